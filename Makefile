@@ -1,0 +1,76 @@
+# make demo   weigh one real program        make test    every test
+# make check  formatters, linters, types    make bench   what Tare itself costs
+# make papers the programs of the papers    make soak    long runs
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test check format bench papers soak lock clean
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+TARE := $(VENV)/bin/tare
+DICTIONARY := /usr/share/dict/american-english
+NATIVE_SOURCES := $(shell find observers managers workloads/kernels -type f \
+	-not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+setup:
+	@scripts/setup.sh build
+
+$(VENV)/.dependencies: requirements.lock
+	@scripts/setup.sh build
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install -q --require-hashes -r requirements.lock
+	@touch $@
+
+# Only native sources need a new build: the Python parts are used in place.
+$(VENV)/.built: $(VENV)/.dependencies $(NATIVE_SOURCES)
+	@scripts/setup.sh build
+	@echo "building the native parts and the allocators (minutes the first time)"
+	$(VENV)/bin/pip install -v --no-build-isolation --no-deps -e . > build.log 2>&1 \
+		|| { tail -n 40 build.log; echo "the whole log is in build.log"; exit 1; }
+	@touch $@
+
+build: $(VENV)/.built
+
+demo: build
+	@scripts/setup.sh demo
+	$(TARE) weigh -o demo-results -- \
+		gawk -f workloads/gawk/format.awk $(DICTIONARY) $(DICTIONARY) $(DICTIONARY)
+
+test: build
+	@scripts/setup.sh demo test
+	$(PYTHON) -m pytest
+
+check: build
+	@scripts/setup.sh check
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
+	git ls-files '*.sh' .ci/run | xargs shellcheck
+
+format: build
+	@scripts/setup.sh check
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format -i
+
+bench: build
+	@scripts/setup.sh demo
+	$(PYTHON) -m bench
+
+papers: build
+	@scripts/setup.sh demo
+	$(TARE) suite run papers -o papers-results
+
+soak: build
+	@scripts/setup.sh demo test
+	$(PYTHON) -m pytest -m soak
+
+lock:
+	uv pip compile -q --universal --generate-hashes --no-emit-index-url --group dev \
+		pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) build build.log
