@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""Fetch the pinned sources of allocators and describe them to CMake.
+
+    fetch_sources.py list [--build KIND]            names of the allocators, one a line
+    fetch_sources.py fetch --into DIR [--cmake FILE] [--optional] NAME...
+
+`fetch` puts each source in DIR/PACKAGE-VERSION and does nothing, not even look at the network,
+for what is already there. Only the standard library is used, because a build must be able to run
+this before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+STAMP = ".tare-complete"
+CARGO_HINT = (
+    "cargo 1.85 or newer is needed to fetch the sources: `apt-get install cargo-web` on Debian 12 "
+    "(its package `cargo` is too old), or install Rust with rustup"
+)
+
+
+class FetchError(Exception):
+    """A source could not be had; the text says why and what to do."""
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / "manager.toml"
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise FetchError(f"no allocator of that name: {path} does not exist") from None
+    except tomllib.TOMLDecodeError as error:
+        raise FetchError(f"{path}: {error}") from None
+
+
+def manifests(root: Path) -> dict[str, dict[str, Any]]:
+    return {path.parent.name: read_manifest(path.parent) for path in root.glob("*/manager.toml")}
+
+
+def source_key(source: dict[str, Any]) -> str:
+    return f"{source.get('crate') or source.get('package')}-{source['version']}"
+
+
+def source_dir(into: Path, source: dict[str, Any]) -> Path:
+    return into / source_key(source)
+
+
+def is_complete(into: Path, source: dict[str, Any]) -> bool:
+    stamp = source_dir(into, source) / STAMP
+    return stamp.is_file() and stamp.read_text().strip() == source["sha256"]
+
+
+@contextlib.contextmanager
+def locked(into: Path) -> Iterator[None]:
+    """Let one fetch at a time work in a folder: the second then finds everything there."""
+    into.mkdir(parents=True, exist_ok=True)
+    with (into / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def publish(unpacked: Path, into: Path, source: dict[str, Any]) -> None:
+    """Copy what is wanted of a source into place, in one step."""
+    target = source_dir(into, source)
+    with tempfile.TemporaryDirectory(dir=into, prefix=".new-") as scratch:
+        staged = Path(scratch) / "source"
+        staged.mkdir()
+        for wanted in source.get("paths", ["."]):
+            origin = unpacked / wanted
+            if not origin.exists():
+                raise FetchError(f"{source_key(source)} holds no {wanted}")
+            if origin.is_dir():
+                shutil.copytree(origin, staged / wanted, symlinks=True, dirs_exist_ok=True)
+            else:
+                (staged / wanted).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(origin, staged / wanted)
+        (staged / STAMP).write_text(source["sha256"] + "\n")
+        if target.exists():
+            shutil.rmtree(target)
+        staged.rename(target)
+
+
+def run(command: Sequence[str], cwd: Path, hint: str) -> None:
+    try:
+        done = subprocess.run(command, check=False, cwd=cwd, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise FetchError(f"{command[0]} is not installed. {hint}") from None
+    if done.returncode != 0:
+        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
+        raise FetchError(f"`{' '.join(command)}` failed:\n{tail}\n{hint}")
+
+
+def vendor(sources: Sequence[dict[str, Any]], scratch: Path) -> None:
+    """Have cargo download the crates, at exactly the pinned versions, into scratch/vendor."""
+    dependencies = "".join(f'{s["crate"]} = "={s["version"]}"\n' for s in sources)
+    (scratch / "src").mkdir()
+    (scratch / "src" / "lib.rs").touch()
+    (scratch / "Cargo.toml").write_text(
+        '[package]\nname = "tare-sources"\nversion = "0.0.0"\nedition = "2021"\n\n'
+        # Never built, so the crates' own demands on the platform do not matter.
+        f"[target.'cfg(any())'.dependencies]\n{dependencies}"
+    )
+    cargo = os.environ.get("CARGO", "cargo")
+    # A local cache that holds everything serves without a network, and no slower.
+    with contextlib.suppress(FetchError):
+        run([cargo, "vendor", "--quiet", "--versioned-dirs", "--offline"], scratch, "")
+        return
+    names = ", ".join(source_key(s) for s in sources)
+    hint = f"Wanted: {names}. {CARGO_HINT}; and crates.io (or its mirror) must be reachable."
+    run([cargo, "vendor", "--quiet", "--versioned-dirs"], scratch, hint)
+
+
+def fetch_crates(sources: Sequence[dict[str, Any]], into: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=into, prefix=".cargo-") as name:
+        scratch = Path(name)
+        vendor(sources, scratch)
+        for source in sources:
+            key = source_key(source)
+            # The folder's name carries build metadata (`+5.3.1-…`) that a requirement cannot.
+            found = [
+                path
+                for path in (scratch / "vendor").iterdir()
+                if path.name == key or path.name.startswith(key + "+")
+            ]
+            if len(found) != 1:
+                raise FetchError(f"cargo vendor gave no {key}")
+            checksums = json.loads((found[0] / ".cargo-checksum.json").read_text())
+            check(key, checksums["package"], source["sha256"])
+            publish(found[0], into, source)
+
+
+def check(what: str, got: str, wanted: str) -> None:
+    if got != wanted:
+        raise FetchError(
+            f"checksum mismatch for {what}: got {got}, manager.toml says {wanted}. Nothing was "
+            "built from it. If the pin was changed on purpose, correct sha256 in manager.toml."
+        )
+
+
+def fetch_debian(source: dict[str, Any], into: Path) -> None:
+    package, version = source["package"], source["version"]
+    hint = (
+        f"Install it with `apt-get install {package}`, or refresh the lists with `apt-get update` "
+        f"if version {version} has been superseded."
+    )
+    with tempfile.TemporaryDirectory(dir=into, prefix=".deb-") as name:
+        scratch = Path(name)
+        run(["apt-get", "-q", "download", f"{package}={version}"], scratch, hint)
+        archives = list(scratch.glob("*.deb"))
+        if len(archives) != 1:
+            raise FetchError(f"apt-get download gave no {package}. {hint}")
+        digest = hashlib.sha256(archives[0].read_bytes()).hexdigest()
+        check(f"{package}={version}", digest, source["sha256"])
+        run(["dpkg-deb", "-x", str(archives[0]), "unpacked"], scratch, hint)
+        publish(scratch / "unpacked", into, source)
+
+
+def fetch(wanted: dict[str, dict[str, Any]], into: Path) -> dict[str, str]:
+    """Fetch the sources of allocators; return what failed, by allocator."""
+    sources = {name: m["source"] for name, m in wanted.items() if "source" in m}
+
+    def missing() -> dict[str, dict[str, Any]]:
+        return {name: s for name, s in sources.items() if not is_complete(into, s)}
+
+    if not missing():
+        return {}
+    failures: dict[str, str] = {}
+    with locked(into):
+        todo = missing()
+        crates = {name: s for name, s in todo.items() if s["type"] == "crate"}
+        if crates:
+            # Two allocators may come out of one crate.
+            distinct = list({source_key(s): s for s in crates.values()}.values())
+            print(f"fetching {', '.join(map(source_key, distinct))}", file=sys.stderr)
+            try:
+                fetch_crates(distinct, into)
+            except FetchError as error:
+                failures |= dict.fromkeys(crates, str(error))
+        for name, source in todo.items():
+            if source["type"] == "debian":
+                print(f"fetching {source_key(source)}", file=sys.stderr)
+                try:
+                    fetch_debian(source, into)
+                except FetchError as error:
+                    failures[name] = str(error)
+    still = missing()
+    return {name: text for name, text in failures.items() if name in still}
+
+
+def cmake_quote(text: str) -> str:
+    return "[==[" + text + "]==]"
+
+
+def write_cmake(path: Path, wanted: dict[str, dict[str, Any]], into: Path) -> None:
+    """Say to CMake what it needs to know of each manager.toml, since it cannot read TOML."""
+    lines = []
+    for name, manifest in wanted.items():
+        source = manifest.get("source", {})
+        facts = {
+            "VERSION": manifest["version"],
+            "OBJECT": manifest.get("object", {}).get("file", ""),
+            "SOURCE": source_key(source) if source else "",
+            "SOURCE_DIR": str(source_dir(into, source)) if source else "",
+        }
+        lines += [f"set(TARE_{name}_{key} {cmake_quote(v)})\n" for key, v in facts.items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(lines))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--root", type=Path, default=HERE, help="folder of the manager folders")
+    commands = parser.add_subparsers(dest="command", required=True)
+    listing = commands.add_parser("list", help="print the names of the allocators")
+    listing.add_argument("--build", choices=["package", "demand", "none"])
+    fetching = commands.add_parser("fetch", help="fetch sources")
+    fetching.add_argument("names", nargs="+", metavar="NAME")
+    fetching.add_argument("--into", type=Path, required=True)
+    fetching.add_argument("--cmake", type=Path, help="write the facts CMake needs, once fetched")
+    fetching.add_argument(
+        "--optional", action="store_true", help="leave out what cannot be had, and do not fail"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        if options.command == "list":
+            for name, manifest in sorted(manifests(options.root).items()):
+                if options.build in (None, manifest.get("build")):
+                    print(name)
+            return 0
+        into = options.into.resolve()
+        wanted = {name: read_manifest(options.root / name) for name in options.names}
+        failures = fetch(wanted, into)
+    except FetchError as error:
+        print(f"fetch_sources: {error}", file=sys.stderr)
+        return 1
+    # One cause often holds for several allocators: say it once.
+    for text in dict.fromkeys(failures.values()):
+        names = ", ".join(name for name, other in failures.items() if other == text)
+        print(f"fetch_sources: {names}: {text}", file=sys.stderr)
+    if options.cmake:
+        had = {name: m for name, m in wanted.items() if name not in failures}
+        write_cmake(options.cmake, had, into)
+    return 1 if failures and not options.optional else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""What many tests share."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TARE = [sys.executable, "-m", "tare"]
+Completed = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture
+def compile_c(tmp_path: Path) -> Callable[..., Path]:
+    """Compile C source text; returns the path of the program or, with ``-shared``, the object."""
+
+    def compile_source(source: str, *flags: str, name: str = "program") -> Path:
+        code = tmp_path / f"{name}.c"
+        code.write_text(source)
+        target = tmp_path / name
+        subprocess.run(["cc", "-O1", "-o", target, code, *flags], check=True)
+        return target
+
+    return compile_source
+
+
+@pytest.fixture
+def tare(tmp_path: Path) -> Callable[..., Completed]:
+    """Run the command line in an empty folder of its own."""
+
+    def run(*arguments: str | Path, cwd: Path = tmp_path, **options: object) -> Completed:
+        return subprocess.run(  # type: ignore[call-overload,no-any-return]
+            [*TARE, *map(str, arguments)],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            **options,
+        )
+
+    return run

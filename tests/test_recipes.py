@@ -1,0 +1,470 @@
+"""The catalogue of managers: what a manager.toml may say, and how sources are fetched."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tare import install as install_module
+from tare.errors import MissingError, UsageError
+from tare.install import install
+from tare.recipes import (
+    Recipe,
+    RecipeError,
+    allocators_folder,
+    installed_folder,
+    load_recipes,
+    object_path,
+    read_recipe,
+)
+
+FETCH = allocators_folder() / "fetch_sources.py"
+NAMES = [
+    "bdwgc",
+    "dlmalloc",
+    "glibc",
+    "google-tcmalloc",
+    "hoard",
+    "jemalloc",
+    "mimalloc",
+    "mimalloc2",
+    "rpmalloc",
+    "scudo",
+    "snmalloc",
+    "tcmalloc",
+]
+DIGEST = "0123456789abcdef" * 4
+
+GOOD = f"""
+schema = 1
+name = "mine"
+title = "an allocator of mine"
+version = "1.2"
+licence = "MIT"
+homepage = "https://example.org"
+kind = "malloc"
+default_weigh = false
+build = "demand"
+note = ""
+
+[source]
+type = "crate"
+crate = "mine-sys"
+version = "0.1.2"
+sha256 = "{DIGEST}"
+paths = ["c_src"]
+
+[object]
+file = "libtare-mine.so"
+
+[options.cache]
+description = "size of the cache"
+type = "size"
+env = "MINE_CONF"
+value = "cache:{{}}"
+join = ","
+
+[options.eager]
+description = "return memory eagerly"
+type = "flag"
+env = "MINE_CONF"
+value = "eager:{{}}"
+join = ","
+
+[options.mode]
+description = "how it works"
+choices = {{ fast = "", safe = "1" }}
+default = "fast"
+env = "MINE_SAFE"
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def write(folder: Path, text: str, name: str = "mine") -> Path:
+    path = folder / name / "manager.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_catalogue_is_whole() -> None:
+    recipes = load_recipes()
+    assert list(recipes) == sorted(NAMES)
+    assert {name for name, recipe in recipes.items() if recipe.default_weigh} == {
+        *("glibc", "jemalloc", "mimalloc", "tcmalloc", "snmalloc")
+    }
+    assert recipes["glibc"].kind == "system"
+    assert recipes["bdwgc"].kind == "collector"
+    for recipe in recipes.values():
+        assert recipe.build == "none" or (recipe.folder / "CMakeLists.txt").is_file()
+
+
+def test_a_good_recipe(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, GOOD))
+    assert recipe.source is not None
+    assert (recipe.source.package, recipe.source.paths) == ("mine-sys", ("c_src",))
+    assert recipe.object_file == "libtare-mine.so"
+    assert [option.type for option in recipe.options] == ["size", "flag", "choice"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("schema = 1", "schema = 2", "schema"),
+        ("schema = 1", "schema = true", "schema"),
+        ('title = "an allocator of mine"', "", "title"),
+        ('title = "an allocator of mine"', 'title = ""', "title"),
+        ('version = "1.2"', "version = 1.2", "version"),
+        ('name = "mine"', 'name = "Mine"', "name"),
+        ('name = "mine"', 'name = "other"', "name"),
+        ('kind = "malloc"', 'kind = "mallok"', "kind"),
+        ("default_weigh = false", "default_weigh = 0", "default_weigh"),
+        ('build = "demand"', 'build = "later"', "build"),
+        ('note = ""', "notes = 1", "notes"),
+        (DIGEST, "abc", "source.sha256"),
+        ('crate = "mine-sys"', "", "source.crate"),
+        ('crate = "mine-sys"', 'crate = "mine-sys"\nbranch = "x"', "source.branch"),
+        ('paths = ["c_src"]', 'paths = ["../x"]', "source.paths"),
+        ('paths = ["c_src"]', "paths = [1]", "source.paths"),
+        ('file = "libtare-mine.so"', 'file = "/lib/x.so"', "object.file"),
+        ('[object]\nfile = "libtare-mine.so"', "", "object"),
+        ('type = "size"', 'type = "float"', "options.cache.type"),
+        ('value = "cache:{}"', 'value = "cache:{x}"', "options.cache.value"),
+        ('default = "fast"', 'default = "slow"', "options.mode.default"),
+        ('env = "MINE_SAFE"', "", "options.mode.env"),
+        ('safe = "1"', "safe = 1", "options.mode.choices"),
+    ],
+)
+def test_errors_name_the_file_and_the_key(tmp_path: Path, old: str, new: str, key: str) -> None:
+    assert old in GOOD
+    path = write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(path)
+    assert str(caught.value).startswith(f"{path}: {key}: ")
+
+
+def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
+    path = write(tmp_path, "schema = = 1")
+    with pytest.raises(RecipeError, match=r"manager\.toml"):
+        read_recipe(path)
+
+
+def test_options_become_environment(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, GOOD))
+    assert recipe.environment({}, {}) == {}
+    assert recipe.environment({"cache": "64KiB", "eager": "true", "mode": "safe"}, {}) == {
+        "MINE_CONF": "cache:65536,eager:true",
+        "MINE_SAFE": "1",
+    }
+    assert recipe.environment({"cache": "3"}, {"MINE_CONF": "x:1"}) == {"MINE_CONF": "x:1,cache:3"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"cash": "1"}, "no option 'cash'"),
+        ({"cache": "64kb"}, "must be a size"),
+        ({"eager": "yes"}, "must be true or false"),
+        ({"mode": "slow"}, "must be one of fast, safe"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path: Path, given: dict[str, str], said: str) -> None:
+    recipe = read_recipe(write(tmp_path, GOOD))
+    with pytest.raises(UsageError, match=said):
+        recipe.environment(given, {})
+
+
+def test_a_users_own_recipe_is_found_with_its_object(tmp_path: Path) -> None:
+    prebuilt = GOOD.replace('build = "demand"', 'build = "none"')
+    start, end = prebuilt.index("[source]"), prebuilt.index("[object]")
+    path = write(tmp_path / "config/tare/managers", prebuilt[:start] + prebuilt[end:])
+    recipe = load_recipes()["mine"]
+    assert object_path(recipe) is None
+    (path.parent / "libtare-mine.so").touch()
+    assert object_path(recipe) == path.parent / "libtare-mine.so"
+
+
+def test_an_installed_object_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # The package's own objects would go before.
+    monkeypatch.setattr("tare.recipes.package_folder", lambda: tmp_path / "nowhere")
+    recipe = read_recipe(write(tmp_path, GOOD))
+    folder = installed_folder(recipe)
+    assert folder.name == "mine-1.2"
+    folder.mkdir(parents=True)
+    assert object_path(recipe) is None
+    (folder / "libtare-mine.so").touch()
+    assert object_path(recipe) == folder / "libtare-mine.so"
+
+
+FAKE_CARGO = """#!{python}
+import json, pathlib, sys
+calls = pathlib.Path({calls!r})
+calls.write_text((calls.read_text() if calls.exists() else "") + " ".join(sys.argv[1:]) + "\\n")
+if "--offline" in sys.argv or {broken!r}:
+    sys.exit("error: no network")
+manifest = pathlib.Path("Cargo.toml").read_text()
+assert 'mine-sys = "=0.1.2"' in manifest, manifest
+crate = pathlib.Path("vendor/mine-sys-0.1.2+upstream9")
+(crate / "c_src").mkdir(parents=True)
+(crate / "c_src" / "mine.c").write_text("int mine;")
+(crate / "tests").mkdir()
+(crate / ".cargo-checksum.json").write_text(json.dumps(dict(files={{}}, package={digest!r})))
+"""
+
+Fetch = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def fetch(tmp_path: Path) -> Fetch:
+    """Runs fetch_sources.py on one recipe, with a cargo that writes down how it was called."""
+
+    def run(
+        *options: str, digest: str = DIGEST, broken: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        write(tmp_path / "managers", GOOD)
+        cargo = tmp_path / "cargo"
+        cargo.write_text(
+            FAKE_CARGO.format(
+                python=sys.executable, calls=str(tmp_path / "calls"), broken=broken, digest=digest
+            )
+        )
+        cargo.chmod(0o755)
+        command: list[str | Path] = [
+            *(sys.executable, FETCH, "--root", tmp_path / "managers", "fetch", "mine")
+        ]
+        command += ["--into", tmp_path / "sources", "--cmake", tmp_path / "facts.cmake", *options]
+        return subprocess.run(
+            command,
+            env={**os.environ, "CARGO": str(cargo)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def calls(tmp_path: Path) -> int:
+    path = tmp_path / "calls"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def test_fetching_unpacks_what_is_wanted(fetch: Fetch, tmp_path: Path) -> None:
+    done = fetch()
+    assert done.returncode == 0, done.stderr
+    source = tmp_path / "sources/mine-sys-0.1.2"
+    assert (source / "c_src/mine.c").read_text() == "int mine;"
+    assert not (source / "tests").exists()
+    assert str(source) in (tmp_path / "facts.cmake").read_text()
+    assert [path.name for path in (tmp_path / "sources").iterdir() if path.is_dir()] == [
+        "mine-sys-0.1.2"
+    ]
+
+
+def test_a_second_fetch_does_nothing(fetch: Fetch, tmp_path: Path) -> None:
+    fetch()
+    before = calls(tmp_path)
+    again = fetch()
+    assert again.returncode == 0
+    assert again.stderr == ""
+    assert calls(tmp_path) == before
+
+
+def test_a_fetch_cut_off_is_done_again(fetch: Fetch, tmp_path: Path) -> None:
+    fetch()
+    before = calls(tmp_path)
+    (tmp_path / "sources/mine-sys-0.1.2/.tare-complete").unlink()
+    assert fetch().returncode == 0
+    assert calls(tmp_path) > before
+
+
+def test_a_wrong_checksum_is_refused(fetch: Fetch, tmp_path: Path) -> None:
+    done = fetch(digest="f" * 64)
+    assert done.returncode == 1
+    assert "checksum mismatch for mine-sys-0.1.2" in done.stderr
+    assert not (tmp_path / "sources/mine-sys-0.1.2").exists()
+
+
+def test_a_failing_network_says_what_to_do(fetch: Fetch) -> None:
+    done = fetch(broken=True)
+    assert done.returncode == 1
+    assert "no network" in done.stderr
+    assert "mine-sys-0.1.2" in done.stderr
+
+
+def test_what_is_optional_is_left_out(fetch: Fetch, tmp_path: Path) -> None:
+    done = fetch("--optional", broken=True)
+    assert done.returncode == 0
+    assert "no network" in done.stderr
+    assert (tmp_path / "facts.cmake").read_text() == ""
+
+
+def test_cargo_missing_names_the_package(tmp_path: Path) -> None:
+    write(tmp_path / "managers", GOOD)
+    done = subprocess.run(
+        [
+            *(sys.executable, FETCH, "--root", tmp_path / "managers", "fetch", "mine"),
+            *("--into", tmp_path / "sources"),
+        ],
+        env={**os.environ, "CARGO": str(tmp_path / "no-cargo")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "apt-get install cargo-web" in done.stderr
+
+
+def test_two_fetches_at_once(fetch: Fetch, tmp_path: Path) -> None:
+    fetch(broken=True)
+    first_calls = calls(tmp_path)
+    fetch()
+    source = tmp_path / "sources/mine-sys-0.1.2"
+    (source / ".tare-complete").unlink()
+    command: list[str | Path] = [
+        *(sys.executable, FETCH, "--root", tmp_path / "managers", "fetch", "mine")
+    ]
+    command += ["--into", tmp_path / "sources"]
+    environment = {**os.environ, "CARGO": str(tmp_path / "cargo")}
+    before = calls(tmp_path)
+    assert before > first_calls
+    running = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) for _ in range(2)]
+    for process in running:
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+    # One asks offline and then online; the other finds all there.
+    assert calls(tmp_path) == before + 2
+
+
+def test_one_crate_has_one_pin() -> None:
+    by_crate: dict[tuple[str, str], set[str]] = {}
+    for recipe in load_recipes().values():
+        if recipe.source is not None:
+            key = (recipe.source.package, recipe.source.version)
+            by_crate.setdefault(key, set()).add(recipe.source.sha256)
+    assert all(len(hashes) == 1 for hashes in by_crate.values())
+
+
+def test_installing_an_unknown_manager() -> None:
+    with pytest.raises(UsageError, match="nosuch"):
+        install(["nosuch"], report=print)
+
+
+def test_installing_what_the_machine_has() -> None:
+    said: list[str] = []
+    install(["glibc"], report=said.append)
+    assert said == ["glibc is the machine's own: nothing to install"]
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Recipe:
+    write(tmp_path / "config/tare/managers", GOOD)
+    return load_recipes()["mine"]
+
+
+def test_missing_tools_are_named(mine: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda tool: None if tool == "ninja" else f"/bin/{tool}")
+    with pytest.raises(MissingError) as caught:
+        install([mine.name], report=print)
+    assert caught.value.hint == "apt-get install ninja-build"
+
+
+def fake_cmake(folder: Path, body: str) -> None:
+    folder.mkdir()
+    for tool in install_module.TOOLS | {"cargo": ""}:
+        path = folder / tool
+        path.write_text(f"#!{sys.executable}\nimport os, sys, pathlib, time\n{body}\n")
+        path.chmod(0o755)
+
+
+GOOD_CMAKE = """
+if "--install" in sys.argv:
+    folder = pathlib.Path(sys.argv[sys.argv.index("--prefix") + 1]) / "mine"
+    folder.mkdir(parents=True)
+    (folder / "libtare-mine.so").touch()
+elif "--build" in sys.argv:
+    print("[1/2] Building")
+    print("noise")
+"""
+
+
+def test_installing_reports_and_leaves_nothing_else(
+    mine: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_cmake(tmp_path / "bin", GOOD_CMAKE)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    said: list[str] = []
+    install(["mine"], report=said.append)
+    assert "[1/2] Building" in said
+    assert "noise" not in said
+    assert object_path(mine) == installed_folder(mine) / "libtare-mine.so"
+    kept = {path.name for path in installed_folder(mine).parent.iterdir()}
+    assert kept == {"mine-1.2", ".mine.lock"}
+    said.clear()
+    install(["mine"], report=said.append)
+    assert len(said) == 1
+    assert "is installed" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "said"),
+    [
+        ('sys.exit("ninja: it broke")', "TareError", "it broke"),
+        ('sys.exit("fetch_sources: mine: no network")', "MissingError", "no network"),
+    ],
+)
+def test_a_failed_build_leaves_nothing(
+    mine: Recipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    body: str,
+    error: str,
+    said: str,
+) -> None:
+    fake_cmake(tmp_path / "bin", body)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    with pytest.raises(Exception, match=said) as caught:
+        install(["mine"], report=print)
+    assert type(caught.value).__name__ == error
+    assert [p.name for p in installed_folder(mine).parent.iterdir()] == [".mine.lock"]
+
+
+def test_an_interrupted_build_leaves_nothing(
+    mine: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid_file = tmp_path / "pid"
+    fake_cmake(
+        tmp_path / "bin",
+        f"pathlib.Path({str(pid_file)!r}).write_text(str(os.getpid()))\n"
+        'print("[1/2] Building", flush=True)\ntime.sleep(60)',
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+
+    def interrupt(line: str) -> None:
+        if line.startswith("["):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        install(["mine"], report=interrupt)
+    assert [p.name for p in installed_folder(mine).parent.iterdir()] == [".mine.lock"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+def test_the_note_of_a_build_is_json() -> None:
+    """built.json is written by CMake, which knows no JSON: no value may need escaping."""
+    for recipe in load_recipes().values():
+        source = recipe.source.package + recipe.source.version if recipe.source else ""
+        text = json.dumps([recipe.name, recipe.version, source])
+        assert "\\" not in text
