@@ -1,0 +1,101 @@
+"""The command `tare`: finds the command's module, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import shlex
+import sys
+from typing import Any
+
+import click
+
+import tare.commands
+from tare import __version__
+from tare.errors import InterruptedStudy, TareError
+from tare.report.terminal_text import printable
+
+EXIT_INTERRUPTED = 130
+
+
+class CommandFolder(click.Group):
+    """Every module of ``tare.commands`` that has a ``command`` is one; loaded when it is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return sorted(module.name for module in pkgutil.iter_modules(tare.commands.__path__))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = importlib.import_module(f"tare.commands.{cmd_name}").command
+        return command
+
+
+@click.group(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tare")
+def tare_group() -> None:
+    """Weighs what memory management costs a program, under any manager.
+
+    \b
+    tare weigh -- gawk -f report.awk words      the whole bill, on one page
+    tare compare -m jemalloc -m mimalloc -- sqlite3 my.db .dump
+    tare managers                               what can serve a program's memory
+
+    Exit codes: 0 done; 1 a measured program failed or a comparison shows a regression; 2 wrong
+    usage; 3 something needed is not installed; 4 Tare could not go on (a full disk, say), with
+    what was measured kept; 130 interrupted.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of the console script."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command; its exit code. Never lets a stack trace out for what users can cause."""
+    try:
+        result: Any = tare_group.main(args=arguments, prog_name="tare", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except TareError as error:
+        _complain(error.message, error.hint)
+        return error.exit_code
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (click.Abort, KeyboardInterrupt) as stopped:
+        # click turns every KeyboardInterrupt into its Abort and keeps it as the cause.
+        _tell_of_interruption(stopped.__cause__ or stopped)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Who read our output has enough; nothing further may be written to it, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(f"{where}{error.strerror or error}", "")
+        return 4
+
+
+def _tell_of_interruption(stopped: BaseException) -> None:
+    if isinstance(stopped, InterruptedStudy):
+        _complain(
+            f"interrupted; the finished runs are in {stopped.folder}",
+            f"the same command with -o {shlex.quote(str(stopped.folder))} goes on from there",
+        )
+    else:
+        _complain("interrupted", "")
+
+
+def _complain(message: str, hint: str) -> None:
+    print(f"tare: {printable(message)}", file=sys.stderr)
+    if hint:
+        print(f"      {printable(hint)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,392 @@
+"""What the command line does, as functions: each runs a study and returns its results folder.
+
+import tare
+results = tare.compare(["gawk", "-f", "x.awk"], managers=["jemalloc", "mimalloc"])
+tare.summary(results)                 # a Polars frame; .to_pandas() for pandas
+results.measurements                  # every row
+tare.write_page(results)              # writes report.html, returns its path
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare import executor
+from tare import manager as managers_module
+from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
+from tare.manager import OWN, Manager
+from tare.measurement import Status
+from tare.program import Program, check_program, describe_program, hash_file, program_from_command
+from tare.results import (
+    PAGE_FILE,
+    Record,
+    Results,
+    Run,
+    Store,
+    default_folder,
+    load,
+    new_run,
+    now,
+)
+from tare.runner import Limits
+from tare.studies import compare as compare_study
+from tare.weighing import TOTAL_SECONDS, Effort, Setting, WeighSection, sections
+
+if TYPE_CHECKING:
+    import polars
+
+Command = Program | Sequence[str]
+PILOT_STUDY = "pilot"
+
+
+class Watcher:
+    """Told of the progress of a study; the methods do nothing here."""
+
+    def note(self, text: str) -> None:
+        """Something worth saying once."""
+
+    def begin(self, title: str, runs: int, expected_seconds: float | None) -> None:
+        """A part of the study starts, of about ``runs`` runs."""
+
+    def run(self, run: Run, record: Record | None) -> None:
+        """``run`` is about to start, or has ended with ``record``."""
+
+    def end(self) -> None:
+        """The part has ended."""
+
+
+def compare(
+    programs: Command | Sequence[Program],
+    managers: Sequence[str] = (),
+    *,
+    baseline: str = "",
+    runs: int = 10,
+    warmup: int = 1,
+    seed: int | None = None,
+    precision: float | None = None,
+    most_runs: int = 100,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+    study: str = compare_study.STUDY,
+    label: str = "",
+) -> Results:
+    """Time and memory of programs under each manager.
+
+    ``managers`` empty means the installed defaults; ``baseline`` is added to them when it is not
+    among them, and is ``glibc`` or else the first. ``precision`` 0.01 measures until each interval
+    of the wall-time ratio is within 1% of it, ``most_runs`` at most. A ``folder`` that holds an
+    interrupted study of the same question is resumed.
+    """
+    _check_counts(runs, warmup, most_runs, precision)
+    chosen = _programs(programs)
+    resolved, baseline = _managers(managers, baseline)
+    described = [describe_program(program, check_program(program)) for program in chosen]
+    request = {
+        "programs": described,
+        "managers": sorted(resolved),
+        "baseline": baseline,
+        "runs": runs,
+        "warmup": warmup,
+        "precision": precision,
+        "most_runs": most_runs,
+    }
+    facts = _facts(request, resolved, seed)
+    run = new_run(study, sys.argv, **facts)
+    where = Path(folder) if folder else default_folder(study, label or Path(chosen[0].argv[0]).name)
+    watcher = watcher or Watcher()
+    with Store(where, run, key="request") as store:
+        plan = compare_study.Plan(
+            programs=tuple(program.name for program in chosen),
+            managers=tuple(resolved),
+            baseline=baseline,
+            runs=runs,
+            warmup=warmup,
+            seed=store.run["seed"],
+            precision=precision,
+            most_runs=most_runs,
+        )
+        left = compare_study.planned_runs(plan) - len(store.records)
+        watcher.begin("time and memory", max(left, 0), None)
+        return _execute(
+            store,
+            lambda records: compare_study.next_round(plan, records),
+            {program.name: program for program in chosen},
+            resolved,
+            limits or Limits(),
+            watcher,
+        )
+
+
+def weigh(
+    program: Command,
+    managers: Sequence[str] = (),
+    *,
+    baseline: str = "",
+    effort: Effort = Effort.DEFAULT,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """The whole bill of one program: every section that exists, within the time of ``effort``."""
+    (chosen,) = _programs(program)
+    watcher = watcher or Watcher()
+    limits = limits or Limits()
+    described = describe_program(chosen, check_program(chosen))
+    names = list(managers) or managers_module.default_managers()
+    resolved, baseline = _managers(names, baseline)
+    request = {
+        "programs": [described],
+        "managers": sorted(resolved),
+        "baseline": baseline,
+        "effort": str(effort),
+    }
+    run = new_run("weigh", sys.argv, **_facts(request, resolved, seed))
+    where = Path(folder) if folder else default_folder("weigh", Path(chosen.argv[0]).name)
+    with Store(where, run, key="request") as store:
+        resolved, baseline = _pilot(store, chosen, resolved, baseline, limits, watcher)
+        found = sections()
+        setting = Setting(
+            program=chosen.name,
+            managers=tuple(resolved),
+            baseline=baseline,
+            effort=effort,
+            pilot_seconds=store.run["pilot_seconds"],
+            budget_seconds=TOTAL_SECONDS[effort] / len(found),
+            seed=store.run["seed"],
+        )
+        results = None
+        for section in found:
+            results = _weigh_section(section, setting, store, chosen, resolved, limits, watcher)
+        assert results is not None
+        store.update(finished=now())
+        return Results(results.folder, store.run, results.measurements)
+
+
+def _weigh_section(
+    section: WeighSection,
+    setting: Setting,
+    store: Store,
+    program: Program,
+    managers: Mapping[str, Manager],
+    limits: Limits,
+    watcher: Watcher,
+) -> Results:
+    expected = section.expected_seconds(setting)
+    runs = round(expected / max(setting.pilot_seconds + 0.005, 1e-3))
+    watcher.begin(section.TITLE, runs, expected)
+    earlier = store.run.get("sections", {}).get(section.IDENTIFIER, {}).get("took_seconds", 0.0)
+    begun = time.monotonic()
+    results = _execute(
+        store,
+        lambda records: section.next_runs(setting, records),
+        {program.name: program},
+        managers,
+        limits,
+        watcher,
+    )
+    costs = dict(store.run.get("sections", {}))
+    took = earlier + time.monotonic() - begun
+    costs[section.IDENTIFIER] = {"expected_seconds": expected, "took_seconds": took}
+    store.update(sections=costs)
+    return Results(results.folder, store.run, results.measurements)
+
+
+def _pilot(
+    store: Store,
+    program: Program,
+    managers: dict[str, Manager],
+    baseline: str,
+    limits: Limits,
+    watcher: Watcher,
+) -> tuple[dict[str, Manager], str]:
+    """One run as the program is: how long it takes, and whether it brings its own allocator.
+
+    A program that links another malloc than the C library's is its own baseline, and glibc is put
+    in front of what it links.
+    """
+    done = [r for r in store.records if r.run.study == PILOT_STUDY]
+    if not done:
+        watcher.note("one run to see how long it takes")
+        run = Run(PILOT_STUDY, program.name, OWN, 0, 0, warmup=True)
+        own = {OWN: managers_module.resolve(OWN)}
+        executor.execute(
+            lambda records: [] if records else [run],
+            {program.name: program},
+            own,
+            limits,
+            store,
+            lambda *_: None,
+        )
+        done = store.records
+    outcome = done[0].outcome
+    if outcome.status is Status.OK:
+        store.update(pilot_seconds=outcome.values["wall_seconds"])
+    else:
+        store.update(pilot_seconds=limits.timeout_seconds or 1.0)
+    glibc = managers_module.resolve("glibc")
+    brings_its_own = outcome.status is Status.OK and not glibc.serves(outcome.server)
+    if brings_its_own and baseline == "glibc":
+        watcher.note(f"the program links an allocator of its own, {outcome.server}")
+        others = {n: m for n, m in managers.items() if n != "glibc"}
+        managers = {
+            OWN: managers_module.resolve(OWN),
+            "glibc(preload=yes)": managers_module.resolve("glibc(preload=yes)"),
+            **others,
+        }
+        baseline = OWN
+        store.update(baseline=baseline, managers=_describe_managers(managers))
+    return managers, baseline
+
+
+def _execute(
+    store: Store,
+    planner: executor.Planner,
+    programs: Mapping[str, Program],
+    managers: Mapping[str, Manager],
+    limits: Limits,
+    watcher: Watcher,
+) -> Results:
+    """Run what the planner asks for; on any interruption the folder is still made whole."""
+    begun = time.monotonic()
+    earlier = store.run.get("took_seconds", 0.0)
+    try:
+        executor.execute(planner, programs, managers, limits, store, watcher.run)
+    except BaseException as error:
+        with contextlib.suppress(TareError):  # the first trouble is the one to tell of
+            store.finish()
+        if isinstance(error, KeyboardInterrupt):
+            raise InterruptedStudy(store.folder) from None
+        raise
+    finally:
+        watcher.end()
+    store.update(took_seconds=earlier + time.monotonic() - begun)
+    results = store.finish()
+    store.update(finished=now())
+    return Results(results.folder, store.run, results.measurements)
+
+
+def summary(results: Results) -> polars.DataFrame:
+    """Medians, intervals, ratios to the baseline and verdicts, a row per program, manager and
+    metric; see ``tare.studies.compare.summarise`` for the columns."""
+    frame = results.measurements.filter(results.measurements["study"] == compare_study.STUDY)
+    return compare_study.summarise(frame, results.run["baseline"], results.run["seed"])
+
+
+def write_page(results: Results) -> Path:
+    """Write the page of a results folder; returns its path."""
+    from tare.report import page
+    from tare.report.build import build_report
+    from tare.results import writing
+
+    path = results.folder / PAGE_FILE
+    with writing(results.folder):
+        page.write_page(build_report(results), path)
+    return path
+
+
+def managers() -> polars.DataFrame:
+    """Every manager that Tare knows: name, version, kind, installed, object, title."""
+    import polars as pl
+
+    from tare.recipes import load_recipes, object_path
+
+    rows = []
+    for recipe in load_recipes().values():
+        found = object_path(recipe)
+        there = recipe.kind == "system" or found is not None
+        rows.append(
+            (recipe.name, recipe.version, recipe.kind, there, str(found or ""), recipe.title)
+        )
+    columns = ["name", "version", "kind", "installed", "object", "title"]
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def _check_counts(runs: int, warmup: int, most_runs: int, precision: float | None) -> None:
+    if not 1 <= runs <= 100_000:
+        raise UsageError(f"{runs} runs: give a number from 1 to 100000")
+    if not 0 <= warmup <= 1000:
+        raise UsageError(f"{warmup} warm-up runs: give a number from 0 to 1000")
+    if precision is not None and not 0.0001 <= precision <= 1:
+        raise UsageError(f"a precision of {precision}: give a fraction from 0.0001 to 1")
+    if precision is not None and most_runs < runs:
+        raise UsageError(f"at most {most_runs} runs is less than the {runs} asked for")
+
+
+def _programs(given: Command | Sequence[Program]) -> tuple[Program, ...]:
+    if isinstance(given, Program):
+        return (given,)
+    if isinstance(given, str):
+        raise UsageError("a program is a list of words, not one string")
+    if given and isinstance(given[0], Program):
+        programs = tuple(item for item in given if isinstance(item, Program))
+        if len({program.name for program in programs}) != len(given):
+            raise UsageError("two programs of the same name")
+        return programs
+    return (program_from_command([str(word) for word in given]),)
+
+
+def _managers(names: Sequence[str], baseline: str) -> tuple[dict[str, Manager], str]:
+    """Resolve names; the baseline comes first. The default baseline is glibc if it takes part."""
+    wanted = list(names) or managers_module.default_managers()
+    resolved = {m.name: m for m in (managers_module.resolve(name) for name in wanted)}
+    if baseline:
+        first = managers_module.resolve(baseline)
+    else:
+        first = resolved.get("glibc") or next(iter(resolved.values()))
+        if len(resolved) == 1 and first.name not in ("glibc", OWN):
+            first = managers_module.resolve("glibc")
+    ordered = {first.name: first, **{n: m for n, m in resolved.items() if n != first.name}}
+    for each in ordered.values():
+        if each.server is not None and not each.server.exists():
+            raise MissingError(f"the object {each.server} of {each.name} has gone")
+    return ordered, first.name
+
+
+def _facts(
+    request: Mapping[str, Any], managers: Mapping[str, Manager], seed: int | None
+) -> dict[str, Any]:
+    return {
+        "request": dict(request),
+        "programs": request["programs"],
+        "baseline": request["baseline"],
+        "seed": random.SystemRandom().randrange(1 << 31) if seed is None else seed,
+        "managers": _describe_managers(managers),
+    }
+
+
+def _describe_managers(managers: Mapping[str, Manager]) -> dict[str, Any]:
+    return {
+        name: {
+            "version": manager.version,
+            "title": manager.title,
+            "object": str(manager.server) if manager.server else None,
+            "object_sha256": hash_file(manager.server) if manager.server else None,
+            "environment": dict(manager.environment),
+        }
+        for name, manager in managers.items()
+    }
+
+
+def worst_status(results: Results) -> bool:
+    """Whether any measured run gave a status instead of a number."""
+    return bool((results.measurements["status"] != str(Status.OK)).any())
+
+
+__all__ = [
+    "Watcher",
+    "compare",
+    "load",
+    "managers",
+    "summary",
+    "weigh",
+    "worst_status",
+    "write_page",
+]

@@ -1,0 +1,36 @@
+"""`tare doctor`: what is installed, what works here, and why something does not."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tare.doctor import examine
+
+_STYLES = {"works": "green", "missing": "yellow", "broken": "red", "noise": "yellow"}
+EPILOG = """\b
+Example:
+  tare doctor
+"""
+
+
+@click.command(epilog=EPILOG)
+def command() -> int:
+    """Say what is installed, what works on this machine, and why something does not.
+
+    Every installed manager is put under a real run. Exit code 3 when Tare cannot measure at all.
+    """
+    findings = examine()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("what", "state", "detail"):
+        table.add_column(title, overflow="fold")
+    for finding in findings:
+        detail = finding.detail + (f"\n→ {finding.mend}" if finding.mend else "")
+        style = _STYLES[finding.state]
+        table.add_row(Text(finding.subject), Text(finding.state, style=style), Text(detail))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 100).print(table)
+    return 3 if any(f.needed and f.state != "works" for f in findings) else 0

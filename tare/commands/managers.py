@@ -1,0 +1,92 @@
+"""`tare managers`: what can serve a program's memory, and how to get what is missing."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tare.errors import UsageError
+from tare.recipes import Recipe, load_recipes, object_path
+
+EPILOG = """\b
+Examples:
+  tare managers
+  tare managers show bdwgc
+  tare managers install google-tcmalloc
+"""
+
+
+@click.group(epilog=EPILOG, invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> int:
+    """List the managers, installed or not; * marks the ones that `tare weigh` tries."""
+    if context.invoked_subcommand is not None:
+        return 0
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("manager", "version", "installed", "what it is"):
+        table.add_column(title, overflow="fold", no_wrap=title == "manager")
+    for recipe in load_recipes().values():
+        name = recipe.name + ("*" if recipe.default_weigh else "")
+        table.add_row(name, recipe.version, _installed(recipe), Text(recipe.title))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+    console.print(table)
+    console.print(
+        "\n* tried by `tare weigh`. own: whatever the program links. "
+        "./libmine.so: an object of yours.\n"
+        "`tare managers show NAME` lists options; `tare managers install NAME` builds one."
+    )
+    return 0
+
+
+def _installed(recipe: Recipe) -> str:
+    if recipe.kind == "system" or object_path(recipe) is not None:
+        return "yes"
+    return "no"
+
+
+def _recipe(name: str) -> Recipe:
+    recipes = load_recipes()
+    if name not in recipes:
+        raise UsageError(f"there is no manager '{name}'", f"known: {', '.join(recipes)}")
+    return recipes[name]
+
+
+@command.command()
+@click.argument("name")
+def show(name: str) -> int:
+    """Version, source, licence and options of one manager."""
+    recipe = _recipe(name)
+    console = Console(highlight=False)
+    console.print(Text(f"{recipe.name} {recipe.version}", style="bold"))
+    console.print(Text(recipe.title))
+    rows = [
+        ("kind", recipe.kind),
+        ("licence", recipe.licence),
+        ("home page", recipe.homepage),
+        ("object", str(object_path(recipe) or "not installed")),
+        ("note", recipe.note),
+    ]
+    for label, value in rows:
+        if value:
+            console.print(Text(f"{label}: {value}"))
+    for option in recipe.options:
+        default = f" (default {option.default})" if option.default is not None else ""
+        values = "|".join(option.choices) or option.type
+        console.print(Text(f"  {option.name}={values}  {option.description}{default}"))
+    return 0
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True)
+def install(names: tuple[str, ...]) -> int:
+    """Build or fetch managers into your data folder (~/.local/share/tare)."""
+    from tare.install import install as build
+
+    for name in names:
+        _recipe(name)
+    build(list(names), report=lambda line: print(line, file=sys.stderr, flush=True))
+    return 0

@@ -1,0 +1,73 @@
+"""`tare weigh`: the whole bill of one program, on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tare import api, options
+from tare.presenting import present
+from tare.program import program_from_command
+from tare.progress import TerminalWatcher
+from tare.weighing import Effort
+
+EPILOG = """\b
+Examples:
+  tare weigh -- gawk -f report.awk words.txt
+  tare weigh --quick -i queries.sql -- sqlite3 my.db
+  tare weigh --thorough -m glibc -m snmalloc -- ./render scene.pov
+"""
+
+
+@click.command(epilog=EPILOG)
+@options.manager_options
+@click.option(
+    "--quick",
+    "effort",
+    flag_value=Effort.QUICK.value,
+    help="Within 20 seconds for a program that runs one: fewer managers, wider intervals.",
+)
+@click.option(
+    "--thorough",
+    "effort",
+    flag_value=Effort.THOROUGH.value,
+    help="As long as it takes to know each ratio of times within 1%.",
+)
+@options.run_options
+@options.program_options
+@options.output_options
+@options.program_argument
+def command(
+    program: tuple[str, ...],
+    managers: tuple[str, ...],
+    baseline: str,
+    effort: str | None,
+    seed: int | None,
+    timeout: float | None,
+    memory_limit: int | None,
+    output_limit: int,
+    stdin: Path | None,
+    ignore_output: bool,
+    folder: Path | None,
+    json_file: Path | None,
+    csv_file: Path | None,
+    no_page: bool,
+    quiet: bool,
+) -> int:
+    """What memory management costs PROGRAM, and what to change: every section on one page.
+
+    Within two minutes for a program that runs one second; each section says what it will take and
+    what it took.
+    """
+    results = api.weigh(
+        program_from_command(program, stdin=stdin, ignore_output=ignore_output),
+        managers,
+        baseline=baseline,
+        effort=Effort(effort) if effort else Effort.DEFAULT,
+        seed=seed,
+        limits=options.limits(timeout, memory_limit, output_limit),
+        folder=folder,
+        watcher=TerminalWatcher(quiet),
+    )
+    return present(results, json_file=json_file, csv_file=csv_file, no_page=no_page, quiet=quiet)

@@ -1,0 +1,116 @@
+"""What is installed, what works on this machine, and why something does not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tare.errors import TareError
+from tare.machine import describe_machine, noise_warnings
+from tare.manager import OWN, machine_libc, resolve
+from tare.measurement import HARDWARE_METRICS, Status
+from tare.native import native_file
+from tare.program import Program
+from tare.recipes import load_recipes, object_path
+from tare.runner import Limits, run_once
+from tare.units import format_seconds
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``state`` is ``works``, ``missing``, ``broken`` or ``noise``; ``mend`` says what helps."""
+
+    subject: str
+    state: str
+    detail: str
+    mend: str = ""
+    needed: bool = False
+
+
+def examine() -> list[Finding]:
+    """Every check, by really trying: a run is started and every manager serves one."""
+    findings = [
+        _tried("launcher", lambda: str(native_file("bin/tare-launch")), needed=True),
+        _tried("probe", lambda: str(native_file("lib/libtare-probe.so")), needed=True),
+        _tried("C library", lambda: str(machine_libc()), needed=True),
+    ]
+    if all(finding.state == "works" for finding in findings):
+        findings += _run_findings()
+    findings += [_tool(*tool) for tool in _TOOLS]
+    findings += [
+        Finding(warning.setting, "noise", warning.effect, warning.mend)
+        for warning in noise_warnings(describe_machine())
+    ]
+    return findings
+
+
+_TOOLS = (
+    ("cargo", "sources of allocators that are built", "apt-get install cargo-web"),
+    ("cmake", "builds allocators on demand", "apt-get install cmake"),
+    ("ninja", "builds allocators on demand", "apt-get install ninja-build"),
+    ("g++", "builds allocators on demand", "apt-get install g++"),
+    ("valgrind", "instruction counts, in a later version", "apt-get install valgrind"),
+    ("chromium", "only for the tests of pages", "apt-get install chromium"),
+)
+
+
+def _tried(subject: str, attempt: Callable[[], str], needed: bool = False) -> Finding:
+    try:
+        return Finding(subject, "works", attempt(), needed=needed)
+    except TareError as error:
+        return Finding(subject, "missing", error.message, error.hint, needed)
+
+
+def _tool(name: str, purpose: str, mend: str) -> Finding:
+    path = shutil.which(name)
+    if path is None:
+        return Finding(name, "missing", purpose, mend)
+    flag = ["--version"]
+    try:
+        shown = subprocess.run([path, *flag], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding(name, "broken", f"{path}: {error}", mend)
+    first = (shown.stdout or shown.stderr).splitlines()[:1]
+    return Finding(name, "works", first[0] if first else path)
+
+
+def _run_findings() -> list[Finding]:
+    program = Program("doctor", ("true",))
+    findings = []
+    with tempfile.TemporaryDirectory(prefix="tare-doctor-") as folder:
+        outcome = run_once(program, resolve(OWN), Limits(timeout_seconds=20), Path(folder))
+        if outcome.status is Status.OK:
+            took = format_seconds(outcome.values["wall_seconds"])
+            findings.append(Finding("a measured run", "works", f"`true` took {took}", needed=True))
+        else:
+            findings.append(
+                Finding("a measured run", "broken", outcome.reason, outcome.error_tail, True)
+            )
+        counters = [name for name in HARDWARE_METRICS if name in outcome.values]
+        findings.append(
+            Finding("hardware counters", "works", ", ".join(counters))
+            if counters
+            else Finding(
+                "hardware counters",
+                "missing",
+                "this machine offers none: their columns stay away",
+                "sysctl kernel.perf_event_paranoid=2, on a machine that has them",
+            )
+        )
+        findings += [_manager_finding(name, Path(folder)) for name in load_recipes()]
+    return findings
+
+
+def _manager_finding(name: str, folder: Path) -> Finding:
+    recipe = load_recipes()[name]
+    subject = f"manager {name}"
+    if recipe.kind != "system" and object_path(recipe) is None:
+        return Finding(subject, "missing", recipe.title, f"tare managers install {name}")
+    outcome = run_once(Program("doctor", ("true",)), resolve(name), Limits(20.0), folder)
+    if outcome.status is not Status.OK:
+        return Finding(subject, "broken", f"{outcome.reason} {outcome.error_tail}".strip())
+    return Finding(subject, "works", f"{recipe.version}, served a run")

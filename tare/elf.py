@@ -1,0 +1,127 @@
+"""What an executable file is, and whether a preloaded manager can serve it at all."""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from tare.errors import MissingError, UsageError
+
+_SHEBANG_LIMIT = 256
+_SHEBANG_DEPTH = 4
+_MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
+
+
+@dataclass(frozen=True)
+class Immunity:
+    """Why no preloaded manager can serve a program, in words, and what can be done instead."""
+
+    reason: str
+    hint: str
+
+
+def interpreter_of(path: Path) -> Path:
+    """The file that the kernel maps for ``path``: itself, or what its ``#!`` lines lead to."""
+    for _ in range(_SHEBANG_DEPTH):
+        with path.open("rb") as file:
+            start = file.read(_SHEBANG_LIMIT)
+        if not start.startswith(b"#!"):
+            return path
+        words = start[2:].split(b"\n", 1)[0].split()
+        if not words:
+            raise UsageError(f"{path}: its '#!' line names no interpreter")
+        path = Path(os.fsdecode(words[0]))
+        if not path.is_file():
+            raise UsageError(f"the interpreter {path} of the script does not exist")
+    raise UsageError(f"{path}: scripts that interpret scripts, more than {_SHEBANG_DEPTH} deep")
+
+
+def immunity(path: Path) -> Immunity | None:
+    """None when a preloaded manager can serve the program file ``path``."""
+    try:
+        target = interpreter_of(path)
+        privileged = _privileged(target)
+        return privileged or _immune_format(target)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def refuse_immune(path: Path) -> None:
+    """Raise MissingError, exit code 3, when no preloaded manager can serve ``path``."""
+    found = immunity(path)
+    if found is not None:
+        raise MissingError(f"{path}: {found.reason}", found.hint)
+
+
+def _privileged(path: Path) -> Immunity | None:
+    status = path.stat()
+    changes_user = bool(status.st_mode & stat.S_ISUID) and status.st_uid != os.geteuid()
+    changes_group = bool(status.st_mode & stat.S_ISGID) and status.st_gid != os.getegid()
+    if changes_user or changes_group or _has_capabilities(path):
+        return Immunity(
+            "it runs with privileges of its own (set-uid, set-gid or file capabilities), "
+            "so the dynamic linker ignores preloaded managers",
+            "measure a copy of the file without those bits",
+        )
+    return None
+
+
+def _has_capabilities(path: Path) -> bool:
+    if os.geteuid() == 0:
+        return False
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except OSError:
+        return False
+
+
+def _immune_format(path: Path) -> Immunity | None:
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    with path.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return None  # the kernel, or execvp's shell, decides; the proof will tell
+        file.seek(0)
+        try:
+            elf = ELFFile(file)
+            return _immune_elf(elf)
+        except (ELFError, UnicodeDecodeError, ValueError) as error:
+            raise UsageError(f"{path}: a damaged ELF file ({error})") from None
+
+
+def _immune_elf(elf: object) -> Immunity | None:
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.segments import InterpSegment
+
+    assert isinstance(elf, ELFFile)
+    machine = platform.machine()
+    if elf.elfclass != 64 or elf["e_machine"] != _MACHINES.get(machine):
+        return Immunity(
+            f"it is a program for {elf.get_machine_arch()} ({elf.elfclass} bits), "
+            f"and the managers are built for {machine}",
+            "build the program for this machine",
+        )
+    if any(elf.get_section_by_name(name) for name in (".go.buildinfo", ".note.go.buildid")):
+        return Immunity(
+            "it is a Go program, whose own runtime allocates its memory without malloc",
+            "the commands for living runtimes measure the collectors of such programs",
+        )
+    linker = next(
+        (s.get_interp_name() for s in elf.iter_segments() if isinstance(s, InterpSegment)), None
+    )
+    if linker is None:
+        return Immunity(
+            "it is statically linked: it carries its malloc inside, and no manager can be put "
+            "under it",
+            "link it dynamically, or link the manager into it and pass each build as a program",
+        )
+    if "musl" in str(linker):
+        return Immunity(
+            "it is linked against musl, and the managers are built for glibc",
+            "build the program for glibc",
+        )
+    return None

@@ -1,0 +1,89 @@
+"""Starts what studies plan, one run at a time, and keeps every outcome as soon as it is there."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from tare.manager import Manager
+from tare.program import Program
+from tare.results import OUTPUTS_FOLDER, Record, Run, Store, now
+from tare.runner import Limits, run_once
+
+Planner = Callable[[Sequence[Record]], list[Run]]
+Watcher = Callable[[Run, Record | None], None]
+"""Called with a run before it starts (None) and with its record once it has ended."""
+
+
+def execute(
+    planner: Planner,
+    programs: Mapping[str, Program],
+    managers: Mapping[str, Manager],
+    limits: Limits,
+    store: Store,
+    watch: Watcher,
+) -> None:
+    """Do rounds of runs until ``planner`` has no more.
+
+    On Ctrl-C or SIGTERM the running program's whole tree is ended and KeyboardInterrupt goes on;
+    what had finished is in the store.
+    """
+    with _termination_as_interrupt():
+        while runs := planner(store.records):
+            for run in runs:
+                watch(run, None)
+                record = _execute_one(run, programs, managers, limits, store)
+                store.append(record)
+                watch(run, record)
+
+
+def _execute_one(
+    run: Run,
+    programs: Mapping[str, Program],
+    managers: Mapping[str, Manager],
+    limits: Limits,
+    store: Store,
+) -> Record:
+    started = now()
+    kept = store.folder / OUTPUTS_FOLDER / _file_name(run)
+    outcome = run_once(
+        programs[run.program],
+        managers[run.manager],
+        limits,
+        store.workspace,
+        None if programs[run.program].ignore_output else kept,
+    )
+    return Record(run, outcome, started)
+
+
+def _file_name(run: Run) -> Path:
+    """One kept output per program and manager; names from outside become harmless."""
+    import hashlib
+
+    def plain(text: str) -> str:
+        kept = "".join(c if c.isalnum() or c in "._-" else "-" for c in text)[:40].strip("-.")
+        return f"{kept}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+    return Path(f"{plain(run.program)}.{plain(run.manager)}.stdout")
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+    before = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

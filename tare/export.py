@@ -1,0 +1,192 @@
+"""Results in the forms that other tools read. A new form is a function and a row of ``FORMATS``."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+import shlex
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tare import __version__
+from tare.measurement import METRICS
+from tare.report.labels import visible
+from tare.results import Results
+from tare.units import format_value
+
+if TYPE_CHECKING:
+    import polars
+
+JSON_SCHEMA_VERSION = 1
+_MEASUREMENT_KEYS = ("program", "manager", "invocation", "metric", "value", "unit", "status")
+_SUMMARY_KEYS = (
+    *("program", "manager", "metric", "median", "low", "high"),
+    *("ratio", "ratio_low", "ratio_high", "verdict"),
+)
+_HEADLINES = ("wall_seconds", "peak_resident_bytes")
+_FORMULA_START = re.compile(r"^[=+\-@\t\r]")
+_SUCCESS = 0
+
+
+@dataclass(frozen=True)
+class Format:
+    """``render`` takes the results and their summary (``tare.api.summary``) and gives a text."""
+
+    title: str
+    render: Callable[[Results, polars.DataFrame], str]
+
+
+def to_json(results: Results, summary: polars.DataFrame) -> dict[str, Any]:
+    """What ``--json`` writes. A measurement that is not ``ok`` has no key ``value``; a figure of
+    the summary that does not exist is null."""
+    measurements = []
+    for row in results.measurements.select(_MEASUREMENT_KEYS).iter_rows(named=True):
+        if _finite(row["value"]) is None:
+            del row["value"]
+        measurements.append(row)
+    return {
+        "tare": results.run.get("tare", __version__),
+        "schema": JSON_SCHEMA_VERSION,
+        "study": results.run.get("study", ""),
+        "measurements": measurements,
+        "summary": [
+            {
+                key: _finite(value) if isinstance(value, float) else value
+                for key, value in row.items()
+            }
+            for row in summary.select(_SUMMARY_KEYS).iter_rows(named=True)
+        ],
+    }
+
+
+def to_csv(results: Results) -> str:
+    """All measurements. A text which a spreadsheet would run as a formula starts with ``'``."""
+    import polars as pl
+
+    texts = [name for name, kind in results.measurements.schema.items() if kind == pl.String]
+    frame = results.measurements.with_columns(
+        pl.when(pl.col(name).str.contains(_FORMULA_START.pattern))
+        .then(pl.lit("'") + pl.col(name))
+        .otherwise(pl.col(name))
+        .alias(name)
+        for name in texts
+    )
+    buffer = io.StringIO()
+    frame.write_csv(buffer)
+    return buffer.getvalue()
+
+
+def to_markdown(summary: polars.DataFrame) -> str:
+    """The summary as a table for a pull request: time and memory, or every metric of a study that
+    has neither."""
+    cells = {(r["program"], r["manager"], r["metric"]): r for r in summary.iter_rows(named=True)}
+    present = dict.fromkeys(metric for _, _, metric in cells)
+    metrics = [name for name in _HEADLINES if name in present] or list(present)
+    header = ["program", "manager"]
+    for name in metrics:
+        header += [METRICS[name].title if name in METRICS else _code(name), "ratio (95% interval)"]
+    lines = [header, ["---", "---", *["---:", "---"] * len(metrics)]]
+    for program, manager in dict.fromkeys((program, manager) for program, manager, _ in cells):
+        line = [_code(program), _code(manager)]
+        for name in metrics:
+            line += _markdown_cells(cells.get((program, manager, name)))
+        lines.append(line)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def to_hyperfine(results: Results) -> dict[str, Any]:
+    """The form of hyperfine's ``--export-json``: an entry per program and manager.
+
+    The manager is the entry's parameter, and a comment at the end of its command. Only runs that
+    were ``ok`` are in it, since the form can give a time to any other; no such run, no entry.
+    """
+    import polars as pl
+
+    commands = {
+        program["name"]: shlex.join(program["argv"]) for program in results.run.get("programs", [])
+    }
+    good = results.measurements.filter(
+        (pl.col("status") == "ok") & pl.col("value").is_finite()
+    ).sort("order")
+    entries = []
+    for key, runs in good.group_by("program", "manager", maintain_order=True):
+        program, manager = map(str, key)
+        values = {
+            str(metric): part["value"].to_list()
+            for (metric,), part in runs.group_by("metric", maintain_order=True)
+        }
+        if times := values.get("wall_seconds"):
+            command = f"{commands.get(program, program)}  # {visible(manager)}"
+            entries.append(_hyperfine_entry(command, manager, times, values))
+    return {"results": entries}
+
+
+def _hyperfine_entry(
+    command: str, manager: str, times: list[float], values: Mapping[str, list[float]]
+) -> dict[str, Any]:
+    memory = values.get("peak_resident_bytes", [])
+    return {
+        "command": command,
+        "mean": statistics.fmean(times),
+        "stddev": statistics.stdev(times) if len(times) > 1 else None,
+        "median": statistics.median(times),
+        "user": statistics.fmean(values.get("user_seconds") or [0.0]),
+        "system": statistics.fmean(values.get("system_seconds") or [0.0]),
+        "min": min(times),
+        "max": max(times),
+        "times": times,
+        **({"memory_usage_byte": [round(value) for value in memory]} if memory else {}),
+        "exit_codes": [_SUCCESS] * len(times),
+        "parameters": {"manager": manager},
+    }
+
+
+def _markdown_cells(row: Mapping[str, Any] | None) -> list[str]:
+    if row is None or _finite(row["median"]) is None:
+        return ["no data", ""]
+    median = format_value(row["median"], row["unit"] or "")
+    if row["verdict"] == "baseline":
+        return [median, "baseline"]
+    if _finite(row["ratio"]) is None:
+        return [median, "no data"]
+    ratio = f"{row['ratio']:.3f} ({row['ratio_low']:.3f} to {row['ratio_high']:.3f})"
+    if row["verdict"] in ("lower", "higher"):
+        return [median, f"**{ratio}**"]
+    return [median, f"{ratio}, {row['verdict']}"]
+
+
+def _code(name: str) -> str:
+    """A name as code, which neither formats nor mentions anybody, in a cell of a table."""
+    name = visible(name)
+    if "`" in name or not name.strip():
+        entities = "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in name)
+        return f"<code>{entities}</code>"
+    return "`" + name.replace("\\|", "\\\\|").replace("|", "\\|") + "`"
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _json_text(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+FORMATS: dict[str, Format] = {
+    "csv": Format("all measurements, one a line", lambda results, _: to_csv(results)),
+    "json": Format(
+        "measurements and summary",
+        lambda results, summary: _json_text(to_json(results, summary)),
+    ),
+    "markdown": Format(
+        "the summary as a table for a pull request", lambda _, summary: to_markdown(summary)
+    ),
+    "hyperfine": Format(
+        "what hyperfine --export-json writes",
+        lambda results, _: _json_text(to_hyperfine(results)),
+    ),
+}

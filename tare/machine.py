@@ -1,0 +1,122 @@
+"""What machine this is, and which of its settings add noise to a measurement."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Warning_:  # noqa: N801 - Warning is Python's own
+    """A setting that adds noise, what it does and what helps."""
+
+    setting: str
+    effect: str
+    mend: str
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _selected(text: str) -> str:
+    """The choice that the kernel shows in brackets: ``always [madvise] never``."""
+    start, end = text.find("["), text.find("]")
+    return text[start + 1 : end] if 0 <= start < end else text
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, memory, kernel and noisy settings as ``run.json`` records them; sizes in bytes."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in _read("/proc/cpuinfo").splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    swaps = _read("/proc/swaps").splitlines()[1:]
+    return {
+        "processor": model,
+        "architecture": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": memory,
+        "page_bytes": os.sysconf("SC_PAGE_SIZE"),
+        "kernel": platform.release(),
+        "libc": " ".join(platform.libc_ver()),
+        "python": platform.python_version(),
+        "frequency_governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "turbo": _turbo(),
+        "transparent_huge_pages": _selected(_read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "address_space_randomisation": _read("/proc/sys/kernel/randomize_va_space"),
+        "swap": bool(swaps),
+        "overcommit_memory": _read("/proc/sys/vm/overcommit_memory"),
+        "hypervisor": "hypervisor" in _read("/proc/cpuinfo"),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def _turbo() -> str:
+    if no_turbo := _read("/sys/devices/system/cpu/intel_pstate/no_turbo"):
+        return "off" if no_turbo == "1" else "on"
+    if boost := _read("/sys/devices/system/cpu/cpufreq/boost"):
+        return "on" if boost == "1" else "off"
+    return ""
+
+
+def noise_warnings(machine: dict[str, Any]) -> list[Warning_]:
+    """The settings of ``machine`` that an experienced person would change before measuring."""
+    found = []
+    if machine["load_average"] > 0.5 * machine["cores"]:
+        found.append(
+            Warning_(
+                f"load average {machine['load_average']:.1f} on {machine['cores']} cores",
+                "other programs take time from the measured one",
+                "stop them, or measure when they are done",
+            )
+        )
+    if machine["frequency_governor"] not in ("", "performance"):
+        found.append(
+            Warning_(
+                f"frequency governor {machine['frequency_governor']}",
+                "the clock follows the load, so that short runs look slow",
+                "cpupower frequency-set -g performance",
+            )
+        )
+    if machine["turbo"] == "on":
+        found.append(
+            Warning_(
+                "turbo on",
+                "the clock depends on heat and on what the other cores do",
+                "switch it off under /sys/devices/system/cpu (intel_pstate/no_turbo or "
+                "cpufreq/boost)",
+            )
+        )
+    if machine["transparent_huge_pages"] == "always":
+        found.append(
+            Warning_(
+                "transparent huge pages always",
+                "an allocator's resident size depends on the alignment of its chunks",
+                "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+            )
+        )
+    if machine["swap"]:
+        found.append(
+            Warning_("swap in use", "a program short of memory slows down unseen", "swapoff -a")
+        )
+    if machine["hypervisor"]:
+        found.append(
+            Warning_(
+                "a virtual machine",
+                "other guests share its cores and caches",
+                "compare only what was measured in the same run, as Tare does",
+            )
+        )
+    return found

@@ -1,0 +1,123 @@
+"""The metrics that studies publish: one table, from which every page takes its words.
+
+A metric's name ends in its unit and keeps its meaning once published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """How one invocation ended. Only ``ok`` carries values."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out-of-memory"
+    WRONG_OUTPUT = "wrong-output"
+    NOT_LOADED = "not-loaded"
+
+
+class Obtained(StrEnum):
+    """Where a value comes from; shown wherever the value is shown."""
+
+    EXECUTED = "executed"
+    SIMULATED = "simulated"
+    REPLAYED = "replayed"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A published quantity. ``explanation`` is one sentence for somebody who sees it first."""
+
+    name: str
+    title: str
+    unit: str
+    explanation: str
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "wall_seconds",
+            "wall time",
+            "s",
+            "Time from the start of the program to its end, as a clock on the wall shows it.",
+        ),
+        Metric(
+            "user_seconds",
+            "user time",
+            "s",
+            "Processor time that the program and its children spent in their own code, "
+            "over all cores.",
+        ),
+        Metric(
+            "system_seconds",
+            "system time",
+            "s",
+            "Processor time that the kernel spent on behalf of the program, "
+            "mapping memory among other things.",
+        ),
+        Metric(
+            "peak_resident_bytes",
+            "peak memory",
+            "B",
+            "The most physical memory that the program held at any moment, "
+            "shared pages of a process tree counted once.",
+        ),
+        Metric(
+            "minor_faults",
+            "minor faults",
+            "",
+            "First touches of a page which the kernel could serve without reading a disk.",
+        ),
+        Metric(
+            "major_faults",
+            "major faults",
+            "",
+            "Touches of a page which had to wait for a disk.",
+        ),
+        Metric(
+            "context_switches",
+            "context switches",
+            "",
+            "How often a thread of the program gave up a core or was taken off it.",
+        ),
+        Metric(
+            "processes",
+            "processes",
+            "",
+            "How many processes the figures of a run cover: the program and all its children.",
+        ),
+        Metric(
+            "cpu_instructions",
+            "instructions",
+            "",
+            "Instructions retired, from the hardware counter; present where the machine has one.",
+        ),
+        Metric(
+            "cpu_cycles",
+            "cycles",
+            "",
+            "Core clock cycles, from the hardware counter; present where the machine has one.",
+        ),
+        Metric(
+            "cache_misses",
+            "cache misses",
+            "",
+            "Accesses that missed the last level of cache, from the hardware counter.",
+        ),
+        Metric(
+            "tlb_misses",
+            "TLB misses",
+            "",
+            "Loads that missed the data TLB, from the hardware counter.",
+        ),
+    )
+}
+
+HARDWARE_METRICS = ("cpu_instructions", "cpu_cycles", "cache_misses", "tlb_misses")
+"""Measured only where the machine offers the counters; elsewhere there is no column for them."""

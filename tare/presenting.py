@@ -1,0 +1,50 @@
+"""The end of every measuring command: table, page, files, and the exit code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tare import api
+from tare.report.terminal_text import printable
+from tare.results import Results, write_atomically, writing
+
+
+def present(
+    results: Results,
+    *,
+    json_file: Path | None,
+    csv_file: Path | None,
+    no_page: bool,
+    quiet: bool,
+) -> int:
+    """Show and write ``results``; exit code 1 when a run gave a status instead of a figure."""
+    to_pipe = json_file == Path("-") or csv_file == Path("-")
+    for file, name in ((json_file, "json"), (csv_file, "csv")):
+        if file is not None:
+            write_export(results, name, file)
+    if not quiet:
+        from tare.report.build import build_report
+        from tare.report.terminal import print_report
+
+        print_report(build_report(results), sys.stderr if to_pipe else sys.stdout)
+    page = None if no_page else api.write_page(results)
+    if not quiet:
+        stream = sys.stderr if to_pipe else sys.stdout
+        print(f"\nresults: {printable(str(results.folder))}", file=stream)
+        if page is not None:
+            print(f"page:    {printable(str(page))}", file=stream)
+    return 1 if api.worst_status(results) else 0
+
+
+def write_export(results: Results, name: str, file: Path) -> None:
+    """Write ``results`` in the export format ``name`` to ``file``, or standard output for ``-``."""
+    from tare.export import FORMATS
+
+    text = FORMATS[name].render(results, api.summary(results))
+    if file == Path("-"):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    with writing(file):
+        write_atomically(file, text)

@@ -1,0 +1,74 @@
+"""From a results folder to the report that the terminal and the page show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tare.machine import Warning_, noise_warnings
+from tare.report.comparison import comparison_section, coverage_warnings
+from tare.report.model import Report, Section
+from tare.results import Results
+from tare.studies import compare
+from tare.units import format_bytes, format_duration
+
+
+def build_report(results: Results) -> Report:
+    """All sections that the folder's measurements can fill."""
+    run = results.run
+    programs = [program["name"] for program in run["programs"]]
+    subject = programs[0] if len(programs) == 1 else f"{len(programs)} programs"
+    return Report(
+        title=f"tare {run['study']}: {subject}",
+        subtitle=_subtitle(run),
+        facts=_facts(run),
+        sections=_sections(results),
+        warnings=[*coverage_warnings(results), *map(_sentence, noise_warnings(run["machine"]))],
+    )
+
+
+def _sections(results: Results) -> list[Section]:
+    if results.run["study"] == "weigh":
+        from tare.weighing import sections
+
+        costs = results.run.get("sections", {})
+        return [
+            replace(each.section(results), **costs.get(each.IDENTIFIER, {})) for each in sections()
+        ]
+    run = results.run
+    summary = compare.summarise(results.measurements, run["baseline"], run["seed"])
+    return [comparison_section(results, summary)]
+
+
+def _subtitle(run: dict[str, Any]) -> str:
+    machine = run["machine"]
+    ended = "" if run.get("finished") else ", not finished"
+    return (
+        f"{machine['processor']}, {machine['cores']} cores, "
+        f"{format_bytes(machine['memory_bytes'])}; {run['started'][:16].replace('T', ' ')} UTC"
+        f"{ended}"
+    )
+
+
+def _facts(run: dict[str, Any]) -> list[tuple[str, str]]:
+    machine = run["machine"]
+    facts = [
+        ("tare", run["tare"]),
+        ("command", " ".join(run["command"])),
+        ("started", run["started"]),
+        ("took", format_duration(run.get("took_seconds", 0.0))),
+        ("seed", str(run["seed"])),
+        ("baseline", run["baseline"]),
+        ("results", "executed on this machine"),
+        *((name.replace("_", " "), str(value)) for name, value in machine.items()),
+    ]
+    for program in run["programs"]:
+        facts.append((f"program {program['name']}", program["executable"]))
+        facts.append((f"SHA-256 of {program['name']}", program["executable_sha256"]))
+    for name, manager in run["managers"].items():
+        facts.append((f"manager {name}", f"{manager['version']} {manager['object'] or ''}".strip()))
+    return facts
+
+
+def _sentence(warning: Warning_) -> str:
+    return f"{warning.setting}: {warning.effect}. {warning.mend}."

@@ -1,0 +1,291 @@
+"""Tables, figures and findings of comparisons of managers, from their summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tare.measurement import METRICS, Status
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.results import Record, Results, judged_status, read_records, reference_outputs
+from tare.units import format_percent, format_value
+
+if TYPE_CHECKING:
+    import polars
+
+TIME = "wall_seconds"
+MEMORY = "peak_resident_bytes"
+_TONES = {"lower": "good", "higher": "bad", "no difference seen": "quiet"}
+_DETAILS = (
+    "user_seconds",
+    "system_seconds",
+    "minor_faults",
+    "major_faults",
+    "context_switches",
+    "processes",
+    "cpu_instructions",
+    "cpu_cycles",
+    "cache_misses",
+    "tlb_misses",
+)
+Row = Mapping[str, Any]
+
+
+def summary_rows(summary: polars.DataFrame) -> dict[tuple[str, str, str], Row]:
+    """Rows of a summary by (program, manager, metric)."""
+    return {(r["program"], r["manager"], r["metric"]): r for r in summary.iter_rows(named=True)}
+
+
+def comparison_section(results: Results, summary: polars.DataFrame) -> Section:
+    """The whole of `tare compare`: tables, figures, failures."""
+    rows = summary_rows(summary)
+    programs = list(dict.fromkeys(program for program, _, _ in rows))
+    baseline = results.run["baseline"]
+    measured = {manager for _, manager, _ in rows}
+    managers = [manager for manager in results.run["managers"] if manager in measured]
+    tables: list[Table] = []
+    if len(programs) > 1:
+        tables += [
+            ratio_table(results, rows, programs, managers, metric) for metric in (TIME, MEMORY)
+        ]
+    for number, program in enumerate(programs, 1):
+        identifier = f"table-program-{number}"
+        ranked = ranking(rows, program, managers, baseline)
+        tables.append(time_and_memory_table(rows, program, ranked, baseline, identifier))
+        if len(programs) == 1:
+            tables.append(details_table(rows, program, ranked))
+    if (failures := failure_table(results)) is not None:
+        tables.insert(0, failures)
+    return Section(
+        identifier="compare",
+        title="Time and memory under each manager",
+        tables=tables,
+        figures=comparison_figures(results, summary),
+        took_seconds=results.run.get("took_seconds"),
+        expected_seconds=results.run.get("expected_seconds"),
+    )
+
+
+def ranking(
+    rows: Mapping[tuple[str, str, str], Row], program: str, managers: Sequence[str], baseline: str
+) -> list[str]:
+    """The baseline, then the others from the fastest to the slowest, those without a time last."""
+
+    def place(manager: str) -> tuple[bool, float]:
+        row = rows.get((program, manager, TIME))
+        known = row is not None and row["ratio"] is not None
+        return (manager != baseline, row["ratio"] if row is not None and known else float("inf"))
+
+    return sorted(managers, key=place)
+
+
+def comparison_figures(results: Results, summary: polars.DataFrame) -> list[Figure]:
+    from tare.report import figures
+
+    return figures.comparison_figures(results.measurements, summary, results.run["baseline"])
+
+
+def time_and_memory_table(
+    rows: Mapping[tuple[str, str, str], Row],
+    program: str,
+    managers: Sequence[str],
+    baseline: str,
+    identifier: str = "table-time-and-memory",
+) -> Table:
+    """One line per manager: median, ratio to the baseline and its interval, for time and memory."""
+    floor = (rows.get((program, baseline, TIME)) or {}).get("noise_floor")
+    interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("time", METRICS[TIME].explanation + " The median of all runs."),
+        Column("ratio", f"Median time divided by that under {baseline}; below 1 is faster."),
+        Column("95% interval", interval, numeric=False),
+        Column("memory", METRICS[MEMORY].explanation + " The median of all runs."),
+        Column("ratio", f"Median peak memory divided by that under {baseline}."),
+        Column("95% interval", interval, numeric=False),
+        Column("runs", "Good runs that the figures rest on.", essential=False),
+    )
+    lines = []
+    for manager in managers:
+        time = rows.get((program, manager, TIME))
+        memory = rows.get((program, manager, MEMORY))
+        lines.append(
+            [
+                Cell(manager, manager),
+                *_measured(time),
+                *_measured(memory),
+                Cell(str(time["runs"]) if time else "0", time["runs"] if time else 0),
+            ]
+        )
+    notes = ["coloured: a difference beyond noise; dim: no difference seen."]
+    if floor is not None:
+        notes.append(
+            f"noise floor of the time: {format_percent(floor)} "
+            f"({baseline} against itself, interleaved with the others)."
+        )
+    return Table(identifier, program, columns, lines, notes)
+
+
+def _measured(row: Row | None) -> list[Cell]:
+    """Median, ratio and interval of one metric."""
+    if row is None or row["median"] is None:
+        return [Cell("–"), Cell("–"), Cell("–")]
+    tone = _TONES.get(row["verdict"], "")
+    median = Cell(format_value(row["median"], row["unit"]), row["median"])
+    if row["verdict"] == "baseline":
+        return [median, Cell("1", 1.0), Cell("baseline", tone="quiet")]
+    if row["ratio"] is None:
+        return [median, Cell("–"), Cell("–")]
+    return [
+        median,
+        Cell(f"{row['ratio']:.3f}", row["ratio"], tone),
+        Cell(f"{row['ratio_low']:.3f} – {row['ratio_high']:.3f}", row["ratio_low"], tone),
+    ]
+
+
+def details_table(
+    rows: Mapping[tuple[str, str, str], Row], program: str, managers: Sequence[str]
+) -> Table:
+    """The other metrics, medians only."""
+    metrics = [m for m in _DETAILS if any((program, name, m) in rows for name in managers)]
+    columns = [
+        Column("manager", "What served the program's memory.", numeric=False),
+        *(
+            Column(
+                METRICS[metric].title,
+                METRICS[metric].explanation,
+                essential=metric in _DETAILS[:5],
+            )
+            for metric in metrics
+        ),
+    ]
+    lines = []
+    for manager in managers:
+        line = [Cell(manager, manager)]
+        for metric in metrics:
+            row = rows.get((program, manager, metric))
+            if row is None or row["median"] is None:
+                line.append(Cell("–"))
+            else:
+                tone = _TONES.get(row["verdict"], "")
+                text = format_value(row["median"], row["unit"])
+                line.append(Cell(text, row["median"], tone))
+        lines.append(line)
+    return Table("table-details", "Where it goes (medians)", columns, lines)
+
+
+def ratio_table(
+    results: Results,
+    rows: Mapping[tuple[str, str, str], Row],
+    programs: Sequence[str],
+    managers: Sequence[str],
+    metric: str,
+) -> Table:
+    """Programs down, managers across, ratios to the baseline inside, geometric means below."""
+    from tare.studies.compare import geometric_means
+
+    baseline = results.run["baseline"]
+    others = [manager for manager in managers if manager != baseline]
+    columns = [
+        Column("program", "", numeric=False),
+        Column(baseline, f"Median {METRICS[metric].title} under the baseline."),
+        *(Column(m, f"{METRICS[metric].title} divided by that under {baseline}.") for m in others),
+    ]
+    lines = []
+    for program in programs:
+        base = rows.get((program, baseline, metric))
+        known = base is not None and base["median"] is not None
+        first = format_value(base["median"], base["unit"]) if base is not None and known else "–"
+        line = [Cell(program, program), Cell(first, base["median"] if base else None)]
+        line += [_ratio_cell(rows.get((program, manager, metric))) for manager in others]
+        lines.append(line)
+    means = geometric_means(results.measurements, baseline, results.run["seed"])
+    by_manager = {
+        row["manager"]: row for row in means.iter_rows(named=True) if row["metric"] == metric
+    }
+    notes = ["– : no good run. coloured: a difference beyond noise; dim: no difference seen."]
+    if by_manager:
+        count = next(iter(by_manager.values()))["programs"]
+        line = [Cell(f"geometric mean of {count}", None), Cell("", None)]
+        for manager in others:
+            mean = by_manager.get(manager)
+            line.append(Cell(f"{mean['ratio']:.3f}", mean["ratio"]) if mean else Cell("–"))
+        lines.append(line)
+        if count < len(programs):
+            notes.append(
+                f"the mean is over the {count} of {len(programs)} programs that ran well under "
+                "every manager."
+            )
+    title = f"{METRICS[metric].title}, relative to {baseline}"
+    return Table(f"table-ratio-{metric}", title, columns, lines, notes)
+
+
+def _ratio_cell(row: Row | None) -> Cell:
+    if row is None or row["ratio"] is None:
+        return Cell("–")
+    return Cell(f"{row['ratio']:.3f}", row["ratio"], _TONES.get(row["verdict"], ""))
+
+
+def failure_table(results: Results) -> Table | None:
+    """Runs that gave no figure, and why; None when there was none."""
+    records = read_records(results.folder)
+    references = reference_outputs(results.run, records)
+    counts: Counter[tuple[str, str, str, str]] = Counter()
+    for record in records:
+        status = judged_status(record, references)
+        if status is not Status.OK:
+            reason = _reason(record, status)
+            counts[record.run.program, record.run.manager, str(status), reason] += 1
+    if not counts:
+        return None
+    columns = (
+        Column("program", "", numeric=False, essential=False),
+        Column("manager", "", numeric=False),
+        Column("status", "How the runs ended.", numeric=False),
+        Column("runs", "How many ended so."),
+        Column("why", "", numeric=False),
+    )
+    lines = [
+        [Cell(p, p), Cell(m, m), Cell(s, s, "bad"), Cell(str(n), n), Cell(reason, reason)]
+        for (p, m, s, reason), n in counts.items()
+    ]
+    return Table("table-failures", "Runs without a figure", columns, lines)
+
+
+def _reason(record: Record, status: Status) -> str:
+    if status is Status.WRONG_OUTPUT:
+        return "its standard output differs from the expected one (see outputs/)"
+    last = next((x for x in reversed(record.outcome.error_tail.splitlines()) if x.strip()), "")
+    return record.outcome.reason + (f": {last.strip()[:160]}" if last else "")
+
+
+def coverage_warnings(results: Results) -> list[str]:
+    """What a reader must know before trusting the figures."""
+    records = read_records(results.folder)
+    references = reference_outputs(results.run, records)
+    warnings = []
+    for program in results.run["programs"]:
+        name = program["name"]
+        mine = [r for r in records if r.run.program == name]
+        unserved = sorted({u for r in mine for u in r.outcome.unserved})
+        if unserved and any(r.outcome.status is Status.OK for r in mine):
+            warnings.append(
+                f"{name}: some of its processes ran outside the manager: {', '.join(unserved[:5])}"
+            )
+        if any(r.outcome.left_behind for r in mine):
+            warnings.append(f"{name}: left processes behind at its end; they were ended")
+        if any(r.outcome.memory_is_sampled for r in mine):
+            warnings.append(
+                f"{name}: several processes; the peak memory of the tree is sampled every 10 ms"
+            )
+        compared = not program["ignore_output"]
+        ran = any(
+            r.outcome.status is Status.OK and r.run.manager == results.run["baseline"] for r in mine
+        )
+        if compared and ran and references.get(name) is None:
+            warnings.append(
+                f"{name}: prints something else at each run, so outputs were not compared "
+                "(--ignore-output says that this is so)"
+            )
+    return warnings

@@ -1,0 +1,76 @@
+"""What a study hands to a report: tables and figures which the terminal and the page both draw.
+
+Studies build these; nothing here knows where they are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Column:
+    """``explanation`` is one sentence; ``essential`` columns stay when the terminal is narrow."""
+
+    title: str
+    explanation: str = ""
+    numeric: bool = True
+    essential: bool = True
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``text`` is shown, ``key`` is what sorting compares (None sorts last).
+
+    ``tone`` is ``good``, ``bad``, ``quiet`` or empty.
+    """
+
+    text: str
+    key: float | str | None = None
+    tone: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    identifier: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """``spec`` is a Vega-Lite specification with its data inline, without size, theme or config."""
+
+    identifier: str
+    title: str
+    caption: str
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One question answered. ``findings`` are plain sentences, the most important first."""
+
+    identifier: str
+    title: str
+    findings: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    figures: Sequence[Figure] = ()
+    obtained: str = "executed"
+    expected_seconds: float | None = None
+    took_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """``facts`` say what was measured where: (name, value) pairs in the order to show them."""
+
+    title: str
+    subtitle: str = ""
+    facts: Sequence[tuple[str, str]] = ()
+    sections: Sequence[Section] = ()
+    warnings: Sequence[str] = field(default_factory=tuple)

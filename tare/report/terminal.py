@@ -1,0 +1,73 @@
+"""Reports on a terminal: readable at 80 columns, plain when it is not one."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TextIO
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from tare.report.model import Cell, Report, Section, Table
+from tare.report.terminal_text import printable
+
+_STYLES = {"good": "green", "bad": "red", "quiet": "dim"}
+_NARROW = 120
+_PIPE_WIDTH = 100
+
+
+def print_report(report: Report, stream: TextIO) -> None:
+    """Write the title, the findings and the tables of ``report``; figures are for the page."""
+    width = shutil.get_terminal_size().columns if stream.isatty() else _PIPE_WIDTH
+    console = Console(file=stream, width=width, highlight=False)
+    console.print(Text(printable(report.title), style="bold"))
+    if report.subtitle:
+        console.print(Text(printable(report.subtitle), style="dim"))
+    for warning in report.warnings:
+        console.print(Text(f"! {printable(warning)}", style="yellow"))
+    for section in report.sections:
+        _print_section(console, section)
+
+
+def _print_section(console: Console, section: Section) -> None:
+    console.print()
+    console.print(Text(printable(section.title), style="bold underline"))
+    for finding in section.findings:
+        console.print(Padding(Text(printable(finding)), (0, 0, 0, 2), expand=False))
+    for table in section.tables:
+        _print_table(console, table)
+
+
+def _print_table(console: Console, table: Table) -> None:
+    narrow = console.width < _NARROW
+    shown = [i for i, c in enumerate(table.columns) if c.essential or not narrow]
+    grid = RichTable(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="bold",
+    )
+    for index in shown:
+        column = table.columns[index]
+        grid.add_column(
+            Text(printable(column.title)),
+            justify="right" if column.numeric else "left",
+            overflow="fold",
+        )
+    for row in table.rows:
+        grid.add_row(*(_text(row[index]) for index in shown))
+    console.print()
+    console.print(Text(printable(table.title), style="italic"))
+    console.print(grid)
+    for note in table.notes:
+        console.print(Padding(Text(printable(note), style="dim"), (0, 0, 0, 2), expand=False))
+
+
+def _text(cell: Cell) -> Text:
+    unbroken = printable(cell.text).replace(" ", "\N{NO-BREAK SPACE}")
+    return Text(
+        unbroken if isinstance(cell.key, float | int) else printable(cell.text),
+        style=_STYLES.get(cell.tone, ""),
+    )

@@ -1,0 +1,376 @@
+"""The results folder: what was asked, every run as it happened, and the tidy measurements.
+
+    run.json               what was asked, of which versions, on which machine
+    runs.jsonl             one line per finished run, appended at once: nothing measured is lost
+    measurements.parquet   one row per program, manager, invocation and metric, made from the above
+    report.html            the page, made from the above
+    outputs/               the start of each program's standard output, for a look at differences
+
+A folder can be interrupted at any point: the lines of runs.jsonl are the truth, and the rest is
+made from them again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare import __version__
+from tare.errors import TareError, UsageError
+from tare.measurement import METRICS, Obtained, Status
+from tare.runner import Outcome
+
+if TYPE_CHECKING:
+    import polars
+
+SCHEMA = 1
+RUN_FILE = "run.json"
+RECORDS_FILE = "runs.jsonl"
+MEASUREMENTS_FILE = "measurements.parquet"
+PAGE_FILE = "report.html"
+OUTPUTS_FOLDER = "outputs"
+_RUN_FILE_LIMIT = 16 << 20
+_RECORDS_LIMIT = 4 << 30
+
+
+@dataclass(frozen=True)
+class Run:
+    """One planned invocation of one program under one manager. ``order`` counts all runs of the
+    study as they happened; warm-up runs are executed and recorded but never analysed."""
+
+    study: str
+    program: str
+    manager: str
+    invocation: int
+    order: int
+    warmup: bool = False
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run, and what it showed."""
+
+    run: Run
+    outcome: Outcome
+    started: str = ""
+
+    def to_line(self) -> str:
+        return json.dumps({**asdict(self.run), "started": self.started, **asdict(self.outcome)})
+
+    @staticmethod
+    def from_line(line: str) -> Record:
+        raw = json.loads(line)
+        run = Run(**{f.name: raw[f.name] for f in fields(Run)})
+        known = {f.name: raw[f.name] for f in fields(Outcome) if f.name in raw}
+        known["status"] = Status(known["status"])
+        known["unserved"] = tuple(known.get("unserved", ()))
+        return Record(run, Outcome(**known), raw.get("started", ""))
+
+
+@dataclass(frozen=True)
+class Results:
+    """A results folder as studies and reports read it.
+
+    ``measurements`` has the columns study, program, manager, invocation, order, metric, value,
+    unit, status, obtained; ``value`` is null unless the status is ``ok``.
+    """
+
+    folder: Path
+    run: dict[str, Any]
+    measurements: polars.DataFrame
+
+
+def default_folder(study: str, subject: str) -> Path:
+    """A name for a new results folder that says what is in it; never one that exists."""
+    words = "".join(c if c.isalnum() or c in "._-" else "-" for c in subject)[:40].strip("-.")
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path("tare-results") / f"{study}-{words or 'program'}-{stamp}-{os.getpid()}"
+
+
+class Store:
+    """An open results folder. One process at a time may write to it; close() gives it back."""
+
+    def __init__(self, folder: Path, run: Mapping[str, Any], *, key: str) -> None:
+        """Create ``folder``, or open it again when it holds an unfinished answer to the same
+        question: the values of ``run[key]`` must agree."""
+        self.folder = folder
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (folder / ".lock").open("w")
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"another tare is writing to {folder}", "name another folder with -o"
+                ) from None
+            self.run = self._adopt(dict(run), key)
+            self.records = read_records(folder)
+            self._cut_torn_line()
+            self._log = (folder / RECORDS_FILE).open("a")
+            self.workspace = folder / ".work"
+            self.workspace.mkdir(exist_ok=True)
+
+    def _adopt(self, run: dict[str, Any], key: str) -> dict[str, Any]:
+        if not (self.folder / RUN_FILE).exists():
+            others = [p.name for p in self.folder.iterdir() if p.name not in (".lock", ".work")]
+            if others:
+                raise UsageError(
+                    f"{self.folder} exists and is not a results folder", "name another with -o"
+                )
+            self._write_run(run)
+            return run
+        earlier = read_run(self.folder)
+        if earlier.get(key) != json.loads(json.dumps(run[key])):
+            raise UsageError(
+                f"{self.folder} holds the answer to another question",
+                "give the same program, managers and options to resume it, or name another folder",
+            )
+        return earlier
+
+    def _cut_torn_line(self) -> None:
+        """A killed process can leave half a line; what follows must not be glued to it."""
+        path = self.folder / RECORDS_FILE
+        if not path.exists():
+            return
+        with path.open("rb+") as file:
+            content_end = file.seek(0, os.SEEK_END)
+            while content_end > 0:
+                file.seek(content_end - 1)
+                if file.read(1) == b"\n":
+                    break
+                content_end -= 1
+            file.truncate(content_end)
+
+    def _write_run(self, run: Mapping[str, Any]) -> None:
+        write_atomically(self.folder / RUN_FILE, json.dumps(run, indent=2) + "\n")
+
+    def update(self, **facts: Any) -> None:
+        """Add facts to run.json."""
+        self.run.update(facts)
+        with writing(self.folder):
+            self._write_run(self.run)
+
+    def append(self, record: Record) -> None:
+        """Keep a finished run. It is on its way to the disk when this returns."""
+        with writing(self.folder):
+            self._log.write(record.to_line() + "\n")
+            self._log.flush()
+        self.records.append(record)
+
+    def finish(self) -> Results:
+        """Write measurements.parquet from all runs so far; give the folder as reports read it."""
+        frame = measurements_frame(self.run, self.records)
+        content = io.BytesIO()
+        frame.write_parquet(content)
+        with writing(self.folder):
+            write_atomically(self.folder / MEASUREMENTS_FILE, content.getvalue())
+        return Results(self.folder, self.run, frame)
+
+    def close(self) -> None:
+        import shutil
+
+        shutil.rmtree(self.workspace, ignore_errors=True)
+        self._log.close()
+        self._lock.close()
+        (self.folder / ".lock").unlink(missing_ok=True)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn the operating system's refusals to write into a message about ``folder``."""
+    try:
+        yield
+    except OSError as error:
+        raise TareError(
+            f"cannot write to {folder}: {error.strerror or error}",
+            "free some space or name another folder with -o; the runs so far are kept, and the "
+            "same command with -o of that folder goes on from them",
+        ) from None
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write ``content`` so that a reader, or a crash, sees the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def new_run(study: str, command: Sequence[str], **facts: Any) -> dict[str, Any]:
+    """The start of a run.json."""
+    from tare.machine import describe_machine
+
+    return {
+        "tare": __version__,
+        "schema": SCHEMA,
+        "study": study,
+        "command": list(command),
+        "started": now(),
+        "machine": describe_machine(),
+        **facts,
+    }
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    path = folder / RUN_FILE
+    try:
+        if path.stat().st_size > _RUN_FILE_LIMIT:
+            raise UsageError(f"{path} is too large to be one of ours")
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{folder} is not a results folder (it has no {RUN_FILE})") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    if not isinstance(run, dict) or not isinstance(run.get("schema"), int):
+        raise UsageError(f"{path} is not Tare's")
+    if run["schema"] > SCHEMA:
+        raise UsageError(
+            f"{path} has schema {run['schema']}, this Tare reads up to {SCHEMA}",
+            "use the Tare that wrote it, or a newer one",
+        )
+    return run
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All whole lines of runs.jsonl; a torn last line is dropped."""
+    path = folder / RECORDS_FILE
+    if not path.exists():
+        return []
+    if path.stat().st_size > _RECORDS_LIMIT:
+        raise UsageError(f"{path} is over {_RECORDS_LIMIT} bytes")
+    records = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith("\n"):
+                break
+            try:
+                records.append(Record.from_line(line))
+            except (ValueError, KeyError, TypeError) as error:
+                raise UsageError(f"{path}, line {number}, is damaged: {error!r}") from None
+    return records
+
+
+def load(folder: Path | str) -> Results:
+    """Read a results folder, finished or not."""
+    import polars
+
+    folder = Path(folder)
+    run = read_run(folder)
+    parquet = folder / MEASUREMENTS_FILE
+    records_file = folder / RECORDS_FILE
+    fresh = parquet.exists() and (
+        not records_file.exists() or parquet.stat().st_mtime_ns >= records_file.stat().st_mtime_ns
+    )
+    if not fresh:
+        return Results(folder, run, measurements_frame(run, read_records(folder)))
+    try:
+        frame = polars.read_parquet(parquet)
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise UsageError(f"{parquet} cannot be read: {error}") from None
+    expected = measurement_schema()
+    if dict(frame.schema) != expected:
+        raise UsageError(f"{parquet} does not have the columns of a results folder")
+    return Results(folder, run, frame)
+
+
+def measurement_schema() -> dict[str, Any]:
+    """Column names and Polars types of measurements.parquet."""
+    import polars as pl
+
+    return {
+        "study": pl.String,
+        "program": pl.String,
+        "manager": pl.String,
+        "invocation": pl.Int64,
+        "order": pl.Int64,
+        "metric": pl.String,
+        "value": pl.Float64,
+        "unit": pl.String,
+        "status": pl.String,
+        "obtained": pl.String,
+    }
+
+
+def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> polars.DataFrame:
+    """The tidy rows of all runs but the warm-up.
+
+    A run that is not ok gives one row, with the first metric of its study and no value.
+    """
+    import polars as pl
+
+    rows: dict[str, list[Any]] = {name: [] for name in measurement_schema()}
+    references = reference_outputs(run, records)
+    for record in records:
+        if record.run.warmup:
+            continue
+        status = judged_status(record, references)
+        values: Mapping[str, float | None] = record.outcome.values
+        if status is not Status.OK:
+            values = {"wall_seconds": None}
+        for metric, value in values.items():
+            entry = (
+                record.run.study,
+                record.run.program,
+                record.run.manager,
+                record.run.invocation,
+                record.run.order,
+                metric,
+                None if value is None else float(value),
+                METRICS[metric].unit,
+                str(status),
+                str(Obtained.EXECUTED),
+            )
+            for column, item in zip(rows.values(), entry, strict=True):
+                column.append(item)
+    return pl.DataFrame(rows, schema=measurement_schema())
+
+
+def reference_outputs(run: Mapping[str, Any], records: Sequence[Record]) -> dict[str, str | None]:
+    """The hash that each program's standard output must have; None where outputs cannot be
+    compared, because they are ignored or differ from run to run under the baseline itself."""
+    described = {program["name"]: program for program in run["programs"]}
+    references: dict[str, str | None] = {}
+    for name, program in described.items():
+        if program["ignore_output"]:
+            references[name] = None
+        elif program["output_sha256"]:
+            references[name] = program["output_sha256"]
+        else:
+            hashes = {
+                record.outcome.output_sha256
+                for record in records
+                if record.run.program == name
+                and record.run.manager == run["baseline"]
+                and record.outcome.status is Status.OK
+            }
+            references[name] = hashes.pop() if len(hashes) == 1 else None
+    return references
+
+
+def judged_status(record: Record, references: Mapping[str, str | None]) -> Status:
+    """The status of a run once its output is held against the other managers'."""
+    expected = references.get(record.run.program)
+    outcome = record.outcome
+    if outcome.status is Status.OK and expected is not None and outcome.output_sha256 != expected:
+        return Status.WRONG_OUTPUT
+    return outcome.status

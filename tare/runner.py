@@ -1,0 +1,356 @@
+"""One run of one program under one manager: started, watched, accounted for, proved.
+
+The accounting comes from ``tare-launch``, the proof from ``tare-probe``; both are described in
+observers/runner.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tare.errors import TareError, UsageError
+from tare.manager import Manager
+from tare.measurement import Status
+from tare.native import native_file
+from tare.program import Program, hash_file
+
+DEFAULT_OUTPUT_LIMIT = 1 << 30
+_ERROR_TAIL = 2000
+_KEPT_OUTPUT = 1 << 20
+_REPORT_LIMIT = 1 << 24
+_PROOF_LIMIT = 1 << 26
+_PROOF_FIELDS = 12
+_LOOK_UP_SECONDS = 0.5
+_LEAST_FREE_BYTES = 128 << 10
+_UNSAFE_IN_PRELOAD = (" ", ":", "\n", "\t")  # LD_PRELOAD splits at them and has no quoting
+
+# Name, perf event type, perf event configuration (see perf_event_open(2)).
+_COUNTERS = (
+    ("cpu_instructions", 0, 1),
+    ("cpu_cycles", 0, 0),
+    ("cache_misses", 0, 3),
+    ("tlb_misses", 3, 3 | (1 << 16)),
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one run; None is no bound. Seconds and bytes."""
+
+    timeout_seconds: float | None = None
+    memory_bytes: int | None = None
+    output_bytes: int = DEFAULT_OUTPUT_LIMIT
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run showed. ``values`` holds metrics and is empty unless ``status`` is ok.
+
+    ``unserved`` names the executables of child processes that the manager did not serve.
+    ``memory_is_sampled`` says that the peak of a process tree comes from samples, not from the
+    kernel's own high-water mark. ``output_file`` is a kept copy of standard output.
+    """
+
+    status: Status
+    reason: str = ""
+    values: Mapping[str, float] = field(default_factory=dict)
+    exit_code: int = 0
+    signal: int = 0
+    server: str = ""
+    unserved: tuple[str, ...] = ()
+    left_behind: int = 0
+    memory_is_sampled: bool = False
+    output_sha256: str = ""
+    output_bytes: int = 0
+    error_tail: str = ""
+
+
+@dataclass(frozen=True)
+class _Proof:
+    kind: str
+    pid: int
+    executable: str
+    server: str
+
+
+def run_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+) -> Outcome:
+    """Run ``program`` under ``manager`` and wait for its end.
+
+    KeyboardInterrupt leaves only after the program's whole tree has been ended.
+
+    ``workspace`` is a folder for this run's files, all removed again; standard output, up to
+    1 MiB of it, is copied to ``keep_output`` where that is given and does not exist yet.
+    """
+    with _folder(workspace) as folder:
+        proof = folder / "proof"
+        proof.touch()
+        scratch = folder / "scratch"
+        if program.scratch:
+            scratch.mkdir()
+        with _preloadable((*manager.preload, native_file("lib/libtare-probe.so"))) as preload:
+            environment = _environment(program, manager, preload, proof, scratch)
+            raw = _launch(program, limits, folder, scratch, environment)
+        if raw["end"] == "error":
+            _raise_start_error(program, raw)
+        _refuse_full_disk(folder)
+        outcome = _judge(raw, manager, _read_proof(proof), folder / "stderr")
+        output = folder / "stdout"
+        if keep_output is not None and not keep_output.exists():
+            _keep(output, keep_output)
+        return _with_output(outcome, output, program)
+
+
+@contextmanager
+def _folder(workspace: Path) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="run-", dir=workspace))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _preloadable(objects: tuple[Path, ...]) -> Iterator[str]:
+    """The value for LD_PRELOAD, by way of links where a path holds a separator."""
+    links: Path | None = None
+    try:
+        names = []
+        for number, path in enumerate(objects):
+            text = str(path.resolve())
+            if any(separator in text for separator in _UNSAFE_IN_PRELOAD):
+                links = links or Path(tempfile.mkdtemp(prefix="tare-", dir="/tmp"))
+                link = links / f"{number}-{path.name.translate(str.maketrans(' :', '__'))}"
+                link.symlink_to(text)
+                text = str(link)
+            names.append(text)
+        yield " ".join(names)
+    finally:
+        if links is not None:
+            shutil.rmtree(links, ignore_errors=True)
+
+
+def _environment(
+    program: Program, manager: Manager, preload: str, proof: Path, scratch: Path
+) -> dict[str, str]:
+    environment = {**os.environ, **program.environment, **manager.environment}
+    inherited = environment.get("LD_PRELOAD", "")
+    environment["LD_PRELOAD"] = f"{preload} {inherited}".strip()
+    environment["TARE_PROOF"] = str(proof.resolve())
+    if program.scratch:
+        for name, value in program.environment.items():
+            environment[name] = value.replace("{scratch}", str(scratch))
+    return environment
+
+
+def _launch(
+    program: Program,
+    limits: Limits,
+    folder: Path,
+    scratch: Path,
+    environment: Mapping[str, str],
+) -> dict[str, Any]:
+    timeout = program.timeout_seconds or limits.timeout_seconds
+    directory = scratch if program.scratch else program.directory
+    report_read, report_write = os.pipe()
+    command = [
+        str(native_file("bin/tare-launch")),
+        *("--report-fd", str(report_write)),
+        *("--stdin", str(program.stdin or "/dev/null")),
+        *("--stdout", str(folder / "stdout")),
+        *("--stderr", str(folder / "stderr")),
+        *("--output-limit", str(limits.output_bytes)),
+    ]
+    if timeout is not None:
+        command += ["--timeout-ms", str(max(1, round(timeout * 1000)))]
+    if limits.memory_bytes is not None:
+        command += ["--memory-limit", str(limits.memory_bytes)]
+    if directory is not None:
+        command += ["--directory", str(directory)]
+    for name, kind, configuration in _COUNTERS:
+        command += ["--counter", f"{name}:{kind}:{configuration}"]
+    arguments = list(program.argv)
+    if program.scratch:
+        arguments = [argument.replace("{scratch}", str(scratch)) for argument in arguments]
+    try:
+        launcher = subprocess.Popen(
+            [*command, "--", *arguments],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            pass_fds=(report_write,),
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(report_read)
+        raise UsageError(f"{program.name}: cannot be started: {error.strerror}") from None
+    finally:
+        os.close(report_write)
+    return _collect(launcher, report_read)
+
+
+def _collect(launcher: subprocess.Popen[bytes], report_read: int) -> dict[str, Any]:
+    """Read the launcher's report; whatever interrupts the wait, its tree is ended first."""
+    try:
+        with open(report_read, "rb") as pipe:
+            # A signal that another thread of this process took does not end a read; so look up.
+            while not select.select([pipe], [], [], _LOOK_UP_SECONDS)[0]:
+                pass
+            text = pipe.read(_REPORT_LIMIT)
+        launcher.wait()
+    except BaseException:
+        launcher.send_signal(signal.SIGTERM)
+        launcher.wait()
+        raise
+    if not text:
+        raise TareError(
+            f"tare-launch ended without a report (exit status {launcher.returncode})",
+            "is the machine out of memory or of processes?",
+        )
+    report: dict[str, Any] = json.loads(text)
+    if report["end"] == "interrupted":
+        raise KeyboardInterrupt
+    return report
+
+
+def _raise_start_error(program: Program, raw: Mapping[str, Any]) -> None:
+    problem = os.strerror(raw["error_number"])
+    subject = raw["error_subject"]
+    match raw["error_what"]:
+        case "exec" | "directory" | "input":
+            raise UsageError(f"{program.name}: cannot start, {subject}: {problem}")
+        case _:
+            raise TareError(f"cannot write {subject}: {problem}", "is the disk full?")
+
+
+def _refuse_full_disk(folder: Path) -> None:
+    """A run whose output found no room on the disk must not pass for a failure of the program."""
+    space = os.statvfs(folder)
+    if space.f_bavail * space.f_frsize < _LEAST_FREE_BYTES:
+        raise TareError(
+            f"the disk that holds {folder.parent} is full",
+            "free some space or name another folder with -o; the runs so far are kept",
+        )
+
+
+def _read_proof(path: Path) -> list[_Proof]:
+    with path.open("rb") as file:
+        text = file.read(_PROOF_LIMIT).decode(errors="replace")
+    proofs = []
+    for line in text.splitlines():
+        fields = line.split("\t")
+        if len(fields) == _PROOF_FIELDS and fields[0] == "1":
+            proofs.append(_Proof(fields[1], int(fields[2]), fields[4], fields[5]))
+    return proofs
+
+
+def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], errors: Path) -> Outcome:
+    pids = set(raw["pids"]) | {proof.pid for proof in proofs}
+    main = [proof for proof in proofs if proof.pid == raw["pid"]]
+    status, reason = _status(raw, manager, main)
+    sampled = len(pids) > 1
+    proved_pids = {proof.pid for proof in proofs}
+    unserved = {proof.executable for proof in proofs if not manager.serves(proof.server)}
+    if silent := len(pids - proved_pids):
+        unserved.add(f"{silent} without the proof (static or privileged)")
+    values: dict[str, float] = {}
+    if status is Status.OK:
+        peak = raw["largest_process_bytes"]
+        values = {
+            "wall_seconds": raw["wall_nanoseconds"] / 1e9,
+            "user_seconds": raw["user_microseconds"] / 1e6,
+            "system_seconds": raw["system_microseconds"] / 1e6,
+            "peak_resident_bytes": max(peak, raw["tree_bytes"]) if sampled else peak,
+            "minor_faults": raw["minor_faults"],
+            "major_faults": raw["major_faults"],
+            "context_switches": raw["context_switches"],
+            "processes": len(pids),
+            **raw["counters"],
+        }
+    return Outcome(
+        status=status,
+        reason=reason,
+        values=values,
+        exit_code=raw["code"],
+        signal=raw["signal"],
+        server=main[-1].server if main else "",
+        unserved=tuple(sorted(unserved)),
+        left_behind=raw["left_behind"],
+        memory_is_sampled=sampled,
+        error_tail=_tail(errors) if status is not Status.OK else "",
+    )
+
+
+def _status(raw: Mapping[str, Any], manager: Manager, main: list[_Proof]) -> tuple[Status, str]:
+    """The status of a run and, unless it is ok, why."""
+    match raw["end"]:
+        case "timeout":
+            return Status.TIMEOUT, "it was still running at the time limit and was ended"
+        case "memory-limit":
+            return Status.OUT_OF_MEMORY, "it went over the memory limit and was ended"
+        case "output-limit":
+            return Status.FAILED, "it printed more than the output limit and was ended"
+        case "signaled" if raw["signal"] == signal.SIGKILL and raw["oom_kills"] > 0:
+            return Status.OUT_OF_MEMORY, "the kernel ended it for lack of memory"
+        case "signaled":
+            return Status.FAILED, f"it was ended by {_signal_name(raw['signal'])}"
+    if not main:
+        return Status.NOT_LOADED, "the program did not show which object serves its malloc"
+    for proof in main:
+        if not manager.serves(proof.server):
+            return Status.NOT_LOADED, f"malloc of {proof.executable} is served by {proof.server}"
+    if raw["code"] != 0:
+        return Status.FAILED, f"it ended with exit status {raw['code']}"
+    return Status.OK, ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _ERROR_TAIL))
+            return file.read(_ERROR_TAIL).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _keep(output: Path, kept: Path) -> None:
+    if not output.exists():
+        return
+    kept.parent.mkdir(exist_ok=True)
+    with output.open("rb") as source:
+        kept.write_bytes(source.read(_KEPT_OUTPUT))
+
+
+def _with_output(outcome: Outcome, output: Path, program: Program) -> Outcome:
+    if program.ignore_output or not output.exists():
+        return outcome
+    return replace(outcome, output_sha256=hash_file(output), output_bytes=output.stat().st_size)
+
+
+def command_line(program: Program) -> str:
+    """The program's command as a shell would take it, for messages."""
+    return shlex.join(program.argv)

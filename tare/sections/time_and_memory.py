@@ -1,0 +1,156 @@
+"""`tare weigh`: what another allocator would change in time and memory, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tare.report.comparison import MEMORY, TIME, comparison_section, summary_rows
+from tare.report.model import Section
+from tare.results import Record, Results, Run
+from tare.statistics import FEWEST_FOR_INTERVAL
+from tare.studies import compare
+from tare.units import format_percent, format_value
+from tare.weighing import Effort, Setting
+
+IDENTIFIER = "time-and-memory"
+TITLE = "Time and memory under other allocators"
+ORDER = 10
+
+_QUICK_MANAGERS = ("mimalloc", "jemalloc")
+_MOST_RUNS = {Effort.QUICK: 10, Effort.DEFAULT: 20, Effort.THOROUGH: 200}
+_FEWEST_RUNS = 3
+_THOROUGH_PRECISION = 0.01
+
+
+def plan(setting: Setting) -> compare.Plan:
+    """As many rounds as the section's share of the time allows, within bounds."""
+    managers = setting.managers
+    if setting.effort is Effort.QUICK and len(managers) > 1 + len(_QUICK_MANAGERS):
+        kept = {setting.baseline, *_QUICK_MANAGERS}
+        managers = tuple(m for m in managers if m in kept) or managers
+    most = _MOST_RUNS[setting.effort]
+    warmup = 0 if setting.effort is Effort.QUICK else 1
+    a_round = len(managers) - 1 + compare.BASELINE_RUNS_A_ROUND
+    left = setting.budget_seconds - warmup * len(managers) * setting.pilot_seconds
+    rounds = left / (a_round * max(setting.pilot_seconds, 1e-3))
+    runs = max(_FEWEST_RUNS, min(most, math.floor(rounds)))
+    thorough = setting.effort is Effort.THOROUGH
+    return compare.Plan(
+        programs=(setting.program,),
+        managers=managers,
+        baseline=setting.baseline,
+        runs=FEWEST_FOR_INTERVAL * 2 if thorough else runs,
+        warmup=warmup,
+        seed=setting.seed,
+        precision=_THOROUGH_PRECISION if thorough else None,
+        most_runs=most,
+    )
+
+
+def expected_seconds(setting: Setting) -> float:
+    """What measuring will take, judged by the pilot run."""
+    return compare.planned_runs(plan(setting)) * (setting.pilot_seconds + 0.005)
+
+
+def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next; empty when the section has all it needs."""
+    mine = [record for record in records if record.run.study == compare.STUDY]
+    return compare.next_round(plan(setting), mine)
+
+
+def section(results: Results) -> Section:
+    """The verdict in words, over the tables and figures of the comparison."""
+    from dataclasses import replace
+
+    mine = results.measurements.filter(results.measurements["study"] == compare.STUDY)
+    baseline, seed = results.run["baseline"], results.run["seed"]
+    summary = compare.summarise(mine, baseline, seed)
+    whole = comparison_section(results, summary)
+    findings = verdict_sentences(results.run, summary_rows(summary))
+    return replace(whole, identifier=IDENTIFIER, title=TITLE, findings=findings)
+
+
+def verdict_sentences(
+    run: Mapping[str, Any], rows: Mapping[tuple[str, str, str], Mapping[str, Any]]
+) -> list[str]:
+    """What to change, what it brings, and how sure that is."""
+    baseline = run["baseline"]
+    program = run["programs"][0]["name"]
+    base = rows.get((program, baseline, TIME))
+    if base is None or not base["runs"]:
+        return [f"The program gave no good run under {baseline}: there is nothing to compare with."]
+    managers = [m for _, m, metric in rows if metric == TIME and m != baseline]
+    times = {m: rows[program, m, TIME] for m in managers if rows[program, m, TIME]["runs"]}
+    memories = {m: rows[program, m, MEMORY] for m in times}
+    faster = _best(times)
+    smaller = _best(memories)
+    sentences = []
+    if faster is not None:
+        sentences.append(
+            f"Run it under {faster}: {_change(times[faster], 'time')}, "
+            f"{_change(memories[faster], 'memory')}. {_how(run, faster)}"
+        )
+    else:
+        sentences.append(
+            f"Keep {baseline} for speed: no other allocator was seen to be faster."
+            if times
+            else "No other allocator could be measured."
+        )
+    if smaller is not None and smaller != faster:
+        sentences.append(
+            f"The least memory: {smaller}, {_change(memories[smaller], 'memory')}, "
+            f"{_change(times[smaller], 'time')}."
+            + (f" {_how(run, smaller)}" if faster is None else "")
+        )
+    elif smaller is None and times:
+        sentences.append(f"None needed less memory than {baseline}.")
+    sentences.append(_sureness(base, times))
+    return sentences
+
+
+def _best(rows: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The manager with the lowest ratio among those seen to be lower."""
+    lower = {m: row["ratio"] for m, row in rows.items() if row["verdict"] == "lower"}
+    return min(lower, key=lambda m: lower[m]) if lower else None
+
+
+def _change(row: Mapping[str, Any], what: str) -> str:
+    if row["verdict"] not in ("lower", "higher") or row["ratio"] is None:
+        return f"no difference in {what} seen"
+    direction = "less" if row["ratio"] < 1 else "more"
+    bounds = sorted((abs(1 - row["ratio_low"]), abs(1 - row["ratio_high"])))
+    return (
+        f"{format_percent(1 - row['ratio'])} {direction} {what} "
+        f"({format_percent(bounds[0])} to {format_percent(bounds[1])})"
+    )
+
+
+def _how(run: Mapping[str, Any], manager: str) -> str:
+    described = run["managers"].get(manager, {})
+    preload = described.get("object")
+    if not preload:
+        return ""
+    settings = " ".join(f"{k}={v}" for k, v in described.get("environment", {}).items())
+    return f"To do so: {settings + ' ' if settings else ''}LD_PRELOAD={preload}"
+
+
+def _sureness(base: Mapping[str, Any], times: Mapping[str, Mapping[str, Any]]) -> str:
+    fewest = min((row["runs"] for row in times.values()), default=base["runs"])
+    floor = base["noise_floor"]
+    noise = (
+        f"differences in time under {format_percent(floor)} are noise here"
+        if floor is not None
+        else "too few runs to know the noise"
+    )
+    kind = (
+        "95% intervals in brackets"
+        if fewest >= FEWEST_FOR_INTERVAL
+        else "too few runs for a 95% interval, so the brackets hold the extremes"
+    )
+    median = format_value(base["median"], base["unit"])
+    return (
+        f"How sure: {fewest} runs under each manager, interleaved at random; {kind}; {noise} "
+        f"(median {median})."
+    )

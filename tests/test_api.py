@@ -1,0 +1,70 @@
+"""`import tare`: the same as the command line, as functions that give frames."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tare
+from tare.errors import UsageError
+from tare.program import Program
+from tare.weighing import Effort
+
+
+def test_compare_gives_frames(tmp_path: Path) -> None:
+    results = tare.compare(
+        ["sh", "-c", "echo hello"],
+        ["glibc", "glibc(tcache=0)"],
+        runs=3,
+        folder=tmp_path / "r",
+        seed=4,
+    )
+    walls = results.measurements.filter(pl.col("metric") == "wall_seconds")
+    assert walls.height == 9
+    assert results.run["seed"] == 4
+    summary = tare.summary(results)
+    assert set(summary["manager"]) == {"glibc", "glibc(tcache=0)"}
+    pandas_frame = summary.to_pandas()
+    assert list(pandas_frame.columns) == summary.columns
+    again = tare.load(tmp_path / "r")
+    assert again.measurements.equals(results.measurements)
+    assert tare.write_page(again).read_text().startswith("<!")
+
+
+def test_several_programs(tmp_path: Path) -> None:
+    programs = [Program("one", ("true",)), Program("two", ("echo", "2"))]
+    results = tare.compare(programs, ["glibc"], runs=2, folder=tmp_path / "r")
+    assert set(results.measurements["program"]) == {"one", "two"}
+    with pytest.raises(UsageError, match="same name"):
+        tare.compare([programs[0], programs[0]], ["glibc"], folder=tmp_path / "s")
+
+
+def test_weigh(tmp_path: Path) -> None:
+    results = tare.weigh(["true"], ["glibc"], effort=Effort.QUICK, folder=tmp_path / "r")
+    assert results.run["study"] == "weigh"
+    assert results.measurements.height > 0
+
+
+def test_a_default_baseline_joins_a_lone_manager(tmp_path: Path) -> None:
+    results = tare.compare(["true"], ["glibc(tcache=0)"], runs=1, folder=tmp_path / "r")
+    assert results.run["baseline"] == "glibc"
+
+
+def test_a_string_is_not_a_command() -> None:
+    with pytest.raises(UsageError, match="list of words"):
+        tare.compare("gawk -f x.awk")
+
+
+def test_managers_frame() -> None:
+    frame = tare.managers()
+    assert frame.filter(pl.col("name") == "glibc")["installed"].to_list() == [True]
+    assert {"jemalloc", "mimalloc", "bdwgc"} <= set(frame["name"])
+
+
+def test_importing_is_light() -> None:
+    code = "import tare, sys; print([m for m in ('polars', 'numpy', 'rich') if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

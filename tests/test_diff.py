@@ -1,0 +1,237 @@
+"""What `tare diff` says of results whose answer is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tare.diff import VERDICTS, diff
+from tare.errors import UsageError
+from tare.measurement import METRICS
+from tare.results import Results, measurement_schema
+
+METRIC = "wall_seconds"
+TRIALS = 40
+
+
+def make(
+    pairs: dict[tuple[str, str], list[float | None]],
+    metric: str = METRIC,
+    baseline: str = "glibc",
+    **run: Any,
+) -> Results:
+    """Values of one metric by (program, manager), interleaved; None is a run that timed out."""
+    rows: list[tuple[Any, ...]] = []
+    longest = max(map(len, pairs.values()))
+    for invocation in range(longest):
+        for (program, manager), values in pairs.items():
+            if invocation < len(values):
+                value = values[invocation]
+                rows.append(
+                    (
+                        *("compare", program, manager, invocation, len(rows)),
+                        METRIC if value is None else metric,
+                        value,
+                        METRICS[metric].unit,
+                        "timeout" if value is None else "ok",
+                        "executed",
+                    )
+                )
+    frame = pl.DataFrame(rows, schema=measurement_schema(), orient="row")
+    return Results(Path("results"), {"baseline": baseline, "seed": 1, **run}, frame)
+
+
+def noisy(seed: int, level: float = 1.0, runs: int = 12, noise: float = 0.01) -> list[float | None]:
+    generator = np.random.default_rng(seed)
+    return [float(level * (1 + noise * generator.normal())) for _ in range(runs)]
+
+
+def two(seed: int, factor: float = 1.0, **options: Any) -> Results:
+    """A baseline that stays, and a manager at ``factor`` of it."""
+    return make(
+        {
+            ("gawk", "glibc"): noisy(seed, runs=24),
+            ("gawk", "mimalloc"): noisy(seed + 5000, 0.9 * factor),
+        },
+        **options,
+    )
+
+
+def verdict_of(rows: pl.DataFrame, manager: str = "mimalloc", metric: str = METRIC) -> str:
+    (row,) = rows.filter((pl.col("manager") == manager) & (pl.col("metric") == metric)).to_dicts()
+    return str(row["verdict"])
+
+
+def test_the_same_against_itself_seldom_regresses() -> None:
+    regressed = [diff(two(2 * s), two(2 * s + 1)).regressed for s in range(TRIALS)]
+    assert sum(regressed) <= TRIALS * 0.05
+
+
+def test_a_tenth_more_is_found() -> None:
+    for seed in range(TRIALS):
+        result = diff(two(seed), two(seed + 900, factor=1.1))
+        assert result.regressed
+        assert verdict_of(result.rows) == "regression"
+        assert verdict_of(result.rows, "glibc") in ("no difference seen", "within threshold")
+
+
+def test_a_tenth_less_is_an_improvement() -> None:
+    result = diff(two(1), two(901, factor=0.9))
+    assert not result.regressed
+    assert verdict_of(result.rows) == "improvement"
+    assert "1 improvement" in " ".join(result.report.sections[0].findings)
+
+
+def test_the_ratio_is_that_of_the_medians() -> None:
+    old, new = two(1), two(2, factor=1.3)
+    (row,) = diff(old, new).rows.filter(pl.col("manager") == "mimalloc").to_dicts()
+    medians = [
+        r.measurements.filter(pl.col("manager") == "mimalloc")["value"].median() for r in (old, new)
+    ]
+    assert (row["old"], row["new"]) == (medians[0], medians[1])
+    assert row["ratio"] == pytest.approx(row["new"] / row["old"])
+    assert row["ratio_low"] < row["ratio"] < row["ratio_high"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    factor=st.floats(0.5, 2.0),
+    threshold=st.floats(0.0, 0.5),
+    values=st.lists(st.floats(0.5, 2.0), min_size=6, max_size=12),
+)
+def test_nothing_within_the_threshold_regresses(
+    factor: float, threshold: float, values: list[float]
+) -> None:
+    old = make({("p", "glibc"): [*values]})
+    new = make({("p", "glibc"): [value * factor for value in values]})
+    result = diff(old, new, threshold=threshold)
+    if factor <= 1 + threshold * 0.999:
+        assert not result.regressed
+    backwards = diff(new, old, threshold=threshold)
+    if result.regressed:
+        assert not backwards.regressed
+
+
+def test_a_sure_but_small_change_is_not_called_none() -> None:
+    exact = [1.0 + number * 1e-6 for number in range(12)]
+    result = diff(
+        make({("p", "glibc"): [*exact]}), make({("p", "glibc"): [v * 1.01 for v in exact]})
+    )
+    assert verdict_of(result.rows, "glibc") == "within threshold"
+    assert not result.regressed
+    assert diff(
+        make({("p", "glibc"): [*exact]}),
+        make({("p", "glibc"): [v * 1.01 for v in exact]}),
+        threshold=0.005,
+    ).regressed
+
+
+def test_two_runs_are_too_few() -> None:
+    result = diff(make({("p", "glibc"): [1.0, 1.01]}), make({("p", "glibc"): [2.0, 2.01]}))
+    assert verdict_of(result.rows, "glibc") == "too few runs"
+    assert not result.regressed
+
+
+def test_other_metrics_never_fail() -> None:
+    old = make({("p", "glibc"): noisy(1, 1000)}, metric="minor_faults")
+    new = make({("p", "glibc"): noisy(2, 9000)}, metric="minor_faults")
+    result = diff(old, new)
+    assert verdict_of(result.rows, "glibc", "minor_faults") == "higher"
+    assert not result.regressed
+
+
+def test_memory_is_judged() -> None:
+    old = make({("p", "glibc"): noisy(1, 1e6)}, metric="peak_resident_bytes")
+    new = make({("p", "glibc"): noisy(2, 2e6)}, metric="peak_resident_bytes")
+    assert diff(old, new).regressed
+
+
+@pytest.mark.parametrize("runs", [[None, None, None], [1.0, 1.01, 0.99, None, 1.0, 1.02]])
+def test_a_new_failure_fails(runs: list[float | None]) -> None:
+    good = {("p", "glibc"): noisy(1)}
+    result = diff(make({**good, ("p", "scudo"): noisy(3)}), make({**good, ("p", "scudo"): [*runs]}))
+    assert verdict_of(result.rows, "scudo") == "newly failing"
+    assert result.regressed
+    assert "1 new failure: p under scudo" in " ".join(result.report.sections[0].findings)
+
+
+def test_failures_that_stay_or_end_do_not_fail() -> None:
+    good: dict[tuple[str, str], list[float | None]] = {("p", "glibc"): noisy(1)}
+    bad: list[float | None] = [None, None]
+    old = make({**good, ("p", "stays"): bad, ("p", "ends"): bad})
+    new = make({**good, ("p", "stays"): bad, ("p", "ends"): noisy(4)})
+    result = diff(old, new)
+    assert verdict_of(result.rows, "stays") == "failing"
+    assert verdict_of(result.rows, "ends") == "no longer failing"
+    assert not result.regressed
+
+
+def test_an_old_failure_hides_no_regression() -> None:
+    old = make({("p", "glibc"): noisy(1), ("p", "m"): [*noisy(2), None]})
+    new = make({("p", "glibc"): noisy(3), ("p", "m"): noisy(4, 1.5)})
+    result = diff(old, new)
+    assert verdict_of(result.rows, "m") == "regression"
+    assert result.regressed
+
+
+def test_what_comes_and_goes_is_shown() -> None:
+    good: dict[tuple[str, str], list[float | None]] = {("p", "glibc"): noisy(1)}
+    result = diff(make({**good, ("p", "a"): noisy(2)}), make({**good, ("p", "b"): noisy(3)}))
+    assert verdict_of(result.rows, "a") == "disappeared"
+    assert verdict_of(result.rows, "b") == "appeared"
+    assert not result.regressed
+
+
+def test_values_that_can_be_zero_have_no_ratio() -> None:
+    old = make({("p", "glibc"): [0.0, 0.0, 0.01, 0.0]}, metric="system_seconds")
+    new = make({("p", "glibc"): [0.01, 0.0, 0.01, 0.02]}, metric="system_seconds")
+    assert verdict_of(diff(old, new).rows, "glibc", "system_seconds") == "no ratio"
+    assert verdict_of(diff(old, old).rows, "glibc", "system_seconds") == "no difference seen"
+
+
+def test_other_baselines_or_nothing_in_common_is_refused() -> None:
+    with pytest.raises(UsageError, match="baselines differ"):
+        diff(two(1), two(1, baseline="jemalloc"))
+    with pytest.raises(UsageError, match="in common"):
+        diff(make({("p", "glibc"): noisy(1)}), make({("q", "glibc"): noisy(1)}))
+
+
+def test_warnings_name_what_else_changed() -> None:
+    def described(kernel: str, executable: str, version: str) -> dict[str, Any]:
+        return {
+            "machine": {"kernel": kernel, "load_average": float(len(kernel))},
+            "programs": [{"name": "gawk", "executable_sha256": executable}],
+            "managers": {"mimalloc": {"version": version}},
+        }
+
+    old = two(1, **described("6.1", "a", "2.5"))
+    assert diff(old, two(2, **described("6.1", "a", "2.5"))).report.warnings == ()
+    warnings = diff(old, two(2, **described("6.11", "b", "3.6"))).report.warnings
+    assert len(warnings) == 3
+    text = " ".join(warnings)
+    assert "kernel: 6.1 → 6.11" in text
+    assert "gawk is another executable" in text
+    assert "mimalloc was 2.5 and is 3.6" in text
+
+
+def test_a_drifting_machine_is_suspected() -> None:
+    run: dict[str, Any] = {"programs": [{"name": "gawk", "executable_sha256": "a"}]}
+    old = make({("gawk", "glibc"): noisy(1, 1.0)}, **run)
+    new = make({("gawk", "glibc"): noisy(2, 1.2)}, **run)
+    (warning,) = diff(old, new).report.warnings
+    assert "the machine may have changed" in warning
+
+
+def test_the_report_explains_each_verdict_it_gives() -> None:
+    result = diff(two(1), two(901, factor=1.1))
+    (table,) = result.report.sections[0].tables
+    assert table.rows[0][-1].text == "regression"
+    for verdict in result.rows["verdict"].unique():
+        assert f"{verdict}: {VERDICTS[verdict]}" in table.notes
+    assert len(result.report.sections[0].figures) == 1

@@ -1,0 +1,238 @@
+"""Exports: other tools' forms, with names and values that try to break them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shutil
+import statistics
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tare.export import FORMATS, to_csv, to_hyperfine, to_json, to_markdown
+from tare.measurement import METRICS, Status
+from tare.results import Results, measurement_schema
+from tare.studies.compare import summarise
+
+NUMBER_OR_NULL = {"type": ["number", "null"]}
+TEXT = {"type": "string"}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["tare", "schema", "study", "measurements", "summary"],
+    "additionalProperties": False,
+    "properties": {
+        "tare": TEXT,
+        "schema": {"const": 1},
+        "study": TEXT,
+        "measurements": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["program", "manager", "invocation", "metric", "unit", "status"],
+                "additionalProperties": False,
+                "properties": {
+                    "program": TEXT,
+                    "manager": TEXT,
+                    "invocation": {"type": "integer"},
+                    "metric": TEXT,
+                    "value": {"type": "number"},
+                    "unit": TEXT,
+                    "status": {"enum": [str(status) for status in Status]},
+                },
+                "if": {"properties": {"status": {"const": "ok"}}},
+                "else": {"not": {"required": ["value"]}},
+            },
+        },
+        "summary": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": [
+                    *("program", "manager", "metric", "median", "low", "high"),
+                    *("ratio", "ratio_low", "ratio_high", "verdict"),
+                ],
+                "additionalProperties": False,
+                "properties": {
+                    **dict.fromkeys(("program", "manager", "metric", "verdict"), TEXT),
+                    **dict.fromkeys(
+                        ("median", "low", "high", "ratio", "ratio_low", "ratio_high"),
+                        NUMBER_OR_NULL,
+                    ),
+                },
+            },
+        },
+    },
+}
+
+Row = tuple[str, str, int, str, float | None, str]
+
+
+def make(rows: list[Row], programs: list[dict[str, Any]] | None = None) -> Results:
+    """``rows``: program, manager, invocation, metric, value, status."""
+    frame = pl.DataFrame(
+        [
+            (
+                "compare",
+                program,
+                manager,
+                invocation,
+                order,
+                metric,
+                value,
+                METRICS[metric].unit,
+                status,
+                "executed",
+            )
+            for order, (program, manager, invocation, metric, value, status) in enumerate(rows)
+        ],
+        schema=measurement_schema(),
+        orient="row",
+    )
+    run = {
+        "tare": "0.1.0",
+        "schema": 1,
+        "study": "compare",
+        "baseline": "glibc",
+        "seed": 1,
+        "programs": programs or [],
+    }
+    return Results(Path("results"), run, frame)
+
+
+def usual(program: str = "gawk", manager: str = "mimalloc") -> Results:
+    rows: list[Row] = []
+    for invocation, seconds in enumerate((1.0, 1.1, 1.2, 1.3)):
+        for name, factor in (("glibc", 1.0), (manager, 0.5)):
+            rows.append((program, name, invocation, "wall_seconds", seconds * factor, "ok"))
+            rows.append((program, name, invocation, "user_seconds", 0.8 * factor, "ok"))
+            rows.append((program, name, invocation, "system_seconds", 0.1, "ok"))
+            rows.append((program, name, invocation, "peak_resident_bytes", 2.0**20, "ok"))
+    rows.append((program, "broken", 0, "wall_seconds", None, "timeout"))
+    argv = ["gawk", "-f", "a b.awk"]
+    return make(rows, [{"name": program, "argv": argv}])
+
+
+def summary_of(results: Results) -> pl.DataFrame:
+    return summarise(results.measurements, "glibc", 1)
+
+
+names = st.text(min_size=1, max_size=30).filter(lambda text: text not in ("glibc", "broken"))
+
+
+@given(program=names, manager=names)
+def test_json_of_any_name_loads_and_keeps_its_schema(program: str, manager: str) -> None:
+    results = usual(program, manager)
+    text = FORMATS["json"].render(results, summary_of(results))
+    document = json.loads(text)
+    jsonschema.validate(document, SCHEMA)
+    assert {row["program"] for row in document["measurements"]} == {program}
+    values = [r["value"] for r in document["measurements"] if r["status"] == "ok"]
+    assert values == results.measurements.filter(pl.col("status") == "ok")["value"].to_list()
+
+
+def test_json_keeps_a_failed_run_without_a_value() -> None:
+    results = usual()
+    (failed,) = [
+        r for r in to_json(results, summary_of(results))["measurements"] if r["manager"] == "broken"
+    ]
+    assert failed["status"] == "timeout"
+    assert "value" not in failed
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_json_has_no_number_that_json_lacks(value: float) -> None:
+    results = make([("p", "glibc", 0, "wall_seconds", value, "ok")])
+    empty = summary_of(usual()).clear()
+    document = json.loads(FORMATS["json"].render(results, empty))
+    assert "value" not in document["measurements"][0]
+
+
+@given(program=names, manager=names)
+def test_csv_reads_back_with_no_cell_that_is_a_formula(program: str, manager: str) -> None:
+    results = usual(program, manager)
+    rows = list(csv.DictReader(io.StringIO(to_csv(results), newline="")))
+    assert len(rows) == results.measurements.height
+    assert list(rows[0]) == results.measurements.columns
+    for row in rows:
+        assert not row["program"].startswith(("=", "+", "-", "@", "\t", "\r"))
+        assert row["program"].removeprefix("'") == program.removeprefix("'")
+    read = [float(row["value"]) for row in rows if row["value"]]
+    assert read == results.measurements["value"].drop_nulls().to_list()
+
+
+def test_csv_leaves_negative_numbers_alone() -> None:
+    results = make([("p", "glibc", 0, "wall_seconds", -1.5, "ok")])
+    (row,) = csv.DictReader(io.StringIO(to_csv(results)))
+    assert row["value"] == "-1.5"
+
+
+@given(program=names, manager=names)
+def test_markdown_is_one_table_whatever_the_names(program: str, manager: str) -> None:
+    lines = to_markdown(summary_of(usual(program, manager))).splitlines()
+    assert len(lines) == 2 + 3
+    unescaped = [line.replace("\\|", "") for line in lines]
+    assert {line.count("|") for line in unescaped} == {7}
+
+
+def test_markdown_says_what_is_known() -> None:
+    text = to_markdown(summary_of(usual()))
+    assert "| `gawk` | `glibc` | 1.15 s | baseline | 1.00 MiB | baseline |" in text
+    assert "| `gawk` | `mimalloc` | 575 ms | **0.500 (" in text
+    assert "| `gawk` | `broken` | no data |" in text
+
+
+def test_hyperfine_form_has_the_statistics_of_the_runs() -> None:
+    glibc, mimalloc = to_hyperfine(usual())["results"]
+    assert glibc["command"] == "gawk -f 'a b.awk'  # glibc"
+    assert mimalloc["parameters"] == {"manager": "mimalloc"}
+    times = [0.5, 0.55, 0.6, 0.65]
+    assert mimalloc["times"] == times
+    assert mimalloc["mean"] == pytest.approx(0.575)
+    assert mimalloc["stddev"] == pytest.approx(statistics.stdev(times))
+    assert mimalloc["median"] == pytest.approx(0.575)
+    assert (mimalloc["min"], mimalloc["max"]) == (0.5, 0.65)
+    assert (mimalloc["user"], mimalloc["system"]) == (pytest.approx(0.4), pytest.approx(0.1))
+    assert mimalloc["memory_usage_byte"] == [1 << 20] * 4
+    assert mimalloc["exit_codes"] == [0, 0, 0, 0]
+
+
+def test_hyperfine_form_of_a_single_run_has_no_deviation() -> None:
+    (entry,) = to_hyperfine(make([("p", "glibc", 0, "wall_seconds", 1.0, "ok")]))["results"]
+    assert entry["stddev"] is None
+    assert "memory_usage_byte" not in entry
+
+
+def test_hyperfine_form_has_the_keys_of_hyperfine(tmp_path: Path) -> None:
+    if shutil.which("hyperfine") is None:
+        pytest.skip("hyperfine is not installed (package hyperfine)")
+    exported = tmp_path / "hyperfine.json"
+    subprocess.run(
+        [
+            *("hyperfine", "-N", "--runs", "3", "--export-json", str(exported)),
+            *("-L", "manager", "a,b", "true {manager}"),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    theirs = json.loads(exported.read_text())["results"][0]
+    ours = to_hyperfine(usual())["results"][0]
+    assert ours.keys() - {"memory_usage_byte"} == theirs.keys() - {"memory_usage_byte"}
+    for key, value in theirs.items():
+        assert type(ours[key]) is type(value), key
+
+
+def test_every_format_renders_text() -> None:
+    results = usual()
+    for name, form in FORMATS.items():
+        assert form.title
+        assert form.render(results, summary_of(results)).endswith("\n"), name

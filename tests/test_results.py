@@ -1,0 +1,204 @@
+"""The results folder: nothing measured is lost, and nothing foreign is trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tare.errors import UsageError
+from tare.measurement import Status
+from tare.results import (
+    MEASUREMENTS_FILE,
+    RECORDS_FILE,
+    Record,
+    Run,
+    Store,
+    load,
+    measurements_frame,
+    read_records,
+)
+from tare.runner import Outcome
+
+VALUES = {"wall_seconds": 1.5, "peak_resident_bytes": 1024.0}
+
+
+def asked(**changes: Any) -> dict[str, Any]:
+    program = {"name": "p", "ignore_output": False, "output_sha256": ""}
+    run = {
+        "schema": 1,
+        "study": "compare",
+        "request": {"programs": [program], "runs": 3},
+        "programs": [program],
+        "baseline": "glibc",
+        "seed": 1,
+    }
+    return {**run, **changes}
+
+
+def record(
+    order: int,
+    manager: str = "glibc",
+    status: Status = Status.OK,
+    output: str = "aa",
+    warmup: bool = False,
+) -> Record:
+    values = VALUES if status is Status.OK else {}
+    run = Run("compare", "p", manager, order, order, warmup)
+    return Record(run, Outcome(status, values=values, output_sha256=output), "now")
+
+
+texts = st.text(max_size=30)
+outcomes = st.builds(
+    Outcome,
+    status=st.sampled_from(Status),
+    reason=texts,
+    values=st.dictionaries(st.sampled_from(sorted(VALUES)), st.floats(0, 1e9), max_size=2),
+    exit_code=st.integers(0, 255),
+    unserved=st.lists(texts, max_size=3).map(tuple),
+    error_tail=texts,
+)
+
+
+@given(
+    st.builds(Record, st.builds(Run, texts, texts, texts, st.integers(), st.integers()), outcomes)
+)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+def test_a_record_reads_back_from_its_line(original: Record) -> None:
+    line = original.to_line()
+    assert "\n" not in line
+    assert Record.from_line(line) == original
+
+
+def test_rows_of_a_finished_study(tmp_path: Path) -> None:
+    with Store(tmp_path / "r", asked(), key="request") as store:
+        store.append(record(1, warmup=True))
+        store.append(record(2))
+        store.append(record(3, status=Status.TIMEOUT))
+        store.finish()
+    results = load(tmp_path / "r")
+    assert results.measurements.height == 3
+    ok = results.measurements.filter(pl.col("status") == "ok")
+    assert dict(zip(ok["metric"], ok["value"], strict=True)) == VALUES
+    late = results.measurements.filter(pl.col("status") == "timeout")
+    assert late["value"].to_list() == [None]
+    assert not (tmp_path / "r" / ".work").exists()
+    assert not (tmp_path / "r" / ".lock").exists()
+
+
+def test_duckdb_reads_it_in_place(tmp_path: Path) -> None:
+    with Store(tmp_path / "r", asked(), key="request") as store:
+        store.append(record(1))
+        store.finish()
+    path = tmp_path / "r" / MEASUREMENTS_FILE
+    query = duckdb.sql(f"select metric, value from '{path}' order by metric")
+    assert query is not None
+    assert query.fetchall() == sorted(VALUES.items())
+
+
+def test_an_interrupted_folder_is_readable_and_resumes(tmp_path: Path) -> None:
+    store = Store(tmp_path / "r", asked(), key="request")
+    store.append(record(1))
+    store.append(record(2))
+    with (tmp_path / "r" / RECORDS_FILE).open("a") as log:
+        log.write('{"study": "compare", "pro')  # killed in the middle of a write
+    store._lock.close()
+    assert load(tmp_path / "r").measurements.height == 4
+    with Store(tmp_path / "r", asked(), key="request") as again:
+        assert [r.run.order for r in again.records] == [1, 2]
+        again.append(record(3))
+        again.finish()
+    assert [r.run.order for r in read_records(tmp_path / "r")] == [1, 2, 3]
+    assert load(tmp_path / "r").measurements.height == 6
+
+
+def test_a_folder_is_not_resumed_with_another_question(tmp_path: Path) -> None:
+    Store(tmp_path / "r", asked(), key="request").close()
+    with pytest.raises(UsageError, match="another question"):
+        Store(tmp_path / "r", asked(request={"runs": 4}), key="request")
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("x")
+    with pytest.raises(UsageError, match="not a results folder"):
+        Store(tmp_path / "letters", asked(), key="request")
+    assert sorted(p.name for p in (tmp_path / "letters").iterdir()) in (
+        [".lock", "dear.txt"],
+        ["dear.txt"],
+    )
+
+
+def test_two_writers_do_not_share_a_folder(tmp_path: Path) -> None:
+    with (
+        Store(tmp_path / "r", asked(), key="request"),
+        pytest.raises(UsageError, match="another tare"),
+    ):
+        Store(tmp_path / "r", asked(), key="request")
+
+
+def test_output_is_held_against_the_baseline() -> None:
+    records = [record(1), record(2), record(3, "fast"), record(4, "fast", output="bb")]
+    frame = measurements_frame(asked(), records)
+    wrong = frame.filter(pl.col("status") == "wrong-output")
+    assert wrong["order"].to_list() == [4]
+    assert wrong["value"].to_list() == [None]
+
+
+def test_output_is_held_against_the_expected_hash() -> None:
+    program = {"name": "p", "ignore_output": False, "output_sha256": "cc"}
+    frame = measurements_frame(asked(programs=[program]), [record(1), record(2, output="cc")])
+    assert frame.filter(pl.col("metric") == "wall_seconds")["status"].to_list() == [
+        "wrong-output",
+        "ok",
+    ]
+
+
+def test_output_that_varies_under_the_baseline_is_not_compared() -> None:
+    records = [record(1), record(2, output="bb"), record(3, "fast", output="cc")]
+    assert set(measurements_frame(asked(), records)["status"]) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"schema": "1"}', "\x00\xff", '{"schema": 1', '{"schema": 99}'],
+)
+def test_a_bad_run_file_gives_a_message(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(UsageError):
+        load(tmp_path)
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(asked()))
+    (tmp_path / RECORDS_FILE).write_text(record(1).to_line() + "\n" + '{"a": 1}\n')
+    with pytest.raises(UsageError, match="line 2"):
+        load(tmp_path)
+
+
+def test_a_bad_parquet_file_gives_a_message(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(asked()))
+    parquet = tmp_path / MEASUREMENTS_FILE
+    parquet.write_bytes(b"PAR1 nonsense")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(tmp_path)
+    pl.DataFrame({"x": [1]}).write_parquet(parquet)
+    with pytest.raises(UsageError, match="columns"):
+        load(tmp_path)
+
+
+def test_records_newer_than_the_parquet_file_win(tmp_path: Path) -> None:
+    with Store(tmp_path / "r", asked(), key="request") as store:
+        store.append(record(1))
+        store.finish()
+    os.utime(tmp_path / "r" / MEASUREMENTS_FILE, (1, 1))
+    with (tmp_path / "r" / RECORDS_FILE).open("a") as log:
+        log.write(record(2).to_line() + "\n")
+    assert load(tmp_path / "r").measurements.height == 4
