@@ -7,12 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 
 from bench.row import Row
 from tare.manager import default_managers
 from tare.recipes import load_recipes, object_path
-from tare.results import read_records
+from tare.results import Record, read_records
 from tare.units import format_seconds
 
 TRIES = 5
@@ -22,25 +23,50 @@ BAR_SECONDS = 0.015
 
 
 def rows() -> list[Row]:
-    """Whole command (start-up, warm-up, statistics, table, page) less the program's own time."""
+    """Whole commands less the program's own time, divided by the runs, warm-up included."""
     installed = [r.name for r in load_recipes().values() if object_path(r) is not None]
     managers = list(dict.fromkeys([*default_managers(), *installed]))[:MANAGERS]
-    options = [option for manager in managers for option in ("-m", manager)]
-    costs = []
+    with_page: list[float] = []
+    without_page: list[float] = []
+    running: list[float] = []
     counted = 0
     for _ in range(TRIES):
-        with tempfile.TemporaryDirectory() as folder:
-            command = ["compare", "-n", str(RUNS), "-o", f"{folder}/r", *options, "--", "true"]
-            begun = time.perf_counter()
-            subprocess.run(
-                [sys.executable, "-m", "tare", *command], check=True, capture_output=True
-            )
-            whole = time.perf_counter() - begun
-            records = read_records(Path(folder) / "r")
-            own = sum(record.outcome.values["wall_seconds"] for record in records)
+        for page, costs in ((True, with_page), (False, without_page)):
+            whole, records = _one_command(managers, page)
             counted = len(records)
+            own = sum(record.outcome.values["wall_seconds"] for record in records)
             costs.append((whole - own) / counted)
-    cost = statistics.median(costs)
-    what = f"compare, {len(managers)} managers x {RUNS} runs of true ({counted} in all): a run adds"
+            if not page:
+                running.append((_span(records) - own) / counted)
+    what = f"compare, {len(managers)} managers x {RUNS} runs of true, {counted} in all"
     bar = f"under {format_seconds(BAR_SECONDS)}"
-    return [Row(what, format_seconds(cost), bar, cost < BAR_SECONDS)]
+    median = statistics.median
+    return [
+        Row(f"{what}: starting and accounting, a run", format_seconds(median(running))),
+        Row(
+            f"{what}: everything but the page, a run",
+            format_seconds(median(without_page)),
+            bar,
+            median(without_page) < BAR_SECONDS,
+        ),
+        Row(
+            f"{what}: the page, once",
+            format_seconds((median(with_page) - median(without_page)) * counted),
+        ),
+    ]
+
+
+def _one_command(managers: list[str], page: bool) -> tuple[float, list[Record]]:
+    options = [option for manager in managers for option in ("-m", manager)]
+    options += [] if page else ["--no-page"]
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["compare", "-n", str(RUNS), "-o", f"{folder}/r", *options, "--", "true"]
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "tare", *command], check=True, capture_output=True)
+        return time.perf_counter() - begun, read_records(Path(folder) / "r")
+
+
+def _span(records: list[Record]) -> float:
+    """Seconds from the start of the first run to that of the last."""
+    first, last = (datetime.fromisoformat(records[i].started) for i in (0, -1))
+    return (last - first).total_seconds()
