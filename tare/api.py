@@ -209,8 +209,8 @@ def _pilot(
 ) -> tuple[dict[str, Manager], str]:
     """One run as the program is: how long it takes, and whether it brings its own allocator.
 
-    A program that links another malloc than the C library's is its own baseline, and glibc is put
-    in front of what it links.
+    A program that links another malloc than the C library's is its own baseline, and glibc one of
+    the alternatives.
     """
     done = [r for r in store.records if r.run.study == PILOT_STUDY]
     if not done:
@@ -235,12 +235,7 @@ def _pilot(
     brings_its_own = outcome.status is Status.OK and not glibc.serves(outcome.server)
     if brings_its_own and baseline == "glibc":
         watcher.note(f"the program links an allocator of its own, {outcome.server}")
-        others = {n: m for n, m in managers.items() if n != "glibc"}
-        managers = {
-            OWN: managers_module.resolve(OWN),
-            "glibc(preload=yes)": managers_module.resolve("glibc(preload=yes)"),
-            **others,
-        }
+        managers = {OWN: managers_module.resolve(OWN), **managers}
         baseline = OWN
         store.update(baseline=baseline, managers=_describe_managers(managers))
     return managers, baseline

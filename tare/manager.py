@@ -27,7 +27,7 @@ _CALL = re.compile(r"(?P<name>[a-z][a-z0-9.-]*)\s*(?:\((?P<options>[^()]*)\))?\s
 @dataclass(frozen=True)
 class Manager:
     """``preload`` objects go first in LD_PRELOAD. A run counts only when malloc resolves to
-    ``server`` in the running process; None stands for the machine's own libc."""
+    ``server`` in every process that can tell; None accepts any."""
 
     name: str
     preload: tuple[Path, ...] = ()
@@ -38,10 +38,8 @@ class Manager:
 
     def serves(self, mapped_object: str) -> bool:
         """Whether ``mapped_object``, a path that a process reported, is this manager."""
-        if self.name == OWN:
-            return True
         if self.server is None:
-            return re.fullmatch(r"libc(\.so\.6|-2\.\d+\.so)", Path(mapped_object).name) is not None
+            return True
         try:
             return self.server.samefile(mapped_object)
         except OSError:
@@ -91,18 +89,13 @@ def resolve(text: str) -> Manager:
     printed = name
     if options:
         printed += "(" + ", ".join(f"{key}={value}" for key, value in options.items()) + ")"
-    if recipe.kind == "system":
-        in_front = options.pop("preload", "no")
-        if in_front not in ("yes", "no"):
-            raise UsageError(f"{name}(preload={in_front}): must be yes or no")
-        preload = (machine_libc(),) if in_front == "yes" else ()
-        environment = recipe.environment(options)
-        return Manager(printed, preload, environment, None, _libc_version(), recipe.title)
     environment = recipe.environment(options)
-    found = object_path(recipe)
+    system = recipe.kind == "system"
+    found = machine_libc() if system else object_path(recipe)
     if found is None:
         raise MissingError(f"the manager {name} is not installed", f"tare managers install {name}")
-    return Manager(printed, (found,), environment, found, recipe.version, recipe.title)
+    version = _libc_version() if system else recipe.version
+    return Manager(printed, (found,), environment, found, version, recipe.title)
 
 
 def default_managers() -> list[str]:

@@ -71,7 +71,6 @@ class Record:
         run = Run(**{f.name: raw[f.name] for f in fields(Run)})
         known = {f.name: raw[f.name] for f in fields(Outcome) if f.name in raw}
         known["status"] = Status(known["status"])
-        known["unserved"] = tuple(known.get("unserved", ()))
         return Record(run, Outcome(**known), raw.get("started", ""))
 
 

@@ -58,7 +58,8 @@ class Limits:
 class Outcome:
     """What one run showed. ``values`` holds metrics and is empty unless ``status`` is ok.
 
-    ``unserved`` names the executables of child processes that the manager did not serve.
+    ``silent_processes`` counts children that did not show who serves them (static or privileged
+    ones: no manager can).
     ``memory_is_sampled`` says that the peak of a process tree comes from samples, not from the
     kernel's own high-water mark. ``output_file`` is a kept copy of standard output.
     """
@@ -69,7 +70,7 @@ class Outcome:
     exit_code: int = 0
     signal: int = 0
     server: str = ""
-    unserved: tuple[str, ...] = ()
+    silent_processes: int = 0
     left_behind: int = 0
     memory_is_sampled: bool = False
     output_sha256: str = ""
@@ -263,12 +264,9 @@ def _read_proof(path: Path) -> list[_Proof]:
 def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], errors: Path) -> Outcome:
     pids = set(raw["pids"]) | {proof.pid for proof in proofs}
     main = [proof for proof in proofs if proof.pid == raw["pid"]]
-    status, reason = _status(raw, manager, main)
+    status, reason = _status(raw, manager, main, proofs)
     sampled = len(pids) > 1
-    proved_pids = {proof.pid for proof in proofs}
-    unserved = {proof.executable for proof in proofs if not manager.serves(proof.server)}
-    if silent := len(pids - proved_pids):
-        unserved.add(f"{silent} without the proof (static or privileged)")
+    silent = len(pids - {proof.pid for proof in proofs})
     values: dict[str, float] = {}
     if status is Status.OK:
         peak = raw["largest_process_bytes"]
@@ -290,15 +288,18 @@ def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], error
         exit_code=raw["code"],
         signal=raw["signal"],
         server=main[-1].server if main else "",
-        unserved=tuple(sorted(unserved)),
+        silent_processes=silent,
         left_behind=raw["left_behind"],
         memory_is_sampled=sampled,
         error_tail=_tail(errors) if status is not Status.OK else "",
     )
 
 
-def _status(raw: Mapping[str, Any], manager: Manager, main: list[_Proof]) -> tuple[Status, str]:
-    """The status of a run and, unless it is ok, why."""
+def _status(
+    raw: Mapping[str, Any], manager: Manager, main: list[_Proof], proofs: list[_Proof]
+) -> tuple[Status, str]:
+    """The status of a run and, unless it is ok, why. One process that another malloc serves is
+    enough to spoil it: it may be the one that does the work."""
     match raw["end"]:
         case "timeout":
             return Status.TIMEOUT, "it was still running at the time limit and was ended"
@@ -312,7 +313,7 @@ def _status(raw: Mapping[str, Any], manager: Manager, main: list[_Proof]) -> tup
             return Status.FAILED, f"it was ended by {_signal_name(raw['signal'])}"
     if not main:
         return Status.NOT_LOADED, "the program did not show which object serves its malloc"
-    for proof in main:
+    for proof in proofs:
         if not manager.serves(proof.server):
             return Status.NOT_LOADED, f"malloc of {proof.executable} is served by {proof.server}"
     if raw["code"] != 0:

@@ -62,7 +62,7 @@ outcomes = st.builds(
     reason=texts,
     values=st.dictionaries(st.sampled_from(sorted(VALUES)), st.floats(0, 1e9), max_size=2),
     exit_code=st.integers(0, 255),
-    unserved=st.lists(texts, max_size=3).map(tuple),
+    silent_processes=st.integers(0, 9),
     error_tail=texts,
 )
 

@@ -268,10 +268,10 @@ def coverage_warnings(results: Results) -> list[str]:
     for program in results.run["programs"]:
         name = program["name"]
         mine = [r for r in records if r.run.program == name]
-        unserved = sorted({u for r in mine for u in r.outcome.unserved})
-        if unserved and any(r.outcome.status is Status.OK for r in mine):
+        if silent := max((r.outcome.silent_processes for r in mine), default=0):
             warnings.append(
-                f"{name}: some of its processes ran outside the manager: {', '.join(unserved[:5])}"
+                f"{name}: {silent} of its processes did not show which malloc serves them: static, "
+                "privileged or started without their environment, where no manager reaches"
             )
         if any(r.outcome.left_behind for r in mine):
             warnings.append(f"{name}: left processes behind at its end; they were ended")

@@ -53,7 +53,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """One question answered. ``findings`` are plain sentences, the most important first."""
+    """One question answered. ``findings`` are plain sentences, the most important first;
+    ``commands`` are what they advise to type, shown so that they can be copied."""
 
     identifier: str
     title: str
@@ -63,6 +64,7 @@ class Section:
     obtained: str = "executed"
     expected_seconds: float | None = None
     took_seconds: float | None = None
+    commands: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

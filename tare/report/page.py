@@ -191,6 +191,7 @@ def _section(section: Section, anchor: str, limit: int, figures: _Figures) -> st
     obtained = _text(section.obtained)
     meaning = html.escape(_OBTAINED.get(Obtained(section.obtained), "")) if obtained else ""
     findings = "".join(f"<p>{_text(finding)}</p>" for finding in section.findings)
+    findings += "".join(f"<pre><code>{_text(line)}</code></pre>" for line in section.commands)
     parts = [
         f'<section id="{anchor}"><div class="section-head"><h2>{_text(section.title)}</h2>'
         f'<span class="obtained {obtained}" title="{meaning}">{obtained}</span>'

@@ -36,6 +36,9 @@ def _print_section(console: Console, section: Section) -> None:
     console.print(Text(printable(section.title), style="bold underline"))
     for finding in section.findings:
         console.print(Padding(Text(printable(finding)), (0, 0, 0, 2), expand=False))
+    for line in section.commands:
+        # Never wrapped, so that it can be copied.
+        console.print(Text(f"      {printable(line)}"), soft_wrap=True)
     for table in section.tables:
         _print_table(console, table)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,46 +69,45 @@ def section(results: Results) -> Section:
     baseline, seed = results.run["baseline"], results.run["seed"]
     summary = compare.summarise(mine, baseline, seed)
     whole = comparison_section(results, summary)
-    findings = verdict_sentences(results.run, summary_rows(summary))
-    return replace(whole, identifier=IDENTIFIER, title=TITLE, findings=findings)
+    findings, commands = verdict(results.run, summary_rows(summary))
+    return replace(whole, identifier=IDENTIFIER, title=TITLE, findings=findings, commands=commands)
 
 
-def verdict_sentences(
+def verdict(
     run: Mapping[str, Any], rows: Mapping[tuple[str, str, str], Mapping[str, Any]]
-) -> list[str]:
-    """What to change, what it brings, and how sure that is."""
+) -> tuple[list[str], list[str]]:
+    """What to change, what it brings and how sure that is, in sentences; and the commands that
+    carry out the change."""
     baseline = run["baseline"]
     program = run["programs"][0]["name"]
     base = rows.get((program, baseline, TIME))
     if base is None or not base["runs"]:
-        return [f"The program gave no good run under {baseline}: there is nothing to compare with."]
+        return [f"The program gave no good run under {baseline}: nothing to compare with."], []
     managers = [m for _, m, metric in rows if metric == TIME and m != baseline]
     times = {m: rows[program, m, TIME] for m in managers if rows[program, m, TIME]["runs"]}
     memories = {m: rows[program, m, MEMORY] for m in times}
+    if not times:
+        return ["No other allocator could be measured."], []
     faster = _best(times)
     smaller = _best(memories)
     sentences = []
-    if faster is not None:
-        sentences.append(
-            f"Run it under {faster}: {_change(times[faster], 'time')}, "
-            f"{_change(memories[faster], 'memory')}. {_how(run, faster)}"
-        )
+    if faster is None:
+        sentences.append(f"Keep {baseline} for speed: no other allocator was seen to be faster.")
     else:
         sentences.append(
-            f"Keep {baseline} for speed: no other allocator was seen to be faster."
-            if times
-            else "No other allocator could be measured."
+            f"Run it under {faster}: {_change(times[faster], 'time')}, "
+            f"{_change(memories[faster], 'memory')}."
         )
-    if smaller is not None and smaller != faster:
+    if smaller is None:
+        sentences.append(f"No other allocator was seen to need less memory than {baseline}.")
+    elif smaller != faster:
         sentences.append(
-            f"The least memory: {smaller}, {_change(memories[smaller], 'memory')}, "
+            f"For the least memory: {smaller}, {_change(memories[smaller], 'memory')}, "
             f"{_change(times[smaller], 'time')}."
-            + (f" {_how(run, smaller)}" if faster is None else "")
         )
-    elif smaller is None and times:
-        sentences.append(f"None needed less memory than {baseline}.")
     sentences.append(_sureness(base, times))
-    return sentences
+    advised = dict.fromkeys(name for name in (faster, smaller) if name is not None)
+    return sentences, [command for name in advised if (command := _command(run, name))]
 
 
 def _best(rows: Mapping[str, Mapping[str, Any]]) -> str | None:
@@ -127,13 +127,15 @@ def _change(row: Mapping[str, Any], what: str) -> str:
     )
 
 
-def _how(run: Mapping[str, Any], manager: str) -> str:
+def _command(run: Mapping[str, Any], manager: str) -> str:
+    """The shell command that runs the program under ``manager``."""
     described = run["managers"].get(manager, {})
     preload = described.get("object")
     if not preload:
         return ""
-    settings = " ".join(f"{k}={v}" for k, v in described.get("environment", {}).items())
-    return f"To do so: {settings + ' ' if settings else ''}LD_PRELOAD={preload}"
+    settings = {**described.get("environment", {}), "LD_PRELOAD": preload}
+    words = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
+    return " ".join([*words, shlex.join(run["programs"][0]["argv"])])
 
 
 def _sureness(base: Mapping[str, Any], times: Mapping[str, Mapping[str, Any]]) -> str:

@@ -3,55 +3,45 @@
 usage: make_netlist.py FOLDER CELLS
 """
 
+import itertools
 import random
 import sys
 from pathlib import Path
 
-PARAMETERS = """\
-RULES
-    layer metal1 0.07 0.030 horizontal
-    layer metal2 0.07 0.017 vertical
-    layer metal3 0.07 0.006 horizontal
-    via via12 metal1 metal2
-    via via23 metal2 metal3
-    width metal1 60
-    width metal2 60
-    width metal3 60
-    width via12 60
-    width via23 60
-    spacing metal1 metal1 140
-    spacing metal2 metal2 100
-    spacing metal3 metal3 140
-    spacing via12 via23 0
-    overhang via12 metal1 8
-    overhang via12 metal2 6
-    overhang via23 metal2 8
-    overhang via23 metal3 6
-ENDRULES
-
-*vertical_wire_weight : 1.0
-*vertical_path_weight : 1.0
-*padspacing           : variable
-*rowSep               : 0.0   0
-*track.pitch          : 160
-*graphics.wait        : off
-*last_chance.wait     : off
-*random.seed          : 12345
-
-TWMC*chip.aspect.ratio : 0.75
-
-TWSC*feedThruWidth    : 160 layer 1
-TWSC*do.global.route  : on
-TWSC*ignore_feeds     : true
-TWSC*call_row_evener  : true
-TWSC*even_rows_maximally : true
-
-GENR*row_to_tile_spacing: 1
-GENR*flip_alternate_rows : 1
-"""
-PITCH = 160
+# An invented process of three layers with one width and one spacing, which add up to the pitch.
+LAYERS = {"low": "horizontal", "middle": "vertical", "high": "horizontal"}
+WIDTH = SPACING = 80
+SETTINGS = {
+    "*random.seed": "1",
+    "*graphics.wait": "off",
+    "*last_chance.wait": "off",
+    "*padspacing": "variable",
+    "*rowSep": "0.0 0",
+    "*track.pitch": str(WIDTH + SPACING),
+    "*vertical_path_weight": "1.0",
+    "*vertical_wire_weight": "1.0",
+    "TWMC*chip.aspect.ratio": "1.0",
+    "TWSC*do.global.route": "on",
+    "TWSC*feedThruWidth": f"{WIDTH + SPACING} layer 1",
+    "TWSC*ignore_feeds": "true",
+    "GENR*row_to_tile_spacing": "1",
+}
+PITCH = WIDTH + SPACING
 HALF_HEIGHT = 1000
 PADS = 24
+
+
+def parameters() -> str:
+    names = list(LAYERS)
+    vias = [(f"{one}_{two}", one, two) for one, two in itertools.pairwise(names)]
+    lines = ["RULES"]
+    lines += [f"layer {name} 0.05 0.01 {direction}" for name, direction in LAYERS.items()]
+    lines += [f"via {via} {one} {two}" for via, one, two in vias]
+    lines += [f"width {name} {WIDTH}" for name in [*names, *(via for via, _, _ in vias)]]
+    lines += [f"spacing {name} {name} {SPACING}" for name in names]
+    lines += [f"overhang {via} {layer} 8" for via, *layers in vias for layer in layers]
+    lines += ["ENDRULES", *(f"{key} : {value}" for key, value in SETTINGS.items())]
+    return "\n".join(lines) + "\n"
 
 
 def cell(rng: random.Random, number: int, nets: int) -> str:
@@ -86,7 +76,7 @@ def main() -> None:
             file.write(cell(rng, number, cells))
         for number in range(PADS):
             file.write(pad(rng, number, cells))
-    (folder / "chip.par").write_text(PARAMETERS, encoding="ascii")
+    (folder / "chip.par").write_text(parameters(), encoding="ascii")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ the same under every manager.
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import os
 import signal
 import socket
 import subprocess
@@ -18,12 +18,25 @@ from collections.abc import Callable, Iterator, Sequence
 START_SECONDS = 10.0
 STOP_SECONDS = 10.0
 POLL_SECONDS = 0.002
-_PR_SET_PDEATHSIG = 1
 
 
-def _die_with_driver() -> None:
-    # A driver that is killed cannot stop its server, so the kernel does it.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _guard(server: int) -> tuple[int, int]:
+    """Starts a process that kills the server when the driver is gone; returns its id and a pipe.
+
+    The kernel's own signal at the death of a parent (PR_SET_PDEATHSIG) is not enough: it is lost
+    when a server gives up the rights of root, as apache does.
+    """
+    read_end, write_end = os.pipe()
+    guard = os.fork()
+    if guard == 0:
+        os.close(write_end)
+        # A byte says that all is well; the end of the pipe, that the driver was killed.
+        if os.read(read_end, 1) == b"":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(server, signal.SIGKILL)
+        os._exit(0)
+    os.close(read_end)
+    return guard, write_end
 
 
 @contextlib.contextmanager
@@ -31,18 +44,16 @@ def serving(command: Sequence[str], connect: Callable[[], socket.socket]) -> Ite
     """The server runs, and accepts connections, inside this context."""
     # A stop signal becomes an exception, so that the server is stopped in order.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    server = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,
-        preexec_fn=_die_with_driver,  # noqa: PLW1509 - the driver has one thread
-    )
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+    guard, pipe = _guard(server.pid)
     try:
         _wait_until_ready(server, connect)
         yield
         server.terminate()
         server.wait(STOP_SECONDS)
     finally:
+        os.write(pipe, b".")
+        os.waitpid(guard, 0)
         if server.poll() is None:
             server.kill()
             server.wait()
