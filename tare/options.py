@@ -1,32 +1,77 @@
-"""Options that several commands share, so that each means and does the same everywhere."""
+"""Options that several commands share, so that each means and does the same everywhere.
+
+Each decorator adds options to a command and hands them on packed into one argument.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from tare.program import program_from_command
 from tare.runner import DEFAULT_OUTPUT_LIMIT, Limits
 from tare.units import parse_size
 
-F = TypeVar("F", bound=Callable[..., Any])
+Command = Callable[..., Any]
 _PATH = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where results go. ``folder`` None is a new one below tare-results."""
+
+    folder: Path | None
+    json_file: Path | None
+    csv_file: Path | None
+    page: bool
+    quiet: bool
 
 
 def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
     return None if value is None else parse_size(value)
 
 
-def program_argument(function: F) -> F:
-    return click.argument(
-        "program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM [ARG…]"
-    )(function)
+def _add(function: Command, *options: Callable[[Command], Command]) -> Command:
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
-def manager_options(function: F) -> F:
-    for option in (
+def program_argument(function: Command) -> Command:
+    """Adds PROGRAM, --input and --ignore-output; gives ``program``, a Program."""
+
+    @functools.wraps(function)
+    def packed(
+        program: tuple[str, ...], stdin: Path | None, ignore_output: bool, **others: Any
+    ) -> Any:
+        chosen = program_from_command(program, stdin=stdin, ignore_output=ignore_output)
+        return function(program=chosen, **others)
+
+    return _add(
+        packed,
+        click.option(
+            "-i", "--input", "stdin", type=_PATH, metavar="FILE", help="Standard input of each run."
+        ),
+        click.option(
+            "--ignore-output",
+            is_flag=True,
+            help="Do not compare what the program prints (for programs that print times).",
+        ),
+        click.argument(
+            "program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM [ARG…]"
+        ),
+    )
+
+
+def manager_options(function: Command) -> Command:
+    """Adds -m and --baseline; gives ``managers`` and ``baseline``."""
+    return _add(
+        function,
         click.option(
             "-m",
             "--manager",
@@ -39,13 +84,20 @@ def manager_options(function: F) -> F:
         click.option(
             "--baseline", metavar="M", default="", help="What ratios refer to. Default: glibc."
         ),
-    ):
-        function = option(function)
-    return function
+    )
 
 
-def run_options(function: F) -> F:
-    for option in (
+def run_options(function: Command) -> Command:
+    """Adds the seed and the bounds of a run; gives ``seed`` and ``limits``."""
+
+    @functools.wraps(function)
+    def packed(
+        timeout: float | None, memory_limit: int | None, output_limit: int, **others: Any
+    ) -> Any:
+        return function(limits=Limits(timeout, memory_limit, output_limit), **others)
+
+    return _add(
+        packed,
         click.option("--seed", type=int, help="Seed of the order of runs. Default: a new one."),
         click.option(
             "--timeout",
@@ -66,28 +118,26 @@ def run_options(function: F) -> F:
             callback=_size,
             help="End a run that prints more than this. Default: 1GiB.",
         ),
-    ):
-        function = option(function)
-    return function
+    )
 
 
-def program_options(function: F) -> F:
-    for option in (
-        click.option(
-            "-i", "--input", "stdin", type=_PATH, metavar="FILE", help="Standard input of each run."
-        ),
-        click.option(
-            "--ignore-output",
-            is_flag=True,
-            help="Do not compare what the program prints (for programs that print times).",
-        ),
-    ):
-        function = option(function)
-    return function
+def output_options(function: Command) -> Command:
+    """Adds where results go; gives ``output``, an Output."""
 
+    @functools.wraps(function)
+    def packed(
+        folder: Path | None,
+        json_file: Path | None,
+        csv_file: Path | None,
+        no_page: bool,
+        quiet: bool,
+        **others: Any,
+    ) -> Any:
+        output = Output(folder, json_file, csv_file, not no_page, quiet)
+        return function(output=output, **others)
 
-def output_options(function: F) -> F:
-    for option in (
+    return _add(
+        packed,
         click.option(
             "-o",
             "--output",
@@ -104,10 +154,4 @@ def output_options(function: F) -> F:
         ),
         click.option("--no-page", is_flag=True, help="Do not write the HTML page."),
         click.option("--quiet", is_flag=True, help="No progress, no table."),
-    ):
-        function = option(function)
-    return function
-
-
-def limits(timeout: float | None, memory_limit: int | None, output_limit: int) -> Limits:
-    return Limits(timeout, memory_limit, output_limit)
+    )

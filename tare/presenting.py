@@ -6,31 +6,25 @@ import sys
 from pathlib import Path
 
 from tare import api
+from tare.options import Output
 from tare.report.terminal_text import printable
 from tare.results import Results, write_atomically, writing
 
 
-def present(
-    results: Results,
-    *,
-    json_file: Path | None,
-    csv_file: Path | None,
-    no_page: bool,
-    quiet: bool,
-) -> int:
+def present(results: Results, output: Output) -> int:
     """Show and write ``results``; exit code 1 when a run gave a status instead of a figure."""
-    to_pipe = json_file == Path("-") or csv_file == Path("-")
-    for file, name in ((json_file, "json"), (csv_file, "csv")):
+    files = {"json": output.json_file, "csv": output.csv_file}
+    for name, file in files.items():
         if file is not None:
             write_export(results, name, file)
-    if not quiet:
+    stream = sys.stderr if Path("-") in files.values() else sys.stdout
+    if not output.quiet:
         from tare.report.build import build_report
         from tare.report.terminal import print_report
 
-        print_report(build_report(results), sys.stderr if to_pipe else sys.stdout)
-    page = None if no_page else api.write_page(results)
-    if not quiet:
-        stream = sys.stderr if to_pipe else sys.stdout
+        print_report(build_report(results), stream)
+    page = api.write_page(results) if output.page else None
+    if not output.quiet:
         print(f"\nresults: {printable(str(results.folder))}", file=stream)
         if page is not None:
             print(f"page:    {printable(str(page))}", file=stream)

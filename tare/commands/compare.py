@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from tare import api, options
+from tare.options import Output
 from tare.presenting import present
-from tare.program import program_from_command
+from tare.program import Program
 from tare.progress import TerminalWatcher
+from tare.runner import Limits
 
 EPILOG = """\b
 Examples:
@@ -44,11 +44,10 @@ def _fraction(
 )
 @click.option("--most-runs", default=100, show_default=True, help="The cap for --precision.")
 @options.run_options
-@options.program_options
 @options.output_options
 @options.program_argument
 def command(
-    program: tuple[str, ...],
+    program: Program,
     managers: tuple[str, ...],
     baseline: str,
     runs: int,
@@ -56,16 +55,8 @@ def command(
     precision: float | None,
     most_runs: int,
     seed: int | None,
-    timeout: float | None,
-    memory_limit: int | None,
-    output_limit: int,
-    stdin: Path | None,
-    ignore_output: bool,
-    folder: Path | None,
-    json_file: Path | None,
-    csv_file: Path | None,
-    no_page: bool,
-    quiet: bool,
+    limits: Limits,
+    output: Output,
 ) -> int:
     """Time and memory of PROGRAM under each manager, compared with intervals.
 
@@ -73,7 +64,7 @@ def command(
     that the manager served its memory, and when its output is the same as under the baseline.
     """
     results = api.compare(
-        program_from_command(program, stdin=stdin, ignore_output=ignore_output),
+        program,
         managers,
         baseline=baseline,
         runs=runs,
@@ -81,8 +72,8 @@ def command(
         seed=seed,
         precision=precision,
         most_runs=most_runs,
-        limits=options.limits(timeout, memory_limit, output_limit),
-        folder=folder,
-        watcher=TerminalWatcher(quiet),
+        limits=limits,
+        folder=output.folder,
+        watcher=TerminalWatcher(output.quiet),
     )
-    return present(results, json_file=json_file, csv_file=csv_file, no_page=no_page, quiet=quiet)
+    return present(results, output)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from tare import api, options
 from tare.errors import MissingError
+from tare.options import Output
 from tare.presenting import present
 from tare.program import Program
 from tare.progress import TerminalWatcher
+from tare.runner import Limits
 from tare.suite import Suite, as_program, load_suite, missing, prepare, shipped_suites
 
 EPILOG = """\b
@@ -66,14 +67,8 @@ def run(
     runs: int,
     warmup: int,
     seed: int | None,
-    timeout: float | None,
-    memory_limit: int | None,
-    output_limit: int,
-    folder: Path | None,
-    json_file: Path | None,
-    csv_file: Path | None,
-    no_page: bool,
-    quiet: bool,
+    limits: Limits,
+    output: Output,
 ) -> int:
     """Compare managers over all programs of a suite.
 
@@ -81,7 +76,7 @@ def run(
     resumed where it was interrupted.
     """
     suite = load_suite(suite_name)
-    programs = _ready_programs(suite, only, quiet)
+    programs = _ready_programs(suite, only, output.quiet)
     results = api.compare(
         programs,
         managers,
@@ -89,12 +84,12 @@ def run(
         runs=runs,
         warmup=warmup,
         seed=seed,
-        limits=options.limits(timeout, memory_limit, output_limit),
-        folder=folder,
-        watcher=TerminalWatcher(quiet),
+        limits=limits,
+        folder=output.folder,
+        watcher=TerminalWatcher(output.quiet),
         label=f"suite-{suite.name}",
     )
-    return present(results, json_file=json_file, csv_file=csv_file, no_page=no_page, quiet=quiet)
+    return present(results, output)
 
 
 def _ready_programs(suite: Suite, only: tuple[str, ...], quiet: bool) -> list[Program]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from tare import api, options
+from tare.options import Output
 from tare.presenting import present
-from tare.program import program_from_command
+from tare.program import Program
 from tare.progress import TerminalWatcher
+from tare.runner import Limits
 from tare.weighing import Effort
 
 EPILOG = """\b
@@ -35,25 +35,16 @@ Examples:
     help="As long as it takes to know each ratio of times within 1%.",
 )
 @options.run_options
-@options.program_options
 @options.output_options
 @options.program_argument
 def command(
-    program: tuple[str, ...],
+    program: Program,
     managers: tuple[str, ...],
     baseline: str,
     effort: str | None,
     seed: int | None,
-    timeout: float | None,
-    memory_limit: int | None,
-    output_limit: int,
-    stdin: Path | None,
-    ignore_output: bool,
-    folder: Path | None,
-    json_file: Path | None,
-    csv_file: Path | None,
-    no_page: bool,
-    quiet: bool,
+    limits: Limits,
+    output: Output,
 ) -> int:
     """What memory management costs PROGRAM, and what to change: every section on one page.
 
@@ -61,13 +52,13 @@ def command(
     what it took.
     """
     results = api.weigh(
-        program_from_command(program, stdin=stdin, ignore_output=ignore_output),
+        program,
         managers,
         baseline=baseline,
         effort=Effort(effort) if effort else Effort.DEFAULT,
         seed=seed,
-        limits=options.limits(timeout, memory_limit, output_limit),
-        folder=folder,
-        watcher=TerminalWatcher(quiet),
+        limits=limits,
+        folder=output.folder,
+        watcher=TerminalWatcher(output.quiet),
     )
-    return present(results, json_file=json_file, csv_file=csv_file, no_page=no_page, quiet=quiet)
+    return present(results, output)

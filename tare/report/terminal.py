@@ -25,10 +25,12 @@ def print_report(report: Report, stream: TextIO) -> None:
     console.print(Text(printable(report.title), style="bold"))
     if report.subtitle:
         console.print(Text(printable(report.subtitle), style="dim"))
-    for warning in report.warnings:
-        console.print(Text(f"! {printable(warning)}", style="yellow"))
     for section in report.sections:
         _print_section(console, section)
+    if report.warnings:
+        console.print()
+    for warning in report.warnings:
+        console.print(Text(f"! {printable(warning)}", style="yellow"))
 
 
 def _print_section(console: Console, section: Section) -> None:
