@@ -61,7 +61,7 @@ class Outcome:
     ``silent_processes`` counts children that did not show who serves them (static or privileged
     ones: no manager can).
     ``memory_is_sampled`` says that the peak of a process tree comes from samples, not from the
-    kernel's own high-water mark. ``output_file`` is a kept copy of standard output.
+    kernel's own high-water mark.
     """
 
     status: Status
@@ -106,7 +106,7 @@ def run_once(
         scratch = folder / "scratch"
         if program.scratch:
             scratch.mkdir()
-        with _preloadable((*manager.preload, native_file("lib/libtare-probe.so"))) as preload:
+        with _preloadable((native_file("lib/libtare-probe.so"), *manager.preload)) as preload:
             environment = _environment(program, manager, preload, proof, scratch)
             raw = _launch(program, limits, folder, scratch, environment)
         if raw["end"] == "error":
@@ -168,7 +168,7 @@ def _launch(
     scratch: Path,
     environment: Mapping[str, str],
 ) -> dict[str, Any]:
-    timeout = program.timeout_seconds or limits.timeout_seconds
+    timeout = limits.timeout_seconds or program.timeout_seconds
     directory = scratch if program.scratch else program.directory
     report_read, report_write = os.pipe()
     command = [
@@ -264,9 +264,13 @@ def _read_proof(path: Path) -> list[_Proof]:
 def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], errors: Path) -> Outcome:
     pids = set(raw["pids"]) | {proof.pid for proof in proofs}
     main = [proof for proof in proofs if proof.pid == raw["pid"]]
-    status, reason = _status(raw, manager, main, proofs)
+    # A process can become another program: each that was seen must have shown its malloc.
+    shown = {(proof.pid, proof.executable) for proof in proofs}
+    unshown = [(pid, path) for pid, path in raw["programs"] if (pid, path) not in shown]
+    unshown_main = [path for pid, path in unshown if pid == raw["pid"]]
+    silent = (pids - {proof.pid for proof in proofs}) | {pid for pid, _ in unshown}
+    status, reason = _status(raw, manager, main, proofs, unshown_main)
     sampled = len(pids) > 1
-    silent = len(pids - {proof.pid for proof in proofs})
     values: dict[str, float] = {}
     if status is Status.OK:
         peak = raw["largest_process_bytes"]
@@ -288,7 +292,7 @@ def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], error
         exit_code=raw["code"],
         signal=raw["signal"],
         server=main[-1].server if main else "",
-        silent_processes=silent,
+        silent_processes=len(silent - {raw["pid"]}),
         left_behind=raw["left_behind"],
         memory_is_sampled=sampled,
         error_tail=_tail(errors) if status is not Status.OK else "",
@@ -296,7 +300,11 @@ def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], error
 
 
 def _status(
-    raw: Mapping[str, Any], manager: Manager, main: list[_Proof], proofs: list[_Proof]
+    raw: Mapping[str, Any],
+    manager: Manager,
+    main: list[_Proof],
+    proofs: list[_Proof],
+    unshown_main: list[str],
 ) -> tuple[Status, str]:
     """The status of a run and, unless it is ok, why. One process that another malloc serves is
     enough to spoil it: it may be the one that does the work."""
@@ -313,6 +321,9 @@ def _status(
             return Status.FAILED, f"it was ended by {_signal_name(raw['signal'])}"
     if not main:
         return Status.NOT_LOADED, "the program did not show which object serves its malloc"
+    if unshown_main and manager.server is not None:
+        became = unshown_main[0]
+        return Status.NOT_LOADED, f"it became {became}, which did not show what serves its malloc"
     for proof in proofs:
         if not manager.serves(proof.server):
             return Status.NOT_LOADED, f"malloc of {proof.executable} is served by {proof.server}"

@@ -361,3 +361,34 @@ def test_core_files_are_not_written(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
     assert outcome.signal == signal.SIGABRT
+
+
+def test_a_program_that_is_not_position_independent(
+    tmp_path: Path, compile_c: Callable[..., Path]
+) -> None:
+    """Its symbol table holds malloc, undefined but with a value: the address of its jump table."""
+    source = """
+    #include <stdlib.h>
+    void *(*volatile allocate)(size_t) = malloc;
+    int main(void) { return allocate(10) == 0; }
+    """
+    program = compile_c(source, "-no-pie", "-fno-pie", "-O0")
+    outcome = run(tmp_path, str(program))
+    assert outcome.status is Status.OK, outcome.reason
+    assert Path(outcome.server).name == "libc.so.6"
+
+
+def test_a_program_that_becomes_another_one(tmp_path: Path, compile_c: Callable[..., Path]) -> None:
+    source = "#include <unistd.h>\nint main(void) { usleep(150000); }"
+    static = compile_c(source, "-static")
+    outcome = run(tmp_path, "sh", "-c", f"exec {static}")
+    assert outcome.status is Status.NOT_LOADED
+    assert str(static) in outcome.reason
+    bare = run(tmp_path, "env", "-i", "/bin/sleep", "0.15")
+    assert bare.status is Status.NOT_LOADED
+    child = run(tmp_path, "sh", "-c", "env -u LD_PRELOAD sleep 0.15; exit 0")
+    assert child.status is Status.OK
+    assert child.silent_processes == 1
+    served = run(tmp_path, "sh", "-c", "exec sleep 0.15")
+    assert served.status is Status.OK
+    assert served.silent_processes == 0

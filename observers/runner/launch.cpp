@@ -30,9 +30,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -361,6 +363,9 @@ class Launch {
       attributes.disabled = 1;
       attributes.enable_on_exec = 1;
       attributes.inherit = 1;
+      // User mode alone: that is what everybody may count, so the figures mean the same everywhere.
+      attributes.exclude_kernel = 1;
+      attributes.exclude_hv = 1;
       attributes.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
       counter.fd = static_cast<int>(
           syscall(SYS_perf_event_open, &attributes, main_, -1, -1, PERF_FLAG_FD_CLOEXEC));
@@ -445,8 +450,14 @@ class Launch {
     const std::vector<pid_t> tree = descendants();
     seen_.insert(tree.begin(), tree.end());
     std::uint64_t bytes = 0;
-    for (const pid_t pid : tree)
+    for (const pid_t pid : tree) {
+      std::array<char, 4096> path{};
+      const std::string link = "/proc/" + std::to_string(pid) + "/exe";
+      const ssize_t length = readlink(link.c_str(), path.data(), path.size());
+      if (length > 0)
+        programs_.emplace(pid, std::string(path.data(), static_cast<std::size_t>(length)));
       bytes += tree.size() == 1 ? resident_bytes(pid) : proportional_bytes(pid);
+    }
     tree_bytes_ = std::max(tree_bytes_, bytes);
     ++samples_;
     if (bytes > request_.memory_limit) stop("memory-limit");
@@ -519,6 +530,16 @@ class Launch {
       first = false;
       text += std::to_string(pid);
     }
+    text += "],\"programs\":[";
+    for (bool first = true; const auto& [pid, path] : programs_) {
+      if (!first) text += ',';
+      first = false;
+      text += '[';
+      text += std::to_string(pid);
+      text += ',';
+      text += json_string(path);
+      text += ']';
+    }
     text += "],\"counters\":{" + counters_ + "}";
     if (error_number_ != 0) {
       text += ",\"error_what\":" + json_string(error_what_);
@@ -551,6 +572,7 @@ class Launch {
   std::int64_t oom_kills_before_ = 0;
   std::unordered_set<pid_t> seen_;
   std::unordered_set<pid_t> left_behind_;
+  std::set<std::pair<pid_t, std::string>> programs_;  // executables seen at samples
   std::string counters_;
 };
 

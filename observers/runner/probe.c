@@ -1,4 +1,4 @@
-// tare-probe: preloaded next to a manager, it makes every process of a run say which object really
+// tare-probe: preloaded before a manager, it makes every process of a run say which object really
 // serves its memory.
 //
 // One line goes to the file named by TARE_PROOF for each program started ("start") and each process
@@ -13,7 +13,9 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <elf.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -94,15 +96,28 @@ static const char* linked_file(const void* address) {
   return information.dli_fname;
 }
 
+// Where calls of `symbol` end up. A program that is not position independent and takes the address
+// of malloc has an undefined symbol whose value is an entry of its own jump table; behind it stands
+// what the objects after the probe, which is loaded first, define.
+static const void* server_of(const char* symbol) {
+  const void* const found = dlsym(RTLD_DEFAULT, symbol);
+  Dl_info information;
+  void* entry = NULL;
+  if (found == NULL || dladdr1(found, &information, &entry, RTLD_DL_SYMENT) == 0) return found;
+  const ElfW(Sym)* const definition = entry;
+  if (definition != NULL && definition->st_shndx == SHN_UNDEF) return dlsym(RTLD_NEXT, symbol);
+  return found;
+}
+
 static void resolve_servers(void) {
   struct line line = {.used = 0};
   char row[PATH_BYTES + 128];
-  const void* const address = dlsym(RTLD_DEFAULT, "malloc");
+  const void* const address = server_of("malloc");
   const char* const mapped = mapped_file((uintptr_t)address, row, sizeof row);
   append(&line, mapped != NULL ? mapped : linked_file(address));
   for (size_t i = 0; i < sizeof family / sizeof *family; ++i) {
     append_separator(&line, '\t');
-    append(&line, linked_file(dlsym(RTLD_DEFAULT, family[i])));
+    append(&line, linked_file(server_of(family[i])));
   }
   const size_t kept = line.used < sizeof servers ? line.used : sizeof servers - 1;
   memcpy(servers, line.text, kept);
