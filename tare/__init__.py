@@ -9,10 +9,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tare.api import compare, load, managers, summary, weigh, write_page
+    from tare.api import (
+        compare,
+        difference,
+        examination,
+        export_text,
+        load,
+        managers,
+        suite_programs,
+        summary,
+        weigh,
+        write_page,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "compare", "load", "managers", "summary", "weigh", "write_page"]
+__all__ = [
+    "__version__",
+    "compare",
+    "difference",
+    "examination",
+    "export_text",
+    "load",
+    "managers",
+    "suite_programs",
+    "summary",
+    "weigh",
+    "write_page",
+]
 
 
 def __getattr__(name: str) -> Any:

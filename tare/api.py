@@ -13,7 +13,8 @@ import contextlib
 import random
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +35,14 @@ from tare.results import (
     new_run,
     now,
 )
-from tare.runner import Limits
+from tare.runner import Limits, observer_cost
 from tare.studies import compare as compare_study
 from tare.weighing import TOTAL_SECONDS, Effort, Setting, WeighSection, sections
 
 if TYPE_CHECKING:
     import polars
+
+    from tare.diff import DiffResult
 
 Command = Program | Sequence[str]
 PILOT_STUDY = "pilot"
@@ -161,6 +164,7 @@ def weigh(
             pilot_seconds=store.run["pilot_seconds"],
             budget_seconds=TOTAL_SECONDS[effort] / len(found),
             seed=store.run["seed"],
+            managers_asked=bool(managers),
         )
         results = None
         for section in found:
@@ -252,6 +256,8 @@ def _execute(
     """Run what the planner asks for; on any interruption the folder is still made whole."""
     begun = time.monotonic()
     earlier = store.run.get("took_seconds", 0.0)
+    if "observer_seconds" not in store.run:
+        store.update(observer_seconds=observer_cost(store.workspace))
     try:
         executor.execute(planner, programs, managers, limits, store, watcher.run)
     except BaseException as error:
@@ -285,6 +291,66 @@ def write_page(results: Results) -> Path:
     with writing(results.folder):
         page.write_page(build_report(results), path)
     return path
+
+
+def difference(old: Results, new: Results, threshold: float = 0.02) -> DiffResult:
+    """What changed beyond noise: ``.rows`` is a frame, ``.regressed`` says whether anything got
+    worse by more than ``threshold``; see ``tare.diff.diff``."""
+    from tare.diff import diff
+
+    return diff(old, new, threshold=threshold)
+
+
+def export_text(results: Results, name: str) -> str:
+    """``results`` as text in one of the formats of ``tare export``: json, csv, markdown, …"""
+    from tare.export import FORMATS
+
+    if name not in FORMATS:
+        raise UsageError(f"there is no format '{name}'", f"known: {', '.join(FORMATS)}")
+    return FORMATS[name].render(results, summary(results))
+
+
+def suite_programs(
+    name_or_path: str, only: Sequence[str] = (), report: Callable[[str], None] = print
+) -> list[Program]:
+    """The programs of a suite that can run here, their inputs made, for ``compare``.
+
+    ``only`` names some of them. ``report`` is told of those that cannot run, of what to install
+    for them, and of what is made. Raises MissingError when none can run.
+    """
+    from tare.suite import as_program, load_suite, missing, prepare
+
+    suite = load_suite(name_or_path)
+    if unknown := sorted(set(only) - {program.name for program in suite.programs}):
+        raise UsageError(f"the suite {suite.name} has no program {', '.join(unknown)}")
+    ready = []
+    needed: set[str] = set()
+    for program in suite.programs:
+        if only and program.name not in only:
+            continue
+        if lack := missing(program):
+            needed.update(lack.packages)
+            wanted = ", ".join([*lack.packages, *lack.files])
+            report(f"SKIPPED {program.name}: not installed: {wanted}")
+            continue
+        prepare(program, report)
+        ready.append(as_program(program))
+    mend = f"apt-get install {' '.join(sorted(needed))}" if needed else ""
+    if not ready:
+        raise MissingError(f"no program of the suite {suite.name} can run here", mend)
+    if mend:
+        report(f"to run what was skipped too: {mend}")
+    return ready
+
+
+def examination() -> polars.DataFrame:
+    """What works here: a row per check, with the columns subject, state, detail, mend, needed."""
+    import polars as pl
+
+    from tare.doctor import Finding, examine
+
+    columns = [field.name for field in fields(Finding)]
+    return pl.DataFrame([astuple(finding) for finding in examine()], schema=columns, orient="row")
 
 
 def managers() -> polars.DataFrame:
@@ -378,8 +444,12 @@ def worst_status(results: Results) -> bool:
 __all__ = [
     "Watcher",
     "compare",
+    "difference",
+    "examination",
+    "export_text",
     "load",
     "managers",
+    "suite_programs",
     "summary",
     "weigh",
     "worst_status",

@@ -336,8 +336,11 @@ def _change(row: Mapping[str, Any]) -> str:
 
 
 def _table(identifier: str, title: str, rows: polars.DataFrame) -> Table:
+    names = rows["program"].unique().to_list()
+    if len(names) == 1:
+        title = f"{title}: {names[0]}"
     columns = (
-        Column("program", "The measured program.", numeric=False),
+        Column("program", "The measured program.", numeric=False, essential=len(names) > 1),
         Column("manager", "What served the program's memory.", numeric=False),
         Column("metric", "The quantity that is compared.", numeric=False),
         Column("old", "Median of the old runs."),

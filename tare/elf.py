@@ -108,7 +108,7 @@ def _immune_elf(elf: object) -> Immunity | None:
     if any(elf.get_section_by_name(name) for name in (".go.buildinfo", ".note.go.buildid")):
         return Immunity(
             "it is a Go program, whose own runtime allocates its memory without malloc",
-            "the commands for living runtimes measure the collectors of such programs",
+            "Tare does not measure it yet: no preloaded manager reaches its heap",
         )
     linker = next(
         (s.get_interp_name() for s in elf.iter_segments() if isinstance(s, InterpSegment)), None

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from tare.errors import UsageError
 from tare.program import program_from_command
 from tare.runner import DEFAULT_OUTPUT_LIMIT, Limits
 from tare.units import parse_size
@@ -133,6 +134,9 @@ def output_options(function: Command) -> Command:
         quiet: bool,
         **others: Any,
     ) -> Any:
+        for file in (json_file, csv_file):
+            if file is not None and not file.parent.is_dir():
+                raise UsageError(f"the folder {file.parent} for {file.name} does not exist")
         output = Output(folder, json_file, csv_file, not no_page, quiet)
         return function(output=output, **others)
 

@@ -44,7 +44,7 @@ _RECORDS_LIMIT = 4 << 30
 @dataclass(frozen=True)
 class Run:
     """One planned invocation of one program under one manager. ``order`` counts all runs of the
-    study as they happened; warm-up runs are executed and recorded but never analysed."""
+    study as they happened. Of warm-up runs only failures count."""
 
     study: str
     program: str
@@ -311,18 +311,18 @@ def measurement_schema() -> dict[str, Any]:
 
 
 def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> polars.DataFrame:
-    """The tidy rows of all runs but the warm-up.
+    """The tidy rows of all runs but those that warmed up well.
 
-    A run that is not ok gives one row, with the first metric of its study and no value.
+    A run that is not ok gives one row, with the wall time as its metric and no value.
     """
     import polars as pl
 
     rows: dict[str, list[Any]] = {name: [] for name in measurement_schema()}
     references = reference_outputs(run, records)
     for record in records:
-        if record.run.warmup:
-            continue
         status = judged_status(record, references)
+        if record.run.warmup and status is Status.OK:
+            continue
         values: Mapping[str, float | None] = record.outcome.values
         if status is not Status.OK:
             values = {"wall_seconds": None}

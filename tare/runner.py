@@ -12,6 +12,7 @@ import select
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -117,6 +118,25 @@ def run_once(
         if keep_output is not None and not keep_output.exists():
             _keep(output, keep_output)
         return _with_output(outcome, output, program)
+
+
+def observer_cost(workspace: Path, pairs: int = 5) -> float:
+    """Seconds that the probe adds to the start of each process: the median difference between runs
+    of ``true`` with and without it, taken in turns."""
+    program = Program("true", ("true",))
+    probe = str(native_file("lib/libtare-probe.so"))
+    differences = []
+    with _folder(workspace) as folder:
+        proof = folder / "proof"
+        proof.touch()
+        for _ in range(pairs):
+            walls = []
+            for preload in (probe, ""):
+                environment = {**os.environ, "LD_PRELOAD": preload, "TARE_PROOF": str(proof)}
+                raw = _launch(program, Limits(timeout_seconds=10), folder, folder, environment)
+                walls.append(float(raw["wall_nanoseconds"]) / 1e9)
+            differences.append(walls[0] - walls[1])
+    return statistics.median(differences)
 
 
 @contextmanager

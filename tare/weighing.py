@@ -31,7 +31,8 @@ TOTAL_SECONDS = {Effort.QUICK: 18.0, Effort.DEFAULT: 105.0, Effort.THOROUGH: 360
 @dataclass(frozen=True)
 class Setting:
     """``pilot_seconds`` is the wall time of one run before anything was planned;
-    ``budget_seconds`` is what one section may take."""
+    ``budget_seconds`` is what one section may take; ``managers_asked`` says that the user named
+    the managers, so that none may be left out."""
 
     program: str
     managers: tuple[str, ...]
@@ -40,6 +41,7 @@ class Setting:
     pilot_seconds: float
     budget_seconds: float
     seed: int
+    managers_asked: bool = False
 
 
 class WeighSection(Protocol):

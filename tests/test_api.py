@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import tare
-from tare.errors import UsageError
+from tare.errors import MissingError, UsageError
 from tare.program import Program
 from tare.weighing import Effort
 
@@ -68,3 +68,47 @@ def test_managers_frame() -> None:
 def test_importing_is_light() -> None:
     code = "import tare, sys; print([m for m in ('polars', 'numpy', 'rich') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_the_programs_of_a_suite(tmp_path: Path) -> None:
+    suite = tmp_path / "mine.toml"
+    suite.write_text(
+        """
+        schema = 1
+        name = "mine"
+        description = "two programs, one of which is nowhere to be had"
+        [[program]]
+        name = "here"
+        description = "x"
+        command = ["echo", "hello"]
+        [[program]]
+        name = "nowhere"
+        description = "x"
+        packages = ["no-such-package"]
+        command = ["no-such-program"]
+        """
+    )
+    told: list[str] = []
+    (program,) = tare.suite_programs(str(suite), report=told.append)
+    assert program.name == "here"
+    assert any(line.startswith("SKIPPED nowhere") for line in told)
+    assert any("apt-get install no-such-package" in line for line in told)
+    with pytest.raises(UsageError, match="no program absent"):
+        tare.suite_programs(str(suite), ["absent"])
+    with pytest.raises(MissingError):
+        tare.suite_programs(str(suite), ["nowhere"], told.append)
+
+
+def test_differences_and_exports(tmp_path: Path) -> None:
+    old = tare.compare(["true"], ["glibc"], runs=3, folder=tmp_path / "old")
+    change = tare.difference(old, tare.load(tmp_path / "old"))
+    assert not change.regressed
+    assert change.rows.height > 0
+    assert tare.export_text(old, "json").startswith("{")
+    with pytest.raises(UsageError, match="no format"):
+        tare.export_text(old, "cuneiform")
+
+
+def test_the_examination_is_a_frame() -> None:
+    frame = tare.examination()
+    assert "a measured run" in frame["subject"].to_list()

@@ -92,6 +92,7 @@ def test_only_the_data_asked_for_goes_to_a_pipe(tare: Tare) -> None:
         (("compare", "-m", "a(", "--", "true"), 2, "not a manager name"),
         (("compare", "-i", "missing.txt", "--", "cat"), 2, "does not exist"),
         (("compare", "-i", "/etc", "--", "cat"), 2, "cannot be read"),
+        (("compare", "--json", "no/such/x", "--", "true"), 2, "does not exist"),
         (("compare", "-n", "0", "--", "true"), 2, "0 runs"),
         (("compare", "-n", "x", "--", "true"), 2, "Invalid value"),
         (("compare", "--memory-limit", "5 bananas", "--", "true"), 2, "not a size"),
@@ -128,6 +129,12 @@ def test_a_failing_program_is_a_status_and_exit_code_1(tare: Tare, tmp_path: Pat
     assert "exit status 3" in done.stdout
     assert "why" in done.stdout
     assert {r["status"] for r in lines_of(tmp_path / "r" / "runs.jsonl")} == {"failed"}
+
+
+def test_failures_in_the_warm_up_are_failures(tare: Tare) -> None:
+    done = tare("compare", "-n", "3", "--warmup", "2", "--no-page", "-m", "glibc", "--", "false")
+    assert done.returncode == 1
+    assert "failed" in done.stdout
 
 
 def test_output_that_differs_is_wrong(tare: Tare, tmp_path: Path) -> None:
@@ -278,6 +285,47 @@ def test_weigh_of_a_program_with_its_own_allocator(
     run = json.loads((tmp_path / "r" / "run.json").read_text())
     assert run["baseline"] == "own"
     assert "glibc" in run["managers"]
+
+
+SUITE = """
+schema = 1
+name = "mine"
+description = "three programs"
+[[program]]
+name = "first"
+description = "x"
+command = ["sh", "-c", "sleep 0.1; echo first"]
+[[program]]
+name = "absent"
+description = "x"
+packages = ["no-such-package"]
+command = ["no-such-program"]
+[[program]]
+name = "second"
+description = "x"
+command = ["sh", "-c", "sleep 0.1; echo second"]
+output_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+"""
+
+
+def test_a_suite_skips_loudly_judges_outputs_and_resumes(tare: Tare, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(SUITE)
+    arguments = ("suite", "run", "mine.toml", "-n", "3", "-m", "glibc", "--no-page", "-o", "r")
+    log = tmp_path / "r" / "runs.jsonl"
+    running = start(*arguments, cwd=tmp_path)
+    wait_until(lambda: log.exists() and len(log.read_text().splitlines()) >= 2, "two runs")
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=60)
+    assert running.returncode == 130
+    kept = log.read_text()
+    again = tare(*arguments)
+    assert "SKIPPED absent" in again.stderr
+    assert "apt-get install no-such-package" in again.stderr
+    assert log.read_text().startswith(kept)
+    assert {r["program"] for r in lines_of(log)} == {"first", "second"}
+    assert len([r for r in lines_of(log) if r["program"] == "first"]) == 7
+    assert again.returncode == 1, "the second program does not print what the suite expects"
+    assert "wrong-output" in again.stdout
 
 
 def test_doctor_finds_this_installation_working(tare: Tare) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,8 +57,19 @@ def test_the_fastest_is_advised_with_what_it_costs_in_memory() -> None:
     )
     assert sentences[1].startswith("For the least memory: small, 30% less memory")
     assert "10 runs under each manager" in sentences[-1]
-    assert commands[0] == "CONF=a:1 LD_PRELOAD='/lib/fast one.so' ./p 'an argument'"
-    assert commands[1].startswith("LD_PRELOAD=/lib/small.so ")
+    assert commands[0] == (
+        "to run it under fast",
+        "CONF=a:1 LD_PRELOAD='/lib/fast one.so' ./p 'an argument'",
+    )
+    assert commands[1][1].startswith("LD_PRELOAD=/lib/small.so ")
+
+
+def test_of_two_that_are_as_fast_the_smaller_is_advised() -> None:
+    fast = (row(0.8, "lower"), row(1.2, "higher"))
+    small = (row(0.805, "lower"), row(0.7, "lower"))
+    sentences, _ = verdict(RUN, rows(fast=fast, small=small))
+    assert sentences[0].startswith("Run it under small: ")
+    assert "fast is as fast within the noise" in sentences[0]
 
 
 def test_noise_is_not_advice() -> None:
@@ -111,6 +123,11 @@ def test_a_long_program_still_gets_its_fewest_runs() -> None:
 
 def test_thorough_goes_on_until_the_interval_is_narrow() -> None:
     assert plan(setting(Effort.THOROUGH, 1.0)).precision == 0.01
+
+
+def test_managers_that_were_asked_for_are_kept() -> None:
+    asked = replace(setting(Effort.QUICK, 1.0), managers_asked=True)
+    assert plan(asked).managers == MANAGERS
 
 
 def test_quick_tries_fewer_managers_and_the_plan_starts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tare.errors import UsageError
+from tare.manager import machine_libc
 from tare.recipes import Recipe, load_recipes, object_path
 
 EPILOG = """\b
@@ -43,9 +45,11 @@ def command(context: click.Context) -> int:
 
 
 def _installed(recipe: Recipe) -> str:
-    if recipe.kind == "system" or object_path(recipe) is not None:
-        return "yes"
-    return "no"
+    return "no" if _object(recipe) is None else "yes"
+
+
+def _object(recipe: Recipe) -> Path | None:
+    return machine_libc() if recipe.kind == "system" else object_path(recipe)
 
 
 def _recipe(name: str) -> Recipe:
@@ -67,7 +71,7 @@ def show(name: str) -> int:
         ("kind", recipe.kind),
         ("licence", recipe.licence),
         ("home page", recipe.homepage),
-        ("object", str(object_path(recipe) or "not installed")),
+        ("object", str(_object(recipe) or "not installed")),
         ("note", recipe.note),
     ]
     for label, value in rows:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
 from tare import api, options
-from tare.errors import MissingError
 from tare.options import Output
 from tare.presenting import present
-from tare.program import Program
 from tare.progress import TerminalWatcher
 from tare.runner import Limits
-from tare.suite import Suite, as_program, load_suite, missing, prepare, shipped_suites
+from tare.suite import load_suite, missing, shipped_suites
 
 EPILOG = """\b
 Examples:
@@ -75,8 +74,9 @@ def run(
     Programs whose packages are not installed are skipped and named. A folder given with -o is
     resumed where it was interrupted.
     """
-    suite = load_suite(suite_name)
-    programs = _ready_programs(suite, only, output.quiet)
+    programs = api.suite_programs(
+        suite_name, only, lambda line: print(line, file=sys.stderr, flush=True)
+    )
     results = api.compare(
         programs,
         managers,
@@ -87,34 +87,6 @@ def run(
         limits=limits,
         folder=output.folder,
         watcher=TerminalWatcher(output.quiet),
-        label=f"suite-{suite.name}",
+        label=f"suite-{Path(suite_name).stem}",
     )
     return present(results, output)
-
-
-def _ready_programs(suite: Suite, only: tuple[str, ...], quiet: bool) -> list[Program]:
-    """The programs that can run here, their inputs made; the others are named on stderr."""
-    names = {program.name for program in suite.programs}
-    if unknown := sorted(set(only) - names):
-        raise click.BadParameter(f"{suite.name} has no program {', '.join(unknown)}")
-    ready = []
-    needed: set[str] = set()
-    for program in suite.programs:
-        if only and program.name not in only:
-            continue
-        if lack := missing(program):
-            needed.update(lack.packages)
-            print(
-                f"SKIPPED {program.name}: not installed: "
-                f"{', '.join([*lack.packages, *lack.files])}",
-                file=sys.stderr,
-            )
-            continue
-        prepare(program, lambda line: None if quiet else print(line, file=sys.stderr))
-        ready.append(as_program(program))
-    mend = f"apt-get install {' '.join(sorted(needed))}" if needed else ""
-    if needed:
-        print(f"to run them too: {mend}", file=sys.stderr)
-    if not ready:
-        raise MissingError(f"no program of the suite {suite.name} can run here", mend)
-    return ready

@@ -10,7 +10,7 @@ from tare.report.comparison import comparison_section, coverage_warnings
 from tare.report.model import Report, Section
 from tare.results import Results
 from tare.studies import compare
-from tare.units import format_bytes, format_duration
+from tare.units import format_bytes, format_duration, format_seconds
 
 
 def build_report(results: Results) -> Report:
@@ -40,13 +40,18 @@ def _sections(results: Results) -> list[Section]:
     return [comparison_section(results, summary)]
 
 
+def _observer_cost(run: dict[str, Any]) -> str:
+    cost = run.get("observer_seconds")
+    return "" if cost is None else f"; observing adds {format_seconds(cost)} to each process"
+
+
 def _subtitle(run: dict[str, Any]) -> str:
     machine = run["machine"]
     ended = "" if run.get("finished") else ", not finished"
     return (
         f"{machine['processor']}, {machine['cores']} cores, "
         f"{format_bytes(machine['memory_bytes'])}; {run['started'][:16].replace('T', ' ')} UTC"
-        f"{ended}"
+        f"{_observer_cost(run)}{ended}"
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tare.measurement import METRICS, Status
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, judged_status, read_records, reference_outputs
+from tare.statistics import FEWEST_FOR_INTERVAL
 from tare.units import format_percent, format_value
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ _DETAILS = (
     "cache_misses",
     "tlb_misses",
 )
+_TABLES_ON_A_TERMINAL = 3
 Row = Mapping[str, Any]
 
 
@@ -52,7 +55,8 @@ def comparison_section(results: Results, summary: polars.DataFrame) -> Section:
     for number, program in enumerate(programs, 1):
         identifier = f"table-program-{number}"
         ranked = ranking(rows, program, managers, baseline)
-        tables.append(time_and_memory_table(rows, program, ranked, baseline, identifier))
+        table = time_and_memory_table(rows, program, ranked, baseline, identifier)
+        tables.append(replace(table, essential=len(programs) <= _TABLES_ON_A_TERMINAL))
         if len(programs) == 1:
             tables.append(details_table(rows, program, ranked))
     if (failures := failure_table(results)) is not None:
@@ -119,6 +123,12 @@ def time_and_memory_table(
             ]
         )
     notes = ["coloured: a difference beyond noise; dim: no difference seen."]
+    fewest = min((row["runs"] for (p, _, m), row in rows.items() if (p, m) == (program, TIME)))
+    if fewest < FEWEST_FOR_INTERVAL:
+        notes.append(
+            f"with fewer than {FEWEST_FOR_INTERVAL} runs there is no 95% interval: the bounds are "
+            "the extreme ratios that the runs allow."
+        )
     if floor is not None:
         notes.append(
             f"noise floor of the time: {format_percent(floor)} "
@@ -212,6 +222,8 @@ def ratio_table(
             mean = by_manager.get(manager)
             line.append(Cell(f"{mean['ratio']:.3f}", mean["ratio"]) if mean else Cell("–"))
         lines.append(line)
+        if min(mean["runs"] for mean in by_manager.values()) >= FEWEST_FOR_INTERVAL:
+            lines.append(_half_intervals(others, by_manager))
         if count < len(programs):
             notes.append(
                 f"the mean is over the {count} of {len(programs)} programs that ran well under "
@@ -219,6 +231,17 @@ def ratio_table(
             )
     title = f"{METRICS[metric].title}, relative to {baseline}"
     return Table(f"table-ratio-{metric}", title, columns, lines, notes)
+
+
+def _half_intervals(managers: Sequence[str], means: Mapping[str, Row]) -> list[Cell]:
+    line = [Cell("± half its 95% interval", None), Cell("", None)]
+    for manager in managers:
+        if (mean := means.get(manager)) is None:
+            line.append(Cell("–"))
+            continue
+        half = (mean["ratio_high"] - mean["ratio_low"]) / 2 / mean["ratio"]
+        line.append(Cell(f"± {format_percent(half)}", half))
+    return line
 
 
 def _ratio_cell(row: Row | None) -> Cell:
@@ -261,31 +284,32 @@ def _reason(record: Record, status: Status) -> str:
 
 
 def coverage_warnings(results: Results) -> list[str]:
-    """What a reader must know before trusting the figures."""
+    """What a reader must know before trusting the figures, each with the programs it is about."""
     records = read_records(results.folder)
     references = reference_outputs(results.run, records)
-    warnings = []
+    found: dict[str, list[str]] = {}
     for program in results.run["programs"]:
-        name = program["name"]
-        mine = [r for r in records if r.run.program == name]
-        if silent := max((r.outcome.silent_processes for r in mine), default=0):
-            warnings.append(
-                f"{name}: {silent} of its processes did not show which malloc serves them: static, "
-                "privileged or started without their environment, where no manager reaches"
-            )
-        if any(r.outcome.left_behind for r in mine):
-            warnings.append(f"{name}: left processes behind at its end; they were ended")
-        if any(r.outcome.memory_is_sampled for r in mine):
-            warnings.append(
-                f"{name}: several processes; the peak memory of the tree is sampled every 10 ms"
-            )
-        compared = not program["ignore_output"]
-        ran = any(
-            r.outcome.status is Status.OK and r.run.manager == results.run["baseline"] for r in mine
+        mine = [r for r in records if r.run.program == program["name"]]
+        comparable = program["ignore_output"] or references.get(program["name"]) is not None
+        for caution in _cautions(mine, results.run["baseline"], comparable):
+            found.setdefault(caution, []).append(program["name"])
+    return [f"{caution}: {', '.join(programs)}" for caution, programs in found.items()]
+
+
+def _cautions(records: Sequence[Record], baseline: str, comparable: bool) -> Iterator[str]:
+    outcomes = [record.outcome for record in records]
+    if any(outcome.silent_processes for outcome in outcomes):
+        yield (
+            "some child processes did not show which malloc serves them (static, privileged or "
+            "started without their environment: no manager reaches those)"
         )
-        if compared and ran and references.get(name) is None:
-            warnings.append(
-                f"{name}: prints something else at each run, so outputs were not compared "
-                "(--ignore-output says that this is so)"
-            )
-    return warnings
+    if any(outcome.left_behind for outcome in outcomes):
+        yield "processes were left running at the end, and were ended"
+    if any(outcome.memory_is_sampled for outcome in outcomes):
+        yield "several processes, so the peak memory of the tree is sampled every 10 ms"
+    ran = any(r.outcome.status is Status.OK and r.run.manager == baseline for r in records)
+    if ran and not comparable:
+        yield (
+            "output differs from run to run, so it was not compared (--ignore-output says that "
+            "this is so)"
+        )

@@ -34,11 +34,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
+    """A table that is not ``essential`` is for the page alone, not for the terminal."""
+
     identifier: str
     title: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()
+    essential: bool = True
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Figure:
 @dataclass(frozen=True)
 class Section:
     """One question answered. ``findings`` are plain sentences, the most important first;
-    ``commands`` are what they advise to type, shown so that they can be copied."""
+    ``commands`` are (label, shell command): what they advise to type, shown to be copied."""
 
     identifier: str
     title: str
@@ -64,7 +67,7 @@ class Section:
     obtained: str = "executed"
     expected_seconds: float | None = None
     took_seconds: float | None = None
-    commands: Sequence[str] = ()
+    commands: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from tare.units import format_duration
 MOST_BYTES = 3_000_000
 MOST_TABLE_ROWS = 2000
 LEAST_TABLE_ROWS = 10
-LONG_TABLE = 25
+LONG_TABLE = 60
 """Rows above which a table scrolls in a frame, so that what follows it stays in reach."""
 MOST_FIGURE_BYTES = 1_000_000
 """Of all figures together; one that does not fit is left out, and the page says so."""
@@ -191,18 +191,29 @@ def _section(section: Section, anchor: str, limit: int, figures: _Figures) -> st
     obtained = _text(section.obtained)
     meaning = html.escape(_OBTAINED.get(Obtained(section.obtained), "")) if obtained else ""
     findings = "".join(f"<p>{_text(finding)}</p>" for finding in section.findings)
-    findings += "".join(f"<pre><code>{_text(line)}</code></pre>" for line in section.commands)
+    findings += "".join(
+        f"<p>{_text(label)}:</p><pre><code>{_text(line)}</code></pre>"
+        for label, line in section.commands
+    )
     parts = [
         f'<section id="{anchor}"><div class="section-head"><h2>{_text(section.title)}</h2>'
         f'<span class="obtained {obtained}" title="{meaning}">{obtained}</span>'
         f"{_cost(section)}</div>",
         f'<div class="findings">{findings}</div>' if findings else "",
-        *(_table(table, limit) for table in section.tables),
+        *(_table(table, limit) for table in section.tables if table.essential),
+        _folded([table for table in section.tables if not table.essential], limit),
         _glossary(section.tables),
         figures.of_section(section.figures, anchor),
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _folded(tables: Sequence[Table], limit: int) -> str:
+    if not tables:
+        return ""
+    shown = "\n".join(_table(table, limit) for table in tables)
+    return f"<details><summary>{len(tables)} more tables</summary>{shown}</details>"
 
 
 def _cost(section: Section) -> str:

@@ -38,11 +38,15 @@ def _print_section(console: Console, section: Section) -> None:
     console.print(Text(printable(section.title), style="bold underline"))
     for finding in section.findings:
         console.print(Padding(Text(printable(finding)), (0, 0, 0, 2), expand=False))
-    for line in section.commands:
+    for label, line in section.commands:
+        console.print(Text(f"  {printable(label)}:"))
         # Never wrapped, so that it can be copied.
-        console.print(Text(f"      {printable(line)}"), soft_wrap=True)
+        console.print(Text(f"      {printable(line)}", style="bold"), soft_wrap=True)
     for table in section.tables:
-        _print_table(console, table)
+        if table.essential:
+            _print_table(console, table)
+    if any(not table.essential for table in section.tables):
+        console.print(Text("\nThe page has a table for each program.", style="dim"))
 
 
 def _print_table(console: Console, table: Table) -> None:

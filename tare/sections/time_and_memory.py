@@ -28,9 +28,9 @@ _THOROUGH_PRECISION = 0.01
 def plan(setting: Setting) -> compare.Plan:
     """As many rounds as the section's share of the time allows, within bounds."""
     managers = setting.managers
-    if setting.effort is Effort.QUICK and len(managers) > 1 + len(_QUICK_MANAGERS):
+    if setting.effort is Effort.QUICK and not setting.managers_asked:
         kept = {setting.baseline, *_QUICK_MANAGERS}
-        managers = tuple(m for m in managers if m in kept) or managers
+        managers = tuple(manager for manager in managers if manager in kept)
     most = _MOST_RUNS[setting.effort]
     warmup = 0 if setting.effort is Effort.QUICK else 1
     a_round = len(managers) - 1 + compare.BASELINE_RUNS_A_ROUND
@@ -75,9 +75,12 @@ def section(results: Results) -> Section:
 
 def verdict(
     run: Mapping[str, Any], rows: Mapping[tuple[str, str, str], Mapping[str, Any]]
-) -> tuple[list[str], list[str]]:
-    """What to change, what it brings and how sure that is, in sentences; and the commands that
-    carry out the change."""
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """What to change, what it brings and how sure that is, in sentences; and the labelled commands
+    that carry out the change.
+
+    Of managers that are as fast as each other, the one with the least memory is advised.
+    """
     baseline = run["baseline"]
     program = run["programs"][0]["name"]
     base = rows.get((program, baseline, TIME))
@@ -88,7 +91,8 @@ def verdict(
     memories = {m: rows[program, m, MEMORY] for m in times}
     if not times:
         return ["No other allocator could be measured."], []
-    faster = _best(times)
+    as_fast = _tied_best(times)
+    faster = min(as_fast, key=lambda m: memories[m]["ratio"]) if as_fast else None
     smaller = _best(memories)
     sentences = []
     if faster is None:
@@ -96,7 +100,7 @@ def verdict(
     else:
         sentences.append(
             f"Run it under {faster}: {_change(times[faster], 'time')}, "
-            f"{_change(memories[faster], 'memory')}."
+            f"{_change(memories[faster], 'memory')}." + _ties(faster, as_fast)
         )
     if smaller is None:
         sentences.append(f"No other allocator was seen to need less memory than {baseline}.")
@@ -107,13 +111,31 @@ def verdict(
         )
     sentences.append(_sureness(base, times))
     advised = dict.fromkeys(name for name in (faster, smaller) if name is not None)
-    return sentences, [command for name in advised if (command := _command(run, name))]
+    commands = [(f"to run it under {name}", _command(run, name)) for name in advised]
+    return sentences, [(label, command) for label, command in commands if command]
 
 
 def _best(rows: Mapping[str, Mapping[str, Any]]) -> str | None:
     """The manager with the lowest ratio among those seen to be lower."""
     lower = {m: row["ratio"] for m, row in rows.items() if row["verdict"] == "lower"}
     return min(lower, key=lambda m: lower[m]) if lower else None
+
+
+def _tied_best(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The managers seen to be lower whose ratio lies within the interval of the best one's."""
+    best = _best(rows)
+    if best is None:
+        return []
+    highest = rows[best]["ratio_high"]
+    return [m for m, row in rows.items() if row["verdict"] == "lower" and row["ratio"] <= highest]
+
+
+def _ties(chosen: str, tied: Sequence[str]) -> str:
+    others = [manager for manager in tied if manager != chosen]
+    if not others:
+        return ""
+    verb = "are" if len(others) > 1 else "is"
+    return f" {' and '.join(others)} {verb} as fast within the noise, with more memory."
 
 
 def _change(row: Mapping[str, Any], what: str) -> str:

@@ -194,16 +194,21 @@ def _summary_row(
 
 
 def geometric_means(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
-    """Columns manager, metric, programs, ratio, ratio_low, ratio_high: the geometric mean over the
-    programs that ran well under every manager, so that all means are over the same programs."""
+    """Geometric means over the programs that ran well under every manager, so that all are over the
+    same programs: columns manager, metric, programs, runs (the fewest that any rests on), ratio,
+    ratio_low, ratio_high.
+
+    A manager that ran no program at all has no mean, and does not take those of the others away.
+    """
     import polars as pl
 
     good = measurements.filter(pl.col("status") == "ok").sort("order")
-    managers = measurements["manager"].unique(maintain_order=True).to_list()
+    managers = good["manager"].unique(maintain_order=True).to_list()
     schema = {
         "manager": pl.String,
         "metric": pl.String,
         "programs": pl.Int64,
+        "runs": pl.Int64,
         "ratio": pl.Float64,
         "ratio_low": pl.Float64,
         "ratio_high": pl.Float64,
@@ -220,5 +225,8 @@ def geometric_means(measurements: polars.DataFrame, baseline: str, seed: int) ->
                 [(by[manager], by[baseline]) for by in shared if baseline in by], seed
             )
             if mean is not None:
-                rows.append((manager, metric, len(shared), mean.median, mean.low, mean.high))
+                fewest = min(len(by[name]) for by in shared for name in (manager, baseline))
+                rows.append(
+                    (manager, metric, len(shared), fewest, mean.median, mean.low, mean.high)
+                )
     return pl.DataFrame(rows, schema=schema, orient="row")
