@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+_STEERING = re.compile(
+    r"(PATH|TZ|LANG|LC_.*|LD_.*|GLIBC_TUNABLES|OMP_.*|GC_.*|.*MALLOC.*|PYTHONMALLOC|JAVA_.*)$"
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,21 @@ def describe_machine() -> dict[str, Any]:
         "overcommit_memory": _read("/proc/sys/vm/overcommit_memory"),
         "hypervisor": "hypervisor" in _read("/proc/cpuinfo"),
         "load_average": os.getloadavg()[0],
+    }
+
+
+def describe_environment() -> dict[str, Any]:
+    """The environment that programs inherit, as ``run.json`` records it.
+
+    Values are kept of the variables that steer allocators, the linker, languages and threads; of
+    the others only the names, for they may hold secrets. The hash covers all.
+    """
+    everything = sorted(os.environ.items())
+    text = "\0".join(f"{name}={value}" for name, value in everything)
+    return {
+        "values": {name: value for name, value in everything if _STEERING.match(name)},
+        "other_names": [name for name, _ in everything if not _STEERING.match(name)],
+        "sha256": hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest(),
     }
 
 

@@ -213,7 +213,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def new_run(study: str, command: Sequence[str], **facts: Any) -> dict[str, Any]:
     """The start of a run.json."""
-    from tare.machine import describe_machine
+    from tare.machine import describe_environment, describe_machine
 
     return {
         "tare": __version__,
@@ -222,6 +222,7 @@ def new_run(study: str, command: Sequence[str], **facts: Any) -> dict[str, Any]:
         "command": list(command),
         "started": now(),
         "machine": describe_machine(),
+        "environment": describe_environment(),
         **facts,
     }
 

@@ -54,7 +54,10 @@ def test_version_and_help(tare: Tare) -> None:
         assert "Example" in text, f"tare {command} --help shows no example"
 
 
-def test_a_comparison_from_end_to_end(tare: Tare, tmp_path: Path) -> None:
+def test_a_comparison_from_end_to_end(
+    tare: Tare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_TOKEN", "secret")
     done = tare("compare", "-n", "3", "-m", "glibc", "-m", "glibc(tcache=0)", "-o", "r",
                 "--json", "out.json", "--csv", "out.csv", "--", "echo", "hello")  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -68,6 +71,9 @@ def test_a_comparison_from_end_to_end(tare: Tare, tmp_path: Path) -> None:
     run = json.loads((tmp_path / "r" / "run.json").read_text())
     assert run["seed"] >= 0
     assert run["programs"][0]["executable_sha256"]
+    assert run["environment"]["values"]["PATH"] == os.environ["PATH"]
+    assert "secret" not in json.dumps(run)
+    assert "API_TOKEN" in run["environment"]["other_names"]
     assert not (tmp_path / "r" / ".work").exists()
 
 
