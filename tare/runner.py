@@ -284,9 +284,14 @@ def _read_proof(path: Path) -> list[_Proof]:
 def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], errors: Path) -> Outcome:
     pids = set(raw["pids"]) | {proof.pid for proof in proofs}
     main = [proof for proof in proofs if proof.pid == raw["pid"]]
-    # A process can become another program: each that was seen must have shown its malloc.
+    # A process can become another program: each that was seen must have shown its malloc. A child
+    # that still runs its parent's program is on its way to its own.
     shown = {(proof.pid, proof.executable) for proof in proofs}
-    unshown = [(pid, path) for pid, path in raw["programs"] if (pid, path) not in shown]
+    unshown = [
+        (pid, path)
+        for pid, parent, path in raw["programs"]
+        if (pid, path) not in shown and (parent, path) not in shown
+    ]
     unshown_main = [path for pid, path in unshown if pid == raw["pid"]]
     silent = (pids - {proof.pid for proof in proofs}) | {pid for pid, _ in unshown}
     status, reason = _status(raw, manager, main, proofs, unshown_main)

@@ -33,6 +33,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -224,6 +225,16 @@ std::vector<pid_t> descendants() {
   append_children(getpid(), found);
   for (std::size_t index = 0; index < found.size(); ++index) append_children(found[index], found);
   return found;
+}
+
+pid_t parent_of(pid_t pid) {
+  const std::string text = read_small("/proc/" + std::to_string(pid) + "/stat");
+  // pid (name) state parent …; the name may hold anything, so start behind its last parenthesis.
+  const auto name_end = text.rfind(')');
+  pid_t parent = 0;
+  if (name_end != std::string::npos && name_end + 4 < text.size())
+    std::from_chars(text.data() + name_end + 4, text.data() + text.size(), parent);
+  return parent;
 }
 
 std::uint64_t resident_bytes(pid_t pid) {
@@ -455,7 +466,8 @@ class Launch {
       const std::string link = "/proc/" + std::to_string(pid) + "/exe";
       const ssize_t length = readlink(link.c_str(), path.data(), path.size());
       if (length > 0)
-        programs_.emplace(pid, std::string(path.data(), static_cast<std::size_t>(length)));
+        programs_.emplace(pid, parent_of(pid),
+                          std::string(path.data(), static_cast<std::size_t>(length)));
       bytes += tree.size() == 1 ? resident_bytes(pid) : proportional_bytes(pid);
     }
     tree_bytes_ = std::max(tree_bytes_, bytes);
@@ -531,11 +543,13 @@ class Launch {
       text += std::to_string(pid);
     }
     text += "],\"programs\":[";
-    for (bool first = true; const auto& [pid, path] : programs_) {
+    for (bool first = true; const auto& [pid, parent, path] : programs_) {
       if (!first) text += ',';
       first = false;
       text += '[';
       text += std::to_string(pid);
+      text += ',';
+      text += std::to_string(parent);
       text += ',';
       text += json_string(path);
       text += ']';
@@ -572,7 +586,8 @@ class Launch {
   std::int64_t oom_kills_before_ = 0;
   std::unordered_set<pid_t> seen_;
   std::unordered_set<pid_t> left_behind_;
-  std::set<std::pair<pid_t, std::string>> programs_;  // executables seen at samples
+  // Seen at samples: process, its parent, its executable.
+  std::set<std::tuple<pid_t, pid_t, std::string>> programs_;
   std::string counters_;
 };
 
