@@ -61,6 +61,12 @@ def format_percent(fraction: float) -> str:
     return f"{percent:.1f}%" if percent < 10 else f"{percent:.0f}%"
 
 
+def format_floor(floor: float) -> str:
+    """The ratios that a noise floor covers: 0.25 is ``0.80 to 1.25``."""
+    digits = 3 if floor < 0.1 else 2
+    return f"{1 / (1 + floor):.{digits}f} to {1 + floor:.{digits}f}"
+
+
 def format_duration(seconds: float) -> str:
     """A time that somebody is going to wait: ``3 s``, ``2 min 5 s``, ``1 h 10 min``."""
     total = max(0, round(seconds))

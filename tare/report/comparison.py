@@ -11,7 +11,7 @@ from tare.measurement import METRICS, Status
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, judged_status, read_records, reference_outputs
 from tare.statistics import FEWEST_FOR_INTERVAL
-from tare.units import format_percent, format_value
+from tare.units import format_floor, format_percent, format_value
 
 if TYPE_CHECKING:
     import polars
@@ -131,7 +131,7 @@ def time_and_memory_table(
         )
     if floor is not None:
         notes.append(
-            f"noise floor of the time: {format_percent(floor)} "
+            f"noise floor of the time: ratios from {format_floor(floor)} "
             f"({baseline} against itself, interleaved with the others)."
         )
     return Table(identifier, program, columns, lines, notes)

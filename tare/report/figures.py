@@ -44,6 +44,7 @@ from tare.report.specs import (
     title_of,
     unit_of,
 )
+from tare.units import format_floor
 
 MOST_PANELS = 6
 MOST_DOTS_A_ROW, MOST_DOTS = 60, 1200
@@ -96,7 +97,7 @@ def interval_figure(summary: pl.DataFrame, metric: str, baseline: str) -> Figure
                     "high": high,
                     "top": block.top,
                     "bottom": block.bottom,
-                    "tip": f"noise floor: equal managers can seem to differ by {floor:.1%}",
+                    "tip": f"noise floor: ratios from {format_floor(floor)} are noise",
                 }
             )
         for row in of_program.iter_rows(named=True):

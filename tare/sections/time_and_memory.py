@@ -12,7 +12,7 @@ from tare.report.model import Section
 from tare.results import Record, Results, Run
 from tare.statistics import FEWEST_FOR_INTERVAL
 from tare.studies import compare
-from tare.units import format_percent, format_value
+from tare.units import format_floor, format_percent, format_value
 from tare.weighing import Effort, Setting
 
 IDENTIFIER = "time-and-memory"
@@ -164,7 +164,7 @@ def _sureness(base: Mapping[str, Any], times: Mapping[str, Mapping[str, Any]]) -
     fewest = min((row["runs"] for row in times.values()), default=base["runs"])
     floor = base["noise_floor"]
     noise = (
-        f"differences in time under {format_percent(floor)} are noise here"
+        f"ratios of time from {format_floor(floor)} are noise here"
         if floor is not None
         else "too few runs to know the noise"
     )
