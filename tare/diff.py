@@ -221,6 +221,10 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         before, after = (machine.get(name) for machine in machines)
         if before != after and name not in NOT_SETTINGS:
             found.append(f"the machines differ in {name.replace('_', ' ')}: {before} → {after}")
+    inherited = [run.get("environment", {}).get("values", {}) for run in (old, new)]
+    for name in sorted(inherited[0].keys() | inherited[1].keys()):
+        if inherited[0].get(name) != inherited[1].get(name):
+            found.append(f"the environment differs in {name}")
     programs = [{p["name"]: p for p in run.get("programs", [])} for run in (old, new)]
     for name in programs[0].keys() & programs[1].keys():
         before, after = (described[name] for described in programs)

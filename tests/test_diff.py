@@ -206,6 +206,7 @@ def test_warnings_name_what_else_changed() -> None:
     def described(kernel: str, executable: str, version: str) -> dict[str, Any]:
         return {
             "machine": {"kernel": kernel, "load_average": float(len(kernel))},
+            "environment": {"values": {"GLIBC_TUNABLES": kernel}, "sha256": kernel},
             "programs": [{"name": "gawk", "executable_sha256": executable}],
             "managers": {"mimalloc": {"version": version}},
         }
@@ -213,7 +214,8 @@ def test_warnings_name_what_else_changed() -> None:
     old = two(1, **described("6.1", "a", "2.5"))
     assert diff(old, two(2, **described("6.1", "a", "2.5"))).report.warnings == ()
     warnings = diff(old, two(2, **described("6.11", "b", "3.6"))).report.warnings
-    assert len(warnings) == 3
+    assert len(warnings) == 4
+    assert "the environment differs in GLIBC_TUNABLES" in warnings
     text = " ".join(warnings)
     assert "kernel: 6.1 → 6.11" in text
     assert "gawk is another executable" in text
