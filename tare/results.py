@@ -32,6 +32,37 @@ if TYPE_CHECKING:
     import polars
 
 SCHEMA = 1
+_RUN_FIELDS = {
+    "tare": str,
+    "study": str,
+    "command": list,
+    "started": str,
+    "machine": dict,
+    "programs": list,
+    "managers": dict,
+    "baseline": str,
+    "seed": int,
+}
+_MACHINE_FIELDS = {
+    "processor": str,
+    "cores": int,
+    "memory_bytes": int,
+    "load_average": (int, float),
+    "frequency_governor": str,
+    "turbo": str,
+    "transparent_huge_pages": str,
+    "swap": bool,
+    "hypervisor": bool,
+}
+_PROGRAM_FIELDS = {
+    "name": str,
+    "argv": list,
+    "executable": str,
+    "executable_sha256": str,
+    "ignore_output": bool,
+    "output_sha256": str,
+}
+_MANAGER_FIELDS = {"version": str, "object": (str, type(None)), "environment": dict}
 RUN_FILE = "run.json"
 RECORDS_FILE = "runs.jsonl"
 MEASUREMENTS_FILE = "measurements.parquet"
@@ -248,7 +279,20 @@ def read_run(folder: Path) -> dict[str, Any]:
             f"{path} has schema {run['schema']}, this Tare reads up to {SCHEMA}",
             "use the Tare that wrote it, or a newer one",
         )
+    _check_fields(path, "", run, _RUN_FIELDS)
+    _check_fields(path, "machine.", run["machine"], _MACHINE_FIELDS)
+    for program in run["programs"]:
+        _check_fields(path, "programs.", program, _PROGRAM_FIELDS)
+    for manager in run["managers"].values():
+        _check_fields(path, "managers.", manager, _MANAGER_FIELDS)
     return run
+
+
+def _check_fields(path: Path, where: str, table: Any, wanted: Mapping[str, Any]) -> None:
+    """A folder can come from anywhere: what later code relies on must be there, of its type."""
+    for name, kind in wanted.items():
+        if not isinstance(table, dict) or not isinstance(table.get(name), kind):
+            raise UsageError(f"{path}: {where}{name} is missing or of another type")
 
 
 def read_records(folder: Path) -> list[Record]:

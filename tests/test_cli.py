@@ -77,6 +77,12 @@ def test_a_comparison_from_end_to_end(
     assert not (tmp_path / "r" / ".work").exists()
 
 
+def test_the_dashes_before_the_program_may_be_left_out(tare: Tare, tmp_path: Path) -> None:
+    done = tare("compare", *FAST, "sh", "-c", 'printf %s "$0"', "-n")
+    assert done.returncode == 0, done.stderr
+    assert {r["output_bytes"] for r in lines_of(tmp_path / "r" / "runs.jsonl")} == {2}
+
+
 def test_only_the_data_asked_for_goes_to_a_pipe(tare: Tare) -> None:
     done = tare("compare", *FAST, "--json", "-", "--", "true")
     assert done.returncode == 0, done.stderr

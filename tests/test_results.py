@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -14,7 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tare.errors import UsageError
+from tare.machine import describe_machine
 from tare.measurement import Status
+from tare.report.build import build_report
 from tare.results import (
     MEASUREMENTS_FILE,
     RECORDS_FILE,
@@ -31,10 +34,22 @@ VALUES = {"wall_seconds": 1.5, "peak_resident_bytes": 1024.0}
 
 
 def asked(**changes: Any) -> dict[str, Any]:
-    program = {"name": "p", "ignore_output": False, "output_sha256": ""}
+    program = {
+        "name": "p",
+        "argv": ["p"],
+        "executable": "/p",
+        "executable_sha256": "",
+        "ignore_output": False,
+        "output_sha256": "",
+    }
     run = {
+        "tare": "0",
         "schema": 1,
         "study": "compare",
+        "command": ["tare"],
+        "started": "2026-01-01T00:00:00",
+        "machine": describe_machine(),
+        "managers": {"glibc": {"version": "2", "object": None, "environment": {}}},
         "request": {"programs": [program], "runs": 3},
         "programs": [program],
         "baseline": "glibc",
@@ -174,6 +189,29 @@ def test_a_bad_run_file_gives_a_message(tmp_path: Path, content: str) -> None:
     (tmp_path / "run.json").write_text(content)
     with pytest.raises(UsageError):
         load(tmp_path)
+
+
+FIELDS = [
+    ("tare",), ("study",), ("command",), ("started",), ("machine",), ("programs",), ("managers",),
+    ("baseline",), ("seed",), ("machine", "cores"), ("machine", "hypervisor"),
+    ("programs", 0, "name"), ("programs", 0, "argv"), ("managers", "glibc", "version"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("value", [None, [], {"a": 1}, "text", -1.5])
+def test_a_run_file_from_anywhere_gives_a_report_or_a_message(
+    tmp_path: Path, field: tuple[str | int, ...], value: Any
+) -> None:
+    run = json.loads(json.dumps(asked()))
+    place = run
+    for step in field[:-1]:
+        place = place[step]
+    place[field[-1]] = value
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    (tmp_path / RECORDS_FILE).write_text(record(1).to_line() + "\n")
+    with contextlib.suppress(UsageError):
+        assert build_report(load(tmp_path)).title
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def _fraction(
     return number / 100 if value.endswith("%") else number
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @options.manager_options
 @click.option("-n", "--runs", default=10, show_default=True, help="Runs under each manager.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")

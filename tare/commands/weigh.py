@@ -20,7 +20,7 @@ Examples:
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @options.manager_options
 @click.option(
     "--quick",
