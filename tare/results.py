@@ -102,7 +102,24 @@ class Record:
         run = Run(**{f.name: raw[f.name] for f in fields(Run)})
         known = {f.name: raw[f.name] for f in fields(Outcome) if f.name in raw}
         known["status"] = Status(known["status"])
+        _check_types(run, known)
         return Record(run, Outcome(**known), raw.get("started", ""))
+
+
+def _check_types(run: Run, outcome: Mapping[str, Any]) -> None:
+    """Raises ValueError where a line of runs.jsonl holds something else than runs leave there."""
+    numbers = run.invocation, run.order
+    names = run.study, run.program, run.manager
+    if not all(isinstance(n, int) for n in numbers) or not all(isinstance(n, str) for n in names):
+        raise ValueError("a run is described by something else than names and numbers")
+    values = outcome.get("values", {})
+    if not isinstance(values, dict) or not all(isinstance(v, int | float) for v in values.values()):
+        raise ValueError("values that are no numbers")
+    if unknown := [metric for metric in values if metric not in METRICS]:
+        raise ValueError(f"a metric that this Tare does not know: {unknown[0]!r}")
+    for name in ("reason", "server", "output_sha256", "error_tail"):
+        if not isinstance(outcome.get(name, ""), str):
+            raise ValueError(f"{name} is not text")
 
 
 @dataclass(frozen=True)

@@ -214,6 +214,28 @@ def test_a_run_file_from_anywhere_gives_a_report_or_a_message(
         assert build_report(load(tmp_path)).title
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("values", []),
+        ("values", {"wall_seconds": "1"}),
+        ("values", {"no_such_metric": 1}),
+        ("status", "splendid"),
+        ("reason", 5),
+        ("error_tail", None),
+        ("program", 1),
+        ("order", "x"),
+        ("invocation", None),
+    ],
+)
+def test_a_line_from_anywhere_gives_a_message(tmp_path: Path, field: str, value: Any) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(asked()))
+    line = json.loads(record(1).to_line()) | {field: value}
+    (tmp_path / RECORDS_FILE).write_text(json.dumps(line) + "\n")
+    with pytest.raises(UsageError, match="line 1"):
+        load(tmp_path)
+
+
 def test_a_bad_line_is_named(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(asked()))
     (tmp_path / RECORDS_FILE).write_text(record(1).to_line() + "\n" + '{"a": 1}\n')
