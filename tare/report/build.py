@@ -9,7 +9,7 @@ from tare.machine import Warning_, noise_warnings
 from tare.report.comparison import comparison_section, coverage_warnings
 from tare.report.model import Report, Section
 from tare.results import Results
-from tare.studies import compare
+from tare.studies import compare, count
 from tare.units import format_bytes, format_duration
 
 
@@ -36,6 +36,8 @@ def _sections(results: Results) -> list[Section]:
             replace(each.section(results), **costs.get(each.IDENTIFIER, {})) for each in sections()
         ]
     run = results.run
+    if run["study"] == count.STUDY:
+        return [count.section(results)]
     summary = compare.summarise(results.measurements, run["baseline"], run["seed"])
     return [comparison_section(results, summary)]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tare import statistics
-from tare.measurement import METRICS, Status
+from tare.measurement import FIRST_METRICS, METRICS, Status
 from tare.results import Record, Run
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
         for metric in metrics:
             values = groups.get((program, manager, metric), [])
             base = groups.get((program, baseline, metric), [])
-            if not values and metric != "wall_seconds":
+            if not values and metric not in FIRST_METRICS.values():
                 continue
             rows.append(_summary_row(program, manager, metric, values, base, baseline, seed))
     return pl.DataFrame(rows, schema=summary_schema(), orient="row")
