@@ -7,8 +7,7 @@
 
 #include "core.h"
 
-// The core gives programs and itself 128 GB of addresses; this is what the heap may have of them.
-static const SizeT most_room = (SizeT)16 << 30;
+static const SizeT most_room = (SizeT)256 << 30;
 static const SizeT core_room = (SizeT)8 << 20;
 
 // The first reservation that shrinks at its lower end is the heap's; the stack's shrinks at its
