@@ -18,7 +18,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import executor
+from tare import executor, instrument
 from tare import manager as managers_module
 from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
 from tare.manager import OWN, Manager
@@ -37,6 +37,8 @@ from tare.results import (
 )
 from tare.runner import Limits, observer_cost
 from tare.studies import compare as compare_study
+from tare.studies import count as count_study
+from tare.studies import studies
 from tare.weighing import TOTAL_SECONDS, Effort, Setting, WeighSection, sections
 
 if TYPE_CHECKING:
@@ -127,6 +129,51 @@ def compare(
         )
 
 
+def count(
+    programs: Command | Sequence[Program],
+    managers: Sequence[str] = (),
+    *,
+    baseline: str = "",
+    repeat: bool = True,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """Instructions of programs inside and outside each manager, by operation.
+
+    ``managers``, ``baseline`` and ``folder`` are as for ``compare``. With ``repeat`` each is
+    counted twice, to see whether the count repeats to the instruction.
+    """
+    instrument.launcher()
+    chosen = _programs(programs)
+    resolved, baseline = _managers(managers, baseline)
+    runs = count_study.RUNS_TO_SEE_REPETITION if repeat else 1
+    request = {
+        "programs": [describe_program(program, check_program(program)) for program in chosen],
+        "managers": sorted(resolved),
+        "baseline": baseline,
+        "runs": runs,
+    }
+    run = new_run(count_study.STUDY, sys.argv, **_facts(request, resolved, seed))
+    name = Path(chosen[0].argv[0]).name
+    where = Path(folder) if folder else default_folder(count_study.STUDY, name)
+    watcher = watcher or Watcher()
+    with Store(where, run, key="request") as store:
+        names = tuple(program.name for program in chosen)
+        plan = count_study.Plan(names, tuple(resolved), runs)
+        left = count_study.planned_runs(plan) - len(store.records)
+        watcher.begin("counting instructions", max(left, 0), None)
+        return _execute(
+            store,
+            lambda records: count_study.next_round(plan, records),
+            {program.name: program for program in chosen},
+            resolved,
+            limits or Limits(),
+            watcher,
+        )
+
+
 def weigh(
     program: Command,
     managers: Sequence[str] = (),
@@ -184,8 +231,7 @@ def _weigh_section(
     watcher: Watcher,
 ) -> Results:
     expected = section.expected_seconds(setting)
-    runs = round(expected / max(setting.pilot_seconds + 0.005, 1e-3))
-    watcher.begin(section.TITLE, runs, expected)
+    watcher.begin(section.TITLE, section.expected_runs(setting), expected)
     earlier = store.run.get("sections", {}).get(section.IDENTIFIER, {}).get("took_seconds", 0.0)
     begun = time.monotonic()
     results = _execute(
@@ -277,8 +323,16 @@ def _execute(
 def summary(results: Results) -> polars.DataFrame:
     """Medians, intervals, ratios to the baseline and verdicts, a row per program, manager and
     metric; see ``tare.studies.compare.summarise`` for the columns."""
-    frame = results.measurements.filter(results.measurements["study"] == compare_study.STUDY)
-    return compare_study.summarise(frame, results.run["baseline"], results.run["seed"])
+    import polars as pl
+
+    measurements, run = results.measurements, results.run
+    summaries: pl.DataFrame = pl.concat(
+        study.summarise(
+            measurements.filter(pl.col("study") == study.STUDY), run["baseline"], run["seed"]
+        )
+        for study in studies()
+    )
+    return summaries
 
 
 def write_page(results: Results) -> Path:
@@ -444,6 +498,7 @@ def worst_status(results: Results) -> bool:
 __all__ = [
     "Watcher",
     "compare",
+    "count",
     "difference",
     "examination",
     "export_text",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tare import instrument
 from tare.errors import TareError
 from tare.machine import describe_machine, noise_warnings
 from tare.manager import OWN, machine_libc, resolve
@@ -36,9 +37,10 @@ def examine() -> list[Finding]:
     findings = [
         _tried("launcher", lambda: str(native_file("bin/tare-launch")), needed=True),
         _tried("probe", lambda: str(native_file("lib/libtare-probe.so")), needed=True),
+        _tried("instrument", lambda: str(instrument.launcher())),
         _tried("C library", lambda: str(machine_libc()), needed=True),
     ]
-    if all(finding.state == "works" for finding in findings):
+    if all(finding.state == "works" for finding in findings if finding.needed):
         findings += _run_findings()
     findings += [_tool(*tool) for tool in _TOOLS]
     findings += [
@@ -53,7 +55,7 @@ _TOOLS = (
     ("cmake", "builds allocators on demand", "apt-get install cmake"),
     ("ninja", "builds allocators on demand", "apt-get install ninja-build"),
     ("g++", "builds allocators on demand", "apt-get install g++"),
-    ("valgrind", "instruction counts, in a later version", "apt-get install valgrind"),
+    ("valgrind", "builds the instrument behind tare count", "apt-get install valgrind"),
     ("chromium", "only for the tests of pages", "apt-get install chromium"),
 )
 

@@ -9,10 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from tare import instrument, runner
 from tare.manager import Manager
 from tare.program import Program
 from tare.results import OUTPUTS_FOLDER, Record, Run, Store, now
-from tare.runner import Limits, run_once
+from tare.runner import Limits, Outcome
+
+OBSERVERS: dict[str, Callable[[Program, Manager, Limits, Path, Path | None], Outcome]] = {
+    "runner": runner.run_once,
+    "instrument": instrument.run_once,
+}
+"""What can watch a run; ``Run.observer`` names one."""
 
 Planner = Callable[[Sequence[Record]], list[Run]]
 Watcher = Callable[[Run, Record | None], None]
@@ -50,7 +57,7 @@ def _execute_one(
 ) -> Record:
     started = now()
     kept = store.folder / OUTPUTS_FOLDER / _file_name(run)
-    outcome = run_once(
+    outcome = OBSERVERS[run.observer](
         programs[run.program],
         managers[run.manager],
         limits,

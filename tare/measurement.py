@@ -116,8 +116,80 @@ METRICS: dict[str, Metric] = {
             "",
             "Loads that missed the data TLB, from the hardware counter.",
         ),
+        Metric(
+            "instructions",
+            "instructions",
+            "",
+            "Instructions that the program executed, counted one by one under Valgrind's core; "
+            "all its processes and threads together.",
+        ),
+        Metric(
+            "manager_instructions",
+            "in the manager",
+            "",
+            "Instructions between the entry of an operation of the memory manager and its return.",
+        ),
+        Metric(
+            "malloc_calls",
+            "mallocs",
+            "",
+            "Calls that ask for an object: malloc, calloc, aligned allocation and operator new.",
+        ),
+        Metric(
+            "malloc_instructions",
+            "in malloc",
+            "",
+            "Instructions in calls that ask for an object.",
+        ),
+        Metric(
+            "free_calls",
+            "frees",
+            "",
+            "Calls that give an object back: free and operator delete, those of NULL included.",
+        ),
+        Metric(
+            "free_instructions",
+            "in free",
+            "",
+            "Instructions in calls that give an object back.",
+        ),
+        Metric("realloc_calls", "reallocs", "", "Calls that ask for another size of an object."),
+        Metric(
+            "realloc_instructions",
+            "in realloc",
+            "",
+            "Instructions in calls that ask for another size of an object.",
+        ),
+        Metric(
+            "objects",
+            "objects",
+            "",
+            "Objects that the program was given; one that is resized stays the same object.",
+        ),
+        Metric(
+            "allocated_bytes",
+            "allocated",
+            "B",
+            "Bytes that the program asked for, over all objects; a realloc adds what it adds.",
+        ),
+        Metric(
+            "max_live_objects",
+            "most objects",
+            "",
+            "The most objects that a process held at one moment; summed over processes.",
+        ),
+        Metric(
+            "max_live_bytes",
+            "most bytes",
+            "B",
+            "The most bytes, as asked for, that the objects of a process held at one moment; "
+            "summed over processes.",
+        ),
     )
 }
+
+FIRST_METRICS = {"runner": "wall_seconds", "instrument": "instructions"}
+"""The metric under which a run that gave no figure is listed, by the observer of the run."""
 
 HARDWARE_METRICS = ("cpu_instructions", "cpu_cycles", "cache_misses", "tlb_misses")
 """Measured only where the machine offers the counters; elsewhere there is no column for them."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare import __version__
 from tare.errors import TareError, UsageError
-from tare.measurement import METRICS, Obtained, Status
+from tare.measurement import FIRST_METRICS, METRICS, Obtained, Status
 from tare.runner import Outcome
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ _RECORDS_LIMIT = 4 << 30
 @dataclass(frozen=True)
 class Run:
     """One planned invocation of one program under one manager. ``order`` counts all runs of the
-    study as they happened. Of warm-up runs only failures count."""
+    study as they happened. Of warm-up runs only failures count. ``observer`` names what watches the
+    run: an entry of ``tare.executor.OBSERVERS``."""
 
     study: str
     program: str
@@ -83,6 +84,7 @@ class Run:
     invocation: int
     order: int
     warmup: bool = False
+    observer: str = "runner"
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Record:
     @staticmethod
     def from_line(line: str) -> Record:
         raw = json.loads(line)
-        run = Run(**{f.name: raw[f.name] for f in fields(Run)})
+        run = Run(**{f.name: raw[f.name] for f in fields(Run) if f.name in raw})
         known = {f.name: raw[f.name] for f in fields(Outcome) if f.name in raw}
         known["status"] = Status(known["status"])
         _check_types(run, known)
@@ -387,7 +389,7 @@ def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> pol
             continue
         values: Mapping[str, float | None] = record.outcome.values
         if status is not Status.OK:
-            values = {"wall_seconds": None}
+            values = {FIRST_METRICS[record.run.observer]: None}
         for metric, value in values.items():
             entry = (
                 record.run.study,

@@ -15,11 +15,11 @@ import signal
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tare.errors import TareError, UsageError
 from tare.manager import Manager
@@ -63,6 +63,7 @@ class Outcome:
     ones: no manager can).
     ``memory_is_sampled`` says that the peak of a process tree comes from samples, not from the
     kernel's own high-water mark.
+    ``details`` is what an observer saw beyond numbers of metrics; its own module says how.
     """
 
     status: Status
@@ -77,6 +78,21 @@ class Outcome:
     output_sha256: str = ""
     output_bytes: int = 0
     error_tail: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Observer(Protocol):
+    """What stands between the launcher and the program, and sees more of the run."""
+
+    def prefix(self, folder: Path) -> Sequence[str]:
+        """The words before the program's command; what it writes goes into ``folder``."""
+
+    def hosts(self, executable: str) -> bool:
+        """Whether a process that the kernel takes for ``executable`` runs the program inside."""
+
+    def complete(self, folder: Path, pids: Collection[int], outcome: Outcome) -> Outcome:
+        """``outcome`` of a good run, with the values that the observer saw instead of the
+        runner's. ``pids`` are the processes that are known to have taken part."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +109,9 @@ def run_once(
     limits: Limits,
     workspace: Path,
     keep_output: Path | None = None,
+    observer: Observer | None = None,
 ) -> Outcome:
-    """Run ``program`` under ``manager`` and wait for its end.
+    """Run ``program`` under ``manager``, watched by ``observer`` if any, and wait for its end.
 
     KeyboardInterrupt leaves only after the program's whole tree has been ended.
 
@@ -109,11 +126,18 @@ def run_once(
             scratch.mkdir()
         with _preloadable((native_file("lib/libtare-probe.so"), *manager.preload)) as preload:
             environment = _environment(program, manager, preload, proof, scratch)
-            raw = _launch(program, limits, folder, scratch, environment)
+            prefix = observer.prefix(folder) if observer else ()
+            raw = _launch(program, limits, folder, scratch, environment, prefix)
         if raw["end"] == "error":
             _raise_start_error(program, raw)
         _refuse_full_disk(folder)
-        outcome = _judge(raw, manager, _read_proof(proof), folder / "stderr")
+        proofs = _read_proof(proof)
+        if observer is not None:
+            raw["programs"] = [seen for seen in raw["programs"] if not observer.hosts(seen[2])]
+        outcome = _judge(raw, manager, proofs, folder / "stderr")
+        if observer is not None and outcome.status is Status.OK:
+            pids = {*raw["pids"], *(proof.pid for proof in proofs)}
+            outcome = observer.complete(folder, pids, outcome)
         output = folder / "stdout"
         if keep_output is not None and not keep_output.exists():
             _keep(output, keep_output)
@@ -133,7 +157,7 @@ def observer_cost(workspace: Path, pairs: int = 5) -> float:
             walls = []
             for preload in (probe, ""):
                 environment = {**os.environ, "LD_PRELOAD": preload, "TARE_PROOF": str(proof)}
-                raw = _launch(program, Limits(timeout_seconds=10), folder, folder, environment)
+                raw = _launch(program, Limits(timeout_seconds=10), folder, folder, environment, ())
                 walls.append(float(raw["wall_nanoseconds"]) / 1e9)
             differences.append(walls[0] - walls[1])
     return statistics.median(differences)
@@ -187,6 +211,7 @@ def _launch(
     folder: Path,
     scratch: Path,
     environment: Mapping[str, str],
+    prefix: Sequence[str],
 ) -> dict[str, Any]:
     timeout = limits.timeout_seconds or program.timeout_seconds
     directory = scratch if program.scratch else program.directory
@@ -212,7 +237,7 @@ def _launch(
         arguments = [argument.replace("{scratch}", str(scratch)) for argument in arguments]
     try:
         launcher = subprocess.Popen(
-            [*command, "--", *arguments],
+            [*command, "--", *prefix, *arguments],
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             pass_fds=(report_write,),

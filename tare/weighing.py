@@ -1,8 +1,9 @@
 """What the sections of `tare weigh` share: how thorough to be, and for how long.
 
 A section is a module of ``tare.sections`` with IDENTIFIER, TITLE, ORDER and the functions
-``expected_seconds(setting)``, ``next_runs(setting, records)`` and ``section(results)``. A file
-added there is a section of every bill; nothing else needs to know of it.
+``expected_runs(setting)``, ``expected_seconds(setting)``, ``next_runs(setting, records)`` and
+``section(results)``. A file added there is a section of every bill; nothing else needs to know of
+it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class WeighSection(Protocol):
     IDENTIFIER: str
     TITLE: str
     ORDER: int
+
+    def expected_runs(self, setting: Setting) -> int: ...
 
     def expected_seconds(self, setting: Setting) -> float: ...
 

@@ -146,13 +146,17 @@ static void report(const char* kind) {
   close(fd);
 }
 
-static void report_fork(void) { report("fork"); }
+// What the instrument leaves out of a program's count: the two entries, found by their names.
+__attribute__((visibility("default"))) void tare_probe_fork(void);
+__attribute__((visibility("default"))) void tare_probe_start(void);
 
-__attribute__((constructor)) static void start(void) {
+void tare_probe_fork(void) { report("fork"); }
+
+__attribute__((constructor)) void tare_probe_start(void) {
   const char* const path = getenv("TARE_PROOF");
   if (path == NULL || strlen(path) >= sizeof proof_path) return;
   strcpy(proof_path, path);
   resolve_servers();
   report("start");
-  pthread_atfork(NULL, NULL, report_fork);
+  pthread_atfork(NULL, NULL, tare_probe_fork);
 }

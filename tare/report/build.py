@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tare.errors import UsageError
 from tare.machine import Warning_, noise_warnings
-from tare.report.comparison import comparison_section, coverage_warnings
+from tare.report.comparison import coverage_warnings
 from tare.report.model import Report, Section
 from tare.results import Results
-from tare.studies import compare
+from tare.studies import studies
 from tare.units import format_bytes, format_duration, format_seconds
 
 
@@ -35,14 +36,19 @@ def _sections(results: Results) -> list[Section]:
         return [
             replace(each.section(results), **costs.get(each.IDENTIFIER, {})) for each in sections()
         ]
-    run = results.run
-    summary = compare.summarise(results.measurements, run["baseline"], run["seed"])
-    return [comparison_section(results, summary)]
+    study = results.run["study"]
+    found = [each.section(results) for each in studies() if study == each.STUDY]
+    if not found:
+        raise UsageError(f"this Tare does not know the study '{study}' of {results.folder}")
+    return found
 
 
 def _observer_cost(run: dict[str, Any]) -> str:
     cost = run.get("observer_seconds")
-    return "" if cost is None else f"; observing adds {format_seconds(cost)} to each process"
+    if cost is None:
+        return ""
+    added = f"about {format_seconds(cost)}" if cost > 0 else "too little to see"
+    return f"; the proof adds {added} to the start of a process"
 
 
 def _subtitle(run: dict[str, Any]) -> str:

@@ -50,9 +50,14 @@ def plan(setting: Setting) -> compare.Plan:
     )
 
 
+def expected_runs(setting: Setting) -> int:
+    """How many runs that makes when nothing fails."""
+    return compare.planned_runs(plan(setting))
+
+
 def expected_seconds(setting: Setting) -> float:
     """What measuring will take, judged by the pilot run."""
-    return compare.planned_runs(plan(setting)) * (setting.pilot_seconds + 0.005)
+    return expected_runs(setting) * (setting.pilot_seconds + 0.005)
 
 
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tare import statistics
-from tare.measurement import METRICS, Status
-from tare.results import Record, Run
+from tare.measurement import FIRST_METRICS, METRICS, Status
+from tare.results import Record, Results, Run
 
 if TYPE_CHECKING:
     import polars
+
+    from tare.report.model import Section
 
 STUDY = "compare"
 BASELINE_RUNS_A_ROUND = 2
@@ -157,7 +159,7 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
         for metric in metrics:
             values = groups.get((program, manager, metric), [])
             base = groups.get((program, baseline, metric), [])
-            if not values and metric != "wall_seconds":
+            if not values and metric not in FIRST_METRICS.values():
                 continue
             rows.append(_summary_row(program, manager, metric, values, base, baseline, seed))
     return pl.DataFrame(rows, schema=summary_schema(), orient="row")
@@ -230,3 +232,13 @@ def geometric_means(measurements: polars.DataFrame, baseline: str, seed: int) ->
                     (manager, metric, len(shared), fewest, mean.median, mean.low, mean.high)
                 )
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def section(results: Results) -> Section:
+    """Tables, figures and failures of a comparison."""
+    from tare.report.comparison import comparison_section
+
+    run = results.run
+    return comparison_section(
+        results, summarise(results.measurements, run["baseline"], run["seed"])
+    )

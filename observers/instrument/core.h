@@ -1,0 +1,43 @@
+// What the instrument needs of Valgrind's core: the public tool headers, and the few entry points
+// which libcoregrind exports but no public header declares. The latter are copied from the core's
+// own headers of the version below; CMakeLists.txt builds against no other.
+
+#ifndef TARE_INSTRUMENT_CORE_H
+#define TARE_INSTRUMENT_CORE_H
+
+#include "config.h"
+#include "pub_tool_aspacemgr.h"
+#include "pub_tool_basics.h"
+#include "pub_tool_clientstate.h"
+#include "pub_tool_debuginfo.h"
+#include "pub_tool_guest.h"
+#include "pub_tool_hashtable.h"
+#include "pub_tool_libcassert.h"
+#include "pub_tool_libcbase.h"
+#include "pub_tool_libcfile.h"
+#include "pub_tool_libcprint.h"
+#include "pub_tool_libcproc.h"
+#include "pub_tool_machine.h"
+#include "pub_tool_mallocfree.h"
+#include "pub_tool_options.h"
+#include "pub_tool_threadstate.h"
+#include "pub_tool_tooliface.h"
+#include "pub_tool_vki.h"
+#include "pub_tool_vkiscnums.h"
+
+#define TARE_VALGRIND_VERSION "3.19.0"
+
+// pub_core_debuginfo.h: the symbols of an object, each at an address with all its names.
+typedef struct {
+  Addr main;
+} SymAVMAs;
+extern Int VG_(DebugInfo_syms_howmany)(const DebugInfo* info);
+extern void VG_(DebugInfo_syms_getidx)(const DebugInfo* info, Int index, SymAVMAs* address,
+                                       UInt* size, const HChar** first_name,
+                                       const HChar*** other_names, Bool* is_text, Bool* is_ifunc,
+                                       Bool* is_global);
+
+// pub_core_clientstate.h: the limits of the program, as the kernel gave them.
+extern struct vki_rlimit VG_(client_rlimit_data);
+
+#endif

@@ -1,0 +1,164 @@
+#include "entries.h"
+
+static const Entry family[] = {
+    {"malloc", OP_MALLOC, WANTS_FIRST},
+    {"calloc", OP_CALLOC, WANTS_FIRST_X_SECOND},
+    {"realloc", OP_REALLOC, RESIZES},
+    {"reallocarray", OP_REALLOC, RESIZES_ELEMENTS},
+    {"memalign", OP_ALIGNED, WANTS_SECOND},
+    {"aligned_alloc", OP_ALIGNED, WANTS_SECOND},
+    {"posix_memalign", OP_ALIGNED, WANTS_THIRD},
+    {"valloc", OP_ALIGNED, WANTS_FIRST},
+    {"pvalloc", OP_ALIGNED, WANTS_FIRST},
+    {"free", OP_FREE, ENDS_FIRST},
+    {"cfree", OP_FREE, ENDS_FIRST},
+    {"free_sized", OP_FREE, ENDS_FIRST},
+    {"free_aligned_sized", OP_FREE, ENDS_FIRST},
+    {"malloc_usable_size", OP_OTHER, WANTS_NOTHING},
+    {"malloc_trim", OP_OTHER, WANTS_NOTHING},
+    // operator new and new[]: plain, nothrow, aligned, both
+    {"_Znwm", OP_NEW, WANTS_FIRST},
+    {"_Znam", OP_NEW, WANTS_FIRST},
+    {"_ZnwmRKSt9nothrow_t", OP_NEW, WANTS_FIRST},
+    {"_ZnamRKSt9nothrow_t", OP_NEW, WANTS_FIRST},
+    {"_ZnwmSt11align_val_t", OP_NEW, WANTS_FIRST},
+    {"_ZnamSt11align_val_t", OP_NEW, WANTS_FIRST},
+    {"_ZnwmSt11align_val_tRKSt9nothrow_t", OP_NEW, WANTS_FIRST},
+    {"_ZnamSt11align_val_tRKSt9nothrow_t", OP_NEW, WANTS_FIRST},
+    // operator delete and delete[]: plain, sized, nothrow, aligned, and their combinations
+    {"_ZdlPv", OP_DELETE, ENDS_FIRST},
+    {"_ZdaPv", OP_DELETE, ENDS_FIRST},
+    {"_ZdlPvm", OP_DELETE, ENDS_FIRST},
+    {"_ZdaPvm", OP_DELETE, ENDS_FIRST},
+    {"_ZdlPvRKSt9nothrow_t", OP_DELETE, ENDS_FIRST},
+    {"_ZdaPvRKSt9nothrow_t", OP_DELETE, ENDS_FIRST},
+    {"_ZdlPvSt11align_val_t", OP_DELETE, ENDS_FIRST},
+    {"_ZdaPvSt11align_val_t", OP_DELETE, ENDS_FIRST},
+    {"_ZdlPvmSt11align_val_t", OP_DELETE, ENDS_FIRST},
+    {"_ZdaPvmSt11align_val_t", OP_DELETE, ENDS_FIRST},
+    {"_ZdlPvSt11align_val_tRKSt9nothrow_t", OP_DELETE, ENDS_FIRST},
+    {"_ZdaPvSt11align_val_tRKSt9nothrow_t", OP_DELETE, ENDS_FIRST},
+    // The probe of ../runner, which every run carries.
+    {"tare_probe_start", OP_PROOF, WANTS_NOTHING},
+    {"tare_probe_fork", OP_PROOF, WANTS_NOTHING},
+};
+
+typedef struct _Place {
+  struct _Place* next;
+  UWord address;
+  const Entry* entry;
+} Place;
+
+typedef struct _Loaded {
+  struct _Loaded* next;
+  Addr text;
+  SizeT text_bytes;
+  HChar* file;
+  Bool still_there;
+} Loaded;
+
+static VgHashTable* places;
+static Loaded* loaded;
+static DiEpoch epoch_seen;
+
+void entries_initialise(void) {
+  places = VG_(HT_construct)("tare.places");
+  epoch_seen = DiEpoch_INVALID();
+}
+
+static const Entry* entry_named(const HChar* name) {
+  if (VG_(strchr)("mcrapvft_", name[0]) == NULL) return NULL;
+  for (UInt i = 0; i < sizeof family / sizeof *family; ++i)
+    if (VG_(strcmp)(name, family[i].symbol) == 0) return &family[i];
+  return NULL;
+}
+
+static void add_place(Addr address, const Entry* entry) {
+  if (VG_(HT_lookup)(places, address) != NULL) return;
+  Place* const place = VG_(calloc)("tare.place", 1, sizeof *place);
+  place->address = address;
+  place->entry = entry;
+  VG_(HT_add_node)(places, place);
+  if (VG_(clo_verbosity) > 1) VG_(umsg)("entry %s at %#lx\n", entry->symbol, address);
+}
+
+static void look_into(const DebugInfo* info) {
+  // The dynamic linker's own small malloc serves it before any manager is there.
+  const HChar* const soname = VG_(DebugInfo_get_soname)(info);
+  if (soname != NULL && VG_(strncmp)(soname, "ld-linux", 8) == 0) return;
+  const Int symbols = VG_(DebugInfo_syms_howmany)(info);
+  for (Int i = 0; i < symbols; ++i) {
+    SymAVMAs address;
+    UInt size;
+    const HChar* name;
+    const HChar** others;
+    Bool is_text, is_ifunc, is_global;
+    VG_(DebugInfo_syms_getidx)
+    (info, i, &address, &size, &name, &others, &is_text, &is_ifunc, &is_global);
+    if (!is_text) continue;
+    const Entry* entry = entry_named(name);
+    for (; entry == NULL && others != NULL && *others != NULL; ++others)
+      entry = entry_named(*others);
+    if (entry != NULL) add_place(address.main, entry);
+  }
+}
+
+static void forget_places(Addr start, SizeT bytes) {
+  UInt count;
+  VgHashNode** const nodes = VG_(HT_to_array)(places, &count);
+  for (UInt i = 0; i < count; ++i) {
+    const Addr address = nodes[i]->key;
+    if (address - start < bytes) VG_(free)(VG_(HT_remove)(places, address));
+  }
+  if (nodes != NULL) VG_(free)(nodes);
+}
+
+static Loaded* known(Addr text, SizeT bytes, const HChar* file) {
+  for (Loaded* each = loaded; each != NULL; each = each->next)
+    if (each->text == text && each->text_bytes == bytes && VG_(strcmp)(each->file, file) == 0)
+      return each;
+  return NULL;
+}
+
+// Objects come and go with dlopen and dlclose, and another can take the same addresses.
+static void follow_loading(void) {
+  for (Loaded* each = loaded; each != NULL; each = each->next) each->still_there = False;
+  for (const DebugInfo* info = VG_(next_DebugInfo)(NULL); info != NULL;
+       info = VG_(next_DebugInfo)(info)) {
+    const Addr text = VG_(DebugInfo_get_text_avma)(info);
+    const SizeT bytes = VG_(DebugInfo_get_text_size)(info);
+    const HChar* const file = VG_(DebugInfo_get_filename)(info);
+    if (bytes == 0 || file == NULL) continue;
+    Loaded* there = known(text, bytes, file);
+    if (there == NULL) {
+      forget_places(text, bytes);
+      there = VG_(calloc)("tare.loaded", 1, sizeof *there);
+      *there = (Loaded){loaded, text, bytes, VG_(strdup)("tare.loaded.file", file), True};
+      loaded = there;
+      look_into(info);
+    }
+    there->still_there = True;
+  }
+  Loaded** link = &loaded;
+  while (*link != NULL) {
+    Loaded* const each = *link;
+    if (each->still_there) {
+      link = &each->next;
+      continue;
+    }
+    *link = each->next;
+    forget_places(each->text, each->text_bytes);
+    VG_(free)(each->file);
+    VG_(free)(each);
+  }
+}
+
+const Entry* entry_at(Addr address) {
+  const DiEpoch epoch = VG_(current_DiEpoch)();
+  if (epoch.n != epoch_seen.n) {
+    follow_loading();
+    epoch_seen = epoch;
+  }
+  const Place* const place = VG_(HT_lookup)(places, address);
+  return place != NULL ? place->entry : NULL;
+}

@@ -1,0 +1,34 @@
+// Where the operations of the memory manager begin: the addresses of the malloc family's symbols in
+// every loaded object, aliases included.
+
+#ifndef TARE_INSTRUMENT_ENTRIES_H
+#define TARE_INSTRUMENT_ENTRIES_H
+
+#include "core.h"
+#include "counts.h"
+
+// Where a call says what it wants, and what it gives. Registers by the System V ABI for amd64.
+typedef enum {
+  WANTS_FIRST,           // size in the first argument
+  WANTS_FIRST_X_SECOND,  // elements and their size
+  WANTS_SECOND,          // alignment, size
+  WANTS_THIRD,           // posix_memalign: where to put the address, alignment, size
+  RESIZES,               // object, size
+  RESIZES_ELEMENTS,      // object, elements, their size
+  ENDS_FIRST,            // object
+  WANTS_NOTHING
+} Shape;
+
+typedef struct {
+  const HChar* symbol;
+  Operation operation;
+  Shape shape;
+} Entry;
+
+void entries_initialise(void);
+
+// NULL unless an operation begins at `address`. Objects loaded since the last call are looked into
+// first, so this must be asked before code at `address` is translated.
+const Entry* entry_at(Addr address);
+
+#endif

@@ -1,0 +1,15 @@
+// The file with the counts of a process: one JSON object, documented in docs/instrument.md.
+
+#ifndef TARE_INSTRUMENT_REPORT_H
+#define TARE_INSTRUMENT_REPORT_H
+
+#include "core.h"
+
+// Writes, or writes again, this process's file in `folder`. A reader sees a whole file or none.
+// `living` is what instructions_of_living_threads() gave, or 0 when they are in process_count.
+void report_write(const HChar* folder, const HChar* end, ULong living);
+
+// In the child of a fork: the file is the parent's.
+void report_forget_file(void);
+
+#endif

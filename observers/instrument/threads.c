@@ -1,0 +1,274 @@
+#include "threads.h"
+
+#include "counts.h"
+#include "objects.h"
+
+#define NEVER (~(Addr)0)
+
+// A frame is an operation of the manager, or a signal handler with what it interrupted. A handler
+// may itself allocate, and may be interrupted in turn, so the frames are a stack.
+typedef struct {
+  const Entry* entry;  // NULL: a signal handler
+  Addr stack_pointer;  // at the operation's first instruction, or where the handler interrupted
+  Addr returns_to;
+  ULong arguments[3];
+  ULong resumed;       // the thread's instructions when the operation began or went on
+  ULong instructions;  // before it was last interrupted
+  UInt forks;          // of the process before the operation began
+} Frame;
+
+struct _Thread {
+  ThreadId id;
+  Frame* frames;
+  UInt used;
+  UInt capacity;
+};
+
+static Thread* threads[1 << 16];
+static UInt forks_so_far;
+
+static Registers* registers_of(VexGuestAMD64State* state) {
+  return (Registers*)((UChar*)(state + REGISTERS_AREA) + REGISTERS_OFFSET);
+}
+
+static Registers load_registers(ThreadId id) {
+  Registers registers;
+  VG_(get_shadow_regs_area)
+  (id, (UChar*)&registers, REGISTERS_AREA, REGISTERS_OFFSET, sizeof registers);
+  return registers;
+}
+
+static void store_registers(ThreadId id, const Registers* registers) {
+  VG_(set_shadow_regs_area)
+  (id, REGISTERS_AREA, REGISTERS_OFFSET, sizeof *registers, (const UChar*)registers);
+}
+
+static Frame* top(const Thread* thread) {
+  return thread->used > 0 ? &thread->frames[thread->used - 1] : NULL;
+}
+
+static Frame* push(Thread* thread) {
+  if (thread->used == thread->capacity) {
+    thread->capacity = thread->capacity == 0 ? 8 : 2 * thread->capacity;
+    thread->frames =
+        VG_(realloc)("tare.frames", thread->frames, thread->capacity * sizeof *thread->frames);
+  }
+  Frame* const frame = &thread->frames[thread->used++];
+  VG_(memset)(frame, 0, sizeof *frame);
+  frame->forks = forks_so_far;
+  return frame;
+}
+
+// Sets what translated code looks at by the frame on top.
+static void follow_top(const Thread* thread, Registers* registers) {
+  Frame* const frame = top(thread);
+  registers->inside = frame != NULL && frame->entry != NULL;
+  registers->leaves_above = registers->inside ? frame->stack_pointer : NEVER;
+  if (registers->inside) frame->resumed = registers->instructions;
+}
+
+static void charge(const Frame* frame) {
+  if (frame->forks == forks_so_far)
+    count_call(frame->entry->operation, frame->instructions);
+}
+
+static Bool on_signal_stack(const Thread* thread, Addr stack_pointer) {
+  return stack_pointer - VG_(thread_get_altstack_min)(thread->id) <
+         VG_(thread_get_altstack_size)(thread->id);
+}
+
+// A handler that ended by a longjmp never returns to what it interrupted: frames below the present
+// stack pointer are over. Frames on the signal stack are, once the thread is not on it.
+static void drop_abandoned(Thread* thread, Addr stack_pointer) {
+  const Bool here = on_signal_stack(thread, stack_pointer);
+  Frame* frame;
+  while ((frame = top(thread)) != NULL) {
+    const Bool there = on_signal_stack(thread, frame->stack_pointer);
+    if (here ? !there || frame->stack_pointer >= stack_pointer
+             : !there && frame->stack_pointer >= stack_pointer)
+      return;
+    if (frame->entry != NULL) {
+      ++operation_counts[frame->entry->operation].left;
+      charge(frame);
+    }
+    --thread->used;
+  }
+}
+
+VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry) {
+  Registers* const registers = registers_of(state);
+  Thread* const thread = registers->thread;
+  if (thread->used > 0) drop_abandoned(thread, state->guest_RSP);
+  Frame* const frame = push(thread);
+  frame->entry = entry;
+  frame->stack_pointer = state->guest_RSP;
+  frame->returns_to = *(const Addr*)state->guest_RSP;  // the call has just written it
+  frame->arguments[0] = state->guest_RDI;
+  frame->arguments[1] = state->guest_RSI;
+  frame->arguments[2] = state->guest_RDX;
+  if (entry->shape == ENDS_FIRST && frame->arguments[0] != 0) object_died(frame->arguments[0]);
+  follow_top(thread, registers);
+}
+
+static void note_birth(OperationCount* count, Addr address, SizeT size) {
+  if (address == 0) {
+    ++count->no_object;
+    return;
+  }
+  count->bytes += size;
+  object_born(address, size);
+}
+
+static void note_resize(OperationCount* count, Addr from, Addr to, SizeT size) {
+  if (from == 0) {
+    note_birth(count, to, size);
+  } else if (to != 0) {
+    count->bytes += size;
+    object_resized(from, to, size);
+  } else if (size == 0) {
+    object_died(from);
+  } else {
+    ++count->no_object;
+  }
+}
+
+static void note_effect(const Frame* frame, Addr result) {
+  const ULong* const wanted = frame->arguments;
+  OperationCount* const count = &operation_counts[frame->entry->operation];
+  switch (frame->entry->shape) {
+    case WANTS_FIRST:
+      note_birth(count, result, wanted[0]);
+      break;
+    case WANTS_FIRST_X_SECOND:
+      note_birth(count, result, wanted[0] * wanted[1]);
+      break;
+    case WANTS_SECOND:
+      note_birth(count, result, wanted[1]);
+      break;
+    case WANTS_THIRD:
+      note_birth(count, (Int)result == 0 ? *(const Addr*)wanted[0] : 0, wanted[2]);
+      break;
+    case RESIZES:
+      note_resize(count, wanted[0], result, wanted[1]);
+      break;
+    case RESIZES_ELEMENTS:
+      note_resize(count, wanted[0], result, wanted[1] * wanted[2]);
+      break;
+    case ENDS_FIRST:
+      if (wanted[0] == 0) ++count->no_object;
+      break;
+    case WANTS_NOTHING:
+      break;
+  }
+}
+
+VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
+  Registers* const registers = registers_of(state);
+  Thread* const thread = registers->thread;
+  Frame* const frame = top(thread);
+  tl_assert(frame != NULL && frame->entry != NULL);
+  frame->instructions += registers->instructions - frame->resumed;
+  if (frame->forks == forks_so_far) {
+    charge(frame);
+    if (next == frame->returns_to)
+      note_effect(frame, state->guest_RAX);
+    else
+      ++operation_counts[frame->entry->operation].left;
+  }
+  --thread->used;
+  follow_top(thread, registers);
+}
+
+static void start_thread(ThreadId id) {
+  if (threads[id] == NULL) threads[id] = VG_(calloc)("tare.thread", 1, sizeof(Thread));
+  threads[id]->id = id;
+  threads[id]->used = 0;
+  // The core copies the creator's registers, these among them.
+  const Registers fresh = {0, NEVER, 0, threads[id]};
+  store_registers(id, &fresh);
+  ++process_count.threads;
+}
+
+static void end_thread(ThreadId id) {
+  Thread* const thread = threads[id];
+  if (thread == NULL) return;
+  Registers registers = load_registers(id);
+  Frame* frame = top(thread);
+  if (frame != NULL && frame->entry != NULL)
+    frame->instructions += registers.instructions - frame->resumed;
+  for (; (frame = top(thread)) != NULL; --thread->used) {
+    if (frame->entry == NULL) continue;
+    ++operation_counts[frame->entry->operation].left;
+    charge(frame);
+  }
+  process_count.instructions += registers.instructions;
+  VG_(free)(thread->frames);
+  VG_(free)(thread);
+  threads[id] = NULL;
+}
+
+static void enter_handler(ThreadId id, Int signal_number, Bool alternative_stack) {
+  (void)signal_number;
+  (void)alternative_stack;
+  Thread* const thread = threads[id];
+  Registers registers = load_registers(id);
+  const Addr interrupted_at = VG_(get_SP)(id);
+  drop_abandoned(thread, interrupted_at);
+  Frame* const interrupted = top(thread);
+  if (registers.inside && interrupted != NULL && interrupted->entry != NULL)
+    interrupted->instructions += registers.instructions - interrupted->resumed;
+  push(thread)->stack_pointer = interrupted_at;
+  follow_top(thread, &registers);
+  store_registers(id, &registers);
+  ++process_count.signals;
+}
+
+static void leave_handler(ThreadId id, Int signal_number) {
+  (void)signal_number;
+  Thread* const thread = threads[id];
+  Registers registers = load_registers(id);
+  Bool is_handler = False;
+  while (!is_handler && thread->used > 0) {
+    is_handler = top(thread)->entry == NULL;
+    --thread->used;
+  }
+  follow_top(thread, &registers);
+  store_registers(id, &registers);
+}
+
+// The child of a fork has one thread, and starts its own count.
+static void start_child(ThreadId id) {
+  ++forks_so_far;
+  counts_reset();
+  objects_inherit();
+  process_count.threads = 1;
+  for (UInt other = 0; other < sizeof threads / sizeof *threads; ++other) {
+    if (other == id || threads[other] == NULL) continue;
+    VG_(free)(threads[other]->frames);
+    VG_(free)(threads[other]);
+    threads[other] = NULL;
+  }
+  Registers registers = load_registers(id);
+  registers.instructions = 0;
+  store_registers(id, &registers);
+}
+
+void threads_initialise(void) {
+  VG_(track_pre_thread_first_insn)(start_thread);
+  VG_(track_pre_thread_ll_exit)(end_thread);
+  VG_(track_pre_deliver_signal)(enter_handler);
+  VG_(track_post_deliver_signal)(leave_handler);
+  VG_(atfork)(NULL, NULL, start_child);
+}
+
+ULong instructions_of_living_threads(void) {
+  ULong sum = 0;
+  for (UInt id = 0; id < sizeof threads / sizeof *threads; ++id)
+    if (threads[id] != NULL) sum += load_registers((ThreadId)id).instructions;
+  return sum;
+}
+
+void threads_finish(void) {
+  for (UInt id = 0; id < sizeof threads / sizeof *threads; ++id)
+    if (threads[id] != NULL) end_thread((ThreadId)id);
+}

@@ -1,0 +1,53 @@
+"""`tare count`: instructions of a program inside and outside its memory manager."""
+
+from __future__ import annotations
+
+import click
+
+from tare import api, options
+from tare.options import Output
+from tare.presenting import present
+from tare.program import Program
+from tare.progress import TerminalWatcher
+from tare.runner import Limits
+
+EPILOG = """\b
+Examples:
+  tare count -- gawk -f report.awk words.txt
+  tare count -m glibc -m mimalloc -m ./libmine.so -- ./server --selftest
+  tare count --once -m jemalloc --json out.json -- perl job.pl
+"""
+
+
+@click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
+@options.manager_options
+@click.option("--once", is_flag=True, help="One run under each manager: do not check repetition.")
+@options.run_options
+@options.output_options
+@options.program_argument
+def command(
+    program: Program,
+    managers: tuple[str, ...],
+    baseline: str,
+    once: bool,
+    seed: int | None,
+    limits: Limits,
+    output: Output,
+) -> int:
+    """Instructions of PROGRAM inside and outside the memory manager, by operation.
+
+    The program runs under Valgrind's core, about 5 to 10 times slower than by itself, with the
+    manager as it is: nothing is replaced. Each manager runs twice, to see whether the count repeats
+    to the instruction.
+    """
+    results = api.count(
+        program,
+        managers,
+        baseline=baseline,
+        repeat=not once,
+        seed=seed,
+        limits=limits,
+        folder=output.folder,
+        watcher=TerminalWatcher(output.quiet),
+    )
+    return present(results, output)

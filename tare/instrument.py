@@ -1,0 +1,182 @@
+"""One run under the instrument, the tool on Valgrind's core in observers/instrument.
+
+The run goes through the same launcher as any other, and must give the same proof: what is preloaded
+is preloaded inside Valgrind too. The tool leaves a file per process, documented in
+docs/instrument.md; here they are added up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tare import runner
+from tare.errors import MissingError, TareError
+from tare.manager import Manager
+from tare.measurement import Status
+from tare.native import native_file
+from tare.program import Program
+from tare.runner import Limits, Outcome
+
+LAUNCHER = "valgrind/tare-valgrind"
+FORMAT, FORMAT_VERSION = "tare-count", 1
+FAMILIES = {
+    "malloc": ("malloc", "calloc", "aligned", "new"),
+    "free": ("free", "delete"),
+    "realloc": ("realloc",),
+    "other": ("other",),
+}
+"""Operations, as the tool names them, by the metrics that they go into."""
+_FILE_LIMIT = 1 << 24
+_MOST_FILES = 100_000
+_SUMMED = ("objects", "allocated_bytes", "max_live_objects", "max_live_bytes")
+_OPERATION_SUMS = ("calls", "instructions", "bytes", "no_object", "left")
+
+Operation = Mapping[str, Any]
+
+
+def launcher() -> Path:
+    """The program that starts the tool. MissingError where Tare was built without it."""
+    try:
+        return native_file(LAUNCHER)
+    except MissingError:
+        raise MissingError(
+            "the instrument is not built: it needs the Debian package valgrind, version 3.19.0",
+            "apt-get install valgrind, then pip install . (or: make build)",
+        ) from None
+
+
+def run_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+) -> Outcome:
+    """Run ``program`` under ``manager`` and count its instructions; see ``runner.run_once``.
+
+    ``details`` of the outcome: ``wall_seconds`` (of this run, under Valgrind), ``operations`` (see
+    docs/instrument.md, histograms included),
+    ``proof_instructions`` (of the probe, not in any other figure), ``processes``, ``threads``,
+    and ``uncounted_processes``, which left no file because they were killed.
+    """
+    return runner.run_once(program, manager, limits, workspace, keep_output, _Instrument())
+
+
+class _Instrument:
+    def prefix(self, folder: Path) -> Sequence[str]:
+        counts = folder / "counts"
+        counts.mkdir()
+        return (
+            str(launcher()),
+            "--tool=tareinst",
+            "--command-line-only=yes",  # no ~/.valgrindrc, no VALGRIND_OPTS
+            "--quiet",
+            "--vgdb=no",
+            "--trace-children=yes",
+            f"--log-file={_escaped(folder.resolve())}/valgrind.%p",
+            f"--count-folder={counts.resolve()}",
+        )
+
+    def hosts(self, executable: str) -> bool:
+        return Path(executable).parent == launcher().resolve().parent
+
+    def complete(self, folder: Path, pids: Collection[int], outcome: Outcome) -> Outcome:
+        return add_up(read_counts(folder / "counts"), pids, outcome)
+
+
+def _escaped(path: Path) -> str:
+    """Valgrind reads ``%`` in the name of a log file."""
+    return str(path).replace("%", "%%")
+
+
+def read_counts(folder: Path) -> list[dict[str, Any]]:
+    """The files of all processes, in the order of their names."""
+    paths = sorted(folder.glob("*.json"))
+    if len(paths) > _MOST_FILES:
+        raise TareError(f"{len(paths)} processes are more than Tare adds up")
+    return [_read_count(path) for path in paths]
+
+
+def _read_count(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _FILE_LIMIT:
+            raise TareError(f"{path} is too large to be the instrument's")
+        count: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise TareError(f"{path} cannot be read: {error}") from None
+    if count.get("format") != FORMAT or count.get("version") != FORMAT_VERSION:
+        raise TareError(f"{path} is of another version of the instrument", "build Tare again")
+    return count
+
+
+def add_up(counts: Sequence[Mapping[str, Any]], pids: Collection[int], outcome: Outcome) -> Outcome:
+    """``outcome`` with the sums over all processes as its values."""
+    if not counts:
+        return replace(
+            outcome, status=Status.FAILED, reason="the instrument left no count", values={}
+        )
+    operations = merged(count["operations"] for count in counts)
+    proof = operations.pop("proof", None)
+    values = {"instructions": sum(count["instructions"] for count in counts)}
+    sums = {family: _family(operations, names) for family, names in FAMILIES.items()}
+    values["manager_instructions"] = sum(instructions for _, instructions in sums.values())
+    for family, (calls, instructions) in sums.items():
+        if family != "other":
+            values[f"{family}_calls"] = calls
+            values[f"{family}_instructions"] = instructions
+    values |= {name: sum(count[name] for count in counts) for name in _SUMMED}
+    counted = {count["pid"] for count in counts}
+    values["processes"] = len(counted)
+    details = {
+        "wall_seconds": outcome.values["wall_seconds"],
+        "operations": operations,
+        "proof_instructions": proof["instructions"] if proof else 0,
+        "processes": len(counted),
+        "programs": len(counts),
+        "threads": sum(count["threads"] for count in counts),
+        "unknown_frees": sum(count["unknown_frees"] for count in counts),
+        "uncounted_processes": len(set(pids) - counted),
+    }
+    return replace(outcome, values=values, details=details, memory_is_sampled=False)
+
+
+def _family(operations: Mapping[str, Operation], names: Iterable[str]) -> tuple[int, int]:
+    there = [operations[name] for name in names if name in operations]
+    return sum(o["calls"] for o in there), sum(o["instructions"] for o in there)
+
+
+def merged(several: Iterable[Mapping[str, Operation]]) -> dict[str, dict[str, Any]]:
+    """Operations of several processes as of one."""
+    result: dict[str, dict[str, Any]] = {}
+    for operations in several:
+        for name, one in operations.items():
+            if (sum_ := result.get(name)) is None:
+                result[name] = dict(one)
+                continue
+            for key in _OPERATION_SUMS:
+                sum_[key] += one[key]
+            sum_["fewest"] = min(sum_["fewest"], one["fewest"])
+            sum_["most"] = max(sum_["most"], one["most"])
+            bins = dict(map(tuple, sum_["histogram"]))
+            for low, calls in one["histogram"]:
+                bins[low] = bins.get(low, 0) + calls
+            sum_["histogram"] = [list(item) for item in sorted(bins.items())]
+    return result
+
+
+def quantile(operation: Operation, fraction: float) -> int:
+    """The least number of instructions which that share of the calls did not exceed.
+
+    Exact below 1,024 instructions; above, the lower end of a bin at most 1/32 wide.
+    """
+    wanted = fraction * operation["calls"]
+    seen = 0
+    for low, calls in operation["histogram"]:
+        seen += calls
+        if seen >= wanted:
+            return max(int(low), int(operation["fewest"]))
+    return int(operation["most"])

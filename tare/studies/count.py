@@ -1,0 +1,444 @@
+"""The study behind `tare count`: instructions inside and outside the manager, by operation.
+
+A count needs no statistics where the program is deterministic: the second run under each manager
+shows whether it is, to the instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tare.instrument import FAMILIES, quantile
+from tare.measurement import METRICS, Status
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.results import Record, Results, Run, read_records
+from tare.units import format_bytes, format_count, format_percent
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "count"
+OBSERVER = "instrument"
+TITLE = "Instructions inside and outside the manager"
+RUNS_TO_SEE_REPETITION = 2
+_HISTOGRAM_STEPS = 4
+"""Bins of the figure for each doubling of the number of instructions."""
+_OPERATIONS = tuple(name for names in FAMILIES.values() for name in names)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``runs`` counts invocations per program and manager."""
+
+    programs: tuple[str, ...]
+    managers: tuple[str, ...]
+    runs: int = RUNS_TO_SEE_REPETITION
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete.
+
+    A program that gave no count under a manager is not tried there again.
+    """
+    order = 1 + max((record.run.order for record in records), default=0)
+    for program in plan.programs:
+        for invocation in range(plan.runs):
+            done = {
+                r.run.manager
+                for r in records
+                if r.run.program == program
+                and (r.run.invocation == invocation or r.outcome.status is not Status.OK)
+            }
+            missing = [manager for manager in plan.managers if manager not in done]
+            if missing:
+                return [
+                    Run(STUDY, program, manager, invocation, order + place, observer=OBSERVER)
+                    for place, manager in enumerate(missing)
+                ]
+    return []
+
+
+def planned_runs(plan: Plan) -> int:
+    """How many runs the plan takes when nothing fails."""
+    return len(plan.programs) * len(plan.managers) * plan.runs
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.studies.compare.summarise``, but low, high and the bounds of ratios are the least
+    and the greatest values seen, and the verdict needs them not to overlap."""
+    import statistics
+
+    import polars as pl
+
+    from tare.studies.compare import summary_schema
+
+    del seed  # nothing is sampled
+    ordered = measurements.sort("order")
+    good = ordered.filter(pl.col("status") == "ok")
+    groups: dict[tuple[str, str, str], list[float]] = {}
+    for key, part in good.group_by(["program", "manager", "metric"], maintain_order=True):
+        groups[str(key[0]), str(key[1]), str(key[2])] = part["value"].to_list()
+    rows = []
+    metrics = [m for m in METRICS if m in set(ordered["metric"].unique())]
+    for program, manager in ordered.select("program", "manager").unique(maintain_order=True).rows():
+        for metric in metrics:
+            values = groups.get((program, manager, metric), [])
+            base = groups.get((program, baseline, metric), [])
+            if not values and metric != "instructions":
+                continue
+            middle = (
+                (statistics.median(values), min(values), max(values)) if values else (None,) * 3
+            )
+            ratio, word = _ratio(values, base, manager == baseline)
+            unit = METRICS[metric].unit
+            rows.append((program, manager, metric, unit, len(values), *middle, *ratio, None, word))
+    return pl.DataFrame(rows, schema=summary_schema(), orient="row")
+
+
+def _ratio(
+    values: Sequence[float], base: Sequence[float], is_baseline: bool
+) -> tuple[tuple[float | None, float | None, float | None], str]:
+    import statistics
+
+    if is_baseline:
+        return ((1.0, 1.0, 1.0), "baseline") if values else ((None, None, None), "no data")
+    if not values or not base or min(base) <= 0:
+        return (None, None, None), "no data"
+    ratio = statistics.median(values) / statistics.median(base)
+    low, high = min(values) / max(base), max(values) / min(base)
+    word = "lower" if high < 1 else "higher" if low > 1 else "no difference seen"
+    return (ratio, low, high), word
+
+
+# ---- the section of a report ----
+
+
+def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
+    """Findings, tables and figures of all counts in a results folder."""
+    from tare.report.comparison import failure_table
+
+    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
+    good = [r for r in records if r.outcome.status is Status.OK]
+    programs = list(dict.fromkeys(r.run.program for r in records))
+    tables: list[Table] = []
+    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    figures: list[Figure] = []
+    for number, program in enumerate(programs, 1):
+        firsts = first_records(good, program)
+        if not firsts:
+            continue
+        tables += [
+            totals_table(program, firsts, f"table-count-{number}"),
+            operations_table(program, firsts, f"table-operations-{number}"),
+        ]
+        first = firsts.get(results.run["baseline"]) or next(iter(firsts.values()))
+        tables.append(behaviour_table(program, first, f"table-behaviour-{number}"))
+        if len(programs) == 1:
+            figures += histogram_figures(firsts)
+    return Section(
+        identifier=identifier,
+        title=title,
+        findings=findings(records, results.run["baseline"]),
+        tables=tables,
+        figures=figures,
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def first_records(records: Iterable[Record], program: str) -> dict[str, Record]:
+    """The first good run of ``program`` under each manager."""
+    firsts: dict[str, Record] = {}
+    for record in records:
+        if record.run.program == program:
+            firsts.setdefault(record.run.manager, record)
+    return firsts
+
+
+def findings(records: Sequence[Record], baseline: str) -> list[str]:
+    """What the counts say, in sentences."""
+    good = [r for r in records if r.outcome.status is Status.OK]
+    if not good:
+        return ["No run gave a count."]
+    sentences = []
+    programs = list(dict.fromkeys(r.run.program for r in good))
+    for program in programs:
+        firsts = first_records(good, program)
+        subject = f"{program}: " if len(programs) > 1 else ""
+        sentences += [subject + sentence for sentence in _shares(firsts, baseline)]
+    sentences.append(_repetition(good))
+    if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
+        sentences.append(
+            f"{uncounted} of the processes ended without a count (killed, or started in a way that "
+            "leaves Valgrind): their instructions are missing."
+        )
+    sentences.append(
+        "The instructions are really executed ones, under Valgrind's core, which offers no "
+        "AVX-512: a program that would choose AVX-512 natively runs its other code here."
+    )
+    return sentences
+
+
+def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
+    shares = {manager: _share(record) for manager, record in firsts.items()}
+    sentences = []
+    if baseline in shares:
+        sentences.append(
+            f"Memory management is {format_percent(shares[baseline])} of the instructions "
+            f"under {baseline}."
+        )
+    totals = {m: r.outcome.values["instructions"] for m, r in firsts.items()}
+    if baseline in totals and len(totals) > 1:
+        least = min(totals, key=lambda manager: totals[manager])
+        if least == baseline:
+            sentences.append(f"No other manager executes fewer instructions than {baseline}.")
+        else:
+            less = 1 - totals[least] / totals[baseline]
+            sentences.append(
+                f"The fewest instructions: {least}, {format_percent(less)} fewer than {baseline}."
+            )
+    return sentences
+
+
+def _repetition(good: Sequence[Record]) -> str:
+    by_pair: dict[tuple[str, str], list[float]] = {}
+    for record in good:
+        pair = (record.run.program, record.run.manager)
+        by_pair.setdefault(pair, []).append(record.outcome.values["instructions"])
+    repeated = {pair: values for pair, values in by_pair.items() if len(values) > 1}
+    if not repeated:
+        return "Each figure is one run: whether it repeats was not checked."
+    spread = {
+        pair: (max(values) - min(values)) / max(values)
+        for pair, values in repeated.items()
+        if len(set(values)) > 1
+    }
+    if not spread:
+        return "Every count was the same to the instruction when it was repeated."
+    pair = max(spread, key=lambda pair: spread[pair])
+    return (
+        f"{len(repeated) - len(spread)} of {len(repeated)} counts repeated to the instruction; the "
+        f"greatest difference between two runs was {_share_text(spread[pair])}, under {pair[1]}."
+    )
+
+
+def _share_text(fraction: float) -> str:
+    return format_percent(fraction) if fraction >= 0.001 else f"{fraction * 1e6:.3g} in a million"
+
+
+def _share(record: Record) -> float:
+    values = record.outcome.values
+    return values["manager_instructions"] / max(values["instructions"], 1)
+
+
+def _per(total: float, number: float) -> Cell:
+    if not number:
+        return Cell("–")
+    value = total / number
+    return Cell(f"{value:.1f}" if value < 1000 else format_count(value), value)
+
+
+def _count(value: float) -> Cell:
+    return Cell(format_count(value), value)
+
+
+def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
+    """A line per manager: the whole, the manager's part, and what an operation costs."""
+    each = "Instructions {}, divided by their number."
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("instructions", METRICS["instructions"].explanation),
+        Column("in manager", METRICS["manager_instructions"].explanation),
+        Column("share", "The manager's instructions divided by all."),
+        Column("a malloc", each.format("in malloc, calloc, aligned allocation and new")),
+        Column("a free", each.format("in free and delete")),
+        Column("a realloc", each.format("in realloc"), essential=False),
+        Column("an object", "The manager's instructions divided by the number of objects."),
+        Column(
+            "a byte", "The manager's instructions divided by the bytes asked for.", essential=False
+        ),
+    )
+    lines = []
+    for manager, record in firsts.items():
+        values = record.outcome.values
+        lines.append(
+            [
+                Cell(manager, manager),
+                _count(values["instructions"]),
+                _count(values["manager_instructions"]),
+                Cell(format_percent(_share(record)), _share(record)),
+                *(
+                    _per(values[f"{family}_instructions"], values[f"{family}_calls"])
+                    for family in ("malloc", "free", "realloc")
+                ),
+                _per(values["manager_instructions"], values["objects"]),
+                _per(values["manager_instructions"], values["allocated_bytes"]),
+            ]
+        )
+    return Table(identifier, f"{program}: instructions", columns, lines)
+
+
+def operations_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
+    """A line per manager and operation: how a usual call differs from the costliest."""
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column(
+            "operation", "The outermost call; what it calls of the family is part of it.", False
+        ),
+        Column("calls", "How often the program called it."),
+        Column("mean", "Instructions of a call, on average."),
+        Column("median", "Half of the calls took no more instructions."),
+        Column("95%", "95 of 100 calls took no more instructions."),
+        Column("most", "Instructions of the costliest call."),
+        Column("instructions", "Of all calls together.", essential=False),
+    )
+    lines = []
+    for manager, record in firsts.items():
+        operations = record.outcome.details["operations"]
+        for name in _OPERATIONS:
+            if (operation := operations.get(name)) is None:
+                continue
+            quantiles = [quantile(operation, fraction) for fraction in (0.5, 0.95)]
+            lines.append(
+                [
+                    Cell(manager, manager),
+                    Cell(name, name),
+                    _count(operation["calls"]),
+                    _per(operation["instructions"], operation["calls"]),
+                    *(Cell(format_count(value), value) for value in quantiles),
+                    _count(operation["most"]),
+                    _count(operation["instructions"]),
+                ]
+            )
+    notes = ["median and 95% are exact below 1,024 instructions, and within 3% above."]
+    return Table(identifier, f"{program}: calls by operation", columns, lines, notes)
+
+
+def behaviour_table(program: str, record: Record, identifier: str) -> Table:
+    """What the program asks of any manager, after table II of Detlefs, Dosser and Zorn."""
+    values = record.outcome.values
+    columns = (
+        Column("objects", METRICS["objects"].explanation),
+        Column("bytes", METRICS["allocated_bytes"].explanation),
+        Column("average size", "Bytes divided by objects."),
+        Column("most objects", METRICS["max_live_objects"].explanation),
+        Column("most bytes", METRICS["max_live_bytes"].explanation),
+        Column("objects per million", "Objects for each million instructions of the program."),
+        Column("bytes per million", "Bytes for each million instructions of the program."),
+    )
+    outside = max(values["instructions"] - values["manager_instructions"], 1)
+    objects, size = values["objects"], values["allocated_bytes"]
+    average = Cell(f"{size / objects:.1f} B", size / objects) if objects else Cell("–")
+    line = [
+        _count(objects),
+        Cell(format_bytes(size), size),
+        average,
+        _count(values["max_live_objects"]),
+        Cell(format_bytes(values["max_live_bytes"]), values["max_live_bytes"]),
+        _count(objects / outside * 1e6),
+        Cell(format_bytes(size / outside * 1e6), size / outside * 1e6),
+    ]
+    notes = ["rates are by the instructions outside the manager, which every manager shares."]
+    processes = record.outcome.details["processes"]
+    if processes > 1:
+        notes.append(
+            f"{processes} processes, summed; the most objects and bytes are the sum of each "
+            "process's own peak, which need not fall together."
+        )
+    return Table(identifier, f"{program}: what it asks for", columns, [line], notes)
+
+
+def histogram_figures(firsts: Mapping[str, Record]) -> list[Figure]:
+    """For each operation, how many calls took how many instructions, a row per manager: where a
+    manager has a fast and a slow path, the calls form heaps."""
+    figures = []
+    for name in _OPERATIONS:
+        by_manager = {
+            manager: record.outcome.details["operations"][name]
+            for manager, record in firsts.items()
+            if name in record.outcome.details["operations"]
+        }
+        if by_manager and name != "other":
+            figures.append(_histogram_figure(name, by_manager))
+    return figures
+
+
+def _histogram_figure(name: str, by_manager: Mapping[str, Mapping[str, Any]]) -> Figure:
+    import math
+
+    from tare.report.labels import shortened, visible
+    from tare.report.specs import SERIES, params
+
+    rows = []
+    for manager, operation in by_manager.items():
+        bins: dict[int, int] = {}
+        for low, calls in operation["histogram"]:
+            place = math.floor(_HISTOGRAM_STEPS * math.log2(max(low, 1)))
+            bins[place] = bins.get(place, 0) + calls
+        label = shortened(visible(manager))
+        for place, calls in sorted(bins.items()):
+            start, end = (2 ** (step / _HISTOGRAM_STEPS) for step in (place, place + 1))
+            share = calls / operation["calls"]
+            rows.append(
+                {
+                    "manager": label,
+                    "from": round(start, 2),
+                    "to": round(end, 2),
+                    "share": float(f"{share:.4g}"),
+                    "tip": f"{label}: {calls:,} calls ({share:.2%}) took {math.ceil(start):,} to "
+                    f"{max(math.ceil(start), math.ceil(end) - 1):,} instructions",
+                }
+            )
+    labels = list(dict.fromkeys(row["manager"] for row in rows))
+    spec = {
+        "params": params(),
+        "data": {"values": rows},
+        "facet": {
+            "row": {
+                "field": "manager",
+                "type": "nominal",
+                "sort": labels,
+                "title": None,
+                "header": {
+                    "labelAngle": 0,
+                    "labelAlign": "left",
+                    "labelOrient": "top",
+                    "labelAnchor": "start",
+                },
+            }
+        },
+        "spec": {
+            "height": 72,
+            "mark": {"type": "rect", "color": SERIES[0]},
+            "encoding": {
+                "x": {
+                    "field": "from",
+                    "type": "quantitative",
+                    "scale": {"type": "log", "base": 2, "nice": False},
+                    "axis": {
+                        "title": "instructions of a call",
+                        "format": ",d",
+                        "values": [4**power for power in range(16)],
+                    },
+                },
+                "x2": {"field": "to"},
+                "y": {
+                    "field": "share",
+                    "type": "quantitative",
+                    "scale": {"type": "sqrt"},
+                    "axis": {"title": None, "format": "~%", "values": [0, 0.01, 0.1, 0.5, 1]},
+                },
+                "y2": {"datum": 0},
+                "description": {"field": "tip"},
+            },
+        },
+    }
+    return Figure(
+        identifier=f"figure-calls-{name}",
+        title=f"{name}: calls by their instructions",
+        caption="The share of calls that took so many instructions; four bars to a doubling. The "
+        "scale is that of square roots, so that the rare calls on a slow path show.",
+        spec=spec,
+    )
