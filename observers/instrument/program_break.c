@@ -7,7 +7,7 @@
 
 #include "core.h"
 
-static const SizeT most_room = (SizeT)256 << 30;
+static const SizeT most_room = (SizeT)64 << 30;
 static const SizeT core_room = (SizeT)8 << 20;
 
 // The first reservation that shrinks at its lower end is the heap's; the stack's shrinks at its
