@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // Room for the heap that grows by brk.
 //
 // The core reserves at most 8 MB of addresses for it, whatever the limits of the program. Beyond

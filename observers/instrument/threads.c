@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 #include "threads.h"
 
 #include "counts.h"
@@ -54,7 +55,8 @@ static Frame* push(Thread* thread) {
         VG_(realloc)("tare.frames", thread->frames, thread->capacity * sizeof *thread->frames);
   }
   Frame* const frame = &thread->frames[thread->used++];
-  VG_(memset)(frame, 0, sizeof *frame);
+  frame->entry = NULL;
+  frame->instructions = 0;
   frame->forks = forks_so_far;
   return frame;
 }
@@ -68,8 +70,7 @@ static void follow_top(const Thread* thread, Registers* registers) {
 }
 
 static void charge(const Frame* frame) {
-  if (frame->forks == forks_so_far)
-    count_call(frame->entry->operation, frame->instructions);
+  if (frame->forks == forks_so_far) count_call(frame->entry->operation, frame->instructions);
 }
 
 static Bool on_signal_stack(const Thread* thread, Addr stack_pointer) {

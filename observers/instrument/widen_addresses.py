@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Give programs under the instrument 64 TB of addresses, where Valgrind's core gives them 128 GB.
 
 Allocators reserve more than that without using it: snmalloc 256 GB for its map of pages. The bound
