@@ -129,17 +129,19 @@ def add_up(counts: Sequence[Mapping[str, Any]], pids: Collection[int], outcome: 
             values[f"{family}_calls"] = calls
             values[f"{family}_instructions"] = instructions
     values |= {name: sum(count[name] for count in counts) for name in _SUMMED}
-    counted = {count["pid"] for count in counts}
-    values["processes"] = len(counted)
+    seen = {count["pid"] for count in counts}
+    # A process whose last file was written before an exec did not live to write the next one.
+    ended = {count["pid"] for count in counts if count["end"] == "exit"}
+    values["processes"] = len(seen)
     details = {
         "wall_seconds": outcome.values["wall_seconds"],
         "operations": operations,
         "proof_instructions": proof["instructions"] if proof else 0,
-        "processes": len(counted),
+        "processes": len(seen),
         "programs": len(counts),
         "threads": sum(count["threads"] for count in counts),
         "unknown_frees": sum(count["unknown_frees"] for count in counts),
-        "uncounted_processes": len(set(pids) - counted),
+        "uncounted_processes": len({*pids, *seen} - ended),
     }
     return replace(outcome, values=values, details=details, memory_is_sampled=False)
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // What the instrument needs of Valgrind's core: the public tool headers, and the few entry points
 // which libcoregrind exports but no public header declares. The latter are copied from the core's
 // own headers of the version below; CMakeLists.txt builds against no other.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 #include "counts.h"
 
 const HChar* const operation_names[OP_COUNT] = {"malloc", "calloc", "realloc", "aligned", "new",

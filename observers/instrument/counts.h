@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // What is counted of each operation of the memory manager.
 
 #ifndef TARE_INSTRUMENT_COUNTS_H
@@ -13,8 +14,8 @@ typedef enum {
   OP_NEW,
   OP_FREE,
   OP_DELETE,
-  OP_OTHER,    // malloc_usable_size, malloc_trim: the manager's work, for no object
-  OP_PROOF,    // the probe that proves which manager serves: not the program's work, left out
+  OP_OTHER,  // malloc_usable_size, malloc_trim: the manager's work, for no object
+  OP_PROOF,  // the probe that proves which manager serves: not the program's work, left out
   OP_COUNT
 } Operation;
 
@@ -51,7 +52,7 @@ typedef struct {
   ULong max_live_objects;
   ULong max_live_bytes;
   ULong resized_objects;
-  ULong unknown_frees;  // of addresses that no counted call had returned
+  ULong unknown_frees;    // of addresses that no counted call had returned
   ULong inherited_frees;  // of objects from before the fork
   ULong threads;
   ULong signals;

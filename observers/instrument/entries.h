@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // Where the operations of the memory manager begin: the addresses of the malloc family's symbols in
 // every loaded object, aliases included.
 

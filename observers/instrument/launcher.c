@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // Starts the tool that lies beside this program, as Valgrind's own launcher does for a tool that is
 // installed with Valgrind. The core starts it again, by its path, for each program that a counted
 // program executes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // tareinst: counts the instructions of a program, inside and outside its memory manager.
 //
 // The manager is the program's own or a preloaded one: nothing is replaced, nothing is wrapped. An
@@ -25,7 +26,9 @@ typedef struct {
   IRSB* block;
   PtrdiffT registers;  // offset of the thread's Registers in the guest state
   PtrdiffT stack_pointer;
-  UInt uncounted;  // instructions since the counter was last brought up to date
+  IRExpr* before;  // the counter at the block's start; NULL until it is needed
+  UInt counted;    // instructions of the block so far
+  UInt stored;     // of these, in the counter
 } Translation;
 
 static IRExpr* number(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
@@ -45,13 +48,15 @@ static IRExpr* get_register(Translation* translation, SizeT field) {
 }
 
 static void bring_up_to_date(Translation* translation) {
-  if (translation->uncounted == 0) return;
-  IRExpr* const before = get_register(translation, offsetof(Registers, instructions));
-  IRExpr* const after = assign(translation, Ity_I64,
-                               IRExpr_Binop(Iop_Add64, before, number(translation->uncounted)));
+  if (translation->counted == translation->stored) return;
+  if (translation->before == NULL)
+    translation->before = get_register(translation, offsetof(Registers, instructions));
+  IRExpr* const after =
+      assign(translation, Ity_I64,
+             IRExpr_Binop(Iop_Add64, translation->before, number(translation->counted)));
   const PtrdiffT offset = translation->registers + (PtrdiffT)offsetof(Registers, instructions);
   addStmtToIRSB(translation->block, IRStmt_Put((Int)offset, after));
-  translation->uncounted = 0;
+  translation->stored = translation->counted;
 }
 
 // A call of `function` with the guest state and `argument`, where `guard` holds.
@@ -86,8 +91,7 @@ static void call_if(Translation* translation, IRExpr* guard, const HChar* name, 
 static void add_entry(Translation* translation, const Entry* entry) {
   bring_up_to_date(translation);
   IRExpr* const inside = get_register(translation, offsetof(Registers, inside));
-  IRExpr* const outside =
-      assign(translation, Ity_I1, IRExpr_Binop(Iop_CmpEQ64, inside, number(0)));
+  IRExpr* const outside = assign(translation, Ity_I1, IRExpr_Binop(Iop_CmpEQ64, inside, number(0)));
   call_if(translation, outside, "enter_operation", enter_operation, number((ULong)entry));
 }
 
@@ -108,19 +112,24 @@ static IRSB* instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayo
       .registers = REGISTERS_AREA * layout->total_sizeB + REGISTERS_OFFSET,
       .stack_pointer = layout->offset_SP,
   };
+  Bool moves_stack = False;
   for (Int i = 0; i < in->stmts_used; ++i) {
     IRStmt* const statement = in->stmts[i];
     if (statement == NULL || statement->tag == Ist_NoOp) continue;
     if (statement->tag == Ist_Exit) bring_up_to_date(&translation);
     addStmtToIRSB(translation.block, statement);
+    if (statement->tag == Ist_Put && statement->Ist.Put.offset == layout->offset_SP)
+      moves_stack = True;
     if (statement->tag != Ist_IMark) continue;
     const Entry* const entry = entry_at(statement->Ist.IMark.addr);
     if (entry != NULL) add_entry(&translation, entry);
-    ++translation.uncounted;
+    ++translation.counted;
   }
   bring_up_to_date(&translation);
+  // A longjmp and the landing of an exception set the stack pointer and jump; the jump of a
+  // procedure linkage table, by far the commonest indirect one, leaves it alone.
   const Bool is_indirect = in->next->tag != Iex_Const;
-  if (in->jumpkind == Ijk_Ret || (in->jumpkind == Ijk_Boring && is_indirect))
+  if (in->jumpkind == Ijk_Ret || (in->jumpkind == Ijk_Boring && is_indirect && moves_stack))
     add_exit(&translation, in->next);
   return translation.block;
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // A hash table with open addressing and linear probing. Removal shifts the entries behind it back,
 // so that there are no tombstones: programs that allocate and free without end keep it short.
 
@@ -24,7 +25,9 @@ static inline UWord home(Addr address) {
   return (address * 0x9e3779b97f4a7c15ULL) >> (64 - capacity_bits);
 }
 
-static Object* table_of(UInt bits) { return VG_(calloc)("tare.objects", (SizeT)1 << bits, sizeof(Object)); }
+static Object* table_of(UInt bits) {
+  return VG_(calloc)("tare.objects", (SizeT)1 << bits, sizeof(Object));
+}
 
 void objects_initialise(void) {
   capacity_bits = FIRST_CAPACITY_BITS;
@@ -62,8 +65,8 @@ static void remove_entry(Object* entry) {
   --used;
 }
 
-static void put(Addr address, SizeT size) {
-  Object* entry = find(address);
+// `entry` is what find() gave for the address.
+static inline void put(Object* entry, Addr address, SizeT size) {
   if (entry->address == 0) {
     if (++used > mask() / 2) {
       grow();
@@ -90,10 +93,10 @@ static Bool end_life(const Object* entry) {
 }
 
 void object_born(Addr address, SizeT size) {
-  const Object* const earlier = find(address);
+  Object* const entry = find(address);
   // A death that went unseen: a free by way of an interface which is not one of the family.
-  if (earlier->address != 0) end_life(earlier);
-  put(address, size);
+  if (entry->address != 0) end_life(entry);
+  put(entry, address, size);
   ++process_count.objects;
   process_count.allocated_bytes += size;
   ++process_count.live_objects;
@@ -136,6 +139,6 @@ void object_resized(Addr from, Addr to, SizeT size) {
     const Object* const earlier = find(to);
     if (earlier->address != 0) end_life(earlier);
   }
-  put(to, size);
+  put(find(to), to, size);
   note_peak();
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // The objects that are alive, by address, and what follows from their births and deaths.
 
 #ifndef TARE_INSTRUMENT_OBJECTS_H

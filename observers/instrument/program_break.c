@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // Room for the heap that grows by brk.
 //
 // The core reserves at most 8 MB of addresses for it, whatever the limits of the program. Beyond
@@ -7,7 +8,7 @@
 
 #include "core.h"
 
-static const SizeT most_room = (SizeT)256 << 30;
+static const SizeT most_room = (SizeT)64 << 30;
 static const SizeT core_room = (SizeT)8 << 20;
 
 // The first reservation that shrinks at its lower end is the heap's; the stack's shrinks at its

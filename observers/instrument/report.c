@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 #include "report.h"
 
 #include "counts.h"
@@ -68,7 +69,8 @@ void report_write(const HChar* folder, const HChar* end, ULong living) {
   const ULong proof = operation_counts[OP_PROOF].instructions;
   VG_(fprintf)(file, "{\"format\": \"tare-count\", \"version\": %d,\n", FORMAT_VERSION);
   VG_(fprintf)(file, " \"valgrind\": \"%s\",\n", TARE_VALGRIND_VERSION);
-  VG_(fprintf)(file, " \"pid\": %d, \"parent\": %d,\n \"program\": ", VG_(getpid)(), VG_(getppid)());
+  VG_(fprintf)(file, " \"pid\": %d, \"parent\": %d,\n \"program\": ", VG_(getpid)(),
+               VG_(getppid)());
   write_text(file, VG_(args_the_exename));
   VG_(fprintf)(file, ",\n \"end\": \"%s\",\n", end);
   VG_(fprintf)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // The file with the counts of a process: one JSON object, documented in docs/instrument.md.
 
 #ifndef TARE_INSTRUMENT_REPORT_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 #include "threads.h"
 
 #include "counts.h"
@@ -54,7 +55,8 @@ static Frame* push(Thread* thread) {
         VG_(realloc)("tare.frames", thread->frames, thread->capacity * sizeof *thread->frames);
   }
   Frame* const frame = &thread->frames[thread->used++];
-  VG_(memset)(frame, 0, sizeof *frame);
+  frame->entry = NULL;
+  frame->instructions = 0;
   frame->forks = forks_so_far;
   return frame;
 }
@@ -68,8 +70,7 @@ static void follow_top(const Thread* thread, Registers* registers) {
 }
 
 static void charge(const Frame* frame) {
-  if (frame->forks == forks_so_far)
-    count_call(frame->entry->operation, frame->instructions);
+  if (frame->forks == forks_so_far) count_call(frame->entry->operation, frame->instructions);
 }
 
 static Bool on_signal_stack(const Thread* thread, Addr stack_pointer) {
@@ -77,16 +78,14 @@ static Bool on_signal_stack(const Thread* thread, Addr stack_pointer) {
          VG_(thread_get_altstack_size)(thread->id);
 }
 
-// A handler that ended by a longjmp never returns to what it interrupted: frames below the present
-// stack pointer are over. Frames on the signal stack are, once the thread is not on it.
-static void drop_abandoned(Thread* thread, Addr stack_pointer) {
+// A handler that ended by a longjmp never returns to what it interrupted: frames below `lowest` are
+// over. Frames on the signal stack are, once the thread is not on it.
+static void drop_abandoned(Thread* thread, Addr stack_pointer, Addr lowest) {
   const Bool here = on_signal_stack(thread, stack_pointer);
   Frame* frame;
   while ((frame = top(thread)) != NULL) {
     const Bool there = on_signal_stack(thread, frame->stack_pointer);
-    if (here ? !there || frame->stack_pointer >= stack_pointer
-             : !there && frame->stack_pointer >= stack_pointer)
-      return;
+    if (here != there ? here : frame->stack_pointer >= lowest) return;
     if (frame->entry != NULL) {
       ++operation_counts[frame->entry->operation].left;
       charge(frame);
@@ -98,7 +97,8 @@ static void drop_abandoned(Thread* thread, Addr stack_pointer) {
 VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry) {
   Registers* const registers = registers_of(state);
   Thread* const thread = registers->thread;
-  if (thread->used > 0) drop_abandoned(thread, state->guest_RSP);
+  // Whatever is still going on began further up the stack than what begins here.
+  if (thread->used > 0) drop_abandoned(thread, state->guest_RSP, state->guest_RSP + 1);
   Frame* const frame = push(thread);
   frame->entry = entry;
   frame->stack_pointer = state->guest_RSP;
@@ -213,7 +213,8 @@ static void enter_handler(ThreadId id, Int signal_number, Bool alternative_stack
   Thread* const thread = threads[id];
   Registers registers = load_registers(id);
   const Addr interrupted_at = VG_(get_SP)(id);
-  drop_abandoned(thread, interrupted_at);
+  // An operation may be interrupted at its first instruction.
+  drop_abandoned(thread, interrupted_at, interrupted_at);
   Frame* const interrupted = top(thread);
   if (registers.inside && interrupted != NULL && interrupted->entry != NULL)
     interrupted->instructions += registers.instructions - interrupted->resumed;

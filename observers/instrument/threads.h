@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 // What each thread is doing: in the program, in an operation of the manager, in a signal handler.
 //
 // The part that translated code reads and writes lies in the thread's first shadow register area,

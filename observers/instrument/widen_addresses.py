@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
 """Give programs under the instrument 64 TB of addresses, where Valgrind's core gives them 128 GB.
 
 Allocators reserve more than that without using it: snmalloc 256 GB for its map of pages. The bound
 is not a parameter of the core but a constant of VG_(am_startup), so it is changed in a copy of the
-packaged object, which is linked before the library. Every constant must be there as often as
+packaged object, which is linked before the library. The constants must be there as often as
 expected, or nothing is written: another build of the core is another thing to look at.
 
     widen_addresses.py AR LIBRARY MEMBER OUTPUT
@@ -13,20 +14,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-OLD_LAST, NEW_LAST = (128 << 30) - 1, (64 << 40) - 1
-BELOW_STACK = (16 << 20) - 4096
-"""The core puts the end of the program's stack so far below the last address."""
-EXPECTED = {OLD_LAST: (NEW_LAST, 1), OLD_LAST - BELOW_STACK: (NEW_LAST - BELOW_STACK, 2)}
+LAST, NEW_LAST = (128 << 30) - 1, (64 << 40) - 1
+END_OF_STACK = LAST - (16 << 20) + 4096
+"""Left where it is: programs that hash the addresses of local variables count as under Valgrind."""
 
 
 def widened(content: bytes) -> bytes:
     """``content`` with the constants changed; SystemExit where it is not what is expected."""
-    for old, (new, times) in EXPECTED.items():
-        before, after = (value.to_bytes(8, "little") for value in (old, new))
-        if content.count(before) != times:
-            sys.exit(f"the address {old:#x} is not in the object {times} times: an unknown build")
-        content = content.replace(before, after)
-    return content
+    for address, times in ((LAST, 1), (END_OF_STACK, 2)):
+        if content.count(address.to_bytes(8, "little")) != times:
+            sys.exit(f"{address:#x} is not in the object {times} times: an unknown build")
+    return content.replace(LAST.to_bytes(8, "little"), NEW_LAST.to_bytes(8, "little"))
 
 
 def main() -> None:

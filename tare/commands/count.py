@@ -36,7 +36,7 @@ def command(
 ) -> int:
     """Instructions of PROGRAM inside and outside the memory manager, by operation.
 
-    The program runs under Valgrind's core, about 5 to 10 times slower than by itself, with the
+    The program runs under Valgrind's core, 10 to 20 times slower than by itself, with the
     manager as it is: nothing is replaced. Each manager runs twice, to see whether the count repeats
     to the instruction.
     """

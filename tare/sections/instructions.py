@@ -20,7 +20,7 @@ ORDER = 20
 
 START_SECONDS = 0.7
 """What Valgrind's core takes to start and to translate what every program executes once."""
-SLOWDOWN = 12.0
+SLOWDOWN = 16.0
 """Of typical programs; the first run shows what it is for this one."""
 _QUICK_MANAGERS = 2
 
