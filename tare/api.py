@@ -39,7 +39,7 @@ from tare.runner import Limits, observer_cost
 from tare.studies import compare as compare_study
 from tare.studies import count as count_study
 from tare.studies import studies
-from tare.weighing import TOTAL_SECONDS, Effort, Setting, WeighSection, sections
+from tare.weighing import TOTAL_SECONDS, Effort, Setting, WeighSection, sections, shares
 
 if TYPE_CHECKING:
     import polars
@@ -209,13 +209,13 @@ def weigh(
             baseline=baseline,
             effort=effort,
             pilot_seconds=store.run["pilot_seconds"],
-            budget_seconds=TOTAL_SECONDS[effort] / len(found),
+            budget_seconds=TOTAL_SECONDS[effort],
             seed=store.run["seed"],
             managers_asked=bool(managers),
         )
         results = None
-        for section in found:
-            results = _weigh_section(section, setting, store, chosen, resolved, limits, watcher)
+        for section, share in zip(found, shares(found, setting), strict=True):
+            results = _weigh_section(section, share, store, chosen, resolved, limits, watcher)
         assert results is not None
         store.update(finished=now())
         return Results(results.folder, store.run, results.measurements)

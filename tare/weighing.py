@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol, cast
 
@@ -66,3 +66,14 @@ def sections() -> list[WeighSection]:
     names = [module.name for module in pkgutil.iter_modules(tare.sections.__path__)]
     found = [cast(WeighSection, importlib.import_module(f"tare.sections.{name}")) for name in names]
     return sorted(found, key=lambda each: each.ORDER)
+
+
+def shares(found: Sequence[WeighSection], whole: Setting) -> list[Setting]:
+    """The setting of each section, its ``budget_seconds`` a share of the whole's.
+
+    A section that an equal share is too short for runs nothing, and leaves its share to the others.
+    """
+    equal = replace(whole, budget_seconds=whole.budget_seconds / len(found))
+    running = [section.expected_runs(equal) > 0 for section in found]
+    larger = replace(whole, budget_seconds=whole.budget_seconds / max(1, sum(running)))
+    return [larger if runs else equal for runs in running]

@@ -9,7 +9,7 @@ import pytest
 
 from tare.sections import time_and_memory
 from tare.sections.time_and_memory import expected_seconds, next_runs, plan, verdict
-from tare.weighing import TOTAL_SECONDS, Effort, Setting, sections
+from tare.weighing import TOTAL_SECONDS, Effort, Setting, sections, shares
 
 RUN: dict[str, Any] = {
     "baseline": "glibc",
@@ -134,6 +134,18 @@ def test_quick_tries_fewer_managers_and_the_plan_starts() -> None:
     quick = setting(Effort.QUICK, 1.0)
     assert plan(quick).managers == ("glibc", "jemalloc", "mimalloc")
     assert {run.manager for run in next_runs(quick, [])} == set(plan(quick).managers)
+
+
+@pytest.mark.parametrize(("effort", "most_seconds"), [(Effort.QUICK, 20), (Effort.DEFAULT, 120)])
+@pytest.mark.parametrize("seconds", [0.01, 0.1, 0.3, 1.0])
+def test_all_sections_together_keep_to_the_promised_time(
+    effort: Effort, most_seconds: float, seconds: float
+) -> None:
+    found = sections()
+    settings = shares(found, setting(effort, seconds))
+    total = sum(s.expected_seconds(each) for s, each in zip(found, settings, strict=True))
+    assert total <= most_seconds - seconds
+    assert found[0].expected_runs(settings[0]) > 0
 
 
 def test_sections_are_found_by_being_there() -> None:
