@@ -391,6 +391,8 @@ def _histogram_figure(name: str, by_manager: Mapping[str, Mapping[str, Any]]) ->
                     f"{max(math.ceil(start), math.ceil(end) - 1):,} instructions",
                 }
             )
+    # Logarithmic: a slow path that one call in a million takes is to be seen, too.
+    least = 10.0 ** math.floor(math.log10(min(row["share"] for row in rows)) - 1e-9)
     labels = list(dict.fromkeys(row["manager"] for row in rows))
     spec = {
         "params": params(),
@@ -417,14 +419,16 @@ def _histogram_figure(name: str, by_manager: Mapping[str, Mapping[str, Any]]) ->
                     "field": "from",
                     "type": "quantitative",
                     "scale": {"type": "log", "base": 2, "nice": False},
-                    "axis": {"title": "instructions of a call", "format": "~s"},
+                    "axis": {"title": "instructions of a call", "format": ",d"},
                 },
                 "x2": {"field": "to"},
                 "y": {
                     "field": "share",
                     "type": "quantitative",
-                    "axis": {"title": None, "format": "~%", "tickCount": 2},
+                    "scale": {"type": "log", "domain": [least, 1.0], "nice": False},
+                    "axis": {"title": None, "format": "~%", "values": [least, 1.0]},
                 },
+                "y2": {"datum": least},
                 "description": {"field": "tip"},
             },
         },
@@ -432,6 +436,7 @@ def _histogram_figure(name: str, by_manager: Mapping[str, Mapping[str, Any]]) ->
     return Figure(
         identifier=f"figure-calls-{name}",
         title=f"{name}: calls by their instructions",
-        caption="The share of calls that took so many instructions; four bars to a doubling.",
+        caption="The share of calls that took so many instructions, on logarithmic axes; four bars "
+        "to a doubling.",
         spec=spec,
     )
