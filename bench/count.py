@@ -14,7 +14,7 @@ from bench.row import Row
 from tare import instrument
 from tare.errors import MissingError
 
-TRIES = 5
+TRIES = 7
 MOST_RATIO = 1.15
 VALGRIND = "valgrind.bin"
 

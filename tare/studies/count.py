@@ -371,7 +371,7 @@ def _histogram_figure(name: str, by_manager: Mapping[str, Mapping[str, Any]]) ->
     from tare.report.labels import shortened, visible
     from tare.report.specs import SERIES, params
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for manager, operation in by_manager.items():
         bins: dict[int, int] = {}
         for low, calls in operation["histogram"]:
