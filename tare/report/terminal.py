@@ -46,7 +46,7 @@ def _print_section(console: Console, section: Section) -> None:
         if table.essential:
             _print_table(console, table)
     if any(not table.essential for table in section.tables):
-        console.print(Text("\nThe page has a table for each program.", style="dim"))
+        console.print(Text("\nThe page has more tables.", style="dim"))
 
 
 def _print_table(console: Console, table: Table) -> None:

@@ -23,6 +23,7 @@ STUDY = "count"
 OBSERVER = "instrument"
 TITLE = "Instructions inside and outside the manager"
 RUNS_TO_SEE_REPETITION = 2
+_MANAGERS_ON_A_TERMINAL = 2
 _HISTOGRAM_STEPS = 4
 """Bins of the figure for each doubling of the number of instructions."""
 _OPERATIONS = tuple(name for names in FAMILIES.values() for name in names)
@@ -277,7 +278,7 @@ def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) ->
                 _per(values["manager_instructions"], values["allocated_bytes"]),
             ]
         )
-    return Table(identifier, f"{program}: instructions", columns, lines)
+    return Table(identifier, f"Instructions: {program}", columns, lines)
 
 
 def operations_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
@@ -313,7 +314,9 @@ def operations_table(program: str, firsts: Mapping[str, Record], identifier: str
                 ]
             )
     notes = ["median and 95% are exact below 1,024 instructions, and within 3% above."]
-    return Table(identifier, f"{program}: calls by operation", columns, lines, notes)
+    title = f"Calls by operation: {program}"
+    few = len(firsts) <= _MANAGERS_ON_A_TERMINAL
+    return Table(identifier, title, columns, lines, notes, essential=few)
 
 
 def behaviour_table(program: str, record: Record, identifier: str) -> Table:
@@ -347,7 +350,7 @@ def behaviour_table(program: str, record: Record, identifier: str) -> Table:
             f"{processes} processes, summed; the most objects and bytes are the sum of each "
             "process's own peak, which need not fall together."
         )
-    return Table(identifier, f"{program}: what it asks for", columns, [line], notes)
+    return Table(identifier, f"What it asks for: {program}", columns, [line], notes)
 
 
 def histogram_figures(firsts: Mapping[str, Record]) -> list[Figure]:
