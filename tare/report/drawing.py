@@ -127,20 +127,32 @@ _LOCAL_REFERENCE = re.compile(r"url\(#([\w-]+)\)")
 def draw(spec: Mapping[str, Any], width: float, *, narrow: bool, prefix: str) -> str:
     """The specification as an ``<svg>`` element ``width`` pixels wide; ids start with ``prefix``.
 
+    Raises ``ValueError`` for what is no specification.
+    """
+    return draw_beside(spec, width, 0.2 * width, narrow=narrow, prefix=prefix)[0]
+
+
+def draw_beside(
+    spec: Mapping[str, Any], width: float, beside: float, *, narrow: bool, prefix: str
+) -> tuple[str, float]:
+    """As ``draw``, beginning with a guess of the pixels that labels take ``beside`` a plot; what
+    they took is returned, too, as the guess for another width of the same figure.
+
     Vega-Lite takes the width of the plot, while a page knows the width of the whole drawing, and
-    labels take what they need: a few trials find the plot that leaves them room. Raises
-    ``ValueError`` for what is no specification.
+    labels take what they need: a few trials find the plot that leaves them room.
     """
     spec = _own_data_only(spec)
     panels = _panels_in_a_row(spec, narrow)
-    plot = 0.8 * width / panels
+    plot = max(LEAST_PLOT, math.floor(width / panels - beside))
     for _ in range(MOST_TRIALS):
         svg = _vega(_sized(spec, plot, narrow))
-        excess = float(svg.get("width", "0")) - width
+        drawn = float(svg.get("width", "0"))
+        excess = drawn - width
+        beside = (drawn - plot * panels) / panels
         if -2 < excess <= 0:
             break
         plot = max(LEAST_PLOT, math.floor(plot - excess / panels))
-    return _harmless(svg, prefix)
+    return _harmless(svg, prefix), beside
 
 
 def _panels_in_a_row(spec: Mapping[str, Any], narrow: bool) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tare import __version__
 from tare.measurement import Obtained
-from tare.report.drawing import draw
+from tare.report.drawing import draw_beside
 from tare.report.labels import shortened, visible
 from tare.report.model import Cell, Column, Figure, Report, Section, Table
 from tare.results import write_atomically, writing
@@ -35,6 +35,8 @@ LONGEST_CELL = 120
 LONGEST_WORD = 22
 LONGEST_TEXT = 2000
 FULL_WIDTH, HALF_WIDTH, PHONE_WIDTH = 1080, 516, 356
+TYPICAL_BESIDE = 110
+"""Pixels that the labels of a figure often take beside its plot: a first guess."""
 
 _OBTAINED = {
     Obtained.EXECUTED: "The program itself ran, on the machine named above.",
@@ -336,13 +338,17 @@ class _Figures:
     def _draw(self, figure: Figure, anchor: str, full: bool) -> str:
         label = f'role="img" aria-label="{_text(figure.title)}"'
         try:
-            variants = {
-                kind: draw(figure.spec, width, narrow=kind == "narrow", prefix=f"{anchor}-{kind}-")
-                for kind, width in (
-                    ("wide", FULL_WIDTH if full else HALF_WIDTH),
-                    ("narrow", PHONE_WIDTH),
-                )
-            }
+            wide, beside = draw_beside(
+                figure.spec,
+                FULL_WIDTH if full else HALF_WIDTH,
+                TYPICAL_BESIDE,
+                narrow=False,
+                prefix=f"{anchor}-wide-",
+            )
+            narrow, _ = draw_beside(
+                figure.spec, PHONE_WIDTH, beside, narrow=True, prefix=f"{anchor}-narrow-"
+            )
+            variants = {"wide": wide, "narrow": narrow}
         except ValueError as error:
             reason = str(error).strip().splitlines()[-1]
             return f'<p class="note">This figure cannot be drawn: {_text(reason)}</p>'
