@@ -379,16 +379,16 @@ def test_a_program_that_is_not_position_independent(
 
 
 def test_a_program_that_becomes_another_one(tmp_path: Path, compile_c: Callable[..., Path]) -> None:
-    source = "#include <unistd.h>\nint main(void) { usleep(150000); }"
+    source = "#include <unistd.h>\nint main(void) { usleep(400000); }"
     static = compile_c(source, "-static")
     outcome = run(tmp_path, "sh", "-c", f"exec {static}")
     assert outcome.status is Status.NOT_LOADED
     assert str(static) in outcome.reason
-    bare = run(tmp_path, "env", "-i", "/bin/sleep", "0.15")
+    bare = run(tmp_path, "env", "-i", "/bin/sleep", "0.4")
     assert bare.status is Status.NOT_LOADED
-    child = run(tmp_path, "sh", "-c", "env -u LD_PRELOAD sleep 0.15; exit 0")
+    child = run(tmp_path, "sh", "-c", "env -u LD_PRELOAD sleep 0.4; exit 0")
     assert child.status is Status.OK
     assert child.silent_processes == 1
-    served = run(tmp_path, "sh", "-c", "exec sleep 0.15")
+    served = run(tmp_path, "sh", "-c", "exec sleep 0.4")
     assert served.status is Status.OK
     assert served.silent_processes == 0
