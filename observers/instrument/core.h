@@ -7,6 +7,7 @@
 #define TARE_INSTRUMENT_CORE_H
 
 #include "config.h"
+#include "pub_tool_aspacehl.h"
 #include "pub_tool_aspacemgr.h"
 #include "pub_tool_basics.h"
 #include "pub_tool_clientstate.h"

@@ -7,7 +7,7 @@ enum {
   LARGE_WORDS = 1 << 18
 };  // from 2 MiB on, an object's part of the map goes back to the kernel
 
-static Bool notes_uses;
+static Bool maps_whole_objects;
 static UInt slots_used = 1;  // slot 0 belongs to no object
 static UInt free_slot;       // 0: none
 static UInt forks_so_far;
@@ -24,8 +24,8 @@ static void reserve(Addr start, SizeT bytes, const HChar* what) {
   VG_(exit)(1);
 }
 
-void objects_initialise(Bool uses) {
-  notes_uses = uses;
+void objects_initialise(Bool whole) {
+  maps_whole_objects = whole;
   const SizeT map_bytes = (SizeT)1 << (ADDRESS_BITS - 1);
   reserve(OBJECT_MAP, map_bytes, "the object map");
   reserve(EMPTY_MAP, map_bytes, "the empty map");
@@ -33,8 +33,6 @@ void objects_initialise(Bool uses) {
   reserve(OBJECT_SLOTS, sizeof(Object) << SLOT_BITS, "the objects");
   use_of(0)->first = 1;  // so that code for a first use passes over what is no object
 }
-
-Bool objects_note_uses(void) { return notes_uses; }
 
 void objects_inherit(void) { ++forks_so_far; }
 
@@ -66,7 +64,7 @@ static void give_slot(UInt slot) {
   free_slot = slot;
 }
 
-static SizeT words_of(SizeT size) { return notes_uses && size > 8 ? (size + 7) / 8 : 1; }
+static SizeT words_of(SizeT size) { return maps_whole_objects && size > 8 ? (size + 7) / 8 : 1; }
 
 static void fill_map(Addr address, SizeT size, UInt slot) {
   UInt* const entry = map_entry(address);

@@ -3,6 +3,7 @@
 
 #include "counts.h"
 #include "objects.h"
+#include "reachability.h"
 #include "sites.h"
 #include "trace.h"
 
@@ -10,6 +11,13 @@
 
 // A frame is an operation of the manager, or a signal handler with what it interrupted. A handler
 // may itself allocate, and may be interrupted in turn, so the frames are a stack.
+// A call of malloc_usable_size that the program does not know of: what it is to find as it was.
+typedef struct {
+  Bool is_open;
+  ULong clock;
+  ULong rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11;
+} Question;
+
 typedef struct {
   const Entry* entry;  // NULL: a signal handler
   Addr stack_pointer;  // at the operation's first instruction, or where the handler interrupted
@@ -22,6 +30,7 @@ typedef struct {
   UInt resized;        // slot of the object that a realloc is given
   ULong resized_id;
   Addr calls;  // of a handler: what sites_leave_handler takes
+  Question question;
 } Frame;
 
 struct _Thread {
@@ -63,6 +72,7 @@ static Frame* push(Thread* thread) {
   frame->entry = NULL;
   frame->instructions = 0;
   frame->forks = forks_so_far;
+  frame->question.is_open = False;
   return frame;
 }
 
@@ -82,6 +92,13 @@ static void charge(const Frame* frame) {
 static Bool on_signal_stack(const Thread* thread, Addr stack_pointer) {
   return stack_pointer - VG_(thread_get_altstack_min)(thread->id) <
          VG_(thread_get_altstack_size)(thread->id);
+}
+
+Bool is_on_stack(const Thread* thread, Addr stack_pointer, Addr address) {
+  enum { RED_ZONE = 128 };  // System V ABI: below the stack pointer, and in use
+  return (address >= stack_pointer - RED_ZONE &&
+          address <= VG_(thread_get_stack_max)(thread->id)) ||
+         on_signal_stack(thread, address);
 }
 
 // A handler that ended by a longjmp never returns to what it interrupted: frames below `lowest` are
@@ -131,6 +148,7 @@ static void note_birth(OperationCount* count, const Birth* birth) {
   }
   count->bytes += birth->size;
   object_born(birth);
+  reachability_after_birth(birth->address, birth->clock);
 }
 
 static void note_resize(OperationCount* count, const Frame* frame, const Birth* birth) {
@@ -143,6 +161,7 @@ static void note_resize(OperationCount* count, const Frame* frame, const Birth* 
     const Bool is_there = object_in(frame->resized)->address == from &&
                           object_in(frame->resized)->id == frame->resized_id;
     object_resized(is_there ? frame->resized : 0, birth);
+    reachability_after_birth(birth->address, birth->clock);
   } else if (birth->size == 0) {
     object_died(from, birth->clock);
   } else {
@@ -150,10 +169,12 @@ static void note_resize(OperationCount* count, const Frame* frame, const Birth* 
   }
 }
 
-static void note_effect(const Thread* thread, const Frame* frame, Addr result, ULong clock) {
+static void note_effect(const Thread* thread, const Frame* frame, Addr result, SizeT usable_size,
+                        ULong clock) {
   const ULong* const wanted = frame->arguments;
   OperationCount* const count = &operation_counts[frame->entry->operation];
   Birth birth = {.address = result,
+                 .usable_size = usable_size,
                  .operation = frame->entry->operation,
                  .clock = clock,
                  .thread = thread->number,
@@ -199,13 +220,13 @@ static void note_effect(const Thread* thread, const Frame* frame, Addr result, U
     case ENDS_FIRST:
       if (wanted[0] == 0) ++count->no_object;
       break;
+    case WANTS_USABLE_SIZE:
     case WANTS_NOTHING:
       break;
   }
 }
 
-VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
-  Registers* const registers = registers_of(state);
+static void end_operation(Registers* registers, Addr next, Addr result, SizeT usable_size) {
   Thread* const thread = registers->thread;
   Frame* const frame = top(thread);
   tl_assert(frame != NULL && frame->entry != NULL);
@@ -213,12 +234,75 @@ VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
   if (frame->forks == forks_so_far) {
     charge(frame);
     if (next == frame->returns_to)
-      note_effect(thread, frame, state->guest_RAX, registers->clock);
+      note_effect(thread, frame, result, usable_size, registers->clock);
     else
       ++operation_counts[frame->entry->operation].left;
   }
   --thread->used;
   follow_top(thread, registers);
+}
+
+VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
+  end_operation(registers_of(state), next, state->guest_RAX, 0);
+}
+
+static Addr new_object(const Frame* frame, Addr result) {
+  if (frame->entry->shape != WANTS_THIRD) return result;
+  return (Int)result == 0 ? *(const Addr*)frame->arguments[0] : 0;
+}
+
+// The program's registers and stack are made as if it had called `function` in place of returning.
+static void ask(VexGuestAMD64State* state, Question* question, Addr object, Addr next) {
+  *question = (Question){.is_open = True,
+                         .clock = registers_of(state)->clock,
+                         .rax = state->guest_RAX,
+                         .rcx = state->guest_RCX,
+                         .rdx = state->guest_RDX,
+                         .rsi = state->guest_RSI,
+                         .rdi = state->guest_RDI,
+                         .r8 = state->guest_R8,
+                         .r9 = state->guest_R9,
+                         .r10 = state->guest_R10,
+                         .r11 = state->guest_R11};
+  state->guest_RDI = object;
+  state->guest_RSP -= sizeof(Addr);
+  *(Addr*)state->guest_RSP = next;
+}
+
+static SizeT take_answer(VexGuestAMD64State* state, Question* question) {
+  const SizeT usable_size = state->guest_RAX;
+  state->guest_RAX = question->rax;
+  state->guest_RCX = question->rcx;
+  state->guest_RDX = question->rdx;
+  state->guest_RSI = question->rsi;
+  state->guest_RDI = question->rdi;
+  state->guest_R8 = question->r8;
+  state->guest_R9 = question->r9;
+  state->guest_R10 = question->r10;
+  state->guest_R11 = question->r11;
+  question->is_open = False;
+  return usable_size;
+}
+
+VG_REGPARM(2) Addr ask_and_leave_operation(VexGuestAMD64State* state, Addr next) {
+  Registers* const registers = registers_of(state);
+  Frame* const frame = top(registers->thread);
+  tl_assert(frame != NULL && frame->entry != NULL);
+  if (frame->question.is_open) {
+    registers->clock = frame->question.clock;  // as if nothing had been executed
+    const SizeT usable_size = take_answer(state, &frame->question);
+    end_operation(registers, next, state->guest_RAX, usable_size);
+    return next;
+  }
+  const Addr function = usable_size_function();
+  const Addr object = new_object(frame, state->guest_RAX);
+  if (function == 0 || object == 0 || next != frame->returns_to || !gives_objects(frame->entry)) {
+    end_operation(registers, next, state->guest_RAX, 0);
+    return next;
+  }
+  ask(state, &frame->question, object, next);
+  registers->leaves_above = frame->stack_pointer = state->guest_RSP;
+  return function;
 }
 
 // All threads count on with one clock, which goes from each to the next.
@@ -233,6 +317,8 @@ static void run_thread(ThreadId id, ULong blocks_done) {
   registers.clock = clock;
   store_registers(id, &registers);
 }
+
+Bool is_in_manager(ThreadId id) { return load_registers(id).inside != 0; }
 
 ULong threads_clock(void) {
   return running == VG_INVALID_THREADID ? clock_at_end : load_registers(running).clock;

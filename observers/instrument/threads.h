@@ -36,12 +36,21 @@ static inline Registers* registers_of(VexGuestAMD64State* state) {
 
 void threads_initialise(void);
 
+// Whether `address` lies on the stack of the thread that now has `stack_pointer`.
+Bool is_on_stack(const Thread* thread, Addr stack_pointer, Addr address);
+
+Bool is_in_manager(ThreadId id);
+
 // Instructions of the process so far.
 ULong threads_clock(void);
 
 // Translated code calls these with the guest state.
 VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry);
 VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next);
+
+// The same for an object whose usable size is to be known: the first time it goes on to the
+// manager's malloc_usable_size, the second time to `next`. The result is where to.
+VG_REGPARM(2) Addr ask_and_leave_operation(VexGuestAMD64State* state, Addr next);
 
 // Ends what the threads still alive are in. Called once.
 void threads_finish(void);
