@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "entries.h"
 
+#include "events.h"
+
 static const Entry family[] = {
     {"malloc", OP_MALLOC, WANTS_FIRST},
     {"calloc", OP_CALLOC, WANTS_FIRST_X_SECOND},
@@ -142,6 +144,7 @@ static void follow_loading(void) {
     Loaded* there = known(text, bytes, file);
     if (there == NULL) {
       forget_places(text, bytes);
+      events_forget(text, bytes);
       there = VG_(calloc)("tare.loaded", 1, sizeof *there);
       *there = (Loaded){.next = loaded,
                         .text = text,
@@ -149,6 +152,7 @@ static void follow_loading(void) {
                         .file = VG_(strdup)("tare.loaded.file", file)};
       loaded = there;
       look_into(info, there);
+      events_follow_loading(info);
     }
     there->still_there = True;
   }
@@ -161,6 +165,7 @@ static void follow_loading(void) {
     }
     *link = each->next;
     forget_places(each->text, each->text_bytes);
+    events_forget(each->text, each->text_bytes);
     VG_(free)(each->file);
     VG_(free)(each);
   }

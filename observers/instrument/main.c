@@ -13,6 +13,7 @@
 #include "core.h"
 #include "counts.h"
 #include "entries.h"
+#include "events.h"
 #include "objects.h"
 #include "reachability.h"
 #include "report.h"
@@ -24,6 +25,7 @@
 _Static_assert(sizeof VERSION == sizeof TARE_VALGRIND_VERSION, "built for Valgrind 3.19.0 only");
 
 static const HChar* count_folder;
+static const HChar* events_file;
 
 // ---- life of the process ----
 
@@ -91,6 +93,7 @@ static void finish(Int exit_code) {
 
 static Bool process_option(const HChar* argument) {
   if (VG_STR_CLO(argument, "--count-folder", count_folder)) {
+  } else if (VG_STR_CLO(argument, "--events", events_file)) {
   } else if (VG_STR_CLO(argument, "--trace-folder", trace_options.folder)) {
   } else if (VG_BOOL_CLO(argument, "--last-use", trace_options.last_use)) {
   } else if (VG_BOOL_CLO(argument, "--sites", trace_options.sites)) {
@@ -107,6 +110,7 @@ static Bool process_option(const HChar* argument) {
 static void print_usage(void) {
   VG_(printf)
   ("    --count-folder=DIR        write the counts of each process into DIR\n"
+   "    --events=FILE             count also what is named there\n"
    "    --trace-folder=DIR        record the objects of each process into DIR, and of them:\n"
    "    --last-use=no|yes         when they were first and last used [yes]\n"
    "    --sites=no|yes            which calls led to them [yes]\n"
@@ -123,6 +127,7 @@ static void after_options(void) {
   // A chased block would run past the entry of an operation, and past its return.
   VG_(clo_vex_control).guest_chase = False;
   counts_reset();
+  if (events_file != NULL) events_read(events_file);
   const Bool searches = trace_is_on() && trace_options.reachability_bytes != 0;
   trace_options.last_use = trace_options.last_use && trace_is_on();
   trace_options.pointers = trace_options.pointers && trace_is_on();

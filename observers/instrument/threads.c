@@ -2,6 +2,7 @@
 #include "threads.h"
 
 #include "counts.h"
+#include "events.h"
 #include "objects.h"
 #include "reachability.h"
 #include "sites.h"
@@ -83,6 +84,8 @@ static void follow_top(const Thread* thread, Registers* registers) {
   registers->leaves_above = registers->inside ? frame->stack_pointer : NEVER;
   registers->map = registers->inside ? EMPTY_MAP : OBJECT_MAP;
   if (registers->inside) frame->resumed = registers->clock;
+  events_note_operation(thread->id, registers->clock,
+                        registers->inside ? frame->entry->operation : OP_COUNT);
 }
 
 static void charge(const Frame* frame) {
@@ -314,6 +317,7 @@ static void run_thread(ThreadId id, ULong blocks_done) {
   Registers registers = load_registers(id);
   Frame* const frame = top(registers.thread);
   if (registers.inside) frame->resumed += clock - registers.clock;
+  events_shift_clock(id, clock - registers.clock);
   registers.clock = clock;
   store_registers(id, &registers);
 }
@@ -330,7 +334,11 @@ static void start_thread(ThreadId id) {
   threads[id]->number = (UInt)process_count.threads++;
   threads[id]->used = 0;
   // The core copies the creator's registers, these among them.
-  Registers fresh = {.leaves_above = NEVER, .map = OBJECT_MAP, .thread = threads[id]};
+  Registers fresh = {.leaves_above = NEVER,
+                     .map = OBJECT_MAP,
+                     .phase_ends_above = NEVER,
+                     .thread_id = id,
+                     .thread = threads[id]};
   sites_start_thread(id, &fresh);
   store_registers(id, &fresh);
 }
@@ -347,6 +355,7 @@ static void end_thread(ThreadId id) {
     ++operation_counts[frame->entry->operation].left;
     charge(frame);
   }
+  events_end_thread(id, registers.clock);
   if (id == running) {
     clock_at_end = registers.clock;
     running = VG_INVALID_THREADID;
@@ -405,6 +414,7 @@ static void start_child(ThreadId id) {
   running = id;
   Registers registers = load_registers(id);
   registers.clock = 0;
+  events_start_child(id);
   sites_start_child(&registers, id);
   store_registers(id, &registers);
   trace_start_child();

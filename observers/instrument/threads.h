@@ -16,12 +16,14 @@
 typedef struct _Thread Thread;
 
 typedef struct {
-  ULong clock;        // instructions of the process; right while the thread runs
-  Addr leaves_above;  // a return with a stack pointer above this ends the operation
-  ULong inside;       // 1 in an operation of the manager, else 0
-  Addr map;           // where code that uses memory looks for objects: OBJECT_MAP or EMPTY_MAP
-  Addr calls;         // sites.c: behind the last note of a call
-  Addr calls_end;     // from where on the notes must be made fewer
+  ULong clock;            // instructions of the process; right while the thread runs
+  Addr leaves_above;      // a return with a stack pointer above this ends the operation
+  ULong inside;           // 1 in an operation of the manager, else 0
+  Addr map;               // where code that uses memory looks for objects: OBJECT_MAP or EMPTY_MAP
+  Addr calls;             // sites.c: behind the last note of a call
+  Addr calls_end;         // from where on the notes must be made fewer
+  Addr phase_ends_above;  // events.c: a return with a stack pointer above this ends a phase
+  ULong thread_id;
   Thread* thread;
 } Registers;
 

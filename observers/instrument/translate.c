@@ -2,6 +2,7 @@
 #include "translate.h"
 
 #include "entries.h"
+#include "events.h"
 #include "objects.h"
 #include "pointers.h"
 #include "sites.h"
@@ -131,6 +132,7 @@ static void add_end(Translation* translation, const IRSB* in, Bool moves_stack, 
     if (in->jumpkind == Ijk_Ret) sites_add_return(translation);
     if (jumps) sites_add_jump(translation);
   }
+  if (jumps || in->jumpkind == Ijk_Ret) events_add_return(translation);
   if (jumps || (in->jumpkind == Ijk_Ret && may_end_operation(last))) add_exit(translation);
 }
 
@@ -162,6 +164,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
     last = statement->Ist.IMark.addr;
     const Entry* const entry = entry_at(last);
     if (entry != NULL) add_entry(&translation, entry);
+    events_add(&translation, last);
     ++translation.counted;
   }
   bring_up_to_date(&translation);
