@@ -42,6 +42,7 @@ typedef struct {
   ULong resumed;   // the clock when the innermost phase began or went on
 } Progress;
 
+Bool events_were_read;
 static XArray* events;  // of Event
 static Name names[MOST_NAMES];
 static UInt names_used;
@@ -134,6 +135,7 @@ static void read_line(const HChar* path, UInt number, HChar* line) {
 }
 
 void events_read(const HChar* path) {
+  events_were_read = True;
   enum { MOST_BYTES = 1 << 26 };
   events = VG_(newXA)(VG_(malloc), "tare.events", VG_(free), sizeof(Event));
   places = VG_(HT_construct)("tare.event places");
@@ -293,7 +295,6 @@ void events_shift_clock(ThreadId thread, ULong difference) {
 }
 
 void events_note_operation(ThreadId thread, ULong clock, Operation operation) {
-  if (events == NULL) return;
   Progress* const now = progress_of(thread);
   settle(now, clock);
   now->operation = operation;
