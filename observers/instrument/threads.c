@@ -40,6 +40,7 @@ struct _Thread {
   Frame* frames;
   UInt used;
   UInt capacity;
+  ULong clock_of_handler;  // when it returned
 };
 
 static Thread* threads[1 << 16];
@@ -397,10 +398,15 @@ static void enter_handler(ThreadId id, Int signal_number, Bool alternative_stack
   ++process_count.signals;
 }
 
+void threads_before_sigreturn(ThreadId id) {
+  threads[id]->clock_of_handler = load_registers(id).clock;
+}
+
 static void leave_handler(ThreadId id, Int signal_number) {
   (void)signal_number;
   Thread* const thread = threads[id];
   Registers registers = load_registers(id);
+  registers.clock = thread->clock_of_handler;
   Bool is_handler = False;
   while (!is_handler && thread->used > 0) {
     is_handler = top(thread)->entry == NULL;
