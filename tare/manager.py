@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tare.errors import MissingError, UsageError
-from tare.recipes import load_recipes, object_path
+from tare.recipes import Collector, load_recipes, object_path
 
 OWN = "own"
 """No manager is put under the program: whatever it links serves it."""
@@ -27,7 +27,8 @@ _CALL = re.compile(r"(?P<name>[a-z][a-z0-9.-]*)\s*(?:\((?P<options>[^()]*)\))?\s
 @dataclass(frozen=True)
 class Manager:
     """``preload`` objects go first in LD_PRELOAD. A run counts only when malloc resolves to
-    ``server`` in every process that can tell; None accepts any."""
+    ``server`` in every process that can tell; None accepts any. ``collector`` says which of its
+    functions collect, where that is known."""
 
     name: str
     preload: tuple[Path, ...] = ()
@@ -35,6 +36,7 @@ class Manager:
     server: Path | None = None
     version: str = ""
     title: str = ""
+    collector: Collector | None = None
 
     def serves(self, mapped_object: str) -> bool:
         """Whether ``mapped_object``, a path that a process reported, is this manager."""
@@ -95,7 +97,7 @@ def resolve(text: str) -> Manager:
     if found is None:
         raise MissingError(f"the manager {name} is not installed", f"tare managers install {name}")
     version = _libc_version() if system else recipe.version
-    return Manager(printed, (found,), environment, found, version, recipe.title)
+    return Manager(printed, (found,), environment, found, version, recipe.title, recipe.collector)
 
 
 def default_managers() -> list[str]:
