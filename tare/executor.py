@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tare import instrument, runner
+from tare import instrument, memsys, runner
 from tare.manager import Manager
 from tare.program import Program
 from tare.results import OUTPUTS_FOLDER, Record, Run, Store, now
 from tare.runner import Limits, Outcome
 
-OBSERVERS: dict[str, Callable[[Program, Manager, Limits, Path, Path | None], Outcome]] = {
+Observe = Callable[[Program, Manager, Limits, Path, Path | None], Outcome]
+OBSERVERS: dict[str, Observe] = {
     "runner": runner.run_once,
     "instrument": instrument.run_once,
+    "memsys": memsys.run_once,
 }
 """What can watch a run; ``Run.observer`` names one."""
 
@@ -33,8 +35,9 @@ def execute(
     limits: Limits,
     store: Store,
     watch: Watcher,
+    observers: Mapping[str, Observe] = OBSERVERS,
 ) -> None:
-    """Do rounds of runs until ``planner`` has no more.
+    """Do rounds of runs until ``planner`` has no more. ``observers`` are by the names in runs.
 
     On Ctrl-C or SIGTERM the running program's whole tree is ended and KeyboardInterrupt goes on;
     what had finished is in the store.
@@ -43,7 +46,7 @@ def execute(
         while runs := planner(store.records):
             for run in runs:
                 watch(run, None)
-                record = _execute_one(run, programs, managers, limits, store)
+                record = _execute_one(run, programs, managers, limits, store, observers)
                 store.append(record)
                 watch(run, record)
 
@@ -54,10 +57,11 @@ def _execute_one(
     managers: Mapping[str, Manager],
     limits: Limits,
     store: Store,
+    observers: Mapping[str, Observe],
 ) -> Record:
     started = now()
     kept = store.folder / OUTPUTS_FOLDER / _file_name(run)
-    outcome = OBSERVERS[run.observer](
+    outcome = observers[run.observer](
         programs[run.program],
         managers[run.manager],
         limits,

@@ -63,10 +63,15 @@ def run_once(
     ``proof_instructions`` (of the probe, not in any other figure), ``processes``, ``threads``,
     and ``uncounted_processes``, which left no file because they were killed.
     """
-    return runner.run_once(program, manager, limits, workspace, keep_output, _Instrument())
+    return runner.run_once(program, manager, limits, workspace, keep_output, Instrument())
 
 
-class _Instrument:
+class Instrument:
+    """The observer of one run, which leaves counts; ``options`` ask the tool for more."""
+
+    def __init__(self, *options: str) -> None:
+        self._options = options
+
     def prefix(self, folder: Path) -> Sequence[str]:
         counts = folder / "counts"
         counts.mkdir()
@@ -79,6 +84,7 @@ class _Instrument:
             "--trace-children=yes",
             f"--log-file={_escaped(folder.resolve())}/valgrind.%p",
             f"--count-folder={counts.resolve()}",
+            *self._options,
         )
 
     def hosts(self, executable: str) -> bool:

@@ -66,9 +66,12 @@ def planned_runs(plan: Plan) -> int:
     return len(plan.programs) * len(plan.managers) * plan.runs
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(
+    measurements: polars.DataFrame, baseline: str, seed: int, first_metric: str = "instructions"
+) -> polars.DataFrame:
     """As ``tare.studies.compare.summarise``, but low, high and the bounds of ratios are the least
-    and the greatest values seen, and the verdict needs them not to overlap."""
+    and the greatest values seen, and the verdict needs them not to overlap. ``first_metric`` has a
+    row even where no run gave a value."""
     import statistics
 
     import polars as pl
@@ -87,7 +90,7 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
         for metric in metrics:
             values = groups.get((program, manager, metric), [])
             base = groups.get((program, baseline, metric), [])
-            if not values and metric != "instructions":
+            if not values and metric != first_metric:
                 continue
             middle = (
                 (statistics.median(values), min(values), max(values)) if values else (None,) * 3
