@@ -14,7 +14,8 @@ void cache_initialise(Cache* cache, ULong sets, UInt ways, UInt line_bytes) {
   ULong hints = FEWEST_HINTS;
   while (hints < HINTS_FOR_A_LINE * sets * ways) hints *= 2;
   cache->hint_mask = hints - 1;
-  cache->hints = VG_(calloc)("tare.cache", hints, sizeof *cache->hints);
+  cache->hints = VG_(malloc)("tare.cache", hints * sizeof *cache->hints);
+  for (ULong i = 0; i < hints; ++i) cache->hints[i] = cache->slots;
 }
 
 static Slot* set_of(const Cache* cache, ULong line) {
@@ -25,12 +26,13 @@ static Slot* set_of(const Cache* cache, ULong line) {
 static void use(Cache* cache, Slot* slot, ULong line) {
   slot->line = line;
   slot->time = ++cache->clock;
-  cache->hints[line & cache->hint_mask] = (UInt)(slot - cache->slots);
+  cache->hints[line & cache->hint_mask] = slot;
 }
 
 Bool cache_touch_present(Cache* cache, ULong line) {
-  if (cache_touch_hinted(cache, line, cache->clock + 1)) {
-    ++cache->clock;
+  Slot* const hint = cache_hint(cache, line);
+  if (hint->line == line) {
+    hint->time = ++cache->clock;
     return True;
   }
   Slot* const set = set_of(cache, line);

@@ -19,8 +19,8 @@ typedef struct {
 } Slot;
 
 typedef struct {
-  Slot* slots;  // sets x ways
-  UInt* hints;  // for each remainder of a line's number, the slot where such a line was last
+  Slot* slots;   // sets x ways
+  Slot** hints;  // for each remainder of a line's number, the slot where such a line was last
   ULong hint_mask;
   ULong clock;
   ULong mask;  // sets - 1 where that is a power of two, else 0
@@ -34,14 +34,9 @@ typedef struct {
 
 void cache_initialise(Cache* cache, ULong sets, UInt ways, UInt line_bytes);
 
-// For loops that keep the clock in a register: True when the hint was right. `clock` is then the
-// time of this use.
-static inline __attribute__((always_inline)) Bool cache_touch_hinted(const Cache* cache, ULong line,
-                                                                     ULong clock) {
-  Slot* const slot = &cache->slots[cache->hints[line & cache->hint_mask]];
-  if (__builtin_expect(slot->line != line, 0)) return False;
-  slot->time = clock;
-  return True;
+// Where `line` is, if it is where such a line was last.
+static inline Slot* cache_hint(const Cache* cache, ULong line) {
+  return cache->hints[line & cache->hint_mask];
 }
 
 // Makes `line` the most recently used of its set. True when it was there; else `out` is the line

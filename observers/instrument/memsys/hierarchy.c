@@ -127,15 +127,6 @@ typedef struct {
   UInt before;
 } MissedFetch;
 
-ALWAYS_INLINE Bool touch_first(Cache* cache, ULong line, ULong* clock) {
-  if (cache_touch_hinted(cache, line, ++*clock)) return True;
-  ULong out;
-  cache->clock = *clock;
-  const Bool hit = cache_touch(cache, line, &out);
-  *clock = cache->clock;
-  return hit;
-}
-
 static __attribute__((noinline)) void miss_first(Model* model, Kind kind, Addr from, Addr to,
                                                  Counts* counts) {
   ++counts->misses[kind][0];
@@ -147,80 +138,109 @@ static __attribute__((noinline)) void miss_first(Model* model, Kind kind, Addr f
   }
 }
 
-// Fills `missed`; returns how many fetches of the stretch missed.
-ALWAYS_INLINE UInt run_fetches(Model* model, const Stretch* stretch, ULong* clock,
-                               MissedFetch* missed, Bool translates, Counts* counts) {
+// Fills `missed` with what is missed from the fetch `next` on; returns the number.
+static UInt run_fetches(Model* model, const Stretch* stretch, UInt next, MissedFetch* missed,
+                        Counts* counts) {
   Cache* const cache = &model->instruction;
-  const Bool joins = model->whole_accesses;
   UInt found = 0;
-  for (UInt i = 0; i < stretch->fetches; ++i) {
-    const UInt before = stretch->fetch[i].before;
-    const Addr from = stretch->fetch[i].chunk;
+  ULong out;
+  for (; next < stretch->fetches; ++next) {
+    const UInt before = stretch->fetch[next].before;
+    const Addr from = stretch->fetch[next].chunk;
     Addr to = from;
-    if (translates && model->translates_fetches)
-      translate(&model->instruction_pages, FETCH, from, from, counts);
-    Bool hit = touch_first(cache, from >> cache->shift, clock);
-    while (joins && i + 1 < stretch->fetches && (stretch->fetch[i + 1].chunk & CONTINUES)) {
-      to = stretch->fetch[++i].chunk;
-      if (!touch_first(cache, to >> cache->shift, clock)) hit = False;
+    if (model->translates_fetches) translate(&model->instruction_pages, FETCH, from, from, counts);
+    Bool hit = cache_touch(cache, from >> cache->shift, &out);
+    while (model->whole_accesses && next + 1 < stretch->fetches &&
+           (stretch->fetch[next + 1].chunk & CONTINUES)) {
+      to = stretch->fetch[++next].chunk;
+      if (!cache_touch(cache, to >> cache->shift, &out)) hit = False;
     }
     if (!hit) missed[found++] = (MissedFetch){from, to, before};
   }
   return found;
 }
 
-ALWAYS_INLINE void run_access(Model* model, const Access* access, Addr from, ULong* clock,
-                              Bool translates, Counts* counts) {
+static __attribute__((noinline)) void run_access(Model* model, const Access* access, Addr from,
+                                                 Counts* counts) {
   Cache* const cache = &model->data;
   const Addr to = from + access->size - 1;
   const ULong line = from >> cache->shift;
-  if (__builtin_expect(line != to >> cache->shift || (access->flags & CONDITIONAL), 0)) {
-    cache->clock = *clock;
+  const Kind kind = access->flags & WRITES ? WRITE : READ;
+  ULong out;
+  if (line != to >> cache->shift || (access->flags & CONDITIONAL)) {
     access_data(model, access, from, counts);
-    *clock = cache->clock;
     return;
   }
-  const Kind kind = access->flags & WRITES ? WRITE : READ;
-  if (translates && model->translates_data) translate(&model->data_pages, kind, from, to, counts);
-  if (!touch_first(cache, line, clock)) miss_first(model, kind, from, to, counts);
+  if (model->translates_data) translate(&model->data_pages, kind, from, to, counts);
+  if (!cache_touch(cache, line, &out)) miss_first(model, kind, from, to, counts);
 }
 
-static __attribute__((noinline)) void run_with_misses(Model* model, const Stretch* stretch,
-                                                      const ULong* addresses, ULong* clock,
-                                                      const MissedFetch* missed, UInt found,
-                                                      Counts* counts) {
+// A stretch, but for the fetches before `fetch`, which have been run.
+static __attribute__((noinline)) void run_rest(Model* model, const Stretch* stretch, UInt fetch,
+                                               const ULong* addresses, Counts* counts) {
+  MissedFetch missed[MOST_FETCHES];
   const Access* const access = accesses_of(stretch);
+  const UInt found = run_fetches(model, stretch, fetch, missed, counts);
   UInt next = 0;
   for (UInt i = 0; i <= stretch->accesses; ++i) {
     for (; next < found && missed[next].before <= i; ++next)
       miss_first(model, FETCH, missed[next].from, missed[next].to, counts);
-    if (i < stretch->accesses) run_access(model, &access[i], addresses[i], clock, True, counts);
+    if (i < stretch->accesses) run_access(model, &access[i], addresses[i], counts);
   }
 }
 
-ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, Bool translates,
-                        Counts* counts) {
-  MissedFetch missed[MOST_FETCHES];
-  ULong fetch_clock = model->instruction.clock;
-  ULong data_clock = model->data.clock;
+// The two caches of the first level share a clock here, kept in a register and, while something
+// else runs, in both.
+ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt fetch_shift,
+                        UInt data_shift, Counts* counts) {
+  Cache* const fetched = &model->instruction;
+  Cache* const data = &model->data;
+  Slot* const* const fetch_hints = fetched->hints;
+  Slot* const* const data_hints = data->hints;
+  const ULong fetch_mask = fetched->hint_mask;
+  const ULong data_mask = data->hint_mask;
+  ULong clock = fetched->clock > data->clock ? fetched->clock : data->clock;
   ULong totals = 0;
   while (word < end) {
-    const Stretch* const stretch = (const Stretch*)*word++;
+    const Stretch* const stretch = (const Stretch*)*word;
+    const ULong* const addresses = word + 1;
+    const UInt accesses = stretch->accesses;
+    word = addresses + accesses;
     totals += stretch->totals;
-    const UInt found = run_fetches(model, stretch, &fetch_clock, missed, translates, counts);
-    if (__builtin_expect(found > 0, 0)) {
-      ULong clock = data_clock;  // a copy, so that the other stays in a register
-      run_with_misses(model, stretch, word, &clock, missed, found, counts);
-      data_clock = clock;
-    } else {
-      const Access* const access = accesses_of(stretch);
-      for (UInt i = 0; i < stretch->accesses; ++i)
-        run_access(model, &access[i], word[i], &data_clock, translates, counts);
+    UInt fetch = stretch->has_conditional ? stretch->fetches : 0;
+    Bool hits = !stretch->has_conditional;
+    for (; fetch < stretch->fetches; ++fetch) {
+      const ULong line = stretch->fetch[fetch].chunk >> fetch_shift;
+      Slot* const slot = fetch_hints[line & fetch_mask];
+      if (__builtin_expect(slot->line != line, 0)) {
+        hits = False;
+        break;
+      }
+      slot->time = ++clock;
     }
-    word += stretch->accesses;
+    if (__builtin_expect(!hits, 0)) {
+      while (fetch < stretch->fetches && (stretch->fetch[fetch].chunk & CONTINUES)) --fetch;
+      fetched->clock = data->clock = clock;
+      run_rest(model, stretch, stretch->has_conditional ? 0 : fetch, addresses, counts);
+      clock = fetched->clock > data->clock ? fetched->clock : data->clock;
+      continue;
+    }
+    const Access* const access = accesses_of(stretch);
+    for (UInt i = 0; i < accesses; ++i) {
+      const Addr from = addresses[i];
+      const ULong line = from >> data_shift;
+      Slot* const slot = data_hints[line & data_mask];
+      if (__builtin_expect((from + access[i].size - 1) >> data_shift != line, 0) ||
+          __builtin_expect(slot->line != line, 0)) {
+        data->clock = clock;
+        run_access(model, &access[i], from, counts);
+        clock = data->clock;
+      } else {
+        slot->time = ++clock;
+      }
+    }
   }
-  model->instruction.clock = fetch_clock;
-  model->data.clock = data_clock;
+  fetched->clock = data->clock = clock;
   return totals;
 }
 
@@ -234,16 +254,24 @@ static Bool order_matters(const Model* model) {
   return matters;
 }
 
+enum { USUAL_SHIFT = 6 };
+
 ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* counts) {
-  if (!order_matters(model)) {
-    const Bool translates = model->translates_fetches || model->translates_data;
-    return translates ? run(model, word, end, True, counts) : run(model, word, end, False, counts);
-  }
+  const Bool translates = model->translates_fetches || model->translates_data;
+  const UInt fetch_shift = model->instruction.shift, data_shift = model->data.shift;
+  if (!translates && !order_matters(model))
+    return fetch_shift == USUAL_SHIFT && data_shift == USUAL_SHIFT
+               ? run(model, word, end, USUAL_SHIFT, USUAL_SHIFT, counts)
+               : run(model, word, end, fetch_shift, data_shift, counts);
+  const Bool in_order = order_matters(model);
   ULong totals = 0;
   while (word < end) {
     const Stretch* const stretch = (const Stretch*)*word++;
     totals += stretch->totals;
-    run_in_order(model, stretch, word, counts);
+    if (in_order)
+      run_in_order(model, stretch, word, counts);
+    else
+      run_rest(model, stretch, 0, word, counts);
     word += stretch->accesses;
   }
   return totals;
