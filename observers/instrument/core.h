@@ -38,6 +38,19 @@ extern void VG_(DebugInfo_syms_getidx)(const DebugInfo* info, Int index, SymAVMA
                                        const HChar*** other_names, Bool* is_text, Bool* is_ifunc,
                                        Bool* is_global);
 
+// pub_core_libcfile.h: moves a file descriptor out of the range that the program sees, and marks it
+// to be closed at an exec.
+extern Int VG_(safe_fd)(Int file);
+
+// pub_core_aspacemgr.h: maps memory that the core's own manager of addresses does not hear of.
+extern SysRes VG_(am_do_mmap_NO_NOTIFY)(Addr start, SizeT bytes, UInt protection, UInt flags,
+                                        UInt file, Off64T offset);
+
+// pub_core_syscall.h
+extern SysRes VG_(do_syscall)(UWord number, UWord, UWord, UWord, UWord, UWord, UWord, UWord, UWord);
+
+enum { MAP_NEVER_REPLACING = 0x100000, ADVICE_DISCARD = 4 };  // mmap(2), madvise(2)
+
 // pub_core_clientstate.h: the limits of the program, as the kernel gave them.
 extern struct vki_rlimit VG_(client_rlimit_data);
 

@@ -43,7 +43,6 @@ typedef struct {
 
 // Of this process since its start or, in the child of a fork, since the fork.
 typedef struct {
-  ULong instructions;  // of threads that have ended; those of the others are in their registers
   ULong objects;
   ULong freed_objects;
   ULong allocated_bytes;

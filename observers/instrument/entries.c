@@ -9,8 +9,8 @@ static const Entry family[] = {
     {"memalign", OP_ALIGNED, WANTS_SECOND},
     {"aligned_alloc", OP_ALIGNED, WANTS_SECOND},
     {"posix_memalign", OP_ALIGNED, WANTS_THIRD},
-    {"valloc", OP_ALIGNED, WANTS_FIRST},
-    {"pvalloc", OP_ALIGNED, WANTS_FIRST},
+    {"valloc", OP_ALIGNED, WANTS_FIRST_IN_PAGES},
+    {"pvalloc", OP_ALIGNED, WANTS_FIRST_IN_PAGES},
     {"free", OP_FREE, ENDS_FIRST},
     {"cfree", OP_FREE, ENDS_FIRST},
     {"free_sized", OP_FREE, ENDS_FIRST},
@@ -22,10 +22,10 @@ static const Entry family[] = {
     {"_Znam", OP_NEW, WANTS_FIRST},
     {"_ZnwmRKSt9nothrow_t", OP_NEW, WANTS_FIRST},
     {"_ZnamRKSt9nothrow_t", OP_NEW, WANTS_FIRST},
-    {"_ZnwmSt11align_val_t", OP_NEW, WANTS_FIRST},
-    {"_ZnamSt11align_val_t", OP_NEW, WANTS_FIRST},
-    {"_ZnwmSt11align_val_tRKSt9nothrow_t", OP_NEW, WANTS_FIRST},
-    {"_ZnamSt11align_val_tRKSt9nothrow_t", OP_NEW, WANTS_FIRST},
+    {"_ZnwmSt11align_val_t", OP_NEW, WANTS_FIRST_ALIGNED},
+    {"_ZnamSt11align_val_t", OP_NEW, WANTS_FIRST_ALIGNED},
+    {"_ZnwmSt11align_val_tRKSt9nothrow_t", OP_NEW, WANTS_FIRST_ALIGNED},
+    {"_ZnamSt11align_val_tRKSt9nothrow_t", OP_NEW, WANTS_FIRST_ALIGNED},
     // operator delete and delete[]: plain, sized, nothrow, aligned, and their combinations
     {"_ZdlPv", OP_DELETE, ENDS_FIRST},
     {"_ZdaPv", OP_DELETE, ENDS_FIRST},
@@ -56,6 +56,7 @@ typedef struct _Loaded {
   SizeT text_bytes;
   HChar* file;
   Bool still_there;
+  Bool has_entries;
 } Loaded;
 
 static VgHashTable* places;
@@ -83,10 +84,12 @@ static void add_place(Addr address, const Entry* entry) {
   if (VG_(clo_verbosity) > 1) VG_(umsg)("entry %s at %#lx\n", entry->symbol, address);
 }
 
-static void look_into(const DebugInfo* info) {
+// True when operations begin in the object.
+static Bool look_into(const DebugInfo* info) {
   // The dynamic linker's own small malloc serves it before any manager is there.
   const HChar* const soname = VG_(DebugInfo_get_soname)(info);
-  if (soname != NULL && VG_(strncmp)(soname, "ld-linux", 8) == 0) return;
+  if (soname != NULL && VG_(strncmp)(soname, "ld-linux", 8) == 0) return False;
+  Bool has_entries = False;
   const Int symbols = VG_(DebugInfo_syms_howmany)(info);
   for (Int i = 0; i < symbols; ++i) {
     SymAVMAs address;
@@ -100,8 +103,11 @@ static void look_into(const DebugInfo* info) {
     const Entry* entry = entry_named(name);
     for (; entry == NULL && others != NULL && *others != NULL; ++others)
       entry = entry_named(*others);
-    if (entry != NULL) add_place(address.main, entry);
+    if (entry == NULL) continue;
+    add_place(address.main, entry);
+    has_entries = True;
   }
+  return has_entries;
 }
 
 static void forget_places(Addr start, SizeT bytes) {
@@ -134,9 +140,9 @@ static void follow_loading(void) {
     if (there == NULL) {
       forget_places(text, bytes);
       there = VG_(calloc)("tare.loaded", 1, sizeof *there);
-      *there = (Loaded){loaded, text, bytes, VG_(strdup)("tare.loaded.file", file), True};
+      *there = (Loaded){loaded, text, bytes, VG_(strdup)("tare.loaded.file", file), True, False};
       loaded = there;
-      look_into(info);
+      there->has_entries = look_into(info);
     }
     there->still_there = True;
   }
@@ -162,4 +168,10 @@ const Entry* entry_at(Addr address) {
   }
   const Place* const place = VG_(HT_lookup)(places, address);
   return place != NULL ? place->entry : NULL;
+}
+
+Bool may_end_operation(Addr address) {
+  for (const Loaded* each = loaded; each != NULL; each = each->next)
+    if (address - each->text < each->text_bytes) return each->has_entries;
+  return True;
 }

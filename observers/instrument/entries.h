@@ -11,6 +11,8 @@
 // Where a call says what it wants, and what it gives. Registers by the System V ABI for amd64.
 typedef enum {
   WANTS_FIRST,           // size in the first argument
+  WANTS_FIRST_IN_PAGES,  // the same, aligned to a page
+  WANTS_FIRST_ALIGNED,   // size, alignment
   WANTS_FIRST_X_SECOND,  // elements and their size
   WANTS_SECOND,          // alignment, size
   WANTS_THIRD,           // posix_memalign: where to put the address, alignment, size
@@ -26,10 +28,17 @@ typedef struct {
   Shape shape;
 } Entry;
 
+static inline Bool gives_objects(const Entry* entry) { return entry->shape < ENDS_FIRST; }
+
 void entries_initialise(void);
 
 // NULL unless an operation begins at `address`. Objects loaded since the last call are looked into
 // first, so this must be asked before code at `address` is translated.
 const Entry* entry_at(Addr address);
+
+// Whether a return in the code at `address` can be the one that ends an operation. An operation
+// returns from the object in which it began, or from another of the family that it went on to in
+// a tail call, so the returns of other objects need not be looked at. entry_at() was asked before.
+Bool may_end_operation(Addr address);
 
 #endif

@@ -1,81 +1,85 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A hash table with open addressing and linear probing. Removal shifts the entries behind it back,
-// so that there are no tombstones: programs that allocate and free without end keep it short.
-
 #include "objects.h"
 
-#include "counts.h"
+#include "trace.h"
 
-enum { SIZE_BITS = 48, FIRST_CAPACITY_BITS = 12 };
+enum {
+  LARGE_WORDS = 1 << 18
+};  // from 2 MiB on, an object's part of the map goes back to the kernel
 
-typedef struct {
-  Addr address;            // 0: empty
-  ULong size : SIZE_BITS;  // of a request; larger ones fail
-  ULong forks : 16;        // before its birth
-} Object;
+static Bool notes_uses;
+static UInt slots_used = 1;  // slot 0 belongs to no object
+static UInt free_slot;       // 0: none
+static UInt forks_so_far;
 
-static Object* table;
-static UInt capacity_bits;
-static UWord used;
-static UShort forks_so_far;
-
-static inline UWord mask(void) { return ((UWord)1 << capacity_bits) - 1; }
-
-static inline UWord home(Addr address) {
-  return (address * 0x9e3779b97f4a7c15ULL) >> (64 - capacity_bits);
+static void reserve(Addr start, SizeT bytes, const HChar* what) {
+  const SysRes result = VG_(am_do_mmap_NO_NOTIFY)(
+      start, bytes, VKI_PROT_READ | VKI_PROT_WRITE,
+      VKI_MAP_PRIVATE | VKI_MAP_ANONYMOUS | VKI_MAP_NORESERVE | MAP_NEVER_REPLACING, -1, 0);
+  if (!sr_isError(result) && sr_Res(result) == start) return;
+  VG_(umsg)
+  ("no addresses for %s: is the size of address spaces limited (ulimit -v), or does the kernel "
+   "refuse to overcommit (vm.overcommit_memory = 2)?\n",
+   what);
+  VG_(exit)(1);
 }
 
-static Object* table_of(UInt bits) {
-  return VG_(calloc)("tare.objects", (SizeT)1 << bits, sizeof(Object));
+void objects_initialise(Bool uses) {
+  notes_uses = uses;
+  const SizeT map_bytes = (SizeT)1 << (ADDRESS_BITS - 1);
+  reserve(OBJECT_MAP, map_bytes, "the object map");
+  reserve(EMPTY_MAP, map_bytes, "the empty map");
+  reserve(OBJECT_USES, sizeof(Use) << 32, "the uses of objects");
+  reserve(OBJECT_SLOTS, sizeof(Object) << SLOT_BITS, "the objects");
+  use_of(0)->first = 1;  // so that code for a first use passes over what is no object
 }
 
-void objects_initialise(void) {
-  capacity_bits = FIRST_CAPACITY_BITS;
-  table = table_of(capacity_bits);
-}
+Bool objects_note_uses(void) { return notes_uses; }
 
 void objects_inherit(void) { ++forks_so_far; }
 
-// The entry of `address`, or the empty one where it belongs.
-static inline Object* find(Addr address) {
-  UWord index = home(address);
-  while (table[index].address != address && table[index].address != 0) index = (index + 1) & mask();
-  return &table[index];
+Bool object_is_inherited(const Object* object) { return object->forks != forks_so_far; }
+
+UInt objects_end(void) { return slots_used; }
+
+UInt object_at(Addr address) {
+  if (!has_map_entry(address)) return 0;
+  const UInt slot = *map_entry(address);
+  return slot != 0 && object_in(slot)->address == address ? slot : 0;
 }
 
-static void grow(void) {
-  Object* const old = table;
-  const UWord old_capacity = mask() + 1;
-  table = table_of(++capacity_bits);
-  for (UWord i = 0; i < old_capacity; ++i)
-    if (old[i].address != 0) *find(old[i].address) = old[i];
-  VG_(free)(old);
-}
-
-static void remove_entry(Object* entry) {
-  UWord hole = (UWord)(entry - table);
-  for (UWord next = (hole + 1) & mask(); table[next].address != 0; next = (next + 1) & mask()) {
-    const UWord distance_to_home = (next - home(table[next].address)) & mask();
-    if (distance_to_home >= ((next - hole) & mask())) {
-      table[hole] = table[next];
-      hole = next;
-    }
+static UInt take_slot(void) {
+  const UInt slot = free_slot;
+  if (slot == 0) {
+    tl_assert(slots_used >> SLOT_BITS == 0);
+    return slots_used++;
   }
-  table[hole].address = 0;
-  --used;
+  free_slot = (UInt)object_in(slot)->address;
+  return slot;
 }
 
-// `entry` is what find() gave for the address.
-static inline void put(Object* entry, Addr address, SizeT size) {
-  if (entry->address == 0) {
-    if (++used > mask() / 2) {
-      grow();
-      entry = find(address);
-    }
-    entry->address = address;
+static void give_slot(UInt slot) {
+  Object* const object = object_in(slot);
+  object->address = free_slot;
+  object->size = 0;
+  object->id = 0;
+  free_slot = slot;
+}
+
+static SizeT words_of(SizeT size) { return notes_uses && size > 8 ? (size + 7) / 8 : 1; }
+
+static void fill_map(Addr address, SizeT size, UInt slot) {
+  UInt* const entry = map_entry(address);
+  const SizeT words = words_of(size);
+  if (slot == 0 && words >= LARGE_WORDS) {
+    const Addr start = VG_PGROUNDUP((Addr)entry);
+    const Addr end = VG_PGROUNDDN((Addr)(entry + words));
+    for (UInt* each = entry; (Addr)each < start; ++each) *each = 0;
+    VG_(do_syscall)(__NR_madvise, start, end - start, ADVICE_DISCARD, 0, 0, 0, 0, 0);
+    for (UInt* each = (UInt*)end; each < entry + words; ++each) *each = 0;
+    return;
   }
-  entry->size = size;
-  entry->forks = forks_so_far;
+  for (SizeT word = 0; word < words; ++word) entry[word] = slot;
 }
 
 static void note_peak(void) {
@@ -85,60 +89,90 @@ static void note_peak(void) {
 }
 
 // Takes the object out of the figures of what is alive; False for one from before a fork.
-static Bool end_life(const Object* entry) {
-  if (entry->forks != forks_so_far) return False;
+static Bool end_life(const Object* object) {
+  if (object_is_inherited(object)) return False;
   --process_count.live_objects;
-  process_count.live_bytes -= entry->size;
+  process_count.live_bytes -= object->size;
   return True;
 }
 
-void object_born(Addr address, SizeT size) {
-  Object* const entry = find(address);
-  // A death that went unseen: a free by way of an interface which is not one of the family.
-  if (entry->address != 0) end_life(entry);
-  put(entry, address, size);
-  ++process_count.objects;
-  process_count.allocated_bytes += size;
-  ++process_count.live_objects;
-  process_count.live_bytes += size;
-  note_peak();
+static void remove_object(UInt slot, ULong clock) {
+  Object* const object = object_in(slot);
+  if (object->id != 0 && !object_is_inherited(object)) trace_death(object, use_of(slot), clock);
+  fill_map(object->address, object->size, 0);
+  give_slot(slot);
 }
 
-Bool object_died(Addr address) {
-  Object* const entry = find(address);
-  if (entry->address == 0) {
+static void place(UInt slot, const Birth* birth) {
+  Object* const object = object_in(slot);
+  object->address = birth->address;
+  object->size = birth->size;
+  object->forks = forks_so_far;
+  if (trace_is_on()) {
+    object->unreachable_clock = 0;
+    object->mark = 0;
+    *use_of(slot) = (Use){0, 0};
+  }
+  fill_map(birth->address, birth->size, slot);
+}
+
+// A death that went unseen: a free by way of an interface which is not one of the family.
+static void end_what_is_at(Addr address, ULong clock) {
+  const UInt slot = object_at(address);
+  if (slot == 0) return;
+  end_life(object_in(slot));
+  remove_object(slot, clock);
+}
+
+void object_born(const Birth* birth) {
+  end_what_is_at(birth->address, birth->clock);
+  ++process_count.objects;
+  process_count.allocated_bytes += birth->size;
+  ++process_count.live_objects;
+  process_count.live_bytes += birth->size;
+  note_peak();
+  const UInt slot = take_slot();
+  place(slot, birth);
+  object_in(slot)->id = trace_birth(birth, 0);
+}
+
+Bool object_died(Addr address, ULong clock) {
+  const UInt slot = object_at(address);
+  if (slot == 0) {
     ++process_count.unknown_frees;
     return False;
   }
-  if (end_life(entry))
+  if (end_life(object_in(slot)))
     ++process_count.freed_objects;
   else
     ++process_count.inherited_frees;
-  remove_entry(entry);
+  remove_object(slot, clock);
   return True;
 }
 
-void object_resized(Addr from, Addr to, SizeT size) {
-  Object* const entry = find(from);
-  if (entry->address == 0) {
+void object_resized(UInt slot, const Birth* birth) {
+  if (slot == 0) {
     ++process_count.unknown_frees;
-    object_born(to, size);
+    object_born(birth);
     return;
   }
-  const SizeT before = entry->size;
-  if (entry->forks == forks_so_far) {
-    process_count.live_bytes += size - before;
-  } else {
+  const Object* const object = object_in(slot);
+  const SizeT before = object->size;
+  const ULong before_id = object_is_inherited(object) ? 0 : object->id;
+  const Addr from = object->address;
+  if (object_is_inherited(object)) {
     ++process_count.live_objects;  // from now on its life is this process's
-    process_count.live_bytes += size;
+    process_count.live_bytes += birth->size;
+  } else {
+    process_count.live_bytes += birth->size - before;
   }
-  if (size > before) process_count.allocated_bytes += size - before;
+  if (birth->size > before) process_count.allocated_bytes += birth->size - before;
   ++process_count.resized_objects;
-  if (to != from) {
-    remove_entry(entry);
-    const Object* const earlier = find(to);
-    if (earlier->address != 0) end_life(earlier);
-  }
-  put(find(to), to, size);
+  if (object->id != 0) object_used(from, birth->clock);  // what it holds is kept
+  remove_object(slot, birth->clock);
+  if (birth->address != from) end_what_is_at(birth->address, birth->clock);
   note_peak();
+  const UInt next = take_slot();
+  place(next, birth);
+  object_in(next)->id = trace_birth(birth, before_id);
 }

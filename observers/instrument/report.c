@@ -2,43 +2,14 @@
 #include "report.h"
 
 #include "counts.h"
+#include "files.h"
 
-enum { FORMAT_VERSION = 1, PATH_BYTES = 4096, MOST_IMAGES = 100000 };
+enum { FORMAT_VERSION = 1 };
 
 static HChar path[PATH_BYTES];
-static HChar unfinished[PATH_BYTES];
 static Bool has_file;
 
 void report_forget_file(void) { has_file = False; }
-
-static Bool exists(const HChar* file) {
-  struct vg_stat status;
-  return !sr_isError(VG_(stat)(file, &status));
-}
-
-// One process can be several programs in turn: exec keeps its number. So the name has a serial.
-static void claim_file(const HChar* folder) {
-  for (UInt image = 0; image < MOST_IMAGES; ++image) {
-    VG_(snprintf)(path, sizeof path, "%s/%d.%u.json", folder, VG_(getpid)(), image);
-    if (!exists(path)) break;
-  }
-  VG_(snprintf)(unfinished, sizeof unfinished, "%s.part", path);
-  has_file = True;
-}
-
-static void write_text(VgFile* file, const HChar* text) {
-  VG_(fprintf)(file, "\"");
-  for (; *text != '\0'; ++text) {
-    const UChar byte = (UChar)*text;
-    if (byte == '"' || byte == '\\')
-      VG_(fprintf)(file, "\\%c", byte);
-    else if (byte < 0x20 || byte >= 0x7f)
-      VG_(fprintf)(file, "\\u%04x", byte);
-    else
-      VG_(fprintf)(file, "%c", byte);
-  }
-  VG_(fprintf)(file, "\"");
-}
 
 static void write_operation(VgFile* file, Operation operation) {
   const OperationCount* const count = &operation_counts[operation];
@@ -57,25 +28,26 @@ static void write_operation(VgFile* file, Operation operation) {
   VG_(fprintf)(file, "]}");
 }
 
-void report_write(const HChar* folder, const HChar* end, ULong living) {
+static void claim_file(const HChar* folder) {
+  file_claim(folder, "json", path);
+  VG_(strcat)(path, ".json");
+  has_file = True;
+}
+
+void report_write(const HChar* folder, const HChar* end, ULong clock) {
   if (!has_file) claim_file(folder);
-  VgFile* const file =
-      VG_(fopen)(unfinished, VKI_O_CREAT | VKI_O_WRONLY | VKI_O_TRUNC, VKI_S_IRUSR | VKI_S_IWUSR);
-  if (file == NULL) {
-    VG_(umsg)("cannot write %s\n", unfinished);
-    return;
-  }
+  VgFile* const file = file_begin(path);
+  if (file == NULL) return;
   const ProcessCount* const count = &process_count;
   const ULong proof = operation_counts[OP_PROOF].instructions;
   VG_(fprintf)(file, "{\"format\": \"tare-count\", \"version\": %d,\n", FORMAT_VERSION);
   VG_(fprintf)(file, " \"valgrind\": \"%s\",\n", TARE_VALGRIND_VERSION);
   VG_(fprintf)(file, " \"pid\": %d, \"parent\": %d,\n \"program\": ", VG_(getpid)(),
                VG_(getppid)());
-  write_text(file, VG_(args_the_exename));
+  file_put_text(file, VG_(args_the_exename));
   VG_(fprintf)(file, ",\n \"end\": \"%s\",\n", end);
   VG_(fprintf)
-  (file, " \"instructions\": %llu, \"proof_instructions\": %llu,\n",
-   count->instructions + living - proof, proof);
+  (file, " \"instructions\": %llu, \"proof_instructions\": %llu,\n", clock - proof, proof);
   VG_(fprintf)
   (file, " \"objects\": %llu, \"freed_objects\": %llu, \"resized_objects\": %llu,\n",
    count->objects, count->freed_objects, count->resized_objects);
@@ -99,6 +71,5 @@ void report_write(const HChar* folder, const HChar* end, ULong living) {
     separator = ",\n  ";
   }
   VG_(fprintf)(file, "}}\n");
-  VG_(fclose)(file);
-  if (VG_(rename)(unfinished, path) != 0) VG_(umsg)("cannot write %s\n", path);
+  file_end(file, path);
 }

@@ -7,8 +7,8 @@
 #include "core.h"
 
 // Writes, or writes again, this process's file in `folder`. A reader sees a whole file or none.
-// `living` is what instructions_of_living_threads() gave, or 0 when they are in process_count.
-void report_write(const HChar* folder, const HChar* end, ULong living);
+// `clock` is what threads_clock() gave.
+void report_write(const HChar* folder, const HChar* end, ULong clock);
 
 // In the child of a fork: the file is the parent's.
 void report_forget_file(void);

@@ -3,6 +3,8 @@
 
 #include "counts.h"
 #include "objects.h"
+#include "sites.h"
+#include "trace.h"
 
 #define NEVER (~(Addr)0)
 
@@ -13,13 +15,18 @@ typedef struct {
   Addr stack_pointer;  // at the operation's first instruction, or where the handler interrupted
   Addr returns_to;
   ULong arguments[3];
-  ULong resumed;       // the thread's instructions when the operation began or went on
+  ULong resumed;       // the clock when the operation began or went on
   ULong instructions;  // before it was last interrupted
   UInt forks;          // of the process before the operation began
+  UInt site;           // that called the operation
+  UInt resized;        // slot of the object that a realloc is given
+  ULong resized_id;
+  Addr calls;  // of a handler: what sites_leave_handler takes
 } Frame;
 
 struct _Thread {
   ThreadId id;
+  UInt number;  // from 0, in the order of their start
   Frame* frames;
   UInt used;
   UInt capacity;
@@ -27,10 +34,8 @@ struct _Thread {
 
 static Thread* threads[1 << 16];
 static UInt forks_so_far;
-
-static Registers* registers_of(VexGuestAMD64State* state) {
-  return (Registers*)((UChar*)(state + REGISTERS_AREA) + REGISTERS_OFFSET);
-}
+static ThreadId running = VG_INVALID_THREADID;  // the thread whose clock is the process's
+static ULong clock_at_end;                      // of the last running thread that has ended
 
 static Registers load_registers(ThreadId id) {
   Registers registers;
@@ -66,7 +71,8 @@ static void follow_top(const Thread* thread, Registers* registers) {
   Frame* const frame = top(thread);
   registers->inside = frame != NULL && frame->entry != NULL;
   registers->leaves_above = registers->inside ? frame->stack_pointer : NEVER;
-  if (registers->inside) frame->resumed = registers->instructions;
+  registers->map = registers->inside ? EMPTY_MAP : OBJECT_MAP;
+  if (registers->inside) frame->resumed = registers->clock;
 }
 
 static void charge(const Frame* frame) {
@@ -80,7 +86,7 @@ static Bool on_signal_stack(const Thread* thread, Addr stack_pointer) {
 
 // A handler that ended by a longjmp never returns to what it interrupted: frames below `lowest` are
 // over. Frames on the signal stack are, once the thread is not on it.
-static void drop_abandoned(Thread* thread, Addr stack_pointer, Addr lowest) {
+static void drop_abandoned(Thread* thread, Registers* registers, Addr stack_pointer, Addr lowest) {
   const Bool here = on_signal_stack(thread, stack_pointer);
   Frame* frame;
   while ((frame = top(thread)) != NULL) {
@@ -89,6 +95,8 @@ static void drop_abandoned(Thread* thread, Addr stack_pointer, Addr lowest) {
     if (frame->entry != NULL) {
       ++operation_counts[frame->entry->operation].left;
       charge(frame);
+    } else {
+      sites_leave_handler(registers, frame->calls);
     }
     --thread->used;
   }
@@ -98,7 +106,7 @@ VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry
   Registers* const registers = registers_of(state);
   Thread* const thread = registers->thread;
   // Whatever is still going on began further up the stack than what begins here.
-  if (thread->used > 0) drop_abandoned(thread, state->guest_RSP, state->guest_RSP + 1);
+  if (thread->used > 0) drop_abandoned(thread, registers, state->guest_RSP, state->guest_RSP + 1);
   Frame* const frame = push(thread);
   frame->entry = entry;
   frame->stack_pointer = state->guest_RSP;
@@ -106,53 +114,87 @@ VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry
   frame->arguments[0] = state->guest_RDI;
   frame->arguments[1] = state->guest_RSI;
   frame->arguments[2] = state->guest_RDX;
-  if (entry->shape == ENDS_FIRST && frame->arguments[0] != 0) object_died(frame->arguments[0]);
+  if (entry->shape == ENDS_FIRST && frame->arguments[0] != 0)
+    object_died(frame->arguments[0], registers->clock);
+  if (entry->shape == RESIZES || entry->shape == RESIZES_ELEMENTS) {
+    frame->resized = object_at(frame->arguments[0]);
+    frame->resized_id = object_in(frame->resized)->id;
+  }
+  if (gives_objects(entry)) frame->site = site_of(registers, frame->stack_pointer);
   follow_top(thread, registers);
 }
 
-static void note_birth(OperationCount* count, Addr address, SizeT size) {
-  if (address == 0) {
+static void note_birth(OperationCount* count, const Birth* birth) {
+  if (birth->address == 0) {
     ++count->no_object;
     return;
   }
-  count->bytes += size;
-  object_born(address, size);
+  count->bytes += birth->size;
+  object_born(birth);
 }
 
-static void note_resize(OperationCount* count, Addr from, Addr to, SizeT size) {
+static void note_resize(OperationCount* count, const Frame* frame, const Birth* birth) {
+  const Addr from = frame->arguments[0];
   if (from == 0) {
-    note_birth(count, to, size);
-  } else if (to != 0) {
-    count->bytes += size;
-    object_resized(from, to, size);
-  } else if (size == 0) {
-    object_died(from);
+    note_birth(count, birth);
+  } else if (birth->address != 0) {
+    count->bytes += birth->size;
+    // Another thread may have been given the old address in the meantime.
+    const Bool is_there = object_in(frame->resized)->address == from &&
+                          object_in(frame->resized)->id == frame->resized_id;
+    object_resized(is_there ? frame->resized : 0, birth);
+  } else if (birth->size == 0) {
+    object_died(from, birth->clock);
   } else {
     ++count->no_object;
   }
 }
 
-static void note_effect(const Frame* frame, Addr result) {
+static void note_effect(const Thread* thread, const Frame* frame, Addr result, ULong clock) {
   const ULong* const wanted = frame->arguments;
   OperationCount* const count = &operation_counts[frame->entry->operation];
+  Birth birth = {.address = result,
+                 .operation = frame->entry->operation,
+                 .clock = clock,
+                 .thread = thread->number,
+                 .site = frame->site};
   switch (frame->entry->shape) {
     case WANTS_FIRST:
-      note_birth(count, result, wanted[0]);
+      birth.size = wanted[0];
+      note_birth(count, &birth);
+      break;
+    case WANTS_FIRST_IN_PAGES:
+      birth.size = wanted[0];
+      birth.alignment = VKI_PAGE_SIZE;
+      note_birth(count, &birth);
+      break;
+    case WANTS_FIRST_ALIGNED:
+      birth.size = wanted[0];
+      birth.alignment = wanted[1];
+      note_birth(count, &birth);
       break;
     case WANTS_FIRST_X_SECOND:
-      note_birth(count, result, wanted[0] * wanted[1]);
+      birth.size = wanted[0] * wanted[1];
+      note_birth(count, &birth);
       break;
     case WANTS_SECOND:
-      note_birth(count, result, wanted[1]);
+      birth.alignment = wanted[0];
+      birth.size = wanted[1];
+      note_birth(count, &birth);
       break;
     case WANTS_THIRD:
-      note_birth(count, (Int)result == 0 ? *(const Addr*)wanted[0] : 0, wanted[2]);
+      birth.address = (Int)result == 0 ? *(const Addr*)wanted[0] : 0;
+      birth.alignment = wanted[1];
+      birth.size = wanted[2];
+      note_birth(count, &birth);
       break;
     case RESIZES:
-      note_resize(count, wanted[0], result, wanted[1]);
+      birth.size = wanted[1];
+      note_resize(count, frame, &birth);
       break;
     case RESIZES_ELEMENTS:
-      note_resize(count, wanted[0], result, wanted[1] * wanted[2]);
+      birth.size = wanted[1] * wanted[2];
+      note_resize(count, frame, &birth);
       break;
     case ENDS_FIRST:
       if (wanted[0] == 0) ++count->no_object;
@@ -167,11 +209,11 @@ VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
   Thread* const thread = registers->thread;
   Frame* const frame = top(thread);
   tl_assert(frame != NULL && frame->entry != NULL);
-  frame->instructions += registers->instructions - frame->resumed;
+  frame->instructions += registers->clock - frame->resumed;
   if (frame->forks == forks_so_far) {
     charge(frame);
     if (next == frame->returns_to)
-      note_effect(frame, state->guest_RAX);
+      note_effect(thread, frame, state->guest_RAX, registers->clock);
     else
       ++operation_counts[frame->entry->operation].left;
   }
@@ -179,29 +221,50 @@ VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
   follow_top(thread, registers);
 }
 
+// All threads count on with one clock, which goes from each to the next.
+static void run_thread(ThreadId id, ULong blocks_done) {
+  (void)blocks_done;
+  if (id == running) return;
+  const ULong clock = threads_clock();
+  running = id;
+  Registers registers = load_registers(id);
+  Frame* const frame = top(registers.thread);
+  if (registers.inside) frame->resumed += clock - registers.clock;
+  registers.clock = clock;
+  store_registers(id, &registers);
+}
+
+ULong threads_clock(void) {
+  return running == VG_INVALID_THREADID ? clock_at_end : load_registers(running).clock;
+}
+
 static void start_thread(ThreadId id) {
   if (threads[id] == NULL) threads[id] = VG_(calloc)("tare.thread", 1, sizeof(Thread));
   threads[id]->id = id;
+  threads[id]->number = (UInt)process_count.threads++;
   threads[id]->used = 0;
   // The core copies the creator's registers, these among them.
-  const Registers fresh = {0, NEVER, 0, threads[id]};
+  Registers fresh = {.leaves_above = NEVER, .map = OBJECT_MAP, .thread = threads[id]};
+  sites_start_thread(id, &fresh);
   store_registers(id, &fresh);
-  ++process_count.threads;
 }
 
 static void end_thread(ThreadId id) {
   Thread* const thread = threads[id];
   if (thread == NULL) return;
-  Registers registers = load_registers(id);
+  const Registers registers = load_registers(id);
   Frame* frame = top(thread);
   if (frame != NULL && frame->entry != NULL)
-    frame->instructions += registers.instructions - frame->resumed;
+    frame->instructions += registers.clock - frame->resumed;
   for (; (frame = top(thread)) != NULL; --thread->used) {
     if (frame->entry == NULL) continue;
     ++operation_counts[frame->entry->operation].left;
     charge(frame);
   }
-  process_count.instructions += registers.instructions;
+  if (id == running) {
+    clock_at_end = registers.clock;
+    running = VG_INVALID_THREADID;
+  }
   VG_(free)(thread->frames);
   VG_(free)(thread);
   threads[id] = NULL;
@@ -214,11 +277,13 @@ static void enter_handler(ThreadId id, Int signal_number, Bool alternative_stack
   Registers registers = load_registers(id);
   const Addr interrupted_at = VG_(get_SP)(id);
   // An operation may be interrupted at its first instruction.
-  drop_abandoned(thread, interrupted_at, interrupted_at);
+  drop_abandoned(thread, &registers, interrupted_at, interrupted_at);
   Frame* const interrupted = top(thread);
   if (registers.inside && interrupted != NULL && interrupted->entry != NULL)
-    interrupted->instructions += registers.instructions - interrupted->resumed;
-  push(thread)->stack_pointer = interrupted_at;
+    interrupted->instructions += registers.clock - interrupted->resumed;
+  Frame* const handler = push(thread);
+  handler->stack_pointer = interrupted_at;
+  handler->calls = sites_enter_handler(&registers);
   follow_top(thread, &registers);
   store_registers(id, &registers);
   ++process_count.signals;
@@ -231,6 +296,7 @@ static void leave_handler(ThreadId id, Int signal_number) {
   Bool is_handler = False;
   while (!is_handler && thread->used > 0) {
     is_handler = top(thread)->entry == NULL;
+    if (is_handler) sites_leave_handler(&registers, top(thread)->calls);
     --thread->used;
   }
   follow_top(thread, &registers);
@@ -249,12 +315,17 @@ static void start_child(ThreadId id) {
     VG_(free)(threads[other]);
     threads[other] = NULL;
   }
+  threads[id]->number = 0;
+  running = id;
   Registers registers = load_registers(id);
-  registers.instructions = 0;
+  registers.clock = 0;
+  sites_start_child(&registers, id);
   store_registers(id, &registers);
+  trace_start_child();
 }
 
 void threads_initialise(void) {
+  VG_(track_start_client_code)(run_thread);
   VG_(track_pre_thread_first_insn)(start_thread);
   VG_(track_pre_thread_ll_exit)(end_thread);
   VG_(track_pre_deliver_signal)(enter_handler);
@@ -262,14 +333,10 @@ void threads_initialise(void) {
   VG_(atfork)(NULL, NULL, start_child);
 }
 
-ULong instructions_of_living_threads(void) {
-  ULong sum = 0;
-  for (UInt id = 0; id < sizeof threads / sizeof *threads; ++id)
-    if (threads[id] != NULL) sum += load_registers((ThreadId)id).instructions;
-  return sum;
-}
-
 void threads_finish(void) {
+  const ULong clock = threads_clock();
   for (UInt id = 0; id < sizeof threads / sizeof *threads; ++id)
     if (threads[id] != NULL) end_thread((ThreadId)id);
+  clock_at_end = clock;
+  running = VG_INVALID_THREADID;
 }

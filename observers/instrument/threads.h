@@ -16,9 +16,12 @@
 typedef struct _Thread Thread;
 
 typedef struct {
-  ULong instructions;  // that the thread has executed
-  Addr leaves_above;   // a return with a stack pointer above this ends the operation
-  ULong inside;        // 1 in an operation of the manager, else 0
+  ULong clock;        // instructions of the process; right while the thread runs
+  Addr leaves_above;  // a return with a stack pointer above this ends the operation
+  ULong inside;       // 1 in an operation of the manager, else 0
+  Addr map;           // where code that uses memory looks for objects: OBJECT_MAP or EMPTY_MAP
+  Addr calls;         // sites.c: behind the last note of a call
+  Addr calls_end;     // from where on the notes must be made fewer
   Thread* thread;
 } Registers;
 
@@ -27,16 +30,20 @@ enum {
   REGISTERS_AREA = 1,
 };
 
+static inline Registers* registers_of(VexGuestAMD64State* state) {
+  return (Registers*)((UChar*)(state + REGISTERS_AREA) + REGISTERS_OFFSET);
+}
+
 void threads_initialise(void);
+
+// Instructions of the process so far.
+ULong threads_clock(void);
 
 // Translated code calls these with the guest state.
 VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry);
 VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next);
 
-// Adds up what the threads still alive have executed, and ends what they are in. Called once.
+// Ends what the threads still alive are in. Called once.
 void threads_finish(void);
-
-// What a file that is written before the end must add to process_count.instructions.
-ULong instructions_of_living_threads(void);
 
 #endif

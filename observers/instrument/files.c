@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "files.h"
+
+enum { MOST_IMAGES = 100000 };
+
+static Bool exists(const HChar* file) {
+  struct vg_stat status;
+  return !sr_isError(VG_(stat)(file, &status));
+}
+
+void file_claim(const HChar* folder, const HChar* ending, HChar base[PATH_BYTES]) {
+  static HChar path[PATH_BYTES];
+  for (UInt image = 0; image < MOST_IMAGES; ++image) {
+    VG_(snprintf)(base, PATH_BYTES, "%s/%d.%u", folder, VG_(getpid)(), image);
+    VG_(snprintf)(path, sizeof path, "%s.%s", base, ending);
+    if (!exists(path)) return;
+  }
+}
+
+static const HChar* unfinished(const HChar* path) {
+  static HChar name[PATH_BYTES];
+  VG_(snprintf)(name, sizeof name, "%s.part", path);
+  return name;
+}
+
+VgFile* file_begin(const HChar* path) {
+  VgFile* const file = VG_(fopen)(unfinished(path), VKI_O_CREAT | VKI_O_WRONLY | VKI_O_TRUNC,
+                                  VKI_S_IRUSR | VKI_S_IWUSR);
+  if (file == NULL) VG_(umsg)("cannot write %s\n", path);
+  return file;
+}
+
+void file_end(VgFile* file, const HChar* path) {
+  VG_(fclose)(file);
+  if (VG_(rename)(unfinished(path), path) != 0) VG_(umsg)("cannot write %s\n", path);
+}
+
+void file_put_text(VgFile* file, const HChar* text) {
+  VG_(fprintf)(file, "\"");
+  for (; *text != '\0'; ++text) {
+    const UChar byte = (UChar)*text;
+    if (byte == '"' || byte == '\\')
+      VG_(fprintf)(file, "\\%c", byte);
+    else if (byte < 0x20 || byte >= 0x7f)
+      VG_(fprintf)(file, "\\u%04x", byte);
+    else
+      VG_(fprintf)(file, "%c", byte);
+  }
+  VG_(fprintf)(file, "\"");
+}

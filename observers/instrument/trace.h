@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The recording of a process: tables of births, deaths and marks, and a file that says what it is.
+// docs/instrument.md describes them.
+
+#ifndef TARE_INSTRUMENT_TRACE_H
+#define TARE_INSTRUMENT_TRACE_H
+
+#include "core.h"
+#include "objects.h"
+
+typedef struct {
+  const HChar* folder;  // NULL: nothing is recorded
+  Bool last_use;
+  Bool sites;
+  Bool pointers;
+  ULong reachability_bytes;  // allocated between two searches; 0: none
+  const HChar* usable_size;  // "glibc", "call" or "no"
+} TraceOptions;
+
+extern TraceOptions trace_options;
+
+static inline Bool trace_is_on(void) { return trace_options.folder != NULL; }
+
+// Begins the files of this process, or of the program that it has become.
+void trace_start(void);
+
+// The number of the new object, from 1; 0 when nothing is recorded.
+ULong trace_birth(const Birth* birth, ULong resized_from);
+
+// `clock` 0: alive at the end of the process.
+void trace_death(const Object* object, const Use* use, ULong clock);
+
+void trace_pointer(ULong clock, ULong source, Addr offset, ULong target);
+
+typedef struct {
+  ULong clock;
+  ULong live_objects;
+  ULong live_bytes;
+  ULong reachable_objects;
+  ULong reachable_bytes;
+} Mark;
+
+void trace_mark(const Mark* mark);
+
+// A line of the text file of frames.
+void trace_frame(Addr call);
+// A row of the tree of call sites.
+void trace_site(UInt caller, UInt frame, Addr call);
+
+// Brings the files up to date, so that a kill loses nothing before now.
+void trace_flush(void);
+
+// Writes what is alive, and the description. `end`: "exit" or "exec"; after an exec that failed
+// the process goes on, and so do the files.
+void trace_finish(const HChar* end, ULong clock);
+
+// In the child of a fork: files of its own, and births from 1 again.
+void trace_start_child(void);
+
+#endif

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "translate.h"
+
+#include "entries.h"
+#include "objects.h"
+#include "sites.h"
+#include "threads.h"
+#include "translation.h"
+#include "uses.h"
+
+// Entries begin a block in all code seen so far: they are called or jumped to.
+static void add_entry(Translation* translation, const Entry* entry) {
+  bring_up_to_date(translation);
+  IRExpr* const inside = get_register(translation, offsetof(Registers, inside));
+  IRExpr* const outside = binary(translation, Iop_CmpEQ64, inside, number(0));
+  call_if(translation, outside, "enter_operation", enter_operation, number((ULong)entry));
+  uses_begin_stretch(translation);
+}
+
+static void add_exit(Translation* translation, IRExpr* next) {
+  IRExpr* const bound = get_register(translation, offsetof(Registers, leaves_above));
+  IRExpr* const stack_pointer = get(translation, translation->stack_pointer);
+  call_if(translation, binary(translation, Iop_CmpLT64U, bound, stack_pointer), "leave_operation",
+          leave_operation, next);
+}
+
+// ---- accesses to memory ----
+
+// For each temporary of a block, the one that it is a constant distance from.
+typedef struct {
+  PtrdiffT stack_pointer;
+  IRTemp* base;
+  UChar* of_stack;
+} Origins;
+
+static Origins find_origins(const IRSB* in, PtrdiffT stack_pointer) {
+  const UInt temporaries = (UInt)in->tyenv->types_used;
+  const Origins origins = {stack_pointer, VG_(malloc)("tare.origins", temporaries * sizeof(IRTemp)),
+                           VG_(calloc)("tare.origins", temporaries, 1)};
+  for (IRTemp each = 0; each < temporaries; ++each) origins.base[each] = each;
+  return origins;
+}
+
+static void follow_origin(Origins* origins, const IRStmt* statement) {
+  const IRTemp result = statement->Ist.WrTmp.tmp;
+  const IRExpr* data = statement->Ist.WrTmp.data;
+  if (data->tag == Iex_Binop && data->Iex.Binop.arg2->tag == Iex_Const &&
+      (data->Iex.Binop.op == Iop_Add64 || data->Iex.Binop.op == Iop_Sub64))
+    data = data->Iex.Binop.arg1;
+  if (data->tag == Iex_RdTmp) {
+    origins->base[result] = origins->base[data->Iex.RdTmp.tmp];
+    origins->of_stack[result] = origins->of_stack[data->Iex.RdTmp.tmp];
+  } else {
+    origins->of_stack[result] =
+        data->tag == Iex_Get && data->Iex.Get.offset == origins->stack_pointer;
+  }
+}
+
+static void add_access(Translation* translation, const Origins* origins, IRExpr* address,
+                       IRExpr* guard) {
+  if (address->tag == Iex_Const || origins->of_stack[address->Iex.RdTmp.tmp]) return;
+  uses_add_access(translation, address, origins->base[address->Iex.RdTmp.tmp], guard);
+}
+
+static void add_accesses_of(Translation* translation, const Origins* origins,
+                            const IRStmt* statement) {
+  switch (statement->tag) {
+    case Ist_WrTmp:
+      if (statement->Ist.WrTmp.data->tag == Iex_Load)
+        add_access(translation, origins, statement->Ist.WrTmp.data->Iex.Load.addr, NULL);
+      break;
+    case Ist_Store:
+      add_access(translation, origins, statement->Ist.Store.addr, NULL);
+      break;
+    case Ist_LoadG: {
+      const IRLoadG* const details = statement->Ist.LoadG.details;
+      add_access(translation, origins, details->addr, details->guard);
+      break;
+    }
+    case Ist_StoreG: {
+      const IRStoreG* const details = statement->Ist.StoreG.details;
+      add_access(translation, origins, details->addr, details->guard);
+      break;
+    }
+    case Ist_Dirty: {
+      const IRDirty* const details = statement->Ist.Dirty.details;
+      if (details->mFx != Ifx_None)
+        add_access(translation, origins, details->mAddr, details->guard);
+      break;
+    }
+    case Ist_CAS:
+      add_access(translation, origins, statement->Ist.CAS.details->addr, NULL);
+      break;
+    default:
+      break;
+  }
+}
+
+// ---- a block ----
+
+static void add_end(Translation* translation, const IRSB* in, Bool moves_stack, Addr last) {
+  // A longjmp and the landing of an exception set the stack pointer and jump; the jump of a
+  // procedure linkage table, by far the commonest indirect one, leaves it alone.
+  const Bool jumps = in->jumpkind == Ijk_Boring && in->next->tag != Iex_Const && moves_stack;
+  if (sites_are_on()) {
+    if (in->jumpkind == Ijk_Call) sites_add_call(translation, last);
+    if (in->jumpkind == Ijk_Ret) sites_add_return(translation);
+    if (jumps) sites_add_jump(translation);
+  }
+  if (jumps || (in->jumpkind == Ijk_Ret && may_end_operation(last)))
+    add_exit(translation, in->next);
+}
+
+IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layout,
+                const VexGuestExtents* extents, const VexArchInfo* host, IRType guest_word,
+                IRType host_word) {
+  (void)closure, (void)extents, (void)host, (void)guest_word, (void)host_word;
+  Translation translation = {
+      .block = deepCopyIRSBExceptStmts(in),
+      .registers = REGISTERS_AREA * layout->total_sizeB + REGISTERS_OFFSET,
+      .stack_pointer = layout->offset_SP,
+  };
+  const Bool notes_uses = objects_note_uses();
+  Origins origins = find_origins(in, layout->offset_SP);
+  Bool moves_stack = False;
+  Addr last = 0;
+  for (Int i = 0; i < in->stmts_used; ++i) {
+    IRStmt* const statement = in->stmts[i];
+    if (statement == NULL || statement->tag == Ist_NoOp) continue;
+    if (statement->tag == Ist_Exit) bring_up_to_date(&translation);
+    if (notes_uses) {
+      if (statement->tag == Ist_WrTmp) follow_origin(&origins, statement);
+      if (last != 0) add_accesses_of(&translation, &origins, statement);
+    }
+    addStmtToIRSB(translation.block, statement);
+    if (statement->tag == Ist_Put && statement->Ist.Put.offset == layout->offset_SP)
+      moves_stack = True;
+    if (statement->tag != Ist_IMark) continue;
+    last = statement->Ist.IMark.addr;
+    const Entry* const entry = entry_at(last);
+    if (entry != NULL) add_entry(&translation, entry);
+    ++translation.counted;
+  }
+  bring_up_to_date(&translation);
+  add_end(&translation, in, moves_stack, last);
+  VG_(free)(origins.base);
+  VG_(free)(origins.of_stack);
+  return translation.block;
+}

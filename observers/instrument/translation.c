@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "translation.h"
+
+#include "threads.h"
+
+IRExpr* assign(Translation* translation, IRType type, IRExpr* expression) {
+  const IRTemp temporary = newIRTemp(translation->block->tyenv, type);
+  addStmtToIRSB(translation->block, IRStmt_WrTmp(temporary, expression));
+  return IRExpr_RdTmp(temporary);
+}
+
+IRExpr* binary(Translation* translation, IROp operation, IRExpr* left, IRExpr* right) {
+  const Bool compares = operation == Iop_CmpEQ64 || operation == Iop_CmpLT64U;
+  return assign(translation, compares ? Ity_I1 : Ity_I64, IRExpr_Binop(operation, left, right));
+}
+
+IRExpr* load(Translation* translation, IRType type, IRExpr* address) {
+  return assign(translation, type, IRExpr_Load(Iend_LE, type, address));
+}
+
+void store(Translation* translation, IRExpr* address, IRExpr* value) {
+  addStmtToIRSB(translation->block, IRStmt_Store(Iend_LE, address, value));
+}
+
+IRExpr* get(Translation* translation, PtrdiffT offset) {
+  return assign(translation, Ity_I64, IRExpr_Get((Int)offset, Ity_I64));
+}
+
+IRExpr* get_register(Translation* translation, SizeT field) {
+  return get(translation, translation->registers + (PtrdiffT)field);
+}
+
+void put_register(Translation* translation, SizeT field, IRExpr* value) {
+  const PtrdiffT offset = translation->registers + (PtrdiffT)field;
+  addStmtToIRSB(translation->block, IRStmt_Put((Int)offset, value));
+}
+
+IRExpr* clock_before(Translation* translation) {
+  if (translation->before == NULL)
+    translation->before = get_register(translation, offsetof(Registers, clock));
+  return translation->before;
+}
+
+void bring_up_to_date(Translation* translation) {
+  if (translation->counted == translation->stored) return;
+  IRExpr* const after =
+      binary(translation, Iop_Add64, clock_before(translation), number(translation->counted));
+  put_register(translation, offsetof(Registers, clock), after);
+  translation->stored = translation->counted;
+}
+
+void call_if(Translation* translation, IRExpr* guard, const HChar* name, void* function,
+             IRExpr* argument) {
+  IRDirty* const call = unsafeIRDirty_0_N(2, name, VG_(fnptr_to_fnentry)(function),
+                                          mkIRExprVec_2(IRExpr_GSPTR(), argument));
+  if (guard != NULL) call->guard = guard;
+  const struct {
+    IREffect effect;
+    PtrdiffT offset;
+    SizeT size;
+  } touched[] = {
+      {Ifx_Modify, translation->registers, sizeof(Registers)},
+      {Ifx_Read, translation->stack_pointer, sizeof(ULong)},
+      {Ifx_Read, offsetof(VexGuestAMD64State, guest_RAX), sizeof(ULong)},
+      {Ifx_Read, offsetof(VexGuestAMD64State, guest_RDI), sizeof(ULong)},
+      {Ifx_Read, offsetof(VexGuestAMD64State, guest_RSI), sizeof(ULong)},
+      {Ifx_Read, offsetof(VexGuestAMD64State, guest_RDX), sizeof(ULong)},
+  };
+  call->nFxState = sizeof touched / sizeof *touched;
+  VG_(memset)(call->fxState, 0, sizeof call->fxState);
+  for (Int i = 0; i < call->nFxState; ++i) {
+    call->fxState[i].fx = touched[i].effect;
+    call->fxState[i].offset = (UShort)touched[i].offset;
+    call->fxState[i].size = (UShort)touched[i].size;
+  }
+  addStmtToIRSB(translation->block, IRStmt_Dirty(call));
+}
