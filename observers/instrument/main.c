@@ -13,6 +13,8 @@
 #include "core.h"
 #include "counts.h"
 #include "entries.h"
+#include "memsys/feed.h"
+#include "memsys/output.h"
 #include "objects.h"
 #include "report.h"
 #include "sites.h"
@@ -23,6 +25,8 @@
 _Static_assert(sizeof VERSION == sizeof TARE_VALGRIND_VERSION, "built for Valgrind 3.19.0 only");
 
 static const HChar* count_folder;
+static const HChar* memsys_models;
+static const HChar* memsys_folder;
 
 // ---- life of the process ----
 
@@ -30,6 +34,7 @@ static void write_files(const HChar* end) {
   const ULong clock = threads_clock();
   if (count_folder != NULL) report_write(count_folder, end, clock);
   trace_finish(end, clock);
+  if (feed_is_on() && memsys_folder != NULL) output_write(memsys_folder, end);
 }
 
 static void before_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count) {
@@ -64,6 +69,7 @@ static void note_kernel_s_read_of_text(CorePart part, ThreadId thread, const HCh
 static void start_child(ThreadId thread) {
   (void)thread;
   report_forget_file();
+  output_forget_file();
 }
 
 static void finish(Int exit_code) {
@@ -76,6 +82,8 @@ static void finish(Int exit_code) {
 
 static Bool process_option(const HChar* argument) {
   if (VG_STR_CLO(argument, "--count-folder", count_folder)) {
+  } else if (VG_STR_CLO(argument, "--memsys", memsys_models)) {
+  } else if (VG_STR_CLO(argument, "--memsys-folder", memsys_folder)) {
   } else if (VG_STR_CLO(argument, "--trace-folder", trace_options.folder)) {
   } else if (VG_BOOL_CLO(argument, "--last-use", trace_options.last_use)) {
   } else if (VG_BOOL_CLO(argument, "--sites", trace_options.sites)) {
@@ -89,6 +97,8 @@ static Bool process_option(const HChar* argument) {
 static void print_usage(void) {
   VG_(printf)
   ("    --count-folder=DIR        write the counts of each process into DIR\n"
+   "    --memsys=FILE             simulate the memory systems that FILE describes\n"
+   "    --memsys-folder=DIR       write what each process met there into DIR\n"
    "    --trace-folder=DIR        record the objects of each process into DIR, and of them:\n"
    "    --last-use=no|yes         when they were first and last used [yes]\n"
    "    --sites=no|yes            which calls led to them [yes]\n"
@@ -101,6 +111,7 @@ static void after_options(void) {
   // A chased block would run past the entry of an operation, and past its return.
   VG_(clo_vex_control).guest_chase = False;
   counts_reset();
+  if (memsys_models != NULL) feed_start(memsys_models);
   const Bool notes_uses = trace_is_on() && trace_options.last_use;
   objects_initialise(notes_uses);
   if (trace_is_on() && trace_options.sites) sites_initialise();

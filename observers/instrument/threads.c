@@ -2,6 +2,7 @@
 #include "threads.h"
 
 #include "counts.h"
+#include "memsys/feed.h"
 #include "objects.h"
 #include "sites.h"
 #include "trace.h"
@@ -66,6 +67,15 @@ static Frame* push(Thread* thread) {
   return frame;
 }
 
+static void charge_accesses(const Thread* thread) {
+  if (!feed_is_on()) return;
+  const Frame* const frame = top(thread);
+  if (frame != NULL && frame->entry != NULL)
+    feed_set_operation(frame->entry->operation + 1, frame->returns_to);
+  else
+    feed_set_operation(0, 0);
+}
+
 // Sets what translated code looks at by the frame on top.
 static void follow_top(const Thread* thread, Registers* registers) {
   Frame* const frame = top(thread);
@@ -73,6 +83,7 @@ static void follow_top(const Thread* thread, Registers* registers) {
   registers->leaves_above = registers->inside ? frame->stack_pointer : NEVER;
   registers->map = registers->inside ? EMPTY_MAP : OBJECT_MAP;
   if (registers->inside) frame->resumed = registers->clock;
+  charge_accesses(thread);
 }
 
 static void charge(const Frame* frame) {
@@ -122,6 +133,7 @@ VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry
   }
   if (gives_objects(entry)) frame->site = site_of(registers, frame->stack_pointer);
   follow_top(thread, registers);
+  if (feed_is_on()) feed_count_call();
 }
 
 static void note_birth(OperationCount* count, const Birth* birth) {
@@ -232,6 +244,7 @@ static void run_thread(ThreadId id, ULong blocks_done) {
   if (registers.inside) frame->resumed += clock - registers.clock;
   registers.clock = clock;
   store_registers(id, &registers);
+  charge_accesses(registers.thread);
 }
 
 ULong threads_clock(void) {

@@ -2,6 +2,7 @@
 #include "translate.h"
 
 #include "entries.h"
+#include "memsys/feed.h"
 #include "objects.h"
 #include "sites.h"
 #include "threads.h"
@@ -11,6 +12,7 @@
 // Entries begin a block in all code seen so far: they are called or jumped to.
 static void add_entry(Translation* translation, const Entry* entry) {
   bring_up_to_date(translation);
+  if (feed_is_on()) feed_before_call(translation);
   IRExpr* const inside = get_register(translation, offsetof(Registers, inside));
   IRExpr* const outside = binary(translation, Iop_CmpEQ64, inside, number(0));
   call_if(translation, outside, "enter_operation", enter_operation, number((ULong)entry));
@@ -121,6 +123,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
       .stack_pointer = layout->offset_SP,
   };
   const Bool notes_uses = objects_note_uses();
+  const Bool feeds = feed_is_on();
   Origins origins = find_origins(in, layout->offset_SP);
   Bool moves_stack = False;
   Addr last = 0;
@@ -132,16 +135,20 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
       if (statement->tag == Ist_WrTmp) follow_origin(&origins, statement);
       if (last != 0) add_accesses_of(&translation, &origins, statement);
     }
+    if (feeds && last != 0 && statement->tag != Ist_IMark) feed_statement(&translation, statement);
     addStmtToIRSB(translation.block, statement);
     if (statement->tag == Ist_Put && statement->Ist.Put.offset == layout->offset_SP)
       moves_stack = True;
     if (statement->tag != Ist_IMark) continue;
+    if (feeds && last == 0) feed_begin_block(&translation);
     last = statement->Ist.IMark.addr;
     const Entry* const entry = entry_at(last);
     if (entry != NULL) add_entry(&translation, entry);
+    if (feeds) feed_statement(&translation, statement);
     ++translation.counted;
   }
   bring_up_to_date(&translation);
+  if (feeds && last != 0) feed_end_block(&translation);
   add_end(&translation, in, moves_stack, last);
   VG_(free)(origins.base);
   VG_(free)(origins.of_stack);

@@ -153,14 +153,12 @@ void feed_before_call(Translation* translation) {
 void feed_end_block(Translation* translation) { feed_before_call(translation); }
 
 void feed_set_operation(UInt operation, Addr caller) {
+  if (simulator_charges(operation, caller)) return;
   feed_drain();
   simulator_set_operation(operation, caller);
 }
 
-void feed_begin_operation(UInt operation, Addr caller) {
-  feed_set_operation(operation, caller);
-  simulator_count_call();
-}
+void feed_count_call(void) { simulator_count_call(); }
 
 void feed_set_phase(UInt phase) {
   feed_drain();

@@ -28,7 +28,11 @@ void feed_before_call(Translation* translation);
 // Whom the accesses from now on are charged to: an operation of the memory manager by its number
 // plus 1, and its caller; or 0, the program.
 void feed_set_operation(UInt operation, Addr caller);
-void feed_begin_operation(UInt operation, Addr caller);
+
+// The operation that was just set begins, and does not go on.
+void feed_count_call(void);
+
+// Phase 0 is the work itself; the others are collections, or parts of one.
 void feed_set_phase(UInt phase);
 
 // All that has happened so far is in the counts.

@@ -198,9 +198,11 @@ void simulator_run(const ULong* word, const ULong* end) {
   if (current == program) note_progress();
 }
 
+Bool simulator_charges(UInt operation, Addr caller) {
+  return current->operation == operation && current->caller == caller;
+}
+
 void simulator_set_operation(UInt operation, Addr caller) {
-  if (operation == 0) caller = 0;
-  if (current->operation == operation && current->caller == caller) return;
   current = operation == 0 && current->phase == 0 ? program
                                                   : context_of(operation, current->phase, caller);
 }

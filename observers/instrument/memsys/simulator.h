@@ -17,6 +17,7 @@ void simulator_run(const ULong* word, const ULong* end);
 
 // Whom the following accesses are charged to. Operation 0 is the program, which has no caller.
 void simulator_set_operation(UInt operation, Addr caller);
+Bool simulator_charges(UInt operation, Addr caller);
 void simulator_count_call(void);
 
 // Phase 0 is the work itself; the others are collections, or parts of one.
