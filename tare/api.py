@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare import executor, instrument
-from tare import memsys as memsys_module
 from tare import manager as managers_module
+from tare import memsys as memsys_module
 from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
 from tare.manager import OWN, Manager
 from tare.measurement import Status

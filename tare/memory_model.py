@@ -279,16 +279,13 @@ def _check(model: MemoryModel, where: str) -> None:
     def wrong(what: str) -> UsageError:
         return UsageError(f"{where}: {what}", "docs/memsys.md describes memory systems")
 
-    for parts, what in ((model.caches, "level 1"), (model.tlbs, "the TLB")):
-        first = [p.holds for p in parts if getattr(p, "level", 1) == 1]
-        if sorted(first) not in (
-            ["both"],
-            ["data", "instructions"],
-            *([["data"], []] if what != "level 1" else []),
-        ):  # noqa: E501
-            raise wrong(f"{what} is neither one for both nor one for instructions and one for data")
-    if not model.caches or len(model.tlbs) > 2:
-        raise wrong("there is no cache")
+    whole = (["both"], ["data", "instructions"])
+    if sorted(c.holds for c in model.caches if c.level == 1) not in whole:
+        raise wrong(
+            "level 1 is neither one cache for both nor one for instructions and one for data"
+        )
+    if sorted(t.holds for t in model.tlbs) not in (*whole, ["data"], []):
+        raise wrong("there is neither one TLB for both nor one for each, nor one for data")
     for level in range(2, model.levels + 1):
         if [c.holds for c in model.caches if c.level == level] != ["both"]:
             raise wrong(f"level {level} is not one cache for both")

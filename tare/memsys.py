@@ -303,8 +303,8 @@ def model_details(
 
 
 def whole(model: Mapping[str, Any], manager: bool | None = None) -> dict[str, Any]:
-    """The sum over operations of a model's details: of the manager's, of the program's own, or, with
-    None, of all."""
+    """The sum over the operations in a model's details: over the manager's, over the program's own,
+    or over all where ``manager`` is None."""
     chosen = [
         events
         for name, events in model["operations"].items()

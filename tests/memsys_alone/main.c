@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     puts(wrong);
     return 1;
   }
-  const UInt chunk = simulator_chunk_bytes();
+  const FetchRules rules = simulator_fetch_rules();
   char kind;
   unsigned long first, second;
   char line[100];
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
       return 2;
     if (kind == 'i') {
       if (!draft_has_room(&draft)) close_stretch();
-      draft_instruction(&draft, first, (UInt)second, chunk);
+      draft_instruction(&draft, first, (UInt)second, &rules);
     } else if (kind == 'r' || kind == 'w') {
       addresses[draft.accesses] = first;
       draft_access(&draft, (UInt)second, kind == 'w' ? WRITES : 0);

@@ -7,7 +7,7 @@
 enum { SPARE_WORDS = 2 * MOST_ACCESSES, MODELS_BYTES = 1 << 16 };
 
 static Bool is_on;
-static UInt chunk_bytes;
+static FetchRules fetch_rules;
 
 static ULong stream[STREAM_WORDS];
 static ULong* position = stream;
@@ -78,7 +78,7 @@ static void add_instruction(Translation* translation, Addr address, UInt size) {
     close_stretch(translation);
     make_room(translation);
   }
-  draft_instruction(&draft, address, size, chunk_bytes);
+  draft_instruction(&draft, address, size, &fetch_rules);
 }
 
 static void add_guarded_load(Translation* translation, const IRLoadG* loaded) {
@@ -189,7 +189,7 @@ void feed_start(const HChar* path) {
   if (size < 0 || size == sizeof text - 1) fail(path, "cannot be read, or is too long");
   const HChar* const wrong = simulator_read(text);
   if (wrong != NULL) fail(path, wrong);
-  chunk_bytes = simulator_chunk_bytes();
+  fetch_rules = simulator_fetch_rules();
   VG_(atfork)(drain_before_fork, NULL, start_child);
   is_on = True;
 }

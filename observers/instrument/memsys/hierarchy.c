@@ -244,9 +244,7 @@ ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt 
   return totals;
 }
 
-// Whether a fetch and a data access can change what the other finds at the first level, or a write
-// is more than a touch of its line.
-static Bool order_matters(const Model* model) {
+Bool hierarchy_order_matters(const Model* model) {
   Bool matters = model->unified || (model->translates_fetches && model->unified_pages) ||
                  model->data.writes_through || !model->data.fetches_writes;
   for (UInt level = 1; level < model->levels; ++level)
@@ -259,11 +257,11 @@ enum { USUAL_SHIFT = 6 };
 ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* counts) {
   const Bool translates = model->translates_fetches || model->translates_data;
   const UInt fetch_shift = model->instruction.shift, data_shift = model->data.shift;
-  if (!translates && !order_matters(model))
+  if (!translates && !hierarchy_order_matters(model))
     return fetch_shift == USUAL_SHIFT && data_shift == USUAL_SHIFT
                ? run(model, word, end, USUAL_SHIFT, USUAL_SHIFT, counts)
                : run(model, word, end, fetch_shift, data_shift, counts);
-  const Bool in_order = order_matters(model);
+  const Bool in_order = hierarchy_order_matters(model);
   ULong totals = 0;
   while (word < end) {
     const Stretch* const stretch = (const Stretch*)*word++;

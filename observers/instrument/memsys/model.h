@@ -59,6 +59,10 @@ typedef struct {
 ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* counts);
 ULong buffered_run(Model* model, const ULong* word, const ULong* end, Counts* counts);
 
+// Whether a fetch and a data access can change what the other finds at the first level, or a write
+// is more than a use of its line.
+Bool hierarchy_order_matters(const Model* model);
+
 static inline Cache* first_level(Model* model, Kind kind) {
   return kind == FETCH && !model->unified ? &model->instruction : &model->data;
 }

@@ -135,9 +135,13 @@ static void note_progress(void) {
 static void begin_collection(void) {
   ++windows.collections;
   end_window_after();
-  if (windows.used == 0) return;
-  const UInt oldest = (windows.next + SNAPSHOTS - windows.used) % SNAPSHOTS;
-  add_difference(windows.before, program->events, windows.ring[oldest]);
+  const ULong now = program->events->instructions;
+  const Events* then = NULL;
+  for (UInt back = 1; back <= windows.used; ++back) {
+    then = windows.ring[(windows.next + SNAPSHOTS - back) % SNAPSHOTS];
+    if (now - then->instructions >= description.window_instructions) break;
+  }
+  if (then != NULL) add_difference(windows.before, program->events, then);
 }
 
 static void end_collection(void) {
@@ -170,15 +174,18 @@ const HChar* simulator_read(HChar* text) {
   return NULL;
 }
 
-UInt simulator_chunk_bytes(void) {
+FetchRules simulator_fetch_rules(void) {
   UInt shift = 6;
+  Bool again = False;
   for (UInt i = 0; i < description.models_used; ++i) {
-    const Cache* const cache = first_level(&description.models[i], FETCH);
-    if (cache->shift < shift) shift = cache->shift;
+    Model* const model = &description.models[i];
+    const UInt line_shift = first_level(model, FETCH)->shift;
+    if (line_shift < shift) shift = line_shift;
+    if (hierarchy_order_matters(model)) again = True;
   }
   for (UInt i = 0; i < description.curves_used; ++i)
     if (curves[i]->of_instructions && curves[i]->shift < shift) shift = curves[i]->shift;
-  return 1U << shift;
+  return (FetchRules){.chunk_bytes = 1U << shift, .again_after_access = again};
 }
 
 void simulator_run(const ULong* word, const ULong* end) {

@@ -10,8 +10,7 @@
 // NULL, or what is wrong with the text that describes the models. The text is cut up.
 const HChar* simulator_read(HChar* text);
 
-// The size, and alignment, of the chunks in which instructions are fetched.
-UInt simulator_chunk_bytes(void);
+FetchRules simulator_fetch_rules(void);
 
 void simulator_run(const ULong* word, const ULong* end);
 

@@ -26,15 +26,21 @@ static void add_fetch(Draft* draft, ULong chunk) {
   fetch->before = draft->accesses;
 }
 
-void draft_instruction(Draft* draft, Addr address, UInt size, UInt chunk_bytes) {
+// Whether the latest fetch was of `chunk`, and nothing since can have made a model forget it.
+static Bool is_fetched(const Draft* draft, ULong chunk, const FetchRules* rules) {
+  if (draft->fetches == 0) return False;
+  const Fetch* const latest = &draft->fetch[draft->fetches - 1];
+  return (latest->chunk & ~CONTINUES) == chunk &&
+         !(rules->again_after_access && latest->before != draft->accesses);
+}
+
+void draft_instruction(Draft* draft, Addr address, UInt size, const FetchRules* rules) {
   if (size > LARGEST_INSTRUCTION) size = LARGEST_INSTRUCTION;
-  const ULong first = address & ~(ULong)(chunk_bytes - 1);
-  const ULong last = (address + size - 1) & ~(ULong)(chunk_bytes - 1);
-  const ULong latest = draft->fetches > 0 ? draft->fetch[draft->fetches - 1].chunk & ~CONTINUES : 1;
-  // Within one chunk only the first fetch can miss.
-  if (first != last || first != latest) add_fetch(draft, first);
+  const ULong first = address & ~(ULong)(rules->chunk_bytes - 1);
+  const ULong last = (address + size - 1) & ~(ULong)(rules->chunk_bytes - 1);
+  if (first != last || !is_fetched(draft, first, rules)) add_fetch(draft, first);
   for (ULong chunk = first; chunk != last;) {
-    chunk += chunk_bytes;
+    chunk += rules->chunk_bytes;
     add_fetch(draft, chunk | CONTINUES);
   }
   ++draft->instructions;

@@ -53,6 +53,12 @@ static inline ULong packed_instructions(ULong totals) { return totals >> 40; }
 static inline ULong packed_reads(ULong totals) { return totals >> 20 & 0xfffff; }
 static inline ULong packed_writes(ULong totals) { return totals & 0xfffff; }
 
+// Which fetches the models need to see.
+typedef struct {
+  UInt chunk_bytes;         // fetches within an aligned chunk are one
+  Bool again_after_access;  // unless data was used between them
+} FetchRules;
+
 // A stretch while its code is read.
 typedef struct {
   UInt instructions;
@@ -69,7 +75,7 @@ void draft_clear(Draft* draft);
 
 // False when the next instruction may not fit, and the stretch must be closed first.
 Bool draft_has_room(const Draft* draft);
-void draft_instruction(Draft* draft, Addr address, UInt size, UInt chunk_bytes);
+void draft_instruction(Draft* draft, Addr address, UInt size, const FetchRules* rules);
 void draft_access(Draft* draft, UInt size, UInt flags);
 
 // The one stretch of that content.
