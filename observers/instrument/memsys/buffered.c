@@ -72,7 +72,7 @@ ULong buffered_run(Model* model, const ULong* word, const ULong* end, Counts* co
   while (word < end) {
     const Stretch* const stretch = (const Stretch*)*word++;
     totals += stretch->totals;
-    const Access* const access = accesses_of(stretch);
+    const Access* const access = stretch->access;
     UInt fetch = 0;
     UInt passed = 0;  // instructions whose cycle is in model->cycle
     for (UInt i = 0; i <= stretch->accesses; ++i) {

@@ -80,7 +80,7 @@ void curve_run(Curve* curve, const ULong* word, const ULong* end, UInt owner) {
   CurveCounts* const counts = &curve->counts[owner];
   while (word < end) {
     const Stretch* const stretch = (const Stretch*)*word++;
-    const Access* const access = accesses_of(stretch);
+    const Access* const access = stretch->access;
     if (curve->of_instructions) {
       for (UInt i = 0; i < stretch->fetches; ++i)
         use_lines(curve, stretch->fetch[i].chunk, stretch->fetch[i].chunk, counts);

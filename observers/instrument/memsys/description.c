@@ -109,6 +109,13 @@ static void read_buffer(Line* line, Model* model) {
   model->read_miss_cycles = (UInt)number_at(line, 8, 0, 1000000);
 }
 
+static void prepare(Model* model) {
+  for (UInt i = 0; i < QUICK_HINTS; ++i) {
+    model->quick_instruction[i] = first_level(model, FETCH)->slots;
+    model->quick_data[i] = model->data.slots;
+  }
+}
+
 static const HChar* check(const Model* model) {
   if (model->data.slots == NULL) return "a model has no cache for data";
   if (!model->unified && model->instruction.slots == NULL)
@@ -172,6 +179,7 @@ const HChar* description_read(HChar* text, Description* description) {
   for (UInt i = 0; i < description->models_used; ++i) {
     const HChar* const wrong = check(&description->models[i]);
     if (wrong != NULL) return wrong;
+    prepare(&description->models[i]);
   }
   if (description->models_used == 0) return "there is no model";
   return NULL;

@@ -100,7 +100,7 @@ static __attribute__((noinline)) void access_data(Model* model, const Access* ac
 // Everything in the order of the program.
 static __attribute__((noinline)) void run_in_order(Model* model, const Stretch* stretch,
                                                    const ULong* addresses, Counts* counts) {
-  const Access* const access = accesses_of(stretch);
+  const Access* const access = stretch->access;
   UInt fetch = 0;
   for (UInt i = 0; i <= stretch->accesses; ++i) {
     while (fetch < stretch->fetches && stretch->fetch[fetch].before <= i) {
@@ -150,6 +150,8 @@ static UInt run_fetches(Model* model, const Stretch* stretch, UInt next, MissedF
     Addr to = from;
     if (model->translates_fetches) translate(&model->instruction_pages, FETCH, from, from, counts);
     Bool hit = cache_touch(cache, from >> cache->shift, &out);
+    model->quick_instruction[(from >> cache->shift) % QUICK_HINTS] =
+        cache_hint(cache, from >> cache->shift);
     while (model->whole_accesses && next + 1 < stretch->fetches &&
            (stretch->fetch[next + 1].chunk & CONTINUES)) {
       to = stretch->fetch[++next].chunk;
@@ -172,14 +174,16 @@ static __attribute__((noinline)) void run_access(Model* model, const Access* acc
     return;
   }
   if (model->translates_data) translate(&model->data_pages, kind, from, to, counts);
-  if (!cache_touch(cache, line, &out)) miss_first(model, kind, from, to, counts);
+  const Bool hit = cache_touch(cache, line, &out);
+  model->quick_data[line % QUICK_HINTS] = cache_hint(cache, line);
+  if (!hit) miss_first(model, kind, from, to, counts);
 }
 
 // A stretch, but for the fetches before `fetch`, which have been run.
 static __attribute__((noinline)) void run_rest(Model* model, const Stretch* stretch, UInt fetch,
                                                const ULong* addresses, Counts* counts) {
   MissedFetch missed[MOST_FETCHES];
-  const Access* const access = accesses_of(stretch);
+  const Access* const access = stretch->access;
   const UInt found = run_fetches(model, stretch, fetch, missed, counts);
   UInt next = 0;
   for (UInt i = 0; i <= stretch->accesses; ++i) {
@@ -190,55 +194,46 @@ static __attribute__((noinline)) void run_rest(Model* model, const Stretch* stre
 }
 
 // The two caches of the first level share a clock here, kept in a register and, while something
-// else runs, in both.
+// else runs, in both. This is most of the time that a simulation takes: it must stay few
+// instructions, and few variables.
 ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt fetch_shift,
                         UInt data_shift, Counts* counts) {
   Cache* const fetched = &model->instruction;
   Cache* const data = &model->data;
-  Slot* const* const fetch_hints = fetched->hints;
-  Slot* const* const data_hints = data->hints;
-  const ULong fetch_mask = fetched->hint_mask;
-  const ULong data_mask = data->hint_mask;
   ULong clock = fetched->clock > data->clock ? fetched->clock : data->clock;
   ULong totals = 0;
   while (word < end) {
-    const Stretch* const stretch = (const Stretch*)*word;
-    const ULong* const addresses = word + 1;
-    const UInt accesses = stretch->accesses;
-    word = addresses + accesses;
+    const Stretch* const stretch = (const Stretch*)*word++;
+    const ULong* const next = word + stretch->accesses;
+    const Access* access = stretch->access;
+    const Fetch* fetch = stretch->fetch;
     totals += stretch->totals;
-    UInt fetch = stretch->has_conditional ? stretch->fetches : 0;
-    Bool hits = !stretch->has_conditional;
-    for (; fetch < stretch->fetches; ++fetch) {
-      const ULong line = stretch->fetch[fetch].chunk >> fetch_shift;
-      Slot* const slot = fetch_hints[line & fetch_mask];
-      if (__builtin_expect(slot->line != line, 0)) {
-        hits = False;
-        break;
-      }
+    if (__builtin_expect(stretch->has_conditional, 0)) goto in_part;
+    for (; fetch != (const Fetch*)access; ++fetch) {
+      const ULong line = fetch->chunk >> fetch_shift;
+      Slot* const slot = model->quick_instruction[line % QUICK_HINTS];
+      if (__builtin_expect(slot->line != line, 0)) goto in_part;
       slot->time = ++clock;
     }
-    if (__builtin_expect(!hits, 0)) {
-      while (fetch < stretch->fetches && (stretch->fetch[fetch].chunk & CONTINUES)) --fetch;
-      fetched->clock = data->clock = clock;
-      run_rest(model, stretch, stretch->has_conditional ? 0 : fetch, addresses, counts);
-      clock = fetched->clock > data->clock ? fetched->clock : data->clock;
-      continue;
-    }
-    const Access* const access = accesses_of(stretch);
-    for (UInt i = 0; i < accesses; ++i) {
-      const Addr from = addresses[i];
-      const ULong line = from >> data_shift;
-      Slot* const slot = data_hints[line & data_mask];
-      if (__builtin_expect((from + access[i].size - 1) >> data_shift != line, 0) ||
-          __builtin_expect(slot->line != line, 0)) {
+    for (; word != next; ++word, ++access) {
+      const ULong line = *word >> data_shift;
+      Slot* const slot = model->quick_data[line % QUICK_HINTS];
+      if (__builtin_expect(slot->line != line, 0) ||
+          __builtin_expect((*word + access->size - 1) >> data_shift != line, 0)) {
         data->clock = clock;
-        run_access(model, &access[i], from, counts);
+        run_access(model, access, *word, counts);
         clock = data->clock;
       } else {
         slot->time = ++clock;
       }
     }
+    continue;
+  in_part:
+    fetched->clock = data->clock = clock;
+    while (fetch != (const Fetch*)access && (fetch->chunk & CONTINUES)) --fetch;
+    run_rest(model, stretch, (UInt)(fetch - stretch->fetch), word, counts);
+    clock = fetched->clock > data->clock ? fetched->clock : data->clock;
+    word = next;
   }
   fetched->clock = data->clock = clock;
   return totals;

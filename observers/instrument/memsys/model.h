@@ -10,7 +10,7 @@
 
 typedef enum { FETCH, READ, WRITE, KINDS } Kind;
 
-enum { MOST_LEVELS = 3, MOST_ENTRIES = 64, NAME_BYTES = 64 };
+enum { MOST_LEVELS = 3, MOST_ENTRIES = 64, NAME_BYTES = 64, QUICK_HINTS = 8192 };
 
 typedef struct {
   ULong misses[KINDS][MOST_LEVELS];
@@ -45,6 +45,8 @@ typedef struct {
   Bool unified_pages;
   Bool translates_fetches;
   Bool translates_data;
+  Slot* quick_instruction[QUICK_HINTS];  // hints for the first level, within reach of one address
+  Slot* quick_data[QUICK_HINTS];
   Bool whole_accesses;  // an access to two lines misses once, and goes whole to the level below
   // Of a model with a write buffer.
   WriteBuffer buffer;

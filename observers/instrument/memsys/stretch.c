@@ -67,7 +67,7 @@ static Bool same_content(const Stretch* stretch, const Draft* draft, ULong total
   return stretch->totals == totals && stretch->fetches == draft->fetches &&
          stretch->accesses == draft->accesses &&
          VG_(memcmp)(stretch->fetch, draft->fetch, draft->fetches * sizeof(Fetch)) == 0 &&
-         VG_(memcmp)(accesses_of(stretch), draft->access, draft->accesses * sizeof(Access)) == 0;
+         VG_(memcmp)(stretch->access, draft->access, draft->accesses * sizeof(Access)) == 0;
 }
 
 const Stretch* stretch_of(const Draft* draft) {
@@ -87,6 +87,7 @@ const Stretch* stretch_of(const Draft* draft) {
   stretch->has_conditional = draft->has_conditional;
   stretch->fetches = (UShort)draft->fetches;
   stretch->accesses = (UShort)draft->accesses;
+  stretch->access = (const Access*)(stretch->fetch + draft->fetches);
   VG_(memcpy)(stretch->fetch, draft->fetch, fetch_bytes);
   VG_(memcpy)(stretch->fetch + draft->fetches, draft->access, access_bytes);
   *bucket = stretch;

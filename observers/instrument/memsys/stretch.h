@@ -31,16 +31,13 @@ typedef struct {
 // code that is translated again takes no further memory.
 typedef struct _Stretch {
   struct _Stretch* next;
-  ULong totals;  // instructions, reads and writes, see below
+  ULong totals;          // instructions, reads and writes, see below
+  const Access* access;  // behind the fetches
   Bool has_conditional;
   UShort fetches;
   UShort accesses;
-  Fetch fetch[];  // and behind them the accesses
+  Fetch fetch[];
 } Stretch;
-
-static inline const Access* accesses_of(const Stretch* stretch) {
-  return (const Access*)(stretch->fetch + stretch->fetches);
-}
 
 // Three sums in one word, so that a stretch costs one addition. A stream has at most STREAM_WORDS
 // words, and a stretch at most MOST_INSTRUCTIONS, so no sum runs over.
