@@ -256,8 +256,8 @@ def model_details(
 ) -> dict[str, Any]:
     """What happened in one model.
 
-    ``operations`` are by name, ``program`` among them; ``phases`` by number, where there is another
-    than 0; ``sites`` are the calls of the manager with the most cycles; ``before`` and ``after``
+    ``operations`` are by name, ``program`` among them; ``phases`` by name, '' being outside of all, where there are
+    any; ``sites`` are the calls of the manager with the most cycles; ``before`` and ``after``
     are the program's events around collections. Each has the keys of ``_events_details``.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
@@ -265,7 +265,7 @@ def model_details(
     sites: dict[tuple[str, str, str, int], list[Mapping[str, Any]]] = {}
     for context in contexts:
         groups.setdefault(context["operation"], []).append(context)
-        phases.setdefault(str(context["phase"]), []).append(context)
+        phases.setdefault(context["phase"], []).append(context)
         if (caller := context.get("caller")) is not None:
             place = caller.get("function", ""), caller.get("object", ""), caller.get("offset", 0)
             sites.setdefault((context["operation"], *place), []).append(context)

@@ -255,9 +255,9 @@ def test_operations_phases_and_callers(simulate: Simulate) -> None:
         for c in found["contexts"]
     }
     assert {key: c["instructions"] for key, c in by.items()} == {
-        ("program", 0, 0): 15, ("1", 0, 0xA): 6, ("1", 0, 0xB): 3, ("program", 1, 0): 5,
+        ("program", "", 0): 15, ("1", "", 0xA): 6, ("1", "", 0xB): 3, ("program", "1", 0): 5,
     }  # fmt: skip
-    assert by["1", 0, 0xA]["calls"] == 2
+    assert by["1", "", 0xA]["calls"] == 2
     assert found["collections"] == 1
     assert found["before_collections"]["instructions"] == 3, "what followed the last look"
     assert found["after_collections"]["instructions"] == 0, "the window is not over"

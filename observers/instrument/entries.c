@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "entries.h"
 
+#include "events.h"
+
 static const Entry family[] = {
     {"malloc", OP_MALLOC, WANTS_FIRST},
     {"calloc", OP_CALLOC, WANTS_FIRST_X_SECOND},
@@ -15,7 +17,7 @@ static const Entry family[] = {
     {"cfree", OP_FREE, ENDS_FIRST},
     {"free_sized", OP_FREE, ENDS_FIRST},
     {"free_aligned_sized", OP_FREE, ENDS_FIRST},
-    {"malloc_usable_size", OP_OTHER, WANTS_NOTHING},
+    {"malloc_usable_size", OP_OTHER, WANTS_USABLE_SIZE},
     {"malloc_trim", OP_OTHER, WANTS_NOTHING},
     // operator new and new[]: plain, nothrow, aligned, both
     {"_Znwm", OP_NEW, WANTS_FIRST},
@@ -57,6 +59,9 @@ typedef struct _Loaded {
   HChar* file;
   Bool still_there;
   Bool has_entries;
+  Bool is_libc;
+  Addr malloc_at;  // 0: it has none
+  Addr usable_size_at;
 } Loaded;
 
 static VgHashTable* places;
@@ -84,12 +89,11 @@ static void add_place(Addr address, const Entry* entry) {
   if (VG_(clo_verbosity) > 1) VG_(umsg)("entry %s at %#lx\n", entry->symbol, address);
 }
 
-// True when operations begin in the object.
-static Bool look_into(const DebugInfo* info) {
+static void look_into(const DebugInfo* info, Loaded* there) {
   // The dynamic linker's own small malloc serves it before any manager is there.
   const HChar* const soname = VG_(DebugInfo_get_soname)(info);
-  if (soname != NULL && VG_(strncmp)(soname, "ld-linux", 8) == 0) return False;
-  Bool has_entries = False;
+  if (soname != NULL && VG_(strncmp)(soname, "ld-linux", 8) == 0) return;
+  there->is_libc = soname != NULL && VG_(strncmp)(soname, "libc.so", 7) == 0;
   const Int symbols = VG_(DebugInfo_syms_howmany)(info);
   for (Int i = 0; i < symbols; ++i) {
     SymAVMAs address;
@@ -105,9 +109,10 @@ static Bool look_into(const DebugInfo* info) {
       entry = entry_named(*others);
     if (entry == NULL) continue;
     add_place(address.main, entry);
-    has_entries = True;
+    there->has_entries = True;
+    if (entry->operation == OP_MALLOC) there->malloc_at = address.main;
+    if (entry->shape == WANTS_USABLE_SIZE) there->usable_size_at = address.main;
   }
-  return has_entries;
 }
 
 static void forget_places(Addr start, SizeT bytes) {
@@ -139,10 +144,15 @@ static void follow_loading(void) {
     Loaded* there = known(text, bytes, file);
     if (there == NULL) {
       forget_places(text, bytes);
+      events_forget(text, bytes);
       there = VG_(calloc)("tare.loaded", 1, sizeof *there);
-      *there = (Loaded){loaded, text, bytes, VG_(strdup)("tare.loaded.file", file), True, False};
+      *there = (Loaded){.next = loaded,
+                        .text = text,
+                        .text_bytes = bytes,
+                        .file = VG_(strdup)("tare.loaded.file", file)};
       loaded = there;
-      there->has_entries = look_into(info);
+      look_into(info, there);
+      events_follow_loading(info);
     }
     there->still_there = True;
   }
@@ -155,6 +165,7 @@ static void follow_loading(void) {
     }
     *link = each->next;
     forget_places(each->text, each->text_bytes);
+    events_forget(each->text, each->text_bytes);
     VG_(free)(each->file);
     VG_(free)(each);
   }
@@ -174,4 +185,12 @@ Bool may_end_operation(Addr address) {
   for (const Loaded* each = loaded; each != NULL; each = each->next)
     if (address - each->text < each->text_bytes) return each->has_entries;
   return True;
+}
+
+// The dynamic linker takes the C library's malloc only where no other object has one.
+Addr usable_size_function(void) {
+  const Loaded* chosen = NULL;
+  for (const Loaded* each = loaded; each != NULL; each = each->next)
+    if (each->malloc_at != 0 && (chosen == NULL || chosen->is_libc)) chosen = each;
+  return chosen == NULL ? 0 : chosen->usable_size_at;
 }

@@ -19,6 +19,7 @@ typedef enum {
   RESIZES,               // object, size
   RESIZES_ELEMENTS,      // object, elements, their size
   ENDS_FIRST,            // object
+  WANTS_USABLE_SIZE,     // object
   WANTS_NOTHING
 } Shape;
 
@@ -35,6 +36,9 @@ void entries_initialise(void);
 // NULL unless an operation begins at `address`. Objects loaded since the last call are looked into
 // first, so this must be asked before code at `address` is translated.
 const Entry* entry_at(Addr address);
+
+// malloc_usable_size of the object that has the program's malloc; 0 when it has none.
+Addr usable_size_function(void);
 
 // Whether a return in the code at `address` can be the one that ends an operation. An operation
 // returns from the object in which it began, or from another of the family that it went on to in

@@ -13,9 +13,11 @@
 #include "core.h"
 #include "counts.h"
 #include "entries.h"
+#include "events.h"
 #include "memsys/feed.h"
 #include "memsys/output.h"
 #include "objects.h"
+#include "reachability.h"
 #include "report.h"
 #include "sites.h"
 #include "threads.h"
@@ -27,6 +29,7 @@ _Static_assert(sizeof VERSION == sizeof TARE_VALGRIND_VERSION, "built for Valgri
 static const HChar* count_folder;
 static const HChar* memsys_models;
 static const HChar* memsys_folder;
+static const HChar* events_file;
 
 // ---- life of the process ----
 
@@ -43,9 +46,23 @@ static void before_syscall(ThreadId thread, UInt number, UWord* arguments, UInt 
   if (number == __NR_execve || number == __NR_execveat) write_files("exec");
 }
 
+static void note_mapping(ThreadId thread, UInt number, const UWord* arguments, Addr result) {
+  static Addr end_of_heap;  // that grows by brk
+  const Bool of_manager = is_in_manager(thread);
+  if (number == __NR_brk) {
+    if (end_of_heap != 0 && result > end_of_heap)
+      reachability_note_mapping(end_of_heap, result - end_of_heap, of_manager);
+    end_of_heap = result;
+  }
+  if (number == __NR_mmap) reachability_note_mapping(result, arguments[1], of_manager);
+  if (number == __NR_mremap) reachability_note_mapping(result, arguments[2], of_manager);
+  if (number == __NR_munmap) reachability_note_mapping(arguments[0], arguments[1], False);
+}
+
 static void after_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count,
                           SysRes result) {
-  (void)thread, (void)number, (void)arguments, (void)count, (void)result;
+  (void)count;
+  if (!sr_isError(result)) note_mapping(thread, number, arguments, sr_Res(result));
 }
 
 // What the kernel reads and writes for the program.
@@ -84,9 +101,13 @@ static Bool process_option(const HChar* argument) {
   if (VG_STR_CLO(argument, "--count-folder", count_folder)) {
   } else if (VG_STR_CLO(argument, "--memsys", memsys_models)) {
   } else if (VG_STR_CLO(argument, "--memsys-folder", memsys_folder)) {
+  } else if (VG_STR_CLO(argument, "--events", events_file)) {
   } else if (VG_STR_CLO(argument, "--trace-folder", trace_options.folder)) {
   } else if (VG_BOOL_CLO(argument, "--last-use", trace_options.last_use)) {
   } else if (VG_BOOL_CLO(argument, "--sites", trace_options.sites)) {
+  } else if (VG_BOOL_CLO(argument, "--pointers", trace_options.pointers)) {
+  } else if (VG_BINT_CLO(argument, "--reachability", trace_options.reachability_bytes, 0,
+                         (Long)1 << 62)) {
   } else if (VG_STR_CLO(argument, "--usable-size", trace_options.usable_size)) {
   } else {
     return False;
@@ -99,10 +120,15 @@ static void print_usage(void) {
   ("    --count-folder=DIR        write the counts of each process into DIR\n"
    "    --memsys=FILE             simulate the memory systems that FILE describes\n"
    "    --memsys-folder=DIR       write what each process met there into DIR\n"
+   "    --events=FILE             count also what is named there\n"
    "    --trace-folder=DIR        record the objects of each process into DIR, and of them:\n"
    "    --last-use=no|yes         when they were first and last used [yes]\n"
    "    --sites=no|yes            which calls led to them [yes]\n"
-   "    --usable-size=no|glibc    how large they really are [no]\n");
+   "    --pointers=no|yes         stores of pointers to them [no]\n"
+   "    --reachability=BYTES      search what is reachable every BYTES allocated [0: never]\n"
+   "    --usable-size=no|glibc|call  how large they really are: by the words that glibc keeps, or "
+   "by\n"
+   "                              a call that nothing counts [no]\n");
 }
 
 static void print_debug_usage(void) {}
@@ -111,11 +137,15 @@ static void after_options(void) {
   // A chased block would run past the entry of an operation, and past its return.
   VG_(clo_vex_control).guest_chase = False;
   counts_reset();
+  if (events_file != NULL) events_read(events_file);
   if (memsys_models != NULL) feed_start(memsys_models);
-  const Bool notes_uses = trace_is_on() && trace_options.last_use;
-  objects_initialise(notes_uses);
+  const Bool searches = trace_is_on() && trace_options.reachability_bytes != 0;
+  trace_options.last_use = trace_options.last_use && trace_is_on();
+  trace_options.pointers = trace_options.pointers && trace_is_on();
+  objects_initialise(trace_options.last_use || trace_options.pointers || searches);
+  if (searches) reachability_initialise((ULong)trace_options.reachability_bytes);
   if (trace_is_on() && trace_options.sites) sites_initialise();
-  if (notes_uses) {
+  if (trace_options.last_use) {
     VG_(track_pre_mem_read)(note_kernel_s_read);
     VG_(track_pre_mem_read_asciiz)(note_kernel_s_read_of_text);
     VG_(track_post_mem_write)(note_kernel_s_use);

@@ -3,20 +3,23 @@
 
 #include "trace.h"
 
-enum {
-  LARGE_WORDS = 1 << 18
-};  // from 2 MiB on, an object's part of the map goes back to the kernel
+// From LARGE_BYTES of the map on, an object's part of it is given back to the kernel with it. From
+// HUGE_BYTES on it is one block of memory, mapped again and again.
+enum { LARGE_BYTES = 1 << 20, HUGE_BYTES = 8 << 20, BLOCK_BYTES = 2 << 20, MOST_BLOCKS = 4096 };
 
-static Bool notes_uses;
+static Bool maps_whole_objects;
 static UInt slots_used = 1;  // slot 0 belongs to no object
 static UInt free_slot;       // 0: none
 static UInt forks_so_far;
 
+static Bool map(Addr start, SizeT bytes, UInt flags, Int file) {
+  const SysRes result = VG_(am_do_mmap_NO_NOTIFY)(start, bytes, VKI_PROT_READ | VKI_PROT_WRITE,
+                                                  flags | VKI_MAP_NORESERVE, (UInt)file, 0);
+  return !sr_isError(result) && sr_Res(result) == start;
+}
+
 static void reserve(Addr start, SizeT bytes, const HChar* what) {
-  const SysRes result = VG_(am_do_mmap_NO_NOTIFY)(
-      start, bytes, VKI_PROT_READ | VKI_PROT_WRITE,
-      VKI_MAP_PRIVATE | VKI_MAP_ANONYMOUS | VKI_MAP_NORESERVE | MAP_NEVER_REPLACING, -1, 0);
-  if (!sr_isError(result) && sr_Res(result) == start) return;
+  if (map(start, bytes, VKI_MAP_PRIVATE | VKI_MAP_ANONYMOUS | MAP_NEVER_REPLACING, -1)) return;
   VG_(umsg)
   ("no addresses for %s: is the size of address spaces limited (ulimit -v), or does the kernel "
    "refuse to overcommit (vm.overcommit_memory = 2)?\n",
@@ -24,8 +27,8 @@ static void reserve(Addr start, SizeT bytes, const HChar* what) {
   VG_(exit)(1);
 }
 
-void objects_initialise(Bool uses) {
-  notes_uses = uses;
+void objects_initialise(Bool whole) {
+  maps_whole_objects = whole;
   const SizeT map_bytes = (SizeT)1 << (ADDRESS_BITS - 1);
   reserve(OBJECT_MAP, map_bytes, "the object map");
   reserve(EMPTY_MAP, map_bytes, "the empty map");
@@ -33,8 +36,6 @@ void objects_initialise(Bool uses) {
   reserve(OBJECT_SLOTS, sizeof(Object) << SLOT_BITS, "the objects");
   use_of(0)->first = 1;  // so that code for a first use passes over what is no object
 }
-
-Bool objects_note_uses(void) { return notes_uses; }
 
 void objects_inherit(void) { ++forks_so_far; }
 
@@ -66,20 +67,47 @@ static void give_slot(UInt slot) {
   free_slot = slot;
 }
 
-static SizeT words_of(SizeT size) { return notes_uses && size > 8 ? (size + 7) / 8 : 1; }
+static SizeT words_of(SizeT size) { return maps_whole_objects && size > 8 ? (size + 7) / 8 : 1; }
+
+static void fill(UInt* entry, const UInt* end, UInt slot) {
+  while (entry < end) *entry++ = slot;
+}
+
+static void empty_pages(Addr start, Addr end) {
+  tl_assert(map(start, end - start, VKI_MAP_PRIVATE | VKI_MAP_ANONYMOUS | VKI_MAP_FIXED, -1));
+}
+
+// False when the kernel does not give memory that can be mapped several times.
+static Bool repeat_block(Addr start, Addr end, UInt slot) {
+  SizeT block_bytes = BLOCK_BYTES;
+  while ((end - start) / block_bytes > MOST_BLOCKS) block_bytes *= 2;
+  const SysRes made = VG_(do_syscall)(__NR_memfd_create, (UWord) "tare", 0, 0, 0, 0, 0, 0, 0);
+  if (sr_isError(made)) return False;
+  const Int file = (Int)sr_Res(made);
+  Bool done =
+      !sr_isError(VG_(do_syscall)(__NR_ftruncate, (UWord)file, block_bytes, 0, 0, 0, 0, 0, 0));
+  for (Addr at = start; done && at < end; at += block_bytes) {
+    const SizeT bytes = end - at < block_bytes ? end - at : block_bytes;
+    done = map(at, bytes, VKI_MAP_SHARED | VKI_MAP_FIXED, file);
+    if (done && at == start) fill((UInt*)start, (const UInt*)(start + bytes), slot);
+  }
+  VG_(close)(file);
+  if (!done) empty_pages(start, end);
+  return done;
+}
 
 static void fill_map(Addr address, SizeT size, UInt slot) {
   UInt* const entry = map_entry(address);
-  const SizeT words = words_of(size);
-  if (slot == 0 && words >= LARGE_WORDS) {
-    const Addr start = VG_PGROUNDUP((Addr)entry);
-    const Addr end = VG_PGROUNDDN((Addr)(entry + words));
-    for (UInt* each = entry; (Addr)each < start; ++each) *each = 0;
-    VG_(do_syscall)(__NR_madvise, start, end - start, ADVICE_DISCARD, 0, 0, 0, 0, 0);
-    for (UInt* each = (UInt*)end; each < entry + words; ++each) *each = 0;
-    return;
-  }
-  for (SizeT word = 0; word < words; ++word) entry[word] = slot;
+  UInt* const behind = entry + words_of(size);
+  const SizeT bytes = (SizeT)(behind - entry) * sizeof *entry;
+  const Addr start = VG_PGROUNDUP((Addr)entry);
+  const Addr end = VG_PGROUNDDN((Addr)behind);
+  const Bool in_pages =
+      slot == 0 ? bytes >= LARGE_BYTES : bytes >= HUGE_BYTES && repeat_block(start, end, slot);
+  if (!in_pages) return fill(entry, behind, slot);
+  if (slot == 0) empty_pages(start, end);
+  fill(entry, (const UInt*)start, slot);
+  fill((UInt*)end, behind, slot);
 }
 
 static void note_peak(void) {

@@ -48,9 +48,9 @@ typedef struct {
   UInt site;
 } Birth;
 
-// `uses`: whether the map holds whole objects. Ends the process where addresses cannot be reserved.
-void objects_initialise(Bool uses);
-Bool objects_note_uses(void);
+// `whole`: whether the map holds whole objects, or their beginnings only. Ends the process where
+// addresses cannot be reserved.
+void objects_initialise(Bool whole);
 
 // In the child of a fork: what is alive belongs to the parent's count.
 void objects_inherit(void);

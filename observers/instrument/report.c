@@ -2,6 +2,7 @@
 #include "report.h"
 
 #include "counts.h"
+#include "events.h"
 #include "files.h"
 
 enum { FORMAT_VERSION = 1 };
@@ -60,6 +61,7 @@ void report_write(const HChar* folder, const HChar* end, ULong clock) {
   VG_(fprintf)
   (file, " \"unknown_frees\": %llu, \"inherited_frees\": %llu,\n", count->unknown_frees,
    count->inherited_frees);
+  events_write(file);
   VG_(fprintf)
   (file, " \"threads\": %llu, \"signals\": %llu,\n \"operations\": {", count->threads,
    count->signals);

@@ -2,8 +2,10 @@
 #include "threads.h"
 
 #include "counts.h"
+#include "events.h"
 #include "memsys/feed.h"
 #include "objects.h"
+#include "reachability.h"
 #include "sites.h"
 #include "trace.h"
 
@@ -11,6 +13,13 @@
 
 // A frame is an operation of the manager, or a signal handler with what it interrupted. A handler
 // may itself allocate, and may be interrupted in turn, so the frames are a stack.
+// A call of malloc_usable_size that the program does not know of: what it is to find as it was.
+typedef struct {
+  Bool is_open;
+  ULong clock;
+  ULong rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11;
+} Question;
+
 typedef struct {
   const Entry* entry;  // NULL: a signal handler
   Addr stack_pointer;  // at the operation's first instruction, or where the handler interrupted
@@ -23,6 +32,7 @@ typedef struct {
   UInt resized;        // slot of the object that a realloc is given
   ULong resized_id;
   Addr calls;  // of a handler: what sites_leave_handler takes
+  Question question;
 } Frame;
 
 struct _Thread {
@@ -64,6 +74,7 @@ static Frame* push(Thread* thread) {
   frame->entry = NULL;
   frame->instructions = 0;
   frame->forks = forks_so_far;
+  frame->question.is_open = False;
   return frame;
 }
 
@@ -74,6 +85,7 @@ static void charge_accesses(const Thread* thread) {
     feed_set_operation(frame->entry->operation + 1, frame->returns_to);
   else
     feed_set_operation(0, 0);
+  feed_set_phase(events_phase(thread->id));
 }
 
 // Sets what translated code looks at by the frame on top.
@@ -83,6 +95,8 @@ static void follow_top(const Thread* thread, Registers* registers) {
   registers->leaves_above = registers->inside ? frame->stack_pointer : NEVER;
   registers->map = registers->inside ? EMPTY_MAP : OBJECT_MAP;
   if (registers->inside) frame->resumed = registers->clock;
+  events_note_operation(thread->id, registers->clock,
+                        registers->inside ? frame->entry->operation : OP_COUNT);
   charge_accesses(thread);
 }
 
@@ -93,6 +107,13 @@ static void charge(const Frame* frame) {
 static Bool on_signal_stack(const Thread* thread, Addr stack_pointer) {
   return stack_pointer - VG_(thread_get_altstack_min)(thread->id) <
          VG_(thread_get_altstack_size)(thread->id);
+}
+
+Bool is_on_stack(const Thread* thread, Addr stack_pointer, Addr address) {
+  enum { RED_ZONE = 128 };  // System V ABI: below the stack pointer, and in use
+  return (address >= stack_pointer - RED_ZONE &&
+          address <= VG_(thread_get_stack_max)(thread->id)) ||
+         on_signal_stack(thread, address);
 }
 
 // A handler that ended by a longjmp never returns to what it interrupted: frames below `lowest` are
@@ -143,6 +164,7 @@ static void note_birth(OperationCount* count, const Birth* birth) {
   }
   count->bytes += birth->size;
   object_born(birth);
+  reachability_after_birth(birth->address, birth->clock);
 }
 
 static void note_resize(OperationCount* count, const Frame* frame, const Birth* birth) {
@@ -155,6 +177,7 @@ static void note_resize(OperationCount* count, const Frame* frame, const Birth* 
     const Bool is_there = object_in(frame->resized)->address == from &&
                           object_in(frame->resized)->id == frame->resized_id;
     object_resized(is_there ? frame->resized : 0, birth);
+    reachability_after_birth(birth->address, birth->clock);
   } else if (birth->size == 0) {
     object_died(from, birth->clock);
   } else {
@@ -162,10 +185,12 @@ static void note_resize(OperationCount* count, const Frame* frame, const Birth* 
   }
 }
 
-static void note_effect(const Thread* thread, const Frame* frame, Addr result, ULong clock) {
+static void note_effect(const Thread* thread, const Frame* frame, Addr result, SizeT usable_size,
+                        ULong clock) {
   const ULong* const wanted = frame->arguments;
   OperationCount* const count = &operation_counts[frame->entry->operation];
   Birth birth = {.address = result,
+                 .usable_size = usable_size,
                  .operation = frame->entry->operation,
                  .clock = clock,
                  .thread = thread->number,
@@ -211,13 +236,13 @@ static void note_effect(const Thread* thread, const Frame* frame, Addr result, U
     case ENDS_FIRST:
       if (wanted[0] == 0) ++count->no_object;
       break;
+    case WANTS_USABLE_SIZE:
     case WANTS_NOTHING:
       break;
   }
 }
 
-VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
-  Registers* const registers = registers_of(state);
+static void end_operation(Registers* registers, Addr next, Addr result, SizeT usable_size) {
   Thread* const thread = registers->thread;
   Frame* const frame = top(thread);
   tl_assert(frame != NULL && frame->entry != NULL);
@@ -225,12 +250,75 @@ VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
   if (frame->forks == forks_so_far) {
     charge(frame);
     if (next == frame->returns_to)
-      note_effect(thread, frame, state->guest_RAX, registers->clock);
+      note_effect(thread, frame, result, usable_size, registers->clock);
     else
       ++operation_counts[frame->entry->operation].left;
   }
   --thread->used;
   follow_top(thread, registers);
+}
+
+VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
+  end_operation(registers_of(state), next, state->guest_RAX, 0);
+}
+
+static Addr new_object(const Frame* frame, Addr result) {
+  if (frame->entry->shape != WANTS_THIRD) return result;
+  return (Int)result == 0 ? *(const Addr*)frame->arguments[0] : 0;
+}
+
+// The program's registers and stack are made as if it had called `function` in place of returning.
+static void ask(VexGuestAMD64State* state, Question* question, Addr object, Addr next) {
+  *question = (Question){.is_open = True,
+                         .clock = registers_of(state)->clock,
+                         .rax = state->guest_RAX,
+                         .rcx = state->guest_RCX,
+                         .rdx = state->guest_RDX,
+                         .rsi = state->guest_RSI,
+                         .rdi = state->guest_RDI,
+                         .r8 = state->guest_R8,
+                         .r9 = state->guest_R9,
+                         .r10 = state->guest_R10,
+                         .r11 = state->guest_R11};
+  state->guest_RDI = object;
+  state->guest_RSP -= sizeof(Addr);
+  *(Addr*)state->guest_RSP = next;
+}
+
+static SizeT take_answer(VexGuestAMD64State* state, Question* question) {
+  const SizeT usable_size = state->guest_RAX;
+  state->guest_RAX = question->rax;
+  state->guest_RCX = question->rcx;
+  state->guest_RDX = question->rdx;
+  state->guest_RSI = question->rsi;
+  state->guest_RDI = question->rdi;
+  state->guest_R8 = question->r8;
+  state->guest_R9 = question->r9;
+  state->guest_R10 = question->r10;
+  state->guest_R11 = question->r11;
+  question->is_open = False;
+  return usable_size;
+}
+
+VG_REGPARM(2) Addr ask_and_leave_operation(VexGuestAMD64State* state, Addr next) {
+  Registers* const registers = registers_of(state);
+  Frame* const frame = top(registers->thread);
+  tl_assert(frame != NULL && frame->entry != NULL);
+  if (frame->question.is_open) {
+    registers->clock = frame->question.clock;  // as if nothing had been executed
+    const SizeT usable_size = take_answer(state, &frame->question);
+    end_operation(registers, next, state->guest_RAX, usable_size);
+    return next;
+  }
+  const Addr function = usable_size_function();
+  const Addr object = new_object(frame, state->guest_RAX);
+  if (function == 0 || object == 0 || next != frame->returns_to || !gives_objects(frame->entry)) {
+    end_operation(registers, next, state->guest_RAX, 0);
+    return next;
+  }
+  ask(state, &frame->question, object, next);
+  registers->leaves_above = frame->stack_pointer = state->guest_RSP;
+  return function;
 }
 
 // All threads count on with one clock, which goes from each to the next.
@@ -242,10 +330,13 @@ static void run_thread(ThreadId id, ULong blocks_done) {
   Registers registers = load_registers(id);
   Frame* const frame = top(registers.thread);
   if (registers.inside) frame->resumed += clock - registers.clock;
+  events_shift_clock(id, clock - registers.clock);
   registers.clock = clock;
   store_registers(id, &registers);
   charge_accesses(registers.thread);
 }
+
+Bool is_in_manager(ThreadId id) { return load_registers(id).inside != 0; }
 
 ULong threads_clock(void) {
   return running == VG_INVALID_THREADID ? clock_at_end : load_registers(running).clock;
@@ -257,7 +348,11 @@ static void start_thread(ThreadId id) {
   threads[id]->number = (UInt)process_count.threads++;
   threads[id]->used = 0;
   // The core copies the creator's registers, these among them.
-  Registers fresh = {.leaves_above = NEVER, .map = OBJECT_MAP, .thread = threads[id]};
+  Registers fresh = {.leaves_above = NEVER,
+                     .map = OBJECT_MAP,
+                     .phase_ends_above = NEVER,
+                     .thread_id = id,
+                     .thread = threads[id]};
   sites_start_thread(id, &fresh);
   store_registers(id, &fresh);
 }
@@ -274,6 +369,7 @@ static void end_thread(ThreadId id) {
     ++operation_counts[frame->entry->operation].left;
     charge(frame);
   }
+  events_end_thread(id, registers.clock);
   if (id == running) {
     clock_at_end = registers.clock;
     running = VG_INVALID_THREADID;
@@ -332,6 +428,7 @@ static void start_child(ThreadId id) {
   running = id;
   Registers registers = load_registers(id);
   registers.clock = 0;
+  events_start_child(id);
   sites_start_child(&registers, id);
   store_registers(id, &registers);
   trace_start_child();

@@ -16,12 +16,14 @@
 typedef struct _Thread Thread;
 
 typedef struct {
-  ULong clock;        // instructions of the process; right while the thread runs
-  Addr leaves_above;  // a return with a stack pointer above this ends the operation
-  ULong inside;       // 1 in an operation of the manager, else 0
-  Addr map;           // where code that uses memory looks for objects: OBJECT_MAP or EMPTY_MAP
-  Addr calls;         // sites.c: behind the last note of a call
-  Addr calls_end;     // from where on the notes must be made fewer
+  ULong clock;            // instructions of the process; right while the thread runs
+  Addr leaves_above;      // a return with a stack pointer above this ends the operation
+  ULong inside;           // 1 in an operation of the manager, else 0
+  Addr map;               // where code that uses memory looks for objects: OBJECT_MAP or EMPTY_MAP
+  Addr calls;             // sites.c: behind the last note of a call
+  Addr calls_end;         // from where on the notes must be made fewer
+  Addr phase_ends_above;  // events.c: a return with a stack pointer above this ends a phase
+  ULong thread_id;
   Thread* thread;
 } Registers;
 
@@ -36,12 +38,21 @@ static inline Registers* registers_of(VexGuestAMD64State* state) {
 
 void threads_initialise(void);
 
+// Whether `address` lies on the stack of the thread that now has `stack_pointer`.
+Bool is_on_stack(const Thread* thread, Addr stack_pointer, Addr address);
+
+Bool is_in_manager(ThreadId id);
+
 // Instructions of the process so far.
 ULong threads_clock(void);
 
 // Translated code calls these with the guest state.
 VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry);
 VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next);
+
+// The same for an object whose usable size is to be known: the first time it goes on to the
+// manager's malloc_usable_size, the second time to `next`. The result is where to.
+VG_REGPARM(2) Addr ask_and_leave_operation(VexGuestAMD64State* state, Addr next);
 
 // Ends what the threads still alive are in. Called once.
 void threads_finish(void);

@@ -39,7 +39,7 @@ static void describe(const HChar* end, ULong clock) {
    end, clock, process_count.allocated_bytes, births_so_far);
   VG_(fprintf)
   (file,
-   " \"last_use\": %s, \"sites\": %s, \"pointers\": %s, \"reachability_bytes\": %llu, "
+   " \"last_use\": %s, \"sites\": %s, \"pointers\": %s, \"reachability_bytes\": %lld, "
    "\"usable_size\": \"%s\",\n",
    options->last_use ? "true" : "false", options->sites ? "true" : "false",
    options->pointers ? "true" : "false", options->reachability_bytes, options->usable_size);

@@ -13,13 +13,18 @@ typedef struct {
   Bool last_use;
   Bool sites;
   Bool pointers;
-  ULong reachability_bytes;  // allocated between two searches; 0: none
+  Long reachability_bytes;   // allocated between two searches; 0: none
   const HChar* usable_size;  // "glibc", "call" or "no"
 } TraceOptions;
 
 extern TraceOptions trace_options;
 
 static inline Bool trace_is_on(void) { return trace_options.folder != NULL; }
+
+// Whether the program's malloc_usable_size is called for each object.
+static inline Bool trace_asks_usable_size(void) {
+  return trace_is_on() && trace_options.usable_size[0] == 'c';
+}
 
 // Begins the files of this process, or of the program that it has become.
 void trace_start(void);

@@ -2,10 +2,13 @@
 #include "translate.h"
 
 #include "entries.h"
+#include "events.h"
 #include "memsys/feed.h"
 #include "objects.h"
+#include "pointers.h"
 #include "sites.h"
 #include "threads.h"
+#include "trace.h"
 #include "translation.h"
 #include "uses.h"
 
@@ -19,11 +22,18 @@ static void add_entry(Translation* translation, const Entry* entry) {
   uses_begin_stretch(translation);
 }
 
-static void add_exit(Translation* translation, IRExpr* next) {
+static void add_exit(Translation* translation) {
+  IRExpr* const next = translation->block->next;
   IRExpr* const bound = get_register(translation, offsetof(Registers, leaves_above));
   IRExpr* const stack_pointer = get(translation, translation->stack_pointer);
-  call_if(translation, binary(translation, Iop_CmpLT64U, bound, stack_pointer), "leave_operation",
-          leave_operation, next);
+  IRExpr* const leaves = binary(translation, Iop_CmpLT64U, bound, stack_pointer);
+  if (trace_asks_usable_size()) {
+    IRExpr* const place = call_for_result_if(translation, leaves, "ask_and_leave_operation",
+                                             ask_and_leave_operation, next);
+    translation->block->next = assign(translation, Ity_I64, IRExpr_ITE(leaves, place, next));
+  } else {
+    call_if(translation, leaves, "leave_operation", leave_operation, next);
+  }
 }
 
 // ---- accesses to memory ----
@@ -58,10 +68,22 @@ static void follow_origin(Origins* origins, const IRStmt* statement) {
   }
 }
 
+static Bool is_on_stack_for_sure(const Origins* origins, const IRExpr* address) {
+  return address->tag == Iex_RdTmp && origins->of_stack[address->Iex.RdTmp.tmp];
+}
+
 static void add_access(Translation* translation, const Origins* origins, IRExpr* address,
                        IRExpr* guard) {
-  if (address->tag == Iex_Const || origins->of_stack[address->Iex.RdTmp.tmp]) return;
-  uses_add_access(translation, address, origins->base[address->Iex.RdTmp.tmp], guard);
+  if (address->tag == Iex_Const || is_on_stack_for_sure(origins, address)) return;
+  if (trace_options.last_use)
+    uses_add_access(translation, address, origins->base[address->Iex.RdTmp.tmp], guard);
+}
+
+static void add_store(Translation* translation, const Origins* origins, IRExpr* address,
+                      IRExpr* data, IRExpr* guard) {
+  add_access(translation, origins, address, guard);
+  if (trace_options.pointers && !is_on_stack_for_sure(origins, address))
+    pointers_add_store(translation, address, data, guard);
 }
 
 static void add_accesses_of(Translation* translation, const Origins* origins,
@@ -72,7 +94,7 @@ static void add_accesses_of(Translation* translation, const Origins* origins,
         add_access(translation, origins, statement->Ist.WrTmp.data->Iex.Load.addr, NULL);
       break;
     case Ist_Store:
-      add_access(translation, origins, statement->Ist.Store.addr, NULL);
+      add_store(translation, origins, statement->Ist.Store.addr, statement->Ist.Store.data, NULL);
       break;
     case Ist_LoadG: {
       const IRLoadG* const details = statement->Ist.LoadG.details;
@@ -81,7 +103,7 @@ static void add_accesses_of(Translation* translation, const Origins* origins,
     }
     case Ist_StoreG: {
       const IRStoreG* const details = statement->Ist.StoreG.details;
-      add_access(translation, origins, details->addr, details->guard);
+      add_store(translation, origins, details->addr, details->data, details->guard);
       break;
     }
     case Ist_Dirty: {
@@ -90,9 +112,12 @@ static void add_accesses_of(Translation* translation, const Origins* origins,
         add_access(translation, origins, details->mAddr, details->guard);
       break;
     }
-    case Ist_CAS:
-      add_access(translation, origins, statement->Ist.CAS.details->addr, NULL);
+    case Ist_CAS: {
+      // One that fails stores nothing, and is recorded all the same: the next one corrects it.
+      const IRCAS* const details = statement->Ist.CAS.details;
+      add_store(translation, origins, details->addr, details->dataLo, NULL);
       break;
+    }
     default:
       break;
   }
@@ -109,8 +134,8 @@ static void add_end(Translation* translation, const IRSB* in, Bool moves_stack, 
     if (in->jumpkind == Ijk_Ret) sites_add_return(translation);
     if (jumps) sites_add_jump(translation);
   }
-  if (jumps || (in->jumpkind == Ijk_Ret && may_end_operation(last)))
-    add_exit(translation, in->next);
+  if (jumps || in->jumpkind == Ijk_Ret) events_add_return(translation);
+  if (jumps || (in->jumpkind == Ijk_Ret && may_end_operation(last))) add_exit(translation);
 }
 
 IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layout,
@@ -122,7 +147,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
       .registers = REGISTERS_AREA * layout->total_sizeB + REGISTERS_OFFSET,
       .stack_pointer = layout->offset_SP,
   };
-  const Bool notes_uses = objects_note_uses();
+  const Bool follows_accesses = trace_options.last_use || trace_options.pointers;
   const Bool feeds = feed_is_on();
   Origins origins = find_origins(in, layout->offset_SP);
   Bool moves_stack = False;
@@ -131,7 +156,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
     IRStmt* const statement = in->stmts[i];
     if (statement == NULL || statement->tag == Ist_NoOp) continue;
     if (statement->tag == Ist_Exit) bring_up_to_date(&translation);
-    if (notes_uses) {
+    if (follows_accesses) {
       if (statement->tag == Ist_WrTmp) follow_origin(&origins, statement);
       if (last != 0) add_accesses_of(&translation, &origins, statement);
     }
@@ -144,6 +169,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
     last = statement->Ist.IMark.addr;
     const Entry* const entry = entry_at(last);
     if (entry != NULL) add_entry(&translation, entry);
+    events_add(&translation, last);
     if (feeds) feed_statement(&translation, statement);
     ++translation.counted;
   }

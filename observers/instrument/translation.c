@@ -49,16 +49,29 @@ void bring_up_to_date(Translation* translation) {
   translation->stored = translation->counted;
 }
 
+typedef struct {
+  IREffect effect;
+  PtrdiffT offset;
+  SizeT size;
+} Touched;
+
+static void declare(IRDirty* call, const Touched* touched, UInt count) {
+  tl_assert(count <= VEX_N_FXSTATE);
+  call->nFxState = (Int)count;
+  VG_(memset)(call->fxState, 0, sizeof call->fxState);
+  for (UInt i = 0; i < count; ++i) {
+    call->fxState[i].fx = touched[i].effect;
+    call->fxState[i].offset = (UShort)touched[i].offset;
+    call->fxState[i].size = (UShort)touched[i].size;
+  }
+}
+
 void call_if(Translation* translation, IRExpr* guard, const HChar* name, void* function,
              IRExpr* argument) {
   IRDirty* const call = unsafeIRDirty_0_N(2, name, VG_(fnptr_to_fnentry)(function),
                                           mkIRExprVec_2(IRExpr_GSPTR(), argument));
   if (guard != NULL) call->guard = guard;
-  const struct {
-    IREffect effect;
-    PtrdiffT offset;
-    SizeT size;
-  } touched[] = {
+  const Touched touched[] = {
       {Ifx_Modify, translation->registers, sizeof(Registers)},
       {Ifx_Read, translation->stack_pointer, sizeof(ULong)},
       {Ifx_Read, offsetof(VexGuestAMD64State, guest_RAX), sizeof(ULong)},
@@ -66,12 +79,24 @@ void call_if(Translation* translation, IRExpr* guard, const HChar* name, void* f
       {Ifx_Read, offsetof(VexGuestAMD64State, guest_RSI), sizeof(ULong)},
       {Ifx_Read, offsetof(VexGuestAMD64State, guest_RDX), sizeof(ULong)},
   };
-  call->nFxState = sizeof touched / sizeof *touched;
-  VG_(memset)(call->fxState, 0, sizeof call->fxState);
-  for (Int i = 0; i < call->nFxState; ++i) {
-    call->fxState[i].fx = touched[i].effect;
-    call->fxState[i].offset = (UShort)touched[i].offset;
-    call->fxState[i].size = (UShort)touched[i].size;
-  }
+  declare(call, touched, sizeof touched / sizeof *touched);
   addStmtToIRSB(translation->block, IRStmt_Dirty(call));
+}
+
+IRExpr* call_for_result_if(Translation* translation, IRExpr* guard, const HChar* name,
+                           void* function, IRExpr* argument) {
+  const IRTemp result = newIRTemp(translation->block->tyenv, Ity_I64);
+  IRDirty* const call = unsafeIRDirty_1_N(result, 2, name, VG_(fnptr_to_fnentry)(function),
+                                          mkIRExprVec_2(IRExpr_GSPTR(), argument));
+  call->guard = guard;
+  // RAX to R11 lie one after the other, the stack pointer among them.
+  const PtrdiffT first = offsetof(VexGuestAMD64State, guest_RAX);
+  const PtrdiffT behind = offsetof(VexGuestAMD64State, guest_R12);
+  const Touched touched[] = {
+      {Ifx_Modify, translation->registers, sizeof(Registers)},
+      {Ifx_Modify, first, (SizeT)(behind - first)},
+  };
+  declare(call, touched, sizeof touched / sizeof *touched);
+  addStmtToIRSB(translation->block, IRStmt_Dirty(call));
+  return IRExpr_RdTmp(result);
 }

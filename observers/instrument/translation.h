@@ -41,4 +41,9 @@ void bring_up_to_date(Translation* translation);
 void call_if(Translation* translation, IRExpr* guard, const HChar* name, void* function,
              IRExpr* argument);
 
+// A call at the end of a block that gives a number, and may change the registers that a call may
+// change, and the stack pointer. Where `guard` does not hold the result means nothing.
+IRExpr* call_for_result_if(Translation* translation, IRExpr* guard, const HChar* name,
+                           void* function, IRExpr* argument);
+
 #endif

@@ -318,7 +318,7 @@ def sites_table(about: str, model: Details, manager: str, identifier: str) -> Ta
 def phase_tables(about: str, model: Details, identifier: str) -> list[Table]:
     """By phase, and before and after collections; nothing where there were none."""
     rows: list[tuple[str, Details]] = []
-    rows += [(f"phase {number}", events) for number, events in model.get("phases", {}).items()]
+    rows += [(name or "outside", events) for name, events in model.get("phases", {}).items()]
     rows += [
         (f"program, {word} a collection", model[word])
         for word in ("before", "after")
@@ -327,7 +327,7 @@ def phase_tables(about: str, model: Details, identifier: str) -> list[Table]:
     if not rows:
         return []
     columns = (
-        Column("when", "The phase; phase 0 is outside of collections.", numeric=False),
+        Column("when", "The phase that the program was in.", numeric=False),
         Column("instructions", "Executed then."),
         Column("cycles", "Cycles for each instruction."),
         Column("misses", "Of the first level, for 1,000 instructions."),

@@ -33,6 +33,10 @@ static const HChar* operation_name(UInt operation) {
   return name;
 }
 
+static void write_phase(VgFile* file, UInt phase) {
+  fprintf(file, phase == 0 ? "\"\"" : "\"%u\"", phase);
+}
+
 static void write_caller(VgFile* file, Addr caller) { fprintf(file, "\"address\": %lu", caller); }
 
 int main(int argc, char** argv) {
@@ -73,7 +77,7 @@ int main(int argc, char** argv) {
   }
   close_stretch();
   drain();
-  const Describer describer = {operation_name, write_caller};
+  const Describer describer = {operation_name, write_phase, write_caller};
   fputs("{", stdout);
   simulator_write(stdout, &describer);
   fputs("}\n", stdout);

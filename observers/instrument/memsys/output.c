@@ -2,6 +2,7 @@
 #include "output.h"
 
 #include "counts.h"
+#include "events.h"
 #include "feed.h"
 #include "files.h"
 #include "simulator.h"
@@ -15,6 +16,8 @@ static Bool has_file;
 void output_forget_file(void) { has_file = False; }
 
 static const HChar* name_of(UInt operation) { return operation_names[operation - 1]; }
+
+static void put_phase(VgFile* file, UInt phase) { file_put_text(file, events_phase_name(phase)); }
 
 void output_write(const HChar* folder, const HChar* end) {
   feed_drain();
@@ -31,7 +34,7 @@ void output_write(const HChar* folder, const HChar* end) {
                VG_(getppid)());
   file_put_text(file, VG_(args_the_exename));
   VG_(fprintf)(file, ",\n \"end\": \"%s\",\n", end);
-  const Describer describer = {name_of, trace_put_place};
+  const Describer describer = {name_of, put_phase, trace_put_place};
   simulator_write(file, &describer);
   VG_(fprintf)(file, "}\n");
   file_end(file, path);

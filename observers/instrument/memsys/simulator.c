@@ -252,9 +252,10 @@ static void write_events(VgFile* file, const Events* events) {
 }
 
 static void write_context(VgFile* file, const Context* context, const Describer* describer) {
-  VG_(fprintf)(file, "{\"operation\": \"%s\", \"phase\": %u, ",
-               context->operation == 0 ? "program" : describer->operation(context->operation),
-               context->phase);
+  VG_(fprintf)(file, "{\"operation\": \"%s\", \"phase\": ",
+               context->operation == 0 ? "program" : describer->operation(context->operation));
+  describer->phase(file, context->phase);
+  VG_(fprintf)(file, ", ");
   if (context->caller != 0) {
     VG_(fprintf)(file, "\"caller\": {");
     describer->caller(file, context->caller);

@@ -25,9 +25,11 @@ void simulator_set_phase(UInt phase);
 // The child of a fork: the caches stay as they are, the counts begin anew.
 void simulator_reset_counts(void);
 
-// How operations and callers are written down: a name, and members of a JSON object.
+// How operations, phases and callers are written down: a name, a value of JSON, and members of an
+// object of JSON.
 typedef struct {
   const HChar* (*operation)(UInt operation);
+  void (*phase)(VgFile* file, UInt phase);
   void (*caller)(VgFile* file, Addr caller);
 } Describer;
 

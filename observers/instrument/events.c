@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "events.h"
+
+#include "files.h"
+#include "memsys/feed.h"
+#include "pub_tool_xarray.h"
+#include "threads.h"
+
+enum { MOST_NAMES = 1024, NAME_BYTES = 64, MOST_DEPTH = 64, OUTSIDE = OP_COUNT };
+
+typedef enum { COUNT, BEGIN, END, DURING } Effect;
+
+typedef struct {
+  Effect effect;
+  UInt name;
+  HChar* object;  // NULL: any
+  HChar* symbol;  // NULL: the offset is an address
+  Addr offset;
+} Event;
+
+typedef struct _Place {
+  struct _Place* next;
+  UWord address;
+  XArray* events;  // of UInt, indices of events
+} Place;
+
+typedef struct {
+  HChar text[NAME_BYTES];
+  Bool is_phase;
+  ULong times;
+  ULong instructions[OP_COUNT + 1];  // of a phase, by the operation they were part of
+} Name;
+
+typedef struct {
+  UInt name;
+  Addr leaves_above;  // 0: until its end is executed
+} Phase;
+
+typedef struct {
+  Phase phases[MOST_DEPTH];
+  UInt depth;
+  UInt operation;  // or OUTSIDE
+  ULong resumed;   // the clock when the innermost phase began or went on
+} Progress;
+
+static XArray* events;  // of Event
+static Name names[MOST_NAMES];
+static UInt names_used;
+static VgHashTable* places;
+static Progress* progress[1 << 16];  // by thread; NULL: none
+
+// ---- places ----
+
+static void add_place(Addr address, UInt event) {
+  Place* place = VG_(HT_lookup)(places, address);
+  if (place == NULL) {
+    place = VG_(calloc)("tare.event place", 1, sizeof *place);
+    place->address = address;
+    place->events = VG_(newXA)(VG_(malloc), "tare.event place", VG_(free), sizeof(UInt));
+    VG_(HT_add_node)(places, place);
+  }
+  for (Word i = 0; i < VG_(sizeXA)(place->events); ++i)
+    if (*(const UInt*)VG_(indexXA)(place->events, i) == event) return;  // another of its names
+  VG_(addToXA)(place->events, &event);
+}
+
+// Objects come and go, and what lies at an address in the process stays wanted.
+static void add_fixed_places(void) {
+  for (Word i = 0; i < VG_(sizeXA)(events); ++i) {
+    const Event* const event = VG_(indexXA)(events, i);
+    if (event->object == NULL && event->symbol == NULL) add_place(event->offset, (UInt)i);
+  }
+}
+
+// ---- reading ----
+
+static void refuse(const HChar* path, UInt line, const HChar* why) {
+  VG_(umsg)("%s, line %u: %s\n", path, line, why);
+  VG_(exit)(1);
+}
+
+static UInt name_of(const HChar* text, Bool is_phase) {
+  for (UInt i = 0; i < names_used; ++i)
+    if (names[i].is_phase == is_phase && VG_(strcmp)(names[i].text, text) == 0) return i;
+  if (names_used == MOST_NAMES || VG_(strlen)(text) >= NAME_BYTES) return MOST_NAMES;
+  VG_(strcpy)(names[names_used].text, text);
+  names[names_used].is_phase = is_phase;
+  return names_used++;
+}
+
+static Bool read_number(const HChar* text, Addr* number) {
+  HChar* end;
+  const Bool is_hexadecimal = text[0] == '0' && text[1] == 'x';
+  *number = is_hexadecimal ? VG_(strtoull16)(text, &end) : VG_(strtoull10)(text, &end);
+  return end != text && *end == '\0';
+}
+
+static Bool read_place(HChar* text, Event* event) {
+  HChar* const mark = VG_(strchr)(text, '!');
+  if (mark != NULL) {
+    *mark = '\0';
+    event->object = VG_(strdup)("tare.event", text);
+    text = mark + 1;
+  }
+  event->offset = 0;
+  HChar* const plus = VG_(strrchr)(text, '+');
+  if (plus != NULL) {
+    if (!read_number(plus + 1, &event->offset)) return False;
+    *plus = '\0';
+  } else if (mark == NULL && VG_(isdigit)(text[0])) {
+    return read_number(text, &event->offset);
+  }
+  if (text[0] == '\0') return mark != NULL && plus != NULL;
+  event->symbol = VG_(strdup)("tare.event", text);
+  return True;
+}
+
+static void read_line(const HChar* path, UInt number, HChar* line) {
+  static const HChar* const effects[] = {"count", "begin", "end", "during"};
+  HChar* state;
+  const HChar* const effect = VG_(strtok_r)(line, " \t", &state);
+  if (effect == NULL || effect[0] == '#') return;
+  const HChar* const name = VG_(strtok_r)(NULL, " \t", &state);
+  HChar* const place = VG_(strtok_r)(NULL, " \t", &state);
+  if (place == NULL || VG_(strtok_r)(NULL, " \t", &state) != NULL)
+    refuse(path, number, "expected three words: what, name, place");
+  Event event = {0};
+  for (event.effect = COUNT; event.effect <= DURING; ++event.effect)
+    if (VG_(strcmp)(effects[event.effect], effect) == 0) break;
+  if (event.effect > DURING) refuse(path, number, "expected count, begin, end or during");
+  event.name = name_of(name, event.effect != COUNT);
+  if (event.name == MOST_NAMES) refuse(path, number, "too many names, or too long a name");
+  if (!read_place(place, &event)) refuse(path, number, "the place cannot be understood");
+  VG_(addToXA)(events, &event);
+}
+
+void events_read(const HChar* path) {
+  enum { MOST_BYTES = 1 << 26 };
+  events = VG_(newXA)(VG_(malloc), "tare.events", VG_(free), sizeof(Event));
+  places = VG_(HT_construct)("tare.event places");
+  const SysRes opened = VG_(open)(path, VKI_O_RDONLY, 0);
+  if (sr_isError(opened)) {
+    VG_(umsg)("cannot read the events in %s\n", path);
+    VG_(exit)(1);
+  }
+  const Int file = (Int)sr_Res(opened);
+  const Long bytes = VG_(fsize)(file);
+  if (bytes < 0 || bytes > MOST_BYTES) refuse(path, 0, "too large to be a file of events");
+  HChar* const text = VG_(malloc)("tare.events", (SizeT)bytes + 1);
+  const Int got = VG_(read)(file, text, (Int)bytes);
+  VG_(close)(file);
+  text[got < 0 ? 0 : got] = '\0';
+  UInt number = 1;
+  for (HChar* line = text; line != NULL; ++number) {
+    HChar* const end = VG_(strchr)(line, '\n');
+    if (end != NULL) *end = '\0';
+    read_line(path, number, line);
+    line = end == NULL ? NULL : end + 1;
+  }
+  VG_(free)(text);
+  add_fixed_places();
+}
+
+// ---- loading ----
+
+static Bool is_in(const Event* event, const DebugInfo* info) {
+  if (event->object == NULL) return True;
+  const HChar* const file = VG_(DebugInfo_get_filename)(info);
+  if (file == NULL) return False;
+  const SizeT length = VG_(strlen)(file), wanted = VG_(strlen)(event->object);
+  return length >= wanted && VG_(strcmp)(file + length - wanted, event->object) == 0;
+}
+
+static void add_symbol(const DebugInfo* info, const HChar* symbol, Addr address) {
+  for (Word i = 0; i < VG_(sizeXA)(events); ++i) {
+    const Event* const event = VG_(indexXA)(events, i);
+    if (event->symbol != NULL && VG_(strcmp)(event->symbol, symbol) == 0 && is_in(event, info))
+      add_place(address + event->offset, (UInt)i);
+  }
+}
+
+void events_follow_loading(const DebugInfo* info) {
+  if (events == NULL) return;
+  add_fixed_places();
+  for (Word i = 0; i < VG_(sizeXA)(events); ++i) {
+    const Event* const event = VG_(indexXA)(events, i);
+    if (event->symbol == NULL && event->object != NULL && is_in(event, info))
+      add_place(event->offset + (Addr)VG_(DebugInfo_get_text_bias)(info), (UInt)i);
+  }
+  const Int symbols = VG_(DebugInfo_syms_howmany)(info);
+  for (Int i = 0; i < symbols; ++i) {
+    SymAVMAs address;
+    UInt size;
+    const HChar* name;
+    const HChar** others;
+    Bool is_text, is_ifunc, is_global;
+    VG_(DebugInfo_syms_getidx)
+    (info, i, &address, &size, &name, &others, &is_text, &is_ifunc, &is_global);
+    if (!is_text) continue;
+    add_symbol(info, name, address.main);
+    for (; others != NULL && *others != NULL; ++others) add_symbol(info, *others, address.main);
+  }
+}
+
+void events_forget(Addr start, SizeT bytes) {
+  if (events == NULL) return;
+  UInt count;
+  VgHashNode** const nodes = VG_(HT_to_array)(places, &count);
+  for (UInt i = 0; i < count; ++i) {
+    if (nodes[i]->key - start >= bytes) continue;
+    Place* const place = VG_(HT_remove)(places, nodes[i]->key);
+    VG_(deleteXA)(place->events);
+    VG_(free)(place);
+  }
+  if (nodes != NULL) VG_(free)(nodes);
+}
+
+// ---- phases ----
+
+static Progress* progress_of(ThreadId thread) {
+  if (progress[thread] == NULL) {
+    progress[thread] = VG_(calloc)("tare.progress", 1, sizeof *progress[thread]);
+    progress[thread]->operation = OUTSIDE;
+  }
+  return progress[thread];
+}
+
+static void settle(Progress* now, ULong clock) {
+  if (now->depth > 0)
+    names[now->phases[now->depth - 1].name].instructions[now->operation] += clock - now->resumed;
+  now->resumed = clock;
+}
+
+static Addr bound_of(const Progress* now) {
+  if (now->depth == 0) return ~(Addr)0;
+  const Addr bound = now->phases[now->depth - 1].leaves_above;
+  return bound == 0 ? ~(Addr)0 : bound;
+}
+
+static VG_REGPARM(2) void change_phase(VexGuestAMD64State* state, ULong index) {
+  const Event* const event = VG_(indexXA)(events, (Word)index);
+  Registers* const registers = registers_of(state);
+  Progress* const now = progress_of(registers->thread_id);
+  settle(now, registers->clock);
+  if (event->effect != END) {
+    if (now->depth == MOST_DEPTH) return;
+    ++names[event->name].times;
+    now->phases[now->depth++] =
+        (Phase){event->name, event->effect == DURING ? state->guest_RSP : 0};
+  } else {
+    UInt depth = now->depth;
+    while (depth > 0 && now->phases[depth - 1].name != event->name) --depth;
+    if (depth > 0) now->depth = depth - 1;
+  }
+  registers->phase_ends_above = bound_of(now);
+  if (feed_is_on()) feed_set_phase(events_phase(registers->thread_id));
+}
+
+static VG_REGPARM(2) void end_phases(VexGuestAMD64State* state, ULong unused) {
+  (void)unused;
+  Registers* const registers = registers_of(state);
+  Progress* const now = progress_of(registers->thread_id);
+  settle(now, registers->clock);
+  while (bound_of(now) < state->guest_RSP) --now->depth;
+  registers->phase_ends_above = bound_of(now);
+  if (feed_is_on()) feed_set_phase(events_phase(registers->thread_id));
+}
+
+void events_add(Translation* translation, Addr instruction) {
+  const Place* const place = events == NULL ? NULL : VG_(HT_lookup)(places, instruction);
+  if (place == NULL) return;
+  for (Word i = 0; i < VG_(sizeXA)(place->events); ++i) {
+    const UInt index = *(const UInt*)VG_(indexXA)(place->events, i);
+    const Event* const event = VG_(indexXA)(events, index);
+    if (event->effect == COUNT) {
+      IRExpr* const times = number((Addr)&names[event->name].times);
+      store(translation, times,
+            binary(translation, Iop_Add64, load(translation, Ity_I64, times), number(1)));
+    } else {
+      bring_up_to_date(translation);
+      if (feed_is_on()) feed_before_call(translation);
+      call_if(translation, NULL, "change_phase", change_phase, number(index));
+    }
+  }
+}
+
+void events_add_return(Translation* translation) {
+  if (events == NULL) return;
+  IRExpr* const bound = get_register(translation, offsetof(Registers, phase_ends_above));
+  IRExpr* const stack_pointer = get(translation, translation->stack_pointer);
+  call_if(translation, binary(translation, Iop_CmpLT64U, bound, stack_pointer), "end_phases",
+          end_phases, number(0));
+}
+
+void events_shift_clock(ThreadId thread, ULong difference) {
+  if (progress[thread] != NULL) progress[thread]->resumed += difference;
+}
+
+void events_note_operation(ThreadId thread, ULong clock, Operation operation) {
+  if (events == NULL) return;
+  Progress* const now = progress_of(thread);
+  settle(now, clock);
+  now->operation = operation;
+}
+
+UInt events_phase(ThreadId thread) {
+  const Progress* const now = progress[thread];
+  return now == NULL || now->depth == 0 ? 0 : now->phases[now->depth - 1].name + 1;
+}
+
+const HChar* events_phase_name(UInt phase) { return phase == 0 ? "" : names[phase - 1].text; }
+
+void events_end_thread(ThreadId thread, ULong clock) {
+  if (progress[thread] == NULL) return;
+  settle(progress[thread], clock);
+  VG_(free)(progress[thread]);
+  progress[thread] = NULL;
+}
+
+void events_start_child(ThreadId thread) {
+  for (UInt i = 0; i < names_used; ++i) {
+    names[i].times = 0;
+    VG_(memset)(names[i].instructions, 0, sizeof names[i].instructions);
+  }
+  for (UInt other = 0; other < sizeof progress / sizeof *progress; ++other) {
+    if (progress[other] == NULL) continue;
+    if (other == thread) {
+      progress[other]->resumed = 0;
+      continue;
+    }
+    VG_(free)(progress[other]);
+    progress[other] = NULL;
+  }
+}
+
+// ---- writing ----
+
+static void write_phase(VgFile* file, const Name* name) {
+  ULong sum = 0;
+  for (UInt i = 0; i <= OP_COUNT; ++i) sum += name->instructions[i];
+  VG_(fprintf)
+  (file, "{\"times\": %llu, \"instructions\": %llu, \"by_operation\": {", name->times, sum);
+  const HChar* separator = "";
+  for (Operation operation = 0; operation < OP_COUNT; ++operation) {
+    if (name->instructions[operation] == 0) continue;
+    VG_(fprintf)
+    (file, "%s\"%s\": %llu", separator, operation_names[operation], name->instructions[operation]);
+    separator = ", ";
+  }
+  VG_(fprintf)(file, "}}");
+}
+
+void events_write(VgFile* file) {
+  for (UInt phases = 0; phases <= 1; ++phases) {
+    const HChar* separator = "";
+    VG_(fprintf)(file, " \"%s\": {", phases == 0 ? "events" : "phases");
+    for (UInt i = 0; i < names_used; ++i) {
+      if (names[i].is_phase != (phases == 1)) continue;
+      VG_(fprintf)(file, "%s", separator);
+      file_put_text(file, names[i].text);
+      VG_(fprintf)(file, ": ");
+      if (phases == 1)
+        write_phase(file, &names[i]);
+      else
+        VG_(fprintf)(file, "%llu", names[i].times);
+      separator = ",\n  ";
+    }
+    VG_(fprintf)(file, "},\n");
+  }
+}

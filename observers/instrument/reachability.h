@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Finds out when objects become unreachable: a conservative search from the roots, every so many
+// bytes allocated.
+//
+// Roots are the registers and stacks of all threads, and all memory that can be written and is not
+// the manager's. A word that holds an address anywhere in an object reaches it, as for a collector
+// behind malloc, so an object may be found late, or never.
+
+#ifndef TARE_INSTRUMENT_REACHABILITY_H
+#define TARE_INSTRUMENT_REACHABILITY_H
+
+#include "core.h"
+
+void reachability_initialise(ULong period_bytes);
+
+// To be called after a birth: searches when it is time.
+void reachability_after_birth(Addr object, ULong clock);
+
+// Mappings that are made inside an operation of the manager are the manager's.
+void reachability_note_mapping(Addr start, SizeT bytes, Bool of_manager);
+
+#endif
