@@ -389,7 +389,9 @@ def test_the_host_s_caches(tmp_path: Path) -> None:
 # ---- in the instrument ----
 
 
-def tool(folder: Path, words: Sequence[str], models: str, **environment: str) -> list[Any]:
+def tool(
+    folder: Path, words: Sequence[str], models: str, *options: str, **environment: str
+) -> list[Any]:
     """The bare tool: what it left for each process, with its count under ``count``."""
     for name in ("counts", "memsys"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -398,7 +400,7 @@ def tool(folder: Path, words: Sequence[str], models: str, **environment: str) ->
     subprocess.run(
         [launcher(folder), "--tool=tareinst", "--command-line-only=yes", "--quiet", "--vgdb=no",
          "--trace-children=yes", f"--count-folder={folder / 'counts'}",
-         f"--memsys={folder / 'models'}", f"--memsys-folder={folder / 'memsys'}", *words],
+         f"--memsys={folder / 'models'}", f"--memsys-folder={folder / 'memsys'}", *options, *words],
         env={"PATH": os.environ["PATH"], "LC_ALL": "C", **environment},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=200,
     )  # fmt: skip
@@ -489,6 +491,39 @@ def test_callers_have_names(tmp_path: Path, compile_c: Compile) -> None:
     }
     assert calls["malloc", "first_one"] == calls["malloc", "second_one"] == 30
     assert calls["free", "main"] == 30
+
+
+def test_phases_are_those_of_the_events(tmp_path: Path, compile_c: Compile) -> None:
+    program = compile_c(
+        """#include <stdlib.h>
+        static volatile char heap[1 << 20];
+        __attribute__((noinline)) void collect(void) {
+          for (int i = 0; i < 1 << 20; i += 64) heap[i] = 1;
+        }
+        int main(void) {
+          for (int round = 0; round < 5; ++round) {
+            for (int i = 0; i < 100000; ++i) heap[i % 4096] = 2;
+            collect();
+          }
+          for (int i = 0; i < 100000; ++i) heap[i % 4096] = 2;
+          return 0; }""",
+        "-fno-builtin", "-fno-inline",
+    )  # fmt: skip
+    (tmp_path / "events").write_text("during collecting collect\n")
+    (process,) = tool(
+        tmp_path, [str(program)], lines_of([load_model("two-level")]),
+        f"--events={tmp_path / 'events'}",
+    )  # fmt: skip
+    phases: dict[str, int] = {}
+    for context in process["contexts"]:
+        phases[context["phase"]] = phases.get(context["phase"], 0) + context["instructions"]
+    assert phases.keys() == {"", "collecting"}
+    assert phases["collecting"] == process["count"]["phases"]["collecting"]["instructions"]
+    assert process["collections"] == 5
+    details = memsys.model_details(load_model("two-level"), 0, process["contexts"], [process])
+    before, after = details["before"], details["after"]
+    assert before["misses"]["write"][0] * 5 < after["misses"]["write"][0], "64 lines are gone"
+    assert before["instructions"] > 0
 
 
 CACHEGRIND = Path("/usr/libexec/valgrind/cachegrind-amd64-linux")
