@@ -88,13 +88,16 @@ static void access_bytes(Model* model, Kind kind, Addr from, Addr to, Counts* co
     refer(model, 0, kind, kind == WRITE, from, to, counts);
 }
 
-static __attribute__((noinline)) void access_data(Model* model, const Access* access, Addr address,
-                                                  Counts* counts) {
-  if ((access->flags & CONDITIONAL) && address == 0) return;
-  UInt size = access->size;
+// As cachegrind cuts accesses that are larger than a line.
+static UInt counted_size(const Model* model, const Access* access) {
   const UInt line = 1U << model->data.shift;
-  if (model->whole_accesses && size > line) size = line;
-  access_bytes(model, access->flags & WRITES ? WRITE : READ, address, address + size - 1, counts);
+  return model->whole_accesses && access->size > line ? line : access->size;
+}
+
+static void access_data(Model* model, const Access* access, Addr address, Counts* counts) {
+  if ((access->flags & CONDITIONAL) && address == 0) return;
+  access_bytes(model, access->flags & WRITES ? WRITE : READ, address,
+               address + counted_size(model, access) - 1, counts);
 }
 
 // Everything in the order of the program.
@@ -165,18 +168,21 @@ static UInt run_fetches(Model* model, const Stretch* stretch, UInt next, MissedF
 static __attribute__((noinline)) void run_access(Model* model, const Access* access, Addr from,
                                                  Counts* counts) {
   Cache* const cache = &model->data;
-  const Addr to = from + access->size - 1;
-  const ULong line = from >> cache->shift;
   const Kind kind = access->flags & WRITES ? WRITE : READ;
-  ULong out;
-  if (line != to >> cache->shift || (access->flags & CONDITIONAL)) {
-    access_data(model, access, from, counts);
-    return;
-  }
+  const UInt size = counted_size(model, access);
+  const Addr to = from + size - 1;
+  Bool missed = False;
+  if ((access->flags & CONDITIONAL) && from == 0) return;
   if (model->translates_data) translate(&model->data_pages, kind, from, to, counts);
-  const Bool hit = cache_touch(cache, line, &out);
-  model->quick_data[line % QUICK_HINTS] = cache_hint(cache, line);
-  if (!hit) miss_first(model, kind, from, to, counts);
+  for (ULong line = from >> cache->shift; line <= to >> cache->shift; ++line) {
+    ULong out;
+    const Bool hit = cache_touch(cache, line, &out);
+    model->quick_data[line % QUICK_HINTS] = cache_hint(cache, line);
+    if (hit) continue;
+    missed = True;
+    if (!model->whole_accesses) miss_first(model, kind, line << cache->shift, to, counts);
+  }
+  if (missed && model->whole_accesses) miss_first(model, kind, from, to, counts);
 }
 
 // A stretch, but for the fetches before `fetch`, which have been run.
