@@ -33,7 +33,7 @@ def rows() -> list[Row]:
         models.write_text(memsys.simulator_text(memsys.how([MODEL], False)))
         options = ["--command-line-only=yes", "--quiet", "--vgdb=no"]
         theirs = [count.VALGRIND, "--tool=cachegrind", *options, *GEOMETRY,
-                  "--cachegrind-out-file=/dev/null"]  # fmt: skip
+                  "--cachegrind-out-file=/dev/null", "--log-file=/dev/null"]  # fmt: skip
         ours = [tool, "--tool=tareinst", *options, f"--memsys={models}",
                 f"--memsys-folder={folder}"]  # fmt: skip
         for program, command in count._commands(folder).items():

@@ -199,6 +199,13 @@ static __attribute__((noinline)) void run_rest(Model* model, const Stretch* stre
   }
 }
 
+// Whether the instruction cache holds `line`, which then becomes the latest used.
+static __attribute__((noinline)) Bool find_fetched(Model* model, ULong line) {
+  if (!cache_touch_present(&model->instruction, line)) return False;
+  model->quick_instruction[line % QUICK_HINTS] = cache_hint(&model->instruction, line);
+  return True;
+}
+
 // The two caches of the first level share a clock here, kept in a register and, while something
 // else runs, in both. This is most of the time that a simulation takes: it must stay few
 // instructions, and few variables.
@@ -218,8 +225,13 @@ ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt 
     for (; fetch != (const Fetch*)access; ++fetch) {
       const ULong line = fetch->chunk >> fetch_shift;
       Slot* const slot = model->quick_instruction[line % QUICK_HINTS];
-      if (__builtin_expect(slot->line != line, 0)) goto in_part;
-      slot->time = ++clock;
+      if (__builtin_expect(slot->line != line, 0)) {
+        fetched->clock = clock;
+        if (!find_fetched(model, line)) goto in_part;
+        clock = fetched->clock;
+      } else {
+        slot->time = ++clock;
+      }
     }
     for (; word != next; ++word, ++access) {
       const ULong line = *word >> data_shift;
