@@ -257,8 +257,9 @@ def model_details(
     """What happened in one model.
 
     ``operations`` are by name, ``program`` among them; ``phases`` by name, '' being outside of all,
-    where there are any; ``sites`` are the calls of the manager with the most cycles; ``before`` and ``after``
-    are the program's events around collections. Each has the keys of ``_events_details``.
+    where there are any; ``sites`` are the calls of the manager with the most cycles; ``before`` and
+    ``after`` are the program's events around collections. Each has the keys of
+    ``_events_details``.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     phases: dict[str, list[Mapping[str, Any]]] = {}
