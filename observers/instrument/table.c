@@ -63,11 +63,13 @@ Table* table_create(const HChar* path, const HChar* name, const HChar* names) {
   return table;
 }
 
-void table_add(Table* table, const ULong* row) {
-  if (table == NULL) return;
+Bool table_add(Table* table, const ULong* row) {
+  if (table == NULL) return False;
   for (UInt column = 0; column < table->columns; ++column)
     table->values[column][table->rows] = row[column];
-  if (++table->rows == BLOCK_ROWS) table_flush(table);
+  if (++table->rows < BLOCK_ROWS) return False;
+  table_flush(table);
+  return True;
 }
 
 static UInt width_of(ULong value) { return value == 0 ? 0 : 8 - (UInt)__builtin_clzll(value) / 8; }

@@ -16,8 +16,9 @@ typedef struct _Table Table;
 // when it cannot be written.
 Table* table_create(const HChar* path, const HChar* name, const HChar* names);
 
-// `row` has a number for each column. A NULL table takes nothing.
-void table_add(Table* table, const ULong* row);
+// `row` has a number for each column. A NULL table takes nothing. True when a block has been
+// written.
+Bool table_add(Table* table, const ULong* row);
 
 // Writes the rows that are still in memory.
 void table_flush(Table* table);

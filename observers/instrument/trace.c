@@ -85,7 +85,8 @@ ULong trace_birth(const Birth* birth, ULong resized_from) {
       birth->alignment, birth->operation,
       birth->thread,    birth->site,
       resized_from};
-  table_add(births, row);
+  // What the births on disk refer to is to be there, too, if the process is killed.
+  if (table_add(births, row)) table_flush(sites);
   return ++births_so_far;
 }
 
