@@ -495,7 +495,7 @@ def _curve_figure(
                            "labelExpr": "datum.value >= 1073741824 ? datum.value / 1073741824 + "
                            "' GiB' : datum.value >= 1048576 ? datum.value / 1048576 + ' MiB' : "
                            "datum.value / 1024 + ' KiB'"}},
-            "y": {"field": "misses", "type": "quantitative",
+            "y": {"field": "misses", "type": "quantitative", "scale": {"type": "sqrt"},
                   "axis": {"title": "misses for 1,000 instructions"}},
             "color": {"field": "series", "type": "nominal", "sort": labels,
                       "scale": {"domain": labels, "range": list(SERIES[: len(labels)])},
