@@ -470,9 +470,8 @@ def test_every_instruction_is_charged_to_whom_it_is_counted_for(
         count = process["count"]
         for name, operation in count["operations"].items():
             assert charged[name] == [operation["calls"], operation["instructions"]]
-        if not count["signals"]:
-            whole = count["instructions"] + count["proof_instructions"]
-            assert sum(instructions for _, instructions in charged.values()) == whole
+        whole = count["instructions"] + count["proof_instructions"]
+        assert sum(instructions for _, instructions in charged.values()) == whole
 
 
 def test_callers_have_names(tmp_path: Path, compile_c: Compile) -> None:

@@ -41,7 +41,8 @@ static void write_files(const HChar* end) {
 }
 
 static void before_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count) {
-  (void)thread, (void)arguments, (void)count;
+  (void)arguments, (void)count;
+  if (number == __NR_rt_sigreturn) threads_note_return(thread);
   // Nothing of this process is left to write a file once the exec has worked.
   if (number == __NR_execve || number == __NR_execveat) write_files("exec");
 }

@@ -41,6 +41,7 @@ struct _Thread {
   Frame* frames;
   UInt used;
   UInt capacity;
+  Registers before_return;  // from a handler
 };
 
 static Thread* threads[1 << 16];
@@ -398,10 +399,13 @@ static void enter_handler(ThreadId id, Int signal_number, Bool alternative_stack
   ++process_count.signals;
 }
 
+void threads_note_return(ThreadId id) { threads[id]->before_return = load_registers(id); }
+
 static void leave_handler(ThreadId id, Int signal_number) {
   (void)signal_number;
   Thread* const thread = threads[id];
-  Registers registers = load_registers(id);
+  // The core has brought back those of the moment of the signal, with the clock of then.
+  Registers registers = thread->before_return;
   Bool is_handler = False;
   while (!is_handler && thread->used > 0) {
     is_handler = top(thread)->entry == NULL;

@@ -38,6 +38,9 @@ static inline Registers* registers_of(VexGuestAMD64State* state) {
 
 void threads_initialise(void);
 
+// Before the system call by which a signal handler ends.
+void threads_note_return(ThreadId id);
+
 // Whether `address` lies on the stack of the thread that now has `stack_pointer`.
 Bool is_on_stack(const Thread* thread, Addr stack_pointer, Addr address);
 
