@@ -30,11 +30,7 @@ static void use(Cache* cache, Slot* slot, ULong line) {
 }
 
 Bool cache_touch_present(Cache* cache, ULong line) {
-  Slot* const hint = cache_hint(cache, line);
-  if (hint->line == line) {
-    hint->time = ++cache->clock;
-    return True;
-  }
+  if (cache_touch_hinted(cache, line)) return True;
   Slot* const set = set_of(cache, line);
   for (UInt way = 0; way < cache->ways; ++way) {
     if (set[way].line != line) continue;

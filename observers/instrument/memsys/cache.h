@@ -39,6 +39,14 @@ static inline Slot* cache_hint(const Cache* cache, ULong line) {
   return cache->hints[line & cache->hint_mask];
 }
 
+// Most uses: True when `line` is where the hint says; it is then the most recently used of its set.
+static inline Bool cache_touch_hinted(Cache* cache, ULong line) {
+  Slot* const slot = cache_hint(cache, line);
+  if (slot->line != line) return False;
+  slot->time = ++cache->clock;
+  return True;
+}
+
 // Makes `line` the most recently used of its set. True when it was there; else `out` is the line
 // that had to leave, or NO_LINE.
 Bool cache_touch(Cache* cache, ULong line, ULong* out);

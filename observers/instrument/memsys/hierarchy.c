@@ -71,17 +71,21 @@ static void refer(Model* model, UInt level, Kind kind, Bool stores, Addr from, A
 static void translate(Cache* pages, Kind kind, Addr from, Addr to, Counts* counts) {
   for (ULong page = from >> pages->shift; page <= to >> pages->shift; ++page) {
     ULong out;
-    if (!cache_touch(pages, page, &out)) ++counts->translation_misses[kind];
+    if (!cache_touch_hinted(pages, page) && !cache_touch(pages, page, &out))
+      ++counts->translation_misses[kind];
   }
 }
 
-static void access_bytes(Model* model, Kind kind, Addr from, Addr to, Counts* counts) {
-  const Bool translates = kind == FETCH ? model->translates_fetches : model->translates_data;
-  if (translates) {
+static inline void access_bytes(Model* model, Kind kind, Addr from, Addr to, Counts* counts) {
+  if (kind == FETCH ? model->translates_fetches : model->translates_data) {
     Cache* const pages =
         kind == FETCH && !model->unified_pages ? &model->instruction_pages : &model->data_pages;
     translate(pages, kind, from, to, counts);
   }
+  Cache* const cache = first_level(model, kind);
+  const ULong line = from >> cache->shift;
+  const Bool stays = kind != WRITE || !cache->writes_through;
+  if (stays && line == to >> cache->shift && cache_touch_hinted(cache, line)) return;
   if (model->whole_accesses)
     refer_whole(model, 0, kind, from, to, counts);
   else
