@@ -38,13 +38,13 @@ static inline Registers* registers_of(VexGuestAMD64State* state) {
 
 void threads_initialise(void);
 
-// Before the system call by which a signal handler ends.
-void threads_note_return(ThreadId id);
-
 // Whether `address` lies on the stack of the thread that now has `stack_pointer`.
 Bool is_on_stack(const Thread* thread, Addr stack_pointer, Addr address);
 
 Bool is_in_manager(ThreadId id);
+
+// A handler is about to return: the core will set back the registers, the clock among them.
+void threads_before_sigreturn(ThreadId id);
 
 // Instructions of the process so far.
 ULong threads_clock(void);
