@@ -17,6 +17,7 @@ typedef unsigned int UInt;
 typedef unsigned long long ULong;
 typedef unsigned long Addr;
 typedef size_t SizeT;
+typedef ptrdiff_t PtrdiffT;
 typedef char HChar;
 typedef unsigned char Bool;
 typedef FILE VgFile;

@@ -10,7 +10,7 @@
 #include "memsys/simulator.h"
 
 static Draft draft;
-static ULong addresses[MOST_ACCESSES];
+static ULong addresses[MOST_ACCESSES];  // of the first access of each place
 static ULong stream[STREAM_WORDS];
 static ULong* word = stream;
 
@@ -21,10 +21,21 @@ static void drain(void) {
 
 static void close_stretch(void) {
   if (draft.instructions == 0) return;
-  if (word + 1 + draft.accesses > stream + STREAM_WORDS) drain();
+  if (draft.places > 0) addresses[draft.places - 1] += (ULong)(PtrdiffT)draft.lowest;
+  if (word + 1 + draft.places > stream + STREAM_WORDS) drain();
   *word++ = (ULong)stretch_of(&draft);
-  for (UInt i = 0; i < draft.accesses; ++i) *word++ = addresses[i];
+  for (UInt i = 0; i < draft.places; ++i) *word++ = addresses[i];
   draft_clear(&draft);
+}
+
+static void add_access(ULong address, UInt size, UInt flags) {
+  if (draft.places > 0) {
+    ULong* const latest = &addresses[draft.places - 1];
+    if (draft_access_beside(&draft, (PtrdiffT)(address - *latest), size, flags)) return;
+    *latest += (ULong)(PtrdiffT)draft.lowest;
+  }
+  addresses[draft.places] = address;
+  draft_access(&draft, size, flags);
 }
 
 static const HChar* operation_name(UInt operation) {
@@ -63,8 +74,7 @@ int main(int argc, char** argv) {
       if (!draft_has_room(&draft)) close_stretch();
       draft_instruction(&draft, first, (UInt)second, &rules);
     } else if (kind == 'r' || kind == 'w') {
-      addresses[draft.accesses] = first;
-      draft_access(&draft, (UInt)second, kind == 'w' ? WRITES : 0);
+      add_access(first, (UInt)second, kind == 'w' ? WRITES : 0);
     } else {
       close_stretch();
       if (kind != 'e') drain();

@@ -84,10 +84,10 @@ ULong buffered_run(Model* model, const ULong* word, const ULong* end, Counts* co
       if (i == stretch->accesses) break;
       model->cycle += access[i].at - passed;
       passed = access[i].at;
-      access_data(model, &access[i], word[i], counts);
+      access_data(model, &access[i], access_address(&access[i], word), counts);
     }
     model->cycle += packed_instructions(stretch->totals) - passed;
-    word += stretch->accesses;
+    word += stretch->places;
   }
   return totals;
 }

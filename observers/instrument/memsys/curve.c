@@ -76,6 +76,11 @@ static void use_lines(Curve* curve, Addr from, Addr to, CurveCounts* counts) {
   }
 }
 
+static void use_access(Curve* curve, const Access* access, Addr from, CurveCounts* counts) {
+  if ((access->flags & CONDITIONAL) && from == 0) return;
+  use_lines(curve, from, from + access->size - 1, counts);
+}
+
 void curve_run(Curve* curve, const ULong* word, const ULong* end, UInt owner) {
   CurveCounts* const counts = &curve->counts[owner];
   while (word < end) {
@@ -86,9 +91,8 @@ void curve_run(Curve* curve, const ULong* word, const ULong* end, UInt owner) {
         use_lines(curve, stretch->fetch[i].chunk, stretch->fetch[i].chunk, counts);
     } else {
       for (UInt i = 0; i < stretch->accesses; ++i)
-        if (!(access[i].flags & CONDITIONAL) || word[i] != 0)
-          use_lines(curve, word[i], word[i] + access[i].size - 1, counts);
+        use_access(curve, &access[i], access_address(&access[i], word), counts);
     }
-    word += stretch->accesses;
+    word += stretch->places;
   }
 }

@@ -110,10 +110,7 @@ static void read_buffer(Line* line, Model* model) {
 }
 
 static void prepare(Model* model) {
-  for (UInt i = 0; i < QUICK_HINTS; ++i) {
-    model->quick_instruction[i] = first_level(model, FETCH)->slots;
-    model->quick_data[i] = model->data.slots;
-  }
+  for (UInt i = 0; i < QUICK_HINTS; ++i) model->quick_data[i] = model->data.slots;
 }
 
 static const HChar* check(const Model* model) {

@@ -17,6 +17,17 @@ static ULong* position = stream;
 static Draft draft;
 static IRExpr* at;        // the position in the stream; NULL until it is needed
 static UInt block_words;  // since the bound was looked at
+static IRExpr* waiting;   // the address of the latest place, which may still grow; or NULL
+
+// For each temporary of the program, what it is a constant distance from.
+typedef struct {
+  IRTemp base;  // IRTemp_INVALID: it is a constant
+  ULong distance;
+} Origin;
+
+static Origin* origins;
+static UInt origins_capacity;
+static Origin origin_of_waiting;
 
 Bool feed_is_on(void) { return is_on; }
 
@@ -47,24 +58,68 @@ static void make_room(Translation* translation) {
   block_words = 0;
 }
 
+static void close_place(Translation* translation) {
+  if (waiting == NULL) return;
+  need_position(translation);
+  if (draft.lowest != 0)
+    waiting = binary(translation, Iop_Add64, waiting, number((ULong)(PtrdiffT)draft.lowest));
+  store(translation, words_further(translation, draft.places), waiting);
+  waiting = NULL;
+}
+
 static void close_stretch(Translation* translation) {
   if (draft.instructions == 0 && draft.accesses == 0) return;
+  close_place(translation);
   need_position(translation);
   store(translation, at, number((ULong)stretch_of(&draft)));
-  at = words_further(translation, 1 + draft.accesses);
+  at = words_further(translation, 1 + draft.places);
   store(translation, address_of_position(), at);
-  block_words += 1 + draft.accesses;
+  block_words += 1 + draft.places;
   draft_clear(&draft);
+}
+
+static Origin origin_of(const IRExpr* address) {
+  return address->tag == Iex_RdTmp ? origins[address->Iex.RdTmp.tmp]
+                                   : (Origin){IRTemp_INVALID, address->Iex.Const.con->Ico.U64};
+}
+
+static void follow_origin(const IRStmt* statement) {
+  const IRExpr* data = statement->Ist.WrTmp.data;
+  ULong distance = 0;
+  if (data->tag == Iex_Binop && data->Iex.Binop.arg2->tag == Iex_Const &&
+      (data->Iex.Binop.op == Iop_Add64 || data->Iex.Binop.op == Iop_Sub64)) {
+    distance = data->Iex.Binop.arg2->Iex.Const.con->Ico.U64;
+    if (data->Iex.Binop.op == Iop_Sub64) distance = -distance;
+    data = data->Iex.Binop.arg1;
+  }
+  if (data->tag != Iex_RdTmp) return;
+  Origin* const origin = &origins[statement->Ist.WrTmp.tmp];
+  *origin = origins[data->Iex.RdTmp.tmp];
+  origin->distance += distance;
+}
+
+static void begin_origins(UInt temporaries) {
+  if (temporaries > origins_capacity) {
+    origins_capacity = 2 * temporaries;
+    origins = VG_(realloc)("tare.origins", origins, origins_capacity * sizeof *origins);
+  }
+  for (IRTemp each = 0; each < temporaries; ++each) origins[each] = (Origin){each, 0};
 }
 
 static void add_access(Translation* translation, IRExpr* address, UInt size, UInt flags,
                        IRExpr* guard) {
-  need_position(translation);
+  const Origin origin = origin_of(address);
+  if (guard == NULL && waiting != NULL && origin.base == origin_of_waiting.base &&
+      draft_access_beside(&draft, (PtrdiffT)(origin.distance - origin_of_waiting.distance), size,
+                          flags))
+    return;
+  close_place(translation);
   if (guard != NULL) {
     address = assign(translation, Ity_I64, IRExpr_ITE(guard, address, number(0)));
     flags |= CONDITIONAL;
   }
-  store(translation, words_further(translation, 1 + draft.accesses), address);
+  waiting = address;
+  origin_of_waiting = origin;
   draft_access(&draft, size, flags);
 }
 
@@ -102,7 +157,8 @@ static void add_compare_and_swap(Translation* translation, const IRCAS* swap) {
 
 void feed_begin_block(Translation* translation) {
   draft_clear(&draft);
-  at = NULL;
+  at = waiting = NULL;
+  begin_origins((UInt)translation->block->tyenv->types_used);
   make_room(translation);
 }
 
@@ -116,6 +172,7 @@ void feed_statement(Translation* translation, const IRStmt* statement) {
       break;
     case Ist_WrTmp: {
       const IRExpr* const data = statement->Ist.WrTmp.data;
+      follow_origin(statement);
       if (data->tag == Iex_Load)
         add_access(translation, data->Iex.Load.addr, (UInt)sizeofIRType(data->Iex.Load.ty), 0,
                    NULL);

@@ -118,7 +118,8 @@ static __attribute__((noinline)) void run_in_order(Model* model, const Stretch* 
         to = stretch->fetch[fetch].chunk & ~CONTINUES;
       access_bytes(model, FETCH, from, to, counts);
     }
-    if (i < stretch->accesses) access_data(model, &access[i], addresses[i], counts);
+    if (i < stretch->accesses)
+      access_data(model, &access[i], access_address(&access[i], addresses), counts);
   }
 }
 
@@ -145,24 +146,58 @@ static __attribute__((noinline)) void miss_first(Model* model, Kind kind, Addr f
   }
 }
 
+void hierarchy_number_lines(Model* model, UInt chunk_bytes) {
+  const Cache* const cache = &model->instruction;
+  NumberedLines* const numbered = &model->numbered;
+  numbered->shift = cache->shift - (31 - (UInt)__builtin_clz(chunk_bytes));
+  numbered->lines = VG_(calloc)("tare.lines", cache->sets * cache->ways, sizeof *numbered->lines);
+}
+
+static __attribute__((noinline)) void grow_numbered(NumberedLines* numbered) {
+  const UInt old = numbered->numbers;
+  numbered->numbers = 2 * chunk_numbers();
+  numbered->times =
+      VG_(realloc)("tare.lines", numbered->times, numbered->numbers * sizeof *numbered->times);
+  VG_(memset)(numbered->times + old, 0, (numbered->numbers - old) * sizeof *numbered->times);
+}
+
+static ULong* time_of_fetched(const Model* model, const Fetch* fetch) {
+  return &model->numbered.times[fetch->number >> model->numbered.shift];
+}
+
+// As cache_touch, for the instruction cache.
+static Bool touch_fetched(Model* model, const Fetch* fetch) {
+  Cache* const cache = &model->instruction;
+  ULong* const times = model->numbered.times;
+  ULong* const time = time_of_fetched(model, fetch);
+  const Bool hit = *time != 0;
+  if (!hit) {
+    UInt* const set =
+        model->numbered.lines + (fetch->chunk >> cache->shift & cache->mask) * cache->ways;
+    UInt* oldest = set;
+    for (UInt way = 1; way < cache->ways; ++way)
+      if (times[set[way]] < times[*oldest]) oldest = &set[way];
+    times[*oldest] = 0;
+    *oldest = (UInt)(time - times);
+  }
+  *time = ++cache->clock;
+  return hit;
+}
+
 // Fills `missed` with what is missed from the fetch `next` on; returns the number.
 static UInt run_fetches(Model* model, const Stretch* stretch, UInt next, MissedFetch* missed,
                         Counts* counts) {
-  Cache* const cache = &model->instruction;
   UInt found = 0;
-  ULong out;
   for (; next < stretch->fetches; ++next) {
     const UInt before = stretch->fetch[next].before;
     const Addr from = stretch->fetch[next].chunk;
     Addr to = from;
     if (model->translates_fetches) translate(&model->instruction_pages, FETCH, from, from, counts);
-    Bool hit = cache_touch(cache, from >> cache->shift, &out);
-    model->quick_instruction[(from >> cache->shift) % QUICK_HINTS] =
-        cache_hint(cache, from >> cache->shift);
+    Bool hit = touch_fetched(model, &stretch->fetch[next]);
     while (model->whole_accesses && next + 1 < stretch->fetches &&
            (stretch->fetch[next + 1].chunk & CONTINUES)) {
       to = stretch->fetch[++next].chunk;
-      if (!cache_touch(cache, to >> cache->shift, &out)) hit = False;
+      if (!touch_fetched(model, &stretch->fetch[next])) hit = False;
     }
     if (!hit) missed[found++] = (MissedFetch){from, to, before};
   }
@@ -199,51 +234,47 @@ static __attribute__((noinline)) void run_rest(Model* model, const Stretch* stre
   for (UInt i = 0; i <= stretch->accesses; ++i) {
     for (; next < found && missed[next].before <= i; ++next)
       miss_first(model, FETCH, missed[next].from, missed[next].to, counts);
-    if (i < stretch->accesses) run_access(model, &access[i], addresses[i], counts);
+    if (i < stretch->accesses)
+      run_access(model, &access[i], access_address(&access[i], addresses), counts);
   }
 }
 
-// Whether the instruction cache holds `line`, which then becomes the latest used.
-static __attribute__((noinline)) Bool find_fetched(Model* model, ULong line) {
-  if (!cache_touch_present(&model->instruction, line)) return False;
-  model->quick_instruction[line % QUICK_HINTS] = cache_hint(&model->instruction, line);
-  return True;
+static __attribute__((noinline)) void run_place(Model* model, const Stretch* stretch,
+                                                const Place* place, Addr address, Counts* counts) {
+  for (UInt i = place[0].first; i < place[1].first; ++i)
+    run_access(model, &stretch->access[i], address + stretch->access[i].offset, counts);
 }
 
 // The two caches of the first level share a clock here, kept in a register and, while something
 // else runs, in both. This is most of the time that a simulation takes: it must stay few
 // instructions, and few variables.
-ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt fetch_shift,
+ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt chunk_shift,
                         UInt data_shift, Counts* counts) {
   Cache* const fetched = &model->instruction;
   Cache* const data = &model->data;
+  ULong* const times = model->numbered.times;
   ULong clock = fetched->clock > data->clock ? fetched->clock : data->clock;
   ULong totals = 0;
   while (word < end) {
     const Stretch* const stretch = (const Stretch*)*word++;
-    const ULong* const next = word + stretch->accesses;
-    const Access* access = stretch->access;
+    const ULong* const next = word + stretch->places;
+    const Place* place = stretch->place;
+    const Fetch* const fetch_end = (const Fetch*)stretch->access;
     const Fetch* fetch = stretch->fetch;
     totals += stretch->totals;
     if (__builtin_expect(stretch->has_conditional, 0)) goto in_part;
-    for (; fetch != (const Fetch*)access; ++fetch) {
-      const ULong line = fetch->chunk >> fetch_shift;
-      Slot* const slot = model->quick_instruction[line % QUICK_HINTS];
-      if (__builtin_expect(slot->line != line, 0)) {
-        fetched->clock = clock;
-        if (!find_fetched(model, line)) goto in_part;
-        clock = fetched->clock;
-      } else {
-        slot->time = ++clock;
-      }
+    for (; fetch != fetch_end; ++fetch) {
+      ULong* const time = &times[fetch->number >> chunk_shift];
+      if (__builtin_expect(*time == 0, 0)) goto in_part;
+      *time = ++clock;
     }
-    for (; word != next; ++word, ++access) {
+    for (; word != next; ++word, ++place) {
       const ULong line = *word >> data_shift;
       Slot* const slot = model->quick_data[line % QUICK_HINTS];
       if (__builtin_expect(slot->line != line, 0) ||
-          __builtin_expect((*word + access->size - 1) >> data_shift != line, 0)) {
+          __builtin_expect((*word + place->last) >> data_shift != line, 0)) {
         data->clock = clock;
-        run_access(model, access, *word, counts);
+        run_place(model, stretch, place, *word, counts);
         clock = data->clock;
       } else {
         slot->time = ++clock;
@@ -252,7 +283,7 @@ ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt 
     continue;
   in_part:
     fetched->clock = data->clock = clock;
-    while (fetch != (const Fetch*)access && (fetch->chunk & CONTINUES)) --fetch;
+    while (fetch != fetch_end && (fetch->chunk & CONTINUES)) --fetch;
     run_rest(model, stretch, (UInt)(fetch - stretch->fetch), word, counts);
     clock = fetched->clock > data->clock ? fetched->clock : data->clock;
     word = next;
@@ -273,12 +304,13 @@ enum { USUAL_SHIFT = 6 };
 
 ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* counts) {
   const Bool translates = model->translates_fetches || model->translates_data;
-  const UInt fetch_shift = model->instruction.shift, data_shift = model->data.shift;
-  if (!translates && !hierarchy_order_matters(model))
-    return fetch_shift == USUAL_SHIFT && data_shift == USUAL_SHIFT
-               ? run(model, word, end, USUAL_SHIFT, USUAL_SHIFT, counts)
-               : run(model, word, end, fetch_shift, data_shift, counts);
   const Bool in_order = hierarchy_order_matters(model);
+  const UInt chunk_shift = model->numbered.shift, data_shift = model->data.shift;
+  if (!in_order && model->numbered.numbers < chunk_numbers()) grow_numbered(&model->numbered);
+  if (!translates && !in_order)
+    return chunk_shift == 0 && data_shift == USUAL_SHIFT
+               ? run(model, word, end, 0, USUAL_SHIFT, counts)
+               : run(model, word, end, chunk_shift, data_shift, counts);
   ULong totals = 0;
   while (word < end) {
     const Stretch* const stretch = (const Stretch*)*word++;
@@ -287,7 +319,7 @@ ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* c
       run_in_order(model, stretch, word, counts);
     else
       run_rest(model, stretch, 0, word, counts);
-    word += stretch->accesses;
+    word += stretch->places;
   }
   return totals;
 }

@@ -33,11 +33,22 @@ typedef struct {
   ULong last_page;
 } WriteBuffer;
 
+// What a cache of instructions holds, by the numbers of chunks. Code is known when it is
+// translated, so whether a line is there and when it was used last stands under its number, and
+// need not be searched.
+typedef struct {
+  ULong* times;  // by the number of a line; 0: it is not there
+  UInt* lines;   // sets x ways; 0: empty
+  UInt numbers;  // that there is room for
+  UInt shift;    // log2 of the chunks of a line
+} NumberedLines;
+
 typedef struct {
   HChar name[NAME_BYTES];
   UInt levels;
-  Cache instruction;  // of the first level; unused when it is unified
-  Cache data;         // or both
+  Cache instruction;       // of the first level; unused when it is unified
+  NumberedLines numbered;  // what it holds, where hierarchy_order_matters does not
+  Cache data;              // or both
   Cache below[MOST_LEVELS - 1];
   Cache instruction_pages;
   Cache data_pages;
@@ -45,8 +56,7 @@ typedef struct {
   Bool unified_pages;
   Bool translates_fetches;
   Bool translates_data;
-  Slot* quick_instruction[QUICK_HINTS];  // hints for the first level, within reach of one address
-  Slot* quick_data[QUICK_HINTS];
+  Slot* quick_data[QUICK_HINTS];  // hints for the first level, within reach of one address
   Bool whole_accesses;  // an access to two lines misses once, and goes whole to the level below
   // Of a model with a write buffer.
   WriteBuffer buffer;
@@ -64,6 +74,9 @@ ULong buffered_run(Model* model, const ULong* word, const ULong* end, Counts* co
 // Whether a fetch and a data access can change what the other finds at the first level, or a write
 // is more than a use of its line.
 Bool hierarchy_order_matters(const Model* model);
+
+// Before the first run of a model where that order does not matter.
+void hierarchy_number_lines(Model* model, UInt chunk_bytes);
 
 static inline Cache* first_level(Model* model, Kind kind) {
   return kind == FETCH && !model->unified ? &model->instruction : &model->data;

@@ -175,17 +175,22 @@ const HChar* simulator_read(HChar* text) {
 }
 
 FetchRules simulator_fetch_rules(void) {
-  UInt shift = 6;
+  UInt shift = 6, most_shift = 6;
   Bool again = False;
   for (UInt i = 0; i < description.models_used; ++i) {
     Model* const model = &description.models[i];
     const UInt line_shift = first_level(model, FETCH)->shift;
     if (line_shift < shift) shift = line_shift;
+    if (line_shift > most_shift) most_shift = line_shift;
     if (hierarchy_order_matters(model)) again = True;
   }
   for (UInt i = 0; i < description.curves_used; ++i)
     if (curves[i]->of_instructions && curves[i]->shift < shift) shift = curves[i]->shift;
-  return (FetchRules){.chunk_bytes = 1U << shift, .again_after_access = again};
+  for (UInt i = 0; i < description.models_used; ++i)
+    if (!hierarchy_order_matters(&description.models[i]))
+      hierarchy_number_lines(&description.models[i], 1U << shift);
+  return (FetchRules){
+      .chunk_bytes = 1U << shift, .unit_bytes = 1U << most_shift, .again_after_access = again};
 }
 
 void simulator_run(const ULong* word, const ULong* end) {

@@ -6,10 +6,69 @@ enum {
   LARGEST_INSTRUCTION = 16,
   LARGEST_ACCESS = 4096,  // what the state of all registers takes, and more
   ACCESSES_OF_ONE = 32,   // a gather of eight elements makes the most
+  // Accesses in one place cost one look if they are in one line, and more than else if not.
+  MOST_PLACE_BYTES = 32,
+  FIRST_UNITS = 1 << 10,
 };
 
+// ---- the numbers of chunks ----
+
+// A hash table of the addresses of units, and the number of the first chunk of each.
+static struct {
+  Addr* address;
+  UInt* number;
+  UInt capacity;
+  UInt used;
+  UInt end;  // of the numbers
+} units;
+
+static UInt slot_of_unit(Addr unit) {
+  UInt slot = (UInt)(unit * 0x9e3779b97f4a7c15ULL >> 32) & (units.capacity - 1);
+  while (units.number[slot] != 0 && units.address[slot] != unit)
+    slot = (slot + 1) & (units.capacity - 1);
+  return slot;
+}
+
+static void grow_units(void) {
+  const Addr* const address = units.address;
+  const UInt* const number = units.number;
+  const UInt capacity = units.capacity;
+  units.capacity = capacity == 0 ? FIRST_UNITS : 2 * capacity;
+  units.address = VG_(calloc)("tare.units", units.capacity, sizeof *units.address);
+  units.number = VG_(calloc)("tare.units", units.capacity, sizeof *units.number);
+  for (UInt i = 0; i < capacity; ++i) {
+    if (number[i] == 0) continue;
+    const UInt slot = slot_of_unit(address[i]);
+    units.address[slot] = address[i];
+    units.number[slot] = number[i];
+  }
+  if (capacity == 0) return;
+  VG_(free)((void*)address);
+  VG_(free)((void*)number);
+}
+
+static UInt number_of(Addr chunk, const FetchRules* rules) {
+  const UInt chunks = rules->unit_bytes / rules->chunk_bytes;
+  if (units.used >= units.capacity / 2) grow_units();
+  const Addr unit = chunk / rules->unit_bytes;
+  const UInt slot = slot_of_unit(unit);
+  if (units.number[slot] == 0) {
+    units.address[slot] = unit;
+    if (units.end == 0) units.end = chunks;  // number 0 is of none
+    units.number[slot] = units.end;
+    units.end += chunks;
+    ++units.used;
+  }
+  return units.number[slot] + (UInt)(chunk / rules->chunk_bytes % chunks);
+}
+
+UInt chunk_numbers(void) { return units.end; }
+
+// ---- drafts ----
+
 void draft_clear(Draft* draft) {
-  draft->instructions = draft->fetches = draft->accesses = draft->reads = draft->writes = 0;
+  draft->instructions = draft->fetches = draft->accesses = draft->places = draft->reads =
+      draft->writes = 0;
   draft->has_conditional = False;
 }
 
@@ -19,11 +78,12 @@ Bool draft_has_room(const Draft* draft) {
          draft->fetches + LARGEST_INSTRUCTION < MOST_FETCHES;
 }
 
-static void add_fetch(Draft* draft, ULong chunk) {
+static void add_fetch(Draft* draft, ULong chunk, const FetchRules* rules) {
   Fetch* const fetch = &draft->fetch[draft->fetches++];
   fetch->chunk = chunk;
-  fetch->at = draft->instructions;
-  fetch->before = draft->accesses;
+  fetch->number = number_of(chunk & ~CONTINUES, rules);
+  fetch->at = (UShort)draft->instructions;
+  fetch->before = (UShort)draft->accesses;
 }
 
 // Whether the latest fetch was of `chunk`, and nothing since can have made a model forget it.
@@ -38,23 +98,67 @@ void draft_instruction(Draft* draft, Addr address, UInt size, const FetchRules* 
   if (size > LARGEST_INSTRUCTION) size = LARGEST_INSTRUCTION;
   const ULong first = address & ~(ULong)(rules->chunk_bytes - 1);
   const ULong last = (address + size - 1) & ~(ULong)(rules->chunk_bytes - 1);
-  if (first != last || !is_fetched(draft, first, rules)) add_fetch(draft, first);
+  if (first != last || !is_fetched(draft, first, rules)) add_fetch(draft, first, rules);
   for (ULong chunk = first; chunk != last;) {
     chunk += rules->chunk_bytes;
-    add_fetch(draft, chunk | CONTINUES);
+    add_fetch(draft, chunk | CONTINUES, rules);
   }
   ++draft->instructions;
 }
 
-void draft_access(Draft* draft, UInt size, UInt flags) {
+static void add_access(Draft* draft, Int offset, UInt size, UInt flags) {
   // The rest of an instruction may follow a way out of the stretch in which it began.
   const UInt at = draft->instructions > 0 ? draft->instructions - 1 : 0;
+  draft->offset[draft->accesses] = offset;
   Access* const access = &draft->access[draft->accesses++];
-  access->size = (UShort)(size > LARGEST_ACCESS ? LARGEST_ACCESS : size);
+  access->size = (UShort)size;
   access->at = (UChar)at;
   access->flags = (UChar)flags;
   ++*(flags & WRITES ? &draft->writes : &draft->reads);
   if (flags & CONDITIONAL) draft->has_conditional = True;
+  access->place = (UChar)(draft->places - 1);
+}
+
+void draft_access(Draft* draft, UInt size, UInt flags) {
+  if (size > LARGEST_ACCESS) size = LARGEST_ACCESS;
+  draft->place[draft->places++].first = (UShort)draft->accesses;
+  draft->lowest = 0;
+  draft->highest = (Int)size - 1;
+  add_access(draft, 0, size, flags);
+}
+
+Bool draft_access_beside(Draft* draft, PtrdiffT distance, UInt size, UInt flags) {
+  if (draft->places == 0 || distance < -MOST_PLACE_BYTES || distance > MOST_PLACE_BYTES ||
+      size > MOST_PLACE_BYTES || draft->highest >= MOST_PLACE_BYTES)
+    return False;
+  if ((flags | draft->access[draft->accesses - 1].flags) & CONDITIONAL) return False;
+  const Int from = (Int)distance, to = from + (Int)size - 1;
+  const Int lowest = from < draft->lowest ? from : draft->lowest;
+  const Int highest = to > draft->highest ? to : draft->highest;
+  if (highest - lowest >= MOST_PLACE_BYTES) return False;
+  draft->lowest = lowest;
+  draft->highest = highest;
+  add_access(draft, from, size, flags);
+  return True;
+}
+
+// Offsets from the lowest byte of a place instead of from its first access.
+static void settle_places(Draft* draft) {
+  draft->place[draft->places] = (Place){0, (UShort)draft->accesses};
+  for (UInt i = 0; i < draft->places; ++i) {
+    Place* const place = &draft->place[i];
+    const UInt behind = place[1].first;
+    Int lowest = 0, highest = 0;
+    for (UInt each = place->first; each < behind; ++each) {
+      const Int offset = draft->offset[each];
+      if (offset < lowest) lowest = offset;
+      if (offset + draft->access[each].size - 1 > highest)
+        highest = offset + draft->access[each].size - 1;
+    }
+    for (UInt each = place->first; each < behind; ++each)
+      draft->access[each].offset = (UChar)(draft->offset[each] - lowest);
+    place->last = (UShort)(highest - lowest);
+  }
 }
 
 static ULong hash_bytes(ULong hash, const void* bytes, SizeT size) {
@@ -70,10 +174,12 @@ static Bool same_content(const Stretch* stretch, const Draft* draft, ULong total
          VG_(memcmp)(stretch->access, draft->access, draft->accesses * sizeof(Access)) == 0;
 }
 
-const Stretch* stretch_of(const Draft* draft) {
+const Stretch* stretch_of(Draft* draft) {
   static Stretch* buckets[BUCKETS];
   const SizeT fetch_bytes = draft->fetches * sizeof(Fetch);
   const SizeT access_bytes = draft->accesses * sizeof(Access);
+  const SizeT place_bytes = (draft->places + 1) * sizeof(Place);
+  settle_places(draft);
   const ULong totals = pack_totals(draft->instructions, draft->reads, draft->writes);
   ULong hash = hash_bytes(0xcbf29ce484222325ULL ^ totals, draft->fetch, fetch_bytes);
   hash = hash_bytes(hash, draft->access, access_bytes);
@@ -81,15 +187,18 @@ const Stretch* stretch_of(const Draft* draft) {
   for (Stretch* stretch = *bucket; stretch != NULL; stretch = stretch->next)
     if (same_content(stretch, draft, totals)) return stretch;
   Stretch* const stretch =
-      VG_(calloc)("tare.stretch", 1, sizeof(Stretch) + fetch_bytes + access_bytes);
+      VG_(calloc)("tare.stretch", 1, sizeof(Stretch) + fetch_bytes + access_bytes + place_bytes);
   stretch->next = *bucket;
   stretch->totals = totals;
   stretch->has_conditional = draft->has_conditional;
   stretch->fetches = (UShort)draft->fetches;
   stretch->accesses = (UShort)draft->accesses;
+  stretch->places = (UShort)draft->places;
   stretch->access = (const Access*)(stretch->fetch + draft->fetches);
+  stretch->place = (const Place*)(stretch->access + draft->accesses);
   VG_(memcpy)(stretch->fetch, draft->fetch, fetch_bytes);
   VG_(memcpy)(stretch->fetch + draft->fetches, draft->access, access_bytes);
+  VG_(memcpy)((Place*)stretch->place, draft->place, place_bytes);
   *bucket = stretch;
   return stretch;
 }

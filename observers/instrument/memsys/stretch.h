@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The stream of accesses that the simulator reads: words of 64 bits. A pointer to a Stretch, then
-// the addresses of its data accesses; the next pointer; and so on.
+// the addresses of its data accesses; the next pointer; and so on. Accesses that follow each other
+// at constant distances, as the registers that a function saves, have one address together.
 
 #ifndef TARE_MEMSYS_STRETCH_H
 #define TARE_MEMSYS_STRETCH_H
@@ -16,12 +17,21 @@ typedef struct {
   UShort size;  // in bytes
   UChar at;     // instructions of the stretch before the one that makes the access
   UChar flags;
+  UChar place;   // its address is in which of the stretch's places
+  UChar offset;  // and so many bytes further
 } Access;
 
+// What one address in the stream is for: all accesses up to the first of the next place.
 typedef struct {
-  ULong chunk;  // address, a multiple of the chunk size, but for the bit CONTINUES
-  UInt at;      // as in Access
-  UInt before;  // data accesses of the stretch that come before
+  UShort last;   // the distance from the address to the last byte
+  UShort first;  // access
+} Place;
+
+typedef struct {
+  ULong chunk;    // address, a multiple of the chunk size, but for the bit CONTINUES
+  UInt number;    // of the chunk, never 0: chunks of translated code are numbered
+  UShort at;      // as in Access
+  UShort before;  // data accesses of the stretch that come before
 } Fetch;
 
 // A chunk that belongs to the same instruction as the chunk before it.
@@ -33,11 +43,17 @@ typedef struct _Stretch {
   struct _Stretch* next;
   ULong totals;          // instructions, reads and writes, see below
   const Access* access;  // behind the fetches
+  const Place* place;    // behind the accesses; one more than there are
   Bool has_conditional;
   UShort fetches;
   UShort accesses;
+  UShort places;
   Fetch fetch[];
 } Stretch;
+
+static inline Addr access_address(const Access* access, const ULong* addresses) {
+  return addresses[access->place] + access->offset;
+}
 
 // Three sums in one word, so that a stretch costs one addition. A stream has at most STREAM_WORDS
 // words, and a stretch at most MOST_INSTRUCTIONS, so no sum runs over.
@@ -53,6 +69,7 @@ static inline ULong packed_writes(ULong totals) { return totals & 0xfffff; }
 // Which fetches the models need to see.
 typedef struct {
   UInt chunk_bytes;         // fetches within an aligned chunk are one
+  UInt unit_bytes;          // the numbers of the chunks in such a unit follow each other
   Bool again_after_access;  // unless data was used between them
 } FetchRules;
 
@@ -61,11 +78,16 @@ typedef struct {
   UInt instructions;
   UInt fetches;
   UInt accesses;
+  UInt places;
   UInt reads;
   UInt writes;
   Bool has_conditional;
   Fetch fetch[MOST_FETCHES];
   Access access[MOST_ACCESSES];
+  Int offset[MOST_ACCESSES];  // of each access from the first of its place
+  Int lowest;                 // of the offsets of the latest place
+  Int highest;                // where its last byte is
+  Place place[MOST_ACCESSES + 1];
 } Draft;
 
 void draft_clear(Draft* draft);
@@ -73,9 +95,18 @@ void draft_clear(Draft* draft);
 // False when the next instruction may not fit, and the stretch must be closed first.
 Bool draft_has_room(const Draft* draft);
 void draft_instruction(Draft* draft, Addr address, UInt size, const FetchRules* rules);
+
+// An access with an address of its own.
 void draft_access(Draft* draft, UInt size, UInt flags);
 
+// The same at a constant distance from the first access of the latest place. False where that is
+// too far, and nothing is done.
+Bool draft_access_beside(Draft* draft, PtrdiffT distance, UInt size, UInt flags);
+
 // The one stretch of that content.
-const Stretch* stretch_of(const Draft* draft);
+const Stretch* stretch_of(Draft* draft);
+
+// All numbers of chunks so far are below.
+UInt chunk_numbers(void);
 
 #endif
