@@ -3,8 +3,8 @@
 
 #include "simulator.h"
 
-// Room for what one block writes between two looks at the bound.
-enum { SPARE_WORDS = 2 * MOST_ACCESSES, MODELS_BYTES = 1 << 16 };
+// There is room for what a stretch writes, since each makes it for the next.
+enum { SPARE_WORDS = 1 + MOST_ACCESSES, MODELS_BYTES = 1 << 16 };
 
 static Bool is_on;
 static FetchRules fetch_rules;
@@ -15,9 +15,8 @@ static ULong* position = stream;
 // ---- of the block that is being translated ----
 
 static Draft draft;
-static IRExpr* at;        // the position in the stream; NULL until it is needed
-static UInt block_words;  // since the bound was looked at
-static IRExpr* waiting;   // the address of the latest place, which may still grow; or NULL
+static IRExpr* at;       // the position in the stream; NULL until it is needed
+static IRExpr* waiting;  // the address of the latest place, which may still grow; or NULL
 
 // For each temporary of the program, what it is a constant distance from.
 typedef struct {
@@ -46,18 +45,6 @@ static IRExpr* words_further(Translation* translation, UInt words) {
   return binary(translation, Iop_Add64, at, number(words * sizeof(ULong)));
 }
 
-static void make_room(Translation* translation) {
-  need_position(translation);
-  IRExpr* const full =
-      binary(translation, Iop_CmpLT64U, number((ULong)(stream + STREAM_WORDS - SPARE_WORDS)), at);
-  IRDirty* const call =
-      unsafeIRDirty_0_N(0, "feed_drain", VG_(fnptr_to_fnentry)(feed_drain), mkIRExprVec_0());
-  call->guard = full;
-  addStmtToIRSB(translation->block, IRStmt_Dirty(call));
-  at = NULL;
-  block_words = 0;
-}
-
 static void close_place(Translation* translation) {
   if (waiting == NULL) return;
   need_position(translation);
@@ -67,6 +54,18 @@ static void close_place(Translation* translation) {
   waiting = NULL;
 }
 
+// While the position is at hand. In this form the bound is part of the instruction that compares.
+static void make_room(Translation* translation) {
+  IRExpr* const has_room =
+      assign(translation, Ity_I1,
+             IRExpr_Binop(Iop_CmpLE64U, at, number((ULong)(stream + STREAM_WORDS - SPARE_WORDS))));
+  IRDirty* const call =
+      unsafeIRDirty_0_N(0, "feed_drain", VG_(fnptr_to_fnentry)(feed_drain), mkIRExprVec_0());
+  call->guard = assign(translation, Ity_I1, IRExpr_Unop(Iop_Not1, has_room));
+  addStmtToIRSB(translation->block, IRStmt_Dirty(call));
+  at = NULL;
+}
+
 static void close_stretch(Translation* translation) {
   if (draft.instructions == 0 && draft.accesses == 0) return;
   close_place(translation);
@@ -74,7 +73,7 @@ static void close_stretch(Translation* translation) {
   store(translation, at, number((ULong)stretch_of(&draft)));
   at = words_further(translation, 1 + draft.places);
   store(translation, address_of_position(), at);
-  block_words += 1 + draft.places;
+  make_room(translation);
   draft_clear(&draft);
 }
 
@@ -129,10 +128,6 @@ static UInt size_of(const Translation* translation, const IRExpr* expression) {
 
 static void add_instruction(Translation* translation, Addr address, UInt size) {
   if (!draft_has_room(&draft)) close_stretch(translation);
-  if (block_words + MOST_ACCESSES > SPARE_WORDS) {
-    close_stretch(translation);
-    make_room(translation);
-  }
   draft_instruction(&draft, address, size, &fetch_rules);
 }
 
@@ -159,7 +154,6 @@ void feed_begin_block(Translation* translation) {
   draft_clear(&draft);
   at = waiting = NULL;
   begin_origins((UInt)translation->block->tyenv->types_used);
-  make_room(translation);
 }
 
 void feed_statement(Translation* translation, const IRStmt* statement) {

@@ -153,42 +153,91 @@ void hierarchy_number_lines(Model* model, UInt chunk_bytes) {
   numbered->lines = VG_(calloc)("tare.lines", cache->sets * cache->ways, sizeof *numbered->lines);
 }
 
-static __attribute__((noinline)) void grow_numbered(NumberedLines* numbered) {
-  const UInt old = numbered->numbers;
-  numbered->numbers = 2 * chunk_numbers();
-  numbered->times =
-      VG_(realloc)("tare.lines", numbered->times, numbered->numbers * sizeof *numbered->times);
-  VG_(memset)(numbered->times + old, 0, (numbered->numbers - old) * sizeof *numbered->times);
+static ULong* grow_times(ULong* times, UInt* capacity, UInt needed) {
+  if (needed <= *capacity) return times;
+  const UInt old = *capacity;
+  *capacity = 2 * needed;
+  times = VG_(realloc)("tare.lines", times, *capacity * sizeof *times);
+  VG_(memset)(times + old, 0, (*capacity - old) * sizeof *times);
+  return times;
 }
 
-static ULong* time_of_fetched(const Model* model, const Fetch* fetch) {
-  return &model->numbered.times[fetch->number >> model->numbered.shift];
+static void make_room_for_code(NumberedLines* numbered) {
+  numbered->times = grow_times(numbered->times, &numbered->numbers, chunk_numbers());
+  numbered->ran = grow_times(numbered->ran, &numbered->stretches, stretch_numbers());
+}
+
+static UInt line_of(const NumberedLines* numbered, const Fetch* fetch) {
+  return fetch->number >> numbered->shift;
+}
+
+static ULong time_of_line(const NumberedLines* numbered, UInt line) {
+  ULong time = numbered->times[line];
+  if (time == 0) return 0;
+  for (UInt chunk = line << numbered->shift; chunk >> numbered->shift == line; ++chunk)
+    for (const Link* link = links_of_chunk(chunk); link != NULL; link = link->next)
+      if (numbered->ran[link->stretch->number] > time) time = numbered->ran[link->stretch->number];
+  return time;
+}
+
+static void forget_run(NumberedLines* numbered, const Stretch* stretch) {
+  const ULong time = numbered->ran[stretch->number];
+  if (time == 0) return;
+  for (UInt i = 0; i < stretch->fetches; ++i) {
+    ULong* const of_line = &numbered->times[line_of(numbered, &stretch->fetch[i])];
+    if (*of_line < time) *of_line = time;
+  }
+  numbered->ran[stretch->number] = 0;
+}
+
+static void evict_line(NumberedLines* numbered, UInt line) {
+  for (UInt chunk = line << numbered->shift; chunk >> numbered->shift == line; ++chunk)
+    for (const Link* link = links_of_chunk(chunk); link != NULL; link = link->next)
+      forget_run(numbered, link->stretch);
+  numbered->times[line] = 0;
 }
 
 // As cache_touch, for the instruction cache.
 static Bool touch_fetched(Model* model, const Fetch* fetch) {
   Cache* const cache = &model->instruction;
-  ULong* const times = model->numbered.times;
-  ULong* const time = time_of_fetched(model, fetch);
-  const Bool hit = *time != 0;
+  NumberedLines* const numbered = &model->numbered;
+  const UInt line = line_of(numbered, fetch);
+  const Bool hit = numbered->times[line] != 0;
   if (!hit) {
-    UInt* const set =
-        model->numbered.lines + (fetch->chunk >> cache->shift & cache->mask) * cache->ways;
+    UInt* const set = numbered->lines + (fetch->chunk >> cache->shift & cache->mask) * cache->ways;
     UInt* oldest = set;
-    for (UInt way = 1; way < cache->ways; ++way)
-      if (times[set[way]] < times[*oldest]) oldest = &set[way];
-    times[*oldest] = 0;
-    *oldest = (UInt)(time - times);
+    ULong least = time_of_line(numbered, *set);
+    for (UInt way = 1; way < cache->ways && least != 0; ++way) {
+      const ULong time = time_of_line(numbered, set[way]);
+      if (time >= least) continue;
+      oldest = &set[way];
+      least = time;
+    }
+    if (*oldest != 0) evict_line(numbered, *oldest);
+    *oldest = line;
   }
-  *time = ++cache->clock;
+  numbered->times[line] = ++cache->clock;
   return hit;
 }
 
-// Fills `missed` with what is missed from the fetch `next` on; returns the number.
-static UInt run_fetches(Model* model, const Stretch* stretch, UInt next, MissedFetch* missed,
-                        Counts* counts) {
+// After the fetches of `stretch`: whether all its lines are there, and in different sets, so that
+// their order does not matter.
+static void note_run(Model* model, const Stretch* stretch) {
+  const Cache* const cache = &model->instruction;
+  ULong lowest = NO_LINE, highest = 0;
+  for (UInt i = 0; i < stretch->fetches; ++i) {
+    const ULong line = stretch->fetch[i].chunk >> cache->shift;
+    if (line < lowest) lowest = line;
+    if (line > highest) highest = line;
+  }
+  if (stretch->fetches > 0 && highest - lowest < cache->sets)
+    model->numbered.ran[stretch->number] = cache->clock;
+}
+
+// Fills `missed` with the fetches that miss; returns their number.
+static UInt run_fetches(Model* model, const Stretch* stretch, MissedFetch* missed, Counts* counts) {
   UInt found = 0;
-  for (; next < stretch->fetches; ++next) {
+  for (UInt next = 0; next < stretch->fetches; ++next) {
     const UInt before = stretch->fetch[next].before;
     const Addr from = stretch->fetch[next].chunk;
     Addr to = from;
@@ -224,12 +273,12 @@ static __attribute__((noinline)) void run_access(Model* model, const Access* acc
   if (missed && model->whole_accesses) miss_first(model, kind, from, to, counts);
 }
 
-// A stretch, but for the fetches before `fetch`, which have been run.
-static __attribute__((noinline)) void run_rest(Model* model, const Stretch* stretch, UInt fetch,
-                                               const ULong* addresses, Counts* counts) {
+static __attribute__((noinline)) void run_all(Model* model, const Stretch* stretch,
+                                              const ULong* addresses, Counts* counts) {
   MissedFetch missed[MOST_FETCHES];
   const Access* const access = stretch->access;
-  const UInt found = run_fetches(model, stretch, fetch, missed, counts);
+  const UInt found = run_fetches(model, stretch, missed, counts);
+  note_run(model, stretch);
   UInt next = 0;
   for (UInt i = 0; i <= stretch->accesses; ++i) {
     for (; next < found && missed[next].before <= i; ++next)
@@ -241,33 +290,38 @@ static __attribute__((noinline)) void run_rest(Model* model, const Stretch* stre
 
 static __attribute__((noinline)) void run_place(Model* model, const Stretch* stretch,
                                                 const Place* place, Addr address, Counts* counts) {
-  for (UInt i = place[0].first; i < place[1].first; ++i)
-    run_access(model, &stretch->access[i], address + stretch->access[i].offset, counts);
+  Cache* const cache = &model->data;
+  for (UInt i = place[0].first; i < place[1].first; ++i) {
+    const Access* const access = &stretch->access[i];
+    const Addr from = address + access->offset;
+    const ULong line = from >> cache->shift;
+    Slot* const slot = model->quick_data[line % QUICK_HINTS];
+    if (slot->line == line && (from + access->size - 1) >> cache->shift == line)
+      slot->time = ++cache->clock;
+    else
+      run_access(model, access, from, counts);
+  }
 }
 
 // The two caches of the first level share a clock here, kept in a register and, while something
 // else runs, in both. This is most of the time that a simulation takes: it must stay few
 // instructions, and few variables.
-ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt chunk_shift,
-                        UInt data_shift, Counts* counts) {
+ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt data_shift,
+                        Counts* counts) {
   Cache* const fetched = &model->instruction;
   Cache* const data = &model->data;
-  ULong* const times = model->numbered.times;
+  ULong* const ran = model->numbered.ran;
   ULong clock = fetched->clock > data->clock ? fetched->clock : data->clock;
   ULong totals = 0;
   while (word < end) {
     const Stretch* const stretch = (const Stretch*)*word++;
     const ULong* const next = word + stretch->places;
     const Place* place = stretch->place;
-    const Fetch* const fetch_end = (const Fetch*)stretch->access;
-    const Fetch* fetch = stretch->fetch;
     totals += stretch->totals;
-    if (__builtin_expect(stretch->has_conditional, 0)) goto in_part;
-    for (; fetch != fetch_end; ++fetch) {
-      ULong* const time = &times[fetch->number >> chunk_shift];
-      if (__builtin_expect(*time == 0, 0)) goto in_part;
-      *time = ++clock;
-    }
+    if (__builtin_expect(stretch->has_conditional, 0)) goto one_by_one;
+    ULong* const time = &ran[stretch->number];
+    if (__builtin_expect(*time == 0, 0)) goto one_by_one;
+    *time = ++clock;
     for (; word != next; ++word, ++place) {
       const ULong line = *word >> data_shift;
       Slot* const slot = model->quick_data[line % QUICK_HINTS];
@@ -281,10 +335,9 @@ ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt 
       }
     }
     continue;
-  in_part:
+  one_by_one:
     fetched->clock = data->clock = clock;
-    while (fetch != fetch_end && (fetch->chunk & CONTINUES)) --fetch;
-    run_rest(model, stretch, (UInt)(fetch - stretch->fetch), word, counts);
+    run_all(model, stretch, word, counts);
     clock = fetched->clock > data->clock ? fetched->clock : data->clock;
     word = next;
   }
@@ -305,12 +358,11 @@ enum { USUAL_SHIFT = 6 };
 ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* counts) {
   const Bool translates = model->translates_fetches || model->translates_data;
   const Bool in_order = hierarchy_order_matters(model);
-  const UInt chunk_shift = model->numbered.shift, data_shift = model->data.shift;
-  if (!in_order && model->numbered.numbers < chunk_numbers()) grow_numbered(&model->numbered);
+  const UInt data_shift = model->data.shift;
+  if (!in_order) make_room_for_code(&model->numbered);
   if (!translates && !in_order)
-    return chunk_shift == 0 && data_shift == USUAL_SHIFT
-               ? run(model, word, end, 0, USUAL_SHIFT, counts)
-               : run(model, word, end, chunk_shift, data_shift, counts);
+    return data_shift == USUAL_SHIFT ? run(model, word, end, USUAL_SHIFT, counts)
+                                     : run(model, word, end, data_shift, counts);
   ULong totals = 0;
   while (word < end) {
     const Stretch* const stretch = (const Stretch*)*word++;
@@ -318,7 +370,7 @@ ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* c
     if (in_order)
       run_in_order(model, stretch, word, counts);
     else
-      run_rest(model, stretch, 0, word, counts);
+      run_all(model, stretch, word, counts);
     word += stretch->places;
   }
   return totals;

@@ -38,9 +38,13 @@ typedef struct {
 // need not be searched.
 typedef struct {
   ULong* times;  // by the number of a line; 0: it is not there
-  UInt* lines;   // sets x ways; 0: empty
-  UInt numbers;  // that there is room for
-  UInt shift;    // log2 of the chunks of a line
+  // By the number of a stretch: when it ran last, and used all its lines; 0: some of them are not
+  // there. So a run need not touch each line, and the latest of all these times counts.
+  ULong* ran;
+  UInt stretches;  // that there is room for
+  UInt* lines;     // sets x ways; 0: empty
+  UInt numbers;    // that there is room for
+  UInt shift;      // log2 of the chunks of a line
 } NumberedLines;
 
 typedef struct {

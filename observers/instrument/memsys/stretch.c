@@ -64,6 +64,30 @@ static UInt number_of(Addr chunk, const FetchRules* rules) {
 
 UInt chunk_numbers(void) { return units.end; }
 
+static const Link** links;  // by the number of a chunk
+static UInt links_capacity;
+static UInt stretches;
+
+UInt stretch_numbers(void) { return stretches; }
+
+const Link* links_of_chunk(UInt number) { return number < links_capacity ? links[number] : NULL; }
+
+static void link_chunks(const Stretch* stretch) {
+  if (units.end > links_capacity) {
+    const UInt old = links_capacity;
+    links_capacity = 2 * units.end;
+    links = VG_(realloc)("tare.links", links, links_capacity * sizeof *links);
+    VG_(memset)(links + old, 0, (links_capacity - old) * sizeof *links);
+  }
+  for (UInt i = 0; i < stretch->fetches; ++i) {
+    const Link** const first = &links[stretch->fetch[i].number];
+    if (*first != NULL && (*first)->stretch == stretch) continue;
+    Link* const link = VG_(malloc)("tare.links", sizeof *link);
+    *link = (Link){*first, stretch};
+    *first = link;
+  }
+}
+
 // ---- drafts ----
 
 void draft_clear(Draft* draft) {
@@ -199,6 +223,8 @@ const Stretch* stretch_of(Draft* draft) {
   VG_(memcpy)(stretch->fetch, draft->fetch, fetch_bytes);
   VG_(memcpy)(stretch->fetch + draft->fetches, draft->access, access_bytes);
   VG_(memcpy)((Place*)stretch->place, draft->place, place_bytes);
+  stretch->number = stretches++;
+  link_chunks(stretch);
   *bucket = stretch;
   return stretch;
 }

@@ -48,6 +48,7 @@ typedef struct _Stretch {
   UShort fetches;
   UShort accesses;
   UShort places;
+  UInt number;
   Fetch fetch[];
 } Stretch;
 
@@ -106,7 +107,16 @@ Bool draft_access_beside(Draft* draft, PtrdiffT distance, UInt size, UInt flags)
 // The one stretch of that content.
 const Stretch* stretch_of(Draft* draft);
 
-// All numbers of chunks so far are below.
+// All numbers so far are below.
 UInt chunk_numbers(void);
+UInt stretch_numbers(void);
+
+// The stretches that fetch a chunk.
+typedef struct _Link {
+  const struct _Link* next;
+  const Stretch* stretch;
+} Link;
+
+const Link* links_of_chunk(UInt number);
 
 #endif
