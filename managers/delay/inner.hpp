@@ -1,0 +1,54 @@
+// The allocator under the layer: the next object after this one, in the dynamic linker's order,
+// that defines each function.
+
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstddef>
+
+#include "system.hpp"
+
+namespace tare {
+
+struct Inner {
+  void (*free)(void*) = nullptr;
+  std::size_t (*usable_size)(void*) = nullptr;
+  void* (*malloc)(std::size_t) = nullptr;
+  void* (*calloc)(std::size_t, std::size_t) = nullptr;
+  void* (*realloc)(void*, std::size_t) = nullptr;
+};
+
+template <typename Function>
+bool FindNext(const char* symbol, Function*& found) {
+  found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, symbol));
+  return found != nullptr;
+}
+
+template <typename Function>
+void RequireNext(const char* symbol, Function*& found) {
+  if (FindNext(symbol, found)) return;
+  Message message;
+  message << "tare-delay: no object behind this one defines " << symbol
+          << "; an allocator must come after it in LD_PRELOAD";
+  Abort(message);
+}
+
+// These four first: a look-up that fails allocates its error message, and by then must find them.
+inline void Resolve(Inner& inner) {
+  RequireNext("malloc", inner.malloc);
+  RequireNext("calloc", inner.calloc);
+  RequireNext("realloc", inner.realloc);
+  RequireNext("free", inner.free);
+  RequireNext("malloc_usable_size", inner.usable_size);
+}
+
+// The file that holds `function`, as the dynamic linker has it.
+template <typename Function>
+const char* FileOf(Function* function) {
+  Dl_info information{};
+  if (dladdr(reinterpret_cast<void*>(function), &information) == 0) return "-";
+  return information.dli_fname != nullptr ? information.dli_fname : "-";
+}
+
+}  // namespace tare
