@@ -5,6 +5,8 @@
 
 #define CALL_STACKS ((Addr)0x680000000000)
 #define OUTERMOST (~(Addr)0)
+#define NO_CALL (~(UInt)0)    // in a note: where a handler has interrupted
+#define BOTTOM (NO_CALL - 1)  // where the thread began
 enum {
   CALLS_PER_THREAD = 1 << 20,
   SPARE_CALLS = 128,  // for handlers, which note a call without looking for the end
@@ -149,7 +151,7 @@ void sites_start_thread(ThreadId id, Registers* registers) {
       (Addr)bottom, bytes, VKI_PROT_READ | VKI_PROT_WRITE,
       VKI_MAP_PRIVATE | VKI_MAP_ANONYMOUS | VKI_MAP_NORESERVE | VKI_MAP_FIXED, -1, 0);
   tl_assert(!sr_isError(result));
-  *bottom = (Call){OUTERMOST, 0, 0};
+  *bottom = (Call){OUTERMOST, 0, BOTTOM};
   registers->calls = (Addr)(bottom + 1);
   registers->calls_end = (Addr)(bottom + CALLS_PER_THREAD - SPARE_CALLS);
 }
@@ -157,9 +159,8 @@ void sites_start_thread(ThreadId id, Registers* registers) {
 Addr sites_enter_handler(Registers* registers) {
   const Addr before = registers->calls;
   if (!is_on) return before;
-  // The outermost of the handler's calls; the path through the tree goes on below it.
   Call* const barrier = (Call*)before;
-  *barrier = (Call){OUTERMOST, barrier[-1].node, barrier[-1].call};
+  *barrier = (Call){OUTERMOST, 0, NO_CALL};
   registers->calls = (Addr)(barrier + 1);
   return before;
 }
@@ -217,9 +218,12 @@ UInt site_of(Registers* registers, Addr stack_pointer) {
   drop_returned(registers, stack_pointer);
   Call* const next = (Call*)registers->calls;
   Call* call = next - 1;
-  while (call->node == 0 && call->stack_pointer != OUTERMOST) --call;
+  while (call->node == 0 && call->call != BOTTOM) --call;
   UInt node = call->node;
-  for (++call; call < next; ++call) node = call->node = child_of(node, call->call);
+  for (++call; call < next; ++call) {
+    if (call->call != NO_CALL) node = child_of(node, call->call);
+    call->node = node;
+  }
   return node;
 }
 
