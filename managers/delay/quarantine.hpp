@@ -54,7 +54,7 @@ struct Thread {
   Thread* previous = nullptr;
   std::atomic<bool> busy = false;
   std::atomic<bool> claimed = false;  // another thread, short of memory, takes the objects
-  bool taken = false;                 // it did; the record must be emptied
+  std::atomic<bool> taken = false;    // it did; the record must be emptied
   Stage stage = Stage::kFresh;
 };
 
@@ -169,8 +169,8 @@ inline void Withdraw(Thread& t) {
 // Waits for a thread that has claimed the objects of `t`. `t` is busy, so no other can claim now.
 inline void AwaitClaim(Thread& t) {
   while (t.claimed.load(std::memory_order_acquire)) sched_yield();
-  if (!t.taken) return;
-  t.taken = false;
+  if (!t.taken.load(std::memory_order_relaxed)) return;
+  t.taken.store(false, std::memory_order_relaxed);
   Empty(t);
 }
 
@@ -289,7 +289,9 @@ void Free(void* object) {
     return Defer(t, object);
   BecomeBusy(t);
   const std::size_t bytes = process.inner.usable_size(object);
-  if (MustThink(t.limit, t.position) && !MakePlace(t)) [[unlikely]] {
+  // Of size 0 is what tcmalloc says before its constructor has run; its fill could not be checked.
+  const bool unknown = kPoison && bytes == 0;
+  if (unknown || (MustThink(t.limit, t.position) && !MakePlace(t))) [[unlikely]] {
     Pass(object);
   } else if constexpr (kGlobal) {
     Hold(t, object, bytes);
@@ -365,7 +367,8 @@ inline void EndThread(void*) { CloseThisThread(); }
 // will see the claim.
 inline void Seize(Thread& other) {
   constexpr int kTries = 200;
-  if (other.taken || other.slot == nullptr) {  // a slot cannot be had under the lock
+  if (other.taken.load(std::memory_order_relaxed)) return;
+  if (other.slot == nullptr) {  // one cannot be had under the lock
     other.trigger.store(0, std::memory_order_relaxed);
     return;
   }
@@ -377,12 +380,13 @@ inline void Seize(Thread& other) {
         other.limit.load(std::memory_order_relaxed) == nullptr) {
       Withdraw(other);
       ReleaseObjects(other, kMemory);
-      other.taken = true;
+      other.taken.store(true, std::memory_order_relaxed);
       break;
     }
     sched_yield();
   }
-  if (!other.taken) other.trigger.store(0, std::memory_order_relaxed);
+  if (!other.taken.load(std::memory_order_relaxed))
+    other.trigger.store(0, std::memory_order_relaxed);
   other.claimed.store(false, std::memory_order_release);
 }
 
