@@ -95,7 +95,8 @@ def split_name(text: str) -> tuple[str, dict[str, str]] | None:
     inner, *given = _split_at_commas(match["inside"] or "")
     if not inner or re.match(r"[a-z-]+\s*=", inner):
         raise UsageError(
-            f"'{text}' does not say what is delayed", "give a manager first: delay(glibc, size=1MiB)"
+            f"'{text}' does not say what is delayed",
+            "give a manager first: delay(glibc, size=1MiB)",
         )
     options: dict[str, str] = {}
     for part in given:
@@ -190,7 +191,9 @@ def read_process(path: Path) -> Process:
         raise TareError(f"{path}: not a file of counters of this version of Tare")
     names = data[_HEADER.size : _HEADER_BYTES]
     half = len(names) // 2
-    servers = [part.split(b"\0")[0].decode(errors="replace") for part in (names[:half], names[half:])]
+    servers = [
+        part.split(b"\0")[0].decode(errors="replace") for part in (names[:half], names[half:])
+    ]
     slots = tuple(
         Slot(*_SLOT.unpack_from(data, _HEADER_BYTES + index * _SLOT_BYTES)) for index in range(used)
     )
@@ -215,7 +218,7 @@ def fault(
         for server in process.servers:
             if not serves(server):
                 return f"behind the delay of process {process.pid} stands {server}"
-    if missing := set(pid for pid in started if started.count(pid) > shown.count(pid)):
+    if missing := {pid for pid in started if started.count(pid) > shown.count(pid)}:
         return f"process {min(missing)} did not show what stands behind its delay"
     return ""
 
