@@ -18,9 +18,10 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import executor, instrument
+from tare import drag_run, executor, instrument, tracing
 from tare import manager as managers_module
 from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
+from tare.events import as_text, read_events
 from tare.manager import OWN, Manager
 from tare.measurement import Status
 from tare.program import Program, check_program, describe_program, hash_file, program_from_command
@@ -38,7 +39,10 @@ from tare.results import (
 from tare.runner import Limits, observer_cost
 from tare.studies import compare as compare_study
 from tare.studies import count as count_study
+from tare.studies import drag as drag_study
 from tare.studies import studies
+from tare.trace import Trace, is_trace, open_trace
+from tare.tracing import Asked
 from tare.weighing import TOTAL_SECONDS, Effort, Setting, WeighSection, sections, shares
 
 if TYPE_CHECKING:
@@ -135,6 +139,7 @@ def count(
     *,
     baseline: str = "",
     repeat: bool = True,
+    events: Path | str | None = None,
     seed: int | None = None,
     limits: Limits | None = None,
     folder: Path | str | None = None,
@@ -143,17 +148,20 @@ def count(
     """Instructions of programs inside and outside each manager, by operation.
 
     ``managers``, ``baseline`` and ``folder`` are as for ``compare``. With ``repeat`` each is
-    counted twice, to see whether the count repeats to the instruction.
+    counted twice, to see whether the count repeats to the instruction. ``events`` is a file as
+    docs/events.md describes it.
     """
     instrument.launcher()
     chosen = _programs(programs)
     resolved, baseline = _managers(managers, baseline)
     runs = count_study.RUNS_TO_SEE_REPETITION if repeat else 1
+    named = () if events is None else read_events(Path(events))
     request = {
         "programs": [describe_program(program, check_program(program)) for program in chosen],
         "managers": sorted(resolved),
         "baseline": baseline,
         "runs": runs,
+        **({"events": as_text(named).splitlines()} if named else {}),
     }
     run = new_run(count_study.STUDY, sys.argv, **_facts(request, resolved, seed))
     name = Path(chosen[0].argv[0]).name
@@ -171,7 +179,119 @@ def count(
             resolved,
             limits or Limits(),
             watcher,
+            {**executor.OBSERVERS, count_study.OBSERVER: instrument.observer_of(named)},
         )
+
+
+def drag(
+    programs: Command | Sequence[Program],
+    managers: Sequence[str] = ("glibc",),
+    *,
+    baseline: str = "",
+    how: drag_run.How | None = None,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """What programs hold in memory in vain, under each manager: lag, use, drag and void.
+
+    ``managers``, ``baseline`` and ``folder`` are as for ``compare``. Each run is recorded as a heap
+    trace, which is kept in the folder ``traces`` of the results unless ``how`` discards it.
+    """
+    instrument.launcher()
+    chosen = _programs(programs)
+    resolved, baseline = _managers(managers, baseline)
+    how = how or drag_run.How()
+    request = {
+        "programs": [describe_program(program, check_program(program)) for program in chosen],
+        "managers": sorted(resolved),
+        "baseline": baseline,
+        "clock": how.clock,
+        "reachability_bytes": how.reachability_bytes,
+    }
+    run = new_run(drag_study.STUDY, sys.argv, **_facts(request, resolved, seed))
+    name = Path(chosen[0].argv[0]).name
+    where = Path(folder) if folder else default_folder(drag_study.STUDY, name)
+    watcher = watcher or Watcher()
+    with Store(where, run, key="request") as store:
+        plan = drag_study.Plan(tuple(program.name for program in chosen), tuple(resolved))
+        left = drag_study.planned_runs(plan) - len(store.records)
+        watcher.begin("recording lifetimes", max(left, 0), None)
+        return _execute(
+            store,
+            lambda records: drag_study.next_round(plan, records),
+            {program.name: program for program in chosen},
+            resolved,
+            limits or Limits(),
+            watcher,
+            {**executor.OBSERVERS, drag_study.OBSERVER: drag_run.observer(how)},
+        )
+
+
+def drag_of_trace(
+    trace: Path | str,
+    *,
+    clock: str = "bytes",
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """As ``drag``, of a heap trace that is there already; nothing is run."""
+    watcher = watcher or Watcher()
+    outcome, facts = drag_run.outcome_of_trace(Path(trace), clock, watcher.note)
+    run = new_run(drag_study.STUDY, sys.argv, **facts)
+    where = Path(folder) if folder else default_folder(drag_study.STUDY, Path(trace).stem)
+    with Store(where, run, key="request") as store:
+        if not store.records:
+            (program,), (manager,) = run["programs"], run["managers"]
+            plan = drag_study.Plan((program["name"],), (manager,))
+            (planned,) = drag_study.next_round(plan, [])
+            store.append(Record(planned, outcome, now()))
+        results = store.finish()
+        store.update(finished=now())
+        return Results(results.folder, store.run, results.measurements)
+
+
+def trace(
+    program: Command,
+    manager: str = "glibc",
+    *,
+    what: Asked | None = None,
+    replace: bool = False,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Trace:
+    """The heap trace of one run of ``program``, in the new folder ``folder``.
+
+    The trace of a run that failed is there as well: ``meta["complete"]`` is then false, and
+    ``meta["status"]`` and ``meta["reason"]`` say how it ended. On Ctrl-C what was recorded is kept,
+    too. ``replace`` allows to replace a trace that is in ``folder``.
+    """
+    instrument.launcher()
+    (chosen,) = _programs(program)
+    check_program(chosen)
+    resolved = managers_module.resolve(manager)
+    name = default_folder("trace", Path(chosen.argv[0]).name)
+    target = Path(folder) if folder else name.with_name(f"{name.name}.tare")
+    tracing.refuse_occupied(target, replace_trace=replace)
+    watcher = watcher or Watcher()
+    watcher.note("recording one run")
+    try:
+        with executor.termination_as_interrupt():
+            tracing.run_once(
+                chosen,
+                resolved,
+                limits or Limits(),
+                target=target,
+                what=what or Asked(),
+                note=watcher.note,
+            )
+    except KeyboardInterrupt:
+        if is_trace(target):
+            watcher.note(f"what was recorded until now is in {target}")
+        raise
+    return open_trace(target)
 
 
 def weigh(
@@ -298,6 +418,7 @@ def _execute(
     managers: Mapping[str, Manager],
     limits: Limits,
     watcher: Watcher,
+    observers: Mapping[str, executor.Observe] = executor.OBSERVERS,
 ) -> Results:
     """Run what the planner asks for; on any interruption the folder is still made whole."""
     begun = time.monotonic()
@@ -305,7 +426,7 @@ def _execute(
     if "observer_seconds" not in store.run:
         store.update(observer_seconds=observer_cost(store.workspace))
     try:
-        executor.execute(planner, programs, managers, limits, store, watcher.run)
+        executor.execute(planner, programs, managers, limits, store, watcher.run, observers)
     except BaseException as error:
         with contextlib.suppress(TareError):  # the first trouble is the one to tell of
             store.finish()
@@ -500,12 +621,15 @@ __all__ = [
     "compare",
     "count",
     "difference",
+    "drag",
+    "drag_of_trace",
     "examination",
     "export_text",
     "load",
     "managers",
     "suite_programs",
     "summary",
+    "trace",
     "weigh",
     "worst_status",
     "write_page",

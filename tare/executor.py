@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tare import instrument, runner
+from tare import drag_run, instrument, runner
 from tare.manager import Manager
 from tare.program import Program
 from tare.results import OUTPUTS_FOLDER, Record, Run, Store, now
 from tare.runner import Limits, Outcome
 
-OBSERVERS: dict[str, Callable[[Program, Manager, Limits, Path, Path | None], Outcome]] = {
+Observe = Callable[[Program, Manager, Limits, Path, Path | None], Outcome]
+OBSERVERS: dict[str, Observe] = {
     "runner": runner.run_once,
     "instrument": instrument.run_once,
+    "drag": drag_run.run_once,
 }
 """What can watch a run; ``Run.observer`` names one."""
 
@@ -33,17 +35,18 @@ def execute(
     limits: Limits,
     store: Store,
     watch: Watcher,
+    observers: Mapping[str, Observe] = OBSERVERS,
 ) -> None:
-    """Do rounds of runs until ``planner`` has no more.
+    """Do rounds of runs until ``planner`` has no more. ``observers`` are by the names in runs.
 
     On Ctrl-C or SIGTERM the running program's whole tree is ended and KeyboardInterrupt goes on;
     what had finished is in the store.
     """
-    with _termination_as_interrupt():
+    with termination_as_interrupt():
         while runs := planner(store.records):
             for run in runs:
                 watch(run, None)
-                record = _execute_one(run, programs, managers, limits, store)
+                record = _execute_one(run, programs, managers, limits, store, observers)
                 store.append(record)
                 watch(run, record)
 
@@ -54,10 +57,11 @@ def _execute_one(
     managers: Mapping[str, Manager],
     limits: Limits,
     store: Store,
+    observers: Mapping[str, Observe],
 ) -> Record:
     started = now()
     kept = store.folder / OUTPUTS_FOLDER / _file_name(run)
-    outcome = OBSERVERS[run.observer](
+    outcome = observers[run.observer](
         programs[run.program],
         managers[run.manager],
         limits,
@@ -67,19 +71,24 @@ def _execute_one(
     return Record(run, outcome, started)
 
 
-def _file_name(run: Run) -> Path:
-    """One kept output per program and manager; names from outside become harmless."""
+def plain(text: str) -> str:
+    """``text``, a name from outside, as a harmless part of a file's name; different texts give
+    different parts."""
     import hashlib
 
-    def plain(text: str) -> str:
-        kept = "".join(c if c.isalnum() or c in "._-" else "-" for c in text)[:40].strip("-.")
-        return f"{kept}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    kept = "".join(c if c.isalnum() or c in "._-" else "-" for c in text)[:40].strip("-.")
+    return f"{kept}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
+
+def _file_name(run: Run) -> Path:
+    """One kept output per program and manager."""
     return Path(f"{plain(run.program)}.{plain(run.manager)}.stdout")
 
 
 @contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
+def termination_as_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does."""
+
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 

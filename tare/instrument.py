@@ -7,19 +7,32 @@ docs/instrument.md; here they are added up.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tare import runner
 from tare.errors import MissingError, TareError
+from tare.events import (
+    COLLECTION,
+    Events,
+    as_text,
+    collector_events,
+    in_manager,
+    merged_events,
+    merged_phases,
+)
 from tare.manager import Manager
 from tare.measurement import Status
 from tare.native import native_file
 from tare.program import Program
 from tare.runner import Limits, Outcome
+
+if TYPE_CHECKING:
+    from tare.executor import Observe
 
 LAUNCHER = "valgrind/tare-valgrind"
 FORMAT, FORMAT_VERSION = "tare-count", 1
@@ -55,21 +68,41 @@ def run_once(
     limits: Limits,
     workspace: Path,
     keep_output: Path | None = None,
+    events: Events = (),
 ) -> Outcome:
     """Run ``program`` under ``manager`` and count its instructions; see ``runner.run_once``.
 
     ``details`` of the outcome: ``wall_seconds`` (of this run, under Valgrind), ``operations`` (see
-    docs/instrument.md, histograms included),
+    docs/instrument.md, histograms included), ``events`` (how often each was reached), ``phases``
+    (see docs/events.md), ``collector`` (where the manager's recipe names one: as a phase),
     ``proof_instructions`` (of the probe, not in any other figure), ``processes``, ``threads``,
     and ``uncounted_processes``, which left no file because they were killed.
     """
-    return runner.run_once(program, manager, limits, workspace, keep_output, _Instrument())
+    observer = Instrument(events=(*events, *collector_events(manager)))
+    return runner.run_once(program, manager, limits, workspace, keep_output, observer)
 
 
-class _Instrument:
+def observer_of(events: Events) -> Observe:
+    """``run_once`` that looks for ``events``, too."""
+    return functools.partial(run_once, events=events)
+
+
+class Instrument:
+    """The observer of one run, which leaves counts, of ``events`` as well; ``options`` ask the tool
+    for more."""
+
+    def __init__(self, *options: str, events: Events = ()) -> None:
+        self._options = options
+        self._events = events
+
     def prefix(self, folder: Path) -> Sequence[str]:
         counts = folder / "counts"
         counts.mkdir()
+        options = list(self._options)
+        if self._events:
+            file = folder.resolve() / "events"
+            file.write_text(as_text(self._events))
+            options.append(f"--events={file}")
         return (
             str(launcher()),
             "--tool=tareinst",
@@ -79,6 +112,7 @@ class _Instrument:
             "--trace-children=yes",
             f"--log-file={_escaped(folder.resolve())}/valgrind.%p",
             f"--count-folder={counts.resolve()}",
+            *options,
         )
 
     def hosts(self, executable: str) -> bool:
@@ -122,6 +156,10 @@ def add_up(counts: Sequence[Mapping[str, Any]], pids: Collection[int], outcome: 
     operations = merged(count["operations"] for count in counts)
     proof = operations.pop("proof", None)
     values = {"instructions": sum(count["instructions"] for count in counts)}
+    events = merged_events(count["events"] for count in counts)
+    phases = merged_phases(count["phases"] for count in counts)
+    collector = phases.pop(COLLECTION, None)
+    collections = events.pop(COLLECTION, 0)
     sums = {family: _family(operations, names) for family, names in FAMILIES.items()}
     values["manager_instructions"] = sum(instructions for _, instructions in sums.values())
     for family, (calls, instructions) in sums.items():
@@ -129,6 +167,8 @@ def add_up(counts: Sequence[Mapping[str, Any]], pids: Collection[int], outcome: 
             values[f"{family}_calls"] = calls
             values[f"{family}_instructions"] = instructions
     values |= {name: sum(count[name] for count in counts) for name in _SUMMED}
+    if collector is not None:
+        values |= {"collections": collections, "collector_instructions": in_manager(collector)}
     seen = {count["pid"] for count in counts}
     # A process whose last file was written before an exec did not live to write the next one.
     ended = {count["pid"] for count in counts if count["end"] == "exit"}
@@ -136,6 +176,9 @@ def add_up(counts: Sequence[Mapping[str, Any]], pids: Collection[int], outcome: 
     details = {
         "wall_seconds": outcome.values["wall_seconds"],
         "operations": operations,
+        "events": events,
+        "phases": phases,
+        **({} if collector is None else {"collector": collector}),
         "proof_instructions": proof["instructions"] if proof else 0,
         "processes": len(seen),
         "programs": len(counts),

@@ -18,7 +18,7 @@ from pathlib import Path
 from tare import delay
 from tare.errors import MissingError, UsageError
 from tare.native import native_file
-from tare.recipes import load_recipes, object_path
+from tare.recipes import Collector, load_recipes, object_path
 
 OWN = "own"
 """No manager is put under the program: whatever it links serves it."""
@@ -30,8 +30,9 @@ _CALL = re.compile(r"(?P<name>[a-z][a-z0-9.-]*)\s*(?:\((?P<options>[^()]*)\))?\s
 @dataclass(frozen=True)
 class Manager:
     """``preload`` objects go first in LD_PRELOAD. A run counts only when malloc resolves to
-    ``server`` in every process that can tell; None accepts any. With a ``layer`` malloc and free
-    resolve to that object, and it shows itself that ``server`` stands behind it."""
+    ``server`` in every process that can tell; None accepts any. ``collector`` says which of its
+    functions collect, where that is known. With a ``layer`` malloc and free resolve to that object,
+    and it shows itself that ``server`` stands behind it."""
 
     name: str
     preload: tuple[Path, ...] = ()
@@ -39,6 +40,7 @@ class Manager:
     server: Path | None = None
     version: str = ""
     title: str = ""
+    collector: Collector | None = None
     layer: Path | None = None
 
     def serves(self, mapped_object: str) -> bool:
@@ -109,7 +111,7 @@ def resolve(text: str) -> Manager:
     if found is None:
         raise MissingError(f"the manager {name} is not installed", f"tare managers install {name}")
     version = _libc_version() if system else recipe.version
-    return Manager(printed, (found,), environment, found, version, recipe.title)
+    return Manager(printed, (found,), environment, found, version, recipe.title, recipe.collector)
 
 
 def _settings(options: Mapping[str, str]) -> list[str]:
@@ -138,7 +140,7 @@ def _delayed(text: str, inner_name: str, options: Mapping[str, str]) -> Manager:
         inner.server,
         inner.version,
         f"{inner.title}; its frees held back and done in bulk",
-        layer,
+        layer=layer,
     )
 
 

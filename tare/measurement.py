@@ -167,6 +167,19 @@ METRICS: dict[str, Metric] = {
             "Instructions between the entry of an operation of the memory manager and its return.",
         ),
         Metric(
+            "collector_instructions",
+            "collecting",
+            "",
+            "Of the instructions in the manager, those of its collector: marking, sweeping and "
+            "what goes with them.",
+        ),
+        Metric(
+            "collections",
+            "collections",
+            "",
+            "How often the manager's collector went over the heap, its start included.",
+        ),
+        Metric(
             "malloc_calls",
             "mallocs",
             "",
@@ -222,10 +235,78 @@ METRICS: dict[str, Metric] = {
             "The most bytes, as asked for, that the objects of a process held at one moment; "
             "summed over processes.",
         ),
+        Metric(
+            "peak_free_bytes",
+            "peak of live bytes",
+            "B",
+            "The most bytes, as asked for, that objects held at one moment, with the frees of the "
+            "program; the peaks of its processes summed.",
+        ),
+        Metric(
+            "peak_unreachable_bytes",
+            "peak, freed when unreachable",
+            "B",
+            "As the peak of live bytes, with each object given back when it was first found "
+            "unreachable, if the program had not freed it by then.",
+        ),
+        Metric(
+            "peak_last_use_bytes",
+            "peak, freed after last use",
+            "B",
+            "As the peak of live bytes, with each object given back right after its last use; one "
+            "that is never used is never held.",
+        ),
+        Metric(
+            "drag_ratio",
+            "total drag",
+            "ratio",
+            "Bytes held, summed over time, divided by what they would be if each object were given "
+            "back right after its last use; 1 is the least that can be.",
+        ),
+        Metric(
+            "use_share",
+            "in use",
+            "ratio",
+            "Of the bytes held, summed over time, the share between first and last use.",
+        ),
+        Metric(
+            "lag_share",
+            "lag",
+            "ratio",
+            "Of the bytes held, summed over time, the share before the first use.",
+        ),
+        Metric(
+            "drag_share",
+            "drag",
+            "ratio",
+            "Of the bytes held, summed over time, the share after the last use.",
+        ),
+        Metric(
+            "void_share",
+            "void",
+            "ratio",
+            "Of the bytes held, summed over time, the share of objects that are never used.",
+        ),
+        Metric(
+            "never_used_bytes",
+            "never used",
+            "B",
+            "Bytes of all objects that were neither read nor written by the program.",
+        ),
+        Metric(
+            "never_freed_bytes",
+            "never freed",
+            "B",
+            "Bytes of the objects that were still there when their process ended.",
+        ),
     )
 }
 
-FIRST_METRICS = {"runner": "wall_seconds", "instrument": "instructions"}
+FIRST_METRICS = {
+    "runner": "wall_seconds",
+    "instrument": "instructions",
+    "drag": "peak_free_bytes",
+}
 """The metric under which a run that gave no figure is listed, by the observer of the run."""
 
 HARDWARE_METRICS = ("cpu_instructions", "cpu_cycles", "cache_misses", "tlb_misses")

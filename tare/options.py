@@ -20,6 +20,7 @@ from tare.units import parse_size
 
 Command = Callable[..., Any]
 _PATH = click.Path(path_type=Path)
+LEAST_MARK_INTERVAL = 256
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,39 @@ def manager_options(function: Command) -> Command:
     )
 
 
+def _mark_interval(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int:
+    if value is None:
+        return 0
+    size = parse_size(value)
+    if size < LEAST_MARK_INTERVAL:
+        raise UsageError(f"a mark every {size} bytes would take too long", "give 64KiB, say")
+    return size
+
+
+def reachability_option(function: Command) -> Command:
+    """Adds --reachability; gives ``reachability_bytes``, 0 without it."""
+    return _add(
+        function,
+        click.option(
+            "--reachability",
+            "reachability_bytes",
+            metavar="SIZE",
+            callback=_mark_interval,
+            help="Find unreachable objects, each time so much has been allocated.",
+        ),
+    )
+
+
 def run_options(function: Command) -> Command:
     """Adds the seed and the bounds of a run; gives ``seed`` and ``limits``."""
+    return _add(
+        limit_options(function),
+        click.option("--seed", type=int, help="Seed of the order of runs. Default: a new one."),
+    )
+
+
+def limit_options(function: Command) -> Command:
+    """Adds the bounds of a run; gives ``limits``."""
 
     @functools.wraps(function)
     def packed(
@@ -99,7 +131,6 @@ def run_options(function: Command) -> Command:
 
     return _add(
         packed,
-        click.option("--seed", type=int, help="Seed of the order of runs. Default: a new one."),
         click.option(
             "--timeout",
             type=click.FloatRange(min=0.001),

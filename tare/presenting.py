@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tare import api
+from tare.errors import UsageError
 from tare.options import Output
 from tare.report.terminal_text import printable
 from tare.results import Results, write_atomically, writing
+
+if TYPE_CHECKING:
+    from tare.trace import Trace
 
 
 def present(results: Results, output: Output) -> int:
@@ -42,3 +47,21 @@ def write_export(results: Results, name: str, file: Path) -> None:
         return
     with writing(file):
         write_atomically(file, text)
+
+
+def write_trace_export(trace: Trace, name: str, file: Path, weight: str) -> None:
+    """Write ``trace`` in the form ``name`` of ``tare.trace_export`` to ``file``, or standard output
+    for ``-``. UsageError when that would show bytes on a terminal."""
+    from tare.residence import reading
+    from tare.trace_export import TRACE_FORMATS
+
+    with reading(trace):
+        content = TRACE_FORMATS[name].render(trace, weight)
+    if file != Path("-"):
+        with writing(file):
+            write_atomically(file, content)
+        return
+    if name == "pprof" and sys.stdout.isatty():
+        raise UsageError("a pprof profile is not text", "name a file with -o")
+    sys.stdout.buffer.write(content)
+    sys.stdout.flush()

@@ -24,6 +24,8 @@ OptionType = Literal["size", "int", "flag", "choice"]
 SCHEMA = 1
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
+SYMBOL = re.compile(r"[A-Za-z_.$][\w.$@]*", re.ASCII)
+_MOST_SYMBOLS = 100
 DEBIAN_LIBRARY_FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib"))
 
 
@@ -106,6 +108,17 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Collector:
+    """Functions of a manager's object that are collection and not allocation, by their symbols.
+
+    ``work`` with all that it calls is collection; ``collection`` runs once for each.
+    """
+
+    work: tuple[str, ...]
+    collection: str
+
+
+@dataclass(frozen=True)
 class Recipe:
     """One manager of the catalogue."""
 
@@ -123,6 +136,8 @@ class Recipe:
     """File name of the object that must serve malloc; None when the machine's C library does."""
     options: tuple[Option, ...] = ()
     note: str = ""
+    collector: Collector | None = None
+    """None: what this manager does for collection is not told from the rest."""
 
     def environment(
         self, given: Mapping[str, str], inherited: Mapping[str, str] | None = None
@@ -219,6 +234,19 @@ def _read_source(path: Path, raw: object) -> Source:
     return Source(cast(Any, kind), package, version, sha256, tuple(paths))
 
 
+def _read_collector(path: Path, raw: object) -> Collector:
+    table = _Table(path, "collector.", raw)
+    work = table.take("work", list)
+    if not 0 < len(work) <= _MOST_SYMBOLS:
+        raise table.wrong("work", f"must name 1 to {_MOST_SYMBOLS} functions")
+    collection = table.text("collection")
+    for key, symbols in (("work", work), ("collection", [collection])):
+        if not all(isinstance(symbol, str) and SYMBOL.fullmatch(symbol) for symbol in symbols):
+            raise table.wrong(key, "must hold symbols of functions")
+    table.end()
+    return Collector(tuple(work), collection)
+
+
 def _read_option(path: Path, name: str, raw: object) -> Option:
     table = _Table(path, f"options.{name}.", raw)
     if not NAME.fullmatch(name):
@@ -277,6 +305,9 @@ def read_recipe(path: Path) -> Recipe:
     kind = cast(Kind, table.choice("kind", ("malloc", "collector", "system")))
     source = table.take("source", dict, None)
     served_by = table.take("object", dict, None)
+    collector = table.take("collector", dict, None)
+    if collector is not None and kind != "collector":
+        raise table.wrong("collector", f'has no place in a manager of kind "{kind}"')
     if kind == "system":
         for key, given in (("source", source), ("object", served_by)):
             if given is not None:
@@ -289,6 +320,8 @@ def read_recipe(path: Path) -> Recipe:
         object_file = inner.text("file")
         if "/" in object_file:
             raise inner.wrong("file", "must be the name of a file, without a folder")
+        if collector is not None and re.search(r"[\s!]", object_file):
+            raise inner.wrong("file", "must have no space and no ! where there is a collector")
         inner.end()
     build = cast(Build, table.choice("build", ("package", "demand", "none")))
     if build != "none" and source is None:
@@ -310,6 +343,7 @@ def read_recipe(path: Path) -> Recipe:
             for option, value in table.take("options", dict, {}).items()
         ),
         note=table.text("note", ""),
+        collector=None if collector is None else _read_collector(path, collector),
     )
     table.end()
     return recipe

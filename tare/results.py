@@ -298,17 +298,20 @@ def read_run(folder: Path) -> dict[str, Any]:
             f"{path} has schema {run['schema']}, this Tare reads up to {SCHEMA}",
             "use the Tare that wrote it, or a newer one",
         )
-    _check_fields(path, "", run, _RUN_FIELDS)
-    _check_fields(path, "machine.", run["machine"], _MACHINE_FIELDS)
+    check_fields(path, "", run, _RUN_FIELDS)
+    check_fields(path, "machine.", run["machine"], _MACHINE_FIELDS)
     for program in run["programs"]:
-        _check_fields(path, "programs.", program, _PROGRAM_FIELDS)
+        check_fields(path, "programs.", program, _PROGRAM_FIELDS)
     for manager in run["managers"].values():
-        _check_fields(path, "managers.", manager, _MANAGER_FIELDS)
+        check_fields(path, "managers.", manager, _MANAGER_FIELDS)
     return run
 
 
-def _check_fields(path: Path, where: str, table: Any, wanted: Mapping[str, Any]) -> None:
-    """A folder can come from anywhere: what later code relies on must be there, of its type."""
+def check_fields(path: Path, where: str, table: Any, wanted: Mapping[str, Any]) -> None:
+    """A folder can come from anywhere: what later code relies on must be there, of its type.
+
+    Raises UsageError, which names the field after ``where``, for one that is not.
+    """
     for name, kind in wanted.items():
         if not isinstance(table, dict) or not isinstance(table.get(name), kind):
             raise UsageError(f"{path}: {where}{name} is missing or of another type")

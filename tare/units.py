@@ -51,6 +51,8 @@ def format_value(value: float, unit: str) -> str:
             return format_seconds(value)
         case "B":
             return format_bytes(value)
+        case "ratio":
+            return _three_digits(value)
         case _:
             return format_count(value)
 

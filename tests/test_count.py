@@ -26,13 +26,19 @@ from tare.sections import instructions as section
 from tare.statistics import FEWEST_FOR_INTERVAL
 from tare.studies import count as study
 from tare.weighing import TOTAL_SECONDS, Effort, Setting, sections
+from tests.valgrind import (
+    both_tools,
+    collected,
+    needs_valgrind,
+    ours,
+    theirs,
+    valgrind_environment,
+)
+
+__all__ = ["both_tools", "needs_valgrind", "theirs", "valgrind_environment"]
 
 Completed = subprocess.CompletedProcess[str]
 Compile = Callable[..., Path]
-VALGRIND = shutil.which("valgrind.bin")
-
-needs_valgrind = pytest.mark.skipif(VALGRIND is None, reason="Debian's package valgrind is missing")
-
 PRELUDE = """
 #define _GNU_SOURCE
 #include <errno.h>
@@ -427,84 +433,6 @@ def test_objects_of_a_library_that_comes_and_goes(tmp_path: Path, compile_c: Com
 # ---- against Valgrind's own tools ----
 
 
-@pytest.fixture(scope="module")
-def both_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with our tool and Valgrind's, so that what is preloaded has one path."""
-    folder = tmp_path_factory.mktemp("valgrind")
-    for name in ("tare-valgrind", "tareinst-amd64-linux", "vgpreload_core-amd64-linux.so"):
-        shutil.copy(native_file(f"valgrind/{name}"), folder)
-    theirs = Path("/usr/libexec/valgrind")
-    for name in ("callgrind-amd64-linux", "memcheck-amd64-linux", "none-amd64-linux",
-                 "vgpreload_memcheck-amd64-linux.so", "default.supp"):  # fmt: skip
-        if not (theirs / name).exists():
-            pytest.skip(f"Debian's package valgrind is missing ({name})")
-        shutil.copy(theirs / name, folder)
-    (folder / "frozen.c").write_text(FROZEN)
-    subprocess.run(
-        ["cc", "-O1", "-shared", "-fPIC", "-o", folder / "frozen.so", folder / "frozen.c"],
-        check=True,
-    )
-    return folder
-
-
-FROZEN = """
-#include <stddef.h>
-#include <string.h>
-#include <sys/time.h>
-#include <sys/types.h>
-#include <time.h>
-static struct timespec now = {1000000000, 0};
-time_t time(time_t *at) { if (at) *at = now.tv_sec; return now.tv_sec; }
-int clock_gettime(clockid_t clock, struct timespec *at) { (void)clock; *at = now; return 0; }
-int gettimeofday(struct timeval *at, void *zone) {
-  (void)zone; at->tv_sec = now.tv_sec; at->tv_usec = 0; return 0; }
-clock_t clock(void) { return 0; }
-pid_t getpid(void) { return 4242; }
-pid_t getppid(void) { return 4241; }
-ssize_t getrandom(void *to, size_t n, unsigned flags) { (void)flags; memset(to, 7, n); return n; }
-"""
-"""The same time, process number and random bytes at every run: programs seed hashes with them."""
-
-
-def valgrind_environment(both: Path, **more: str) -> dict[str, str]:
-    return {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "LC_ALL": "C",
-        "PYTHONHASHSEED": "0",
-        "PERL_HASH_SEED": "0",
-        "TARE_PROGRAM_BREAK": "valgrind",  # the heap where Valgrind's own tools have it
-        "LD_PRELOAD": str(both / "frozen.so"),
-        "VALGRIND_LIB": str(both),
-        **more,
-    }
-
-
-def theirs(both: Path, name: str, *words: str, **more: str) -> str:
-    """Run one of Valgrind's tools; what it says."""
-    log = both / "log"
-    assert VALGRIND is not None
-    subprocess.run(
-        [VALGRIND, f"--tool={name}", "--command-line-only=yes", "--vgdb=no", f"--log-file={log}",
-         *words],
-        env=valgrind_environment(both, **more), stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, check=True, timeout=200,
-    )  # fmt: skip
-    return log.read_text()
-
-
-def ours(both: Path, *words: str, **more: str) -> Any:
-    folder = both / "counts"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    subprocess.run(
-        [both / "tare-valgrind", "--tool=tareinst", "--command-line-only=yes", "--vgdb=no",
-         "--quiet", f"--count-folder={folder}", *words],
-        env=valgrind_environment(both, **more), stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, check=True, timeout=200,
-    )  # fmt: skip
-    return only(instrument.read_counts(folder))
-
-
 REAL = {
     "true": ["/bin/true"],
     "gawk": ["gawk", "BEGIN{for(i=0;i<5000;i++)a[i%500]=i \"\"; print length(a)}"],
@@ -541,19 +469,12 @@ of the kernel and the few instructions before it."""
 @needs_valgrind
 def test_the_total_is_callgrind_s(real: list[str], both_tools: Path) -> None:
     count = ours(both_tools, *real)["instructions"]
-    collected = _collected(both_tools, *real)
+    callgrind = collected(both_tools, *real)
     if real[0].endswith("gawk"):
         # Its libsigsegv parses /proc/self/maps, in which Valgrind's own mappings are, too.
-        assert abs(count - collected) < count * 1e-3
+        assert abs(count - callgrind) < count * 1e-3
     else:
-        assert 0 < count - collected < CALLGRIND_MISSES
-
-
-def _collected(both: Path, *words: str) -> int:
-    said = theirs(both, "callgrind", "--callgrind-out-file=/dev/null", *words)
-    match = re.search(r"Collected : (\d+)", said)
-    assert match, said
-    return int(match[1])
+        assert 0 < count - callgrind < CALLGRIND_MISSES
 
 
 @needs_valgrind
@@ -564,13 +485,10 @@ def test_the_inclusive_cost_is_callgrind_s(name: str, operation: str, both_tools
     words = [word.replace("{input}", str(both_tools)) for word in REAL[name]]
     if shutil.which(words[0]) is None:
         pytest.skip(f"{words[0]} is not installed")
-    said = theirs(both_tools, "callgrind", "--callgrind-out-file=/dev/null",
-                  f"--toggle-collect={operation}", *words)  # fmt: skip
-    match = re.search(r"Collected : (\d+)", said)
-    assert match, said
+    inclusive = collected(both_tools, *words, options=[f"--toggle-collect={operation}"])
     operations = ours(both_tools, *words)["operations"]
     # callgrind collects in malloc when glibc's realloc calls it, too; here that is the realloc's.
-    nested = int(match[1]) - operations[operation]["instructions"]
+    nested = inclusive - operations[operation]["instructions"]
     assert 0 <= nested <= operations.get("realloc", {"instructions": 0})["instructions"] / 2
     if name != "sqlite3":
         assert nested == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import tare
+from tare.trace import open_trace
 from tests.test_cli import start
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
@@ -53,3 +55,38 @@ def test_every_manager_runs_every_kernel_again_and_again(tmp_path: Path) -> None
     results = tare.compare(programs, installed, runs=3, folder=tmp_path / "r")
     bad = results.measurements.filter(results.measurements["status"] != "ok")
     assert bad.select("program", "manager", "status").unique().rows() == []
+
+
+MILLIONS = 100
+MOST_MEMORY_KILOBYTES = 600_000
+OBJECTS = f"""
+#include <stdlib.h>
+int main(void) {{
+  static char* live[1000];
+  unsigned random = 1;
+  for (long i = 0; i < {MILLIONS}000000L; ++i) {{
+    random = random * 1664525u + 1013904223u;
+    char** slot = &live[(random >> 8) % 1000];
+    free(*slot);
+    *slot = malloc(16 + (random >> 24));
+    if (random >> 31) **slot = 1;
+  }}
+}}
+"""
+
+
+def test_a_hundred_million_objects_take_bounded_memory_and_space(tmp_path: Path) -> None:
+    """In the tool while it records, in the conversion, and in the analysis."""
+    (tmp_path / "objects.c").write_text(OBJECTS)
+    subprocess.run(["cc", "-O1", "-o", "objects", "objects.c"], cwd=tmp_path, check=True)
+    for words in (("trace", "--last-use", "-o", "t.tare", "--", "./objects"),
+                  ("drag", "--quiet", "-o", "r", "t.tare")):  # fmt: skip
+        process = start(*words, cwd=tmp_path)
+        _, status, usage = os.wait4(process.pid, 0)
+        assert status == 0, words
+        assert usage.ru_maxrss < MOST_MEMORY_KILOBYTES, words
+    trace = open_trace(tmp_path / "t.tare")
+    assert trace.meta["objects"] >= MILLIONS * 1_000_000
+    assert trace.meta["complete"]
+    size = sum(file.stat().st_size for file in (tmp_path / "t.tare").iterdir())
+    assert size < 12 * trace.meta["objects"]

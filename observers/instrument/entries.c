@@ -57,7 +57,6 @@ typedef struct _Loaded {
   Addr text;
   SizeT text_bytes;
   HChar* file;
-  Bool still_there;
   Bool has_entries;
   Bool is_libc;
   Addr malloc_at;  // 0: it has none
@@ -132,34 +131,40 @@ static Loaded* known(Addr text, SizeT bytes, const HChar* file) {
   return NULL;
 }
 
-// Objects come and go with dlopen and dlclose, and another can take the same addresses.
-static void follow_loading(void) {
-  for (Loaded* each = loaded; each != NULL; each = each->next) each->still_there = False;
+static void follow_object(const DebugInfo* info) {
+  const Addr text = VG_(DebugInfo_get_text_avma)(info);
+  const SizeT bytes = VG_(DebugInfo_get_text_size)(info);
+  const HChar* const file = VG_(DebugInfo_get_filename)(info);
+  if (bytes == 0 || file == NULL || known(text, bytes, file) != NULL) return;
+  Loaded* const there = VG_(calloc)("tare.loaded", 1, sizeof *there);
+  *there = (Loaded){.next = loaded,
+                    .text = text,
+                    .text_bytes = bytes,
+                    .file = VG_(strdup)("tare.loaded.file", file)};
+  loaded = there;
+  look_into(info, there);
+  events_follow_loading(info);
+}
+
+static Bool is_there(const Loaded* object) {
   for (const DebugInfo* info = VG_(next_DebugInfo)(NULL); info != NULL;
        info = VG_(next_DebugInfo)(info)) {
-    const Addr text = VG_(DebugInfo_get_text_avma)(info);
-    const SizeT bytes = VG_(DebugInfo_get_text_size)(info);
     const HChar* const file = VG_(DebugInfo_get_filename)(info);
-    if (bytes == 0 || file == NULL) continue;
-    Loaded* there = known(text, bytes, file);
-    if (there == NULL) {
-      forget_places(text, bytes);
-      events_forget(text, bytes);
-      there = VG_(calloc)("tare.loaded", 1, sizeof *there);
-      *there = (Loaded){.next = loaded,
-                        .text = text,
-                        .text_bytes = bytes,
-                        .file = VG_(strdup)("tare.loaded.file", file)};
-      loaded = there;
-      look_into(info, there);
-      events_follow_loading(info);
-    }
-    there->still_there = True;
+    if (object->text == VG_(DebugInfo_get_text_avma)(info) &&
+        object->text_bytes == VG_(DebugInfo_get_text_size)(info) && file != NULL &&
+        VG_(strcmp)(object->file, file) == 0)
+      return True;
   }
+  return False;
+}
+
+// Objects come and go with dlopen and dlclose, and another can take the same addresses: what is
+// gone is forgotten before what is new is looked into.
+static void follow_loading(void) {
   Loaded** link = &loaded;
   while (*link != NULL) {
     Loaded* const each = *link;
-    if (each->still_there) {
+    if (is_there(each)) {
       link = &each->next;
       continue;
     }
@@ -169,6 +174,9 @@ static void follow_loading(void) {
     VG_(free)(each->file);
     VG_(free)(each);
   }
+  for (const DebugInfo* info = VG_(next_DebugInfo)(NULL); info != NULL;
+       info = VG_(next_DebugInfo)(info))
+    follow_object(info);
 }
 
 const Entry* entry_at(Addr address) {

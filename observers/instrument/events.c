@@ -5,7 +5,7 @@
 #include "pub_tool_xarray.h"
 #include "threads.h"
 
-enum { MOST_NAMES = 1024, NAME_BYTES = 64, MOST_DEPTH = 64, OUTSIDE = OP_COUNT };
+enum { MOST_NAMES = 1024, NAME_BYTES = 64, MOST_DEPTH = 1 << 16, OUTSIDE = OP_COUNT };
 
 typedef enum { COUNT, BEGIN, END, DURING } Effect;
 
@@ -36,12 +36,14 @@ typedef struct {
 } Phase;
 
 typedef struct {
-  Phase phases[MOST_DEPTH];
+  Phase* phases;
   UInt depth;
+  UInt capacity;
   UInt operation;  // or OUTSIDE
   ULong resumed;   // the clock when the innermost phase began or went on
 } Progress;
 
+Bool events_were_read;
 static XArray* events;  // of Event
 static Name names[MOST_NAMES];
 static UInt names_used;
@@ -102,7 +104,8 @@ static Bool read_place(HChar* text, Event* event) {
     text = mark + 1;
   }
   event->offset = 0;
-  HChar* const plus = VG_(strrchr)(text, '+');
+  // The core's strrchr does not look at the first character.
+  HChar* const plus = text[0] == '+' ? text : VG_(strrchr)(text, '+');
   if (plus != NULL) {
     if (!read_number(plus + 1, &event->offset)) return False;
     *plus = '\0';
@@ -134,6 +137,7 @@ static void read_line(const HChar* path, UInt number, HChar* line) {
 }
 
 void events_read(const HChar* path) {
+  events_were_read = True;
   enum { MOST_BYTES = 1 << 26 };
   events = VG_(newXA)(VG_(malloc), "tare.events", VG_(free), sizeof(Event));
   places = VG_(HT_construct)("tare.event places");
@@ -236,16 +240,32 @@ static Addr bound_of(const Progress* now) {
   return bound == 0 ? ~(Addr)0 : bound;
 }
 
+static void push_phase(Progress* now, Phase phase) {
+  if (now->depth == MOST_DEPTH) return;
+  if (now->depth == now->capacity) {
+    now->capacity = now->capacity == 0 ? 8 : 2 * now->capacity;
+    now->phases = VG_(realloc)("tare.phases", now->phases, now->capacity * sizeof *now->phases);
+  }
+  now->phases[now->depth++] = phase;
+}
+
+// A phase within itself, by recursion, is one: what follows counts for it either way.
+static Bool goes_on(const Progress* now, const Event* event) {
+  if (now->depth == 0) return False;
+  const Phase* const innermost = &now->phases[now->depth - 1];
+  return innermost->name == event->name &&
+         (event->effect == DURING || innermost->leaves_above == 0);
+}
+
 static VG_REGPARM(2) void change_phase(VexGuestAMD64State* state, ULong index) {
   const Event* const event = VG_(indexXA)(events, (Word)index);
   Registers* const registers = registers_of(state);
   Progress* const now = progress_of(registers->thread_id);
   settle(now, registers->clock);
   if (event->effect != END) {
-    if (now->depth == MOST_DEPTH) return;
     ++names[event->name].times;
-    now->phases[now->depth++] =
-        (Phase){event->name, event->effect == DURING ? state->guest_RSP : 0};
+    if (!goes_on(now, event))
+      push_phase(now, (Phase){event->name, event->effect == DURING ? state->guest_RSP : 0});
   } else {
     UInt depth = now->depth;
     while (depth > 0 && now->phases[depth - 1].name != event->name) --depth;
@@ -293,7 +313,6 @@ void events_shift_clock(ThreadId thread, ULong difference) {
 }
 
 void events_note_operation(ThreadId thread, ULong clock, Operation operation) {
-  if (events == NULL) return;
   Progress* const now = progress_of(thread);
   settle(now, clock);
   now->operation = operation;
@@ -307,6 +326,7 @@ UInt events_phase(ThreadId thread) {
 void events_end_thread(ThreadId thread, ULong clock) {
   if (progress[thread] == NULL) return;
   settle(progress[thread], clock);
+  VG_(free)(progress[thread]->phases);
   VG_(free)(progress[thread]);
   progress[thread] = NULL;
 }
@@ -322,6 +342,7 @@ void events_start_child(ThreadId thread) {
       progress[other]->resumed = 0;
       continue;
     }
+    VG_(free)(progress[other]->phases);
     VG_(free)(progress[other]);
     progress[other] = NULL;
   }

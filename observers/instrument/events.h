@@ -22,6 +22,8 @@
 
 // Reads the file; ends the process, after a message, where it cannot be understood.
 void events_read(const HChar* path);
+extern Bool events_were_read;
+static inline Bool events_are_on(void) { return events_were_read; }
 
 // Looks for the places of events in an object that has been loaded, or gone.
 void events_follow_loading(const DebugInfo* info);

@@ -36,7 +36,8 @@ static void write_files(const HChar* end) {
 }
 
 static void before_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count) {
-  (void)thread, (void)arguments, (void)count;
+  (void)arguments, (void)count;
+  if (number == __NR_rt_sigreturn) threads_before_sigreturn(thread);
   // Nothing of this process is left to write a file once the exec has worked.
   if (number == __NR_execve || number == __NR_execveat) write_files("exec");
 }
@@ -124,16 +125,15 @@ static void print_usage(void) {
 static void print_debug_usage(void) {}
 
 static void after_options(void) {
-  // A chased block would run past the entry of an operation, and past its return.
-  VG_(clo_vex_control).guest_chase = False;
+  if (!trace_is_on()) trace_options = (TraceOptions){.usable_size = "no"};
+  // A block that goes on past a branch contains calls, and instructions that may not be executed.
+  if (trace_options.sites || events_file != NULL) VG_(clo_vex_control).guest_chase = False;
   counts_reset();
   if (events_file != NULL) events_read(events_file);
-  const Bool searches = trace_is_on() && trace_options.reachability_bytes != 0;
-  trace_options.last_use = trace_options.last_use && trace_is_on();
-  trace_options.pointers = trace_options.pointers && trace_is_on();
+  const Bool searches = trace_options.reachability_bytes != 0;
   objects_initialise(trace_options.last_use || trace_options.pointers || searches);
   if (searches) reachability_initialise((ULong)trace_options.reachability_bytes);
-  if (trace_is_on() && trace_options.sites) sites_initialise();
+  if (trace_options.sites) sites_initialise();
   if (trace_options.last_use) {
     VG_(track_pre_mem_read)(note_kernel_s_read);
     VG_(track_pre_mem_read_asciiz)(note_kernel_s_read_of_text);

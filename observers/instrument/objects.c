@@ -67,8 +67,6 @@ static void give_slot(UInt slot) {
   free_slot = slot;
 }
 
-static SizeT words_of(SizeT size) { return maps_whole_objects && size > 8 ? (size + 7) / 8 : 1; }
-
 static void fill(UInt* entry, const UInt* end, UInt slot) {
   while (entry < end) *entry++ = slot;
 }
@@ -98,7 +96,11 @@ static Bool repeat_block(Addr start, Addr end, UInt slot) {
 
 static void fill_map(Addr address, SizeT size, UInt slot) {
   UInt* const entry = map_entry(address);
-  UInt* const behind = entry + words_of(size);
+  if (!maps_whole_objects || size <= 8) {
+    *entry = slot;
+    return;
+  }
+  UInt* const behind = entry + (size + 7) / 8;
   const SizeT bytes = (SizeT)(behind - entry) * sizeof *entry;
   const Addr start = VG_PGROUNDUP((Addr)entry);
   const Addr end = VG_PGROUNDDN((Addr)behind);
@@ -138,6 +140,7 @@ static void place(UInt slot, const Birth* birth) {
   object->forks = forks_so_far;
   if (trace_is_on()) {
     object->unreachable_clock = 0;
+    object->unreachable_bytes = 0;
     object->mark = 0;
     *use_of(slot) = (Use){0, 0};
   }

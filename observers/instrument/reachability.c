@@ -4,7 +4,6 @@
 #include "counts.h"
 #include "objects.h"
 #include "pub_tool_rangemap.h"
-#include "trace.h"
 
 enum { OF_PROGRAM = 0, OF_MANAGER = 1, RED_ZONE = 128 };
 
@@ -107,7 +106,8 @@ static void note_what_was_found(ULong clock) {
     if (object->mark == search) {
       ++mark.reachable_objects;
       mark.reachable_bytes += object->size;
-      object->unreachable_clock = 0;  // an earlier search missed the way to it
+      // An earlier search may have missed the way to it.
+      object->unreachable_clock = object->unreachable_bytes = 0;
     } else if (object->unreachable_clock == 0) {
       object->unreachable_clock = clock;
       object->unreachable_bytes = process_count.allocated_bytes;
@@ -126,8 +126,7 @@ static void claim_segment_of(Addr object) {
     reachability_note_mapping(segment->start, segment->end + 1 - segment->start, True);
 }
 
-void reachability_after_birth(Addr object, ULong clock) {
-  if (period == 0) return;
+void reachability_search_if_due(Addr object, ULong clock) {
   claim_segment_of(object);
   if (process_count.allocated_bytes < next_search) return;
   next_search = process_count.allocated_bytes + period;

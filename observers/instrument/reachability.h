@@ -10,11 +10,15 @@
 #define TARE_INSTRUMENT_REACHABILITY_H
 
 #include "core.h"
+#include "trace.h"
 
 void reachability_initialise(ULong period_bytes);
 
 // To be called after a birth: searches when it is time.
-void reachability_after_birth(Addr object, ULong clock);
+void reachability_search_if_due(Addr object, ULong clock);
+static inline void reachability_after_birth(Addr object, ULong clock) {
+  if (trace_options.reachability_bytes != 0) reachability_search_if_due(object, clock);
+}
 
 // Mappings that are made inside an operation of the manager are the manager's.
 void reachability_note_mapping(Addr start, SizeT bytes, Bool of_manager);

@@ -40,6 +40,7 @@ struct _Thread {
   Frame* frames;
   UInt used;
   UInt capacity;
+  ULong clock_of_handler;  // when it returned
 };
 
 static Thread* threads[1 << 16];
@@ -59,11 +60,11 @@ static void store_registers(ThreadId id, const Registers* registers) {
   (id, REGISTERS_AREA, REGISTERS_OFFSET, sizeof *registers, (const UChar*)registers);
 }
 
-static Frame* top(const Thread* thread) {
+static inline Frame* top(const Thread* thread) {
   return thread->used > 0 ? &thread->frames[thread->used - 1] : NULL;
 }
 
-static Frame* push(Thread* thread) {
+static inline Frame* push(Thread* thread) {
   if (thread->used == thread->capacity) {
     thread->capacity = thread->capacity == 0 ? 8 : 2 * thread->capacity;
     thread->frames =
@@ -77,15 +78,28 @@ static Frame* push(Thread* thread) {
   return frame;
 }
 
-// Sets what translated code looks at by the frame on top.
-static void follow_top(const Thread* thread, Registers* registers) {
+// What translated code looks at, in an operation and outside.
+static inline void be_inside(const Thread* thread, Registers* registers, Frame* frame) {
+  registers->inside = 1;
+  registers->leaves_above = frame->stack_pointer;
+  registers->map = EMPTY_MAP;
+  frame->resumed = registers->clock;
+  if (events_are_on()) events_note_operation(thread->id, registers->clock, frame->entry->operation);
+}
+
+static inline void be_outside(const Thread* thread, Registers* registers) {
+  registers->inside = 0;
+  registers->leaves_above = NEVER;
+  registers->map = OBJECT_MAP;
+  if (events_are_on()) events_note_operation(thread->id, registers->clock, OP_COUNT);
+}
+
+static inline void follow_top(const Thread* thread, Registers* registers) {
   Frame* const frame = top(thread);
-  registers->inside = frame != NULL && frame->entry != NULL;
-  registers->leaves_above = registers->inside ? frame->stack_pointer : NEVER;
-  registers->map = registers->inside ? EMPTY_MAP : OBJECT_MAP;
-  if (registers->inside) frame->resumed = registers->clock;
-  events_note_operation(thread->id, registers->clock,
-                        registers->inside ? frame->entry->operation : OP_COUNT);
+  if (frame != NULL && frame->entry != NULL)
+    be_inside(thread, registers, frame);
+  else
+    be_outside(thread, registers);
 }
 
 static void charge(const Frame* frame) {
@@ -141,7 +155,7 @@ VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry
     frame->resized_id = object_in(frame->resized)->id;
   }
   if (gives_objects(entry)) frame->site = site_of(registers, frame->stack_pointer);
-  follow_top(thread, registers);
+  be_inside(thread, registers, frame);
 }
 
 static void note_birth(OperationCount* count, const Birth* birth) {
@@ -384,10 +398,15 @@ static void enter_handler(ThreadId id, Int signal_number, Bool alternative_stack
   ++process_count.signals;
 }
 
+void threads_before_sigreturn(ThreadId id) {
+  threads[id]->clock_of_handler = load_registers(id).clock;
+}
+
 static void leave_handler(ThreadId id, Int signal_number) {
   (void)signal_number;
   Thread* const thread = threads[id];
   Registers registers = load_registers(id);
+  registers.clock = thread->clock_of_handler;
   Bool is_handler = False;
   while (!is_handler && thread->used > 0) {
     is_handler = top(thread)->entry == NULL;

@@ -43,6 +43,9 @@ Bool is_on_stack(const Thread* thread, Addr stack_pointer, Addr address);
 
 Bool is_in_manager(ThreadId id);
 
+// A handler is about to return: the core will set back the registers, the clock among them.
+void threads_before_sigreturn(ThreadId id);
+
 // Instructions of the process so far.
 ULong threads_clock(void);
 

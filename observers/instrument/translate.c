@@ -11,7 +11,17 @@
 #include "translation.h"
 #include "uses.h"
 
-// Entries begin a block in all code seen so far: they are called or jumped to.
+// The core asks this of each address to which a block might go on, and of each at which one begins;
+// in the first case without a place for `is_wrapper`. Where the answer is another address than it
+// asked for the block does not go on. So entries always begin a block, which they must: within one
+// the registers of the program are not up to date.
+extern Addr __real_vgPlain_redir_do_lookup(Addr address, Bool* is_wrapper);
+Addr __wrap_vgPlain_redir_do_lookup(Addr address, Bool* is_wrapper);
+Addr __wrap_vgPlain_redir_do_lookup(Addr address, Bool* is_wrapper) {
+  if (is_wrapper == NULL && entry_at(address) != NULL) return address + 1;
+  return __real_vgPlain_redir_do_lookup(address, is_wrapper);
+}
+
 static void add_entry(Translation* translation, const Entry* entry) {
   bring_up_to_date(translation);
   IRExpr* const inside = get_register(translation, offsetof(Registers, inside));
@@ -77,22 +87,52 @@ static void add_access(Translation* translation, const Origins* origins, IRExpr*
     uses_add_access(translation, address, origins->base[address->Iex.RdTmp.tmp], guard);
 }
 
-static void add_store(Translation* translation, const Origins* origins, IRExpr* address,
-                      IRExpr* data, IRExpr* guard) {
-  add_access(translation, origins, address, guard);
-  if (trace_options.pointers && !is_on_stack_for_sure(origins, address))
-    pointers_add_store(translation, address, data, guard);
+// What has to be added behind a statement because of what it stores.
+typedef struct {
+  PartialStore parts[2];
+  UInt used;
+} Pending;
+
+// Whether the instruction moves or sets a string, a byte at a time.
+static Bool repeats_bytes(Addr instruction) {
+  const UChar* byte = (const UChar*)instruction;
+  Bool repeats = False;
+  for (; *byte == 0x66 || *byte == 0xf2 || *byte == 0xf3 || (*byte & 0xf0) == 0x40; ++byte)
+    repeats = repeats || *byte == 0xf2 || *byte == 0xf3;
+  return repeats && (*byte == 0xa4 || *byte == 0xaa);
 }
 
-static void add_accesses_of(Translation* translation, const Origins* origins,
-                            const IRStmt* statement) {
+static void add_store(Translation* translation, const Origins* origins, Pending* pending,
+                      IRExpr* address, IRExpr* data, IRExpr* guard, Addr instruction) {
+  add_access(translation, origins, address, guard);
+  if (!trace_options.pointers || is_on_stack_for_sure(origins, address)) return;
+  pointers_add_store(translation, address, data, guard);
+  pending->parts[pending->used++] =
+      pointers_add_before_part(translation, address, data, guard, repeats_bytes(instruction));
+}
+
+static void add_exchange(Translation* translation, const Origins* origins, Pending* pending,
+                         const IRCAS* details) {
+  add_access(translation, origins, details->addr, NULL);
+  if (!trace_options.pointers || is_on_stack_for_sure(origins, details->addr)) return;
+  if (typeOfIRExpr(translation->block->tyenv, details->dataLo) != Ity_I64) return;
+  pending->parts[pending->used++] = pointers_add_before_exchange(translation, details->addr);
+  if (details->dataHi == NULL) return;
+  IRExpr* const high = binary(translation, Iop_Add64, details->addr, number(sizeof(Addr)));
+  pending->parts[pending->used++] = pointers_add_before_exchange(translation, high);
+}
+
+static Pending add_accesses_of(Translation* translation, const Origins* origins,
+                               const IRStmt* statement, Addr instruction) {
+  Pending pending = {.used = 0};
   switch (statement->tag) {
     case Ist_WrTmp:
       if (statement->Ist.WrTmp.data->tag == Iex_Load)
         add_access(translation, origins, statement->Ist.WrTmp.data->Iex.Load.addr, NULL);
       break;
     case Ist_Store:
-      add_store(translation, origins, statement->Ist.Store.addr, statement->Ist.Store.data, NULL);
+      add_store(translation, origins, &pending, statement->Ist.Store.addr,
+                statement->Ist.Store.data, NULL, instruction);
       break;
     case Ist_LoadG: {
       const IRLoadG* const details = statement->Ist.LoadG.details;
@@ -101,7 +141,8 @@ static void add_accesses_of(Translation* translation, const Origins* origins,
     }
     case Ist_StoreG: {
       const IRStoreG* const details = statement->Ist.StoreG.details;
-      add_store(translation, origins, details->addr, details->data, details->guard);
+      add_store(translation, origins, &pending, details->addr, details->data, details->guard,
+                instruction);
       break;
     }
     case Ist_Dirty: {
@@ -110,18 +151,72 @@ static void add_accesses_of(Translation* translation, const Origins* origins,
         add_access(translation, origins, details->mAddr, details->guard);
       break;
     }
-    case Ist_CAS: {
-      // One that fails stores nothing, and is recorded all the same: the next one corrects it.
-      const IRCAS* const details = statement->Ist.CAS.details;
-      add_store(translation, origins, details->addr, details->dataLo, NULL);
+    case Ist_CAS:
+      add_exchange(translation, origins, &pending, statement->Ist.CAS.details);
       break;
-    }
     default:
       break;
   }
+  return pending;
 }
 
 // ---- a block ----
+
+// Where two branches form "a && b" the core may make one stretch of both, in which what computes b
+// comes before the only exit, and that is guarded by both. Then the instructions of b, which touch
+// no memory, are executed by the program only where a holds.
+typedef struct {
+  IRExpr* first;      // a; NULL: the guard is of another form
+  Bool exits_unless;  // the exit is taken unless both hold
+} Guard;
+
+static const IRExpr* definition(const IRSB* in, const IRExpr* temporary) {
+  if (temporary->tag != Iex_RdTmp) return temporary;
+  for (Int i = in->stmts_used - 1; i >= 0; --i) {
+    const IRStmt* const statement = in->stmts[i];
+    if (statement->tag == Ist_WrTmp && statement->Ist.WrTmp.tmp == temporary->Iex.RdTmp.tmp)
+      return statement->Ist.WrTmp.data;
+  }
+  return temporary;
+}
+
+static Guard read_guard(const IRSB* in, const IRExpr* guard) {
+  const IRExpr* data = definition(in, guard);
+  const Bool exits_unless = data->tag == Iex_Unop && data->Iex.Unop.op == Iop_Not1;
+  if (exits_unless) data = definition(in, data->Iex.Unop.arg);
+  if (data->tag != Iex_Binop || data->Iex.Binop.op != Iop_And1) return (Guard){NULL, False};
+  return (Guard){data->Iex.Binop.arg2, exits_unless};
+}
+
+static Bool is_branch(Addr instruction) {
+  const UChar* byte = (const UChar*)instruction;
+  while (*byte == 0x2e || *byte == 0x3e || *byte == 0xf2) ++byte;
+  const Bool is_short = (*byte & 0xf0) == 0x70 || (*byte & 0xfc) == 0xe0;
+  return is_short || (*byte == 0x0f && (byte[1] & 0xf0) == 0x80);
+}
+
+// `certain`: the instructions of the stretch before those of b; 0: it is no such pair.
+static void add_side_exit(Translation* translation, const IRSB* in, IRStmt* exit, UInt certain) {
+  const Guard guard = certain == 0 ? (Guard){NULL, False} : read_guard(in, exit->Ist.Exit.guard);
+  if (guard.first == NULL) {
+    bring_up_to_date(translation);
+    addStmtToIRSB(translation->block, exit);
+    return;
+  }
+  IRExpr* const executed = assign(
+      translation, Ity_I64, IRExpr_ITE(guard.first, number(translation->counted), number(certain)));
+  IRExpr* const clock = binary(translation, Iop_Add64, clock_before(translation), executed);
+  if (guard.exits_unless)
+    put_register(translation, offsetof(Registers, clock), clock);
+  else
+    bring_up_to_date(translation);
+  addStmtToIRSB(translation->block, exit);
+  if (!guard.exits_unless) {
+    translation->before = clock;
+    translation->counted = 0;
+  }
+  translation->stored = NOT_STORED;
+}
 
 static void add_end(Translation* translation, const IRSB* in, Bool moves_stack, Addr last) {
   // A longjmp and the landing of an exception set the stack pointer and jump; the jump of a
@@ -147,23 +242,34 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
   };
   const Bool follows_accesses = trace_options.last_use || trace_options.pointers;
   Origins origins = find_origins(in, layout->offset_SP);
-  Bool moves_stack = False;
+  UInt certain = 0;
+  Bool moves_stack = False, branched = False;
   Addr last = 0;
   for (Int i = 0; i < in->stmts_used; ++i) {
     IRStmt* const statement = in->stmts[i];
     if (statement == NULL || statement->tag == Ist_NoOp) continue;
-    if (statement->tag == Ist_Exit) bring_up_to_date(&translation);
+    Pending pending = {.used = 0};
     if (follows_accesses) {
       if (statement->tag == Ist_WrTmp) follow_origin(&origins, statement);
-      if (last != 0) add_accesses_of(&translation, &origins, statement);
+      if (last != 0) pending = add_accesses_of(&translation, &origins, statement, last);
+    }
+    if (statement->tag == Ist_Exit) {
+      add_side_exit(&translation, in, statement, certain);
+      branched = False;
+      certain = 0;
+      continue;
     }
     addStmtToIRSB(translation.block, statement);
+    for (UInt part = 0; part < pending.used; ++part)
+      pointers_add_after_part(&translation, &pending.parts[part]);
     if (statement->tag == Ist_Put && statement->Ist.Put.offset == layout->offset_SP)
       moves_stack = True;
     if (statement->tag != Ist_IMark) continue;
     last = statement->Ist.IMark.addr;
     const Entry* const entry = entry_at(last);
     if (entry != NULL) add_entry(&translation, entry);
+    if (branched) certain = translation.counted;
+    branched = is_branch(last);
     events_add(&translation, last);
     ++translation.counted;
   }

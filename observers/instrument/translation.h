@@ -6,6 +6,8 @@
 
 #include "core.h"
 
+#define NOT_STORED (~(UInt)0)
+
 typedef struct {
   IRSB* block;
   PtrdiffT registers;  // offset of the thread's Registers in the guest state

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from tare import api, options
@@ -15,12 +17,20 @@ EPILOG = """\b
 Examples:
   tare count -- gawk -f report.awk words.txt
   tare count -m glibc -m mimalloc -m ./libmine.so -- ./server --selftest
+  tare count --events parse.events -- ./server --selftest
   tare count --once -m jemalloc --json out.json -- perl job.pl
 """
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @options.manager_options
+@click.option(
+    "--events",
+    "events_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Count also what FILE names: places that are reached, and phases.",
+)
 @click.option("--once", is_flag=True, help="One run under each manager: do not check repetition.")
 @options.run_options
 @options.output_options
@@ -29,6 +39,7 @@ def command(
     program: Program,
     managers: tuple[str, ...],
     baseline: str,
+    events_file: Path | None,
     once: bool,
     seed: int | None,
     limits: Limits,
@@ -45,6 +56,7 @@ def command(
         managers,
         baseline=baseline,
         repeat=not once,
+        events=events_file,
         seed=seed,
         limits=limits,
         folder=output.folder,

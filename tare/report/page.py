@@ -283,9 +283,13 @@ def _cell(cell: Cell, numeric: bool) -> str:
 
 
 def _breakable(text: str) -> str:
-    """Escaped, with places to break the line in what is too long for a column on a phone."""
+    """Escaped, with places to break the line in words too long for a column on a phone."""
     if len(text) <= LONGEST_WORD:
         return html.escape(text, quote=False)
+    return " ".join(map(_breakable_word, text.split(" ")))
+
+
+def _breakable_word(text: str) -> str:
     pieces = re.findall(rf"[^(,/=]{{1,{LONGEST_WORD}}}[(,/=]?|[(,/=]", text)
     return "<wbr>".join(html.escape(piece, quote=False) for piece in pieces)
 

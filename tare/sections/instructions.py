@@ -32,7 +32,7 @@ def run_seconds(pilot_seconds: float) -> float:
 
 def expected_runs(setting: Setting) -> int:
     """How many runs fit into the section's share of the time, one per manager at most."""
-    if not _is_built():
+    if not is_built():
         return 0
     if setting.effort is Effort.THOROUGH:
         return len(setting.managers) * count.RUNS_TO_SEE_REPETITION
@@ -77,7 +77,8 @@ def _by_speed(setting: Setting, records: Sequence[Record]) -> list[str]:
     )
 
 
-def _is_built() -> bool:
+def is_built() -> bool:
+    """Whether this Tare has the instrument."""
     try:
         instrument.launcher()
     except MissingError:
@@ -90,21 +91,26 @@ def section(results: Results) -> Section:
     counted = [r for r in read_records(results.folder) if r.run.study == count.STUDY]
     if counted:
         return count.section(results, IDENTIFIER, TITLE)
-    return Section(IDENTIFIER, TITLE, findings=[_reason(results)])
+    seconds = run_seconds(results.run.get("pilot_seconds", 0.0))
+    reason = left_out(results, "counting", "counts", "count", seconds, SLOWDOWN)
+    return Section(IDENTIFIER, TITLE, findings=[reason])
 
 
-def _reason(results: Results) -> str:
-    if not _is_built():
+def left_out(
+    results: Results, doing: str, does: str, command: str, seconds: float, slowdown: float
+) -> str:
+    """Why a section that runs the program under the instrument ran nothing: ``doing`` one run takes
+    ``seconds``."""
+    if not is_built():
         return (
             "Left out: the instrument is not built. It needs Debian's package valgrind "
             "(apt-get install valgrind) and a new build of Tare."
         )
-    pilot = results.run.get("pilot_seconds", 0.0)
     effort = Effort(results.run["request"]["effort"])
     budget = TOTAL_SECONDS[effort] / len(sections())
     return (
-        f"Left out: counting one run takes about {format_duration(run_seconds(pilot))} "
-        f"(Valgrind's core is about {SLOWDOWN:.0f} times slower), and this section may take "
-        f"{format_duration(budget)}. `tare count` counts without a limit, and so does "
+        f"Left out: {doing} one run takes about {format_duration(seconds)} "
+        f"(Valgrind's core is about {slowdown:.0f} times slower), and this section may take "
+        f"{format_duration(budget)}. `tare {command}` {does} without a limit, and so does "
         "`tare weigh --thorough`."
     )

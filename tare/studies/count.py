@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tare.events import in_manager
 from tare.instrument import FAMILIES, quantile
 from tare.measurement import METRICS, Status
 from tare.report.model import Cell, Column, Figure, Section, Table
@@ -24,8 +25,16 @@ OBSERVER = "instrument"
 TITLE = "Instructions inside and outside the manager"
 RUNS_TO_SEE_REPETITION = 2
 _MANAGERS_ON_A_TERMINAL = 2
+_NAMES_IN_A_SENTENCE = 5
+_COLLECTION = "(collection)"
+_NO_PHASE: Mapping[str, Any] = {"by_operation": {}}
 _HISTOGRAM_STEPS = 4
 """Bins of the figure for each doubling of the number of instructions."""
+_OF_A_COLLECTOR = ("collector_instructions", "collections")
+_STARTED = (
+    "the collector's instructions outside operations of the manager, at its start or when the "
+    "program calls it by name, are counted as the program's."
+)
 _OPERATIONS = tuple(name for names in FAMILIES.values() for name in names)
 
 
@@ -66,9 +75,12 @@ def planned_runs(plan: Plan) -> int:
     return len(plan.programs) * len(plan.managers) * plan.runs
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(
+    measurements: polars.DataFrame, baseline: str, seed: int, first_metric: str = "instructions"
+) -> polars.DataFrame:
     """As ``tare.studies.compare.summarise``, but low, high and the bounds of ratios are the least
-    and the greatest values seen, and the verdict needs them not to overlap."""
+    and the greatest values seen, and the verdict needs them not to overlap. ``first_metric`` has a
+    row even where no run gave a value."""
     import statistics
 
     import polars as pl
@@ -87,7 +99,7 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
         for metric in metrics:
             values = groups.get((program, manager, metric), [])
             base = groups.get((program, baseline, metric), [])
-            if not values and metric != "instructions":
+            if not values and metric != first_metric:
                 continue
             middle = (
                 (statistics.median(values), min(values), max(values)) if values else (None,) * 3
@@ -137,8 +149,9 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         ]
         first = firsts.get(results.run["baseline"]) or next(iter(firsts.values()))
         tables.append(behaviour_table(program, first, f"table-behaviour-{number}"))
+        tables += event_tables(program, firsts, number)
         if len(programs) == 1:
-            figures += histogram_figures(firsts)
+            figures += [*share_figures(firsts), *histogram_figures(firsts)]
     return Section(
         identifier=identifier,
         title=title,
@@ -169,6 +182,7 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
         firsts = first_records(good, program)
         subject = f"{program}: " if len(programs) > 1 else ""
         sentences += [subject + sentence for sentence in _shares(firsts, baseline)]
+    sentences += _unreached(good)
     sentences.append(_repetition(good))
     if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
         sentences.append(
@@ -190,6 +204,15 @@ def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
             f"Memory management is {format_percent(shares[baseline])} of the instructions "
             f"under {baseline}."
         )
+    for manager, record in firsts.items():
+        values = record.outcome.values
+        if "collections" not in values:
+            continue
+        share = values["collector_instructions"] / max(values["manager_instructions"], 1)
+        sentences.append(
+            f"Under {manager}, {format_percent(share)} of the manager's instructions are "
+            f"collection, in {format_count(values['collections'])} collections."
+        )
     totals = {m: r.outcome.values["instructions"] for m, r in firsts.items()}
     if baseline in totals and len(totals) > 1:
         least = min(totals, key=lambda manager: totals[manager])
@@ -201,6 +224,23 @@ def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
                 f"The fewest instructions: {least}, {format_percent(less)} fewer than {baseline}."
             )
     return sentences
+
+
+def _unreached(good: Sequence[Record]) -> list[str]:
+    reached: dict[str, int] = {}
+    for record in good:
+        details = record.outcome.details
+        phases = {name: phase["times"] for name, phase in details.get("phases", {}).items()}
+        for name, times in (*details.get("events", {}).items(), *phases.items()):
+            reached[name] = max(reached.get(name, 0), times)
+    if not (missed := [name for name, times in reached.items() if times == 0]):
+        return []
+    some = missed[:_NAMES_IN_A_SENTENCE]
+    more = "" if len(some) == len(missed) else f" and {len(missed) - len(some)} more"
+    return [
+        f"Never reached: {', '.join(some)}{more}. Either the program does not go there, or no "
+        "object of it has that symbol: a function that is inlined or stripped has none."
+    ]
 
 
 def _repetition(good: Sequence[Record]) -> str:
@@ -245,14 +285,33 @@ def _count(value: float) -> Cell:
     return Cell(format_count(value), value)
 
 
+def _optional(values: Mapping[str, float], name: str) -> Cell:
+    return _count(values[name]) if name in values else Cell("–")
+
+
+def _collected_outside(record: Record) -> int:
+    """Instructions of the collector outside the operations of its manager."""
+    collector = record.outcome.details.get("collector")
+    return collector["instructions"] - in_manager(collector) if collector else 0
+
+
 def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
     """A line per manager: the whole, the manager's part, and what an operation costs."""
     each = "Instructions {}, divided by their number."
+    collects = any("collections" in record.outcome.values for record in firsts.values())
     columns = (
         Column("manager", "What served the program's memory.", numeric=False),
         Column("instructions", METRICS["instructions"].explanation),
         Column("in manager", METRICS["manager_instructions"].explanation),
         Column("share", "The manager's instructions divided by all."),
+        *(
+            (
+                Column("collecting", METRICS["collector_instructions"].explanation),
+                Column("collections", METRICS["collections"].explanation),
+            )
+            if collects
+            else ()
+        ),
         Column("a malloc", each.format("in malloc, calloc, aligned allocation and new")),
         Column("a free", each.format("in free and delete")),
         Column("a realloc", each.format("in realloc"), essential=False),
@@ -270,6 +329,7 @@ def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) ->
                 _count(values["instructions"]),
                 _count(values["manager_instructions"]),
                 Cell(format_percent(_share(record)), _share(record)),
+                *(_optional(values, name) for name in _OF_A_COLLECTOR if collects),
                 *(
                     _per(values[f"{family}_instructions"], values[f"{family}_calls"])
                     for family in ("malloc", "free", "realloc")
@@ -278,11 +338,13 @@ def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) ->
                 _per(values["manager_instructions"], values["allocated_bytes"]),
             ]
         )
-    return Table(identifier, f"Instructions: {program}", columns, lines)
+    notes = [_STARTED] if any(_collected_outside(r) for r in firsts.values()) else []
+    return Table(identifier, f"Instructions: {program}", columns, lines, notes)
 
 
 def operations_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
     """A line per manager and operation: how a usual call differs from the costliest."""
+    collects = any("collector" in record.outcome.details for record in firsts.values())
     columns = (
         Column("manager", "What served the program's memory.", numeric=False),
         Column(
@@ -293,6 +355,11 @@ def operations_table(program: str, firsts: Mapping[str, Record], identifier: str
         Column("median", "Half of the calls took no more instructions."),
         Column("95%", "95 of 100 calls took no more instructions."),
         Column("most", "Instructions of the costliest call."),
+        *(
+            (Column("mean alone", "Instructions of a call without collection, on average."),)
+            if collects
+            else ()
+        ),
         Column("instructions", "Of all calls together.", essential=False),
     )
     lines = []
@@ -302,6 +369,8 @@ def operations_table(program: str, firsts: Mapping[str, Record], identifier: str
             if (operation := operations.get(name)) is None:
                 continue
             quantiles = [quantile(operation, fraction) for fraction in (0.5, 0.95)]
+            collecting = record.outcome.details.get("collector", _NO_PHASE)["by_operation"]
+            alone = operation["instructions"] - collecting.get(name, 0)
             lines.append(
                 [
                     Cell(manager, manager),
@@ -310,13 +379,109 @@ def operations_table(program: str, firsts: Mapping[str, Record], identifier: str
                     _per(operation["instructions"], operation["calls"]),
                     *(Cell(format_count(value), value) for value in quantiles),
                     _count(operation["most"]),
+                    *((_per(alone, operation["calls"]),) if collects else ()),
                     _count(operation["instructions"]),
                 ]
             )
     notes = ["median and 95% are exact below 1,024 instructions, and within 3% above."]
+    if collects:
+        notes.append(
+            "a call during which a collection ran contains it: in mean, median, 95% and most, and "
+            "not in the mean alone."
+        )
     title = f"Calls by operation: {program}"
     few = len(firsts) <= _MANAGERS_ON_A_TERMINAL
     return Table(identifier, title, columns, lines, notes, essential=few)
+
+
+def event_tables(program: str, firsts: Mapping[str, Record], number: int) -> list[Table]:
+    """What a file of events asked for: how often places were reached, and what phases cost."""
+    details = [record.outcome.details for record in firsts.values()]
+    tables = []
+    if any(one.get("events") for one in details):
+        tables.append(_events_table(program, firsts, f"table-events-{number}"))
+    if any(one.get("phases") for one in details):
+        tables.append(_phases_table(program, firsts, f"table-phases-{number}"))
+    return tables
+
+
+def _events_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("event", "As the file of events names it.", numeric=False),
+        Column("times", "How often the program reached one of its places."),
+        Column("per million", "Times for each million of all instructions."),
+    )
+    lines = []
+    for manager, record in firsts.items():
+        instructions = max(record.outcome.values["instructions"], 1)
+        for name, times in record.outcome.details.get("events", {}).items():
+            rate = times / instructions * 1e6
+            lines.append(
+                [
+                    Cell(manager, manager),
+                    Cell(name, name),
+                    _count(times),
+                    Cell(f"{rate:.3g}" if rate < 1000 else format_count(rate), rate),
+                ]
+            )
+    return Table(identifier, f"Events: {program}", columns, lines)
+
+
+def _phases_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
+    collects = any("collector" in record.outcome.details for record in firsts.values())
+    phases = {
+        manager: {
+            **record.outcome.details.get("phases", {}),
+            **(
+                {_COLLECTION: record.outcome.details["collector"]}
+                if "collector" in record.outcome.details
+                else {}
+            ),
+        }
+        for manager, record in firsts.items()
+    }
+    seen = {
+        name for each in phases.values() for one in each.values() for name in one["by_operation"]
+    }
+    operations = [name for name in _OPERATIONS if name in seen]
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("phase", "As the file of events names it.", numeric=False),
+        Column("times", "How often a thread entered it."),
+        Column("instructions", "Executed while it was the innermost phase of its thread."),
+        Column("share", "Of all instructions of the program."),
+        Column("in manager", "Those of its instructions that were part of an operation."),
+        Column("a time", "Its instructions divided by the times."),
+        *(
+            Column(f"in {name}", f"Its instructions in {name}.", essential=False)
+            for name in operations
+        ),
+    )
+    lines = []
+    for manager, each in phases.items():
+        total = max(firsts[manager].outcome.values["instructions"], 1)
+        for name, phase in each.items():
+            share = phase["instructions"] / total
+            lines.append(
+                [
+                    Cell(manager, manager),
+                    Cell(name, name),
+                    _count(phase["times"]),
+                    _count(phase["instructions"]),
+                    Cell(format_percent(share), share),
+                    _count(in_manager(phase)),
+                    _per(phase["instructions"], phase["times"]),
+                    *(_count(phase["by_operation"].get(operation, 0)) for operation in operations),
+                ]
+            )
+    notes = ["instructions belong to the phase that began last, and to no phase around it."]
+    if collects:
+        notes.append(
+            f"{_COLLECTION} is a phase of the manager's own: a collection inside a phase of yours "
+            "is taken out of it."
+        )
+    return Table(identifier, f"Phases: {program}", columns, lines, notes)
 
 
 def behaviour_table(program: str, record: Record, identifier: str) -> Table:
@@ -351,6 +516,76 @@ def behaviour_table(program: str, record: Record, identifier: str) -> Table:
             "process's own peak, which need not fall together."
         )
     return Table(identifier, f"What it asks for: {program}", columns, [line], notes)
+
+
+def share_figures(firsts: Mapping[str, Record]) -> list[Figure]:
+    """The instructions under each manager: of the program, of allocation and of collection; only
+    where there is a collector, since the table says the rest."""
+    if not any("collections" in record.outcome.values for record in firsts.values()):
+        return []
+    from tare.report.labels import shortened, visible
+    from tare.report.specs import SERIES, params
+
+    parts = ("program", "manager, not collecting", "collecting")
+    rows = []
+    for manager, record in firsts.items():
+        values = record.outcome.values
+        collecting = values.get("collector_instructions", 0)
+        inside = values["manager_instructions"]
+        numbers = (values["instructions"] - inside, inside - collecting, collecting)
+        label = shortened(visible(manager))
+        for place, (part, number) in enumerate(zip(parts, numbers, strict=True)):
+            if number:
+                rows.append(
+                    {
+                        "manager": label,
+                        "part": part,
+                        "place": place,
+                        "instructions": number,
+                        "tip": f"{label}, {part}: {format_count(number)} instructions",
+                    }
+                )
+    labels = list(dict.fromkeys(row["manager"] for row in rows))
+    spec = {
+        "params": params(),
+        "data": {"values": rows},
+        "height": {"step": 26},
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": {
+                "field": "manager",
+                "type": "nominal",
+                "sort": labels,
+                "scale": {"paddingInner": 0.3},
+                "axis": {"title": None},
+            },
+            "x": {
+                "field": "instructions",
+                "type": "quantitative",
+                "axis": {
+                    "title": "instructions",
+                    "format": "~s",
+                    "tickCount": {"expr": "narrow ? 3 : 8"},
+                },
+            },
+            "order": {"field": "place"},
+            "color": {
+                "field": "part",
+                "type": "nominal",
+                "scale": {"domain": list(parts), "range": list(SERIES[:3])},
+                "legend": {"title": None, "orient": "top"},
+            },
+            "description": {"field": "tip"},
+        },
+    }
+    return [
+        Figure(
+            identifier="figure-instructions",
+            title="Instructions: program, allocation, collection",
+            caption="All instructions under each manager. What collects is a part of the manager.",
+            spec=spec,
+        )
+    ]
 
 
 def histogram_figures(firsts: Mapping[str, Record]) -> list[Figure]:

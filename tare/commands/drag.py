@@ -1,0 +1,94 @@
+"""`tare drag`: what a program holds in memory in vain, and which call sites are to blame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tare import api, options
+from tare.drag_run import How
+from tare.errors import UsageError
+from tare.options import Output
+from tare.presenting import present
+from tare.program import Program
+from tare.progress import TerminalWatcher
+from tare.runner import Limits
+
+TRACE_SUFFIX = ".tare"
+DEFAULT_MANAGERS = ("glibc",)
+
+EPILOG = """\b
+Examples:
+  tare drag -- gawk -f report.awk words.txt
+  tare drag --reachability 64KiB -o results -- ./server --selftest
+  tare drag recorded.tare
+  tare export -f dhat -o dhat.json recorded.tare
+"""
+
+
+@click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
+@options.manager_options
+@click.option(
+    "--clock",
+    type=click.Choice(["bytes", "instructions"]),
+    default="bytes",
+    help="What time is measured in: bytes allocated, or instructions. Default: bytes.",
+)
+@options.reachability_option
+@click.option("--discard-trace", is_flag=True, help="Do not keep the heap trace.")
+@options.run_options
+@options.output_options
+@options.program_argument
+def command(
+    program: Program,
+    managers: tuple[str, ...],
+    baseline: str,
+    clock: str,
+    reachability_bytes: int,
+    discard_trace: bool,
+    seed: int | None,
+    limits: Limits,
+    output: Output,
+) -> int:
+    """What PROGRAM, or a recorded T.tare, holds in memory in vain: lag, drag and void.
+
+    PROGRAM is recorded under Valgrind's core, 10 to 30 times slower than by itself, under glibc
+    unless -m names others. The trace is kept in the results folder.
+    """
+    trace = _trace(program)
+    if trace is None:
+        results = api.drag(
+            program,
+            managers or DEFAULT_MANAGERS,
+            baseline=baseline,
+            how=How(clock, reachability_bytes, discard_trace),
+            seed=seed,
+            limits=limits,
+            folder=output.folder,
+            watcher=TerminalWatcher(output.quiet),
+        )
+    else:
+        if managers or baseline or reachability_bytes or discard_trace or program.stdin:
+            raise UsageError(
+                f"{trace} is recorded: its program does not run again",
+                "leave out what is for a run: -m, --baseline, --reachability, --discard-trace, -i",
+            )
+        watcher = TerminalWatcher(output.quiet)
+        results = api.drag_of_trace(trace, clock=clock, folder=output.folder, watcher=watcher)
+    return present(results, output)
+
+
+def _trace(program: Program) -> Path | None:
+    """The trace that the first word names: a folder, which cannot be a program."""
+    path = Path(program.argv[0])
+    if path.is_dir():
+        if len(program.argv) > 1:
+            raise UsageError(
+                f"{path} is a folder, and {program.argv[1]} stands behind it",
+                "options come first, as in: tare drag -o results NAME.tare",
+            )
+        return path
+    if path.name.endswith(TRACE_SUFFIX) and not path.exists():
+        raise UsageError(f"{path} does not exist", "tare trace -o NAME.tare -- PROGRAM records one")
+    return None

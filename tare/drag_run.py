@@ -1,0 +1,181 @@
+"""One run under the instrument, recorded with last uses and call sites, and analysed at once."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare.manager import Manager
+from tare.measurement import Status
+from tare.program import NAME_LIMIT, Program, hash_file
+from tare.report.labels import shortened
+from tare.runner import Limits, Outcome
+from tare.units import format_count
+
+if TYPE_CHECKING:
+    from tare.executor import Observe
+
+TRACES_FOLDER = "traces"
+MANY_OBJECTS = 2_000_000
+"""From here on an analysis takes seconds."""
+
+
+@dataclass(frozen=True)
+class How:
+    """``clock`` is one of ``tare.residence.CLOCKS``; ``reachability_bytes`` is how many bytes are
+    allocated between two marks, 0 for none; ``discard`` removes the trace after its analysis."""
+
+    clock: str = "bytes"
+    reachability_bytes: int = 0
+    discard: bool = False
+
+
+def run_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+    how: How | None = None,
+) -> Outcome:
+    """Record ``program`` under ``manager`` and analyse the trace; see ``runner.run_once``. Without
+    ``how`` the trace is discarded.
+
+    The trace is kept in the folder ``traces`` beside ``workspace``. ``values`` of a good outcome
+    are the metrics of ``tare.studies.drag.values_of`` and the bytes allocated; ``details`` is what
+    ``tare.residence.analyse`` found, with ``trace`` (its path from the results folder, empty when
+    it was discarded), and ``wall_seconds`` and ``analysis_seconds`` of this run.
+    """
+    from tare import tracing
+    from tare.executor import plain
+    from tare.residence import analyse
+    from tare.studies.drag import values_of
+    from tare.trace import is_trace, open_trace, remove_trace
+
+    how = how or How(discard=True)
+    target = workspace.parent / TRACES_FOLDER / f"{plain(program.name)}.{plain(manager.name)}.tare"
+    asked = tracing.Asked(
+        last_use=True, sites=True, pointers=False, reachability_bytes=how.reachability_bytes
+    )
+    begun = time.monotonic()
+    outcome = tracing.run_once(
+        program, manager, limits, workspace, keep_output, target=target, what=asked
+    )
+    recorded = time.monotonic()
+    kept = "" if how.discard else f"{TRACES_FOLDER}/{target.name}"
+    if outcome.status is not Status.OK:
+        if how.discard and is_trace(target):
+            remove_trace(target)
+        recorded_objects = outcome.details.get("trace", {}).get("objects", 0)
+        return replace(outcome, values={}, details={"trace": kept if recorded_objects else ""})
+    found = analyse(open_trace(target), how.clock)
+    if how.discard:
+        remove_trace(target)
+    counted = {
+        name: outcome.values[name]
+        for name in ("objects", "allocated_bytes", "processes")
+        if name in outcome.values
+    }
+    details = {
+        **found,
+        "trace": kept,
+        "wall_seconds": outcome.details.get("wall_seconds", recorded - begun),
+        "analysis_seconds": time.monotonic() - recorded,
+    }
+    return replace(outcome, values=counted | values_of(found), details=details)
+
+
+def observer(how: How) -> Observe:
+    """``run_once`` with its last argument given: an entry of ``tare.executor.OBSERVERS``."""
+    return functools.partial(run_once, how=how)
+
+
+def outcome_of_trace(
+    folder: Path, clock: str, note: Callable[[str], None] = lambda _: None
+) -> tuple[Outcome, dict[str, Any]]:
+    """As ``run_once``, of a trace that is there already; and what run.json says of it. ``note`` is
+    told what takes long."""
+    from tare.residence import analyse
+    from tare.studies.drag import values_of
+    from tare.trace import META_FILE, open_trace
+
+    trace = open_trace(folder)
+    begun = time.monotonic()
+    if (objects := trace.meta["objects"]) >= MANY_OBJECTS:
+        note(f"analysing {format_count(objects)} objects")
+    found = analyse(trace, clock)
+    wall = trace.meta.get("wall_seconds")
+    details = {
+        **found,
+        "trace": str(folder.resolve()),
+        "wall_seconds": wall if isinstance(wall, float) else 0.0,
+        "analysis_seconds": time.monotonic() - begun,
+    }
+    manager = shortened(trace.meta["manager"] or "unknown")
+    program = _described(trace.meta["program"], folder)
+    facts: dict[str, Any] = {
+        "request": {
+            "trace": str(folder.resolve()),
+            "meta_sha256": hash_file(folder / META_FILE),
+            "clock": clock,
+        },
+        "programs": [program],
+        "baseline": manager,
+        "seed": 0,
+        "managers": {manager: _described_manager(trace.meta)},
+        **_where_and_when(trace.meta),
+    }
+    return Outcome(Status.OK, values=values_of(found), details=details), facts
+
+
+def _described(program: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A program as run.json describes one, of what a trace from anywhere says."""
+
+    def text(name: str) -> str:
+        value = program.get(name)
+        return value[:4096] if isinstance(value, str) else ""
+
+    words = program.get("argv")
+    words = words[:1000] if isinstance(words, list) else []
+    return {
+        "name": text("name")[:NAME_LIMIT] or folder.stem[:NAME_LIMIT] or "program",
+        "argv": [word for word in words if isinstance(word, str)],
+        "executable": text("executable"),
+        "executable_sha256": text("executable_sha256"),
+        "ignore_output": True,
+        "output_sha256": "",
+    }
+
+
+def _described_manager(meta: Mapping[str, Any]) -> dict[str, Any]:
+    version, server = meta.get("manager_version"), meta.get("server")
+    return {
+        "version": version[:100] if isinstance(version, str) else "",
+        "title": "",
+        "object": server[:4096] if isinstance(server, str) else None,
+        "object_sha256": None,
+        "environment": {},
+    }
+
+
+def _where_and_when(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The machine and the start of the recording, where the trace has them."""
+    from tare.machine import describe_machine
+
+    facts: dict[str, Any] = {}
+    machine = meta.get("machine")
+    kinds = {
+        name: (int, float) if isinstance(value, float) else type(value)
+        for name, value in describe_machine().items()
+    }
+    if isinstance(machine, dict) and all(
+        isinstance(machine.get(name), kind) for name, kind in kinds.items()
+    ):
+        facts["machine"] = {name: machine[name] for name in kinds}
+    if isinstance(started := meta.get("started"), str):
+        facts["started"] = started[:40]
+    return facts

@@ -1,0 +1,54 @@
+"""`tare weigh`: what of the program's memory is held in vain, and which call sites hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tare.report.model import Section
+from tare.results import Record, Results, Run, read_records
+from tare.sections.instructions import is_built, left_out
+from tare.studies import drag
+from tare.weighing import Effort, Setting
+
+IDENTIFIER = "drag"
+TITLE = drag.TITLE
+ORDER = 30
+
+START_SECONDS = 1.0
+"""What Valgrind's core takes to start, and the analysis of a small trace."""
+SLOWDOWN = 20.0
+"""Of typical programs, the analysis included."""
+
+
+def run_seconds(pilot_seconds: float) -> float:
+    """What recording and analysing one run will take, judged by the pilot run."""
+    return START_SECONDS + SLOWDOWN * pilot_seconds
+
+
+def expected_runs(setting: Setting) -> int:
+    """One run, under the baseline, if it fits into the section's share of the time."""
+    if not is_built():
+        return 0
+    fits = run_seconds(setting.pilot_seconds) <= setting.budget_seconds
+    return int(fits or setting.effort is Effort.THOROUGH)
+
+
+def expected_seconds(setting: Setting) -> float:
+    """What it will take, judged by the pilot run."""
+    return expected_runs(setting) * run_seconds(setting.pilot_seconds)
+
+
+def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
+    """The run to do, unless it is done or does not fit."""
+    if not expected_runs(setting):
+        return []
+    return drag.next_round(drag.Plan((setting.program,), (setting.baseline,)), records)
+
+
+def section(results: Results) -> Section:
+    """What is held in vain, or why it was not looked for."""
+    if any(record.run.study == drag.STUDY for record in read_records(results.folder)):
+        return drag.section(results, IDENTIFIER, TITLE)
+    seconds = run_seconds(results.run.get("pilot_seconds", 0.0))
+    reason = left_out(results, "recording", "records", "drag", seconds, SLOWDOWN)
+    return Section(IDENTIFIER, TITLE, findings=[reason])

@@ -1,0 +1,523 @@
+"""The heap trace: a folder of Parquet files with a row for each object, opened and checked.
+
+    objects.parquet    a row per object, by process and in order of birth
+    sites.parquet      a row per call site: a tree, in which the caller is another site
+    pointers.parquet   a row per store of a pointer to an object
+    events.parquet     starts, ends and marks
+    meta.json          what was recorded, of which program, and whether it is complete
+
+On the disk, the moments after an object's birth are distances from the moment before: a program
+repeats its distances, so they take a third of the room. ``Trace.objects`` gives them as clocks.
+
+docs/trace.md describes every column. A trace can come from anywhere, so whatever reads one goes
+through ``open_trace``, which holds the files against the schema and against each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare.errors import TareError, UsageError
+from tare.results import check_fields
+
+if TYPE_CHECKING:
+    import polars
+
+FORMAT, VERSION = "tare-trace", 1
+META_FILE = "meta.json"
+OPERATIONS = ("malloc", "calloc", "realloc", "aligned", "new")
+
+TABLES: dict[str, dict[str, str]] = {
+    "objects": {
+        "process": "u32",
+        "id": "u64",
+        "operation": "text",
+        "thread": "u32",
+        "site": "u32?",
+        "region": "u32?",
+        "size": "u64",
+        "usable_size": "u64?",
+        "alignment": "u64?",
+        "resized_from": "u64?",
+        "birth_instructions": "u64",
+        "birth_bytes": "u64",
+        **{
+            f"{moment}_{clock}": "u64?"
+            for moment in ("first_use", "last_use", "unreachable", "free")
+            for clock in ("instructions", "bytes")
+        },
+    },
+    "sites": {
+        "process": "u32",
+        "site": "u32",
+        "caller": "u32?",
+        "function": "text",
+        "object": "text",
+        "file": "text",
+        "line": "u32?",
+        "address": "u64",
+        "offset": "u64",
+    },
+    "pointers": {
+        "process": "u32",
+        "instructions": "u64",
+        "source": "u64?",
+        "offset": "u64",
+        "target": "u64?",
+    },
+    "events": {
+        "process": "u32",
+        "instructions": "u64",
+        "bytes": "u64",
+        "kind": "text",
+        "live_objects": "u64?",
+        "live_bytes": "u64?",
+        "reachable_objects": "u64?",
+        "reachable_bytes": "u64?",
+    },
+}
+"""Columns and types as they are read; a type with a question mark may be empty."""
+
+CLOCKS = ("instructions", "bytes")
+DISTANCES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "first_use": ("lag", ("birth",)),
+    "last_use": ("use", ("first_use", "birth")),
+    "free": ("rest", ("last_use", "birth")),
+    "unreachable": ("reach", ("birth",)),
+}
+"""For each later moment of an object, in an order in which they can be computed: the name of the
+distance that is stored, and from where it counts: the first of these moments that is known."""
+
+STORED = dict(TABLES)
+"""Columns and types of each file, as ``TABLES``."""
+STORED["objects"] = {
+    name: kind
+    for name, kind in TABLES["objects"].items()
+    if name.rpartition("_")[0] not in DISTANCES
+} | {f"{distance}_{clock}": "u64?" for distance, _ in DISTANCES.values() for clock in CLOCKS}
+
+_META_LIMIT = 64 << 20
+_MOST_PROCESSES = 100_000
+_MOST_SITES = 1 << 24
+_MOST_ROWS_IN_GROUP = 1 << 22
+_DEEPEST_STACK = 4096
+_MOST_FRAMES_LISTED = 1 << 26
+_FRAME_COLUMNS = ("function", "object", "file", "line", "offset")
+_META_FIELDS = {
+    "observer": str,
+    "observed": list,
+    "program": dict,
+    "manager": str,
+    "complete": bool,
+    "reason": str,
+    "processes": list,
+    "objects": int,
+}
+_PROCESS_FIELDS = {
+    "process": int,
+    "pid": int,
+    "parent": int,
+    "program": str,
+    "end": str,
+    "instructions": int,
+    "allocated_bytes": int,
+    "objects": int,
+    "complete": bool,
+}
+_PROCESS_NUMBERS = tuple(name for name, kind in _PROCESS_FIELDS.items() if kind is int)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """An opened trace. ``meta`` is meta.json, its fields checked. ``clocks_are_stored`` says that
+    its objects have their moments as clocks on the disk, as other recorders may write them."""
+
+    folder: Path
+    meta: Mapping[str, Any]
+    clocks_are_stored: bool = False
+
+    @property
+    def processes(self) -> Sequence[Mapping[str, Any]]:
+        """What meta.json says of each process, by number."""
+        processes: list[dict[str, Any]] = self.meta["processes"]
+        return processes
+
+    def objects(self) -> polars.LazyFrame:
+        """A row per object, by process and id, with every moment on both clocks."""
+        import polars as pl
+
+        stored = self._scan("objects")
+        if self.clocks_are_stored:
+            return stored
+        for moment, (distance, origins) in DISTANCES.items():
+            stored = stored.with_columns(
+                (
+                    pl.coalesce(*(f"{origin}_{clock}" for origin in origins))
+                    + pl.col(f"{distance}_{clock}")
+                ).alias(f"{moment}_{clock}")
+                for clock in CLOCKS
+            )
+        return stored.select(*TABLES["objects"])
+
+    def sites(self) -> polars.LazyFrame:
+        """A row per call site."""
+        return self._scan("sites")
+
+    def pointers(self) -> polars.LazyFrame:
+        """A row per store of a pointer; none unless "pointers" is in ``meta["observed"]``."""
+        return self._scan("pointers")
+
+    def events(self) -> polars.LazyFrame:
+        """Starts and ends of processes, and marks of reachability."""
+        return self._scan("events")
+
+    def _scan(self, name: str) -> polars.LazyFrame:
+        import polars as pl
+
+        return pl.scan_parquet(table_file(self.folder, name), glob=False)
+
+    def site_frames(self) -> polars.DataFrame:
+        """Every call site with its stack: columns process, site and ``frames``, a list of structs
+        (function, object, file, line, offset), the innermost frame first.
+
+        Raises UsageError where the stacks are so deep that they would not fit into memory.
+        """
+        import polars as pl
+
+        sites = self.sites().collect()
+        frame = pl.struct(*_FRAME_COLUMNS).alias("frame")
+        steps = sites.select("process", frame, "caller", at="site")
+        reached = sites.select("process", "site", at="site")
+        parts: list[pl.DataFrame] = []
+        for _ in range(_DEEPEST_STACK):
+            found = reached.join(steps, on=["process", "at"], how="inner", maintain_order="left")
+            if parts and found.is_empty():
+                break
+            parts.append(found.select("process", "site", "frame"))
+            if sum(part.height for part in parts) > _MOST_FRAMES_LISTED:
+                raise UsageError(f"{self.folder}: the stacks of its call sites are too deep")
+            reached = found.select("process", "site", at="caller").drop_nulls("at")
+        frames = pl.concat(parts).group_by("process", "site").agg(frames="frame")
+        return frames.sort("process", "site")
+
+    def stacks(self, sites: Sequence[tuple[int, int]]) -> list[list[dict[str, Any]]]:
+        """The stacks of call sites, given as (process, site): for each its frames, the innermost
+        first, as dicts of function, object, file, line and offset. A site that is not there has
+        none."""
+        import polars as pl
+
+        wanted = {process for process, _ in sites}
+        table = self.sites().filter(pl.col("process").is_in(wanted)).collect()
+        place = {
+            key: row for row, key in enumerate(zip(table["process"], table["site"], strict=True))
+        }
+        callers = table["caller"].to_list()
+        stacks = []
+        for process, site in sites:
+            at: int | None = site
+            frames: list[dict[str, Any]] = []
+            while at is not None and (process, at) in place and len(frames) < _DEEPEST_STACK:
+                row = place[process, at]
+                frames.append({name: table[name][row] for name in _FRAME_COLUMNS})
+                at = callers[row]
+            stacks.append(frames)
+        return stacks
+
+    def frames_of(self, process: int, site: int) -> list[dict[str, Any]]:
+        """The stack of one call site; see ``stacks``, which reads the file only once for many."""
+        return self.stacks([(process, site)])[0]
+
+    def size_bytes(self) -> int:
+        """Of all its files, on the disk."""
+        return sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
+
+
+def table_file(folder: Path, name: str) -> Path:
+    """The file of a table of the trace in ``folder``."""
+    return folder / f"{name}.parquet"
+
+
+def is_trace(folder: Path) -> bool:
+    """Whether ``folder`` looks like a heap trace, of whatever version."""
+    try:
+        with (folder / META_FILE).open("rb") as file:
+            meta = json.loads(file.read(_META_LIMIT))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(meta, dict) and meta.get("format") == FORMAT
+
+
+def open_trace(path: Path | str) -> Trace:
+    """The trace in the folder ``path``.
+
+    Raises UsageError where it is no trace, is of a newer version, or where a file does not have the
+    columns or the number of rows that it must have. The values inside are not read; see
+    ``violations``.
+    """
+    folder = Path(path)
+    meta = _read_meta(folder)
+    rows, clocked = {}, False
+    for name, stored in STORED.items():
+        rows[name], found = _check_table(table_file(folder, name), stored, TABLES[name])
+        clocked |= found != stored
+    if rows["objects"] != meta["objects"]:
+        raise UsageError(
+            f"{folder}: {META_FILE} counts {meta['objects']} objects, and objects.parquet has "
+            f"{rows['objects']}",
+            "the trace is damaged: record it again",
+        )
+    if rows["sites"] > _MOST_SITES:
+        raise UsageError(f"{folder}: {rows['sites']} call sites are more than Tare reads")
+    return Trace(folder, meta, clocked)
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    path = folder / META_FILE
+    try:
+        if path.stat().st_size > _META_LIMIT:
+            raise UsageError(f"{path} is too large to be one of ours")
+        meta = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(
+            f"{folder} is not a heap trace (it has no {META_FILE})",
+            "record one with: tare trace -o NAME.tare -- PROGRAM",
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise UsageError(f"{path} is not that of a heap trace")
+    version = meta.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise UsageError(
+            f"{path} has version {version!r}, this Tare reads up to {VERSION}",
+            "use the Tare that wrote it, or a newer one",
+        )
+    check_fields(path, "", meta, _META_FIELDS)
+    _check_numbers(path, "", meta, ("objects",))
+    if len(meta["processes"]) > _MOST_PROCESSES:
+        raise UsageError(f"{path}: {len(meta['processes'])} processes are more than Tare reads")
+    for number, process in enumerate(meta["processes"]):
+        where = f"processes[{number}]."
+        check_fields(path, where, process, _PROCESS_FIELDS)
+        _check_numbers(path, where, process, _PROCESS_NUMBERS)
+        if process["process"] != number:
+            raise UsageError(f"{path}: the processes are not numbered 0, 1, 2, …")
+    if not all(isinstance(word, str) for word in meta["observed"]):
+        raise UsageError(f"{path}: observed is not a list of words")
+    if sum(process["objects"] for process in meta["processes"]) != meta["objects"]:
+        raise UsageError(f"{path}: the objects of the processes do not add up to all objects")
+    return meta
+
+
+def _check_numbers(path: Path, where: str, table: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if isinstance(table[name], bool) or not 0 <= table[name] < 1 << 64:
+            raise UsageError(f"{path}: {where}{name} is {table[name]}, not a number of 64 bits")
+
+
+def _check_table(path: Path, *allowed: Mapping[str, str]) -> tuple[int, Mapping[str, str]]:
+    """The number of rows of a Parquet file, and which of the ``allowed`` columns it has."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_metadata(path)
+        found = metadata.schema.to_arrow_schema()
+    except FileNotFoundError:
+        raise UsageError(f"{path} is missing", "the trace is damaged: record it again") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} cannot be read: {_first_line(error)}", "the trace is damaged: record it again"
+        ) from None
+    for columns in allowed:
+        expected = arrow_schema(columns)
+        if found.names == expected.names and found.types == expected.types:
+            break
+    else:
+        raise UsageError(f"{path} does not have the columns of a heap trace")
+    rows = 0
+    for group in range(metadata.num_row_groups):
+        in_group = metadata.row_group(group).num_rows
+        if not 0 <= in_group <= _MOST_ROWS_IN_GROUP:
+            raise UsageError(f"{path}: a row group of {in_group} rows is more than Tare reads")
+        rows += in_group
+    return rows, columns
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def arrow_schema(columns: Mapping[str, str]) -> Any:
+    """The pyarrow.Schema of a table of ``TABLES``."""
+    import pyarrow as pa
+
+    types = {"u32": pa.uint32(), "u64": pa.uint64(), "text": pa.string()}
+    return pa.schema(
+        [
+            pa.field(name, types[kind.rstrip("?")], nullable=kind.endswith("?"))
+            for name, kind in columns.items()
+        ]
+    )
+
+
+def with_distances(objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of objects as ``TABLES`` has them, pyarrow arrays, as ``STORED`` has them."""
+    import pyarrow.compute as pc
+
+    columns = dict(objects)
+    for clock in CLOCKS:
+        for moment, (distance, origins) in DISTANCES.items():
+            origin = pc.coalesce(*(objects[f"{name}_{clock}"] for name in origins))
+            columns[f"{distance}_{clock}"] = pc.subtract(objects[f"{moment}_{clock}"], origin)
+    return {name: columns[name] for name in STORED["objects"]}
+
+
+def with_clocks(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The reverse of ``with_distances``."""
+    import pyarrow.compute as pc
+
+    columns = dict(stored)
+    for clock in CLOCKS:
+        for moment, (distance, origins) in DISTANCES.items():
+            origin = pc.coalesce(*(columns[f"{name}_{clock}"] for name in origins))
+            columns[f"{moment}_{clock}"] = pc.add(origin, stored[f"{distance}_{clock}"])
+    return {name: columns[name] for name in TABLES["objects"]}
+
+
+# ---- the invariants of a trace ----
+
+
+def violations(trace: Trace) -> dict[str, int]:
+    """How many rows break each invariant of a trace; empty for a sound one. Reads all of it, in
+    bounded memory. Raises UsageError where a file cannot be decoded."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    counts: dict[str, int] = {}
+
+    def add(name: str, number: int) -> None:
+        if number:
+            counts[name] = counts.get(name, 0) + number
+
+    try:
+        sites = trace.sites().collect()
+        last = {
+            process: int(part["site"].max())  # type: ignore[arg-type]
+            for (process,), part in sites.group_by("process")
+        }
+        add("a site whose caller does not come before it", _bad_callers(sites))
+        seen = [0] * len(trace.processes)
+        clock = [(0, 0)] * len(trace.processes)
+        with pq.ParquetFile(table_file(trace.folder, "objects")) as file:
+            previous = 0
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group)
+                column = {name: table[name].combine_chunks() for name in table.column_names}
+                if not trace.clocks_are_stored:
+                    column = with_clocks(column)
+                processes = column["process"].to_numpy()
+                add("a process out of order", int(np.sum(np.diff(processes.astype(int)) < 0)))
+                for process in np.unique(processes):
+                    number = int(process)
+                    if number >= len(seen) or number < previous:
+                        add("an object of a process that is not there", 1)
+                        continue
+                    previous = number
+                    mine = pa.array(processes == process)
+                    values = {name: array.filter(mine) for name, array in column.items()}
+                    for name, bad in broken_rows(
+                        values, seen[number], clock[number], last.get(number, 0)
+                    ).items():
+                        add(name, bad)
+                    seen[number] += len(values["id"])
+                    clock[number] = (
+                        int(values["birth_instructions"][-1].as_py()),
+                        int(values["birth_bytes"][-1].as_py()),
+                    )
+        for process, rows in zip(trace.processes, seen, strict=True):
+            add("a process whose objects were not all found", int(process["objects"] != rows))
+    except (pa.ArrowException, OSError, _polars_error()) as error:
+        raise UsageError(f"{trace.folder} cannot be read: {_first_line(error)}") from None
+    return counts
+
+
+def _polars_error() -> type[Exception]:
+    import polars
+
+    return polars.exceptions.PolarsError
+
+
+def _bad_callers(sites: polars.DataFrame) -> int:
+    import polars as pl
+
+    return sites.filter(pl.col("caller") >= pl.col("site")).height
+
+
+def broken_rows(
+    column: Mapping[str, Any], rows_before: int, clocks_before: tuple[int, int], sites: int
+) -> dict[str, int]:
+    """How many rows of one process break each invariant.
+
+    ``column`` maps names of objects.parquet to pyarrow arrays of the same length, in order of
+    birth; ``rows_before`` rows of the process come before them, with births up to
+    ``clocks_before`` (instructions, bytes). The process has ``sites`` call sites.
+    """
+    import numpy as np
+
+    def values(name: str, missing: int) -> Any:
+        return column[name].fill_null(missing).to_numpy(zero_copy_only=False)
+
+    greatest = (1 << 64) - 1
+    ids = values("id", 0)
+    birth = values("birth_instructions", 0)
+    born_bytes = values("birth_bytes", 0)
+    free = values("free_instructions", greatest)
+    free_bytes = values("free_bytes", greatest)
+    first, last = values("first_use_instructions", 0), values("last_use_instructions", 0)
+    used = values("last_use_instructions", 0) != 0
+    unreachable = values("unreachable_instructions", greatest)
+    resized = values("resized_from", 0)
+    dense = np.arange(rows_before + 1, rows_before + 1 + len(ids), dtype=np.uint64)
+
+    def falls(numbers: Any, before: int) -> Any:
+        return np.count_nonzero(numbers[1:] < numbers[:-1]) + int(
+            len(numbers) > 0 and int(numbers[0]) < before
+        )
+
+    checks = {
+        "an id that is not the next": ids != dense,
+        "a first use before the birth": used & (first < birth),
+        "a last use before the first": used & (last < first),
+        "a first use without a last, or a last without a first": used != (first != 0),
+        "a last use after the free": used & (last > free),
+        "a free before the birth": free < birth,
+        "a free before the birth, in bytes": free_bytes < born_bytes,
+        "a birth after it was found unreachable": unreachable < birth,
+        "found unreachable after the free": (free != greatest)
+        & (unreachable != greatest)
+        & (unreachable > free),
+        "a site that is not there": values("site", 0) > sites,
+        "resized from an object that is not older": (resized != 0) & (resized >= ids),
+    }
+    broken = {name: int(np.count_nonzero(bad)) for name, bad in checks.items()}
+    broken["a birth before the one before it"] = int(falls(birth, clocks_before[0]))
+    broken["a birth before the one before it, in bytes"] = int(falls(born_bytes, clocks_before[1]))
+    return {name: number for name, number in broken.items() if number}
+
+
+def remove_trace(folder: Path) -> None:
+    """Delete a trace; only a folder that holds one."""
+    import shutil
+
+    if not is_trace(folder):
+        raise UsageError(f"{folder} is not a heap trace, so it is not deleted")
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise TareError(f"cannot delete {folder}: {error.strerror or error}") from None

@@ -1,0 +1,97 @@
+"""What `tare trace` says of the trace that it recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tare.report.model import Cell, Column, Report, Section, Table
+from tare.trace import Trace
+from tare.units import format_bytes, format_count, format_seconds
+
+_MOST_PROCESSES_SHOWN = 20
+_KINDS = {
+    "free": "frees",
+    "usable_size": "usable sizes",
+    "sites": "call sites",
+    "first_use": "first uses",
+    "last_use": "last uses",
+    "unreachable": "when objects were found unreachable",
+    "pointers": "stores of pointers",
+}
+
+
+def summary_report(trace: Trace) -> Report:
+    """How much a trace holds, what was observed, and what is missing."""
+    meta = trace.meta
+    size = trace.size_bytes()
+    tables = [_totals(meta, size)]
+    if len(trace.processes) > 1:
+        tables.append(_processes(trace))
+    return Report(
+        title=f"tare trace: {meta['program'].get('name', '')}",
+        subtitle=f"under {meta['manager']}",
+        sections=[Section("trace", "Heap trace", _findings(meta), tables)],
+    )
+
+
+def _findings(meta: Mapping[str, Any]) -> list[str]:
+    findings = []
+    if not meta["complete"]:
+        findings.append(f"The trace is not complete: {meta['reason']}.")
+    observed = [words for word, words in _KINDS.items() if word in meta["observed"]]
+    findings.append(f"Beyond births it holds: {', '.join(observed)}.")
+    if (wall := meta.get("wall_seconds")) is not None:
+        findings.append(f"The run took {format_seconds(wall)} under Valgrind's core.")
+    return findings
+
+
+def _totals(meta: Mapping[str, Any], size: int) -> Table:
+    columns = (
+        Column("objects", "What was allocated; a realloc ends one object and begins another."),
+        Column("bytes", "Asked for, over all objects; a realloc adds what it adds."),
+        Column("most bytes", "At one moment, as asked for; summed over processes."),
+        Column("call sites", "Different stacks of calls from which objects were allocated."),
+        Column("processes", "Programs that ran, those after an exec included."),
+        Column("on disk", "All files of the trace."),
+        Column("an object", "On disk, divided by the objects."),
+    )
+    objects = meta["objects"]
+    allocated = sum(process["allocated_bytes"] for process in meta["processes"])
+    line = [
+        Cell(format_count(objects), objects),
+        _bytes(allocated if allocated or meta["complete"] else None),
+        _bytes(meta.get("max_live_bytes")),
+        Cell(format_count(meta["allocating_sites"]), meta["allocating_sites"]),
+        Cell(format_count(len(meta["processes"]))),
+        _bytes(size),
+        Cell(f"{size / objects:.1f} B", size / objects) if objects else Cell("–"),
+    ]
+    return Table("table-trace", "What was recorded", columns, [line])
+
+
+def _bytes(value: int | None) -> Cell:
+    return Cell("–") if value is None else Cell(format_bytes(value), value)
+
+
+def _processes(trace: Trace) -> Table:
+    columns = (
+        Column("process", "Its number in the trace."),
+        Column("program", "The file that it ran.", numeric=False),
+        Column("objects", "What it allocated."),
+        Column("end", "How it ended; one that was killed is still running for all we know.", False),
+    )
+    most = sorted(trace.processes, key=lambda process: -process["objects"])
+    shown = sorted(most[:_MOST_PROCESSES_SHOWN], key=lambda process: process["process"])
+    lines = [
+        [
+            Cell(str(process["process"]), process["process"]),
+            Cell(process["program"] or "unknown"),
+            Cell(format_count(process["objects"]), process["objects"]),
+            Cell("killed" if process["end"] == "running" else process["end"]),
+        ]
+        for process in shown
+    ]
+    left = len(trace.processes) - len(shown)
+    notes = [f"{left} more processes have fewer objects; meta.json names them."] if left else []
+    return Table("table-processes", "Processes", columns, lines, notes)

@@ -1,0 +1,182 @@
+"""Records the heap trace of one run, under the instrument."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tare import __version__, runner
+from tare.errors import TareError, UsageError
+from tare.instrument import Instrument
+from tare.manager import Manager
+from tare.measurement import Status
+from tare.program import Program, check_program, describe_program
+from tare.runner import Limits, Outcome
+from tare.trace import is_trace, remove_trace
+
+_COUNTED = ("allocated_bytes", "max_live_bytes", "instructions", "processes")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a trace is to hold beyond births and frees. ``reachability_bytes`` is how many bytes
+    are allocated between two marks; 0 is no marks."""
+
+    last_use: bool = False
+    sites: bool = True
+    pointers: bool = False
+    reachability_bytes: int = 0
+
+    def observed(self) -> list[str]:
+        """The words for meta.json."""
+        wanted = {
+            "free": True,
+            "usable_size": True,
+            "sites": self.sites,
+            "first_use": self.last_use,
+            "last_use": self.last_use,
+            "unreachable": self.reachability_bytes > 0,
+            "pointers": self.pointers,
+        }
+        return [word for word, there in wanted.items() if there]
+
+
+def run_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path | None = None,
+    keep_output: Path | None = None,
+    *,
+    target: Path,
+    what: Asked,
+    note: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Run ``program`` under ``manager`` and leave its heap trace in the folder ``target``; a trace
+    that is there is replaced. Without a ``workspace`` the run's files lie beside ``target``. See
+    ``runner.run_once`` for the rest.
+
+    However the run ends, what was recorded becomes a trace: meta.json then says that it is not
+    complete, and why. So it does on KeyboardInterrupt, which goes on afterwards.
+
+    The outcome has the values and details of a count (see ``instrument.run_once``), and in
+    ``details["trace"]`` what meta.json holds.
+    """
+    from tare.machine import describe_machine
+    from tare.results import now
+
+    facts: dict[str, Any] = {
+        "tare": __version__,
+        "observer": "instrument",
+        "observed": what.observed(),
+        "reachability_bytes": what.reachability_bytes,
+        "program": describe_program(program, check_program(program)),
+        "manager": manager.name,
+        "manager_version": manager.version,
+        "started": now(),
+        "machine": describe_machine(),
+        "server": "",
+        "wall_seconds": None,
+        "status": "",
+        **dict.fromkeys(_COUNTED),
+    }
+    with _partial(target) as partial:
+        recording, folder = partial / "recording", partial / "trace"
+        recording.mkdir()
+        folder.mkdir()
+        observer = Instrument(*_options(recording, manager, what))
+        try:
+            outcome = runner.run_once(
+                program, manager, limits, workspace or partial, keep_output, observer
+            )
+        except KeyboardInterrupt:
+            note("interrupted: keeping what was recorded; interrupt again to give it up")
+            _finish(recording, folder, target, facts, "the recording was interrupted", note)
+            raise
+        counted = {name: outcome.values.get(name) for name in _COUNTED}
+        wall = outcome.details.get("wall_seconds")
+        facts |= {"server": outcome.server, "wall_seconds": wall, "status": str(outcome.status)}
+        facts |= {name: None if value is None else int(value) for name, value in counted.items()}
+        meta = _finish(recording, folder, target, facts, outcome.reason, note)
+    if outcome.status is Status.OK and not meta["processes"]:
+        outcome = replace(outcome, status=Status.FAILED, reason=meta["reason"], values={})
+    return replace(outcome, details={**outcome.details, "trace": meta})
+
+
+def _options(recording: Path, manager: Manager, what: Asked) -> Iterator[str]:
+    yield f"--trace-folder={recording.resolve()}"
+    yield f"--last-use={_yes(what.last_use)}"
+    yield f"--sites={_yes(what.sites)}"
+    yield f"--usable-size={_usable_size(manager)}"
+    if what.pointers:
+        yield "--pointers=yes"
+    if what.reachability_bytes:
+        yield f"--reachability={what.reachability_bytes}"
+
+
+def _yes(wanted: bool) -> str:
+    return "yes" if wanted else "no"
+
+
+def _usable_size(manager: Manager) -> str:
+    """How the tool learns of usable sizes: from the headers of glibc's chunks where glibc is sure
+    to serve the program, else by calling the malloc_usable_size of what does."""
+    return "glibc" if manager.name == "glibc" else "call"
+
+
+@contextmanager
+def _partial(target: Path) -> Iterator[Path]:
+    """A folder beside ``target``, on its disk, for what is not finished; removed at the end."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = tempfile.mkdtemp(
+            prefix=f".{target.name[:100]}.", suffix=".partial", dir=target.parent
+        )
+    except OSError as error:
+        raise TareError(
+            f"cannot write to {target.parent}: {error.strerror or error}",
+            "name another place with -o",
+        ) from None
+    try:
+        yield Path(partial)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _finish(
+    recording: Path,
+    folder: Path,
+    target: Path,
+    facts: dict[str, Any],
+    reason: str,
+    note: Callable[[str], None],
+) -> dict[str, Any]:
+    """Make the trace of a recording, and put it at ``target`` when it is whole."""
+    from tare.conversion import convert
+
+    meta = convert(recording, folder, facts, reason, note)
+    refuse_occupied(target, replace_trace=True)
+    if is_trace(target):
+        remove_trace(target)
+    try:
+        folder.rename(target)
+    except OSError as error:
+        raise TareError(f"cannot write to {target}: {error.strerror or error}") from None
+    return meta
+
+
+def refuse_occupied(target: Path, *, replace_trace: bool) -> None:
+    """Raise UsageError where something is at ``target`` that a new trace must not replace."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not is_trace(target):
+        raise UsageError(f"{target} exists and is not a heap trace", "name another with -o")
+    if not replace_trace:
+        raise UsageError(
+            f"{target} holds a heap trace", "name another with -o, or replace it with --force"
+        )

@@ -1,0 +1,172 @@
+"""Heap traces for tests: objects as frames, and whole folders of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+
+from tare.trace import TABLES, arrow_schema
+
+KINDS: dict[str, Any] = {"u32": pl.UInt32, "u64": pl.UInt64, "text": pl.String}
+OBJECTS, SITES = (
+    {column: KINDS[kind.rstrip("?")] for column, kind in TABLES[name].items()}
+    for name in ("objects", "sites")
+)
+Row = Mapping[str, Any]
+FRAMES = (("main", "prog.c", 3), ("work", "prog.c", 20), ("make", "list.c", 7))
+
+
+def objects_frame(rows: Sequence[Row]) -> pl.DataFrame:
+    """Rows of ``birth``, ``size`` and, each optional, ``first``, ``last``, ``gone``, ``free``,
+    ``site`` and ``process``, with times in instructions; the bytes clock follows from the births,
+    in their order."""
+    made: list[dict[str, Any]] = []
+    for process in sorted({row.get("process", 0) for row in rows}):
+        mine = [row for row in rows if row.get("process", 0) == process]
+        mine.sort(key=lambda row: int(row["birth"]))
+        births = np.array([row["birth"] for row in mine])
+        clock = np.cumsum([row["size"] for row in mine])
+        for number, row in enumerate(mine, 1):
+            one: dict[str, Any] = {
+                "process": process,
+                "id": number,
+                "operation": "malloc",
+                "thread": 1,
+                "site": row.get("site"),
+                "size": row["size"],
+            }
+            times = {
+                "birth": row["birth"],
+                "first_use": row.get("first"),
+                "last_use": row.get("last"),
+                "unreachable": row.get("gone"),
+                "free": row.get("free"),
+            }
+            for moment, time in times.items():
+                one[f"{moment}_instructions"] = time
+                at = None if time is None else int(np.searchsorted(births, time, "right"))
+                one[f"{moment}_bytes"] = None if at is None else int(clock[at - 1])
+            one["birth_bytes"] = int(clock[number - 1])
+            made.append(one)
+    return pl.DataFrame(made, schema=OBJECTS)
+
+
+def sites_frame(processes: Sequence[int] = (0,), sites: int = len(FRAMES)) -> pl.DataFrame:
+    """A chain of call sites in each process: site 1 is called by none, 2 by 1, and so on."""
+    rows = []
+    for process in processes:
+        for site in range(1, sites + 1):
+            function, file, line = FRAMES[(site - 1) % len(FRAMES)]
+            rows.append(
+                (process, site, site - 1 or None, function, "/bin/prog", file, line, site * 16, 0)
+            )
+    return pl.DataFrame(rows, schema=SITES, orient="row")
+
+
+def write_trace_folder(
+    folder: Path,
+    objects: pl.DataFrame,
+    sites: pl.DataFrame | None = None,
+    *,
+    observed: Sequence[str] = ("last_use", "sites"),
+    complete: bool = True,
+    end_instructions: int = 0,
+    **more: Any,
+) -> Path:
+    """A trace folder as docs/trace.md describes it; ``more`` goes into meta.json."""
+    folder.mkdir(parents=True)
+    if sites is None:
+        sites = sites_frame(objects["process"].unique().sort().to_list() or [0])
+    tables = {"objects": objects, "sites": sites}
+    for name, columns in TABLES.items():
+        schema = arrow_schema(columns)
+        table = tables[name].to_arrow().cast(schema) if name in tables else schema.empty_table()
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=1 << 18)
+    processes = []
+    for number in objects["process"].unique().sort() if objects.height else [0]:
+        mine = objects.filter(pl.col("process") == number)
+        processes.append(
+            {
+                "process": int(number),
+                "pid": 100 + int(number),
+                "parent": 1,
+                "program": "/bin/prog",
+                "end": "exit" if complete else "running",
+                "instructions": end_instructions,
+                "allocated_bytes": int(mine["birth_bytes"].max() or 0),  # type: ignore[arg-type]
+                "objects": mine.height,
+                "complete": complete,
+            }
+        )
+    meta = {
+        "format": "tare-trace",
+        "version": 1,
+        "tare": "0.1.0",
+        "observer": "instrument",
+        "observed": list(observed),
+        "program": {"name": "prog", "argv": ["prog"], "executable": "/bin/prog"},
+        "manager": "glibc",
+        "complete": complete,
+        "reason": "" if complete else "it was ended by SIGKILL",
+        "processes": processes,
+        "objects": objects.height,
+        **more,
+    }
+    (folder / "meta.json").write_text(json.dumps(meta))
+    return folder
+
+
+def many_objects(count: int, seed: int = 1) -> pl.DataFrame:
+    """Objects as real programs make them: skewed sizes, most of them dead soon, some never used,
+    some never freed."""
+    random = np.random.default_rng(seed)
+    births = np.cumsum(random.integers(50, 1500, count)).astype(np.uint64)
+    sizes = (random.pareto(1.5, count) * 16 + 8).astype(np.uint64)
+    clock = np.cumsum(sizes)
+    lives = (random.pareto(0.8, count) * 2000 + 40).clip(max=1e12).astype(np.uint64)
+    frees = births + lives
+    firsts = births + (lives * 0.1).astype(np.uint64) + 1
+    lasts = np.minimum(firsts + (lives * random.random(count)).astype(np.uint64), frees)
+    end = births[-1] + np.uint64(1000)
+    used = random.random(count) > 0.05
+    freed = (frees < end) & (random.random(count) > 0.02)
+    lasts = np.minimum(lasts, end)
+    firsts = np.minimum(firsts, lasts)
+
+    def on_bytes(times: Any) -> Any:
+        return clock[np.minimum(np.searchsorted(births, times, "right"), count) - 1]
+
+    columns: dict[str, Any] = {
+        "process": np.zeros(count, np.uint32),
+        "id": np.arange(1, count + 1, dtype=np.uint64),
+        "operation": pl.repeat("malloc", count, eager=True),
+        "thread": np.ones(count, np.uint32),
+        "site": random.integers(1, 4, count).astype(np.uint32),
+        "size": sizes,
+        "birth_instructions": births,
+        "birth_bytes": clock,
+    }
+    frame = pl.DataFrame(columns)
+    for moment, times, there in (
+        ("first_use", firsts, used),
+        ("last_use", lasts, used),
+        ("free", frees, freed),
+    ):
+        for name, values in (("instructions", times), ("bytes", on_bytes(times))):
+            frame = frame.with_columns(
+                pl.when(pl.Series(there)).then(pl.Series(values)).alias(f"{moment}_{name}")
+            )
+    missing = [
+        pl.lit(None, kind).alias(name)
+        for name, kind in OBJECTS.items()
+        if name not in frame.columns
+    ]
+    return frame.with_columns(missing).select(
+        pl.col(name).cast(kind) for name, kind in OBJECTS.items()
+    )
