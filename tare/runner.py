@@ -399,7 +399,7 @@ def _status(
             return Status.FAILED, f"it was ended by {_signal_name(raw['signal'])}"
     if not main:
         return Status.NOT_LOADED, "the program did not show which object serves its malloc"
-    if unshown_main and manager.server is not None:
+    if unshown_main and (manager.layer or manager.server) is not None:
         became = unshown_main[0]
         return Status.NOT_LOADED, f"it became {became}, which did not show what serves its malloc"
     for proof in proofs:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -356,6 +357,7 @@ def test_what_the_layer_stands_for() -> None:
     """malloc_usable_size, among others, stays the allocator's."""
     with native_file(delay.OBJECT).open("rb") as file:
         table = ELFFile(file).get_section_by_name(".dynsym")
+        assert isinstance(table, SymbolTableSection)
         names = {s.name for s in table.iter_symbols() if s.entry.st_shndx != "SHN_UNDEF"}
     operators = {name for name in names if name.startswith(("_Zdl", "_Zda", "_Znw", "_Zna"))}
     assert len(operators) == 20
