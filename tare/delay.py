@@ -180,10 +180,15 @@ class Process:
     slots: tuple[Slot, ...]
 
 
-def read_process(path: Path) -> Process:
-    """The counters of one process. Raises TareError for a file that is none."""
+def read_process(path: Path) -> Process | None:
+    """The counters of one process; None if it was killed before it had begun them.
+
+    Raises TareError for a file that is none.
+    """
     with path.open("rb") as file:
         data = file.read(_HEADER_BYTES + _MOST_SLOTS * _SLOT_BYTES)
+    if not any(data[:_HEADER_BYTES]):
+        return None
     if len(data) < _HEADER_BYTES:
         raise TareError(f"{path}: not a file of counters, {len(data)} bytes")
     magic, pid, _, used, uncounted, passed, forked = _HEADER.unpack_from(data)
@@ -205,7 +210,7 @@ def read_folder(folder: Path) -> list[Process]:
     paths = sorted(folder.iterdir())
     if len(paths) > _MOST_FILES:
         raise TareError(f"{folder}: the run had more than {_MOST_FILES} processes")
-    return [read_process(path) for path in paths]
+    return [process for path in paths if (process := read_process(path)) is not None]
 
 
 def fault(

@@ -762,6 +762,23 @@ def test_another_allocator_behind_the_layer_does_not_count(
     assert "libc.so.6" in outcome.reason
 
 
+def test_an_allocator_that_tells_no_sizes_is_refused(
+    run: Callable[..., Outcome], compile_c: Compile
+) -> None:
+    """The C library would answer for objects that it does not know."""
+    source = (
+        "#include <stddef.h>\nstatic char heap[1 << 20]; static size_t used;"
+        "void* malloc(size_t n) { used = (used + n + 15) / 16 * 16; return heap + used - n; }"
+        "void* calloc(size_t n, size_t m) { return malloc(n * m); }"
+        "void* realloc(void* p, size_t n) { return p ? NULL : malloc(n); }"
+        "void free(void* p) { (void)p; }"
+    )
+    mine = compile_c(source, "-shared", "-fPIC", "-fno-builtin", name="libmine.so")
+    outcome = run("int main(void) { return 0; }", f"delay({mine})")
+    assert outcome.status is Status.FAILED
+    assert "libmine.so defines free but not malloc_usable_size" in outcome.error_tail
+
+
 def process(pid: int = 1, forked: bool = False, uncounted: int = 0) -> delay.Process:
     return delay.Process(pid, forked, uncounted, 0, ("/inner", "/inner"), ())
 
@@ -785,7 +802,7 @@ def test_no_metric_without_all_processes() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"x" * 100, b"x" * 70000, struct.pack("<7Q", 0x31594C4544455254, 1, 1, 241, 0, 0, 0)
+    [b"x" * 100, b"x" * 70000, struct.pack("<7Q", 0x31594C4544455254, 1, 1, 241, 0, 0, 0)
      + bytes(4096 - 56 + 240 * 256)],
 )  # fmt: skip
 def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
@@ -793,6 +810,12 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(TareError, match=r"1\.0: not a file of counters"):
         delay.read_process(path)
+
+
+@pytest.mark.parametrize("length", [0, 100, 4096, 65536])
+def test_a_process_killed_as_it_began_is_left_out(tmp_path: Path, length: int) -> None:
+    (tmp_path / "1.0").write_bytes(bytes(length))
+    assert delay.read_folder(tmp_path) == []
 
 
 def test_wrong_variables_are_told_of(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ EXPORT void* reallocarray(void* p, size_t n, size_t m) {
 
 // By their names, because their types here are those of the machine's calling convention.
 #define OPERATOR_DELETE(symbol, ...) \
-  EXPORT void symbol(void* p, ##__VA_ARGS__) { tare::FreeObject(p); }
+  EXPORT void symbol(void* p __VA_OPT__(, ) __VA_ARGS__) { tare::FreeObject(p); }
 OPERATOR_DELETE(_ZdlPv)
 OPERATOR_DELETE(_ZdaPv)
 OPERATOR_DELETE(_ZdlPvm, size_t)

@@ -34,6 +34,20 @@ void RequireNext(const char* symbol, Function*& found) {
   Abort(message);
 }
 
+template <typename Function>
+Dl_info ObjectOf(Function* function) {
+  Dl_info information{};
+  if (dladdr(reinterpret_cast<void*>(function), &information) == 0) return {};
+  return information;
+}
+
+// The file that holds `function`, as the dynamic linker has it.
+template <typename Function>
+const char* FileOf(Function* function) {
+  const char* const name = ObjectOf(function).dli_fname;
+  return name != nullptr ? name : "-";
+}
+
 // These four first: a look-up that fails allocates its error message, and by then must find them.
 inline void Resolve(Inner& inner) {
   RequireNext("malloc", inner.malloc);
@@ -41,14 +55,11 @@ inline void Resolve(Inner& inner) {
   RequireNext("realloc", inner.realloc);
   RequireNext("free", inner.free);
   RequireNext("malloc_usable_size", inner.usable_size);
-}
-
-// The file that holds `function`, as the dynamic linker has it.
-template <typename Function>
-const char* FileOf(Function* function) {
-  Dl_info information{};
-  if (dladdr(reinterpret_cast<void*>(function), &information) == 0) return "-";
-  return information.dli_fname != nullptr ? information.dli_fname : "-";
+  if (ObjectOf(inner.free).dli_fbase == ObjectOf(inner.usable_size).dli_fbase) return;
+  Message message;
+  message << "tare-delay: " << FileOf(inner.free)
+          << " defines free but not malloc_usable_size, so the size of what is freed is not known";
+  Abort(message);
 }
 
 }  // namespace tare
