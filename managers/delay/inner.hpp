@@ -4,8 +4,10 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <sched.h>
 
 #include <cstddef>
+#include <initializer_list>
 
 #include "system.hpp"
 
@@ -17,7 +19,16 @@ struct Inner {
   void* (*malloc)(std::size_t) = nullptr;
   void* (*calloc)(std::size_t, std::size_t) = nullptr;
   void* (*realloc)(void*, std::size_t) = nullptr;
+  bool size_in_header = false;
 };
+
+// What glibc's malloc_usable_size says, without its look at the object behind: free will touch the
+// word before the object in any case.
+inline std::size_t SizeInHeader(const void* object) {
+  constexpr std::size_t kFlags = 7, kMapped = 2;
+  const std::size_t word = static_cast<const std::size_t*>(object)[-1];
+  return (word & ~kFlags) - (word & kMapped ? 2 : 1) * sizeof word;
+}
 
 template <typename Function>
 bool FindNext(const char* symbol, Function*& found) {
@@ -48,6 +59,17 @@ const char* FileOf(Function* function) {
   return name != nullptr ? name : "-";
 }
 
+// Whether the C library in use still keeps sizes there: two trials, of which one is mapped.
+inline bool HeaderTellsSize(const Inner& inner) {
+  for (const std::size_t bytes : {std::size_t{100}, std::size_t{1} << 26}) {
+    void* const object = inner.malloc(bytes);
+    const bool told = object != nullptr && SizeInHeader(object) == inner.usable_size(object);
+    inner.free(object);
+    if (!told) return false;
+  }
+  return true;
+}
+
 // These four first: a look-up that fails allocates its error message, and by then must find them.
 inline void Resolve(Inner& inner) {
   RequireNext("malloc", inner.malloc);
@@ -55,7 +77,11 @@ inline void Resolve(Inner& inner) {
   RequireNext("realloc", inner.realloc);
   RequireNext("free", inner.free);
   RequireNext("malloc_usable_size", inner.usable_size);
-  if (ObjectOf(inner.free).dli_fbase == ObjectOf(inner.usable_size).dli_fbase) return;
+  if (ObjectOf(inner.free).dli_fbase == ObjectOf(inner.usable_size).dli_fbase) {
+    inner.size_in_header =
+        ObjectOf(inner.free).dli_fbase == ObjectOf(sched_yield).dli_fbase && HeaderTellsSize(inner);
+    return;
+  }
   Message message;
   message << "tare-delay: " << FileOf(inner.free)
           << " defines free but not malloc_usable_size, so the size of what is freed is not known";

@@ -268,27 +268,37 @@ inline void Hold(Thread& t, void* object, std::size_t bytes) {
   t.moment += t.volume;
 }
 
+__attribute__((noinline)) inline void ReleaseTimed(Slot& slot, void* object) {
+  const Count begin = Nanoseconds();
+  process.inner.free(object);
+  const Count pause = Nanoseconds() - begin;
+  ++slot.small_timed;
+  slot.small_nanoseconds += pause;
+  slot.longest_nanoseconds = std::max(slot.longest_nanoseconds, pause);
+}
+
 // Whether `object` was released at once: it reaches the threshold alone. Such a collection, of
 // which there are as many as frees when the threshold is a byte, needs no list.
 inline bool ReleasedAlone(Thread& t, void* object, std::size_t bytes) {
-  if (t.volume != 0 || bytes >= kSmallBytes || --t.until_timed == 0) {
-    t.until_timed += t.until_timed == 0;
+  Slot* const slot = t.slot;
+  if (t.volume != 0 || bytes >= kSmallBytes || slot == nullptr) [[unlikely]]
     return false;
-  }
-  ++t.slot->lone_collections;
-  t.slot->lone_bytes += bytes;
-  process.inner.free(object);
+  slot->lone_bytes += bytes;
+  if (slot->lone_collections++ % kTimeSmallEvery == 0) [[unlikely]]
+    ReleaseTimed(*slot, object);
+  else
+    process.inner.free(object);
   return true;
 }
 
 // What stands for free: `object` is not nullptr.
-template <bool kGlobal, bool kPoison>
+template <bool kGlobal, bool kPoison, bool kHeader>
 void Free(void* object) {
   Thread& t = thread;
   if (t.busy.load(std::memory_order_relaxed)) [[unlikely]]
     return Defer(t, object);
   BecomeBusy(t);
-  const std::size_t bytes = process.inner.usable_size(object);
+  const std::size_t bytes = kHeader ? SizeInHeader(object) : process.inner.usable_size(object);
   // Of size 0 is what tcmalloc says before its constructor has run; its fill could not be checked.
   const bool unknown = kPoison && bytes == 0;
   if (unknown || (MustThink(t.limit, t.position) && !MakePlace(t))) [[unlikely]] {
@@ -309,9 +319,15 @@ void Free(void* object) {
 
 using FreeFunction = void (*)(void*);
 
+template <bool kHeader>
+FreeFunction ChooseFree(const Options& options) {
+  if (options.global)
+    return options.poison ? Free<true, true, kHeader> : Free<true, false, kHeader>;
+  return options.poison ? Free<false, true, kHeader> : Free<false, false, kHeader>;
+}
+
 inline FreeFunction ChooseFree(const Options& options) {
-  if (options.global) return options.poison ? Free<true, true> : Free<true, false>;
-  return options.poison ? Free<false, true> : Free<false, false>;
+  return process.inner.size_in_header ? ChooseFree<true>(options) : ChooseFree<false>(options);
 }
 
 // Each exchange is one instruction, so a handler's object is on one list or the other.
@@ -419,7 +435,6 @@ inline void AfterFork() {
   t.previous = nullptr;
   t.claimed.store(false, std::memory_order_relaxed);
   t.slot = nullptr;
-  t.until_timed = 1;
 }
 
 // Begins the layer over `process.inner`.
