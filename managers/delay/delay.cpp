@@ -56,7 +56,6 @@ void BeginOnce() {
   ShowInner();
   NoticeLimits();
   if (!KernelOvercommits()) GuardAllocations();
-  free_target = ChooseFree(process.options);
 }
 
 // The dynamic linker allocates before the C library knows its environment.
@@ -67,6 +66,8 @@ void FirstFree(void* object) {
     return;
   }
   BeginOnce();
+  process.inner.size_in_header = HeaderTellsSize(process.inner, object);
+  free_target = ChooseFree(process.options);
   free_target(object);
 }
 

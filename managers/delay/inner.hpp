@@ -7,7 +7,6 @@
 #include <sched.h>
 
 #include <cstddef>
-#include <initializer_list>
 
 #include "system.hpp"
 
@@ -59,15 +58,10 @@ const char* FileOf(Function* function) {
   return name != nullptr ? name : "-";
 }
 
-// Whether the C library in use still keeps sizes there: two trials, of which one is mapped.
-inline bool HeaderTellsSize(const Inner& inner) {
-  for (const std::size_t bytes : {std::size_t{100}, std::size_t{1} << 26}) {
-    void* const object = inner.malloc(bytes);
-    const bool told = object != nullptr && SizeInHeader(object) == inner.usable_size(object);
-    inner.free(object);
-    if (!told) return false;
-  }
-  return true;
+// Whether `object`, from the inner allocator, shows that this is glibc and that its size is there.
+inline bool HeaderTellsSize(const Inner& inner, void* object) {
+  return ObjectOf(inner.free).dli_fbase == ObjectOf(sched_yield).dli_fbase &&
+         SizeInHeader(object) == inner.usable_size(object);
 }
 
 // These four first: a look-up that fails allocates its error message, and by then must find them.
@@ -77,11 +71,7 @@ inline void Resolve(Inner& inner) {
   RequireNext("realloc", inner.realloc);
   RequireNext("free", inner.free);
   RequireNext("malloc_usable_size", inner.usable_size);
-  if (ObjectOf(inner.free).dli_fbase == ObjectOf(inner.usable_size).dli_fbase) {
-    inner.size_in_header =
-        ObjectOf(inner.free).dli_fbase == ObjectOf(sched_yield).dli_fbase && HeaderTellsSize(inner);
-    return;
-  }
+  if (ObjectOf(inner.free).dli_fbase == ObjectOf(inner.usable_size).dli_fbase) return;
   Message message;
   message << "tare-delay: " << FileOf(inner.free)
           << " defines free but not malloc_usable_size, so the size of what is freed is not known";
