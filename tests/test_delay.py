@@ -575,7 +575,7 @@ def test_the_quarantine_is_given_back_before_an_allocation_fails(
 
 
 def test_a_limit_from_the_start(tmp_path: Path, compile_c: Compile) -> None:
-    """Here the shell sets it, and the program does not; jemalloc's operator new is not malloc."""
+    """Here the shell sets it, and the program does not."""
     flags = ["-DTHREAD=1", "-DALLOCATE=malloc(BYTES)", "-DBOUND=0"]
     path = compile_c(PRELUDE + SHORT_OF_MEMORY, *FLAGS, *flags)
     program = Program("t", ("sh", "-c", f"ulimit -v 512000 && exec {path} unlimited"))
