@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare import drag_run, executor, instrument, tracing
 from tare import manager as managers_module
+from tare import memsys as memsys_module
 from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
 from tare.events import as_text, read_events
 from tare.manager import OWN, Manager
@@ -40,6 +41,7 @@ from tare.runner import Limits, observer_cost
 from tare.studies import compare as compare_study
 from tare.studies import count as count_study
 from tare.studies import drag as drag_study
+from tare.studies import memsys as memsys_study
 from tare.studies import studies
 from tare.trace import Trace, is_trace, open_trace
 from tare.tracing import Asked
@@ -292,6 +294,55 @@ def trace(
             watcher.note(f"what was recorded until now is in {target}")
         raise
     return open_trace(target)
+
+
+def memsys(
+    programs: Command | Sequence[Program],
+    managers: Sequence[str] = (),
+    *,
+    models: Sequence[str] = (),
+    curves: bool = False,
+    baseline: str = "",
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """Misses and stall cycles of programs in simulated memory systems, under each manager.
+
+    ``models`` are names of shipped models, ``host``, or paths of TOML files with a slash; none
+    means ``host``. The metrics are those of the first; the details of the runs have all. With
+    ``curves`` the misses of caches of all sizes are found, too. ``managers``, ``baseline`` and
+    ``folder`` are as for ``compare``.
+    """
+    instrument.launcher()
+    chosen = _programs(programs)
+    resolved, baseline = _managers(managers, baseline)
+    how = memsys_module.how(models, curves)
+    request = {
+        "programs": [describe_program(program, check_program(program)) for program in chosen],
+        "managers": sorted(resolved),
+        "baseline": baseline,
+        "models": memsys_module.describe(how),
+        "curves": curves,
+    }
+    run = new_run(memsys_study.STUDY, sys.argv, **_facts(request, resolved, seed))
+    name = Path(chosen[0].argv[0]).name
+    where = Path(folder) if folder else default_folder(memsys_study.STUDY, name)
+    watcher = watcher or Watcher()
+    with Store(where, run, key="request") as store:
+        plan = memsys_study.Plan(tuple(program.name for program in chosen), tuple(resolved))
+        left = memsys_study.planned_runs(plan) - len(store.records)
+        watcher.begin("simulating the memory system", max(left, 0), None)
+        return _execute(
+            store,
+            lambda records: memsys_study.next_round(plan, records),
+            {program.name: program for program in chosen},
+            resolved,
+            limits or Limits(),
+            watcher,
+            {**executor.OBSERVERS, memsys_study.OBSERVER: memsys_module.observer(how)},
+        )
 
 
 def weigh(
@@ -633,6 +684,7 @@ __all__ = [
     "export_text",
     "load",
     "managers",
+    "memsys",
     "suite_programs",
     "summary",
     "trace",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tare import drag_run, instrument, runner
+from tare import drag_run, instrument, memsys, runner
 from tare.manager import Manager
 from tare.program import Program
 from tare.results import OUTPUTS_FOLDER, Record, Run, Store, now
@@ -20,6 +20,7 @@ OBSERVERS: dict[str, Observe] = {
     "runner": runner.run_once,
     "instrument": instrument.run_once,
     "drag": drag_run.run_once,
+    "memsys": memsys.run_once,
 }
 """What can watch a run; ``Run.observer`` names one."""
 

@@ -36,6 +36,7 @@ class Metric:
     title: str
     unit: str
     explanation: str
+    obtained: Obtained = Obtained.EXECUTED
 
 
 METRICS: dict[str, Metric] = {
@@ -299,6 +300,71 @@ METRICS: dict[str, Metric] = {
             "B",
             "Bytes of the objects that were still there when their process ended.",
         ),
+        Metric(
+            "simulated_cycles",
+            "cycles",
+            "",
+            "Cycles in the first model of the memory system: those of the instructions, and "
+            "the stalls.",
+            Obtained.SIMULATED,
+        ),
+        Metric(
+            "stall_cycles",
+            "stalls",
+            "",
+            "Cycles in which the processor of the model waits for memory.",
+            Obtained.SIMULATED,
+        ),
+        Metric(
+            "manager_stall_cycles",
+            "stalls in the manager",
+            "",
+            "Stall cycles of the model between the entry of an operation of the memory manager "
+            "and its return.",
+            Obtained.SIMULATED,
+        ),
+        Metric(
+            "fetch_misses",
+            "fetch misses",
+            "",
+            "Instruction fetches that the first level of the model did not hold.",
+            Obtained.SIMULATED,
+        ),
+        Metric(
+            "read_misses",
+            "read misses",
+            "",
+            "Reads of data that the first level of the model did not hold.",
+            Obtained.SIMULATED,
+        ),
+        Metric(
+            "write_misses",
+            "write misses",
+            "",
+            "Writes of data that the first level of the model did not hold.",
+            Obtained.SIMULATED,
+        ),
+        Metric(
+            "memory_misses",
+            "misses to memory",
+            "",
+            "Accesses that no level of the model held, those of instructions included.",
+            Obtained.SIMULATED,
+        ),
+        Metric(
+            "manager_memory_misses",
+            "of the manager",
+            "",
+            "Accesses in operations of the memory manager that no level of the model held.",
+            Obtained.SIMULATED,
+        ),
+        Metric(
+            "translation_misses",
+            "TLB misses",
+            "",
+            "Accesses whose page the translation lookaside buffer of the model did not hold.",
+            Obtained.SIMULATED,
+        ),
     )
 }
 
@@ -306,6 +372,7 @@ FIRST_METRICS = {
     "runner": "wall_seconds",
     "instrument": "instructions",
     "drag": "peak_free_bytes",
+    "memsys": "simulated_cycles",
 }
 """The metric under which a run that gave no figure is listed, by the observer of the run."""
 

@@ -2,6 +2,7 @@
 #include "events.h"
 
 #include "files.h"
+#include "memsys/feed.h"
 #include "pub_tool_xarray.h"
 #include "threads.h"
 
@@ -272,6 +273,7 @@ static VG_REGPARM(2) void change_phase(VexGuestAMD64State* state, ULong index) {
     if (depth > 0) now->depth = depth - 1;
   }
   registers->phase_ends_above = bound_of(now);
+  if (feed_is_on()) feed_set_phase(events_phase(registers->thread_id));
 }
 
 static VG_REGPARM(2) void end_phases(VexGuestAMD64State* state, ULong unused) {
@@ -281,6 +283,7 @@ static VG_REGPARM(2) void end_phases(VexGuestAMD64State* state, ULong unused) {
   settle(now, registers->clock);
   while (bound_of(now) < state->guest_RSP) --now->depth;
   registers->phase_ends_above = bound_of(now);
+  if (feed_is_on()) feed_set_phase(events_phase(registers->thread_id));
 }
 
 void events_add(Translation* translation, Addr instruction) {
@@ -295,6 +298,7 @@ void events_add(Translation* translation, Addr instruction) {
             binary(translation, Iop_Add64, load(translation, Ity_I64, times), number(1)));
     } else {
       bring_up_to_date(translation);
+      if (feed_is_on()) feed_before_call(translation);
       call_if(translation, NULL, "change_phase", change_phase, number(index));
     }
   }
@@ -322,6 +326,8 @@ UInt events_phase(ThreadId thread) {
   const Progress* const now = progress[thread];
   return now == NULL || now->depth == 0 ? 0 : now->phases[now->depth - 1].name + 1;
 }
+
+const HChar* events_phase_name(UInt phase) { return phase == 0 ? "" : names[phase - 1].text; }
 
 void events_end_thread(ThreadId thread, ULong clock) {
   if (progress[thread] == NULL) return;

@@ -41,6 +41,7 @@ void events_note_operation(ThreadId thread, ULong clock, Operation operation);
 
 // The phase that the thread is in, from 1; 0: none.
 UInt events_phase(ThreadId thread);
+const HChar* events_phase_name(UInt phase);
 
 void events_end_thread(ThreadId thread, ULong clock);
 void events_start_child(ThreadId thread);

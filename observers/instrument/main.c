@@ -14,6 +14,8 @@
 #include "counts.h"
 #include "entries.h"
 #include "events.h"
+#include "memsys/feed.h"
+#include "memsys/output.h"
 #include "objects.h"
 #include "reachability.h"
 #include "report.h"
@@ -25,6 +27,8 @@
 _Static_assert(sizeof VERSION == sizeof TARE_VALGRIND_VERSION, "built for Valgrind 3.19.0 only");
 
 static const HChar* count_folder;
+static const HChar* memsys_models;
+static const HChar* memsys_folder;
 static const HChar* events_file;
 
 // ---- life of the process ----
@@ -33,6 +37,7 @@ static void write_files(const HChar* end) {
   const ULong clock = threads_clock();
   if (count_folder != NULL) report_write(count_folder, end, clock);
   trace_finish(end, clock);
+  if (feed_is_on() && memsys_folder != NULL) output_write(memsys_folder, end);
 }
 
 static void before_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count) {
@@ -82,6 +87,7 @@ static void note_kernel_s_read_of_text(CorePart part, ThreadId thread, const HCh
 static void start_child(ThreadId thread) {
   (void)thread;
   report_forget_file();
+  output_forget_file();
 }
 
 static void finish(Int exit_code) {
@@ -94,6 +100,8 @@ static void finish(Int exit_code) {
 
 static Bool process_option(const HChar* argument) {
   if (VG_STR_CLO(argument, "--count-folder", count_folder)) {
+  } else if (VG_STR_CLO(argument, "--memsys", memsys_models)) {
+  } else if (VG_STR_CLO(argument, "--memsys-folder", memsys_folder)) {
   } else if (VG_STR_CLO(argument, "--events", events_file)) {
   } else if (VG_STR_CLO(argument, "--trace-folder", trace_options.folder)) {
   } else if (VG_BOOL_CLO(argument, "--last-use", trace_options.last_use)) {
@@ -111,6 +119,8 @@ static Bool process_option(const HChar* argument) {
 static void print_usage(void) {
   VG_(printf)
   ("    --count-folder=DIR        write the counts of each process into DIR\n"
+   "    --memsys=FILE             simulate the memory systems that FILE describes\n"
+   "    --memsys-folder=DIR       write what each process met there into DIR\n"
    "    --events=FILE             count also what is named there\n"
    "    --trace-folder=DIR        record the objects of each process into DIR, and of them:\n"
    "    --last-use=no|yes         when they were first and last used [yes]\n"
@@ -127,9 +137,11 @@ static void print_debug_usage(void) {}
 static void after_options(void) {
   if (!trace_is_on()) trace_options = (TraceOptions){.usable_size = "no"};
   // A block that goes on past a branch contains calls, and instructions that may not be executed.
-  if (trace_options.sites || events_file != NULL) VG_(clo_vex_control).guest_chase = False;
+  if (trace_options.sites || events_file != NULL || memsys_models != NULL)
+    VG_(clo_vex_control).guest_chase = False;
   counts_reset();
   if (events_file != NULL) events_read(events_file);
+  if (memsys_models != NULL) feed_start(memsys_models);
   const Bool searches = trace_options.reachability_bytes != 0;
   objects_initialise(trace_options.last_use || trace_options.pointers || searches);
   if (searches) reachability_initialise((ULong)trace_options.reachability_bytes);

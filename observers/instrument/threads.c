@@ -3,6 +3,7 @@
 
 #include "counts.h"
 #include "events.h"
+#include "memsys/feed.h"
 #include "objects.h"
 #include "reachability.h"
 #include "sites.h"
@@ -78,6 +79,16 @@ static inline Frame* push(Thread* thread) {
   return frame;
 }
 
+static void charge_accesses(const Thread* thread) {
+  if (!feed_is_on()) return;
+  const Frame* const frame = top(thread);
+  if (frame != NULL && frame->entry != NULL)
+    feed_set_operation(frame->entry->operation + 1, frame->returns_to);
+  else
+    feed_set_operation(0, 0);
+  feed_set_phase(events_phase(thread->id));
+}
+
 // What translated code looks at, in an operation and outside.
 static inline void be_inside(const Thread* thread, Registers* registers, Frame* frame) {
   registers->inside = 1;
@@ -85,6 +96,7 @@ static inline void be_inside(const Thread* thread, Registers* registers, Frame* 
   registers->map = EMPTY_MAP;
   frame->resumed = registers->clock;
   if (events_are_on()) events_note_operation(thread->id, registers->clock, frame->entry->operation);
+  charge_accesses(thread);
 }
 
 static inline void be_outside(const Thread* thread, Registers* registers) {
@@ -92,6 +104,7 @@ static inline void be_outside(const Thread* thread, Registers* registers) {
   registers->leaves_above = NEVER;
   registers->map = OBJECT_MAP;
   if (events_are_on()) events_note_operation(thread->id, registers->clock, OP_COUNT);
+  charge_accesses(thread);
 }
 
 static inline void follow_top(const Thread* thread, Registers* registers) {
@@ -156,6 +169,7 @@ VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry
   }
   if (gives_objects(entry)) frame->site = site_of(registers, frame->stack_pointer);
   be_inside(thread, registers, frame);
+  if (feed_is_on()) feed_count_call();
 }
 
 static void note_birth(OperationCount* count, const Birth* birth) {
@@ -334,6 +348,7 @@ static void run_thread(ThreadId id, ULong blocks_done) {
   events_shift_clock(id, clock - registers.clock);
   registers.clock = clock;
   store_registers(id, &registers);
+  charge_accesses(registers.thread);
 }
 
 Bool is_in_manager(ThreadId id) { return load_registers(id).inside != 0; }

@@ -117,15 +117,11 @@ void trace_site(UInt caller, UInt frame, Addr call) {
   table_add(sites, row);
 }
 
-// Opened for each line: they are few, and a file that stays open would be one of the program's.
-void trace_frame(Addr call) {
-  VgFile* const file = VG_(fopen)(path_of("frames"), VKI_O_CREAT | VKI_O_WRONLY | VKI_O_APPEND,
-                                  VKI_S_IRUSR | VKI_S_IWUSR);
-  if (file == NULL) return;
+void trace_put_place(VgFile* file, Addr call) {
   const DiEpoch epoch = VG_(current_DiEpoch)();
   const HChar *name, *folder;
   UInt line = 0;
-  VG_(fprintf)(file, "{\"function\": ");
+  VG_(fprintf)(file, "\"function\": ");
   file_put_text(file, VG_(get_fnname)(epoch, call, &name) ? name : "");
   VG_(fprintf)(file, ", \"object\": ");
   file_put_text(file, VG_(get_objname)(epoch, call, &name) ? name : "");
@@ -137,7 +133,17 @@ void trace_frame(Addr call) {
   file_put_text(file, source);
   const DebugInfo* const info = VG_(find_DebugInfo)(epoch, call);
   const Addr offset = info == NULL ? 0 : call - (Addr)VG_(DebugInfo_get_text_bias)(info);
-  VG_(fprintf)(file, ", \"line\": %u, \"offset\": %lu}\n", line, offset);
+  VG_(fprintf)(file, ", \"line\": %u, \"offset\": %lu", line, offset);
+}
+
+// Opened for each line: they are few, and a file that stays open would be one of the program's.
+void trace_frame(Addr call) {
+  VgFile* const file = VG_(fopen)(path_of("frames"), VKI_O_CREAT | VKI_O_WRONLY | VKI_O_APPEND,
+                                  VKI_S_IRUSR | VKI_S_IWUSR);
+  if (file == NULL) return;
+  VG_(fprintf)(file, "{");
+  trace_put_place(file, call);
+  VG_(fprintf)(file, "}\n");
   VG_(fclose)(file);
 }
 

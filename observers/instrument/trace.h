@@ -47,6 +47,9 @@ typedef struct {
 
 void trace_mark(const Mark* mark);
 
+// Where `call` is, as members of a JSON object.
+void trace_put_place(VgFile* file, Addr call);
+
 // A line of the text file of frames.
 void trace_frame(Addr call);
 // A row of the tree of call sites.

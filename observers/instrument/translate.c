@@ -3,6 +3,7 @@
 
 #include "entries.h"
 #include "events.h"
+#include "memsys/feed.h"
 #include "objects.h"
 #include "pointers.h"
 #include "sites.h"
@@ -24,6 +25,7 @@ Addr __wrap_vgPlain_redir_do_lookup(Addr address, Bool* is_wrapper) {
 
 static void add_entry(Translation* translation, const Entry* entry) {
   bring_up_to_date(translation);
+  if (feed_is_on()) feed_before_call(translation);
   IRExpr* const inside = get_register(translation, offsetof(Registers, inside));
   IRExpr* const outside = binary(translation, Iop_CmpEQ64, inside, number(0));
   call_if(translation, outside, "enter_operation", enter_operation, number((ULong)entry));
@@ -241,6 +243,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
       .stack_pointer = layout->offset_SP,
   };
   const Bool follows_accesses = trace_options.last_use || trace_options.pointers;
+  const Bool feeds = feed_is_on();
   Origins origins = find_origins(in, layout->offset_SP);
   UInt certain = 0;
   Bool moves_stack = False, branched = False;
@@ -254,26 +257,31 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
       if (last != 0) pending = add_accesses_of(&translation, &origins, statement, last);
     }
     if (statement->tag == Ist_Exit) {
+      if (feeds && last != 0) feed_statement(&translation, statement);
       add_side_exit(&translation, in, statement, certain);
       branched = False;
       certain = 0;
       continue;
     }
+    if (feeds && last != 0 && statement->tag != Ist_IMark) feed_statement(&translation, statement);
     addStmtToIRSB(translation.block, statement);
     for (UInt part = 0; part < pending.used; ++part)
       pointers_add_after_part(&translation, &pending.parts[part]);
     if (statement->tag == Ist_Put && statement->Ist.Put.offset == layout->offset_SP)
       moves_stack = True;
     if (statement->tag != Ist_IMark) continue;
+    if (feeds && last == 0) feed_begin_block(&translation);
     last = statement->Ist.IMark.addr;
     const Entry* const entry = entry_at(last);
     if (entry != NULL) add_entry(&translation, entry);
     if (branched) certain = translation.counted;
     branched = is_branch(last);
     events_add(&translation, last);
+    if (feeds) feed_statement(&translation, statement);
     ++translation.counted;
   }
   bring_up_to_date(&translation);
+  if (feeds && last != 0) feed_end_block(&translation);
   add_end(&translation, in, moves_stack, last);
   VG_(free)(origins.base);
   VG_(free)(origins.of_stack);

@@ -7,6 +7,7 @@ from typing import Any
 
 from tare.errors import UsageError
 from tare.machine import Warning_, noise_warnings
+from tare.measurement import Obtained
 from tare.report.comparison import coverage_warnings
 from tare.report.model import Report, Section
 from tare.results import Results
@@ -22,7 +23,7 @@ def build_report(results: Results) -> Report:
     return Report(
         title=f"tare {run['study']}: {subject}",
         subtitle=_subtitle(run),
-        facts=_facts(run),
+        facts=_facts(run, _obtained(results)),
         sections=_sections(results),
         warnings=[*coverage_warnings(results), *map(_sentence, noise_warnings(run["machine"]))],
     )
@@ -61,7 +62,11 @@ def _subtitle(run: dict[str, Any]) -> str:
     )
 
 
-def _facts(run: dict[str, Any]) -> list[tuple[str, str]]:
+def _obtained(results: Results) -> str:
+    return " and ".join(sorted(results.measurements["obtained"].unique())) or Obtained.EXECUTED
+
+
+def _facts(run: dict[str, Any], obtained: str) -> list[tuple[str, str]]:
     machine = run["machine"]
     facts = [
         ("tare", run["tare"]),
@@ -70,7 +75,7 @@ def _facts(run: dict[str, Any]) -> list[tuple[str, str]]:
         ("took", format_duration(run.get("took_seconds", 0.0))),
         ("seed", str(run["seed"])),
         ("baseline", run["baseline"]),
-        ("results", "executed on this machine"),
+        ("results", f"{obtained} on this machine"),
         *((name.replace("_", " "), str(value)) for name, value in machine.items()),
     ]
     for program in run["programs"]:

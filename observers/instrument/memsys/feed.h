@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Code that writes the stream of accesses, and the moments at which the stream is handed on.
+//
+// A stretch becomes part of the stream when its end is reached. One that a fault cuts off is not.
+
+#ifndef TARE_MEMSYS_FEED_H
+#define TARE_MEMSYS_FEED_H
+
+#include "translation.h"
+
+// False: nothing is simulated, and nothing below may be called.
+Bool feed_is_on(void);
+
+// Reads the models of `path`, or ends the run with a message.
+void feed_start(const HChar* path);
+
+// The calls in which a block is translated, in the order of its statements: one at its start, one
+// for each statement before it is added, and one at its end.
+void feed_begin_block(Translation* translation);
+void feed_statement(Translation* translation, const IRStmt* statement);
+void feed_end_block(Translation* translation);
+
+// Before code is added that may change whom accesses are charged to.
+void feed_before_call(Translation* translation);
+
+// ---- at run time ----
+
+// Whom the accesses from now on are charged to: an operation of the memory manager by its number
+// plus 1, and its caller; or 0, the program.
+void feed_set_operation(UInt operation, Addr caller);
+
+// The operation that was just set begins, and does not go on.
+void feed_count_call(void);
+
+// Phase 0 is the work itself; the others are collections, or parts of one.
+void feed_set_phase(UInt phase);
+
+// All that has happened so far is in the counts.
+void feed_drain(void);
+
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A memory system: one to three levels of caches, or one level over a write buffer.
+// docs/memsys.md says what the parts mean.
+
+#ifndef TARE_MEMSYS_MODEL_H
+#define TARE_MEMSYS_MODEL_H
+
+#include "cache.h"
+#include "stretch.h"
+
+typedef enum { FETCH, READ, WRITE, KINDS } Kind;
+
+enum { MOST_LEVELS = 3, MOST_ENTRIES = 64, NAME_BYTES = 64, QUICK_HINTS = 8192 };
+
+typedef struct {
+  ULong misses[KINDS][MOST_LEVELS];
+  ULong translation_misses[KINDS];
+  ULong buffer_stall_cycles;
+} Counts;
+
+// Counts is all of its type, so that counts can be added up and written as a row of numbers.
+enum { COUNTS = sizeof(Counts) / sizeof(ULong) };
+
+typedef struct {
+  UInt entries;  // 0: there is none
+  UInt width_shift;
+  UInt page_shift;
+  UInt same_page_cycles;
+  UInt other_page_cycles;
+  ULong finish[MOST_ENTRIES];  // when the entry has gone to memory; a ring
+  UInt next;
+  ULong last_finish;
+  ULong last_page;
+} WriteBuffer;
+
+typedef struct {
+  HChar name[NAME_BYTES];
+  UInt levels;
+  Cache instruction;  // of the first level; unused when it is unified
+  Cache data;         // or both
+  Cache below[MOST_LEVELS - 1];
+  Cache instruction_pages;
+  Cache data_pages;
+  Bool unified;
+  Bool unified_pages;
+  Bool translates_fetches;
+  Bool translates_data;
+  Slot* quick_instruction[QUICK_HINTS];  // hints for the first level, within reach of one address
+  Slot* quick_data[QUICK_HINTS];
+  Bool whole_accesses;  // an access to two lines misses once, and goes whole to the level below
+  // Of a model with a write buffer.
+  WriteBuffer buffer;
+  UInt read_fetch_bytes;
+  UInt fetch_miss_cycles;
+  UInt read_miss_cycles;
+  ULong cycle;
+} Model;
+
+// Run the stream from `word` up to `end` through the model, adding to `counts`. They return the sum
+// of the totals of its stretches.
+ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* counts);
+ULong buffered_run(Model* model, const ULong* word, const ULong* end, Counts* counts);
+
+// Whether a fetch and a data access can change what the other finds at the first level, or a write
+// is more than a use of its line.
+Bool hierarchy_order_matters(const Model* model);
+
+static inline Cache* first_level(Model* model, Kind kind) {
+  return kind == FETCH && !model->unified ? &model->instruction : &model->data;
+}
+
+#endif

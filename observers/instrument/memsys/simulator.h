@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Runs the stream of accesses through all models, and charges what happens to a context: an
+// operation of the memory manager or the program, in a phase, called from a place.
+
+#ifndef TARE_MEMSYS_SIMULATOR_H
+#define TARE_MEMSYS_SIMULATOR_H
+
+#include "model.h"
+
+// NULL, or what is wrong with the text that describes the models. The text is cut up.
+const HChar* simulator_read(HChar* text);
+
+FetchRules simulator_fetch_rules(void);
+
+void simulator_run(const ULong* word, const ULong* end);
+
+// Whom the following accesses are charged to. Operation 0 is the program, which has no caller.
+void simulator_set_operation(UInt operation, Addr caller);
+Bool simulator_charges(UInt operation, Addr caller);
+void simulator_count_call(void);
+
+// Phase 0 is the work itself; the others are collections, or parts of one.
+void simulator_set_phase(UInt phase);
+
+// The child of a fork: the caches stay as they are, the counts begin anew.
+void simulator_reset_counts(void);
+
+// How operations, phases and callers are written down: a name, a value of JSON, and members of an
+// object of JSON.
+typedef struct {
+  const HChar* (*operation)(UInt operation);
+  void (*phase)(VgFile* file, UInt phase);
+  void (*caller)(VgFile* file, Addr caller);
+} Describer;
+
+// Members of a JSON object: "models", "contexts", "windows", "curves".
+void simulator_write(VgFile* file, const Describer* describer);
+
+#endif

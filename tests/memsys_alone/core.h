@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Stands in for the instrument's core.h, so that the simulator of observers/instrument/memsys can
+// be built as an ordinary program and tried with sanitizers.
+
+#ifndef TARE_MEMSYS_ALONE_CORE_H
+#define TARE_MEMSYS_ALONE_CORE_H
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned char UChar;
+typedef unsigned short UShort;
+typedef int Int;
+typedef unsigned int UInt;
+typedef unsigned long long ULong;
+typedef unsigned long Addr;
+typedef size_t SizeT;
+typedef char HChar;
+typedef unsigned char Bool;
+typedef FILE VgFile;
+enum { False, True };
+
+#define VG_(name) alone_##name
+#define alone_memset memset
+#define alone_memcpy memcpy
+#define alone_memcmp memcmp
+#define alone_strcmp strcmp
+#define alone_strncpy strncpy
+#define alone_strtok_r strtok_r
+#define alone_fprintf fprintf
+#define alone_free free
+#define alone_malloc(reason, size) malloc(size)
+#define alone_calloc(reason, count, size) calloc(count, size)
+#define alone_realloc(reason, block, size) realloc(block, size)
+#define alone_strtoull10(text, end) strtoull(text, end, 10)
+
+#endif

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The memory-system simulator without Valgrind: models from the file that is named, accesses from
+// standard input, counts to standard output.
+//
+//   i ADDRESS SIZE   an instruction        r|w ADDRESS SIZE   an access of the latest instruction
+//   o NUMBER CALLER  an operation begins, 0: the program goes on
+//   p NUMBER         a phase begins        e                  the stretch of code ends
+// Addresses are hexadecimal, the other numbers decimal.
+
+#include "memsys/simulator.h"
+
+static Draft draft;
+static ULong addresses[MOST_ACCESSES];
+static ULong stream[STREAM_WORDS];
+static ULong* word = stream;
+
+static void drain(void) {
+  simulator_run(stream, word);
+  word = stream;
+}
+
+static void close_stretch(void) {
+  if (draft.instructions == 0) return;
+  if (word + 1 + draft.accesses > stream + STREAM_WORDS) drain();
+  *word++ = (ULong)stretch_of(&draft);
+  for (UInt i = 0; i < draft.accesses; ++i) *word++ = addresses[i];
+  draft_clear(&draft);
+}
+
+static const HChar* operation_name(UInt operation) {
+  static HChar name[16];
+  snprintf(name, sizeof name, "%u", operation);
+  return name;
+}
+
+static void write_phase(VgFile* file, UInt phase) {
+  fprintf(file, phase == 0 ? "\"\"" : "\"%u\"", phase);
+}
+
+static void write_caller(VgFile* file, Addr caller) { fprintf(file, "\"address\": %lu", caller); }
+
+int main(int argc, char** argv) {
+  static HChar text[1 << 16];
+  FILE* const models = argc == 2 ? fopen(argv[1], "r") : NULL;
+  if (models == NULL) return 2;
+  text[fread(text, 1, sizeof text - 1, models)] = '\0';
+  fclose(models);
+  const HChar* const wrong = simulator_read(text);
+  if (wrong != NULL) {
+    puts(wrong);
+    return 1;
+  }
+  const FetchRules rules = simulator_fetch_rules();
+  char kind;
+  unsigned long first, second;
+  char line[100];
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    first = second = 0;
+    if (sscanf(line, line[0] == 'o' || line[0] == 'p' ? "%c %lu %lx" : "%c %lx %lu", &kind, &first,
+               &second) < 1)
+      return 2;
+    if (kind == 'i') {
+      if (!draft_has_room(&draft)) close_stretch();
+      draft_instruction(&draft, first, (UInt)second, &rules);
+    } else if (kind == 'r' || kind == 'w') {
+      addresses[draft.accesses] = first;
+      draft_access(&draft, (UInt)second, kind == 'w' ? WRITES : 0);
+    } else {
+      close_stretch();
+      if (kind != 'e') drain();
+      if (kind == 'o') {
+        simulator_set_operation((UInt)first, second);
+        simulator_count_call();
+      }
+      if (kind == 'p') simulator_set_phase((UInt)first);
+    }
+  }
+  close_stretch();
+  drain();
+  const Describer describer = {operation_name, write_phase, write_caller};
+  fputs("{", stdout);
+  simulator_write(stdout, &describer);
+  fputs("}\n", stdout);
+  return 0;
+}
