@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from bench import cost_per_run, count, memsys, page, startup
+from bench import cost_per_run, count, memsys, page, startup, trace
 from bench.row import Row
 
 BENCHMARKS: tuple[Callable[[], list[Row]], ...] = (
     startup.rows,
     cost_per_run.rows,
     count.rows,
+    trace.rows,
     memsys.rows,
     page.rows,
 )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from pathlib import Path
 
-from bench import count
+from bench.programs import OPTIONS, VALGRIND, commands, medians
 from bench.row import Row
 from tare import instrument, memsys
 from tare.errors import MissingError
 
-TRIES = 5
 MOST_RATIO = 0.6
 CACHEGRIND = Path("/usr/libexec/valgrind/cachegrind-amd64-linux")
 MODEL = "two-level"
@@ -31,24 +29,21 @@ def rows() -> list[Row]:
         folder = Path(name)
         models = folder / "models"
         models.write_text(memsys.simulator_text(memsys.how([MODEL], False)))
-        options = ["--command-line-only=yes", "--quiet", "--vgdb=no"]
-        theirs = [count.VALGRIND, "--tool=cachegrind", *options, *GEOMETRY,
-                  "--cachegrind-out-file=/dev/null", "--log-file=/dev/null"]  # fmt: skip
-        ours = [tool, "--tool=tareinst", *options, f"--memsys={models}",
-                f"--memsys-folder={folder}"]  # fmt: skip
-        for program, command in count._commands(folder).items():
-            times: tuple[list[float], list[float]] = ([], [])
-            for _ in range(TRIES):
-                for words, measured in zip((theirs, ours), times, strict=True):
-                    measured.append(count._seconds([*words, *command]))
-            cachegrind, simulated = map(statistics.median, times)
-            native = statistics.median(count._seconds(command) for _ in range(TRIES))
-            ratio = simulated / cachegrind
+        tools = {
+            "native": [],
+            "cachegrind": [VALGRIND, "--tool=cachegrind", *OPTIONS, *GEOMETRY,
+                           "--cachegrind-out-file=/dev/null", "--log-file=/dev/null"],
+            "memsys": [tool, "--tool=tareinst", *OPTIONS, f"--memsys={models}",
+                       f"--memsys-folder={folder}"],
+        }  # fmt: skip
+        for program, command in commands(folder).items():
+            took = medians(tools, command)
+            ratio = took["memsys"] / took["cachegrind"]
+            theirs, ours = (took[each] / took["native"] for each in ("cachegrind", "memsys"))
             found.append(
                 Row(
                     f"memsys of {program}, two levels, over cachegrind",
-                    f"{ratio:.2f}x (cachegrind {cachegrind / native:.1f}x, memsys "
-                    f"{simulated / native:.1f}x of native)",
+                    f"{ratio:.2f}x (cachegrind {theirs:.1f}x, memsys {ours:.1f}x of native)",
                     f"at most {MOST_RATIO}x",
                     ratio <= MOST_RATIO,
                 )

@@ -656,10 +656,16 @@ def _describe_managers(managers: Mapping[str, Manager]) -> dict[str, Any]:
             "title": manager.title,
             "object": str(manager.server) if manager.server else None,
             "object_sha256": hash_file(manager.server) if manager.server else None,
+            **_describe_layer(manager),
             "environment": dict(manager.environment),
         }
         for name, manager in managers.items()
     }
+
+
+def _describe_layer(manager: Manager) -> dict[str, str]:
+    layer = manager.layer
+    return {"layer": str(layer), "layer_sha256": hash_file(layer)} if layer else {}
 
 
 def worst_status(results: Results) -> bool:

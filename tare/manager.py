@@ -3,6 +3,7 @@
     name                     jemalloc
     name(option=value, …)    bdwgc(free=honoured)
     path of an object        ./libmine.so
+    delay(name, …)           delay(mimalloc, size=1MiB): a layer over another manager
 
 A name that Tare prints can always be typed in again.
 """
@@ -14,7 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tare import delay
 from tare.errors import MissingError, UsageError
+from tare.native import native_file
 from tare.recipes import Collector, load_recipes, object_path
 
 OWN = "own"
@@ -28,7 +31,8 @@ _CALL = re.compile(r"(?P<name>[a-z][a-z0-9.-]*)\s*(?:\((?P<options>[^()]*)\))?\s
 class Manager:
     """``preload`` objects go first in LD_PRELOAD. A run counts only when malloc resolves to
     ``server`` in every process that can tell; None accepts any. ``collector`` says which of its
-    functions collect, where that is known."""
+    functions collect, where that is known. With a ``layer`` malloc and free resolve to that object,
+    and it shows itself that ``server`` stands behind it."""
 
     name: str
     preload: tuple[Path, ...] = ()
@@ -37,15 +41,24 @@ class Manager:
     version: str = ""
     title: str = ""
     collector: Collector | None = None
+    layer: Path | None = None
 
     def serves(self, mapped_object: str) -> bool:
-        """Whether ``mapped_object``, a path that a process reported, is this manager."""
-        if self.server is None:
-            return True
-        try:
-            return self.server.samefile(mapped_object)
-        except OSError:
-            return False
+        """Whether ``mapped_object``, to which malloc of a process resolves, is this manager."""
+        return _is_file(self.layer or self.server, mapped_object)
+
+    def stands_behind(self, mapped_object: str) -> bool:
+        """Whether ``mapped_object`` is what must serve behind the layer."""
+        return _is_file(self.server, mapped_object)
+
+
+def _is_file(expected: Path | None, path: str) -> bool:
+    if expected is None:
+        return True
+    try:
+        return expected.samefile(path)
+    except OSError:
+        return False
 
 
 def parse_name(text: str) -> tuple[str, dict[str, str]]:
@@ -74,6 +87,8 @@ def parse_name(text: str) -> tuple[str, dict[str, str]]:
 def resolve(text: str) -> Manager:
     """The manager of that name, ready to run. Raises UsageError for a name that means nothing and
     MissingError for one that is not installed."""
+    if (delayed := delay.split_name(text)) is not None:
+        return _delayed(text, *delayed)
     if "/" in text:
         return _own_object(text)
     name, options = parse_name(text)
@@ -88,9 +103,8 @@ def resolve(text: str) -> Manager:
             f"there is no manager '{name}'",
             f"known: {', '.join(sorted([*recipes, OWN]))}; or give the path of an object",
         )
-    printed = name
-    if options:
-        printed += "(" + ", ".join(f"{key}={value}" for key, value in options.items()) + ")"
+    settings = _settings(options)
+    printed = f"{name}({', '.join(settings)})" if settings else name
     environment = recipe.environment(options)
     system = recipe.kind == "system"
     found = machine_libc() if system else object_path(recipe)
@@ -98,6 +112,36 @@ def resolve(text: str) -> Manager:
         raise MissingError(f"the manager {name} is not installed", f"tare managers install {name}")
     version = _libc_version() if system else recipe.version
     return Manager(printed, (found,), environment, found, version, recipe.title, recipe.collector)
+
+
+def _settings(options: Mapping[str, str]) -> list[str]:
+    return [f"{key}={value}" for key, value in options.items()]
+
+
+def _delayed(text: str, inner_name: str, options: Mapping[str, str]) -> Manager:
+    if len(text) > _NAME_LIMIT:
+        raise UsageError(f"a manager name of {len(text)} characters")
+    if delay.split_name(inner_name) is not None:
+        raise UsageError(f"'{text}' delays twice", "give one delay with the size that is meant")
+    if "/" not in inner_name:
+        recipe = load_recipes().get(parse_name(inner_name)[0])
+        if recipe is not None and recipe.kind == "collector":
+            raise UsageError(
+                f"{recipe.name} is a collector: it decides itself when memory is used again",
+                "delay an allocator; `tare managers` lists them",
+            )
+    variables = delay.environment(options)
+    inner = resolve(inner_name)
+    layer = native_file(delay.OBJECT)
+    return Manager(
+        f"{delay.NAME}({', '.join([inner.name, *_settings(options)])})",
+        (layer, *inner.preload),
+        {**inner.environment, **variables},
+        inner.server,
+        inner.version,
+        f"{inner.title}; its frees held back and done in bulk",
+        layer=layer,
+    )
 
 
 def default_managers() -> list[str]:

@@ -118,6 +118,43 @@ METRICS: dict[str, Metric] = {
             "Loads that missed the data TLB, from the hardware counter.",
         ),
         Metric(
+            "collections",
+            "collections",
+            "",
+            "How often memory was reclaimed in bulk, for whatever cause.",
+        ),
+        Metric(
+            "volume_collections",
+            "by volume",
+            "",
+            "Collections because the bytes held had reached the threshold.",
+        ),
+        Metric(
+            "capacity_collections",
+            "by capacity",
+            "",
+            "Collections because a thread's list of objects was full.",
+        ),
+        Metric(
+            "pause_seconds",
+            "in collections",
+            "s",
+            "Time that threads spent in collections, summed over threads; of short collections "
+            "only some are timed, so it is an estimate.",
+        ),
+        Metric(
+            "max_pause_seconds",
+            "longest pause",
+            "s",
+            "The longest collection that was timed.",
+        ),
+        Metric(
+            "quarantined_bytes",
+            "through quarantine",
+            "B",
+            "Bytes of all objects that were freed by the program and released by a collection.",
+        ),
+        Metric(
             "instructions",
             "instructions",
             "",

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 from tare.errors import TareError, UsageError
 from tare.native import native_roots
 
-Kind = Literal["malloc", "collector", "system"]
+Kind = Literal["malloc", "collector", "system", "layer"]
 Build = Literal["package", "demand", "none"]
 OptionType = Literal["size", "int", "flag", "choice"]
 

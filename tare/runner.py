@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from tare import delay
 from tare.errors import TareError, UsageError
 from tare.manager import Manager
 from tare.measurement import Status
@@ -101,6 +102,7 @@ class _Proof:
     pid: int
     executable: str
     server: str
+    frees: str
 
 
 def run_once(
@@ -126,6 +128,10 @@ def run_once(
             scratch.mkdir()
         with _preloadable((native_file("lib/libtare-probe.so"), *manager.preload)) as preload:
             environment = _environment(program, manager, preload, proof, scratch)
+            if manager.layer is not None:
+                counters = folder / "counters"
+                counters.mkdir()
+                environment[delay.COUNTERS_VARIABLE] = str(counters.resolve())
             prefix = observer.prefix(folder) if observer else ()
             raw = _launch(program, limits, folder, scratch, environment, prefix)
         if raw["end"] == "error":
@@ -135,6 +141,8 @@ def run_once(
         if observer is not None:
             raw["programs"] = [seen for seen in raw["programs"] if not observer.hosts(seen[2])]
         outcome = _judge(raw, manager, proofs, folder / "stderr")
+        if manager.layer is not None and outcome.status is Status.OK:
+            outcome = _judge_layer(outcome, manager, proofs, folder / "counters", raw["pid"])
         if observer is not None and outcome.status is Status.OK:
             pids = {*raw["pids"], *(proof.pid for proof in proofs)}
             outcome = observer.complete(folder, pids, outcome)
@@ -302,7 +310,7 @@ def _read_proof(path: Path) -> list[_Proof]:
     for line in text.splitlines():
         fields = line.split("\t")
         if len(fields) == _PROOF_FIELDS and fields[0] == "1":
-            proofs.append(_Proof(fields[1], int(fields[2]), fields[4], fields[5]))
+            proofs.append(_Proof(fields[1], int(fields[2]), fields[4], fields[5], fields[8]))
     return proofs
 
 
@@ -349,6 +357,26 @@ def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], error
     )
 
 
+def _judge_layer(
+    outcome: Outcome, manager: Manager, proofs: list[_Proof], counters: Path, main: int
+) -> Outcome:
+    """``outcome`` of a good run with what the layer counted, or a status if it did not show that
+    the manager stands behind it in every process."""
+    processes = delay.read_folder(counters)
+    started = [proof.pid for proof in proofs if proof.kind == "start"]
+    reason = delay.fault(processes, started, manager.stands_behind)
+    for proof in proofs:
+        if not manager.serves(proof.frees):
+            reason = f"free of {proof.executable} is served by {proof.frees}"
+    if reason:
+        return replace(outcome, status=Status.NOT_LOADED, reason=reason, values={})
+    return replace(
+        outcome,
+        values={**outcome.values, **delay.values(processes)},
+        details={**outcome.details, "delay": delay.details(processes, main)},
+    )
+
+
 def _status(
     raw: Mapping[str, Any],
     manager: Manager,
@@ -371,7 +399,7 @@ def _status(
             return Status.FAILED, f"it was ended by {_signal_name(raw['signal'])}"
     if not main:
         return Status.NOT_LOADED, "the program did not show which object serves its malloc"
-    if unshown_main and manager.server is not None:
+    if unshown_main and (manager.layer or manager.server) is not None:
         became = unshown_main[0]
         return Status.NOT_LOADED, f"it became {became}, which did not show what serves its malloc"
     for proof in proofs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,21 +140,6 @@ class Visit:
 
 
 Opener = Callable[..., Visit]
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    executable = shutil.which("chromium")
-    if executable is None:
-        pytest.skip("chromium is not installed (package chromium)")
-    api = pytest.importorskip("playwright.sync_api", reason="the Python package playwright")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=executable,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

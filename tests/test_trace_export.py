@@ -25,7 +25,6 @@ from tests.traces import many_objects, objects_frame, sites_frame, write_trace_f
 
 GO = shutil.which("go") or "/usr/local/go/bin/go"
 DHAT_VIEWER = Path("/usr/libexec/valgrind/dh_view.html")
-CHROMIUM = shutil.which("chromium")
 END = 200
 
 ROWS: list[dict[str, Any]] = [
@@ -205,24 +204,19 @@ def test_dhat_against_a_naive_model(
     assert not points
 
 
-def test_dhat_opens_in_its_viewer(tmp_path: Path) -> None:
-    if CHROMIUM is None or not DHAT_VIEWER.exists():
-        pytest.skip("Chromium or DHAT's viewer is not here")
-    from playwright.sync_api import sync_playwright
-
+@pytest.mark.skipif(not DHAT_VIEWER.exists(), reason="DHAT's viewer is not here")
+def test_dhat_opens_in_its_viewer(browser: Any, tmp_path: Path) -> None:
     folder = write_trace_folder(tmp_path / "t.tare", many_objects(5000))
     file = tmp_path / "dhat.json"
     file.write_bytes(to_dhat(open_trace(folder), ""))
     problems: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(DHAT_VIEWER.as_uri())
-        page.set_input_files("input[type=file]", str(file))
-        page.wait_for_selector("text=in 5,000 blocks")
-        text = page.inner_text("body")
-        browser.close()
+    page = browser.new_page()
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(DHAT_VIEWER.as_uri())
+    page.set_input_files("input[type=file]", str(file))
+    page.wait_for_selector("text=in 5,000 blocks")
+    text = page.inner_text("body")
+    page.close()
     assert problems == []
     assert "make (list.c:7)" in text
 

@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tare.errors import UsageError
+from tare import delay
+from tare.errors import MissingError, UsageError
 from tare.manager import machine_libc
+from tare.native import native_file
 from tare.recipes import Recipe, load_recipes, object_path
 
 EPILOG = """\b
@@ -31,7 +33,7 @@ def command(context: click.Context) -> int:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("manager", "version", "installed", "what it is"):
         table.add_column(title, overflow="fold", no_wrap=title == "manager")
-    for recipe in load_recipes().values():
+    for recipe in (*load_recipes().values(), delay.RECIPE):
         name = recipe.name + ("*" if recipe.default_weigh else "")
         table.add_row(name, recipe.version, _installed(recipe), Text(recipe.title))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
@@ -49,7 +51,16 @@ def _installed(recipe: Recipe) -> str:
 
 
 def _object(recipe: Recipe) -> Path | None:
-    return machine_libc() if recipe.kind == "system" else object_path(recipe)
+    match recipe.kind:
+        case "system":
+            return machine_libc()
+        case "layer":
+            try:
+                return native_file(delay.OBJECT)
+            except MissingError:
+                return None
+        case _:
+            return object_path(recipe)
 
 
 def _recipe(name: str) -> Recipe:
@@ -63,7 +74,7 @@ def _recipe(name: str) -> Recipe:
 @click.argument("name")
 def show(name: str) -> int:
     """Version, source, licence and options of one manager."""
-    recipe = _recipe(name)
+    recipe = delay.RECIPE if name == delay.NAME else _recipe(name)
     console = Console(highlight=False)
     console.print(Text(f"{recipe.name} {recipe.version}", style="bold"))
     console.print(Text(recipe.title))

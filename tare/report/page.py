@@ -215,7 +215,8 @@ def _folded(tables: Sequence[Table], limit: int) -> str:
     if not tables:
         return ""
     shown = "\n".join(_table(table, limit) for table in tables)
-    return f"<details><summary>{len(tables)} more tables</summary>{shown}</details>"
+    more = "1 more table" if len(tables) == 1 else f"{len(tables)} more tables"
+    return f"<details><summary>{more}</summary>{shown}</details>"
 
 
 def _cost(section: Section) -> str:

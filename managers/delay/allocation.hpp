@@ -1,0 +1,150 @@
+// The functions that allocate. Their cost is the allocator's own, so that of the layer is kept out:
+// each is one jump to the function underneath, through a pointer. Only where memory can run short
+// (a limit of the process, or a kernel that does not overcommit) does the pointer lead to a guard,
+// which gives the quarantine back before it lets an allocation fail.
+
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+
+#include "inner.hpp"
+#include "quarantine.hpp"
+
+namespace tare {
+
+constinit inline bool memory_is_bounded = false;
+
+template <std::size_t kLength>
+struct Symbol {
+  char text[kLength];
+  consteval Symbol(const char (&from)[kLength]) { std::copy_n(from, kLength, text); }
+};
+
+inline bool Failed(void* object) { return object == nullptr; }
+inline bool Failed(int error) { return error == ENOMEM; }
+
+template <Symbol kSymbol, typename Result, typename... Arguments>
+struct Allocation {
+  using Function = Result(Arguments...);
+
+  static Function* Inner() {
+    if (inner == nullptr) RequireNext(kSymbol.text, inner);
+    return inner;
+  }
+
+  // Again when memory_is_bounded changes.
+  static void Direct() {
+    if (target != First || inner != nullptr) target = memory_is_bounded ? Guarded : inner;
+  }
+
+  static Result First(Arguments... arguments) {
+    target = memory_is_bounded ? Guarded : Inner();
+    return target(arguments...);
+  }
+
+  static Result Guarded(Arguments... arguments) {
+    const int before = errno;
+    const Result result = Inner()(arguments...);
+    if (!Failed(result) || !GiveBack()) return result;
+    errno = before;
+    return inner(arguments...);
+  }
+
+  static constinit inline Function* target = First;
+  static constinit inline Function* inner = nullptr;
+};
+
+using Malloc = Allocation<"malloc", void*, std::size_t>;
+using Calloc = Allocation<"calloc", void*, std::size_t, std::size_t>;
+using Realloc = Allocation<"realloc", void*, void*, std::size_t>;
+using Memalign = Allocation<"memalign", void*, std::size_t, std::size_t>;
+using AlignedAlloc = Allocation<"aligned_alloc", void*, std::size_t, std::size_t>;
+using PosixMemalign = Allocation<"posix_memalign", int, void**, std::size_t, std::size_t>;
+using Valloc = Allocation<"valloc", void*, std::size_t>;
+using Pvalloc = Allocation<"pvalloc", void*, std::size_t>;
+
+// C++'s operators new. An inner one throws, or calls a handler of the program; so the guard tries
+// malloc first. The inner one may be missing: nothing that was there at the start is in C++.
+template <Symbol kSymbol, typename... More>
+struct New {
+  using Function = void*(std::size_t, More...);
+
+  static void* OverMalloc(std::size_t bytes, More... more) {
+    void* const object = Try(bytes, more...);
+    if (object != nullptr || sizeof...(More) == 2) return object;
+    Message message;
+    message << "tare-delay: memory is out, and there is no operator new that could throw";
+    Abort(message);
+  }
+
+  static void* Try(std::size_t bytes) { return Malloc::target(bytes); }
+  static void* Try(std::size_t bytes, const void*) { return Malloc::target(bytes); }
+  static void* Try(std::size_t bytes, std::size_t alignment) {
+    return Memalign::target(alignment, bytes);
+  }
+  static void* Try(std::size_t bytes, std::size_t alignment, const void*) {
+    return Memalign::target(alignment, bytes);
+  }
+
+  static Function* Inner() {
+    if (inner == nullptr && !FindNext(kSymbol.text, inner)) inner = OverMalloc;
+    return inner;
+  }
+
+  static void Direct() {
+    if (inner != nullptr) target = memory_is_bounded ? Guarded : inner;
+  }
+
+  static void* First(std::size_t bytes, More... more) {
+    Inner();
+    Direct();
+    return target(bytes, more...);
+  }
+
+  static void* Guarded(std::size_t bytes, More... more) {
+    void* const object = Try(bytes, more...);
+    return object != nullptr ? object : inner(bytes, more...);
+  }
+
+  static constinit inline Function* target = First;
+  static constinit inline Function* inner = nullptr;
+};
+
+using Nothrow = const void*;
+using NewObject = New<"_Znwm">;
+using NewArray = New<"_Znam">;
+using NewObjectNothrow = New<"_ZnwmRKSt9nothrow_t", Nothrow>;
+using NewArrayNothrow = New<"_ZnamRKSt9nothrow_t", Nothrow>;
+using NewObjectAligned = New<"_ZnwmSt11align_val_t", std::size_t>;
+using NewArrayAligned = New<"_ZnamSt11align_val_t", std::size_t>;
+using NewObjectAlignedNothrow = New<"_ZnwmSt11align_val_tRKSt9nothrow_t", std::size_t, Nothrow>;
+using NewArrayAlignedNothrow = New<"_ZnamSt11align_val_tRKSt9nothrow_t", std::size_t, Nothrow>;
+
+template <typename... Functions>
+void DirectEach() {
+  (Functions::Direct(), ...);
+}
+
+inline void DirectAll() {
+  DirectEach<Malloc, Calloc, Realloc, Memalign, AlignedAlloc, PosixMemalign, Valloc, Pvalloc,
+             NewObject, NewArray, NewObjectNothrow, NewArrayNothrow, NewObjectAligned,
+             NewArrayAligned, NewObjectAlignedNothrow, NewArrayAlignedNothrow>();
+}
+
+// An object may stay where it is when it fits and would not waste more than it holds. One that is
+// as large as the threshold would leave the quarantine at once, so the allocator may resize it in
+// place, or move its pages.
+inline void* Reallocate(void* object, std::size_t bytes, FreeFunction free_object) {
+  const std::size_t usable = process.inner.usable_size(object);
+  if (bytes == 0 || usable >= process.options.size) return Realloc::target(object, bytes);
+  if (bytes <= usable && bytes > usable / 2) return object;
+  void* const moved = Malloc::target(bytes);
+  if (moved == nullptr) return nullptr;
+  memcpy(moved, object, std::min(usable, bytes));
+  free_object(object);
+  return moved;
+}
+
+}  // namespace tare

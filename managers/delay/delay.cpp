@@ -1,0 +1,163 @@
+// libtare-delay.so: preloaded in front of an allocator, it delays the reuse of what is freed.
+//
+// It stands for all that frees: free, cfree, free_sized, free_aligned_sized, realloc,
+// reallocarray and the operators delete. See quarantine.hpp for what they do, allocation.hpp for
+// why the functions that allocate are here too. malloc_usable_size is left to the allocator.
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+#include "allocation.hpp"
+#include "limits.hpp"
+#include "quarantine.hpp"
+
+namespace tare {
+namespace {
+
+void FirstFree(void* object);
+constinit FreeFunction free_target = FirstFree;
+constinit bool began = false;
+
+bool KernelOvercommits() {
+  const int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+  char mode = '0';
+  if (fd < 0 || read(fd, &mode, 1) != 1) mode = '0';
+  if (fd >= 0) close(fd);
+  return mode != '2';
+}
+
+bool IsLimited(decltype(RLIMIT_AS) resource) {
+  rlimit limit{};
+  return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+// Which files hold the inner allocator: what the process shows of it.
+void ShowInner() {
+  if (OwnHeader() == nullptr) return;
+  constexpr std::size_t kHalf = sizeof process.header->inner / 2;
+  strncpy(process.header->inner, FileOf(process.inner.malloc), kHalf - 1);
+  strncpy(process.header->inner + kHalf, FileOf(process.inner.free), kHalf - 1);
+}
+
+// At the first call that can read the environment, and at the latest as a constructor.
+void BeginOnce() {
+  if (began) return;
+  began = true;
+  const KeepErrno keep;
+  Resolve(process.inner);
+  Begin(ReadOptions(), getenv("TARE_DELAY_COUNTERS"));
+  ShowInner();
+  NoticeLimits();
+  if (!KernelOvercommits()) GuardAllocations();
+}
+
+// The dynamic linker allocates before the C library knows its environment.
+void FirstFree(void* object) {
+  if (environ == nullptr) {
+    if (process.inner.free == nullptr) Resolve(process.inner);
+    process.inner.free(object);
+    return;
+  }
+  BeginOnce();
+  process.inner.size_in_header = HeaderTellsSize(process.inner, object);
+  free_target = ChooseFree(process.options);
+  free_target(object);
+}
+
+__attribute__((constructor)) void Constructor() {
+  BeginOnce();
+  pthread_atfork(nullptr, nullptr, AfterFork);
+}
+
+__attribute__((destructor)) void Destructor() { CloseThisThread(); }
+
+inline void FreeObject(void* object) {
+  if (object != nullptr) free_target(object);
+}
+
+}  // namespace
+
+void GuardAllocations() {
+  memory_is_bounded = true;
+  DirectAll();
+}
+
+void NoticeLimits() {
+  if (!memory_is_bounded && (IsLimited(RLIMIT_AS) || IsLimited(RLIMIT_DATA))) GuardAllocations();
+}
+
+}  // namespace tare
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+using std::size_t;
+
+EXPORT void free(void* p) { tare::FreeObject(p); }
+EXPORT void cfree(void* p) { tare::FreeObject(p); }
+EXPORT void free_sized(void* p, size_t) { tare::FreeObject(p); }
+EXPORT void free_aligned_sized(void* p, size_t, size_t) { tare::FreeObject(p); }
+
+EXPORT void* malloc(size_t n) { return tare::Malloc::target(n); }
+EXPORT void* calloc(size_t n, size_t m) { return tare::Calloc::target(n, m); }
+EXPORT void* memalign(size_t a, size_t n) { return tare::Memalign::target(a, n); }
+EXPORT void* aligned_alloc(size_t a, size_t n) { return tare::AlignedAlloc::target(a, n); }
+EXPORT int posix_memalign(void** p, size_t a, size_t n) {
+  return tare::PosixMemalign::target(p, a, n);
+}
+EXPORT void* valloc(size_t n) { return tare::Valloc::target(n); }
+EXPORT void* pvalloc(size_t n) { return tare::Pvalloc::target(n); }
+
+EXPORT void* realloc(void* p, size_t n) {
+  if (p == nullptr) return tare::Malloc::target(n);
+  if (!tare::began || !tare::process.options.delay_realloc) return tare::Realloc::target(p, n);
+  return tare::Reallocate(p, n, tare::free_target);
+}
+EXPORT void* reallocarray(void* p, size_t n, size_t m) {
+  size_t bytes = 0;
+  if (!__builtin_mul_overflow(n, m, &bytes)) return realloc(p, bytes);
+  errno = ENOMEM;
+  return nullptr;
+}
+
+// By their names, because their types here are those of the machine's calling convention.
+#define OPERATOR_DELETE(symbol, ...) \
+  EXPORT void symbol(void* p __VA_OPT__(, ) __VA_ARGS__) { tare::FreeObject(p); }
+OPERATOR_DELETE(_ZdlPv)
+OPERATOR_DELETE(_ZdaPv)
+OPERATOR_DELETE(_ZdlPvm, size_t)
+OPERATOR_DELETE(_ZdaPvm, size_t)
+OPERATOR_DELETE(_ZdlPvSt11align_val_t, size_t)
+OPERATOR_DELETE(_ZdaPvSt11align_val_t, size_t)
+OPERATOR_DELETE(_ZdlPvmSt11align_val_t, size_t, size_t)
+OPERATOR_DELETE(_ZdaPvmSt11align_val_t, size_t, size_t)
+OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t, const void*)
+OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, const void*)
+OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
+OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
+
+EXPORT void* _Znwm(size_t n) { return tare::NewObject::target(n); }
+EXPORT void* _Znam(size_t n) { return tare::NewArray::target(n); }
+EXPORT void* _ZnwmRKSt9nothrow_t(size_t n, const void* t) {
+  return tare::NewObjectNothrow::target(n, t);
+}
+EXPORT void* _ZnamRKSt9nothrow_t(size_t n, const void* t) {
+  return tare::NewArrayNothrow::target(n, t);
+}
+EXPORT void* _ZnwmSt11align_val_t(size_t n, size_t a) {
+  return tare::NewObjectAligned::target(n, a);
+}
+EXPORT void* _ZnamSt11align_val_t(size_t n, size_t a) {
+  return tare::NewArrayAligned::target(n, a);
+}
+EXPORT void* _ZnwmSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void* t) {
+  return tare::NewObjectAlignedNothrow::target(n, a, t);
+}
+EXPORT void* _ZnamSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void* t) {
+  return tare::NewArrayAlignedNothrow::target(n, a, t);
+}

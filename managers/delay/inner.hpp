@@ -1,0 +1,81 @@
+// The allocator under the layer: the next object after this one, in the dynamic linker's order,
+// that defines each function.
+
+#pragma once
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <cstddef>
+
+#include "system.hpp"
+
+namespace tare {
+
+struct Inner {
+  void (*free)(void*) = nullptr;
+  std::size_t (*usable_size)(void*) = nullptr;
+  void* (*malloc)(std::size_t) = nullptr;
+  void* (*calloc)(std::size_t, std::size_t) = nullptr;
+  void* (*realloc)(void*, std::size_t) = nullptr;
+  bool size_in_header = false;
+};
+
+// What glibc's malloc_usable_size says, without its look at the object behind: free will touch the
+// word before the object in any case.
+inline std::size_t SizeInHeader(const void* object) {
+  constexpr std::size_t kFlags = 7, kMapped = 2;
+  const std::size_t word = static_cast<const std::size_t*>(object)[-1];
+  return (word & ~kFlags) - (word & kMapped ? 2 : 1) * sizeof word;
+}
+
+template <typename Function>
+bool FindNext(const char* symbol, Function*& found) {
+  found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, symbol));
+  return found != nullptr;
+}
+
+template <typename Function>
+void RequireNext(const char* symbol, Function*& found) {
+  if (FindNext(symbol, found)) return;
+  Message message;
+  message << "tare-delay: no object behind this one defines " << symbol
+          << "; an allocator must come after it in LD_PRELOAD";
+  Abort(message);
+}
+
+template <typename Function>
+Dl_info ObjectOf(Function* function) {
+  Dl_info information{};
+  if (dladdr(reinterpret_cast<void*>(function), &information) == 0) return {};
+  return information;
+}
+
+// The file that holds `function`, as the dynamic linker has it.
+template <typename Function>
+const char* FileOf(Function* function) {
+  const char* const name = ObjectOf(function).dli_fname;
+  return name != nullptr ? name : "-";
+}
+
+// Whether `object`, from the inner allocator, shows that this is glibc and that its size is there.
+inline bool HeaderTellsSize(const Inner& inner, void* object) {
+  return ObjectOf(inner.free).dli_fbase == ObjectOf(sched_yield).dli_fbase &&
+         SizeInHeader(object) == inner.usable_size(object);
+}
+
+// These four first: a look-up that fails allocates its error message, and by then must find them.
+inline void Resolve(Inner& inner) {
+  RequireNext("malloc", inner.malloc);
+  RequireNext("calloc", inner.calloc);
+  RequireNext("realloc", inner.realloc);
+  RequireNext("free", inner.free);
+  RequireNext("malloc_usable_size", inner.usable_size);
+  if (ObjectOf(inner.free).dli_fbase == ObjectOf(inner.usable_size).dli_fbase) return;
+  Message message;
+  message << "tare-delay: " << FileOf(inner.free)
+          << " defines free but not malloc_usable_size, so the size of what is freed is not known";
+  Abort(message);
+}
+
+}  // namespace tare

@@ -1,0 +1,137 @@
+// What the threads of a process share: options, the allocator underneath, counters, and the lists
+// of threads, of slots and of buffers that are left.
+
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "counters.hpp"
+#include "inner.hpp"
+#include "options.hpp"
+#include "system.hpp"
+
+namespace tare {
+
+struct Thread;
+
+// Held for a few instructions where threads begin and end, and while memory is short.
+class SpinLock {
+ public:
+  void lock() {
+    while (held_.exchange(true, std::memory_order_acquire)) sched_yield();
+  }
+  void unlock() { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_ = false;
+};
+
+struct Buffer {  // the head of one that no thread has
+  Buffer* next;
+};
+
+struct Process {
+  Options options;
+  Inner inner;
+  const char* counters_folder = nullptr;
+  Header* header = nullptr;
+  bool header_of_parent = false;
+
+  SpinLock lock;  // of what follows up to the blank line
+  Thread* threads = nullptr;
+  Buffer* buffers = nullptr;
+  std::size_t buffers_kept = 0;
+  Count ended_slots = 0;  // 1 + index of the first in a list through spare[0]
+
+  // Of scope=global, apart from what every free reads.
+  alignas(64) std::atomic<std::int64_t> volume = 0;
+  alignas(64) std::atomic<std::uint64_t> epoch = 0;
+};
+
+constinit inline Process process;
+constinit inline Slot lost_counts{};
+
+inline constexpr std::size_t kFirstBuffer = 16 << 10;
+inline constexpr std::size_t kBuffersKept = 64;
+
+inline std::size_t FirstBufferBytes() {
+  return process.options.buffer != 0 ? process.options.buffer : kFirstBuffer;
+}
+
+inline void** TakeBuffer() {
+  {
+    const std::scoped_lock guard(process.lock);
+    if (Buffer* const buffer = process.buffers; buffer != nullptr) {
+      process.buffers = buffer->next;
+      --process.buffers_kept;
+      return reinterpret_cast<void**>(buffer);
+    }
+  }
+  return static_cast<void**>(MapPages(FirstBufferBytes()));
+}
+
+inline void GiveBuffer(void** base, std::size_t bytes) {
+  if (bytes == FirstBufferBytes()) {
+    const std::scoped_lock guard(process.lock);
+    if (process.buffers_kept < kBuffersKept) {
+      auto* const buffer = reinterpret_cast<Buffer*>(base);
+      buffer->next = process.buffers;
+      process.buffers = buffer;
+      ++process.buffers_kept;
+      return;
+    }
+  }
+  munmap(base, bytes);
+}
+
+// The counters of this process, its own also after a fork. nullptr without memory.
+inline Header* OwnHeader() {
+  if (process.header != nullptr && !process.header_of_parent) return process.header;
+  Header* const before = process.header;
+  bool reported = false;
+  Header* const header = OpenCounters(process.counters_folder, before != nullptr, reported);
+  if (before != nullptr) {
+    if (!reported) before->uncounted.fetch_add(1, std::memory_order_relaxed);
+    if (header != nullptr) memcpy(header->inner, before->inner, sizeof header->inner);
+    munmap(before, kCountersBytes);
+  }
+  process.header = header;
+  process.header_of_parent = false;
+  return header;
+}
+
+// A slot of its own for each thread; once all are used, that of one that has ended.
+inline Slot* TakeSlot() {
+  const std::scoped_lock guard(process.lock);
+  Header* const header = OwnHeader();
+  if (header == nullptr) return &lost_counts;
+  const Count used = header->slots.load(std::memory_order_relaxed);
+  Slot* slot = nullptr;
+  if (used < kMostSlots) {
+    slot = SlotsOf(header) + used;
+    header->slots.store(used + 1, std::memory_order_relaxed);
+  } else if (process.ended_slots != 0) {
+    slot = SlotsOf(header) + process.ended_slots - 1;
+    process.ended_slots = slot->spare[0];
+  } else {
+    header->uncounted.fetch_add(1, std::memory_order_relaxed);
+    return &lost_counts;
+  }
+  ++slot->threads;
+  slot->thread = static_cast<Count>(syscall(SYS_gettid));
+  return slot;
+}
+
+inline void GiveSlot(Slot* slot) {
+  if (slot == nullptr || slot == &lost_counts) return;
+  const std::scoped_lock guard(process.lock);
+  slot->spare[0] = process.ended_slots;
+  process.ended_slots = static_cast<Count>(slot - SlotsOf(process.header)) + 1;
+}
+
+}  // namespace tare

@@ -1,0 +1,447 @@
+// The quarantine: each thread has a list of objects that the program has freed. When their volume
+// reaches the threshold, or the list is full, all of them are given to the allocator underneath.
+//
+// Free runs at every free of the program, so it touches only its thread's own record and asks only
+// for the object's size. What has to be seldom is: time is read for one object in 64, the shared
+// volume of scope=global grows in steps, and counters change when objects are released.
+//
+// A thread is `busy` while it changes its record. A signal handler that frees meanwhile only puts
+// the object on a list, threaded through the objects themselves, which the interrupted call then
+// works off. So a handler never enters the allocator in the midst of a free.
+
+#pragma once
+
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+#include "poison.hpp"
+#include "process.hpp"
+
+namespace tare {
+
+inline constexpr std::size_t kSampleEvery = 64;     // objects, for the time in quarantine
+inline constexpr std::size_t kTimeSmallEvery = 64;  // collections that are small
+inline constexpr std::size_t kSmallObjects = 16;    // fewer objects and bytes are small
+inline constexpr std::size_t kSmallBytes = 64 << 10;
+inline constexpr std::size_t kVolumeSteps = 64;  // of the shared volume, up to its threshold
+
+enum class Stage : unsigned char { kFresh, kOpen, kClosed };
+
+struct Thread {
+  void** position = nullptr;             // where the next object goes
+  std::atomic<void**> limit = nullptr;   // where Free must think: full, or time for a sample
+  std::size_t volume = 0;                // bytes held
+  std::atomic<std::size_t> trigger = 0;  // volume at which Free must think
+  Count moment = 0;                      // sum of `volume` as each object came in
+  std::uint64_t epoch = 0;               // of scope=global
+  void* deferred = nullptr;              // objects freed by signal handlers while busy
+  void** base = nullptr;
+  std::size_t capacity = 0;     // objects
+  Count samples = 0;            // objects held whose time is known
+  Count sample_begins = 0;      // sum of those times
+  std::size_t until_timed = 1;  // the small collection that is timed next: 1 is this
+  std::size_t published = 0;    // part of `volume` that is in the shared volume
+  Slot* slot = nullptr;
+  Thread* next = nullptr;
+  Thread* previous = nullptr;
+  std::atomic<bool> busy = false;
+  std::atomic<bool> claimed = false;  // another thread, short of memory, takes the objects
+  std::atomic<bool> taken = false;    // it did; the record must be emptied
+  Stage stage = Stage::kFresh;
+};
+
+#define TARE_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+constinit inline thread_local TARE_INITIAL_EXEC Thread thread;
+inline pthread_key_t thread_end;
+
+inline void BecomeBusy(Thread& t) {
+  t.busy.store(true, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+template <typename T>
+inline bool MustThink(const std::atomic<T>& bound, T value) {
+  return value >= bound.load(std::memory_order_relaxed);
+}
+
+inline std::size_t Held(const Thread& t) { return static_cast<std::size_t>(t.position - t.base); }
+
+// `objects` more come in before Free must think.
+inline void SetLimit(Thread& t, std::size_t objects) {
+  void** const end = t.base + t.capacity;
+  const auto room = static_cast<std::size_t>(end - t.position);
+  t.limit.store(t.position + std::min(room, objects), std::memory_order_relaxed);
+}
+
+inline std::size_t FirstTrigger() {
+  const std::size_t size = process.options.size;
+  return process.options.global ? std::max<std::size_t>(1, size / kVolumeSteps) : size;
+}
+
+inline void Empty(Thread& t) {
+  void** const limit = t.limit.load(std::memory_order_relaxed);
+  // A thread that failed to claim the objects has left no limit behind.
+  const std::size_t left = limit < t.position ? 0 : static_cast<std::size_t>(limit - t.position);
+  t.position = t.base;
+  t.volume = 0;
+  t.moment = 0;
+  t.published = 0;
+  t.samples = 0;
+  t.sample_begins = 0;
+  t.trigger.store(FirstTrigger(), std::memory_order_relaxed);
+  SetLimit(t, left);
+}
+
+inline void Release(void* object) {
+  if (process.options.poison) {
+    const std::size_t bytes = process.inner.usable_size(object);
+    const std::size_t change = FirstChange(object, bytes);
+    if (change != bytes) ReportWrite(object, bytes, change);
+  }
+  process.inner.free(object);
+}
+
+inline void ReleaseAll(void** from, void** to) {
+  if (process.options.fifo) {
+    for (void** at = from; at != to; ++at) Release(*at);
+  } else {
+    for (void** at = to; at != from;) Release(*--at);
+  }
+}
+
+inline Count Timed(Slot& slot, bool small, void** from, void** to) {
+  const Count begin = Nanoseconds();
+  ReleaseAll(from, to);
+  const Count pause = Nanoseconds() - begin;
+  ++(small ? slot.small_timed : slot.timed_collections);
+  (small ? slot.small_nanoseconds : slot.timed_nanoseconds) += pause;
+  slot.longest_nanoseconds = std::max(slot.longest_nanoseconds, pause);
+  return begin;
+}
+
+// Gives all objects of `t` to the allocator, and counts. Leaves the record as it is.
+inline void ReleaseObjects(Thread& t, Cause cause) {
+  const std::size_t objects = Held(t);
+  if (objects == 0) return;
+  if (t.slot == nullptr) [[unlikely]]
+    t.slot = TakeSlot();
+  Slot& slot = *t.slot;
+  const bool small = objects < kSmallObjects && t.volume < kSmallBytes;
+  slot.small_collections += small;
+  Count begin = 0;
+  if (!small || --t.until_timed == 0) {
+    begin = Timed(slot, small, t.base, t.position);
+    if (small) t.until_timed = kTimeSmallEvery;
+  } else {
+    ReleaseAll(t.base, t.position);
+  }
+  ++slot.collections[cause];
+  slot.objects += objects;
+  slot.bytes += t.volume;
+  slot.held_bytes += objects * t.volume - t.moment;
+  slot.largest_bytes = std::max<Count>(slot.largest_bytes, t.volume);
+  if (t.samples != 0) {
+    slot.sampled_objects += t.samples;
+    slot.sampled_nanoseconds += t.samples * (begin ? begin : Nanoseconds()) - t.sample_begins;
+  }
+}
+
+inline void Collect(Thread& t, Cause cause) {
+  ReleaseObjects(t, cause);
+  Empty(t);
+}
+
+// The bytes of `t` leave the shared volume without an end of the epoch.
+inline void Withdraw(Thread& t) {
+  if (process.options.global && t.published != 0 &&
+      t.epoch == process.epoch.load(std::memory_order_relaxed))
+    process.volume.fetch_sub(static_cast<std::int64_t>(t.published), std::memory_order_relaxed);
+}
+
+// Waits for a thread that has claimed the objects of `t`. `t` is busy, so no other can claim now.
+inline void AwaitClaim(Thread& t) {
+  while (t.claimed.load(std::memory_order_acquire)) sched_yield();
+  if (!t.taken.load(std::memory_order_relaxed)) return;
+  t.taken.store(false, std::memory_order_relaxed);
+  Empty(t);
+}
+
+inline bool Open(Thread& t) {
+  t.base = TakeBuffer();
+  if (t.base == nullptr) return false;
+  t.capacity = FirstBufferBytes() / sizeof(void*);
+  t.position = t.base;
+  t.epoch = process.epoch.load(std::memory_order_relaxed);
+  t.slot = TakeSlot();
+  t.stage = Stage::kOpen;
+  Empty(t);
+  {
+    const std::scoped_lock guard(process.lock);
+    t.next = process.threads;
+    if (t.next != nullptr) t.next->previous = &t;
+    process.threads = &t;
+  }
+  pthread_setspecific(thread_end, &t);
+  return true;
+}
+
+inline bool Grow(Thread& t) {
+  if (process.options.buffer != 0) return false;
+  const std::size_t bytes = t.capacity * sizeof(void*);
+  void* const grown = mremap(t.base, bytes, 2 * bytes, MREMAP_MAYMOVE);
+  if (grown == MAP_FAILED) return false;
+  madvise(grown, 2 * bytes, MADV_NOHUGEPAGE);
+  t.position = static_cast<void**>(grown) + t.capacity;
+  t.base = static_cast<void**>(grown);
+  t.capacity *= 2;
+  return true;
+}
+
+// Makes a place for one more object; false when the thread can hold none.
+__attribute__((noinline)) inline bool MakePlace(Thread& t) {
+  const KeepErrno keep;
+  AwaitClaim(t);
+  if (t.stage == Stage::kClosed || (t.stage == Stage::kFresh && !Open(t))) return false;
+  if (Held(t) == t.capacity && !Grow(t)) {
+    Withdraw(t);
+    Collect(t, kCapacity);
+  }
+  ++t.samples;
+  t.sample_begins += Nanoseconds();
+  SetLimit(t, kSampleEvery);
+  return true;
+}
+
+// The volume has reached a step of the shared one, or another thread has ended the epoch.
+__attribute__((noinline)) inline void ThinkGlobally(Thread& t) {
+  const std::uint64_t epoch = process.epoch.load(std::memory_order_relaxed);
+  if (t.epoch == epoch && t.trigger.load(std::memory_order_relaxed) != 0) {
+    const auto more = static_cast<std::int64_t>(t.volume - t.published);
+    const auto size = static_cast<std::int64_t>(process.options.size);
+    t.published = t.volume;
+    if (process.volume.fetch_add(more, std::memory_order_relaxed) + more < size) {
+      t.trigger.store(t.volume + FirstTrigger(), std::memory_order_relaxed);
+      return;
+    }
+    process.volume.store(0, std::memory_order_relaxed);
+    process.epoch.fetch_add(1, std::memory_order_relaxed);
+  }
+  t.epoch = process.epoch.load(std::memory_order_relaxed);
+  Collect(t, kVolume);
+}
+
+// In a signal handler, which another handler can interrupt.
+inline void Defer(Thread& t, void* object) {
+  void* before = t.deferred;
+  do memcpy(object, &before, sizeof before);
+  while (!__atomic_compare_exchange_n(&t.deferred, &before, object, false, __ATOMIC_RELAXED,
+                                      __ATOMIC_RELAXED));
+}
+
+void WorkOffDeferred(Thread& t);
+
+inline void BecomeIdle(Thread& t) {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  t.busy.store(false, std::memory_order_release);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (t.deferred != nullptr) [[unlikely]]
+    WorkOffDeferred(t);
+}
+
+inline void Pass(void* object) {
+  if (process.header != nullptr && !process.header_of_parent)
+    process.header->passed_objects.fetch_add(1, std::memory_order_relaxed);
+  process.inner.free(object);
+}
+
+inline void Hold(Thread& t, void* object, std::size_t bytes) {
+  *t.position++ = object;
+  t.volume += bytes;
+  t.moment += t.volume;
+}
+
+__attribute__((noinline)) inline void ReleaseTimed(Slot& slot, void* object) {
+  const Count begin = Nanoseconds();
+  process.inner.free(object);
+  const Count pause = Nanoseconds() - begin;
+  ++slot.small_timed;
+  slot.small_nanoseconds += pause;
+  slot.longest_nanoseconds = std::max(slot.longest_nanoseconds, pause);
+}
+
+// Whether `object` was released at once: it reaches the threshold alone. Such a collection, of
+// which there are as many as frees when the threshold is a byte, needs no list.
+inline bool ReleasedAlone(Thread& t, void* object, std::size_t bytes) {
+  Slot* const slot = t.slot;
+  if (t.volume != 0 || bytes >= kSmallBytes || slot == nullptr) [[unlikely]]
+    return false;
+  slot->lone_bytes += bytes;
+  if (slot->lone_collections++ % kTimeSmallEvery == 0) [[unlikely]]
+    ReleaseTimed(*slot, object);
+  else
+    process.inner.free(object);
+  return true;
+}
+
+// What stands for free: `object` is not nullptr.
+template <bool kGlobal, bool kPoison, bool kHeader>
+void Free(void* object) {
+  Thread& t = thread;
+  if (t.busy.load(std::memory_order_relaxed)) [[unlikely]]
+    return Defer(t, object);
+  BecomeBusy(t);
+  const std::size_t bytes = kHeader ? SizeInHeader(object) : process.inner.usable_size(object);
+  // Of size 0 is what tcmalloc says before its constructor has run; its fill could not be checked.
+  const bool unknown = kPoison && bytes == 0;
+  if (unknown || (MustThink(t.limit, t.position) && !MakePlace(t))) [[unlikely]] {
+    Pass(object);
+  } else if constexpr (kGlobal) {
+    Hold(t, object, bytes);
+    if constexpr (kPoison) Fill(object, bytes);
+    if (MustThink(t.trigger, t.volume) || t.epoch != process.epoch.load(std::memory_order_relaxed))
+      ThinkGlobally(t);
+  } else if (kPoison || !MustThink(t.trigger, t.volume + bytes) ||
+             !ReleasedAlone(t, object, bytes)) {
+    Hold(t, object, bytes);
+    if constexpr (kPoison) Fill(object, bytes);
+    if (MustThink(t.trigger, t.volume)) Collect(t, kVolume);
+  }
+  BecomeIdle(t);
+}
+
+using FreeFunction = void (*)(void*);
+
+template <bool kHeader>
+FreeFunction ChooseFree(const Options& options) {
+  if (options.global)
+    return options.poison ? Free<true, true, kHeader> : Free<true, false, kHeader>;
+  return options.poison ? Free<false, true, kHeader> : Free<false, false, kHeader>;
+}
+
+inline FreeFunction ChooseFree(const Options& options) {
+  return process.inner.size_in_header ? ChooseFree<true>(options) : ChooseFree<false>(options);
+}
+
+// Each exchange is one instruction, so a handler's object is on one list or the other.
+__attribute__((noinline)) inline void WorkOffDeferred(Thread& t) {
+  const FreeFunction free_object = ChooseFree(process.options);
+  void* list = __atomic_exchange_n(&t.deferred, nullptr, __ATOMIC_RELAXED);
+  while (list != nullptr) {
+    void* next;
+    memcpy(&next, list, sizeof next);
+    free_object(std::exchange(list, next));
+  }
+}
+
+// `work(t)` on the record of this thread, as Free would do it. False inside of a Free.
+template <typename Work>
+bool WhileBusy(Work work) {
+  Thread& t = thread;
+  if (t.busy.load(std::memory_order_relaxed)) return false;
+  const KeepErrno keep;
+  BecomeBusy(t);
+  AwaitClaim(t);
+  work(t);
+  BecomeIdle(t);
+  return true;
+}
+
+inline void Close(Thread& t) {
+  if (t.stage != Stage::kOpen) return;
+  {
+    const std::scoped_lock guard(process.lock);
+    (t.previous != nullptr ? t.previous->next : process.threads) = t.next;
+    if (t.next != nullptr) t.next->previous = t.previous;
+  }
+  Withdraw(t);
+  Collect(t, kExit);
+  GiveSlot(std::exchange(t.slot, nullptr));
+  GiveBuffer(std::exchange(t.base, nullptr), t.capacity * sizeof(void*));
+  t.position = nullptr;
+  t.limit.store(nullptr, std::memory_order_relaxed);
+  t.stage = Stage::kClosed;
+}
+
+// The end of a thread, and for the one that ends it, of the process. What it frees from now on
+// goes straight to the allocator.
+inline void CloseThisThread() {
+  WhileBusy([](Thread& t) { Close(t); });
+}
+
+inline void EndThread(void*) { CloseThisThread(); }
+
+// Takes the objects of another thread, which may be asleep. Its record is never locked by itself;
+// so, after a claim, a barrier on all processors makes sure that it is either seen as busy or
+// will see the claim.
+inline void Seize(Thread& other) {
+  constexpr int kTries = 200;
+  if (other.taken.load(std::memory_order_relaxed)) return;
+  if (other.slot == nullptr) {  // one cannot be had under the lock
+    other.trigger.store(0, std::memory_order_relaxed);
+    return;
+  }
+  other.claimed.store(true, std::memory_order_release);
+  for (int tries = 0; tries < kTries; ++tries) {
+    other.limit.store(nullptr, std::memory_order_relaxed);
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) break;
+    if (!other.busy.load(std::memory_order_acquire) &&
+        other.limit.load(std::memory_order_relaxed) == nullptr) {
+      Withdraw(other);
+      ReleaseObjects(other, kMemory);
+      other.taken.store(true, std::memory_order_relaxed);
+      break;
+    }
+    sched_yield();
+  }
+  if (!other.taken.load(std::memory_order_relaxed))
+    other.trigger.store(0, std::memory_order_relaxed);
+  other.claimed.store(false, std::memory_order_release);
+}
+
+// Memory is short: releases what all threads hold. False when called from inside of a Free.
+inline bool GiveBack() {
+  return WhileBusy([](Thread& own) {
+    if (own.stage == Stage::kOpen) {
+      Withdraw(own);
+      Collect(own, kMemory);
+    }
+    const std::scoped_lock guard(process.lock);
+    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+    for (Thread* other = process.threads; other != nullptr; other = other->next)
+      if (other != &own) Seize(*other);
+  });
+}
+
+// In the child of a fork there is one thread. It keeps what it holds; what other threads held
+// cannot be reached any more.
+inline void AfterFork() {
+  Thread& t = thread;
+  process.lock.unlock();
+  process.header_of_parent = process.header != nullptr;
+  process.buffers = nullptr;
+  process.buffers_kept = 0;
+  process.ended_slots = 0;
+  process.volume.store(static_cast<std::int64_t>(t.published), std::memory_order_relaxed);
+  process.threads = t.stage == Stage::kOpen ? &t : nullptr;
+  t.next = nullptr;
+  t.previous = nullptr;
+  t.claimed.store(false, std::memory_order_relaxed);
+  t.slot = nullptr;
+}
+
+// Begins the layer over `process.inner`.
+inline void Begin(const Options& options, const char* counters_folder) {
+  process.options = options;
+  process.counters_folder = counters_folder;
+  pthread_key_create(&thread_end, EndThread);
+}
+
+}  // namespace tare

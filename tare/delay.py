@@ -1,0 +1,303 @@
+"""`delay(M, …)`: the layer that delays reclamation, its options, and the counters it leaves.
+
+The layer is managers/delay, preloaded in front of the manager M. Each process under it writes one
+file of counters; docs/delay.md describes what they count.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tare.errors import TareError, UsageError
+from tare.recipes import Option, Recipe
+
+NAME = "delay"
+OBJECT = "lib/libtare-delay.so"
+COUNTERS_VARIABLE = "TARE_DELAY_COUNTERS"
+_LARGEST_SIZE = 1 << 30
+
+RECIPE = Recipe(
+    name=NAME,
+    title="a layer over any allocator: frees are held back and done in bulk",
+    version="1",
+    licence="Apache-2.0",
+    homepage="https://doi.org/10.1145/3546918.3546926",
+    kind="layer",
+    default_weigh=False,
+    build="package",
+    folder=Path(__file__).parent,
+    options=(
+        Option(
+            "size",
+            "bytes that are held before all are released, 1B to 1GiB",
+            "size",
+            "TARE_DELAY_SIZE",
+            default="64KiB",
+        ),
+        Option(
+            "scope",
+            "whose volume counts: each thread its own, or one for all threads",
+            "choice",
+            "TARE_DELAY_SCOPE",
+            {"thread": "thread", "global": "global"},
+            "thread",
+        ),
+        Option(
+            "buffer",
+            "a thread's list of objects: as long as needed, or so many bytes",
+            "choice",
+            "TARE_DELAY_BUFFER",
+            {"grow": "grow", "40KiB": "40960", "128KiB": "131072", "2MiB": "2097152"},
+            "grow",
+        ),
+        Option(
+            "order",
+            "which object is released first: the oldest or the youngest",
+            "choice",
+            "TARE_DELAY_ORDER",
+            {"fifo": "fifo", "lifo": "lifo"},
+            "fifo",
+        ),
+        Option(
+            "realloc",
+            "the old object of a realloc that moves: held too, or freed by the allocator at once",
+            "choice",
+            "TARE_DELAY_REALLOC",
+            {"delay": "delay", "pass": "pass"},
+            "delay",
+        ),
+        Option(
+            "poison",
+            "fill what is held, and stop the program when it was written to",
+            "choice",
+            "TARE_DELAY_POISON",
+            {"yes": "yes", "no": "no"},
+            "no",
+        ),
+    ),
+    note="Takes a manager first: delay(mimalloc, size=1MiB). A collector cannot be delayed.",
+)
+
+
+def split_name(text: str) -> tuple[str, dict[str, str]] | None:
+    """The manager inside ``delay(M, option=value, …)`` and the options; None for another name.
+
+    Raises UsageError for a name that begins so and is malformed.
+    """
+    match = re.fullmatch(rf"{NAME}\s*(?:\((?P<inside>.*)\))?", text.strip(), re.DOTALL)
+    if match is None:
+        return None
+    inner, *given = _split_at_commas(match["inside"] or "")
+    if not inner or re.match(r"[a-z-]+\s*=", inner):
+        raise UsageError(
+            f"'{text}' does not say what is delayed",
+            "give a manager first: delay(glibc, size=1MiB)",
+        )
+    options: dict[str, str] = {}
+    for part in given:
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not key or not value:
+            raise UsageError(f"'{part}' in '{text}' is not of the form option=value")
+        if key in options:
+            raise UsageError(f"'{text}' gives the option {key} twice")
+        options[key] = value
+    return inner, options
+
+
+def _split_at_commas(text: str) -> list[str]:
+    """The parts between the commas that stand outside of parentheses."""
+    parts = [""]
+    depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
+
+
+def environment(options: Mapping[str, str]) -> dict[str, str]:
+    """The variables that carry these options and the defaults of the others."""
+    variables = RECIPE.environment(options, {})
+    if not 1 <= int(variables["TARE_DELAY_SIZE"]) <= _LARGEST_SIZE:
+        raise UsageError(f"{NAME}(size={options['size']}): must be between 1B and 1GiB")
+    return variables
+
+
+_MAGIC = 0x31594C4544455254
+_HEADER_BYTES = 4096
+_HEADER = struct.Struct("<7Q")
+_MOST_SLOTS = 240
+_SLOT_BYTES = 256
+_MOST_FILES = 100_000
+_THREADS_SHOWN = 240
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Counts of one thread, or of several one after the other; as in counters.hpp."""
+
+    threads: int
+    thread: int
+    volume_collections: int
+    capacity_collections: int
+    exit_collections: int
+    memory_collections: int
+    objects: int
+    bytes: int
+    held_bytes: int
+    sampled_objects: int
+    sampled_nanoseconds: int
+    timed_collections: int
+    timed_nanoseconds: int
+    small_collections: int
+    small_timed: int
+    small_nanoseconds: int
+    longest_nanoseconds: int
+    largest_bytes: int
+    lone_collections: int
+    lone_bytes: int
+
+
+_SLOT = struct.Struct(f"<{len(fields(Slot))}Q")
+
+
+@dataclass(frozen=True)
+class Process:
+    """What one process showed. ``servers`` are the files of the inner malloc and free."""
+
+    pid: int
+    forked: bool
+    uncounted: int
+    passed_objects: int
+    servers: tuple[str, str]
+    slots: tuple[Slot, ...]
+
+
+def read_process(path: Path) -> Process | None:
+    """The counters of one process; None if it was killed before it had begun them.
+
+    Raises TareError for a file that is none.
+    """
+    with path.open("rb") as file:
+        data = file.read(_HEADER_BYTES + _MOST_SLOTS * _SLOT_BYTES)
+    if not any(data[:_HEADER_BYTES]):
+        return None
+    if len(data) < _HEADER_BYTES:
+        raise TareError(f"{path}: not a file of counters, {len(data)} bytes")
+    magic, pid, _, used, uncounted, passed, forked = _HEADER.unpack_from(data)
+    if magic != _MAGIC or used > (len(data) - _HEADER_BYTES) // _SLOT_BYTES:
+        raise TareError(f"{path}: not a file of counters of this version of Tare")
+    names = data[_HEADER.size : _HEADER_BYTES]
+    half = len(names) // 2
+    servers = [
+        part.split(b"\0")[0].decode(errors="replace") for part in (names[:half], names[half:])
+    ]
+    slots = tuple(
+        Slot(*_SLOT.unpack_from(data, _HEADER_BYTES + index * _SLOT_BYTES)) for index in range(used)
+    )
+    return Process(pid, bool(forked), uncounted, passed, (servers[0], servers[1]), slots)
+
+
+def read_folder(folder: Path) -> list[Process]:
+    """The counters of all processes of a run."""
+    paths = sorted(folder.iterdir())
+    if len(paths) > _MOST_FILES:
+        raise TareError(f"{folder}: the run had more than {_MOST_FILES} processes")
+    return [process for path in paths if (process := read_process(path)) is not None]
+
+
+def fault(
+    processes: Sequence[Process], started: Sequence[int], serves: Callable[[str], bool]
+) -> str:
+    """Why a run does not count, or "". ``started`` holds the pid of each program that was seen to
+    start under the layer; ``serves`` says whether a file is that of the manager underneath."""
+    shown = [process.pid for process in processes if not process.forked]
+    for process in processes:
+        for server in process.servers:
+            if not serves(server):
+                return f"behind the delay of process {process.pid} stands {server}"
+    if missing := {pid for pid in started if started.count(pid) > shown.count(pid)}:
+        return f"process {min(missing)} did not show what stands behind its delay"
+    return ""
+
+
+def values(processes: Sequence[Process]) -> dict[str, float]:
+    """The metrics of a run, over all its processes and threads; empty when some did not count.
+
+    Of small collections one in some is timed, so the sum of pauses is an estimate.
+    """
+    if any(process.uncounted for process in processes):
+        return {}
+    slots = [slot for process in processes for slot in process.slots]
+    return {
+        "collections": sum(map(_collections, slots)),
+        "volume_collections": sum(s.volume_collections + s.lone_collections for s in slots),
+        "capacity_collections": sum(s.capacity_collections for s in slots),
+        "pause_seconds": sum(map(_pause_nanoseconds, slots)) / 1e9,
+        "max_pause_seconds": max((s.longest_nanoseconds for s in slots), default=0) / 1e9,
+        "quarantined_bytes": sum(s.bytes + s.lone_bytes for s in slots),
+    }
+
+
+def _collections(slot: Slot) -> int:
+    return (
+        slot.volume_collections
+        + slot.capacity_collections
+        + slot.exit_collections
+        + slot.memory_collections
+        + slot.lone_collections
+    )
+
+
+def _pause_nanoseconds(slot: Slot) -> float:
+    small = slot.small_collections + slot.lone_collections
+    mean = slot.small_nanoseconds / slot.small_timed if slot.small_timed else 0.0
+    return slot.timed_nanoseconds + small * mean
+
+
+def details(processes: Sequence[Process], main: int) -> dict[str, Any]:
+    """What the counters say beyond metrics: sums, and each thread of the process ``main``."""
+    slots = [slot for process in processes for slot in process.slots]
+    mine = [slot for process in processes if process.pid == main for slot in process.slots]
+    return {
+        "processes": len(processes),
+        "uncounted": sum(process.uncounted for process in processes),
+        "passed_objects": sum(process.passed_objects for process in processes),
+        **_described(slots),
+        "threads": [
+            {"thread": slot.thread, "threads": slot.threads, **_described([slot])}
+            for slot in mine[:_THREADS_SHOWN]
+        ],
+    }
+
+
+def _described(slots: Sequence[Slot]) -> dict[str, float]:
+    """Sums, means and extremes of slots. An object that reached the threshold alone was held for
+    no time."""
+    listed = sum(slot.objects for slot in slots)
+    objects = listed + sum(slot.lone_collections for slot in slots)
+    collections = sum(map(_collections, slots))
+    sampled = sum(slot.sampled_objects for slot in slots)
+    held = sum(slot.sampled_nanoseconds for slot in slots) / sampled / 1e9 if sampled else 0.0
+    pauses = sum(map(_pause_nanoseconds, slots)) / 1e9
+    return {
+        "collections": collections,
+        "volume_collections": sum(s.volume_collections + s.lone_collections for s in slots),
+        "capacity_collections": sum(s.capacity_collections for s in slots),
+        "exit_collections": sum(s.exit_collections for s in slots),
+        "memory_collections": sum(s.memory_collections for s in slots),
+        "objects": objects,
+        "bytes": sum(s.bytes + s.lone_bytes for s in slots),
+        "largest_bytes": max((s.largest_bytes for s in slots), default=0),
+        "max_pause_seconds": max((s.longest_nanoseconds for s in slots), default=0) / 1e9,
+        "mean_pause_seconds": pauses / collections if collections else 0.0,
+        "mean_held_bytes": sum(s.held_bytes for s in slots) / objects if objects else 0.0,
+        "mean_held_seconds": held * listed / objects if objects else 0.0,
+    }
