@@ -7,7 +7,7 @@ enum {
   LARGEST_ACCESS = 4096,  // what the state of all registers takes, and more
   ACCESSES_OF_ONE = 32,   // a gather of eight elements makes the most
   // Accesses in one place cost one look if they are in one line, and more than else if not.
-  MOST_PLACE_BYTES = 32,
+  MOST_PLACE_BYTES = 16,
   FIRST_UNITS = 1 << 10,
 };
 
