@@ -14,17 +14,19 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tare import drag_run, executor, instrument, tracing
 from tare import manager as managers_module
 from tare import memsys as memsys_module
 from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
 from tare.events import as_text, read_events
+from tare.executor import Observe
 from tare.manager import OWN, Manager
 from tare.measurement import Status
+from tare.planning import Plan, planned_runs
 from tare.program import Program, check_program, describe_program, hash_file, program_from_command
 from tare.results import (
     PAGE_FILE,
@@ -135,6 +137,68 @@ def compare(
         )
 
 
+class _WatchedStudy(Protocol):
+    """A study whose runs one observer other than the runner watches."""
+
+    @property
+    def STUDY(self) -> str: ...  # noqa: N802
+    @property
+    def OBSERVER(self) -> str: ...  # noqa: N802
+    def next_round(self, plan: Plan, records: Sequence[Record]) -> list[Run]: ...
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """``doing`` is what progress says of the runs."""
+
+    study: _WatchedStudy
+    doing: str
+    observe: Observe
+    runs: int = 1
+
+
+def _watch(
+    watched: _Watched,
+    programs: Command | Sequence[Program],
+    managers: Sequence[str],
+    baseline: str,
+    asked: Mapping[str, Any],
+    seed: int | None,
+    limits: Limits | None,
+    folder: Path | str | None,
+    watcher: Watcher | None,
+) -> Results:
+    """Do the runs of a study that is not about time; ``asked`` is what its request holds beyond
+    programs and managers."""
+    chosen = _programs(programs)
+    resolved, baseline = _managers(managers, baseline)
+    request = {
+        "programs": [describe_program(program, check_program(program)) for program in chosen],
+        "managers": sorted(resolved),
+        "baseline": baseline,
+        **asked,
+    }
+    study = watched.study
+    run = new_run(study.STUDY, sys.argv, **_facts(request, resolved, seed))
+    name = Path(chosen[0].argv[0]).name
+    where = Path(folder) if folder else default_folder(study.STUDY, name)
+    watcher = watcher or Watcher()
+    with Store(where, run, key="request") as store:
+        names = tuple(program.name for program in chosen)
+        plan = Plan(names, tuple(resolved), watched.runs)
+        left = planned_runs(plan) - len(store.records)
+        watcher.begin(watched.doing, max(left, 0), None)
+        return _execute(
+            store,
+            lambda records: study.next_round(plan, records),
+            {program.name: program for program in chosen},
+            resolved,
+            limits or Limits(),
+            watcher,
+            {**executor.OBSERVERS, study.OBSERVER: watched.observe},
+        )
+
+
 def count(
     programs: Command | Sequence[Program],
     managers: Sequence[str] = (),
@@ -154,35 +218,11 @@ def count(
     docs/events.md describes it.
     """
     instrument.launcher()
-    chosen = _programs(programs)
-    resolved, baseline = _managers(managers, baseline)
     runs = count_study.RUNS_TO_SEE_REPETITION if repeat else 1
     named = () if events is None else read_events(Path(events))
-    request = {
-        "programs": [describe_program(program, check_program(program)) for program in chosen],
-        "managers": sorted(resolved),
-        "baseline": baseline,
-        "runs": runs,
-        **({"events": as_text(named).splitlines()} if named else {}),
-    }
-    run = new_run(count_study.STUDY, sys.argv, **_facts(request, resolved, seed))
-    name = Path(chosen[0].argv[0]).name
-    where = Path(folder) if folder else default_folder(count_study.STUDY, name)
-    watcher = watcher or Watcher()
-    with Store(where, run, key="request") as store:
-        names = tuple(program.name for program in chosen)
-        plan = count_study.Plan(names, tuple(resolved), runs)
-        left = count_study.planned_runs(plan) - len(store.records)
-        watcher.begin("counting instructions", max(left, 0), None)
-        return _execute(
-            store,
-            lambda records: count_study.next_round(plan, records),
-            {program.name: program for program in chosen},
-            resolved,
-            limits or Limits(),
-            watcher,
-            {**executor.OBSERVERS, count_study.OBSERVER: instrument.observer_of(named)},
-        )
+    asked = {"runs": runs, **({"events": as_text(named).splitlines()} if named else {})}
+    watched = _Watched(count_study, "counting instructions", instrument.observer_of(named), runs)
+    return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
 
 
 def drag(
@@ -202,33 +242,10 @@ def drag(
     trace, which is kept in the folder ``traces`` of the results unless ``how`` discards it.
     """
     instrument.launcher()
-    chosen = _programs(programs)
-    resolved, baseline = _managers(managers, baseline)
     how = how or drag_run.How()
-    request = {
-        "programs": [describe_program(program, check_program(program)) for program in chosen],
-        "managers": sorted(resolved),
-        "baseline": baseline,
-        "clock": how.clock,
-        "reachability_bytes": how.reachability_bytes,
-    }
-    run = new_run(drag_study.STUDY, sys.argv, **_facts(request, resolved, seed))
-    name = Path(chosen[0].argv[0]).name
-    where = Path(folder) if folder else default_folder(drag_study.STUDY, name)
-    watcher = watcher or Watcher()
-    with Store(where, run, key="request") as store:
-        plan = drag_study.Plan(tuple(program.name for program in chosen), tuple(resolved))
-        left = drag_study.planned_runs(plan) - len(store.records)
-        watcher.begin("recording lifetimes", max(left, 0), None)
-        return _execute(
-            store,
-            lambda records: drag_study.next_round(plan, records),
-            {program.name: program for program in chosen},
-            resolved,
-            limits or Limits(),
-            watcher,
-            {**executor.OBSERVERS, drag_study.OBSERVER: drag_run.observer(how)},
-        )
+    asked = {"clock": how.clock, "reachability_bytes": how.reachability_bytes}
+    watched = _Watched(drag_study, "recording lifetimes", drag_run.observer(how))
+    return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
 
 
 def drag_of_trace(
@@ -246,7 +263,7 @@ def drag_of_trace(
     with Store(where, run, key="request") as store:
         if not store.records:
             (program,), (manager,) = run["programs"], run["managers"]
-            plan = drag_study.Plan((program["name"],), (manager,))
+            plan = Plan((program["name"],), (manager,))
             (planned,) = drag_study.next_round(plan, [])
             store.append(Record(planned, outcome, now()))
         results = store.finish()
@@ -316,33 +333,10 @@ def memsys(
     ``folder`` are as for ``compare``.
     """
     instrument.launcher()
-    chosen = _programs(programs)
-    resolved, baseline = _managers(managers, baseline)
     how = memsys_module.how(models, curves)
-    request = {
-        "programs": [describe_program(program, check_program(program)) for program in chosen],
-        "managers": sorted(resolved),
-        "baseline": baseline,
-        "models": memsys_module.describe(how),
-        "curves": curves,
-    }
-    run = new_run(memsys_study.STUDY, sys.argv, **_facts(request, resolved, seed))
-    name = Path(chosen[0].argv[0]).name
-    where = Path(folder) if folder else default_folder(memsys_study.STUDY, name)
-    watcher = watcher or Watcher()
-    with Store(where, run, key="request") as store:
-        plan = memsys_study.Plan(tuple(program.name for program in chosen), tuple(resolved))
-        left = memsys_study.planned_runs(plan) - len(store.records)
-        watcher.begin("simulating the memory system", max(left, 0), None)
-        return _execute(
-            store,
-            lambda records: memsys_study.next_round(plan, records),
-            {program.name: program for program in chosen},
-            resolved,
-            limits or Limits(),
-            watcher,
-            {**executor.OBSERVERS, memsys_study.OBSERVER: memsys_module.observer(how)},
-        )
+    asked = {"models": memsys_module.describe(how), "curves": curves}
+    watched = _Watched(memsys_study, "simulating the memory system", memsys_module.observer(how))
+    return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
 
 
 def weigh(

@@ -19,6 +19,7 @@ from tare.errors import MissingError, TareError
 from tare.manager import default_managers, resolve
 from tare.measurement import Status
 from tare.native import native_file
+from tare.planning import Plan, planned_runs
 from tare.program import Program
 from tare.results import Run
 from tare.runner import Limits, Outcome
@@ -627,9 +628,9 @@ def test_a_damaged_file_is_said_to_be_one(tmp_path: Path, text: str) -> None:
 
 
 def test_the_plan_counts_each_manager_twice() -> None:
-    plan = study.Plan(("p",), ("a", "b"))
+    plan = Plan(("p",), ("a", "b"), study.RUNS_TO_SEE_REPETITION)
     assert [r.manager for r in study.next_round(plan, [])] == ["a", "b"]
-    assert study.planned_runs(plan) == 4
+    assert planned_runs(plan) == 4
     assert {r.observer for r in study.next_round(plan, [])} == {"instrument"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tare.planning import Plan
 from tare.report.model import Section
 from tare.results import Record, Results, Run, read_records
 from tare.sections.instructions import is_built, left_out
@@ -42,7 +43,7 @@ def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
     """The run to do, unless it is done or does not fit."""
     if not expected_runs(setting):
         return []
-    return drag.next_round(drag.Plan((setting.program,), (setting.baseline,)), records)
+    return drag.next_round(Plan((setting.program,), (setting.baseline,)), records)
 
 
 def section(results: Results) -> Section:

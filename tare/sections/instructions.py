@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tare import instrument
 from tare.errors import MissingError
 from tare.measurement import Status
+from tare.planning import Plan
 from tare.report.model import Section
 from tare.results import Record, Results, Run, read_records
 from tare.studies import compare, count
@@ -58,7 +59,7 @@ def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
     order = 1 + max((record.run.order for record in records), default=0)
     repetitions = count.RUNS_TO_SEE_REPETITION if setting.effort is Effort.THOROUGH else 1
     chosen = _by_speed(setting, records)[: allowed // repetitions]
-    for run in count.next_round(count.Plan((setting.program,), tuple(chosen), repetitions), mine):
+    for run in count.next_round(Plan((setting.program,), tuple(chosen), repetitions), mine):
         return [
             Run(run.study, run.program, run.manager, run.invocation, order, False, run.observer)
         ]

@@ -7,12 +7,13 @@ shows whether it is, to the instruction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tare import planning
 from tare.events import in_manager
 from tare.instrument import FAMILIES, quantile
 from tare.measurement import METRICS, Status
+from tare.planning import Plan
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, Run, read_records
 from tare.units import format_bytes, format_count, format_percent
@@ -38,41 +39,9 @@ _STARTED = (
 _OPERATIONS = tuple(name for names in FAMILIES.values() for name in names)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """``runs`` counts invocations per program and manager."""
-
-    programs: tuple[str, ...]
-    managers: tuple[str, ...]
-    runs: int = RUNS_TO_SEE_REPETITION
-
-
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete.
-
-    A program that gave no count under a manager is not tried there again.
-    """
-    order = 1 + max((record.run.order for record in records), default=0)
-    for program in plan.programs:
-        for invocation in range(plan.runs):
-            done = {
-                r.run.manager
-                for r in records
-                if r.run.program == program
-                and (r.run.invocation == invocation or r.outcome.status is not Status.OK)
-            }
-            missing = [manager for manager in plan.managers if manager not in done]
-            if missing:
-                return [
-                    Run(STUDY, program, manager, invocation, order + place, observer=OBSERVER)
-                    for place, manager in enumerate(missing)
-                ]
-    return []
-
-
-def planned_runs(plan: Plan) -> int:
-    """How many runs the plan takes when nothing fails."""
-    return len(plan.programs) * len(plan.managers) * plan.runs
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
 def summarise(

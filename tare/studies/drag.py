@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tare import planning
 from tare.errors import UsageError
 from tare.measurement import METRICS, Status
+from tare.planning import Plan
 from tare.report.labels import shortened
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, Run, read_records
@@ -73,28 +74,9 @@ _WRAPPER = re.compile(
 Details = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """One recording of each program under each manager."""
-
-    programs: tuple[str, ...]
-    managers: tuple[str, ...]
-
-
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     """The runs to do next, given those that are done; empty when the study is complete."""
-    done = {(r.run.program, r.run.manager) for r in records if r.run.study == STUDY}
-    order = 1 + max((record.run.order for record in records), default=0)
-    missing = [(p, m) for p in plan.programs for m in plan.managers if (p, m) not in done]
-    return [
-        Run(STUDY, program, manager, 0, order + place, observer=OBSERVER)
-        for place, (program, manager) in enumerate(missing)
-    ]
-
-
-def planned_runs(plan: Plan) -> int:
-    """How many runs the plan takes."""
-    return len(plan.programs) * len(plan.managers)
+    return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
 def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:

@@ -6,11 +6,12 @@ A run is simulated by ``tare.memsys``; its record holds all that is shown here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tare import planning
 from tare.measurement import METRICS, Obtained, Status
 from tare.memsys import KINDS, PROGRAM, memory_misses, whole
+from tare.planning import Plan
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, Run, read_records
 from tare.studies.count import first_records
@@ -31,28 +32,9 @@ _ROW_HEIGHT = 30
 Details = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """One simulation of each program under each manager."""
-
-    programs: tuple[str, ...]
-    managers: tuple[str, ...]
-
-
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     """The runs to do next, given those that are done; empty when the study is complete."""
-    done = {(r.run.program, r.run.manager) for r in records if r.run.study == STUDY}
-    order = 1 + max((record.run.order for record in records), default=0)
-    missing = [(p, m) for p in plan.programs for m in plan.managers if (p, m) not in done]
-    return [
-        Run(STUDY, program, manager, 0, order + place, observer=OBSERVER)
-        for place, (program, manager) in enumerate(missing)
-    ]
-
-
-def planned_runs(plan: Plan) -> int:
-    """How many runs the plan takes."""
-    return len(plan.programs) * len(plan.managers)
+    return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
 def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
