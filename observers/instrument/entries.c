@@ -2,6 +2,7 @@
 #include "entries.h"
 
 #include "events.h"
+#include "symbols.h"
 
 static const Entry family[] = {
     {"malloc", OP_MALLOC, WANTS_FIRST},
@@ -88,30 +89,23 @@ static void add_place(Addr address, const Entry* entry) {
   if (VG_(clo_verbosity) > 1) VG_(umsg)("entry %s at %#lx\n", entry->symbol, address);
 }
 
+static void note_symbol(const DebugInfo* info, const HChar* name, Addr address, void* context) {
+  (void)info;
+  Loaded* const there = context;
+  const Entry* const entry = entry_named(name);
+  if (entry == NULL) return;
+  add_place(address, entry);
+  there->has_entries = True;
+  if (entry->operation == OP_MALLOC) there->malloc_at = address;
+  if (entry->shape == WANTS_USABLE_SIZE) there->usable_size_at = address;
+}
+
 static void look_into(const DebugInfo* info, Loaded* there) {
   // The dynamic linker's own small malloc serves it before any manager is there.
   const HChar* const soname = VG_(DebugInfo_get_soname)(info);
   if (soname != NULL && VG_(strncmp)(soname, "ld-linux", 8) == 0) return;
   there->is_libc = soname != NULL && VG_(strncmp)(soname, "libc.so", 7) == 0;
-  const Int symbols = VG_(DebugInfo_syms_howmany)(info);
-  for (Int i = 0; i < symbols; ++i) {
-    SymAVMAs address;
-    UInt size;
-    const HChar* name;
-    const HChar** others;
-    Bool is_text, is_ifunc, is_global;
-    VG_(DebugInfo_syms_getidx)
-    (info, i, &address, &size, &name, &others, &is_text, &is_ifunc, &is_global);
-    if (!is_text) continue;
-    const Entry* entry = entry_named(name);
-    for (; entry == NULL && others != NULL && *others != NULL; ++others)
-      entry = entry_named(*others);
-    if (entry == NULL) continue;
-    add_place(address.main, entry);
-    there->has_entries = True;
-    if (entry->operation == OP_MALLOC) there->malloc_at = address.main;
-    if (entry->shape == WANTS_USABLE_SIZE) there->usable_size_at = address.main;
-  }
+  symbols_visit(info, note_symbol, there);
 }
 
 static void forget_places(Addr start, SizeT bytes) {

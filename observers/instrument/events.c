@@ -4,6 +4,7 @@
 #include "files.h"
 #include "memsys/feed.h"
 #include "pub_tool_xarray.h"
+#include "symbols.h"
 #include "threads.h"
 
 enum { MOST_NAMES = 1024, NAME_BYTES = 64, MOST_DEPTH = 1 << 16, OUTSIDE = OP_COUNT };
@@ -175,7 +176,8 @@ static Bool is_in(const Event* event, const DebugInfo* info) {
   return length >= wanted && VG_(strcmp)(file + length - wanted, event->object) == 0;
 }
 
-static void add_symbol(const DebugInfo* info, const HChar* symbol, Addr address) {
+static void add_symbol(const DebugInfo* info, const HChar* symbol, Addr address, void* unused) {
+  (void)unused;
   for (Word i = 0; i < VG_(sizeXA)(events); ++i) {
     const Event* const event = VG_(indexXA)(events, i);
     if (event->symbol != NULL && VG_(strcmp)(event->symbol, symbol) == 0 && is_in(event, info))
@@ -191,19 +193,7 @@ void events_follow_loading(const DebugInfo* info) {
     if (event->symbol == NULL && event->object != NULL && is_in(event, info))
       add_place(event->offset + (Addr)VG_(DebugInfo_get_text_bias)(info), (UInt)i);
   }
-  const Int symbols = VG_(DebugInfo_syms_howmany)(info);
-  for (Int i = 0; i < symbols; ++i) {
-    SymAVMAs address;
-    UInt size;
-    const HChar* name;
-    const HChar** others;
-    Bool is_text, is_ifunc, is_global;
-    VG_(DebugInfo_syms_getidx)
-    (info, i, &address, &size, &name, &others, &is_text, &is_ifunc, &is_global);
-    if (!is_text) continue;
-    add_symbol(info, name, address.main);
-    for (; others != NULL && *others != NULL; ++others) add_symbol(info, *others, address.main);
-  }
+  symbols_visit(info, add_symbol, NULL);
 }
 
 void events_forget(Addr start, SizeT bytes) {
