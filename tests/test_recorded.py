@@ -654,8 +654,8 @@ def test_lost_objects_are_found_by_the_next_search(tmp_path: Path, manager: str)
         elif lost != {HELD_THEN_LOST: [0, NODES], LOST: [NODES]}.get(expected, [NODES // 2]):
             assert lost[-1] < NODES, what
             held_by_chance.append(what)
-    # The search is conservative. Heaps that are mapped lie beside other mappings, and the end of one
-    # of these, which the dynamic linker notes of its own first memory, is the address of an object.
+    # The search is conservative. Heaps that are mapped lie beside other mappings. The end of such
+    # a one, as the dynamic linker keeps of its own first memory, can be the address of an object.
     assert len(held_by_chance) <= (0 if manager == "glibc" else 1), held_by_chance
 
 
