@@ -128,23 +128,33 @@ def _escaped(path: Path) -> str:
 
 
 def read_counts(folder: Path) -> list[dict[str, Any]]:
-    """The files of all processes, in the order of their names."""
+    """The counts of all processes, in the order of their names."""
+    return [count for _, count in read_process_files(folder, FORMAT, FORMAT_VERSION)]
+
+
+def read_process_files(
+    folder: Path, format_name: str, version: int, most_bytes: int = _FILE_LIMIT
+) -> list[tuple[Path, dict[str, Any]]]:
+    """What the tool left in ``folder``, a file per process, in the order of their names. TareError
+    where one cannot be read, has more than ``most_bytes``, or is of another format."""
     paths = sorted(folder.glob("*.json"))
     if len(paths) > _MOST_FILES:
         raise TareError(f"{len(paths)} processes are more than Tare adds up")
-    return [_read_count(path) for path in paths]
+    return [(path, _read_process_file(path, format_name, version, most_bytes)) for path in paths]
 
 
-def _read_count(path: Path) -> dict[str, Any]:
+def _read_process_file(
+    path: Path, format_name: str, version: int, most_bytes: int
+) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _FILE_LIMIT:
+        if path.stat().st_size > most_bytes:
             raise TareError(f"{path} is too large to be the instrument's")
-        count: dict[str, Any] = json.loads(path.read_bytes())
+        found: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise TareError(f"{path} cannot be read: {error}") from None
-    if count.get("format") != FORMAT or count.get("version") != FORMAT_VERSION:
+    if found.get("format") != format_name or found.get("version") != version:
         raise TareError(f"{path} is of another version of the instrument", "build Tare again")
-    return count
+    return found
 
 
 def add_up(counts: Sequence[Mapping[str, Any]], pids: Collection[int], outcome: Outcome) -> Outcome:

@@ -7,7 +7,6 @@ misses become cycles by the penalties of the models.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare import runner
 from tare.errors import TareError, UsageError
-from tare.instrument import Instrument
+from tare.instrument import Instrument, read_process_files
 from tare.manager import Manager
 from tare.measurement import Status
 from tare.memory_model import HOST, MemoryModel, load_model, simulator_lines
@@ -37,7 +36,6 @@ _SITES = 20
 _LEVELS = 3
 _COUNTS = len(KINDS) * (_LEVELS + 1) + 1
 _FILE_LIMIT = 1 << 28
-_MOST_FILES = 100_000
 _SMALLEST_CURVE_BYTES = 1024
 _STEPS = 4
 """Points of a curve for each doubling of the size."""
@@ -149,24 +147,14 @@ def simulator_text(what: How) -> str:
 
 def read_files(folder: Path, what: How) -> list[dict[str, Any]]:
     """The files of all processes, in the order of their names; TareError where one is not right."""
-    paths = sorted(folder.glob("*.json"))
-    if len(paths) > _MOST_FILES:
-        raise TareError(f"{len(paths)} processes are more than Tare adds up")
-    return [_read_file(path, [model.name for model in what.models]) for path in paths]
-
-
-def _read_file(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _FILE_LIMIT:
-            raise TareError(f"{path} is too large to be the instrument's")
-        found: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise TareError(f"{path} cannot be read: {error}") from None
-    if found.get("format") != FORMAT or found.get("version") != FORMAT_VERSION:
-        raise TareError(f"{path} is of another version of the instrument", "build Tare again")
-    if found.get("models") != list(names):
-        raise TareError(f"{path} is not about the models that were asked for", "build Tare again")
-    return found
+    names = [model.name for model in what.models]
+    files = read_process_files(folder, FORMAT, FORMAT_VERSION, _FILE_LIMIT)
+    for path, found in files:
+        if found.get("models") != names:
+            raise TareError(
+                f"{path} is not about the models that were asked for", "build Tare again"
+            )
+    return [found for _, found in files]
 
 
 def add_up(files: Sequence[Mapping[str, Any]], what: How, counted: Outcome) -> Outcome:

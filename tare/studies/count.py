@@ -6,7 +6,7 @@ shows whether it is, to the instruction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tare import planning
@@ -140,17 +140,24 @@ def first_records(records: Iterable[Record], program: str) -> dict[str, Record]:
     return firsts
 
 
+def sentences_by_program(
+    good: Sequence[Record], about: Callable[[Mapping[str, Record]], Sequence[str]]
+) -> list[str]:
+    """What ``about`` says of each program's first good runs; with its name where there are more."""
+    programs = list(dict.fromkeys(r.run.program for r in good))
+    sentences = []
+    for program in programs:
+        subject = f"{program}: " if len(programs) > 1 else ""
+        sentences += [subject + sentence for sentence in about(first_records(good, program))]
+    return sentences
+
+
 def findings(records: Sequence[Record], baseline: str) -> list[str]:
     """What the counts say, in sentences."""
     good = [r for r in records if r.outcome.status is Status.OK]
     if not good:
         return ["No run gave a count."]
-    sentences = []
-    programs = list(dict.fromkeys(r.run.program for r in good))
-    for program in programs:
-        firsts = first_records(good, program)
-        subject = f"{program}: " if len(programs) > 1 else ""
-        sentences += [subject + sentence for sentence in _shares(firsts, baseline)]
+    sentences = sentences_by_program(good, lambda firsts: _shares(firsts, baseline))
     sentences += _unreached(good)
     sentences.append(_repetition(good))
     if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):

@@ -17,7 +17,7 @@ from tare.planning import Plan
 from tare.report.labels import shortened
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, Run, read_records
-from tare.studies.count import first_records
+from tare.studies.count import first_records, sentences_by_program
 from tare.units import format_bytes, format_count, format_percent
 
 if TYPE_CHECKING:
@@ -190,13 +190,12 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
     good = [r for r in records if r.outcome.status is Status.OK]
     if not good:
         return ["No run gave a trace that could be analysed."]
-    sentences = []
-    programs = list(dict.fromkeys(r.run.program for r in good))
-    for program in programs:
-        firsts = first_records(good, program)
+
+    def about(firsts: Mapping[str, Record]) -> list[str]:
         first = firsts.get(baseline) or next(iter(firsts.values()))
-        subject = f"{program}: " if len(programs) > 1 else ""
-        sentences += [subject + sentence for sentence in _about(first.outcome.details)]
+        return _about(first.outcome.details)
+
+    sentences = sentences_by_program(good, about)
     sentences.append(
         "Bytes are those that the program asked for. What the manager adds to them is not in these "
         "figures."

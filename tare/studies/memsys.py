@@ -14,7 +14,7 @@ from tare.memsys import KINDS, PROGRAM, memory_misses, whole
 from tare.planning import Plan
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, Run, read_records
-from tare.studies.count import first_records
+from tare.studies.count import first_records, sentences_by_program
 from tare.units import format_bytes, format_count, format_percent
 
 if TYPE_CHECKING:
@@ -94,12 +94,7 @@ def findings(good: Sequence[Record], baseline: str) -> list[str]:
     """What the simulations say, in sentences."""
     if not good:
         return ["No run gave a simulation."]
-    sentences = []
-    programs = list(dict.fromkeys(r.run.program for r in good))
-    for program in programs:
-        firsts = first_records(good, program)
-        subject = f"{program}: " if len(programs) > 1 else ""
-        sentences += [subject + sentence for sentence in _shares(firsts, baseline)]
+    sentences = sentences_by_program(good, lambda firsts: _shares(firsts, baseline))
     if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
         sentences.append(
             f"{uncounted} of the processes ended without a file (killed, or started in a way that "
