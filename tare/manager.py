@@ -3,7 +3,7 @@
     name                     jemalloc
     name(option=value, …)    bdwgc(free=honoured)
     path of an object        ./libmine.so
-    delay(name, …)           delay(mimalloc, size=1MiB): a layer over another manager
+    layer(name, …)           delay(mimalloc, size=1MiB): a layer in front of another manager
 
 A name that Tare prints can always be typed in again.
 """
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tare import delay
+from tare import layers
 from tare.errors import MissingError, UsageError
 from tare.native import native_file
 from tare.recipes import Collector, load_recipes, object_path
@@ -31,8 +31,9 @@ _CALL = re.compile(r"(?P<name>[a-z][a-z0-9.-]*)\s*(?:\((?P<options>[^()]*)\))?\s
 class Manager:
     """``preload`` objects go first in LD_PRELOAD. A run counts only when malloc resolves to
     ``server`` in every process that can tell; None accepts any. ``collector`` says which of its
-    functions collect, where that is known. With a ``layer`` malloc and free resolve to that object,
-    and it shows itself that ``server`` stands behind it."""
+    functions collect, where that is known. With a ``layer``, of the module ``layer_name`` of
+    ``tare.layers``, malloc and free resolve to that object, and it shows itself that ``server``
+    stands behind it."""
 
     name: str
     preload: tuple[Path, ...] = ()
@@ -42,6 +43,7 @@ class Manager:
     title: str = ""
     collector: Collector | None = None
     layer: Path | None = None
+    layer_name: str = ""
 
     def serves(self, mapped_object: str) -> bool:
         """Whether ``mapped_object``, to which malloc of a process resolves, is this manager."""
@@ -87,8 +89,8 @@ def parse_name(text: str) -> tuple[str, dict[str, str]]:
 def resolve(text: str) -> Manager:
     """The manager of that name, ready to run. Raises UsageError for a name that means nothing and
     MissingError for one that is not installed."""
-    if (delayed := delay.split_name(text)) is not None:
-        return _delayed(text, *delayed)
+    if (name_of_layer := layers.split_name(text)) is not None:
+        return _layered(text, name_of_layer)
     if "/" in text:
         return _own_object(text)
     name, options = parse_name(text)
@@ -118,29 +120,31 @@ def _settings(options: Mapping[str, str]) -> list[str]:
     return [f"{key}={value}" for key, value in options.items()]
 
 
-def _delayed(text: str, inner_name: str, options: Mapping[str, str]) -> Manager:
+def _layered(text: str, name: layers.LayerName) -> Manager:
     if len(text) > _NAME_LIMIT:
         raise UsageError(f"a manager name of {len(text)} characters")
-    if delay.split_name(inner_name) is not None:
-        raise UsageError(f"'{text}' delays twice", "give one delay with the size that is meant")
-    if "/" not in inner_name:
-        recipe = load_recipes().get(parse_name(inner_name)[0])
+    if layers.split_name(name.inner) is not None:
+        raise UsageError(f"'{text}' has two layers", "give one layer over an allocator")
+    if "/" not in name.inner:
+        recipe = load_recipes().get(parse_name(name.inner)[0])
         if recipe is not None and recipe.kind == "collector":
             raise UsageError(
                 f"{recipe.name} is a collector: it decides itself when memory is used again",
-                "delay an allocator; `tare managers` lists them",
+                f"put {name.layer} over an allocator; `tare managers` lists them",
             )
-    variables = delay.environment(options)
-    inner = resolve(inner_name)
-    layer = native_file(delay.OBJECT)
+    layer = layers.layers()[name.layer]
+    variables = layer.environment(name.options)
+    inner = resolve(name.inner)
+    layer_object = native_file(layer.OBJECT)
     return Manager(
-        f"{delay.NAME}({', '.join([inner.name, *_settings(options)])})",
-        (layer, *inner.preload),
+        f"{name.layer}({', '.join([inner.name, *_settings(name.options)])})",
+        (layer_object, *inner.preload),
         {**inner.environment, **variables},
         inner.server,
         inner.version,
-        f"{inner.title}; its frees held back and done in bulk",
-        layer=layer,
+        f"{inner.title}; {layer.EFFECT}",
+        layer=layer_object,
+        layer_name=name.layer,
     )
 
 

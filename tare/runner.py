@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tare import delay
+from tare import layers
 from tare.errors import TareError, UsageError
 from tare.manager import Manager
 from tare.measurement import Status
@@ -131,7 +131,8 @@ def run_once(
             if manager.layer is not None:
                 counters = folder / "counters"
                 counters.mkdir()
-                environment[delay.COUNTERS_VARIABLE] = str(counters.resolve())
+                variable = layers.layers()[manager.layer_name].COUNTERS_VARIABLE
+                environment[variable] = str(counters.resolve())
             prefix = observer.prefix(folder) if observer else ()
             raw = _launch(program, limits, folder, scratch, environment, prefix)
         if raw["end"] == "error":
@@ -141,7 +142,7 @@ def run_once(
         if observer is not None:
             raw["programs"] = [seen for seen in raw["programs"] if not observer.hosts(seen[2])]
         outcome = _judge(raw, manager, proofs, folder / "stderr")
-        if manager.layer is not None and outcome.status is Status.OK:
+        if manager.layer is not None and outcome.status in (Status.OK, Status.FAILED):
             outcome = _judge_layer(outcome, manager, proofs, folder / "counters", raw["pid"])
         if observer is not None and outcome.status is Status.OK:
             pids = {*raw["pids"], *(proof.pid for proof in proofs)}
@@ -360,11 +361,15 @@ def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], error
 def _judge_layer(
     outcome: Outcome, manager: Manager, proofs: list[_Proof], counters: Path, main: int
 ) -> Outcome:
-    """``outcome`` of a good run with what the layer counted, or a status if it did not show that
-    the manager stands behind it in every process."""
-    processes = delay.read_folder(counters)
+    """``outcome`` with what the layer counted, or with a status of its own: the layer ran into its
+    limit, or did not show that the manager stands behind it in every process."""
+    layer = layers.layers()[manager.layer_name]
+    processes = layers.read_folder(layer, counters)
+    if outcome.status is Status.FAILED:
+        reason = layer.ran_out(processes, outcome.exit_code)
+        return replace(outcome, status=Status.OUT_OF_MEMORY, reason=reason) if reason else outcome
     started = [proof.pid for proof in proofs if proof.kind == "start"]
-    reason = delay.fault(processes, started, manager.stands_behind)
+    reason = layers.fault(processes, started, manager.stands_behind)
     for proof in proofs:
         if not manager.serves(proof.frees):
             reason = f"free of {proof.executable} is served by {proof.frees}"
@@ -372,8 +377,8 @@ def _judge_layer(
         return replace(outcome, status=Status.NOT_LOADED, reason=reason, values={})
     return replace(
         outcome,
-        values={**outcome.values, **delay.values(processes)},
-        details={**outcome.details, "delay": delay.details(processes, main)},
+        values={**outcome.values, **layer.values(processes)},
+        details={**outcome.details, manager.layer_name: layer.details(processes, main)},
     )
 
 

@@ -16,8 +16,9 @@ from elftools.elf.sections import SymbolTableSection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare import delay
+from tare import layers
 from tare.errors import TareError, UsageError
+from tare.layers import delay
 from tare.manager import Manager, machine_libc, resolve
 from tare.measurement import METRICS, Status
 from tare.native import native_file
@@ -120,9 +121,9 @@ def test_an_object_of_ones_own_can_be_delayed(compile_c: Compile) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("delay", "does not say what is delayed"),
-        ("delay()", "does not say what is delayed"),
-        ("delay(size=1MiB)", "does not say what is delayed"),
+        ("delay", "does not say which manager"),
+        ("delay()", "does not say which manager"),
+        ("delay(size=1MiB)", "does not say which manager"),
         ("delay(glibc, size)", "not of the form option=value"),
         ("delay(glibc, size=)", "not of the form option=value"),
         ("delay(glibc, size=1B, size=2B)", "twice"),
@@ -133,7 +134,7 @@ def test_an_object_of_ones_own_can_be_delayed(compile_c: Compile) -> None:
         ("delay(glibc, scope=process)", "must be one of thread, global"),
         ("delay(glibc, buffer=3KiB)", "must be one of grow, 40KiB"),
         ("delay(glibc, poison=true)", "must be one of yes, no"),
-        ("delay(delay(glibc), size=1B)", "delays twice"),
+        ("delay(delay(glibc), size=1B)", "has two layers"),
         ("delay(nosuch)", "no manager 'nosuch'"),
         ("delay(glibc(tcache=maybe))", "whole number"),
         ("delay(./missing.so)", "does not exist"),
@@ -155,10 +156,10 @@ def test_a_collector_is_not_delayed() -> None:
 @given(st.text(alphabet="delay(),= glibc1KMB", max_size=40))
 def test_any_name_is_read_or_refused(text: str) -> None:
     try:
-        split = delay.split_name(text)
+        split = layers.split_name(text)
     except UsageError:
         return
-    assert split is None or split[0]
+    assert split is None or split.inner
 
 
 def test_the_command_line_refuses(tare: Callable[..., Completed]) -> None:
@@ -718,7 +719,7 @@ def test_any_end_leaves_the_counters(
     }  # fmt: skip
     done = subprocess.run([tmp_path / "program"], env=environment, capture_output=True)
     assert done.stdout == done.stderr == b""
-    (process,) = delay.read_folder(folder)
+    (process,) = layers.read_folder(delay, folder)
     assert sum(slot.objects for slot in process.slots) == 1000
 
 
@@ -789,7 +790,7 @@ def test_another_allocator_behind_the_layer_does_not_count(
     claimed = compile_c("int unused;", "-shared", "-fPIC", name="libclaimed.so")
     outcome = run("int main(void) { return 0; }", f"delay({claimed})")
     assert outcome.status is Status.NOT_LOADED
-    assert "behind the delay of process" in outcome.reason
+    assert "behind the layer of process" in outcome.reason
     assert "libc.so.6" in outcome.reason
 
 
@@ -811,19 +812,19 @@ def test_an_allocator_that_tells_no_sizes_is_refused(
 
 
 def process(pid: int = 1, forked: bool = False, uncounted: int = 0) -> delay.Process:
-    return delay.Process(pid, forked, uncounted, 0, ("/inner", "/inner"), ())
+    return delay.Process(pid, forked, ("/inner", "/inner"), uncounted, 0, ())
 
 
 def test_a_process_that_shows_nothing_spoils_a_run() -> None:
     def serves(path: str) -> bool:
         return path == "/inner"
 
-    assert delay.fault([process(1)], [1], serves) == ""
-    assert delay.fault([process(1), process(2, forked=True)], [1], serves) == ""
-    assert "process 2" in delay.fault([process(1)], [1, 2], serves)
-    assert "process 1" in delay.fault([process(1)], [1, 1], serves)
-    assert "process 2" in delay.fault([process(1), process(2, forked=True)], [1, 2], serves)
-    assert "/inner" in delay.fault([process(1)], [1], lambda path: path == "/other")
+    assert layers.fault([process(1)], [1], serves) == ""
+    assert layers.fault([process(1), process(2, forked=True)], [1], serves) == ""
+    assert "process 2" in layers.fault([process(1)], [1, 2], serves)
+    assert "process 1" in layers.fault([process(1)], [1, 1], serves)
+    assert "process 2" in layers.fault([process(1), process(2, forked=True)], [1, 2], serves)
+    assert "/inner" in layers.fault([process(1)], [1], lambda path: path == "/other")
 
 
 def test_no_metric_without_all_processes() -> None:
@@ -846,7 +847,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("length", [0, 100, 4096, 65536])
 def test_a_process_killed_as_it_began_is_left_out(tmp_path: Path, length: int) -> None:
     (tmp_path / "1.0").write_bytes(bytes(length))
-    assert delay.read_folder(tmp_path) == []
+    assert layers.read_folder(delay, tmp_path) == []
 
 
 def test_wrong_variables_are_told_of(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tare import delay
+from tare import layers
 from tare.__main__ import tare_group
 from tare.diff import VERDICTS
 from tare.export import FORMATS
@@ -109,9 +109,9 @@ def test_an_example_parses(page: str, line: str) -> None:
     given = context.params
     recipes = load_recipes()
     for manager in (*given.get("managers", ()), given.get("baseline") or OWN):
-        if (delayed := delay.split_name(manager)) is not None:
-            manager, layer_options = delayed
-            delay.environment(layer_options)
+        if (layered := layers.split_name(manager)) is not None:
+            manager = layered.inner
+            layers.layers()[layered.layer].environment(layered.options)
         if "/" not in manager:
             name, options = parse_name(manager)
             assert name == OWN or name in recipes
@@ -119,7 +119,7 @@ def test_an_example_parses(page: str, line: str) -> None:
                 recipes[name].environment({k: v for k, v in options.items() if k != "preload"})
     for name in (given.get("name"), *given.get("names", ())):
         if words[:1] == ["managers"] and name:
-            assert name in recipes or name == delay.NAME
+            assert name in recipes or name in layers.layers()
     suite = given.get("suite_name")
     assert suite is None or suite.endswith(".toml") or suite in shipped_suites()
 

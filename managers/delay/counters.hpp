@@ -3,20 +3,18 @@
 //
 // The file is PID.SERIAL in the folder that TARE_DELAY_COUNTERS names: a Header of one page, then
 // Slots, all numbers 64-bit and of the machine's byte order. docs/delay.md describes it, and
-// tare/delay.py reads it. Without the variable the counters are kept in memory of the process.
+// tare/layers/delay.py reads it. Without the variable the counters are kept in memory of the
+// process.
 
 #pragma once
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 
+#include "shared_file.hpp"
 #include "system.hpp"
 
 namespace tare {
@@ -72,37 +70,11 @@ inline Slot* SlotsOf(Header* header) {
   return reinterpret_cast<Slot*>(reinterpret_cast<char*>(header) + kHeaderBytes);
 }
 
-// A new file in `folder`, or -1. Names do not clash: exec keeps the number of the process.
-inline int CreateFile(const char* folder) {
-  rlimit limit{};
-  // Beyond this limit the kernel would send SIGXFSZ.
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kCountersBytes) return -1;
-  for (Count serial = 0; serial < 10000; ++serial) {
-    Message path;
-    path << folder << "/" << static_cast<Count>(getpid()) << "." << serial;
-    const int fd = open(path.Text(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd >= 0 || errno != EEXIST) return fd;
-  }
-  return -1;
-}
-
-// The counters of this process, in a file in `folder`; nullptr when that cannot be had. The
-// descriptor is closed again: a program may close or count descriptors that it did not open.
-inline Header* MapCounters(const char* folder) {
-  const int fd = CreateFile(folder);
-  if (fd < 0) return nullptr;
-  // A page that the disk cannot hold would be a SIGBUS when it is touched.
-  void* const pages = posix_fallocate(fd, 0, kCountersBytes) == 0
-                          ? mmap(nullptr, kCountersBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                          : MAP_FAILED;
-  close(fd);
-  return pages == MAP_FAILED ? nullptr : static_cast<Header*>(pages);
-}
-
-// As MapCounters, or in memory of the process where they are lost at its end; nullptr without any.
-// `reported` says whether all is as asked.
+// The counters of this process: in a new file in `folder`, or in memory of the process, where they
+// are lost at its end; nullptr without any. `reported` says whether all is as asked.
 inline Header* OpenCounters(const char* folder, bool forked, bool& reported) {
-  Header* header = folder == nullptr ? nullptr : MapCounters(folder);
+  Header* header =
+      folder == nullptr ? nullptr : static_cast<Header*>(MapSharedFile(folder, kCountersBytes));
   reported = header != nullptr || folder == nullptr;
   if (header == nullptr) header = static_cast<Header*>(MapPages(kCountersBytes));
   if (header == nullptr) return nullptr;

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tare import delay
+from tare import layers
 from tare.errors import MissingError, UsageError
 from tare.manager import machine_libc
 from tare.native import native_file
@@ -33,7 +33,7 @@ def command(context: click.Context) -> int:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("manager", "version", "installed", "what it is"):
         table.add_column(title, overflow="fold", no_wrap=title == "manager")
-    for recipe in (*load_recipes().values(), delay.RECIPE):
+    for recipe in (*load_recipes().values(), *_layer_recipes().values()):
         name = recipe.name + ("*" if recipe.default_weigh else "")
         table.add_row(name, recipe.version, _installed(recipe), Text(recipe.title))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
@@ -56,11 +56,15 @@ def _object(recipe: Recipe) -> Path | None:
             return machine_libc()
         case "layer":
             try:
-                return native_file(delay.OBJECT)
+                return native_file(layers.layers()[recipe.name].OBJECT)
             except MissingError:
                 return None
         case _:
             return object_path(recipe)
+
+
+def _layer_recipes() -> dict[str, Recipe]:
+    return {name: layer.RECIPE for name, layer in layers.layers().items()}
 
 
 def _recipe(name: str) -> Recipe:
@@ -74,7 +78,7 @@ def _recipe(name: str) -> Recipe:
 @click.argument("name")
 def show(name: str) -> int:
     """Version, source, licence and options of one manager."""
-    recipe = delay.RECIPE if name == delay.NAME else _recipe(name)
+    recipe = _layer_recipes().get(name) or _recipe(name)
     console = Console(highlight=False)
     console.print(Text(f"{recipe.name} {recipe.version}", style="bold"))
     console.print(Text(recipe.title))

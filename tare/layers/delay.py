@@ -6,19 +6,20 @@ file of counters; docs/delay.md describes what they count.
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from tare import layers
 from tare.errors import TareError, UsageError
 from tare.recipes import Option, Recipe
 
 NAME = "delay"
 OBJECT = "lib/libtare-delay.so"
 COUNTERS_VARIABLE = "TARE_DELAY_COUNTERS"
+EFFECT = "its frees held back and done in bulk"
 _LARGEST_SIZE = 1 << 30
 
 RECIPE = Recipe(
@@ -84,44 +85,6 @@ RECIPE = Recipe(
 )
 
 
-def split_name(text: str) -> tuple[str, dict[str, str]] | None:
-    """The manager inside ``delay(M, option=value, …)`` and the options; None for another name.
-
-    Raises UsageError for a name that begins so and is malformed.
-    """
-    match = re.fullmatch(rf"{NAME}\s*(?:\((?P<inside>.*)\))?", text.strip(), re.DOTALL)
-    if match is None:
-        return None
-    inner, *given = _split_at_commas(match["inside"] or "")
-    if not inner or re.match(r"[a-z-]+\s*=", inner):
-        raise UsageError(
-            f"'{text}' does not say what is delayed",
-            "give a manager first: delay(glibc, size=1MiB)",
-        )
-    options: dict[str, str] = {}
-    for part in given:
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or not key or not value:
-            raise UsageError(f"'{part}' in '{text}' is not of the form option=value")
-        if key in options:
-            raise UsageError(f"'{text}' gives the option {key} twice")
-        options[key] = value
-    return inner, options
-
-
-def _split_at_commas(text: str) -> list[str]:
-    """The parts between the commas that stand outside of parentheses."""
-    parts = [""]
-    depth = 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
-
-
 def environment(options: Mapping[str, str]) -> dict[str, str]:
     """The variables that carry these options and the defaults of the others."""
     variables = RECIPE.environment(options, {})
@@ -135,7 +98,6 @@ _HEADER_BYTES = 4096
 _HEADER = struct.Struct("<7Q")
 _MOST_SLOTS = 240
 _SLOT_BYTES = 256
-_MOST_FILES = 100_000
 _THREADS_SHOWN = 240
 
 
@@ -169,14 +131,9 @@ _SLOT = struct.Struct(f"<{len(fields(Slot))}Q")
 
 
 @dataclass(frozen=True)
-class Process:
-    """What one process showed. ``servers`` are the files of the inner malloc and free."""
-
-    pid: int
-    forked: bool
+class Process(layers.Process):
     uncounted: int
     passed_objects: int
-    servers: tuple[str, str]
     slots: tuple[Slot, ...]
 
 
@@ -194,38 +151,11 @@ def read_process(path: Path) -> Process | None:
     magic, pid, _, used, uncounted, passed, forked = _HEADER.unpack_from(data)
     if magic != _MAGIC or used > (len(data) - _HEADER_BYTES) // _SLOT_BYTES:
         raise TareError(f"{path}: not a file of counters of this version of Tare")
-    names = data[_HEADER.size : _HEADER_BYTES]
-    half = len(names) // 2
-    servers = [
-        part.split(b"\0")[0].decode(errors="replace") for part in (names[:half], names[half:])
-    ]
+    servers = layers.served_by(data[_HEADER.size : _HEADER_BYTES])
     slots = tuple(
         Slot(*_SLOT.unpack_from(data, _HEADER_BYTES + index * _SLOT_BYTES)) for index in range(used)
     )
-    return Process(pid, bool(forked), uncounted, passed, (servers[0], servers[1]), slots)
-
-
-def read_folder(folder: Path) -> list[Process]:
-    """The counters of all processes of a run."""
-    paths = sorted(folder.iterdir())
-    if len(paths) > _MOST_FILES:
-        raise TareError(f"{folder}: the run had more than {_MOST_FILES} processes")
-    return [process for path in paths if (process := read_process(path)) is not None]
-
-
-def fault(
-    processes: Sequence[Process], started: Sequence[int], serves: Callable[[str], bool]
-) -> str:
-    """Why a run does not count, or "". ``started`` holds the pid of each program that was seen to
-    start under the layer; ``serves`` says whether a file is that of the manager underneath."""
-    shown = [process.pid for process in processes if not process.forked]
-    for process in processes:
-        for server in process.servers:
-            if not serves(server):
-                return f"behind the delay of process {process.pid} stands {server}"
-    if missing := {pid for pid in started if started.count(pid) > shown.count(pid)}:
-        return f"process {min(missing)} did not show what stands behind its delay"
-    return ""
+    return Process(pid, bool(forked), servers, uncounted, passed, slots)
 
 
 def values(processes: Sequence[Process]) -> dict[str, float]:
@@ -301,3 +231,8 @@ def _described(slots: Sequence[Slot]) -> dict[str, float]:
         "mean_held_bytes": sum(s.held_bytes for s in slots) / objects if objects else 0.0,
         "mean_held_seconds": held * listed / objects if objects else 0.0,
     }
+
+
+def ran_out(_processes: Sequence[Process], _exit_code: int | None) -> str:
+    """A delay has no limit of its own."""
+    return ""

@@ -39,7 +39,7 @@ template <typename Function>
 void RequireNext(const char* symbol, Function*& found) {
   if (FindNext(symbol, found)) return;
   Message message;
-  message << "tare-delay: no object behind this one defines " << symbol
+  message << "tare: no object behind this one defines " << symbol
           << "; an allocator must come after it in LD_PRELOAD";
   Abort(message);
 }
@@ -73,7 +73,7 @@ inline void Resolve(Inner& inner) {
   RequireNext("malloc_usable_size", inner.usable_size);
   if (ObjectOf(inner.free).dli_fbase == ObjectOf(inner.usable_size).dli_fbase) return;
   Message message;
-  message << "tare-delay: " << FileOf(inner.free)
+  message << "tare: " << FileOf(inner.free)
           << " defines free but not malloc_usable_size, so the size of what is freed is not known";
   Abort(message);
 }
