@@ -6,42 +6,56 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 
-#include "inner.hpp"
+#include "next.hpp"
 #include "quarantine.hpp"
 
 namespace tare {
 
-constinit inline bool memory_is_bounded = false;
+constinit inline std::atomic<bool> memory_is_bounded = false;
 
-template <std::size_t kLength>
-struct Symbol {
-  char text[kLength];
-  consteval Symbol(const char (&from)[kLength]) { std::copy_n(from, kLength, text); }
+// A pointer to a function, which any thread may be the first to find.
+template <typename Function>
+class Found {
+ public:
+  constexpr explicit Found(Function* function) : function_(function) {}
+  Function* Get() const { return function_.load(std::memory_order_relaxed); }
+  void Set(Function* function) { function_.store(function, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<Function*> function_;
 };
 
 inline bool Failed(void* object) { return object == nullptr; }
 inline bool Failed(int error) { return error == ENOMEM; }
 
-template <Symbol kSymbol, typename Result, typename... Arguments>
+template <SymbolName kSymbol, typename Result, typename... Arguments>
 struct Allocation {
   using Function = Result(Arguments...);
 
+  static Result Call(Arguments... arguments) { return target.Get()(arguments...); }
+
   static Function* Inner() {
-    if (inner == nullptr) RequireNext(kSymbol.text, inner);
-    return inner;
+    Function* function = inner.Get();
+    if (function == nullptr) {
+      RequireNext(kSymbol.text, function);
+      inner.Set(function);
+    }
+    return function;
   }
 
   // Again when memory_is_bounded changes.
   static void Direct() {
-    if (target != First || inner != nullptr) target = memory_is_bounded ? Guarded : inner;
+    if (inner.Get() != nullptr) target.Set(memory_is_bounded ? Guarded : inner.Get());
   }
 
   static Result First(Arguments... arguments) {
-    target = memory_is_bounded ? Guarded : Inner();
-    return target(arguments...);
+    Inner();
+    Direct();
+    return Call(arguments...);
   }
 
   static Result Guarded(Arguments... arguments) {
@@ -49,11 +63,11 @@ struct Allocation {
     const Result result = Inner()(arguments...);
     if (!Failed(result) || !GiveBack()) return result;
     errno = before;
-    return inner(arguments...);
+    return Inner()(arguments...);
   }
 
-  static constinit inline Function* target = First;
-  static constinit inline Function* inner = nullptr;
+  static constinit inline Found<Function> target{First};
+  static constinit inline Found<Function> inner{nullptr};
 };
 
 using Malloc = Allocation<"malloc", void*, std::size_t>;
@@ -67,7 +81,7 @@ using Pvalloc = Allocation<"pvalloc", void*, std::size_t>;
 
 // C++'s operators new. An inner one throws, or calls a handler of the program; so the guard tries
 // malloc first. The inner one may be missing: nothing that was there at the start is in C++.
-template <Symbol kSymbol, typename... More>
+template <SymbolName kSymbol, typename... More>
 struct New {
   using Function = void*(std::size_t, More...);
 
@@ -79,37 +93,40 @@ struct New {
     Abort(message);
   }
 
-  static void* Try(std::size_t bytes) { return Malloc::target(bytes); }
-  static void* Try(std::size_t bytes, const void*) { return Malloc::target(bytes); }
+  static void* Try(std::size_t bytes) { return Malloc::Call(bytes); }
+  static void* Try(std::size_t bytes, const void*) { return Malloc::Call(bytes); }
   static void* Try(std::size_t bytes, std::size_t alignment) {
-    return Memalign::target(alignment, bytes);
+    return Memalign::Call(alignment, bytes);
   }
   static void* Try(std::size_t bytes, std::size_t alignment, const void*) {
-    return Memalign::target(alignment, bytes);
+    return Memalign::Call(alignment, bytes);
   }
 
-  static Function* Inner() {
-    if (inner == nullptr && !FindNext(kSymbol.text, inner)) inner = OverMalloc;
-    return inner;
+  static void* Call(std::size_t bytes, More... more) { return target.Get()(bytes, more...); }
+
+  static void FindInner() {
+    Function* function = inner.Get();
+    if (function == nullptr && !FindNext(kSymbol.text, function)) function = OverMalloc;
+    inner.Set(function);
   }
 
   static void Direct() {
-    if (inner != nullptr) target = memory_is_bounded ? Guarded : inner;
+    if (inner.Get() != nullptr) target.Set(memory_is_bounded ? Guarded : inner.Get());
   }
 
   static void* First(std::size_t bytes, More... more) {
-    Inner();
+    FindInner();
     Direct();
-    return target(bytes, more...);
+    return Call(bytes, more...);
   }
 
   static void* Guarded(std::size_t bytes, More... more) {
     void* const object = Try(bytes, more...);
-    return object != nullptr ? object : inner(bytes, more...);
+    return object != nullptr ? object : inner.Get()(bytes, more...);
   }
 
-  static constinit inline Function* target = First;
-  static constinit inline Function* inner = nullptr;
+  static constinit inline Found<Function> target{First};
+  static constinit inline Found<Function> inner{nullptr};
 };
 
 using Nothrow = const void*;
@@ -138,9 +155,9 @@ inline void DirectAll() {
 // place, or move its pages.
 inline void* Reallocate(void* object, std::size_t bytes, FreeFunction free_object) {
   const std::size_t usable = process.inner.usable_size(object);
-  if (bytes == 0 || usable >= process.options.size) return Realloc::target(object, bytes);
+  if (bytes == 0 || usable >= process.options.size) return Realloc::Call(object, bytes);
   if (bytes <= usable && bytes > usable / 2) return object;
-  void* const moved = Malloc::target(bytes);
+  void* const moved = Malloc::Call(bytes);
   if (moved == nullptr) return nullptr;
   memcpy(moved, object, std::min(usable, bytes));
   free_object(object);

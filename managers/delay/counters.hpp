@@ -11,7 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "shared_file.hpp"
@@ -25,30 +27,47 @@ static_assert(sizeof(SharedCount) == 8 && SharedCount::is_always_lock_free);
 
 enum Cause { kVolume, kCapacity, kExit, kMemory, kCauses };
 
-// Of one thread, written by it alone. `small` collections are short, and timed one in some.
-struct Slot {
-  Count threads;  // that used this slot, one after the other
-  Count thread;   // kernel's number of the last one
+// Pauses, also by powers of two of nanoseconds: the first bucket is below 16, the last has no end.
+inline constexpr std::size_t kPauseBuckets = 32;
+inline constexpr std::size_t kFirstPauseBits = 4;
+
+struct Pauses {
+  Count collections;
+  Count nanoseconds;
+  Count buckets[kPauseBuckets];
+
+  // One pause that was timed, and stands for `weight` of its like.
+  void Add(Count pause, Count weight) {
+    const auto bits = static_cast<std::size_t>(std::bit_width(pause));
+    const std::size_t bucket = std::max(bits, kFirstPauseBits) - kFirstPauseBits;
+    collections += weight;
+    nanoseconds += weight * pause;
+    buckets[std::min(bucket, kPauseBuckets - 1)] += weight;
+  }
+};
+
+// Of one thread, written by it alone.
+struct alignas(64) Slot {
+  Pauses pauses;        // of all collections but the small ones
+  Pauses small_pauses;  // estimated: of small collections, which are short, one in some is timed
+  Count threads;        // that used this slot, one after the other
+  Count thread;         // kernel's number of the last one
   Count collections[kCauses];
   Count objects;
   Count bytes;
   Count held_bytes;  // over all objects: bytes that the thread freed while each was held
   Count sampled_objects;
   Count sampled_nanoseconds;  // that the sampled objects were held
-  Count timed_collections;
-  Count timed_nanoseconds;
   Count small_collections;
-  Count small_timed;
-  Count small_nanoseconds;
   Count longest_nanoseconds;
   Count largest_bytes;     // most bytes that a collection released, but for the following
   Count lone_collections;  // of one object that reached the volume alone; in no count above
   Count lone_bytes;
-  Count spare[12];
+  Count next_ended;  // 1 + index of another slot whose thread has ended
 };
-static_assert(sizeof(Slot) == 256);
+static_assert(sizeof(Slot) == 704);
 
-inline constexpr Count kMagic = 0x31594c4544455254;  // "TREDELY1", little-endian
+inline constexpr Count kMagic = 0x32594c4544455254;  // "TREDELY2", little-endian
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMostSlots = 240;
 inline constexpr std::size_t kCountersBytes = kHeaderBytes + kMostSlots * sizeof(Slot);

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
@@ -22,7 +23,7 @@ namespace tare {
 namespace {
 
 void FirstFree(void* object);
-constinit FreeFunction free_target = FirstFree;
+constinit Found<void(void*)> free_target{FirstFree};
 constinit bool began = false;
 
 bool KernelOvercommits() {
@@ -66,9 +67,10 @@ void FirstFree(void* object) {
     return;
   }
   BeginOnce();
-  process.inner.size_in_header = HeaderTellsSize(process.inner, object);
-  free_target = ChooseFree(process.options);
-  free_target(object);
+  std::atomic_ref(process.inner.size_in_header)
+      .store(HeaderTellsSize(process.inner, object), std::memory_order_relaxed);
+  free_target.Set(ChooseFree(process.options));
+  free_target.Get()(object);
 }
 
 __attribute__((constructor)) void Constructor() {
@@ -79,7 +81,7 @@ __attribute__((constructor)) void Constructor() {
 __attribute__((destructor)) void Destructor() { CloseThisThread(); }
 
 inline void FreeObject(void* object) {
-  if (object != nullptr) free_target(object);
+  if (object != nullptr) free_target.Get()(object);
 }
 
 }  // namespace
@@ -103,26 +105,32 @@ EXPORT void cfree(void* p) { tare::FreeObject(p); }
 EXPORT void free_sized(void* p, size_t) { tare::FreeObject(p); }
 EXPORT void free_aligned_sized(void* p, size_t, size_t) { tare::FreeObject(p); }
 
-EXPORT void* malloc(size_t n) { return tare::Malloc::target(n); }
-EXPORT void* calloc(size_t n, size_t m) { return tare::Calloc::target(n, m); }
-EXPORT void* memalign(size_t a, size_t n) { return tare::Memalign::target(a, n); }
-EXPORT void* aligned_alloc(size_t a, size_t n) { return tare::AlignedAlloc::target(a, n); }
+EXPORT void* malloc(size_t n) { return tare::Malloc::Call(n); }
+EXPORT void* calloc(size_t n, size_t m) { return tare::Calloc::Call(n, m); }
+EXPORT void* memalign(size_t a, size_t n) { return tare::Memalign::Call(a, n); }
+EXPORT void* aligned_alloc(size_t a, size_t n) { return tare::AlignedAlloc::Call(a, n); }
 EXPORT int posix_memalign(void** p, size_t a, size_t n) {
-  return tare::PosixMemalign::target(p, a, n);
+  return tare::PosixMemalign::Call(p, a, n);
 }
-EXPORT void* valloc(size_t n) { return tare::Valloc::target(n); }
-EXPORT void* pvalloc(size_t n) { return tare::Pvalloc::target(n); }
+EXPORT void* valloc(size_t n) { return tare::Valloc::Call(n); }
+EXPORT void* pvalloc(size_t n) { return tare::Pvalloc::Call(n); }
 
 EXPORT void* realloc(void* p, size_t n) {
-  if (p == nullptr) return tare::Malloc::target(n);
-  if (!tare::began || !tare::process.options.delay_realloc) return tare::Realloc::target(p, n);
-  return tare::Reallocate(p, n, tare::free_target);
+  if (p == nullptr) return tare::Malloc::Call(n);
+  if (!tare::began || !tare::process.options.delay_realloc) return tare::Realloc::Call(p, n);
+  return tare::Reallocate(p, n, tare::free_target.Get());
 }
 EXPORT void* reallocarray(void* p, size_t n, size_t m) {
   size_t bytes = 0;
   if (!__builtin_mul_overflow(n, m, &bytes)) return realloc(p, bytes);
   errno = ENOMEM;
   return nullptr;
+}
+
+// For an observer in the same process, at a moment when no function of the layer runs in its
+// thread.
+EXPORT void tare_layer_held(void (*each)(void*, size_t, void*), void* data) {
+  tare::VisitHeld(each, data);
 }
 
 // By their names, because their types here are those of the machine's calling convention.
@@ -141,23 +149,19 @@ OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, const void*)
 OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
 OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
 
-EXPORT void* _Znwm(size_t n) { return tare::NewObject::target(n); }
-EXPORT void* _Znam(size_t n) { return tare::NewArray::target(n); }
+EXPORT void* _Znwm(size_t n) { return tare::NewObject::Call(n); }
+EXPORT void* _Znam(size_t n) { return tare::NewArray::Call(n); }
 EXPORT void* _ZnwmRKSt9nothrow_t(size_t n, const void* t) {
-  return tare::NewObjectNothrow::target(n, t);
+  return tare::NewObjectNothrow::Call(n, t);
 }
 EXPORT void* _ZnamRKSt9nothrow_t(size_t n, const void* t) {
-  return tare::NewArrayNothrow::target(n, t);
+  return tare::NewArrayNothrow::Call(n, t);
 }
-EXPORT void* _ZnwmSt11align_val_t(size_t n, size_t a) {
-  return tare::NewObjectAligned::target(n, a);
-}
-EXPORT void* _ZnamSt11align_val_t(size_t n, size_t a) {
-  return tare::NewArrayAligned::target(n, a);
-}
+EXPORT void* _ZnwmSt11align_val_t(size_t n, size_t a) { return tare::NewObjectAligned::Call(n, a); }
+EXPORT void* _ZnamSt11align_val_t(size_t n, size_t a) { return tare::NewArrayAligned::Call(n, a); }
 EXPORT void* _ZnwmSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void* t) {
-  return tare::NewObjectAlignedNothrow::target(n, a, t);
+  return tare::NewObjectAlignedNothrow::Call(n, a, t);
 }
 EXPORT void* _ZnamSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void* t) {
-  return tare::NewArrayAlignedNothrow::target(n, a, t);
+  return tare::NewArrayAlignedNothrow::Call(n, a, t);
 }

@@ -31,6 +31,8 @@ inline Options ReadOptions() {
   options.global = ReadChoice("TARE_DELAY_SCOPE", options.global, "global", "thread");
   options.fifo = ReadChoice("TARE_DELAY_ORDER", options.fifo, "fifo", "lifo");
   options.delay_realloc = ReadChoice("TARE_DELAY_REALLOC", options.delay_realloc, "delay", "pass");
+  // What is as large as the threshold is left to the allocator, and all is.
+  if (options.size == 1) options.delay_realloc = false;
   options.poison = ReadChoice("TARE_DELAY_POISON", options.poison, "yes", "no");
   return options;
 }

@@ -3,8 +3,6 @@
 
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,23 +11,12 @@
 #include "counters.hpp"
 #include "inner.hpp"
 #include "options.hpp"
+#include "spin_lock.hpp"
 #include "system.hpp"
 
 namespace tare {
 
 struct Thread;
-
-// Held for a few instructions where threads begin and end, and while memory is short.
-class SpinLock {
- public:
-  void lock() {
-    while (held_.exchange(true, std::memory_order_acquire)) sched_yield();
-  }
-  void unlock() { held_.store(false, std::memory_order_release); }
-
- private:
-  std::atomic<bool> held_ = false;
-};
 
 struct Buffer {  // the head of one that no thread has
   Buffer* next;
@@ -46,7 +33,7 @@ struct Process {
   Thread* threads = nullptr;
   Buffer* buffers = nullptr;
   std::size_t buffers_kept = 0;
-  Count ended_slots = 0;  // 1 + index of the first in a list through spare[0]
+  Count ended_slots = 0;  // 1 + index of the first in a list through next_ended
 
   // Of scope=global, apart from what every free reads.
   alignas(64) std::atomic<std::int64_t> volume = 0;
@@ -117,7 +104,7 @@ inline Slot* TakeSlot() {
     header->slots.store(used + 1, std::memory_order_relaxed);
   } else if (process.ended_slots != 0) {
     slot = SlotsOf(header) + process.ended_slots - 1;
-    process.ended_slots = slot->spare[0];
+    process.ended_slots = slot->next_ended;
   } else {
     header->uncounted.fetch_add(1, std::memory_order_relaxed);
     return &lost_counts;
@@ -130,7 +117,7 @@ inline Slot* TakeSlot() {
 inline void GiveSlot(Slot* slot) {
   if (slot == nullptr || slot == &lost_counts) return;
   const std::scoped_lock guard(process.lock);
-  slot->spare[0] = process.ended_slots;
+  slot->next_ended = process.ended_slots;
   process.ended_slots = static_cast<Count>(slot - SlotsOf(process.header)) + 1;
 }
 

@@ -13,6 +13,7 @@
 
 #include <linux/membarrier.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -27,9 +28,9 @@
 
 namespace tare {
 
-inline constexpr std::size_t kSampleEvery = 64;     // objects, for the time in quarantine
-inline constexpr std::size_t kTimeSmallEvery = 64;  // collections that are small
-inline constexpr std::size_t kSmallObjects = 16;    // fewer objects and bytes are small
+inline constexpr std::size_t kSampleEvery = 64;      // objects, for the time in quarantine
+inline constexpr std::size_t kTimeSmallEvery = 512;  // collections that are small, in the long run
+inline constexpr std::size_t kSmallObjects = 16;     // fewer objects and bytes are small
 inline constexpr std::size_t kSmallBytes = 64 << 10;
 inline constexpr std::size_t kVolumeSteps = 64;  // of the shared volume, up to its threshold
 
@@ -47,7 +48,8 @@ struct Thread {
   std::size_t capacity = 0;     // objects
   Count samples = 0;            // objects held whose time is known
   Count sample_begins = 0;      // sum of those times
-  std::size_t until_timed = 1;  // the small collection that is timed next: 1 is this
+  std::size_t until_timed = 1;  // the small collection that is timed next: 1, this; if no slot too
+  std::size_t time_every = 1;   // how many small collections that one stands for
   std::size_t published = 0;    // part of `volume` that is in the shared volume
   Slot* slot = nullptr;
   Thread* next = nullptr;
@@ -117,13 +119,25 @@ inline void ReleaseAll(void** from, void** to) {
   }
 }
 
-inline Count Timed(Slot& slot, bool small, void** from, void** to) {
+// Runs `release`; the moment before, and in `pause` how long it took.
+template <typename Work>
+inline Count Time(Slot& slot, Work release, Count& pause) {
   const Count begin = Nanoseconds();
-  ReleaseAll(from, to);
-  const Count pause = Nanoseconds() - begin;
-  ++(small ? slot.small_timed : slot.timed_collections);
-  (small ? slot.small_nanoseconds : slot.timed_nanoseconds) += pause;
+  release();
+  pause = Nanoseconds() - begin;
   slot.longest_nanoseconds = std::max(slot.longest_nanoseconds, pause);
+  return begin;
+}
+
+// The first small collections are timed, then ever fewer, because a look at the clock takes longer
+// than many of them. One that is timed stands for those since the one before it.
+template <typename Work>
+inline Count TimeSmall(Thread& t, Work release) {
+  Count pause = 0;
+  const Count begin = Time(*t.slot, release, pause);
+  t.slot->small_pauses.Add(pause, t.time_every);
+  t.time_every = std::min(2 * t.time_every, kTimeSmallEvery);
+  t.until_timed = t.time_every;
   return begin;
 }
 
@@ -136,12 +150,16 @@ inline void ReleaseObjects(Thread& t, Cause cause) {
   Slot& slot = *t.slot;
   const bool small = objects < kSmallObjects && t.volume < kSmallBytes;
   slot.small_collections += small;
+  const auto release = [&t] { ReleaseAll(t.base, t.position); };
   Count begin = 0;
-  if (!small || --t.until_timed == 0) {
-    begin = Timed(slot, small, t.base, t.position);
-    if (small) t.until_timed = kTimeSmallEvery;
+  if (!small) {
+    Count pause = 0;
+    begin = Time(slot, release, pause);
+    slot.pauses.Add(pause, 1);
+  } else if (--t.until_timed == 0) {
+    begin = TimeSmall(t, release);
   } else {
-    ReleaseAll(t.base, t.position);
+    release();
   }
   ++slot.collections[cause];
   slot.objects += objects;
@@ -268,27 +286,29 @@ inline void Hold(Thread& t, void* object, std::size_t bytes) {
   t.moment += t.volume;
 }
 
-__attribute__((noinline)) inline void ReleaseTimed(Slot& slot, void* object) {
-  const Count begin = Nanoseconds();
-  process.inner.free(object);
-  const Count pause = Nanoseconds() - begin;
-  ++slot.small_timed;
-  slot.small_nanoseconds += pause;
-  slot.longest_nanoseconds = std::max(slot.longest_nanoseconds, pause);
+__attribute__((noinline)) inline void ReleaseTimed(Thread& t, void* object) {
+  TimeSmall(t, [object] { process.inner.free(object); });
 }
 
-// Whether `object` was released at once: it reaches the threshold alone. Such a collection, of
-// which there are as many as frees when the threshold is a byte, needs no list.
-inline bool ReleasedAlone(Thread& t, void* object, std::size_t bytes) {
-  Slot* const slot = t.slot;
-  if (t.volume != 0 || bytes >= kSmallBytes || slot == nullptr) [[unlikely]]
-    return false;
-  slot->lone_bytes += bytes;
-  if (slot->lone_collections++ % kTimeSmallEvery == 0) [[unlikely]]
-    ReleaseTimed(*slot, object);
+// A collection of one object that is on no list.
+inline void ReleaseAlone(Thread& t, void* object, std::size_t bytes) {
+  Slot& slot = *t.slot;
+  ++slot.lone_collections;
+  slot.lone_bytes += bytes;
+  if (--t.until_timed == 0) [[unlikely]]
+    ReleaseTimed(t, object);
   else
     process.inner.free(object);
-  return true;
+}
+
+// `object` reaches the threshold, alone or with what is held.
+__attribute__((noinline)) inline void CollectWith(Thread& t, void* object, std::size_t bytes) {
+  if (t.volume == 0 && bytes < kSmallBytes && t.slot != nullptr) {
+    ReleaseAlone(t, object, bytes);
+  } else {
+    Hold(t, object, bytes);
+    Collect(t, kVolume);
+  }
 }
 
 // What stands for free: `object` is not nullptr.
@@ -308,12 +328,50 @@ void Free(void* object) {
     if constexpr (kPoison) Fill(object, bytes);
     if (MustThink(t.trigger, t.volume) || t.epoch != process.epoch.load(std::memory_order_relaxed))
       ThinkGlobally(t);
-  } else if (kPoison || !MustThink(t.trigger, t.volume + bytes) ||
-             !ReleasedAlone(t, object, bytes)) {
+  } else if constexpr (kPoison) {
     Hold(t, object, bytes);
-    if constexpr (kPoison) Fill(object, bytes);
+    Fill(object, bytes);
     if (MustThink(t.trigger, t.volume)) Collect(t, kVolume);
+  } else if (MustThink(t.trigger, t.volume + bytes)) {
+    CollectWith(t, object, bytes);
+  } else {
+    Hold(t, object, bytes);
   }
+  BecomeIdle(t);
+}
+
+// Whether a thread that is about to free has, or gets, a slot to count in.
+inline bool CanCount(Thread& t) {
+  AwaitClaim(t);
+  if (t.stage == Stage::kClosed || (t.stage == Stage::kFresh && !Open(t))) return false;
+  if (t.slot == nullptr) t.slot = TakeSlot();
+  return true;
+}
+
+// The free of FreeAlone that is timed: that of a large object, of one in some others, and the
+// first of a thread or of a forked process, which has no slot yet.
+__attribute__((noinline)) inline void FreeAloneTimed(Thread& t, void* object, std::size_t bytes) {
+  const KeepErrno keep;
+  if (!CanCount(t)) {
+    Pass(object);
+  } else {
+    CollectWith(t, object, bytes);
+  }
+}
+
+// Free where every object reaches the threshold alone, because that is a byte. It differs in time
+// only: nothing is put on a list to be taken from it at once.
+template <bool kHeader>
+void FreeAlone(void* object) {
+  Thread& t = thread;
+  if (t.busy.load(std::memory_order_relaxed)) [[unlikely]]
+    return Defer(t, object);
+  BecomeBusy(t);
+  const std::size_t bytes = kHeader ? SizeInHeader(object) : process.inner.usable_size(object);
+  if (bytes >= kSmallBytes || t.until_timed == 1) [[unlikely]]
+    FreeAloneTimed(t, object, bytes);
+  else
+    ReleaseAlone(t, object, bytes);
   BecomeIdle(t);
 }
 
@@ -321,13 +379,15 @@ using FreeFunction = void (*)(void*);
 
 template <bool kHeader>
 FreeFunction ChooseFree(const Options& options) {
+  if (options.size == 1 && !options.global && !options.poison) return FreeAlone<kHeader>;
   if (options.global)
     return options.poison ? Free<true, true, kHeader> : Free<true, false, kHeader>;
   return options.poison ? Free<false, true, kHeader> : Free<false, false, kHeader>;
 }
 
 inline FreeFunction ChooseFree(const Options& options) {
-  return process.inner.size_in_header ? ChooseFree<true>(options) : ChooseFree<false>(options);
+  const bool header = std::atomic_ref(process.inner.size_in_header).load(std::memory_order_relaxed);
+  return header ? ChooseFree<true>(options) : ChooseFree<false>(options);
 }
 
 // Each exchange is one instruction, so a handler's object is on one list or the other.
@@ -367,6 +427,7 @@ inline void Close(Thread& t) {
   GiveBuffer(std::exchange(t.base, nullptr), t.capacity * sizeof(void*));
   t.position = nullptr;
   t.limit.store(nullptr, std::memory_order_relaxed);
+  t.until_timed = 1;
   t.stage = Stage::kClosed;
 }
 
@@ -378,32 +439,44 @@ inline void CloseThisThread() {
 
 inline void EndThread(void*) { CloseThisThread(); }
 
-// Takes the objects of another thread, which may be asleep. Its record is never locked by itself;
-// so, after a claim, a barrier on all processors makes sure that it is either seen as busy or
-// will see the claim.
-inline void Seize(Thread& other) {
+// Does `work` while another thread, which may be asleep, cannot touch its objects. Its record is
+// never locked by itself; so, after a claim, a barrier on all processors makes sure that it is
+// either seen as busy or will see the claim. False when it was busy all the time.
+template <typename Work>
+bool Claim(Thread& other, Work work) {
   constexpr int kTries = 200;
-  if (other.taken.load(std::memory_order_relaxed)) return;
-  if (other.slot == nullptr) {  // one cannot be had under the lock
-    other.trigger.store(0, std::memory_order_relaxed);
-    return;
-  }
+  bool done = false;
   other.claimed.store(true, std::memory_order_release);
-  for (int tries = 0; tries < kTries; ++tries) {
+  for (int tries = 0; tries < kTries && !done; ++tries) {
     other.limit.store(nullptr, std::memory_order_relaxed);
     if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) break;
-    if (!other.busy.load(std::memory_order_acquire) &&
-        other.limit.load(std::memory_order_relaxed) == nullptr) {
-      Withdraw(other);
-      ReleaseObjects(other, kMemory);
-      other.taken.store(true, std::memory_order_relaxed);
-      break;
-    }
-    sched_yield();
+    done = !other.busy.load(std::memory_order_acquire) &&
+           other.limit.load(std::memory_order_relaxed) == nullptr;
+    done ? work() : static_cast<void>(sched_yield());
   }
-  if (!other.taken.load(std::memory_order_relaxed))
-    other.trigger.store(0, std::memory_order_relaxed);
   other.claimed.store(false, std::memory_order_release);
+  return done;
+}
+
+// Releases the objects of another thread, or makes it do so at its next free.
+inline void Seize(Thread& other) {
+  if (other.taken.load(std::memory_order_relaxed)) return;
+  const bool seized = other.slot != nullptr &&  // one cannot be had under the lock
+                      Claim(other, [&other] {
+                        Withdraw(other);
+                        ReleaseObjects(other, kMemory);
+                        other.taken.store(true, std::memory_order_relaxed);
+                      });
+  if (!seized) other.trigger.store(0, std::memory_order_relaxed);
+}
+
+// `work(thread)` for all threads but `own` that may hold objects.
+template <typename Work>
+void ForOthers(const Thread& own, Work work) {
+  const std::scoped_lock guard(process.lock);
+  syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+  for (Thread* other = process.threads; other != nullptr; other = other->next)
+    if (other != &own) work(*other);
 }
 
 // Memory is short: releases what all threads hold. False when called from inside of a Free.
@@ -413,10 +486,22 @@ inline bool GiveBack() {
       Withdraw(own);
       Collect(own, kMemory);
     }
-    const std::scoped_lock guard(process.lock);
-    syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
-    for (Thread* other = process.threads; other != nullptr; other = other->next)
-      if (other != &own) Seize(*other);
+    ForOthers(own, Seize);
+  });
+}
+
+// Calls `each` for every object that is held, but for those of a thread that is busy all the time.
+inline void VisitHeld(void (*each)(void* object, std::size_t bytes, void* data), void* data) {
+  if (process.options.size == 1) return;
+  const auto visit = [each, data](const Thread& t) {
+    for (void** at = t.base; at != t.position; ++at)
+      each(*at, process.inner.usable_size(*at), data);
+  };
+  WhileBusy([visit](Thread& own) {
+    visit(own);
+    ForOthers(own, [visit](Thread& other) {
+      if (!other.taken.load(std::memory_order_relaxed)) Claim(other, [&] { visit(other); });
+    });
   });
 }
 
@@ -435,6 +520,8 @@ inline void AfterFork() {
   t.previous = nullptr;
   t.claimed.store(false, std::memory_order_relaxed);
   t.slot = nullptr;
+  t.until_timed = 1;
+  t.time_every = 1;
 }
 
 // Begins the layer over `process.inner`.

@@ -93,18 +93,31 @@ def environment(options: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-_MAGIC = 0x31594C4544455254
+_MAGIC = 0x32594C4544455254
 _HEADER_BYTES = 4096
 _HEADER = struct.Struct("<7Q")
 _MOST_SLOTS = 240
-_SLOT_BYTES = 256
+_SLOT_BYTES = 704
+_PAUSE_BUCKETS = 32
+_FIRST_PAUSE_BITS = 4
 _THREADS_SHOWN = 240
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """How many collections took how long, and by buckets of powers of two; as in counters.hpp."""
+
+    collections: int
+    nanoseconds: int
+    buckets: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Slot:
     """Counts of one thread, or of several one after the other; as in counters.hpp."""
 
+    pauses: Pauses
+    small_pauses: Pauses
     threads: int
     thread: int
     volume_collections: int
@@ -116,18 +129,15 @@ class Slot:
     held_bytes: int
     sampled_objects: int
     sampled_nanoseconds: int
-    timed_collections: int
-    timed_nanoseconds: int
     small_collections: int
-    small_timed: int
-    small_nanoseconds: int
     longest_nanoseconds: int
     largest_bytes: int
     lone_collections: int
     lone_bytes: int
 
 
-_SLOT = struct.Struct(f"<{len(fields(Slot))}Q")
+_PAUSES = struct.Struct(f"<{2 + _PAUSE_BUCKETS}Q")
+_NUMBERS = struct.Struct(f"<{len(fields(Slot)) - 2}Q")
 
 
 @dataclass(frozen=True)
@@ -152,10 +162,20 @@ def read_process(path: Path) -> Process | None:
     if magic != _MAGIC or used > (len(data) - _HEADER_BYTES) // _SLOT_BYTES:
         raise TareError(f"{path}: not a file of counters of this version of Tare")
     servers = layers.served_by(data[_HEADER.size : _HEADER_BYTES])
-    slots = tuple(
-        Slot(*_SLOT.unpack_from(data, _HEADER_BYTES + index * _SLOT_BYTES)) for index in range(used)
-    )
+    slots = tuple(_read_slot(data, _HEADER_BYTES + index * _SLOT_BYTES) for index in range(used))
     return Process(pid, bool(forked), servers, uncounted, passed, slots)
+
+
+def _read_slot(data: bytes, offset: int) -> Slot:
+    pauses = _read_pauses(data, offset)
+    small_pauses = _read_pauses(data, offset + _PAUSES.size)
+    numbers = _NUMBERS.unpack_from(data, offset + 2 * _PAUSES.size)
+    return Slot(pauses, small_pauses, *numbers)
+
+
+def _read_pauses(data: bytes, offset: int) -> Pauses:
+    collections, nanoseconds, *buckets = _PAUSES.unpack_from(data, offset)
+    return Pauses(collections, nanoseconds, tuple(buckets))
 
 
 def values(processes: Sequence[Process]) -> dict[str, float]:
@@ -186,10 +206,28 @@ def _collections(slot: Slot) -> int:
     )
 
 
-def _pause_nanoseconds(slot: Slot) -> float:
+def _small_weight(slot: Slot) -> float:
+    """What the pauses of small collections must be multiplied by: the last of a thread are not in
+    them."""
     small = slot.small_collections + slot.lone_collections
-    mean = slot.small_nanoseconds / slot.small_timed if slot.small_timed else 0.0
-    return slot.timed_nanoseconds + small * mean
+    timed = slot.small_pauses.collections
+    return small / timed if timed else 0.0
+
+
+def _pause_nanoseconds(slot: Slot) -> float:
+    return slot.pauses.nanoseconds + slot.small_pauses.nanoseconds * _small_weight(slot)
+
+
+def _pause_histogram(slots: Sequence[Slot]) -> list[list[float]]:
+    """Lower and upper end in nanoseconds, and how many collections took so long, an estimate."""
+    counts = [0.0] * _PAUSE_BUCKETS
+    for slot in slots:
+        weight = _small_weight(slot)
+        for bucket in range(_PAUSE_BUCKETS):
+            counts[bucket] += slot.pauses.buckets[bucket]
+            counts[bucket] += slot.small_pauses.buckets[bucket] * weight
+    ends = [0, *(1 << (_FIRST_PAUSE_BITS + bucket) for bucket in range(_PAUSE_BUCKETS))]
+    return [[ends[bucket], ends[bucket + 1], count] for bucket, count in enumerate(counts) if count]
 
 
 def details(processes: Sequence[Process], main: int) -> dict[str, Any]:
@@ -201,6 +239,7 @@ def details(processes: Sequence[Process], main: int) -> dict[str, Any]:
         "uncounted": sum(process.uncounted for process in processes),
         "passed_objects": sum(process.passed_objects for process in processes),
         **_described(slots),
+        "pause_histogram": _pause_histogram(slots),
         "threads": [
             {"thread": slot.thread, "threads": slot.threads, **_described([slot])}
             for slot in mine[:_THREADS_SHOWN]
