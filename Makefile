@@ -1,6 +1,6 @@
 # make demo   weigh one real program        make test    every test
 # make check  formatters, linters, types    make bench   what Tare itself costs
-# make papers the programs of the papers    make soak    long runs
+# make papers the programs of the papers    make soak    long runs, TARE_SOAK_SECONDS of layers
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test check format bench papers soak lock clean
 
@@ -66,7 +66,7 @@ papers: build
 	$(TARE) suite run papers -o papers-results
 
 soak: build
-	@scripts/setup.sh demo test
+	@scripts/setup.sh demo test soak
 	$(PYTHON) -m pytest -m soak
 
 lock:

@@ -43,7 +43,8 @@ class Option:
     env: str
     """"" for an option that Tare itself heeds."""
     choices: Mapping[str, str] = field(default_factory=dict)
-    """What each choice puts into the variable; "" leaves the variable alone."""
+    """What each choice puts into the variable; "" leaves the variable alone. An option of another
+    type may have some: words that stand for values."""
     default: str | None = None
     """None: nothing is set, and the manager does what its authors chose."""
     value: str = "{}"
@@ -55,11 +56,11 @@ class Option:
 
         Raises ValueError for a value that the option cannot take.
         """
+        if given in self.choices:
+            return self.choices[given]
         match self.type:
             case "choice":
-                if given not in self.choices:
-                    raise ValueError(f"must be one of {', '.join(self.choices)}")
-                return self.choices[given]
+                raise ValueError(f"must be one of {', '.join(self.choices)}")
             case "flag":
                 if given not in ("true", "false"):
                     raise ValueError("must be true or false")

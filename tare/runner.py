@@ -375,9 +375,12 @@ def _judge_layer(
             reason = f"free of {proof.executable} is served by {proof.frees}"
     if reason:
         return replace(outcome, status=Status.NOT_LOADED, reason=reason, values={})
+    values = {**outcome.values, **layer.values(processes)}
+    if "collector_seconds" in values:
+        values["mutator_seconds"] = values["wall_seconds"] - values["collector_seconds"]
     return replace(
         outcome,
-        values={**outcome.values, **layer.values(processes)},
+        values=values,
         details={**outcome.details, manager.layer_name: layer.details(processes, main)},
     )
 

@@ -1,20 +1,37 @@
-"""Long runs, behind `make soak`."""
+"""Long runs, behind `make soak`.
+
+TARE_SOAK_SECONDS is the time that the layers take, all allocators together: an hour by default.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from itertools import count, cycle
 from pathlib import Path
 
 import pytest
 
 import tare
+from tare.errors import MissingError
+from tare.layers import layers
+from tare.manager import resolve
+from tare.measurement import Status
+from tare.native import native_file
+from tare.program import Program
+from tare.recipes import load_recipes, object_path
+from tare.runner import Limits, Outcome, run_once
+from tare.suite import workloads_folder
 from tare.trace import open_trace
 from tests.test_cli import start
+from tests.test_delay import fuzz_sanitized, sanitized_fuzzer
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 INTERRUPTIONS = 60
@@ -90,3 +107,126 @@ def test_a_hundred_million_objects_take_bounded_memory_and_space(tmp_path: Path)
     assert trace.meta["complete"]
     size = sum(file.stat().st_size for file in (tmp_path / "t.tare").iterdir())
     assert size < 12 * trace.meta["objects"]
+
+
+# The layers
+
+SOAK_SECONDS = float(os.environ.get("TARE_SOAK_SECONDS", "3600"))
+FORKED_SECONDS = 4
+LINES = 200_000
+VARIANTS = {
+    "delay": (
+        "size=64KiB",
+        "size=1B",
+        "size=1MiB, scope=global",
+        "size=64KiB, order=lifo, buffer=40KiB, realloc=pass",
+        "size=16KiB, poison=yes",
+        "size=1GiB",
+    ),
+    "marksweep": (
+        "free=quarantine",
+        "free=honour, every=1MiB",
+        "free=quarantine, every=256KiB, markers=2",
+        "free=ignore, every=4MiB",
+    ),
+}
+INNERS = [
+    recipe.name
+    for recipe in load_recipes().values()
+    if recipe.kind not in ("collector", "layer")
+    and (recipe.kind == "system" or object_path(recipe) is not None)
+]
+FUZZ_SECONDS = SOAK_SECONDS / 20  # for each sanitizer
+NOT_TRIED = {
+    ("hoard", "forks"): "bare hoard hangs now and then in a child of a process with threads",
+}
+SHARE_SECONDS = (SOAK_SECONDS - 2 * FUZZ_SECONDS) / (len(VARIANTS) * len(INNERS))
+
+
+@pytest.fixture(scope="module")
+def workload(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Program]]:
+    """Programs that print the same in each run, and fail when an object has lost its contents."""
+    folder = tmp_path_factory.mktemp("soak")
+    programs = Path(__file__).parent / "programs"
+    words = random.Random(1)
+    (folder / "lines").write_text(
+        "".join(f"{words.getrandbits(40):x} {'x' * words.randrange(30)}\n" for _ in range(LINES))
+    )
+    subprocess.run(
+        [sys.executable, workloads_folder() / "c" / "make_source.py", folder / "large.c", "60"],
+        check=True,
+    )
+    subprocess.run(
+        ["cc", "-O1", "-pthread", "-o", folder / "forks", programs / "forks.c"], check=True
+    )
+    servers = str(workloads_folder() / "servers")
+    yield [
+        Program("gcc", ("gcc", "-O2", "-fno-ident", "-S", "-o", "-", str(folder / "large.c"))),
+        Program(
+            "sort",
+            ("sort", "--parallel=4", "-S", "6M", "-T", str(folder), str(folder / "lines")),
+            environment={"LC_ALL": "C"},
+        ),
+        Program("forks", (str(folder / "forks"), str(FORKED_SECONDS))),
+        Program(
+            "redis",
+            ("python3", "-B", str(programs / "redis_load.py"), "1", "3000"),
+            environment={"PYTHONPATH": servers},
+            scratch=True,
+        ),
+    ]
+    shutil.rmtree(folder)
+
+
+def run_under(program: Program, manager: str, folder: Path) -> Outcome:
+    return run_once(program, resolve(manager), Limits(timeout_seconds=300.0), folder)
+
+
+@pytest.mark.parametrize("inner", INNERS)
+@pytest.mark.parametrize("layer", VARIANTS)
+def test_real_programs_for_a_long_time(
+    layer: str, inner: str, workload: list[Program], tmp_path: Path
+) -> None:
+    """No crash, no lost object, and the same output; each program by itself under the bare
+    allocator first."""
+    try:
+        native_file(layers()[layer].OBJECT)
+    except MissingError as error:
+        pytest.skip(error.message)
+    outputs = {}
+    for program in workload:
+        if (inner, program.name) in NOT_TRIED:
+            print(f"left out: {program.name}, {NOT_TRIED[inner, program.name]}")
+            continue
+        bare = run_under(program, inner, tmp_path)
+        assert bare.status is Status.OK, (program.name, inner, bare.reason, bare.error_tail)
+        outputs[program.name] = bare.output_sha256
+    runs = collections = 0
+    deadline = time.monotonic() + SHARE_SECONDS
+    for variant in cycle(VARIANTS[layer]):
+        for program in workload:
+            if program.name not in outputs:
+                continue
+            manager = f"{layer}({inner}, {variant})"
+            outcome = run_under(program, manager, tmp_path)
+            what = f"{program.name} under {manager}"
+            assert outcome.status is Status.OK, (what, outcome.reason, outcome.error_tail)
+            assert outcome.output_sha256 == outputs[program.name], what
+            runs += 1
+            collections += int(outcome.values["collections"])
+        if time.monotonic() > deadline:
+            break
+    assert runs
+    assert collections
+    print(f"{layer}({inner}): {runs} runs, {collections} collections")
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_random_calls_for_a_long_time(tmp_path: Path, sanitizer: str) -> None:
+    fuzzer = sanitized_fuzzer(tmp_path, sanitizer)
+    deadline = time.monotonic() + FUZZ_SECONDS
+    for seed in count(1):
+        fuzz_sanitized(fuzzer, seed, operations=3000)
+        if time.monotonic() > deadline:
+            print(f"{sanitizer}: {seed} seeds")
+            return

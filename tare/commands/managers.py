@@ -94,7 +94,7 @@ def show(name: str) -> int:
             console.print(Text(f"{label}: {value}"))
     for option in recipe.options:
         default = f" (default {option.default})" if option.default is not None else ""
-        values = "|".join(option.choices) or option.type
+        values = "|".join([*option.choices, *([] if option.type == "choice" else [option.type])])
         console.print(Text(f"  {option.name}={values}  {option.description}{default}"))
     return 0
 

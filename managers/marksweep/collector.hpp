@@ -1,0 +1,263 @@
+// A collection: stop, find roots, mark, decide what is dead, start again, and give what is dead to
+// the allocator.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+
+#include "helpers.hpp"
+#include "metadata.hpp"
+#include "process.hpp"
+#include "roots.hpp"
+#include "world.hpp"
+
+namespace tare {
+
+constinit inline Roots roots;
+constinit inline Markers markers;
+
+inline constexpr std::size_t kLeastThreshold = 4 << 20;
+inline constexpr int kHeapFullStatus = 86;
+
+// What the pause decided, until it is done.
+struct Sweep {
+  Leaf* leaf = nullptr;  // the next to sweep; nullptr: none
+  std::size_t group = 0;
+  Record* record = nullptr;
+};
+constinit inline Sweep sweep;
+
+struct Drag {
+  Count clock = 0;        // bytes allocated at the last collection
+  Count freed = 0;        // objects that the program had freed by then, and
+  Count freed_clock = 0;  // the sum of the clock at each
+  Count held = 0;         // of them not released
+};
+constinit inline Drag drag;
+
+inline bool IsQuarantine() { return process.options.free == FreeMode::kQuarantine; }
+
+inline Half* CondemnedOf(Leaf& leaf) {
+  if (leaf.condemned == nullptr)
+    leaf.condemned = static_cast<Half*>(MapOwn(kBlocksInLeaf * sizeof(Half)));
+  return leaf.condemned;
+}
+
+inline bool TakeCondemned(Address object) {
+  Leaf* const leaf = metadata.LeafOf(object);
+  if (leaf == nullptr || leaf->condemned == nullptr) return false;
+  const Half bit = Half{1} << GranuleOf(object);
+  Half& word = leaf->condemned[BlockIndex(object)];
+  return (__atomic_fetch_and(&word, ~bit, __ATOMIC_RELAXED) & bit) != 0;
+}
+
+struct Verdict {
+  Count freed = 0;  // dead objects that the program had freed
+  Count condemned_objects = 0, condemned_bytes = 0;
+};
+
+// Leaves in the place of each mark whether the object is dead and will be released.
+inline void Judge(bool reclaim, Verdict& verdict) {
+  const bool verify = process.options.verify, quarantine = IsQuarantine();
+  for (Leaf* leaf = metadata.FirstLeaf(); leaf != nullptr; leaf = leaf->next) {
+    Half* const condemned = verify && reclaim ? CondemnedOf(*leaf) : nullptr;
+    const auto judge = [&](Address base, Block& block) {
+      if (block.state == 0 && (block.bounds == 0 || quarantine)) return;
+      const Half freed = Freed(block.state);
+      Half dead = reclaim ? Starts(block.bounds) & ~Marked(block.state) : 0;
+      if (quarantine) dead &= freed;
+      if (verify && dead != 0) {
+        if (condemned != nullptr) {
+          Half& before = condemned[(base - leaf->base) / kBlockBytes];
+          for (Half fresh = dead & ~before; fresh != 0; fresh &= fresh - 1) {
+            ++verdict.condemned_objects;
+            verdict.condemned_bytes += metadata.BytesOf(base + FirstIn(fresh) * kGranule);
+          }
+          before |= dead;
+        }
+        dead = 0;
+      }
+      verdict.freed += static_cast<Count>(std::popcount(dead & freed));
+      block.state = Word{freed} << 32 | dead;
+    };
+    for (std::size_t group = 0; group < kGroupsInLeaf; ++group)
+      if (leaf->used[group] != 0) Metadata::VisitGroup(*leaf, group, judge);
+  }
+}
+
+inline void CountDrag(Count released) {
+  const Count clock = SumOfSlots(&Slot::allocated_bytes);
+  const Count freed = SumOfSlots(&Slot::ignored_objects);
+  const Count freed_clock = SumOfSlots(&Slot::freed_clock);
+  const Count fresh = freed - drag.freed;
+  process.header->held_bytes_sum += fresh * clock - (freed_clock - drag.freed_clock);
+  process.header->held_bytes_sum += drag.held * (clock - drag.clock);
+  const Count held = drag.held + fresh;
+  drag = {clock, freed, freed_clock, held - std::min(held, released)};
+}
+
+// Releases the dead objects of `groups` groups of blocks, or of all that are left.
+inline void SweepSome(std::size_t groups) {
+  Thread& t = thread;
+  Header& header = *process.header;
+  const Count begin = Nanoseconds();
+  Count objects = 0, bytes = 0;
+  while (sweep.leaf != nullptr && groups > 0) {
+    Leaf& leaf = *sweep.leaf;
+    if (leaf.used[sweep.group] != 0) {
+      --groups;
+      EnterCritical(t);
+      Metadata::VisitGroup(leaf, sweep.group, [&](Address base, Block& block) {
+        for (Half dead = Marked(Load(block.state)); dead != 0; dead &= dead - 1) {
+          const Address object = base + FirstIn(dead) * kGranule;
+          const std::size_t released = metadata.Remove(object);
+          if (released == 0) continue;
+          ++objects;
+          bytes += released;
+          process.inner.free(reinterpret_cast<void*>(object));
+        }
+      });
+      LeaveCritical(t);
+    }
+    if (++sweep.group == kGroupsInLeaf) sweep = {leaf.next, 0, sweep.record};
+  }
+  process.live.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  header.swept_objects.fetch_add(objects, std::memory_order_relaxed);
+  header.swept_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (sweep.record != nullptr) {
+    sweep.record->swept_objects += objects;
+    sweep.record->swept_bytes += bytes;
+    sweep.record->active_pages_bytes = metadata.ActivePages() * kPageBytes;
+  }
+  header.outside_nanoseconds.fetch_add(Nanoseconds() - begin, std::memory_order_relaxed);
+}
+
+inline void SweepAll() {
+  if (sweep.leaf != nullptr) SweepSome(~std::size_t{0});
+}
+
+inline void SetThreshold(std::size_t marked_bytes) {
+  process.threshold =
+      process.options.every != 0 ? process.options.every : std::max(kLeastThreshold, marked_bytes);
+}
+
+inline bool Reclaims(Count kind) {
+  const std::size_t nth = process.options.reclaim;
+  return nth != 0 && ((kind & (kHeapLimit | kMallocFailed)) != 0 ||
+                      (process.header->collections + 1) % nth == 0);
+}
+
+inline Record* KeepRecord(const Record& record) {
+  Header& header = *process.header;
+  Record* const place = NextRecord(&header);
+  if (place == nullptr) {
+    ++header.records_lost;
+    return nullptr;
+  }
+  *place = record;
+  ++header.records;
+  return place;
+}
+
+// All but what happens outside of the pause. The collector's lock is held, signals are blocked.
+__attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
+  Header& header = *process.header;
+  const Count begin = Nanoseconds();
+  roots.FindStaticData();
+  if (!StopWorld()) return false;
+  const Count stopped = Nanoseconds();
+  if (!roots.Find(own)) {
+    StartWorld();
+    return false;
+  }
+  // Of the first collection nothing is known.
+  const std::size_t expected =
+      header.collections == 0 ? metadata.ActivePages() * kPageBytes : process.last_marked_bytes;
+  markers.Mark(roots.Found(), process.options.markers, expected);
+  const Count marked = Nanoseconds();
+  const bool reclaims = Reclaims(kind);
+  Verdict verdict;
+  Judge(reclaims, verdict);
+  CountDrag(verdict.freed);
+  if (reclaims && !process.options.verify) sweep = {metadata.FirstLeaf(), 0, nullptr};
+  const Count threads = world.asked.Size();
+  const Count end = Nanoseconds();
+  StartWorld();
+
+  process.last_marked_bytes = markers.Bytes();
+  header.pause_nanoseconds += end - begin;
+  header.longest_nanoseconds = std::max(header.longest_nanoseconds, end - begin);
+  header.stop_nanoseconds += stopped - begin;
+  header.mark_nanoseconds += marked - stopped;
+  header.sweep_nanoseconds += end - marked;
+  header.marked_objects += markers.Objects();
+  header.marked_bytes += markers.Bytes();
+  header.root_bytes += roots.Bytes();
+  header.peak_live_marked_bytes = std::max<Count>(header.peak_live_marked_bytes, markers.Bytes());
+  header.threads_stopped_max = std::max(header.threads_stopped_max, threads);
+  header.swept_objects.fetch_add(verdict.condemned_objects, std::memory_order_relaxed);
+  header.swept_bytes.fetch_add(verdict.condemned_bytes, std::memory_order_relaxed);
+  header.metadata_bytes.store(metadata.OwnBytes(), std::memory_order_relaxed);
+  header.reclaiming_collections += reclaims;
+  ++header.collections;
+  sweep.record =
+      KeepRecord({begin, end, markers.Objects(), markers.Bytes(), verdict.condemned_objects,
+                  verdict.condemned_bytes, metadata.ActivePages() * kPageBytes,
+                  kind | (reclaims ? Count{kReclaimed} : 0)});
+  return true;
+}
+
+[[noreturn]] inline void HeapIsFull() {
+  Message message;
+  message << "tare-marksweep: the heap of " << process.options.heap
+          << " bytes is full: " << metadata.ActivePages() * kPageBytes
+          << " bytes of pages hold objects that are live\n";
+  message.Write(STDERR_FILENO);
+  syscall(SYS_exit_group, kHeapFullStatus);
+  __builtin_unreachable();
+}
+
+inline bool IsHeapFull(std::size_t more) {
+  const std::size_t heap = process.options.heap;
+  const std::size_t pages = more < kPageBytes ? 0 : PageUp(more);
+  return heap != 0 && metadata.ActivePages() * kPageBytes + pages > heap;
+}
+
+// With the collector's lock held and signals blocked.
+inline bool CollectLocked(const StackInUse& own, Count kind, std::size_t more) {
+  SweepAll();
+  EnterCritical(thread);
+  const bool done = Pause(own, kind);
+  thread.must_park = false;
+  LeaveCritical(thread);
+  process.since_collection.store(0, std::memory_order_relaxed);
+  if (!done) ++process.header->skipped_collections;
+  SetThreshold(process.last_marked_bytes);
+  SweepAll();
+  if (done && (kind & kHeapLimit) != 0 && IsHeapFull(more)) HeapIsFull();
+  return done;
+}
+
+// Collects, unless this cannot be done here: another thread does, or this is the child of a vfork.
+// With `wait`, after what another thread does. `more` bytes are about to be allocated.
+__attribute__((noinline)) inline bool Collect(Count kind, bool wait, std::size_t more) {
+  KeptRegisters registers;
+  Spill(registers);
+  const auto frame = reinterpret_cast<Address>(__builtin_frame_address(0));
+  const Address stack = std::min(frame, reinterpret_cast<Address>(&registers));
+  const KeepErrno keep;
+  if (!process.ready || getpid() != process.pid) return false;
+  for (;; sched_yield()) {
+    const SignalsBlocked blocked;
+    if (process.collector.try_lock()) {
+      const bool done = CollectLocked({stack, stack, ThreadPointer()}, kind, more);
+      process.collector.unlock();
+      return done;
+    }
+    if (!wait) return false;
+  }
+}
+
+}  // namespace tare

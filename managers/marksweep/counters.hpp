@@ -1,0 +1,138 @@
+// What the layer counts, in a file that is mapped and shared: it is complete however the process
+// ends, by exit, _exit, exec, abort or a kill.
+//
+// The file is PID.SERIAL in the folder that TARE_MARKSWEEP_COUNTERS names: a Header, then Slots up
+// to kRecordsOffset, then Records; all numbers 64-bit and of the machine's byte order. Only the
+// records that are used have pages on the disk. Without the variable the counters are kept in
+// memory of the process.
+
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "shared_file.hpp"
+#include "system.hpp"
+
+namespace tare {
+
+using Count = std::uint64_t;
+using SharedCount = std::atomic<std::uint64_t>;
+static_assert(sizeof(SharedCount) == 8 && SharedCount::is_always_lock_free);
+
+inline constexpr Count kMagic = 0x314b52414d455254;  // "TREMARK1", little-endian
+inline constexpr std::size_t kNamesOffset = 512;
+inline constexpr std::size_t kHeaderBytes = 4096;
+inline constexpr std::size_t kMostSlots = 192;
+inline constexpr std::size_t kMostRecords = 65536;
+
+// Written by the thread that collects, but for the numbers of type SharedCount. What threads do
+// between collections is in their slots.
+struct Header {
+  Count magic;
+  Count process;
+  Count parent;
+  Count forked;  // 1: this process began as a fork of the program, 0: by exec
+  Count collections;
+  Count reclaiming_collections;
+  SharedCount uncounted;  // forked processes and threads that could not count
+  Count pause_nanoseconds;
+  Count longest_nanoseconds;
+  Count stop_nanoseconds;
+  Count mark_nanoseconds;
+  Count sweep_nanoseconds;          // inside of pauses
+  SharedCount outside_nanoseconds;  // of sweeping outside of pauses
+  Count marked_objects;
+  Count marked_bytes;
+  Count root_bytes;
+  SharedCount swept_objects;  // released by collections; with verify=yes condemned
+  SharedCount swept_bytes;
+  SharedCount slots;          // used so far
+  Count skipped_collections;  // threads did not stop, or /proc could not be read
+  SharedCount peak_active_pages_bytes;
+  SharedCount peak_requested_bytes;  // as Slot::allocated_bytes
+  Count peak_live_marked_bytes;
+  Count held_bytes_sum;        // over all freed objects: bytes allocated until their release
+  SharedCount false_reclaims;  // condemned objects that the program used again
+  Count threads_stopped_max;
+  Count records;
+  Count records_lost;
+  SharedCount metadata_bytes;  // address space of bits, marks and tables
+  Count spare[35];
+  char names[kHeaderBytes - kNamesOffset];  // files of the inner malloc and, in the second half,
+                                            // of the inner free
+};
+static_assert(sizeof(Header) == kHeaderBytes && offsetof(Header, names) == kNamesOffset);
+
+// Of one thread, written by it alone; sums are over all slots. Bytes are those requested and one
+// more, rounded up to 16.
+struct alignas(64) Slot {
+  Count allocated_objects;
+  Count allocated_bytes;
+  Count freed_objects;  // released by the program's own free
+  Count freed_bytes;
+  Count ignored_objects;  // freed by the program but not released then
+  Count ignored_bytes;
+  Count freed_clock;  // over those: bytes that had been allocated by then, modulo 2^64
+  Count bad_frees;    // of no object, or of one that had been freed
+};
+static_assert(sizeof(Slot) == 64);
+
+enum RecordKind : Count { kReclaimed = 1, kHeapLimit = 2, kMallocFailed = 4 };
+
+// Of one collection. What it releases outside of its pause is counted here as well.
+struct Record {
+  Count begin;  // of the pause, on CLOCK_MONOTONIC, in nanoseconds
+  Count end;
+  Count marked_objects;
+  Count marked_bytes;
+  Count swept_objects;
+  Count swept_bytes;
+  Count active_pages_bytes;  // after it
+  Count kind;
+};
+static_assert(sizeof(Record) == 64);
+
+inline constexpr std::size_t kRecordsOffset = kHeaderBytes + kMostSlots * sizeof(Slot);
+inline constexpr std::size_t kCountersBytes = kRecordsOffset + kMostRecords * sizeof(Record);
+static_assert(kRecordsOffset % 4096 == 0);
+
+template <typename T>
+T* At(Header* header, std::size_t offset) {
+  return reinterpret_cast<T*>(reinterpret_cast<char*>(header) + offset);
+}
+
+inline Slot* SlotsOf(Header* header) { return At<Slot>(header, kHeaderBytes); }
+
+// Where the next record goes; nullptr when there is no place or no page for it.
+inline Record* NextRecord(Header* header) {
+  constexpr std::size_t kInPage = 4096 / sizeof(Record);
+  if (header->records == kMostRecords) return nullptr;
+  Record* const record = At<Record>(header, kRecordsOffset) + header->records;
+  // A page that the disk cannot hold would be a SIGBUS when it is touched.
+  if (header->records % kInPage == 0 && !PopulatePages(record, 4096)) return nullptr;
+  return record;
+}
+
+// The counters of this process: in a new file in `folder`, or in memory of the process, where they
+// are lost at its end; nullptr without any. `reported` says whether all is as asked.
+inline Header* OpenCounters(const char* folder, bool forked, bool& reported) {
+  Header* header =
+      folder == nullptr
+          ? nullptr
+          : static_cast<Header*>(MapSparseFile(folder, kCountersBytes, kRecordsOffset));
+  reported = header != nullptr || folder == nullptr;
+  if (header == nullptr) header = static_cast<Header*>(MapPages(kCountersBytes));
+  if (header == nullptr) return nullptr;
+  header->process = static_cast<Count>(getpid());
+  header->parent = static_cast<Count>(getppid());
+  header->forked = forked;
+  header->magic = kMagic;
+  return header;
+}
+
+}  // namespace tare

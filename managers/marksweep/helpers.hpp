@@ -1,0 +1,125 @@
+// Threads that help to mark. They live for one collection, and are made by the kernel's own call:
+// the C library does not know them, so the program stays as single-threaded as it is, and they
+// are gone when it forks, runs another program or changes its rights. They use the thread-local
+// storage of the thread that collects, which waits for them; all signals are blocked in them.
+
+#pragma once
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "marker.hpp"
+#include "options.hpp"
+
+namespace tare {
+
+inline constexpr std::size_t kHelperStack = 1 << 16;
+
+using HelperMain = void (*)(void*);
+
+// Begins a thread that calls main(argument) and ends. `running` becomes 0 when it has ended.
+inline bool StartHelper(HelperMain main, void* argument, char* stack,
+                        std::atomic<std::uint32_t>& running) {
+  void** const top = reinterpret_cast<void**>(stack + kHelperStack) - 2;
+  top[0] = reinterpret_cast<void*>(main);
+  top[1] = argument;
+  running.store(1, std::memory_order_relaxed);
+  constexpr long kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+                          CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
+  long result = SYS_clone;
+  register auto* clear asm("r10") = &running;
+  __asm__ volatile(
+      "syscall\n\t"
+      "test %%rax, %%rax\n\t"
+      "jnz 1f\n\t"
+      "xor %%ebp, %%ebp\n\t"
+      "pop %%rax\n\t"
+      "pop %%rdi\n\t"
+      "call *%%rax\n\t"
+      "xor %%edi, %%edi\n\t"
+      "mov %[exit], %%eax\n\t"
+      "syscall\n\t"
+      "1:"
+      : "+a"(result)
+      : "D"(kFlags), "S"(top), "d"(nullptr), "r"(clear), [exit] "i"(SYS_exit)
+      : "rcx", "r11", "memory");
+  if (result > 0) return true;
+  running.store(0, std::memory_order_relaxed);
+  return false;
+}
+
+inline void AwaitHelper(std::atomic<std::uint32_t>& running) {
+  while (running.load(std::memory_order_acquire) != 0)
+    syscall(SYS_futex, &running, FUTEX_WAIT, 1, nullptr, nullptr, 0);
+}
+
+class Markers {
+ public:
+  // Marks all that can be reached from `roots`, by up to `most` markers when there is much to do.
+  // `expected` bytes will be marked.
+  void Mark(OwnArray<Span>& roots, std::size_t most, std::size_t expected) {
+    // Below this a second marker would not have begun before the first is done.
+    constexpr std::size_t kMuch = 1 << 20;
+    constexpr std::size_t kInCache = 8 << 20;
+    const bool much = expected >= kMuch;
+    for (Marker& each : markers_) each.Begin(expected < kInCache);
+    shared_.Begin(1);
+    if (most == 1 || !much)
+      markers_[0].MarkAlone(roots.begin(), roots.Size(), shared_);
+    else
+      MarkTogether(roots, most);
+    while (shared_.Overflowed()) {
+      shared_.Begin(1);
+      markers_[0].MarkAgain(shared_);
+    }
+    for (Marker& each : markers_) each.Trim();
+  }
+
+  std::size_t Objects() const { return Sum(&Marker::objects); }
+  std::size_t Bytes() const { return Sum(&Marker::bytes); }
+
+ private:
+  struct Helper {
+    Marker* marker = nullptr;
+    SharedWork* shared = nullptr;
+    std::atomic<std::uint32_t> running = 0;
+  };
+
+  static void Help(void* argument) {
+    auto& helper = *static_cast<Helper*>(argument);
+    helper.marker->MarkTogether(*helper.shared);
+  }
+
+  void MarkTogether(OwnArray<Span>& roots, std::size_t most) {
+    if (stacks_ == nullptr) stacks_ = static_cast<char*>(MapOwn(kMostMarkers * kHelperStack));
+    if (stacks_ == nullptr) most = 1;
+    shared_.Begin(most);
+    shared_.Give(roots.begin(), roots.Size());
+    for (std::size_t i = 1; i < most; ++i) {
+      Helper& helper = helpers_[i];
+      helper.marker = &markers_[i];
+      helper.shared = &shared_;
+      if (!StartHelper(Help, &helper, stacks_ + i * kHelperStack, helper.running)) shared_.Leave();
+    }
+    markers_[0].MarkTogether(shared_);
+    for (std::size_t i = 1; i < most; ++i) AwaitHelper(helpers_[i].running);
+  }
+
+  std::size_t Sum(std::size_t Marker::* member) const {
+    std::size_t sum = 0;
+    for (const Marker& each : markers_) sum += each.*member;
+    return sum;
+  }
+
+  SharedWork shared_;
+  Marker markers_[kMostMarkers];
+  Helper helpers_[kMostMarkers];
+  char* stacks_ = nullptr;
+};
+
+}  // namespace tare

@@ -1,0 +1,282 @@
+// libtare-marksweep.so: preloaded in front of an allocator, it finds out which objects of a program
+// can still be reached, and gives the others back to the allocator.
+//
+// objects.hpp stands for malloc and free, collector.hpp is the collector. The calls of the program
+// that the collector must know of are in mappings.cpp (memory that is not the allocator's),
+// threads.cpp (new threads), kernel.cpp (pointers that the kernel holds) and waits.cpp (system
+// calls that a stop interrupts).
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+#include "objects.hpp"
+
+extern "C" {
+extern char __ehdr_start __attribute__((visibility("hidden")));
+extern char _end __attribute__((visibility("hidden")));
+}
+
+__asm__(
+    ".pushsection .text\n"
+    ".globl tare_marksweep_return_from_signal\n"
+    ".hidden tare_marksweep_return_from_signal\n"
+    ".type tare_marksweep_return_from_signal, @function\n"
+    "tare_marksweep_return_from_signal:\n"
+    "  mov $15, %eax\n"
+    "  syscall\n"
+    ".popsection\n");
+
+namespace tare {
+namespace {
+
+constinit bool forked_in_handler = false;
+
+int FindInner(dl_phdr_info* information, std::size_t, void*) {
+  const auto function = reinterpret_cast<Address>(process.inner.malloc);
+  Address from = ~Address{0}, to = 0;
+  for (int i = 0; i < information->dlpi_phnum; ++i) {
+    const auto& segment = information->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD) continue;
+    from = std::min<Address>(from, information->dlpi_addr + segment.p_vaddr);
+    to = std::max<Address>(to, information->dlpi_addr + segment.p_vaddr + segment.p_memsz);
+  }
+  if (function < from || function >= to) return 0;
+  process.inner_from = from;
+  process.inner_to = to;
+  return 1;
+}
+
+void FindInnerOnce() {
+  if (process.inner_to == 0) dl_iterate_phdr(FindInner, nullptr);
+}
+
+void ShowInner() {
+  if (OwnHeader() == nullptr) return;
+  constexpr std::size_t kHalf = sizeof process.header->names / 2;
+  strncpy(process.header->names, FileOf(process.inner.malloc), kHalf - 1);
+  strncpy(process.header->names + kHalf, FileOf(process.inner.free), kHalf - 1);
+  metadata.peak = &process.header->peak_active_pages_bytes;
+}
+
+void EndThread(void*) {
+  const Critical critical;
+  Thread& t = thread;
+  Publish(t);
+  GiveSlot(t.slot);
+  t.slot = nullptr;
+}
+
+// A handler of the program can fork in the midst of a critical section, which holds locks already.
+void BeforeFork() {
+  forked_in_handler = thread.depth > 0;
+  if (forked_in_handler) return;
+  process.collector.lock();
+  EnterCritical(thread);
+  ranges.lock.lock();
+}
+
+void AfterForkInParent() {
+  if (forked_in_handler) return;
+  ranges.lock.unlock();
+  LeaveCritical(thread);
+  process.collector.unlock();
+}
+
+// There is one thread now.
+void AfterForkInChild() {
+  Thread& t = thread;
+  ranges.lock.unlock();
+  process.collector.unlock();
+  process.slots_lock.unlock();
+  if (!forked_in_handler) t.depth = t.depth - 1;
+  t.must_park = false;
+  world.epoch.store(0, std::memory_order_relaxed);
+  world.parked.store(nullptr, std::memory_order_relaxed);
+  world.arrived.store(0, std::memory_order_relaxed);
+  world.first_ended = false;
+  process.pid = getpid();
+  process.ended = 0;
+  process.header_of_parent = true;
+  metadata.peak = nullptr;
+  sweep.record = nullptr;
+  drag = {};
+  process.allocated.store(0, std::memory_order_relaxed);
+  if (OwnHeader() == nullptr) return;
+  metadata.peak = &process.header->peak_active_pages_bytes;
+  t.slot = nullptr;
+  t.granted = t.credit = 0;
+}
+
+__attribute__((constructor)) void Constructor() {
+  BeginOnce();
+  TakeStopSignal();
+  roots.ClaimFirstMappings();
+  roots.FindStaticData();
+  FindInnerOnce();
+  process.inner.free(process.inner.malloc(1));  // which makes the lists that are looked for
+  roots.LeaveOutAllocator();
+  const auto own = reinterpret_cast<Address>(&__ehdr_start);
+  ranges.Assign(own, PageUp(reinterpret_cast<Address>(&_end)), Owner::kAllocator);
+  pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild);
+  SetThreshold(0);
+  process.ready = process.header != nullptr;
+}
+
+}  // namespace
+
+bool IsAllocator(const void* caller) {
+  if (process.inner.malloc == nullptr) {
+    const Critical critical;
+    Resolve(process.inner);
+  }
+  FindInnerOnce();
+  const auto address = reinterpret_cast<Address>(caller);
+  return thread.depth > 0 || (address >= process.inner_from && address < process.inner_to) ||
+         (caller >= &__ehdr_start && caller < &_end);
+}
+
+// At the first call that can read the environment, and at the latest as a constructor. The dynamic
+// linker allocates before the C library knows its environment.
+void BeginOnce() {
+  if (process.began) return;
+  const Critical critical;
+  if (process.inner.malloc == nullptr) Resolve(process.inner);
+  process.inner_is_glibc =
+      ObjectOf(process.inner.free).dli_fbase == ObjectOf(sched_yield).dli_fbase;
+  if (environ == nullptr) return;
+  process.began = true;
+  process.options = ReadOptions();
+  process.free = process.options.free;
+  process.counters_folder = getenv("TARE_MARKSWEEP_COUNTERS");
+  process.pid = getpid();
+  pthread_key_create(&process.thread_end, EndThread);
+  ShowInner();
+}
+
+}  // namespace tare
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+using std::size_t;
+
+namespace {
+
+using NextFork = tare::Next<"_Fork", int()>;
+
+bool Multiply(size_t n, size_t m, size_t& bytes) {
+  if (!__builtin_mul_overflow(n, m, &bytes)) return true;
+  errno = ENOMEM;
+  return false;
+}
+
+bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1)) == 0; }
+
+using NewHandler = void (*)();
+
+// What operator new does when there is no memory is the business of the C++ library.
+__attribute__((noinline)) void* NewWithoutMemory(size_t alignment, size_t bytes) {
+  using GetHandler = tare::Next<"_ZSt15get_new_handlerv", NewHandler()>;
+  using Throw = tare::Next<"_ZSt17__throw_bad_allocv", void()>;
+  for (;;) {
+    const NewHandler handler = GetHandler::Exists() ? GetHandler::Call() : nullptr;
+    if (handler == nullptr) Throw::Call();
+    handler();
+    void* const object = alignment == 0 ? tare::Malloc(bytes) : tare::Aligned(alignment, bytes);
+    if (object != nullptr) return object;
+  }
+}
+
+void* NewObject(size_t alignment, size_t bytes) {
+  void* const object = alignment == 0 ? tare::Malloc(bytes) : tare::Aligned(alignment, bytes);
+  return object != nullptr ? object : NewWithoutMemory(alignment, bytes);
+}
+
+}  // namespace
+
+EXPORT void* malloc(size_t n) { return tare::Malloc(n); }
+EXPORT void* calloc(size_t n, size_t m) {
+  size_t bytes = 0;
+  return Multiply(n, m, bytes) ? tare::Calloc(bytes) : nullptr;
+}
+EXPORT void* realloc(void* p, size_t n) { return tare::Resize(p, n); }
+EXPORT void* reallocarray(void* p, size_t n, size_t m) {
+  size_t bytes = 0;
+  return Multiply(n, m, bytes) ? tare::Resize(p, bytes) : nullptr;
+}
+EXPORT void* memalign(size_t a, size_t n) { return tare::Aligned(a, n); }
+EXPORT void* aligned_alloc(size_t a, size_t n) {
+  if (IsPowerOfTwo(a)) return tare::Aligned(a, n);
+  errno = EINVAL;
+  return nullptr;
+}
+EXPORT int posix_memalign(void** p, size_t a, size_t n) {
+  if (!IsPowerOfTwo(a) || a % sizeof(void*) != 0) return EINVAL;
+  const tare::KeepErrno keep;
+  void* const object = tare::Aligned(a, n);
+  if (object == nullptr) return ENOMEM;
+  *p = object;
+  return 0;
+}
+EXPORT void* valloc(size_t n) { return tare::Aligned(tare::kPageBytes, n); }
+EXPORT void* pvalloc(size_t n) { return tare::Aligned(tare::kPageBytes, tare::PageUp(n)); }
+EXPORT size_t malloc_usable_size(void* p) { return tare::UsableSize(p); }
+
+EXPORT void free(void* p) { tare::Free(p); }
+EXPORT void cfree(void* p) { tare::Free(p); }
+EXPORT void free_sized(void* p, size_t) { tare::Free(p); }
+EXPORT void free_aligned_sized(void* p, size_t, size_t) { tare::Free(p); }
+
+// By their names, because their types here are those of the machine's calling convention.
+EXPORT void* _Znwm(size_t n) { return NewObject(0, n); }
+EXPORT void* _Znam(size_t n) { return NewObject(0, n); }
+EXPORT void* _ZnwmSt11align_val_t(size_t n, size_t a) { return NewObject(a, n); }
+EXPORT void* _ZnamSt11align_val_t(size_t n, size_t a) { return NewObject(a, n); }
+EXPORT void* _ZnwmRKSt9nothrow_t(size_t n, const void*) { return tare::Malloc(n); }
+EXPORT void* _ZnamRKSt9nothrow_t(size_t n, const void*) { return tare::Malloc(n); }
+EXPORT void* _ZnwmSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void*) {
+  return tare::Aligned(a, n);
+}
+EXPORT void* _ZnamSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void*) {
+  return tare::Aligned(a, n);
+}
+
+#define OPERATOR_DELETE(symbol, ...) \
+  EXPORT void symbol(void* p __VA_OPT__(, ) __VA_ARGS__) { tare::Free(p); }
+OPERATOR_DELETE(_ZdlPv)
+OPERATOR_DELETE(_ZdaPv)
+OPERATOR_DELETE(_ZdlPvm, size_t)
+OPERATOR_DELETE(_ZdaPvm, size_t)
+OPERATOR_DELETE(_ZdlPvSt11align_val_t, size_t)
+OPERATOR_DELETE(_ZdaPvSt11align_val_t, size_t)
+OPERATOR_DELETE(_ZdlPvmSt11align_val_t, size_t, size_t)
+OPERATOR_DELETE(_ZdaPvmSt11align_val_t, size_t, size_t)
+OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t, const void*)
+OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, const void*)
+OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
+OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
+
+// The C library's fork calls handlers, this one does not.
+EXPORT int _Fork() noexcept {
+  tare::BeforeFork();
+  const int child = NextFork::Call();
+  if (child == 0)
+    tare::AfterForkInChild();
+  else
+    tare::AfterForkInParent();
+  return child;
+}
+
+// For Tare's recorder: what the layer holds of the program's memory.
+EXPORT void tare_layer_held(void (*each)(void*, size_t, void*), void* data) {
+  tare::VisitHeld(each, data);
+}
+
+// For programs that want a collection now; tests and benchmarks do.
+EXPORT void tare_marksweep_collect() {
+  tare::BeginOnce();
+  tare::Collect(0, true, 0);
+}

@@ -1,0 +1,394 @@
+// Which bytes of the address space are objects, and what is known of each: bits beside the memory
+// and never in it, two for each granule of 16 bytes where an object may start or end, two more
+// for the object that starts there. No allocator puts two objects into one granule, because what
+// is asked of it is a multiple of one.
+//
+// A leaf describes 64 MiB. A block of it describes 512 bytes: one word says where objects start
+// (low half) and end (high half), the other which of them are marked (low) or freed (high). An
+// object is entered by setting one bit in each half of one word, mostly in one instruction. Where
+// an object goes on into another stretch of 16 KiB, that stretch says where it started; so any
+// address is resolved within 16 KiB, and any object is measured in steps of 16 KiB.
+
+#pragma once
+
+#include <sys/single_threaded.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "ranges.hpp"
+
+namespace tare {
+
+inline constexpr std::size_t kGranule = 16;
+inline constexpr unsigned kBlockShift = 9;
+inline constexpr unsigned kStretchShift = 14;
+inline constexpr unsigned kLeafShift = 26;
+inline constexpr unsigned kAddressBits = 47;
+inline constexpr std::size_t kBlockBytes = 1 << kBlockShift;
+inline constexpr std::size_t kLeafBytes = 1 << kLeafShift;
+inline constexpr std::size_t kBlocksInLeaf = kLeafBytes >> kBlockShift;
+inline constexpr std::size_t kStretchesInLeaf = kLeafBytes >> kStretchShift;
+inline constexpr std::size_t kBlocksInStretch = 1 << (kStretchShift - kBlockShift);
+inline constexpr std::size_t kPagesInLeaf = kLeafBytes / kPageBytes;
+inline constexpr std::size_t kBlocksInPage = kPageBytes >> kBlockShift;
+inline constexpr std::size_t kLeaves = std::size_t{1} << (kAddressBits - kLeafShift);
+
+using Word = std::uint64_t;
+using Half = std::uint32_t;
+
+struct Block {
+  Word bounds;  // starts, ends
+  Word state;   // marked, freed
+};
+
+inline constexpr std::size_t kBlocksInGroup = kPageBytes / sizeof(Block);
+inline constexpr std::size_t kGroupsInLeaf = kBlocksInLeaf / kBlocksInGroup;
+
+struct Leaf {
+  Block blocks[kBlocksInLeaf];
+  Address covers[kStretchesInLeaf];  // where the object began that goes on into each stretch
+  Leaf* next;
+  Address base;
+  Half* condemned;                   // objects that start in each block; only with verify=yes
+  std::uint8_t used[kGroupsInLeaf];  // groups of blocks, a page each, that have held an object
+  std::uint8_t busy[kPagesInLeaf];   // blocks of each page where an object starts or ends
+};
+
+inline constexpr Word kEnd = Word{1} << 32;
+inline Word StartBit(unsigned granule) { return Word{1} << granule; }
+inline Word EndBit(unsigned granule) { return kEnd << granule; }
+inline Half Starts(Word bounds) { return static_cast<Half>(bounds); }
+inline Half Ends(Word bounds) { return static_cast<Half>(bounds >> 32); }
+inline Half Marked(Word state) { return static_cast<Half>(state); }
+inline Half Freed(Word state) { return static_cast<Half>(state >> 32); }
+inline unsigned LastIn(Half bits) { return 31 - static_cast<unsigned>(std::countl_zero(bits)); }
+inline unsigned FirstIn(Half bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
+
+inline unsigned GranuleOf(Address address) { return (address / kGranule) % 32; }
+inline std::size_t BlockIndex(Address address) { return (address >> kBlockShift) % kBlocksInLeaf; }
+inline std::size_t StretchIndex(Address address) {
+  return (address >> kStretchShift) % kStretchesInLeaf;
+}
+inline Address BlockBase(Address address) { return address & ~(kBlockBytes - 1); }
+
+inline Word Load(const Word& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
+
+// While there is one thread, an ordinary instruction does.
+inline Word SetBits(Word& word, Word bits) {
+  if (!__libc_single_threaded) return __atomic_fetch_or(&word, bits, __ATOMIC_RELAXED);
+  const Word before = word;
+  word = before | bits;
+  return before;
+}
+inline Word ClearBits(Word& word, Word bits) {
+  if (!__libc_single_threaded) return __atomic_fetch_and(&word, ~bits, __ATOMIC_RELAXED);
+  const Word before = word;
+  word = before & ~bits;
+  return before;
+}
+
+// The granule at which the object ends that starts at `start`, or 32: in another block.
+inline unsigned EndInBlock(Word bounds, unsigned start) {
+  const Half ends = Ends(bounds) >> start;
+  return ends == 0 ? 32 : start + FirstIn(ends);
+}
+
+class Metadata {
+ public:
+  struct Found {
+    Address start = 0;  // 0: there is no object
+    Address end = 0;    // 0: not in the block of its start; see EndOf
+    Block* block = nullptr;
+  };
+
+  // Enters an object of `bytes`, a multiple of the granule. False without memory for that.
+  __attribute__((always_inline)) bool Enter(Address object, std::size_t bytes) {
+    Leaf* const leaf = LeafOf(object);
+    const Address last = object + bytes - kGranule;
+    if (leaf == nullptr || (object ^ last) >= kBlockBytes) [[unlikely]]
+      return EnterLong(object, last);
+    Block& block = leaf->blocks[BlockIndex(object)];
+    const Word before =
+        SetBits(block.bounds, StartBit(GranuleOf(object)) | EndBit(GranuleOf(last)));
+    if (before == 0) NoteBusy(*leaf, BlockIndex(object));
+    return true;
+  }
+
+  // Takes out the object that starts there; its bytes, or 0 if there is none.
+  __attribute__((always_inline)) std::size_t Remove(Address object) {
+    Leaf* const leaf = LeafOf(object);
+    if (leaf == nullptr) return 0;
+    Block& block = leaf->blocks[BlockIndex(object)];
+    const unsigned granule = GranuleOf(object);
+    const Word bounds = Load(block.bounds);
+    if ((bounds & StartBit(granule)) == 0 || object % kGranule != 0) return 0;
+    const unsigned end = EndInBlock(bounds, granule);
+    if (end == 32) [[unlikely]]
+      return RemoveLong(object, *leaf);
+    const Word bits = StartBit(granule) | EndBit(end);
+    const Word before = ClearBits(block.bounds, bits);
+    if ((before & StartBit(granule)) == 0) return 0;
+    ClearState(block, granule);
+    if (before == bits) NoteIdle(*leaf, BlockIndex(object));
+    return (end - granule + 1) * kGranule;
+  }
+
+  bool IsObject(Address object) const {
+    const Block* const block = BlockOf(object);
+    return block != nullptr && object % kGranule == 0 &&
+           (Load(block->bounds) & StartBit(GranuleOf(object))) != 0;
+  }
+
+  // Bytes of the object that starts at `object`.
+  std::size_t BytesOf(Address object) const { return EndOf(object) - object; }
+
+  Address EndOf(Address object) const {
+    const unsigned end = EndInBlock(Load(BlockOf(object)->bounds), GranuleOf(object));
+    if (end != 32) return BlockBase(object) + (end + 1) * kGranule;
+    return FarEndOf(object);
+  }
+
+  // The object that contains `address`, which need not be an address at all.
+  Found Find(Address address) const {
+    Block* const block = BlockOf(address);
+    return block == nullptr ? Found{} : FindFrom(address, block);
+  }
+
+  // The same, when the block is known.
+  __attribute__((always_inline)) Found FindFrom(Address address, Block* block) const {
+    const unsigned granule = GranuleOf(address);
+    const Word bounds = Load(block->bounds);
+    const Half starts = Starts(bounds) & (~Half{0} >> (31 - granule));
+    if (starts == 0) [[unlikely]]
+      return FindBefore(address, block, bounds, granule);
+    const unsigned start = LastIn(starts);
+    const unsigned end = EndInBlock(bounds, start);
+    if (end < granule) return {};
+    const Address base = BlockBase(address);
+    return {base + start * kGranule, end == 32 ? 0 : base + (end + 1) * kGranule, block};
+  }
+
+  Leaf* LeafOf(Address address) const {
+    if (address >> kAddressBits != 0 || directory_ == nullptr) [[unlikely]]
+      return nullptr;
+    return __atomic_load_n(&directory_[address >> kLeafShift], __ATOMIC_ACQUIRE);
+  }
+
+  Block* BlockOf(Address address) const {
+    Leaf* const leaf = LeafOf(address);
+    return leaf == nullptr ? nullptr : &leaf->blocks[BlockIndex(address)];
+  }
+
+  Leaf* FirstLeaf() const { return __atomic_load_n(&leaves_, __ATOMIC_ACQUIRE); }
+
+  // Calls visit(base address, block) for each block that has held an object.
+  template <typename Visit>
+  void VisitBlocks(Visit visit) const {
+    for (Leaf* leaf = FirstLeaf(); leaf != nullptr; leaf = leaf->next)
+      for (std::size_t group = 0; group < kGroupsInLeaf; ++group)
+        if (leaf->used[group] != 0) VisitGroup(*leaf, group, visit);
+  }
+
+  template <typename Visit>
+  static void VisitGroup(Leaf& leaf, std::size_t group, Visit visit) {
+    const std::size_t first = group * kBlocksInGroup;
+    for (std::size_t index = first; index < first + kBlocksInGroup; ++index)
+      visit(leaf.base + index * kBlockBytes, leaf.blocks[index]);
+  }
+
+  bool HasObjects(Address from, Address to) const {
+    if (from < to && Find(from).start != 0) return true;
+    for (Address at = PageDown(from); at < to;) {
+      const Leaf* const leaf = LeafOf(at);
+      const Address next = (at + kGroupBytes) & ~(kGroupBytes - 1);
+      if (leaf == nullptr) {
+        at = (at + kLeafBytes) & ~(kLeafBytes - 1);
+        continue;
+      }
+      if (leaf->used[BlockIndex(at) / kBlocksInGroup] != 0)
+        for (Address block = at; block < std::min(next, to); block += kBlockBytes)
+          if (leaf->blocks[BlockIndex(block)].bounds != 0) return true;
+      at = next;
+    }
+    return false;
+  }
+
+  // Pages that hold at least a part of an object.
+  std::size_t ActivePages() const { return active_.load(std::memory_order_relaxed); }
+
+  // All objects lie between these.
+  Address Low() const { return low_; }
+  Address High() const { return high_; }
+  std::size_t OwnBytes() const { return own_bytes_; }
+
+  // Where the most pages that were ever active are kept.
+  std::atomic<std::uint64_t>* peak = nullptr;
+
+ private:
+  static constexpr Address kGroupBytes = kBlocksInGroup * kBlockBytes;
+
+  static std::uint8_t Add(std::uint8_t& count, int more) {
+    const auto change = static_cast<std::uint8_t>(more);
+    if (!__libc_single_threaded) return __atomic_fetch_add(&count, change, __ATOMIC_RELAXED);
+    const std::uint8_t before = count;
+    count = static_cast<std::uint8_t>(before + change);
+    return before;
+  }
+
+  // The first object starts or ends in a block.
+  void NoteBusy(Leaf& leaf, std::size_t block) {
+    if (Add(leaf.busy[block / kBlocksInPage], 1) != 0) return;
+    __atomic_store_n(&leaf.used[block / kBlocksInGroup], 1, __ATOMIC_RELAXED);
+    AddPages(1);
+  }
+
+  void NoteIdle(Leaf& leaf, std::size_t block) {
+    if (Add(leaf.busy[block / kBlocksInPage], -1) == 1) AddPages(std::size_t{0} - 1);
+  }
+
+  void AddPages(std::size_t pages) {
+    std::size_t now = 0;
+    if (__libc_single_threaded) {
+      now = active_.load(std::memory_order_relaxed) + pages;
+      active_.store(now, std::memory_order_relaxed);
+    } else {
+      now = active_.fetch_add(pages, std::memory_order_relaxed) + pages;
+    }
+    if (peak != nullptr && now * kPageBytes > peak->load(std::memory_order_relaxed) &&
+        now < kLeaves * kLeafBytes / kPageBytes)
+      peak->store(now * kPageBytes, std::memory_order_relaxed);
+  }
+
+  void ClearState(Block& block, unsigned granule) {
+    const Word bits = StartBit(granule) | EndBit(granule);
+    if ((Load(block.state) & bits) != 0) ClearBits(block.state, bits);
+  }
+
+  __attribute__((noinline)) Found FindBefore(Address address, Block* block, Word bounds,
+                                             unsigned granule) const {
+    if ((Ends(bounds) & ((Half{1} << granule) - 1)) != 0) return {};
+    const std::size_t in_stretch = BlockIndex(address) % kBlocksInStretch;
+    for (std::size_t back = 1; back <= in_stretch; ++back) {
+      const Word before = Load(block[-static_cast<std::ptrdiff_t>(back)].bounds);
+      if (before == 0) continue;
+      if (Starts(before) == 0) return {};
+      const unsigned start = LastIn(Starts(before));
+      if (EndInBlock(before, start) != 32) return {};
+      return {BlockBase(address) - back * kBlockBytes + start * kGranule, 0, block - back};
+    }
+    const Address cover =
+        __atomic_load_n(&LeafOf(address)->covers[StretchIndex(address)], __ATOMIC_RELAXED);
+    return cover == 0 ? Found{} : Found{cover, 0, BlockOf(cover)};
+  }
+
+  // The object goes on beyond the block of its start.
+  __attribute__((noinline)) Address FarEndOf(Address object) const {
+    Address at = BlockBase(object) + kBlockBytes;
+    for (;;) {
+      const Address next = (at & ~((Address{1} << kStretchShift) - 1)) + (1 << kStretchShift);
+      const Leaf* const after = LeafOf(next);
+      if (after != nullptr && after->covers[StretchIndex(next)] == object) {
+        at = next;
+        continue;
+      }
+      for (; at < next; at += kBlockBytes)
+        if (const Half ends = Ends(Load(BlockOf(at)->bounds)); ends != 0)
+          return at + (FirstIn(ends) + 1) * kGranule;
+      return next;  // of an object that is being entered or removed by another thread
+    }
+  }
+
+  void Cover(Address object, Address last, Address value) {
+    for (Address stretch = (object >> kStretchShift) + 1; stretch <= last >> kStretchShift;
+         ++stretch) {
+      const Address at = stretch << kStretchShift;
+      __atomic_store_n(&LeafOf(at)->covers[StretchIndex(at)], value, __ATOMIC_RELAXED);
+    }
+  }
+
+  // Pages of an object that hold nothing else for sure: those between its first and its last.
+  static std::size_t PagesBetween(Address object, Address last) {
+    const std::size_t pages = (PageDown(last) - PageDown(object)) / kPageBytes;
+    return pages == 0 ? 0 : pages - 1;
+  }
+
+  __attribute__((noinline)) bool EnterLong(Address object, Address last) {
+    for (Address at = object & ~(kLeafBytes - 1); at <= last; at += kLeafBytes)
+      if (MakeLeaf(at) == nullptr) return false;
+    const std::size_t first_block = BlockIndex(object), last_block = BlockIndex(last);
+    Leaf &first_leaf = *LeafOf(object), &last_leaf = *LeafOf(last);
+    Cover(object, last, object);
+    const Word end = EndBit(GranuleOf(last)), start = StartBit(GranuleOf(object));
+    if (SetBits(last_leaf.blocks[last_block].bounds, end) == 0) NoteBusy(last_leaf, last_block);
+    if (SetBits(first_leaf.blocks[first_block].bounds, start) == 0)
+      NoteBusy(first_leaf, first_block);
+    AddPages(PagesBetween(object, last));
+    return true;
+  }
+
+  __attribute__((noinline)) std::size_t RemoveLong(Address object, Leaf& first_leaf) {
+    const Address end = FarEndOf(object), last = end - kGranule;
+    const std::size_t first_block = BlockIndex(object), last_block = BlockIndex(last);
+    const Word start_bit = StartBit(GranuleOf(object)), end_bit = EndBit(GranuleOf(last));
+    Block& block = first_leaf.blocks[first_block];
+    const Word before = ClearBits(block.bounds, start_bit);
+    if ((before & start_bit) == 0) return 0;
+    ClearState(block, GranuleOf(object));
+    if (before == start_bit) NoteIdle(first_leaf, first_block);
+    Leaf& last_leaf = *LeafOf(last);
+    if (ClearBits(last_leaf.blocks[last_block].bounds, end_bit) == end_bit)
+      NoteIdle(last_leaf, last_block);
+    Cover(object, last, 0);
+    AddPages(std::size_t{0} - PagesBetween(object, last));
+    return end - object;
+  }
+
+  Leaf* MakeLeaf(Address base) {
+    if (base >> kAddressBits != 0) return nullptr;
+    if (directory_ == nullptr && !MakeDirectory()) return nullptr;
+    Leaf*& place = directory_[base >> kLeafShift];
+    Leaf* found = __atomic_load_n(&place, __ATOMIC_ACQUIRE);
+    if (found != nullptr) return found;
+    auto* const leaf = static_cast<Leaf*>(MapOwn(sizeof(Leaf)));
+    if (leaf == nullptr) return nullptr;
+    leaf->base = base;
+    if (!__atomic_compare_exchange_n(&place, &found, leaf, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+      UnmapOwn(leaf, sizeof(Leaf));
+      return found;
+    }
+    const std::scoped_lock guard(lock_);
+    leaf->next = leaves_;
+    low_ = leaves_ == nullptr ? base : std::min(low_, base);
+    high_ = std::max(high_, base + kLeafBytes);
+    own_bytes_ += sizeof(Leaf);
+    __atomic_store_n(&leaves_, leaf, __ATOMIC_RELEASE);
+    return leaf;
+  }
+
+  bool MakeDirectory() {
+    const std::scoped_lock guard(lock_);
+    if (directory_ != nullptr) return true;
+    auto* const made = static_cast<Leaf**>(MapOwn(kLeaves * sizeof(Leaf*)));
+    if (made == nullptr) return false;
+    own_bytes_ += kLeaves * sizeof(Leaf*);
+    __atomic_store_n(&directory_, made, __ATOMIC_RELEASE);
+    return true;
+  }
+
+  Leaf** directory_ = nullptr;
+  Leaf* leaves_ = nullptr;
+  Address low_ = 0;
+  Address high_ = 0;
+  std::size_t own_bytes_ = 0;
+  std::atomic<std::size_t> active_ = 0;
+  SpinLock lock_;
+};
+
+constinit inline Metadata metadata;
+
+}  // namespace tare

@@ -1,0 +1,319 @@
+// What stands for malloc and free: each object of the inner allocator is entered into the metadata,
+// with one byte more than asked for, so that a pointer just past its end still is in it.
+
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "collector.hpp"
+#include "metadata.hpp"
+#include "next.hpp"
+#include "process.hpp"
+
+namespace tare {
+
+void BeginOnce();
+
+inline constexpr std::size_t kLargestRequest = std::numeric_limits<std::ptrdiff_t>::max() - 65536;
+// Bytes that a thread allocates between thoughts; fewer where each can be the one too many.
+inline constexpr std::size_t kStep = 64 << 10, kStepWithHeap = 4 << 10;
+// What all threads together have not made known must be little beside the threshold.
+inline constexpr std::size_t kStepsOfThreads = 64;
+
+inline std::size_t BytesFor(std::size_t requested) {
+  return (requested + kGranule) & ~(kGranule - 1);
+}
+
+// What is asked of the allocator. glibc never puts two objects into one granule; of others a
+// multiple of the granule must be asked, which they must align to it.
+inline std::size_t RequestFor(std::size_t requested, std::size_t bytes) {
+  return process.inner_is_glibc ? requested + 1 : bytes;
+}
+
+inline bool TakesPlace(const Thread& t) { return t.slot == nullptr || t.slot == &early_counts; }
+
+inline void GetSlot(Thread& t) {
+  if (!process.began) {
+    t.slot = &early_counts;
+    return;
+  }
+  const Critical critical;
+  Slot* const slot = TakeSlot();
+  if (t.slot == &early_counts) {
+    slot->allocated_objects += early_counts.allocated_objects;
+    slot->allocated_bytes += early_counts.allocated_bytes;
+    slot->freed_objects += early_counts.freed_objects;
+    slot->freed_bytes += early_counts.freed_bytes;
+  }
+  t.slot = slot;
+  t.published_freed = slot->freed_bytes;
+  t.clock_of_others = process.allocated.load(std::memory_order_relaxed) - slot->allocated_bytes;
+  if (slot != &lost_counts) pthread_setspecific(process.thread_end, &t);
+}
+
+// Makes known what this thread has allocated and freed.
+inline void Publish(Thread& t) {
+  const auto used = static_cast<Count>(t.granted - t.credit);
+  t.granted = t.credit = 0;
+  const Count allocated = process.allocated.fetch_add(used, std::memory_order_relaxed) + used;
+  process.since_collection.fetch_add(used, std::memory_order_relaxed);
+  t.clock_of_others = allocated - t.slot->allocated_bytes;
+  const Count freed = t.slot->freed_bytes - t.published_freed;
+  t.published_freed += freed;
+  const auto more = static_cast<std::int64_t>(used - freed);
+  const std::int64_t live = process.live.fetch_add(more, std::memory_order_relaxed) + more;
+  if (process.header == nullptr) return;
+  auto& peak = process.header->peak_requested_bytes;
+  if (live > static_cast<std::int64_t>(peak.load(std::memory_order_relaxed)))
+    peak.store(static_cast<Count>(live), std::memory_order_relaxed);
+}
+
+// The credit is used up: `bytes`, which are in it already, are about to be allocated.
+__attribute__((noinline)) inline void Think(Thread& t, std::size_t bytes) {
+  const KeepErrno keep;
+  BeginOnce();
+  if (TakesPlace(t)) GetSlot(t);
+  Publish(t);
+  if (!process.ready) {
+    t.granted = t.credit = 0;
+    return;
+  }
+  if (IsHeapFull(bytes))
+    Collect(kHeapLimit, false, bytes);
+  else if (process.since_collection.load(std::memory_order_relaxed) >= process.threshold)
+    Collect(0, false, bytes);
+  const std::size_t since = process.since_collection.load(std::memory_order_relaxed);
+  const std::size_t left = process.threshold > since ? process.threshold - since - 1 : 0;
+  std::size_t step = process.options.heap != 0 ? kStepWithHeap : kStep;
+  if (!__libc_single_threaded) step = std::min(step, process.threshold / kStepsOfThreads);
+  t.granted = t.credit = static_cast<std::int64_t>(std::min(left, step));
+}
+
+// Enters what the inner allocator gave; gives it back, and returns nullptr, if that cannot be.
+__attribute__((always_inline)) inline void* Keep(Thread& t, void* object, std::size_t bytes) {
+  if (object == nullptr) [[unlikely]]
+    return nullptr;
+  if (!metadata.Enter(reinterpret_cast<Address>(object), bytes)) [[unlikely]] {
+    process.inner.free(object);
+    errno = ENOMEM;
+    return nullptr;
+  }
+  ++t.slot->allocated_objects;
+  t.slot->allocated_bytes += bytes;
+  return object;
+}
+
+// What an object still holds of an earlier one, or of the allocator's list of free memory, would
+// keep other objects alive by chance: programs do not write to all of what they ask for. Of a large
+// object, only the allocator's words are worth the time.
+inline void Clear(void* object, std::size_t requested, std::size_t bytes) {
+  if (process.options.every == kNever) return;
+  constexpr std::size_t kSmall = 1024, kLinks = 32;
+  // Of glibc's objects, those that need less than half of their last granule end there.
+  const bool ends_early = process.inner_is_glibc && requested % kGranule < 8;
+  const std::size_t cleared = bytes > kSmall ? kLinks : bytes - (ends_early ? 8 : 0);
+  auto* const words = static_cast<Address*>(object);
+  for (std::size_t i = 0; i < cleared / sizeof *words; ++i) words[i] = 0;
+}
+
+// `allocate(n)` asks the inner allocator for n bytes.
+template <typename Allocate>
+__attribute__((noinline)) void* TryAgain(Thread& t, std::size_t requested, std::size_t bytes,
+                                         Allocate allocate) {
+  if (t.depth > 0 || !Collect(kMallocFailed, true, bytes)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  EnterCritical(t);
+  void* const object = Keep(t, allocate(RequestFor(requested, bytes)), bytes);
+  LeaveCritical(t);
+  return object;
+}
+
+template <typename Allocate>
+inline void* New(std::size_t requested, Allocate allocate) {
+  Thread& t = thread;
+  if (t.depth > 0) [[unlikely]]  // the allocator itself, or what it calls
+    return allocate(requested);
+  if (requested > kLargestRequest) [[unlikely]] {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  const std::size_t bytes = BytesFor(requested);
+  t.credit -= static_cast<std::int64_t>(bytes);
+  if (t.credit < 0) [[unlikely]]
+    Think(t, bytes);
+  EnterCritical(t);
+  void* const object = Keep(t, allocate(RequestFor(requested, bytes)), bytes);
+  LeaveCritical(t);
+  if (object == nullptr) [[unlikely]]
+    return TryAgain(t, requested, bytes, allocate);
+  return object;
+}
+
+inline void* Malloc(std::size_t requested) {
+  void* const object =
+      New(requested, [](std::size_t bytes) { return process.inner.malloc(bytes); });
+  if (object != nullptr && thread.depth == 0) [[likely]]
+    Clear(object, requested, BytesFor(requested));
+  return object;
+}
+inline void* Calloc(std::size_t requested) {
+  return New(requested, [](std::size_t bytes) { return process.inner.calloc(1, bytes); });
+}
+
+using NextMemalign = Next<"memalign", void*(std::size_t, std::size_t)>;
+inline void* Aligned(std::size_t alignment, std::size_t requested) {
+  const std::size_t most = std::max(alignment, kGranule);
+  void* const object =
+      New(requested, [most](std::size_t bytes) { return NextMemalign::Call(most, bytes); });
+  if (object != nullptr && thread.depth == 0) Clear(object, requested, BytesFor(requested));
+  return object;
+}
+
+// The program uses an object that is condemned: the verdict was wrong.
+inline void NoticeUse(Address object) {
+  if (process.options.verify && TakeCondemned(object))
+    process.header->false_reclaims.fetch_add(1, std::memory_order_relaxed);
+}
+
+// No object of ours: freed twice, or from another door of the allocator, which then knows it.
+__attribute__((noinline)) inline void FreeUnknown(Thread& t, void* object) {
+  if (t.slot != nullptr) ++t.slot->bad_frees;
+  if (process.free == FreeMode::kHonour) process.inner.free(object);
+}
+
+__attribute__((noinline)) inline void FreeNested(void* object) {
+  const auto address = reinterpret_cast<Address>(object);
+  if (metadata.Remove(address) == 0 || process.free == FreeMode::kHonour) {
+    process.inner.free(object);
+  }
+}
+
+// Notes that the program has freed the object, and leaves it.
+inline void Ignore(Thread& t, Address object) {
+  Block* const block = metadata.BlockOf(object);
+  const Word bit = EndBit(GranuleOf(object));
+  if ((SetBits(block->state, bit) & bit) != 0) {
+    ++t.slot->bad_frees;
+    return;
+  }
+  ++t.slot->ignored_objects;
+  t.slot->ignored_bytes += metadata.BytesOf(object);
+  t.slot->freed_clock += Clock(t);
+}
+
+inline void Free(void* object) {
+  if (object == nullptr) return;
+  Thread& t = thread;
+  if (t.depth > 0) [[unlikely]]
+    return FreeNested(object);
+  if (t.slot == nullptr) [[unlikely]]
+    Think(t, 0);
+  const auto address = reinterpret_cast<Address>(object);
+  if (process.options.verify) [[unlikely]]
+    NoticeUse(address);
+  EnterCritical(t);
+  if (process.free == FreeMode::kHonour) {
+    const std::size_t bytes = metadata.Remove(address);
+    if (bytes != 0) [[likely]] {
+      ++t.slot->freed_objects;
+      t.slot->freed_bytes += bytes;
+      process.inner.free(object);
+    } else {
+      FreeUnknown(t, object);
+    }
+  } else if (metadata.IsObject(address)) {
+    Ignore(t, address);
+  } else {
+    FreeUnknown(t, object);
+  }
+  LeaveCritical(t);
+}
+
+// Calls each(object, bytes, data) for all that the program has freed and the allocator not yet has.
+inline void VisitHeld(void (*each)(void*, std::size_t, void*), void* data) {
+  const SignalsBlocked blocked;
+  if (!process.collector.try_lock()) return;
+  metadata.VisitBlocks([&](Address base, const Block& block) {
+    Half held = Freed(Load(block.state)) & Starts(Load(block.bounds));
+    for (; held != 0; held &= held - 1) {
+      const Address object = base + FirstIn(held) * kGranule;
+      each(reinterpret_cast<void*>(object), metadata.BytesOf(object), data);
+    }
+  });
+  process.collector.unlock();
+}
+
+inline std::size_t UsableSize(void* object) {
+  const auto address = reinterpret_cast<Address>(object);
+  if (object == nullptr) return 0;
+  if (!metadata.IsObject(address)) return process.inner.usable_size(object);
+  const Critical critical;
+  NoticeUse(address);
+  return std::min(metadata.BytesOf(address), process.inner.usable_size(object)) - 1;
+}
+
+inline void* Move(void* object, std::size_t requested, std::size_t kept) {
+  void* const moved = Malloc(requested);
+  if (moved == nullptr) return nullptr;
+  memcpy(moved, object, std::min(kept, requested));
+  Free(object);
+  return moved;
+}
+
+// The allocator may find a place beside the object, or move its pages.
+inline void* ResizeByInner(Thread& t, void* object, std::size_t requested) {
+  const std::size_t bytes = BytesFor(requested);
+  t.credit -= static_cast<std::int64_t>(bytes);
+  if (t.credit < 0) [[unlikely]]
+    Think(t, bytes);
+  EnterCritical(t);
+  const std::size_t before = metadata.Remove(reinterpret_cast<Address>(object));
+  void* const resized = process.inner.realloc(object, RequestFor(requested, bytes));
+  if (resized != nullptr) [[likely]] {
+    ++t.slot->freed_objects;
+    t.slot->freed_bytes += before;
+    if (Keep(t, resized, bytes) == nullptr) {
+      Message message;
+      message << "tare-marksweep: no memory to note where a resized object is";
+      Abort(message);
+    }
+  } else {
+    metadata.Enter(reinterpret_cast<Address>(object), before);
+  }
+  LeaveCritical(t);
+  return resized;
+}
+
+inline void* Resize(void* object, std::size_t requested) {
+  if (object == nullptr) return Malloc(requested);
+  Thread& t = thread;
+  const auto address = reinterpret_cast<Address>(object);
+  if (t.depth > 0 || !metadata.IsObject(address)) [[unlikely]]
+    return process.inner.realloc(object, requested);
+  if (requested > kLargestRequest) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  if (requested == 0) {
+    Free(object);
+    return nullptr;
+  }
+  if (t.slot == nullptr) Think(t, 0);
+  NoticeUse(address);
+  if (process.free == FreeMode::kHonour && !process.options.verify) {
+    if (void* const resized = ResizeByInner(t, object, requested)) return resized;
+    // Move asks for memory once more, after a collection.
+  }
+  const std::size_t usable = UsableSize(object);
+  if (requested <= usable && requested >= usable / 2) return object;
+  return Move(object, requested, usable);
+}
+
+}  // namespace tare

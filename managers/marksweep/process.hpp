@@ -1,0 +1,157 @@
+// What the threads of a process share, and the record that each has for itself.
+
+#pragma once
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "counters.hpp"
+#include "inner.hpp"
+#include "options.hpp"
+#include "ranges.hpp"
+#include "spin_lock.hpp"
+
+namespace tare {
+
+struct Thread {
+  volatile int depth = 0;             // above 0 in a critical section
+  volatile bool must_park = false;    // asked to stop in a critical section
+  volatile bool only_parked = false;  // the last system call was interrupted by a stop alone
+  std::int64_t credit = 0;            // bytes to allocate before Think
+  std::int64_t granted = 0;           // what the credit was at first
+  Slot* slot = nullptr;
+  Count clock_of_others = 0;  // bytes allocated by other threads, when last looked at
+  Count published_freed = 0;  // of slot->freed_bytes, what the process knows
+};
+
+#define TARE_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+constinit inline thread_local TARE_INITIAL_EXEC Thread thread;
+
+struct Process {
+  Inner inner;
+  bool inner_is_glibc = false;
+  Address inner_from = 0;  // where the object of the inner allocator lies
+  Address inner_to = 0;
+  Options options;
+  FreeMode free = FreeMode::kHonour;  // before the environment can be read
+  bool began = false;
+  bool ready = false;  // to collect
+  const char* counters_folder = nullptr;
+  Header* header = nullptr;
+  bool header_of_parent = false;
+  pid_t pid = 0;
+  pthread_key_t thread_end{};
+
+  SpinLock slots_lock;  // of the next two
+  std::uint8_t ended_slots[kMostSlots]{};
+  std::size_t ended = 0;
+
+  SpinLock collector;  // held while one thread collects or sweeps
+  std::size_t threshold = 0;
+  std::size_t last_marked_bytes = 0;
+  alignas(64) std::atomic<Count> allocated = 0;  // bytes that threads have made known, as also:
+  std::atomic<Count> since_collection = 0;
+  std::atomic<std::int64_t> live = 0;
+};
+
+constinit inline Process process;
+constinit inline Slot early_counts{};  // before the counters' file can be opened
+constinit inline Slot lost_counts{};   // of threads that have no slot
+
+// A critical section: in one the thread is not stopped, it stops at its end instead. What runs in
+// a critical section may hold locks of the allocator or of the layer, a stopped thread does not.
+void ParkNow();
+
+inline void EnterCritical(Thread& t) {
+  t.depth = t.depth + 1;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+inline void LeaveCritical(Thread& t) {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  t.depth = t.depth - 1;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (t.must_park) [[unlikely]]
+    if (t.depth == 0) ParkNow();
+}
+
+class Critical {
+ public:
+  Critical() : t_(thread) { EnterCritical(t_); }
+  ~Critical() { LeaveCritical(t_); }
+  Critical(const Critical&) = delete;
+  Critical& operator=(const Critical&) = delete;
+
+ private:
+  Thread& t_;
+};
+
+// All signals wait: no handler of the program runs.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    const std::uint64_t all = ~std::uint64_t{0};
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &before_, sizeof all);
+  }
+  ~SignalsBlocked() { syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof before_); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  std::uint64_t before_ = 0;
+};
+
+// The counters of this process, its own also after a fork. nullptr without memory.
+inline Header* OwnHeader() {
+  if (process.header != nullptr && !process.header_of_parent) return process.header;
+  Header* const before = process.header;
+  bool reported = false;
+  Header* const header = OpenCounters(process.counters_folder, before != nullptr, reported);
+  if (before != nullptr) {
+    if (!reported) before->uncounted.fetch_add(1, std::memory_order_relaxed);
+    if (header != nullptr) memcpy(header->names, before->names, sizeof header->names);
+    munmap(before, kCountersBytes);
+  }
+  process.header = header;
+  process.header_of_parent = false;
+  return header;
+}
+
+// A slot of its own for each thread; once all are used, that of one that has ended.
+inline Slot* TakeSlot() {
+  const std::scoped_lock guard(process.slots_lock);
+  Header* const header = OwnHeader();
+  if (header == nullptr) return &lost_counts;
+  if (process.ended != 0) return SlotsOf(header) + process.ended_slots[--process.ended];
+  const Count used = header->slots.load(std::memory_order_relaxed);
+  if (used < kMostSlots) {
+    header->slots.store(used + 1, std::memory_order_relaxed);
+    return SlotsOf(header) + used;
+  }
+  header->uncounted.fetch_add(1, std::memory_order_relaxed);
+  return &lost_counts;
+}
+
+inline void GiveSlot(Slot* slot) {
+  if (slot == &lost_counts || slot == &early_counts) return;
+  const std::scoped_lock guard(process.slots_lock);
+  process.ended_slots[process.ended++] = static_cast<std::uint8_t>(slot - SlotsOf(process.header));
+}
+
+inline Count SumOfSlots(Count Slot::* member) {
+  Count sum = lost_counts.*member;
+  const Count used = process.header->slots.load(std::memory_order_relaxed);
+  for (Count i = 0; i < used; ++i) sum += SlotsOf(process.header)[i].*member;
+  return sum;
+}
+
+// What all threads have allocated, as far as this one knows.
+inline Count Clock(const Thread& t) { return t.clock_of_others + t.slot->allocated_bytes; }
+
+}  // namespace tare
