@@ -1,0 +1,115 @@
+"""Regions and reaps beside a bump region, APR's pools and mimalloc's heaps."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.row import Row
+from tare import native
+from tare.errors import MissingError
+
+SOURCES = Path(__file__).parent.parent
+Values = Mapping[str, Mapping[str, float]]
+
+RATIOS = (
+    ("regions_100k", "reap", "bump", 1.15),
+    ("regions_1k", "reap", "bump", 1.15),
+    ("regions_100k", "reap", "apr", 1.0),
+    ("regions_1k", "reap", "apr", 1.0),
+    ("fresh", "reap", "bump", 1.1),
+    ("nested", "reap", "bump", 1.25),
+    ("half_freed_100k", "reap", "mimalloc_heap", 0.7),
+    ("half_freed_1k", "reap", "mimalloc_heap", 0.7),
+    ("plain_1k", "reap", "mimalloc", 1.3),
+    ("plain_10k", "reap", "mimalloc", 1.3),
+    ("regions_100k", "reap_shared", "bump", None),
+    ("regions_100k", "reap_hardened", "bump", None),
+    ("regions_100k", "mimalloc_heap", "bump", None),
+)
+"""A case, the alternative, the one beside it, and the most it may take of the other's time."""
+
+MOST_MEMORY = 1.1
+"""For each byte asked for, with the word before it, rounded up to the alignment of 16."""
+
+
+def build(folder: Path) -> Path:
+    """The program that measures, made in ``folder`` with a library of its own."""
+    library = folder / "reap"
+    for step in (
+        ["-S", str(SOURCES / "managers/reap"), "-B", str(library)],
+        ["--build", str(library)],
+    ):
+        subprocess.run(["cmake", *step], check=True, capture_output=True)
+    apr = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "apr-1"], capture_output=True, text=True, check=False
+    )
+    program = folder / "bench"
+    subprocess.run(
+        ["c++", "-std=c++20", "-O2", "-o", program, SOURCES / "bench/reap.cpp",
+         f"-I{SOURCES / 'managers/reap/include'}", f"-L{library}", f"-Wl,-rpath,{library}",
+         "-ltare-reap", *shlex.split(apr.stdout)],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    return program
+
+
+def measure(program: Path) -> Values:
+    """Nanoseconds an object, by case and alternative."""
+    try:
+        mimalloc = str(native.native_file("managers/mimalloc/libtare-mimalloc.so"))
+    except MissingError:
+        mimalloc = ""
+    ran = subprocess.run([program, mimalloc], check=True, capture_output=True, text=True)
+    values: dict[str, dict[str, float]] = {}
+    for line in ran.stdout.splitlines():
+        case, alternative, value = line.split()
+        values.setdefault(case, {})[alternative] = float(value)
+    return values
+
+
+def time_rows(values: Values) -> list[Row]:
+    """A row for each ratio."""
+    found = []
+    for case, what, other, most in RATIOS:
+        title = f"{what} beside {other}, {case}"
+        at_hand = values.get(case, {})
+        missing = [name for name in (what, other) if name not in at_hand]
+        if missing:
+            found.append(Row(title, f"{missing[0]} is not installed"))
+            continue
+        ratio = at_hand[what] / at_hand[other]
+        measured = f"{ratio:.2f}x ({at_hand[what]:.1f} and {at_hand[other]:.1f} ns an object)"
+        bar = "" if most is None else f"at most {most}x"
+        found.append(Row(title, measured, bar, most is None or ratio <= most))
+    return found
+
+
+def memory_rows(values: Values) -> list[Row]:
+    """What is resident for the bytes asked for."""
+    found = []
+    for case in ("memory_padded_100k", "memory_padded_2k"):
+        ratio = values[case]["reap"]
+        found.append(
+            Row(f"reap, resident for bytes with header and alignment, {case}", f"{ratio:.2f}x",
+                f"at most {MOST_MEMORY}x", ratio <= MOST_MEMORY)
+        )  # fmt: skip
+    found += [
+        Row(f"{name}, resident for bytes asked for, memory_100k", f"{ratio:.2f}x")
+        for name, ratio in values["memory_100k"].items()
+    ]
+    return found
+
+
+def rows() -> list[Row]:
+    """All in one run; the ratios of medians."""
+    if shutil.which("cmake") is None:
+        return [Row("reap", "the package cmake is missing")]
+    with tempfile.TemporaryDirectory() as name:
+        values = measure(build(Path(name)))
+    return [*time_rows(values), *memory_rows(values)]

@@ -1,0 +1,39 @@
+// One thread at a time.
+
+#pragma once
+
+#include <mutex>
+
+#include "tare/layers/concepts.hpp"
+
+namespace tare::layers {
+
+template <Heap Super, Lockable Lock>
+class Locked : public Super {
+ public:
+  void* Allocate(std::size_t bytes) {
+    const std::scoped_lock guard(lock_);
+    return Super::Allocate(bytes);
+  }
+  void Free(void* object) {
+    const std::scoped_lock guard(lock_);
+    Super::Free(object);
+  }
+  std::size_t Size(void* object)
+    requires Sized<Super>
+  {
+    const std::scoped_lock guard(lock_);
+    return Super::Size(object);
+  }
+  void Clear()
+    requires Clearable<Super>
+  {
+    const std::scoped_lock guard(lock_);
+    Super::Clear();
+  }
+
+ private:
+  Lock lock_;
+};
+
+}  // namespace tare::layers

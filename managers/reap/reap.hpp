@@ -1,0 +1,527 @@
+// One reap, as one thread at a time uses it.
+//
+// Memory is divided into blocks without a gap, up to where the reap bumps, so that a walk over a
+// chunk finds every block. Objects are bumped from a range, which is the end of the newest chunk
+// or, once objects were freed one by one, a hole between live ones.
+
+#pragma once
+
+#include <initializer_list>
+#include <new>
+#include <utility>
+
+#include "chunk_cache.hpp"
+#include "free_lists.hpp"
+#include "tare/layers/spin_lock.hpp"
+
+#ifndef REAP_NO_INLINE
+#define REAP_NO_INLINE
+#endif
+#include "tare/reap.h"
+
+namespace tare::reap {
+
+inline constexpr std::size_t kLargestBlock = 32 << 10;  // what is larger gets a chunk of its own
+inline constexpr std::size_t kLargestRequest = std::size_t{1} << 46;
+inline constexpr std::size_t kHole = 1024;  // what is worth bumping in
+inline constexpr std::size_t kSweepLeast = 16 << 10;
+inline constexpr std::size_t kSweepShare = 4;  // sweep when a quarter was freed since the last time
+inline constexpr unsigned kDeferred = 8;
+inline constexpr std::size_t kFewBytes = 2 << 10;  // live ones, of which none is deferred
+inline constexpr std::size_t kNewBytes = 4 << 10;
+inline constexpr std::size_t kTouchShare = 32;  // of fresh memory, populate so much of what is used
+
+[[noreturn]] void ReportDoubleFree(const void* object);
+
+inline Chunk*& ChunkOfLarge(void* object) { return static_cast<Chunk**>(object)[-2]; }
+
+struct Reap : ::reap {
+  char* range_end = nullptr;
+  std::uintptr_t origin = 0;     // the position less the bytes in blocks
+  std::size_t free_bytes = 0;    // in the lists
+  Chunk* chunks = nullptr;       // newest first; this reap lies in the last one
+  Chunk* range_chunk = nullptr;  // that the range is the end of, or nullptr when in a hole
+  Chunk* large = nullptr;
+  std::size_t freed = 0;  // bytes, one by one, since the last sweep
+  bool may_inline = false;
+  bool has_lists = false;
+  bool defers = false;
+  unsigned options = 0;
+
+  Reap* parent = nullptr;
+  Reap* first_child = nullptr;
+  Reap* next_sibling = nullptr;
+  Reap* previous_sibling = nullptr;
+
+  Reap* root =
+      nullptr;  // of a lane, the shared reap that it serves; else this; nullptr of a dead reap
+  std::atomic<Reap*>* lanes = nullptr;  // of a shared reap
+  layers::SpinLock lock;
+  FreeLists lists;            // valid if has_lists
+  void* deferred[kDeferred];  // valid if defers: freed, but not yet in the lists
+  unsigned next_deferred;
+
+  static Reap* Create(unsigned options) {
+    Chunk* const chunk = TakeSmallestChunk();
+    if (chunk == nullptr) return nullptr;
+    auto* const reap = new (chunk + 1) Reap;  // all but the lists
+    if (!chunk->holds_reap) {
+      if (!reap->Own(chunk)) return nullptr;
+      chunk->holds_reap = true;
+    }
+    chunk->next = nullptr;
+    reap->chunks = chunk;
+    reap->options = options;
+    reap->may_inline = options == 0;
+    reap->root = reap;
+    reap->UseFirstChunk();
+    return reap;
+  }
+
+  std::size_t BlockBytes() const {
+    return reinterpret_cast<std::uintptr_t>(reap_position) - origin;
+  }
+
+  // As reap_malloc does it inlined; nullptr when it cannot bump.
+  void* TryBump(std::size_t size) {
+    std::size_t block;
+    if (__builtin_add_overflow(size, kWord + kUnit - 1, &block)) return nullptr;
+    block &= ~(kUnit - 1);
+    if (block > static_cast<std::size_t>(reap_limit - reap_position)) return nullptr;
+    char* const object = Bump(block);
+    WordOf(object) = static_cast<Word>(size);
+    return object;
+  }
+
+  // What was freed is used again; nullptr if none of the size was.
+  void* TryLists(std::size_t size) {
+    if (free_bytes == 0 || size > FreeLists::kLargestExact - kWord) return nullptr;
+    const std::size_t block = BlockFor(size);
+    char* const object = lists.TakeExact(block);
+    if (object == nullptr) return nullptr;
+    free_bytes -= block;
+    if (free_bytes == 0) [[unlikely]]
+      SetLimit();
+    WordOf(object) = static_cast<Word>(size);
+    return object;
+  }
+
+  void* Allocate(std::size_t size) {
+    if (size > kLargestBlock - kWord) return AllocateLarge(size, kUnit);
+    if (void* const object = TryLists(size)) return object;
+    const std::size_t block = BlockFor(size);
+    char* object = free_bytes == 0 ? nullptr : lists.TakeCoarse(block);
+    if (object != nullptr) {
+      free_bytes -= block;
+    } else {
+      if (!RoomFor(block) && !MakeRoom(block)) return nullptr;
+      object = Bump(block);
+    }
+    SetLimit();
+    WordOf(object) = static_cast<Word>(size);
+    return object;
+  }
+
+  void* AllocateAligned(std::size_t alignment, std::size_t size) {
+    if (alignment <= kUnit) return Allocate(size);
+    if (alignment > kLargestBlock / 2 || size > kLargestBlock / 2)
+      return AllocateLarge(size, alignment);
+    const std::size_t block = BlockFor(size);
+    if (!RoomFor(block + alignment) && !MakeRoom(block + alignment)) return nullptr;
+    char* const object = AlignUp(reap_position, alignment);
+    Skip(object);
+    Bump(block);
+    SetLimit();
+    WordOf(object) = static_cast<Word>(size);
+    return object;
+  }
+
+  // Calls of other functions are the last thing done here, so that what is usual needs no stack.
+  void Free(void* object) {
+    if (!defers || IsNew(object)) [[unlikely]]
+      return FreeUndeferred(object);
+    object = Defer(object);
+    if (object != nullptr) FreeNow(object);
+  }
+
+  __attribute__((noinline)) void FreeUndeferred(void* object) {
+    if (has_lists && !defers && LiveBytes() >= 2 * kFewBytes) BeginToDefer();
+    FreeNow(object);
+  }
+
+  void FreeNow(void* pointer) {
+    auto* const object = static_cast<char*>(pointer);
+    const Word word = WordOf(object);
+    if (word > FreeLists::kLargestExact - kWord) [[unlikely]]
+      return FreeUnusual(object);
+    const std::size_t block = BlockFor(word);
+    if (object + block == reap_position) [[unlikely]]
+      return TakeBack(object);
+    if (!has_lists) [[unlikely]]
+      return FreeFirst(object, block);
+    lists.PutExact(object, block);
+    free_bytes += block;
+    freed += block;
+    AfterFree();
+  }
+
+  __attribute__((noinline)) void FreeDeferred() {
+    if (!defers) return;
+    defers = false;
+    for (void* const object : deferred)
+      if (object != nullptr) FreeNow(object);
+  }
+
+  // Whether `object` could be given `size` bytes where it is.
+  bool Resize(void* pointer, std::size_t size) {
+    auto* const object = static_cast<char*>(pointer);
+    const Word word = WordOf(object);
+    if (word & kLarge) return ResizeLarge(object, size);
+    if (size > kLargestBlock - kWord) return false;
+    const std::size_t old = BlockFor(word);
+    const std::size_t block = BlockFor(size);
+    if (object + old == reap_position) {
+      if (block > static_cast<std::size_t>(range_end - object)) return false;
+      reap_position = object;
+      if (!RoomFor(block)) Touch(block);
+      Bump(block);
+      SetLimit();
+    } else if (block > old) {
+      return false;
+    } else if (block < old) {
+      if (!has_lists) return true;  // too little to end the bumping for
+      Keep(object + block, old - block);
+      reap_limit = reap_position;
+    }
+    WordOf(object) = static_cast<Word>(size);
+    return true;
+  }
+
+  // Frees every object. The first chunk stays.
+  __attribute__((noinline)) void StartOver() {
+    FreeChunks();
+    has_lists = false;
+    defers = false;
+    free_bytes = 0;
+    freed = 0;
+    UseFirstChunk();
+  }
+
+  // Gives all memory back, this reap included.
+  void End() {
+    if (!HasOneChunk()) FreeChunks();
+    root = nullptr;
+    PutChunk(chunks);
+  }
+
+  void AddTo(reap_statistics& statistics) const {
+    statistics.allocated += BlockBytes() - free_bytes;
+    statistics.free += free_bytes;
+    for (const Chunk* list : {chunks, large})
+      for (const Chunk* chunk = list; chunk != nullptr; chunk = chunk->next) {
+        ++statistics.chunks;
+        statistics.reserved += chunk->bytes;
+      }
+  }
+
+ private:
+  // Before a large object: its chunk, padding, and the word.
+  static constexpr std::size_t kLargeStart = RoundUp(sizeof(Chunk), kUnit) + kUnit;
+
+  static char* FirstObjectIn(Chunk* chunk) {
+    return AlignUp(chunk->Base() + sizeof(Chunk) + kWord, kUnit);
+  }
+  char* FirstObject() { return AlignUp(reinterpret_cast<char*>(this + 1) + kWord, kUnit); }
+
+  std::size_t LiveBytes() const { return BlockBytes() - free_bytes; }
+
+  bool IsNew(const void* object) const {
+    return static_cast<std::size_t>(reap_position - static_cast<const char*>(object)) < kNewBytes;
+  }
+
+  __attribute__((noinline)) void BeginToDefer() {
+    defers = true;
+    next_deferred = 0;
+    std::fill(std::begin(deferred), std::end(deferred), nullptr);
+  }
+
+  // The size of an object is in its memory, which may not be in a cache. It is fetched while the
+  // program goes on. Returns what was deferred long enough.
+  void* Defer(void* object) {
+    __builtin_prefetch(&WordOf(object), 1);
+    return std::exchange(deferred[next_deferred++ % kDeferred], object);
+  }
+
+  // Where the range ends for now: fresh memory is taken into use step by step.
+  char* BumpEnd() const {
+    return range_chunk == nullptr ? range_end : std::min(range_end, range_chunk->touched);
+  }
+
+  // While nothing freed waits to be used again, reap_malloc is inlined.
+  void SetLimit() { reap_limit = may_inline && free_bytes == 0 ? BumpEnd() : reap_position; }
+
+  bool RoomFor(std::size_t block) const {
+    return block <= static_cast<std::size_t>(BumpEnd() - reap_position);
+  }
+
+  char* Bump(std::size_t block) {
+    char* const object = reap_position;
+    reap_position += block;
+    return object;
+  }
+
+  void Keep(char* object, std::size_t block) {
+    if (!has_lists) [[unlikely]]
+      StartLists();
+    lists.Put(object, block);
+    free_bytes += block;
+    freed += block;
+  }
+
+  __attribute__((noinline)) void StartLists() {
+    has_lists = true;
+    lists.Clear();
+  }
+
+  // While objects are in the lists, nothing is bumped inline.
+  void AfterFree() {
+    reap_limit = reap_position;
+    if (LiveBytes() < kFewBytes) [[unlikely]]
+      HaveFew();
+  }
+
+  __attribute__((noinline)) void HaveFew() {
+    FreeDeferred();
+    if (free_bytes != 0 && free_bytes == BlockBytes()) StartOver();
+  }
+
+  __attribute__((noinline)) void FreeFirst(char* object, std::size_t block) {
+    Keep(object, block);
+    AfterFree();
+  }
+
+  // The newest object.
+  __attribute__((noinline)) void TakeBack(char* object) {
+    WordOf(object) = kFree;
+    reap_position = object;
+    SetLimit();
+    if (LiveBytes() < kFewBytes) HaveFew();
+  }
+
+  __attribute__((noinline)) void FreeUnusual(char* object) {
+    const Word word = WordOf(object);
+    if (word & kFree) ReportDoubleFree(object);
+    if (word & kLarge) return FreeLarge(object);
+    const std::size_t block = BlockFor(word);
+    if (object + block == reap_position) return TakeBack(object);
+    FreeFirst(object, block);
+  }
+
+  // Moves the position up to `object`, and leaves a free block that a sweep will find.
+  void Skip(char* object) {
+    const auto gap = static_cast<std::size_t>(object - reap_position);
+    if (gap == 0) return;
+    WordOf(reap_position) = FreeWord(gap);
+    reap_position = object;
+    origin += gap;
+  }
+
+  void UseFirstChunk() {
+    UseEndOf(chunks, FirstObject());
+    origin = reinterpret_cast<std::uintptr_t>(reap_position);
+    SetLimit();
+  }
+
+  bool HasOneChunk() const { return large == nullptr && chunks->next == nullptr; }
+
+  // All but the first.
+  __attribute__((noinline)) void FreeChunks() {
+    while (large != nullptr) FreeChunk(Unlink(large));
+    while (chunks->next != nullptr) {
+      Chunk* const chunk = chunks;
+      chunks = chunk->next;
+      FreeChunk(chunk);
+    }
+  }
+
+  void UseEndOf(Chunk* chunk, char* from) {
+    range_chunk = chunk;
+    reap_position = from;
+    range_end = chunk->End();
+  }
+
+  // Makes the range hold `block` bytes more; false when memory is short.
+  __attribute__((noinline)) bool MakeRoom(std::size_t block) {
+    if (range_chunk != nullptr && block <= static_cast<std::size_t>(range_end - reap_position)) {
+      Touch(block);
+      return true;
+    }
+    if (has_lists) {
+      RetireRange();
+      if (UseHole(std::max(block, kHole))) return true;
+      if (freed > std::max((BlockBytes() - free_bytes) / kSweepShare, kSweepLeast)) {
+        Sweep();
+        if (UseHole(std::max(block, kHole))) return true;
+      }
+      if (UseHole(block)) return true;
+    } else {
+      range_chunk->used = reap_position;
+    }
+    return AddChunk(block);
+  }
+
+  void Touch(std::size_t block) {
+    char* const touched = range_chunk->touched;
+    const std::size_t step = RoundUp(BlockBytes() / kTouchShare, kPage);
+    if (step > kPage) {
+      const auto left = static_cast<std::size_t>(range_chunk->End() - touched);
+      const std::size_t bytes = std::min(step, left);
+      Populate(touched, bytes);
+      range_chunk->touched += bytes;
+    }
+    while (!RoomFor(block)) range_chunk->touched += kPage;
+  }
+
+  // The rest of the range becomes a free block.
+  void RetireRange() {
+    const auto rest = static_cast<std::size_t>(range_end - reap_position);
+    if (rest != 0) Keep(Bump(rest), rest);
+    if (range_chunk != nullptr) {
+      range_chunk->used = range_end;
+      range_chunk->touched = range_end;
+    }
+    range_chunk = nullptr;
+  }
+
+  bool UseHole(std::size_t block) {
+    char* const hole = lists.TakeAtLeast(block);
+    if (hole == nullptr) return false;
+    const std::size_t bytes = FreeLists::BlockOf(hole);
+    const std::size_t others = BlockBytes() - bytes;
+    free_bytes -= bytes;
+    UseRange(hole, hole + bytes, others);
+    return true;
+  }
+
+  // `others` are the bytes in blocks outside of the range.
+  void UseRange(char* from, char* end, std::size_t others) {
+    range_chunk = nullptr;
+    reap_position = from;
+    range_end = end;
+    origin = reinterpret_cast<std::uintptr_t>(from) - others;
+  }
+
+  bool AddChunk(std::size_t block) {
+    const std::size_t others = BlockBytes();
+    const std::size_t growth = others > 2 * free_bytes ? std::bit_floor(others) : 0;
+    const std::size_t wanted = std::clamp(growth, 4 * block, kLargestCached);
+    Chunk* const chunk = TakeChunk(std::max(wanted, kSmallestChunk));
+    if (chunk == nullptr || !Own(chunk)) return false;
+    chunk->next = chunks;
+    chunks = chunk;
+    UseEndOf(chunk, FirstObjectIn(chunk));
+    origin = reinterpret_cast<std::uintptr_t>(reap_position) - others;
+    if (!RoomFor(block)) Touch(block);
+    return true;
+  }
+
+  __attribute__((noinline)) bool Own(Chunk* chunk) {
+    chunk->holds_reap = false;
+    if (owner_map.Set(chunk, this)) return true;
+    PutChunk(chunk);
+    return false;
+  }
+
+  static void FreeChunk(Chunk* chunk) {
+    owner_map.Set(chunk, nullptr);
+    PutChunk(chunk);
+  }
+
+  // Joins free blocks that lie side by side, and gives back chunks that hold nothing else.
+  __attribute__((noinline)) void Sweep() {
+    lists.Clear();
+    free_bytes = 0;
+    std::size_t bytes = 0;
+    for (Chunk** place = &chunks; *place != nullptr;) {
+      Chunk* const chunk = *place;
+      const bool first = chunk->next == nullptr;
+      char* const begin = first ? FirstObject() : FirstObjectIn(chunk);
+      if (chunk->used != chunk->End()) MakeBlock(chunk->used, chunk->End());
+      chunk->used = chunk->touched = chunk->End();
+      if (!first && FreeEnd(begin, chunk->End()) == chunk->End()) {
+        *place = chunk->next;
+        FreeChunk(chunk);
+        continue;
+      }
+      bytes += static_cast<std::size_t>(chunk->End() - begin);
+      JoinBlocks(begin, chunk->End());
+      place = &chunk->next;
+    }
+    for (const Chunk* chunk = large; chunk != nullptr; chunk = chunk->next) bytes += chunk->bytes;
+    char* const nowhere = FirstObject();
+    UseRange(nowhere, nowhere, bytes);
+    freed = 0;
+  }
+
+  static void MakeBlock(char* from, char* end) {
+    WordOf(from) = FreeWord(static_cast<std::size_t>(end - from));
+  }
+
+  // Behind the free blocks that begin at `from`.
+  static char* FreeEnd(char* from, const char* end) {
+    while (from != end && WordOf(from) & kFree) from += FreeLists::BlockOf(from);
+    return from;
+  }
+
+  void JoinBlocks(char* from, const char* end) {
+    while (from != end) {
+      char* const live = FreeEnd(from, end);
+      if (live != from) Keep(from, static_cast<std::size_t>(live - from));
+      from = live == end ? live : live + FreeLists::BlockOf(live);
+    }
+  }
+
+  __attribute__((noinline)) void* AllocateLarge(std::size_t size, std::size_t alignment) {
+    if (size > kLargestRequest || alignment > kLargestRequest) return nullptr;
+    // Above what chunks are aligned to, there must be room to move up.
+    const std::size_t start = std::max(kLargeStart, alignment);
+    const std::size_t spare = alignment > kSmallestChunk ? alignment : 0;
+    Chunk* const chunk = TakeChunk(start + spare + std::max(size, kUnit));
+    if (chunk == nullptr || !Own(chunk)) return nullptr;
+    char* const object = AlignUp(chunk->Base() + kLargeStart, alignment);
+    chunk->touched = chunk->End();
+    chunk->asked = size;
+    chunk->previous = nullptr;
+    chunk->next = large;
+    if (large != nullptr) large->previous = chunk;
+    large = chunk;
+    origin -= chunk->bytes;
+    SetLimit();
+    ChunkOfLarge(object) = chunk;
+    WordOf(object) = kLarge;
+    return object;
+  }
+
+  bool ResizeLarge(char* object, std::size_t size) {
+    Chunk* const chunk = ChunkOfLarge(object);
+    const auto room = static_cast<std::size_t>(chunk->End() - object);
+    if (size > room || size < room / 2) return false;
+    chunk->asked = size;
+    return true;
+  }
+
+  Chunk* Unlink(Chunk* chunk) {
+    (chunk->previous != nullptr ? chunk->previous->next : large) = chunk->next;
+    if (chunk->next != nullptr) chunk->next->previous = chunk->previous;
+    return chunk;
+  }
+
+  void FreeLarge(char* object) {
+    Chunk* const chunk = ChunkOfLarge(object);
+    origin += chunk->bytes;
+    FreeChunk(Unlink(chunk));
+    if (free_bytes != 0) AfterFree();
+  }
+};
+
+}  // namespace tare::reap
