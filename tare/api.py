@@ -14,16 +14,18 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tare import drag_run, executor, instrument, tracing
+from tare import drag_run, executor, instrument, recorder, space_run, tracing
 from tare import manager as managers_module
 from tare import memsys as memsys_module
 from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
 from tare.events import as_text, read_events
 from tare.executor import Observe
+from tare.layers import delay as delay_layer
+from tare.machine import describe_machine
 from tare.manager import OWN, Manager
 from tare.measurement import Status
 from tare.planning import Plan, planned_runs
@@ -40,11 +42,16 @@ from tare.results import (
     now,
 )
 from tare.runner import Limits, observer_cost
+from tare.sections.instructions import is_built
 from tare.studies import compare as compare_study
 from tare.studies import count as count_study
+from tare.studies import delay as delay_study
 from tare.studies import drag as drag_study
+from tare.studies import frequency as frequency_study
 from tare.studies import memsys as memsys_study
+from tare.studies import space as space_study
 from tare.studies import studies
+from tare.sweeps import Variant
 from tare.trace import Trace, is_trace, open_trace
 from tare.tracing import Asked
 from tare.weighing import TOTAL_SECONDS, Effort, Setting, WeighSection, sections, shares
@@ -56,6 +63,9 @@ if TYPE_CHECKING:
 
 Command = Program | Sequence[str]
 PILOT_STUDY = "pilot"
+NOT_BUILT = (
+    "the instrument is not built; it needs Debian's package valgrind and a new build of Tare"
+)
 
 
 class Watcher:
@@ -100,40 +110,83 @@ def compare(
     _check_counts(runs, warmup, most_runs, precision)
     chosen = _programs(programs)
     resolved, baseline = _managers(managers, baseline)
-    described = [describe_program(program, check_program(program)) for program in chosen]
-    request = {
-        "programs": described,
-        "managers": sorted(resolved),
-        "baseline": baseline,
-        "runs": runs,
-        "warmup": warmup,
-        "precision": precision,
-        "most_runs": most_runs,
-    }
-    facts = _facts(request, resolved, seed)
-    run = new_run(study, sys.argv, **facts)
-    where = Path(folder) if folder else default_folder(study, label or Path(chosen[0].argv[0]).name)
-    watcher = watcher or Watcher()
-    with Store(where, run, key="request") as store:
-        plan = compare_study.Plan(
+    asked = {"runs": runs, "warmup": warmup, "precision": precision, "most_runs": most_runs}
+
+    def plan(seed: int) -> _Planned:
+        rounds = compare_study.Plan(
             programs=tuple(program.name for program in chosen),
             managers=tuple(resolved),
             baseline=baseline,
             runs=runs,
             warmup=warmup,
-            seed=store.run["seed"],
+            seed=seed,
             precision=precision,
             most_runs=most_runs,
         )
-        left = compare_study.planned_runs(plan) - len(store.records)
-        watcher.begin("time and memory", max(left, 0), None)
+        return _Planned(
+            lambda records: compare_study.next_round(rounds, records),
+            compare_study.planned_runs(rounds),
+        )
+
+    where = _Where(seed, limits, folder, watcher, label)
+    return _measure(study, "time and memory", chosen, resolved, baseline, asked, plan, where)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """What to run next, and how many runs that makes when nothing fails."""
+
+    planner: executor.Planner
+    runs: int
+
+
+@dataclass(frozen=True)
+class _Where:
+    """What all studies are given beside their question. ``label`` is for the folder's name."""
+
+    seed: int | None
+    limits: Limits | None
+    folder: Path | str | None
+    watcher: Watcher | None
+    label: str = ""
+
+
+def _measure(
+    study: str,
+    doing: str,
+    programs: Sequence[Program],
+    managers: Mapping[str, Manager],
+    baseline: str,
+    asked: Mapping[str, Any],
+    plan: Callable[[int], _Planned],
+    where: _Where,
+    observers: Mapping[str, Observe] = executor.OBSERVERS,
+    **facts: Any,
+) -> Results:
+    """Do the runs of a study, which ``plan`` gives for a seed, in a results folder. ``doing`` is
+    what progress says of them; ``asked`` is what the request holds beyond programs and managers,
+    and ``facts`` are kept in run.json."""
+    request = {
+        "programs": [describe_program(program, check_program(program)) for program in programs],
+        "managers": sorted(managers),
+        "baseline": baseline,
+        **asked,
+    }
+    run = new_run(study, sys.argv, **_facts(request, managers, where.seed), **facts)
+    label = where.label or Path(programs[0].argv[0]).name
+    folder = Path(where.folder) if where.folder else default_folder(study, label)
+    watcher = where.watcher or Watcher()
+    with Store(folder, run, key="request") as store:
+        planned = plan(store.run["seed"])
+        watcher.begin(doing, max(planned.runs - len(store.records), 0), None)
         return _execute(
             store,
-            lambda records: compare_study.next_round(plan, records),
-            {program.name: program for program in chosen},
-            resolved,
-            limits or Limits(),
+            planned.planner,
+            {program.name: program for program in programs},
+            managers,
+            where.limits or Limits(),
             watcher,
+            observers,
         )
 
 
@@ -172,31 +225,20 @@ def _watch(
     programs and managers."""
     chosen = _programs(programs)
     resolved, baseline = _managers(managers, baseline)
-    request = {
-        "programs": [describe_program(program, check_program(program)) for program in chosen],
-        "managers": sorted(resolved),
-        "baseline": baseline,
-        **asked,
-    }
     study = watched.study
-    run = new_run(study.STUDY, sys.argv, **_facts(request, resolved, seed))
-    name = Path(chosen[0].argv[0]).name
-    where = Path(folder) if folder else default_folder(study.STUDY, name)
-    watcher = watcher or Watcher()
-    with Store(where, run, key="request") as store:
-        names = tuple(program.name for program in chosen)
-        plan = Plan(names, tuple(resolved), watched.runs)
-        left = planned_runs(plan) - len(store.records)
-        watcher.begin(watched.doing, max(left, 0), None)
-        return _execute(
-            store,
-            lambda records: study.next_round(plan, records),
-            {program.name: program for program in chosen},
-            resolved,
-            limits or Limits(),
-            watcher,
-            {**executor.OBSERVERS, study.OBSERVER: watched.observe},
-        )
+    plan = Plan(tuple(program.name for program in chosen), tuple(resolved), watched.runs)
+    planned = _Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
+    return _measure(
+        study.STUDY,
+        watched.doing,
+        chosen,
+        resolved,
+        baseline,
+        asked,
+        lambda _seed: planned,
+        _Where(seed, limits, folder, watcher),
+        {**executor.OBSERVERS, study.OBSERVER: watched.observe},
+    )
 
 
 def count(
@@ -287,7 +329,8 @@ def trace(
     ``meta["status"]`` and ``meta["reason"]`` say how it ended. On Ctrl-C what was recorded is kept,
     too. ``replace`` allows to replace a trace that is in ``folder``.
     """
-    instrument.launcher()
+    what = what or Asked()
+    tracing.require_observer(what)
     (chosen,) = _programs(program)
     check_program(chosen)
     resolved = managers_module.resolve(manager)
@@ -303,7 +346,7 @@ def trace(
                 resolved,
                 limits or Limits(),
                 target=target,
-                what=what or Asked(),
+                what=what,
                 note=watcher.note,
             )
     except KeyboardInterrupt:
@@ -336,6 +379,160 @@ def memsys(
     how = memsys_module.how(models, curves)
     asked = {"models": memsys_module.describe(how), "curves": curves}
     watched = _Watched(memsys_study, "simulating the memory system", memsys_module.observer(how))
+    return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
+
+
+def delay(
+    programs: Command | Sequence[Program],
+    managers: Sequence[str] = (),
+    *,
+    sizes: Sequence[int] = (),
+    scope: str = "thread",
+    buffer: str = "grow",
+    order: str = "fifo",
+    runs: int = 10,
+    warmup: int = 1,
+    live: bool = True,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """Time, memory and pauses of programs when their frees are held back and done in bulk.
+
+    ``managers`` are the allocators that the delays stand before; none means the installed defaults.
+    ``sizes`` are bytes to hold back, to which 1 is added; none means 4 KiB to 2 MiB. ``scope``,
+    ``buffer`` and ``order`` are options of the layer. With ``live`` the program's live bytes are
+    counted, in one run under the instrument, unless that would take too long.
+    """
+    _check_counts(runs, warmup)
+    given = {"scope": scope, "buffer": buffer, "order": order}
+    defaults = {option.name: option.default for option in delay_layer.RECIPE.options}
+    changed = {name: value for name, value in given.items() if value != defaults[name]}
+    sizes = sizes or delay_study.DEFAULT_SIZES
+
+    def variants(allocators: Sequence[str]) -> list[Variant]:
+        return delay_study.variants(allocators, sizes, changed)
+
+    chosen = _programs(programs)
+    resolved, baseline = _sweep(managers, variants)
+    left_out = "it was not asked for" if not live else "" if is_built() else NOT_BUILT
+
+    def plan(seed: int) -> _Planned:
+        names = [program.name for program in chosen]
+        timed = delay_study.timed_plan(names, list(resolved), baseline, runs, warmup, seed)
+        whole = delay_study.Plan(timed, live=not left_out)
+        return _Planned(
+            lambda records: delay_study.next_round(whole, records), delay_study.planned_runs(whole)
+        )
+
+    asked = {"runs": runs, "warmup": warmup, "live": live}
+    where = _Where(seed, limits, folder, watcher)
+    return _measure(
+        delay_study.STUDY,
+        "time and memory of delays",
+        chosen,
+        resolved,
+        baseline,
+        asked,
+        plan,
+        where,
+        live_left_out=left_out,
+    )
+
+
+def frequency(
+    programs: Command | Sequence[Program],
+    managers: Sequence[str] = (),
+    *,
+    periods: Sequence[int] = (),
+    reclaim: Sequence[int] = (),
+    runs: int = 12,
+    warmup: int = 1,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """Mutator time of programs under a mark-sweep collector that collects more or less often.
+
+    ``managers`` are the allocators that the collector stands before; none means glibc. ``periods``
+    are bytes allocated between collections; none means 256 KiB to 16 MiB. ``reclaim`` has numbers
+    N: free at each Nth collection only; none means 1, 4 and 16, and 0 and 1 are added. Nothing is
+    freed without a collection, so runs without a limit of memory get half of the machine's.
+    """
+    _check_counts(runs, warmup)
+
+    def variants(allocators: Sequence[str]) -> list[Variant]:
+        return frequency_study.variants(
+            allocators,
+            periods or frequency_study.DEFAULT_PERIODS,
+            reclaim or frequency_study.DEFAULT_RECLAIM,
+        )
+
+    chosen = _programs(programs)
+    resolved, baseline = _sweep(managers or frequency_study.DEFAULT_ALLOCATORS, variants)
+    limits = limits or Limits()
+    if limits.memory_bytes is None:
+        limits = replace(limits, memory_bytes=describe_machine()["memory_bytes"] // 2)
+
+    def plan(seed: int) -> _Planned:
+        names = [program.name for program in chosen]
+        rounds = frequency_study.plan(names, list(resolved), baseline, runs, warmup, seed)
+        return _Planned(
+            lambda records: frequency_study.next_round(rounds, records),
+            compare_study.planned_runs(rounds),
+        )
+
+    return _measure(
+        frequency_study.STUDY,
+        "mutator time of collection periods",
+        chosen,
+        resolved,
+        baseline,
+        {"runs": runs, "warmup": warmup},
+        plan,
+        _Where(seed, limits, folder, watcher),
+    )
+
+
+def _sweep(
+    names: Sequence[str], variants: Callable[[Sequence[str]], Sequence[Variant]]
+) -> tuple[dict[str, Manager], str]:
+    """Resolve the variants of allocators, those named or the defaults; and the baseline: glibc if
+    it takes part, else the first."""
+    allocators = [
+        managers_module.resolve(name) for name in names or managers_module.default_managers()
+    ]
+    for allocator in allocators:
+        if allocator.layer_name:
+            raise UsageError(
+                f"{allocator.name} has a layer already", "give the allocator that it stands before"
+            )
+    bare = list(dict.fromkeys(allocator.name for allocator in allocators))
+    resolved = {m.name: m for m in (managers_module.resolve(v.name) for v in variants(bare))}
+    return resolved, "glibc" if "glibc" in bare else bare[0]
+
+
+def space(
+    programs: Command | Sequence[Program],
+    managers: Sequence[str] = (),
+    *,
+    baseline: str = "",
+    keep_trace: bool = False,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """Where the resident memory of programs goes under each manager, at the peak and over time.
+
+    ``managers``, ``baseline`` and ``folder`` are as for ``compare``. With ``keep_trace`` the heap
+    traces stay in the folder ``traces`` of the results.
+    """
+    recorder.require()
+    watched = _Watched(space_study, "looking at memory", space_run.observer(not keep_trace))
+    asked = {"keep_trace": keep_trace}
     return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
 
 
@@ -399,14 +596,18 @@ def _weigh_section(
     watcher.begin(section.TITLE, section.expected_runs(setting), expected)
     earlier = store.run.get("sections", {}).get(section.IDENTIFIER, {}).get("took_seconds", 0.0)
     begun = time.monotonic()
-    results = _execute(
-        store,
-        lambda records: section.next_runs(setting, records),
-        {program.name: program},
-        managers,
-        limits,
-        watcher,
-    )
+    known = dict(managers)
+
+    def planner(records: Sequence[Record]) -> list[Run]:
+        runs = section.next_runs(setting, records)
+        added = {run.manager for run in runs} - known.keys()
+        if added:
+            new = {name: managers_module.resolve(name) for name in sorted(added)}
+            known.update(new)
+            store.update(managers={**store.run["managers"], **_describe_managers(new)})
+        return runs
+
+    results = _execute(store, planner, {program.name: program}, known, limits, watcher)
     costs = dict(store.run.get("sections", {}))
     took = earlier + time.monotonic() - begun
     costs[section.IDENTIFIER] = {"expected_seconds": expected, "took_seconds": took}
@@ -498,7 +699,7 @@ def summary(results: Results) -> polars.DataFrame:
         )
         for study in studies()
     )
-    return summaries
+    return summaries.unique(["program", "manager", "metric"], keep="first", maintain_order=True)
 
 
 def write_page(results: Results) -> Path:
@@ -590,7 +791,9 @@ def managers() -> polars.DataFrame:
     return pl.DataFrame(rows, schema=columns, orient="row")
 
 
-def _check_counts(runs: int, warmup: int, most_runs: int, precision: float | None) -> None:
+def _check_counts(
+    runs: int, warmup: int, most_runs: int = 0, precision: float | None = None
+) -> None:
     if not 1 <= runs <= 100_000:
         raise UsageError(f"{runs} runs: give a number from 1 to 100000")
     if not 0 <= warmup <= 1000:
@@ -671,14 +874,17 @@ __all__ = [
     "Watcher",
     "compare",
     "count",
+    "delay",
     "difference",
     "drag",
     "drag_of_trace",
     "examination",
     "export_text",
+    "frequency",
     "load",
     "managers",
     "memsys",
+    "space",
     "suite_programs",
     "summary",
     "trace",

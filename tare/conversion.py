@@ -1,4 +1,4 @@
-"""From the instrument's raw recording to a heap trace, in bounded memory.
+"""From a raw recording to a heap trace, in bounded memory.
 
 Births come in the order of object ids, deaths in the order in which objects die. So for each
 process the births are read twice: first for their clocks, which tell the bytes clock of a use; then
@@ -26,7 +26,17 @@ from tare.recording import (
     read_frames,
     read_processes,
 )
-from tare.trace import FORMAT, META_FILE, OPERATIONS, TABLES, VERSION, broken_rows
+from tare.trace import (
+    CLOCKS,
+    FORMAT,
+    META_FILE,
+    OPERATIONS,
+    TABLES,
+    VERSION,
+    broken_rows,
+    filled_up,
+    last_births,
+)
 from tare.trace_writing import TableWriter, constant, known, numbers, words
 from tare.units import format_count
 
@@ -40,7 +50,10 @@ _DEATH_COLUMNS = (
     "unreachable_instructions",
     "unreachable_bytes",
     "free_instructions",
+    "free_nanoseconds",
     "free_bytes",
+    "free_thread",
+    "free_site",
 )
 _DEATH_BYTES = 8 * len(_DEATH_COLUMNS)
 _DEATH_BATCH = 1 << 15
@@ -50,7 +63,14 @@ _CLOCK_BLOCKS_KEPT = 16
 _MOST_SITES = 1 << 23
 _MOST_U32 = (1 << 32) - 1
 _FIRST_NOTE_SECONDS, _NOTE_SECONDS = 2.0, 10.0
-_COPIED_NUMBERS = ("instructions", "allocated_bytes", "threads", "unknown_frees", "inherited_frees")
+_COPIED_NUMBERS = (
+    "instructions",
+    "nanoseconds",
+    "allocated_bytes",
+    "threads",
+    "unknown_frees",
+    "inherited_frees",
+)
 
 
 @dataclass
@@ -101,7 +121,7 @@ def convert(
         total, described = _write_tables(found, folder, _Progress(note), recording)
         problems = [text for process in described for text in process.pop("damage")]
         if not reason and not found:
-            reason = "the instrument left no recording"
+            reason = f"the {facts['observer']} left no recording"
         reasons = [reason, *(_incomplete(process) for process in described), *problems]
         if total.violations:
             reasons.append("rows that contradict each other: " + "; ".join(total.violations))
@@ -144,7 +164,7 @@ def _write_tables(
     with ExitStack() as stack:
         tables = {name: stack.enter_context(TableWriter(folder, name)) for name in TABLES}
         for number, process in enumerate(found):
-            damage: list[str] = []
+            damage = list(process.damage)
             before = total.objects
             sites = _write_sites(tables["sites"], number, process, damage)
             total.sites += sites
@@ -202,16 +222,19 @@ def _write_objects(
         with _Deaths(temporary, clock.rows) as deaths:
             _read_deaths(process, deaths, damage)
             row, lost_sites = 0, 0
-            before = (0, 0)
+            before = dict.fromkeys(CLOCKS, 0)
             allocating = np.zeros(sites + 1, np.bool_)
             for births in _read(process, "births", damage):
                 rows = len(births["size"])
-                lost_sites += _drop_lost_sites(births, sites)
+                lost_sites += _drop_lost_sites(births["site"], sites)
                 allocating[births["site"]] = True
-                columns = _object_columns(number, row, births, deaths.part(row, rows), clock)
+                their_deaths = deaths.part(row, rows)
+                lost_sites += _drop_lost_sites(their_deaths["free_site"], sites)
+                columns = _object_columns(number, row, births, their_deaths, clock)
+                columns = filled_up(columns, TABLES["objects"])
                 total.add_violations(broken_rows(columns, row, before, sites))
                 table.write(columns)
-                before = int(births["instructions"][-1]), int(births["bytes"][-1])
+                before = last_births(columns)
                 row += rows
                 total.objects += rows
                 progress.tell("writing the trace", total.objects)
@@ -220,12 +243,12 @@ def _write_objects(
         damage.append(f"the call sites of {lost_sites} objects are missing")
 
 
-def _drop_lost_sites(births: Mapping[str, NDArray[np.uint64]], sites: int) -> int:
+def _drop_lost_sites(wanted: NDArray[np.uint64], sites: int) -> int:
     """Make unknown what refers to a site that was not recorded; how many."""
     import numpy as np
 
-    lost = births["site"] > sites
-    births["site"][lost] = 0
+    lost = wanted > sites
+    wanted[lost] = 0
     return int(np.count_nonzero(lost))
 
 
@@ -254,7 +277,11 @@ def _object_columns(
         "usable_size": known(births["usable_size"]),
         "alignment": known(births["alignment"]),
         "resized_from": known(births["resized_from"]),
-        "birth_instructions": numbers(births["instructions"]),
+        "address": known(births["address"]),
+        "free_thread": known(deaths["free_thread"], kind="u32"),
+        "free_site": known(deaths["free_site"], kind="u32"),
+        "birth_instructions": known(births["instructions"]),
+        "birth_nanoseconds": known(births["nanoseconds"]),
         "birth_bytes": numbers(births["bytes"]),
         "first_use_instructions": known(deaths["first_use"]),
         "first_use_bytes": known(clock.at(deaths["first_use"])),
@@ -263,6 +290,7 @@ def _object_columns(
         "unreachable_instructions": known(deaths["unreachable_instructions"]),
         "unreachable_bytes": known(deaths["unreachable_bytes"]),
         "free_instructions": known(deaths["free_instructions"]),
+        "free_nanoseconds": known(deaths["free_nanoseconds"]),
         "free_bytes": known(deaths["free_bytes"]),
     }
 
@@ -393,7 +421,7 @@ class _Deaths:
 
         raw = os.pread(self._file.fileno(), rows * _DEATH_BYTES, start * _DEATH_BYTES)
         table = np.frombuffer(raw, np.uint64).reshape(rows, len(_DEATH_COLUMNS))
-        columns = np.ascontiguousarray(table.T)
+        columns = np.array(table.T, order="C")
         return dict(zip(_DEATH_COLUMNS, columns, strict=True))
 
 
@@ -479,8 +507,10 @@ def _write_events(table: TableWriter, number: int, process: Process, damage: lis
             }
         )
 
-    def moment(instructions: int, bytes_: int) -> dict[str, Any]:
-        clocks = {"instructions": instructions, "bytes": bytes_}
+    clock = "nanoseconds" if process.numbers["nanoseconds"] else "instructions"
+
+    def moment(time: int, bytes_: int) -> dict[str, Any]:
+        clocks = {clock: time, "bytes": bytes_}
         return {name: pa.array([value], pa.uint64()) for name, value in clocks.items()}
 
     write("start", moment(0, 0), 1)
@@ -488,4 +518,4 @@ def _write_events(table: TableWriter, number: int, process: Process, damage: lis
         columns = {name: numbers(values) for name, values in batch.items()}
         write("mark", columns, len(batch["bytes"]))
     if process.end != "running":
-        write("end", moment(process.numbers["instructions"], process.numbers["allocated_bytes"]), 1)
+        write("end", moment(process.numbers[clock], process.numbers["allocated_bytes"]), 1)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tare import instrument
+from tare import instrument, recorder
 from tare.errors import TareError
 from tare.machine import describe_machine, noise_warnings
 from tare.manager import OWN, machine_libc, resolve
@@ -38,6 +38,7 @@ def examine() -> list[Finding]:
         _tried("launcher", lambda: str(native_file("bin/tare-launch")), needed=True),
         _tried("probe", lambda: str(native_file("lib/libtare-probe.so")), needed=True),
         _tried("instrument", lambda: str(instrument.launcher())),
+        _tried("recorder", lambda: str(recorder.require())),
         _tried("C library", lambda: str(machine_libc()), needed=True),
     ]
     if all(finding.state == "works" for finding in findings if finding.needed):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tare import drag_run, instrument, memsys, runner
+from tare import drag_run, instrument, memsys, runner, space_run
 from tare.manager import Manager
 from tare.program import Program
 from tare.results import OUTPUTS_FOLDER, Record, Run, Store, now
@@ -21,6 +21,7 @@ OBSERVERS: dict[str, Observe] = {
     "instrument": instrument.run_once,
     "drag": drag_run.run_once,
     "memsys": memsys.run_once,
+    "space": space_run.run_once,
 }
 """What can watch a run; ``Run.observer`` names one."""
 

@@ -121,7 +121,8 @@ METRICS: dict[str, Metric] = {
             "collections",
             "collections",
             "",
-            "How often memory was reclaimed in bulk, for whatever cause.",
+            "How often memory was reclaimed in bulk, for whatever cause: a delay released what it "
+            "held, or a collector went over the heap.",
         ),
         Metric(
             "volume_collections",
@@ -155,6 +156,43 @@ METRICS: dict[str, Metric] = {
             "Bytes of all objects that were freed by the program and released by a collection.",
         ),
         Metric(
+            "mutator_seconds",
+            "mutator time",
+            "s",
+            "Wall time without the time in which a collection had stopped the program.",
+        ),
+        Metric(
+            "collector_seconds",
+            "collector time",
+            "s",
+            "Wall time in which a collection had stopped the program, or one of its processes.",
+        ),
+        Metric(
+            "marked_bytes",
+            "marked",
+            "B",
+            "Bytes of the objects that collections found reachable, over all collections.",
+        ),
+        Metric(
+            "swept_bytes",
+            "swept",
+            "B",
+            "Bytes of the objects that collections found dead and gave to the allocator.",
+        ),
+        Metric(
+            "peak_active_bytes",
+            "peak of active pages",
+            "B",
+            "The most bytes of pages that hold an object at one moment; summed over processes.",
+        ),
+        Metric(
+            "peak_requested_bytes",
+            "peak of requested bytes",
+            "B",
+            "The most bytes of objects not yet given back at one moment, each as asked for and one "
+            "more, in whole units of 16; summed over processes.",
+        ),
+        Metric(
             "instructions",
             "instructions",
             "",
@@ -173,12 +211,6 @@ METRICS: dict[str, Metric] = {
             "",
             "Of the instructions in the manager, those of its collector: marking, sweeping and "
             "what goes with them.",
-        ),
-        Metric(
-            "collections",
-            "collections",
-            "",
-            "How often the manager's collector went over the heap, its start included.",
         ),
         Metric(
             "malloc_calls",
@@ -365,6 +397,73 @@ METRICS: dict[str, Metric] = {
             "Accesses whose page the translation lookaside buffer of the model did not hold.",
             Obtained.SIMULATED,
         ),
+        Metric(
+            "resident_bytes",
+            "resident",
+            "B",
+            "Physical memory of the process at its peak, without that of the recorder; of several "
+            "processes, that of the largest.",
+        ),
+        Metric(
+            "requested_bytes",
+            "requested",
+            "B",
+            "Of the resident bytes, those that the program asked for, of objects that it had not "
+            "freed.",
+        ),
+        Metric(
+            "internal_bytes",
+            "internal",
+            "B",
+            "Of the resident bytes, those that objects not freed were given beyond what was asked "
+            "for: internal fragmentation.",
+        ),
+        Metric(
+            "metadata_bytes",
+            "metadata",
+            "B",
+            "Of the resident bytes, those of the manager that were never part of an object: "
+            "headers, tables, and what was never handed out.",
+        ),
+        Metric(
+            "external_bytes",
+            "external",
+            "B",
+            "Of the resident bytes, free cells in pages that hold an object: external "
+            "fragmentation.",
+        ),
+        Metric(
+            "retained_bytes",
+            "retained",
+            "B",
+            "Of the resident bytes, pages of the heap that held objects and hold none now.",
+        ),
+        Metric(
+            "delayed_bytes",
+            "delayed",
+            "B",
+            "Of the resident bytes, objects that the program freed and a layer still holds.",
+        ),
+        Metric(
+            "other_bytes",
+            "other",
+            "B",
+            "Of the resident bytes, those that are no heap: code, static data, stacks and mappings "
+            "of the program's own.",
+        ),
+        Metric(
+            "unexplained_bytes",
+            "unexplained",
+            "B",
+            "What is left of the resident bytes when all the other parts are taken away.",
+        ),
+        Metric(
+            "heap_expansion_ratio",
+            "heap expansion",
+            "ratio",
+            "The resident bytes of the heap at the peak, divided by the most bytes, as asked for, "
+            "that were alive at one moment.",
+        ),
     )
 }
 
@@ -373,6 +472,7 @@ FIRST_METRICS = {
     "instrument": "instructions",
     "drag": "peak_free_bytes",
     "memsys": "simulated_cycles",
+    "space": "resident_bytes",
 }
 """The metric under which a run that gave no figure is listed, by the observer of the run."""
 

@@ -70,8 +70,8 @@ def program_argument(function: Command) -> Command:
     )
 
 
-def manager_options(function: Command) -> Command:
-    """Adds -m and --baseline; gives ``managers`` and ``baseline``."""
+def allocators_option(function: Command) -> Command:
+    """Adds -m; gives ``managers``."""
     return _add(
         function,
         click.option(
@@ -83,9 +83,15 @@ def manager_options(function: Command) -> Command:
             help="A manager to measure; repeat it. Default: glibc and the installed ones that "
             "`tare managers` marks with *.",
         ),
+    )
+
+
+def manager_options(function: Command) -> Command:
+    """Adds -m and --baseline; gives ``managers`` and ``baseline``."""
+    return allocators_option(
         click.option(
             "--baseline", metavar="M", default="", help="What ratios refer to. Default: glibc."
-        ),
+        )(function)
     )
 
 

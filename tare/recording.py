@@ -1,4 +1,5 @@
-"""The instrument's raw recording: a JSON file and tables for each process, read in a stream.
+"""A raw recording, of the instrument or the recorder: a JSON file and tables for each process, read
+in a stream.
 
 A process may be killed at any moment, so the end of every table may be missing: what comes before
 is read, and what is wrong with the rest is said. docs/trace.md describes the format.
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 FORMAT, FORMAT_VERSION = "tare-recording", 1
 TABLES: dict[str, tuple[str, ...]] = {
     "births": tuple(
-        "instructions bytes size usable_size alignment operation thread site resized_from".split()
+        "instructions nanoseconds bytes size usable_size alignment operation thread site "
+        "resized_from address".split()
     ),
     "deaths": (
         "id",
@@ -32,7 +34,10 @@ TABLES: dict[str, tuple[str, ...]] = {
         "unreachable_instructions",
         "unreachable_bytes",
         "free_instructions",
+        "free_nanoseconds",
         "free_bytes",
+        "free_thread",
+        "free_site",
     ),
     "sites": ("caller", "frame", "address"),
     "pointers": ("instructions", "source", "offset", "target"),
@@ -46,6 +51,11 @@ TABLES: dict[str, tuple[str, ...]] = {
     ),
 }
 """Columns of each table, all of them unsigned integers of up to 64 bits."""
+_SEEN_BY_SOME = frozenset(
+    "instructions nanoseconds address first_use last_use unreachable_instructions "
+    "unreachable_bytes free_instructions free_nanoseconds free_thread free_site".split()
+)
+"""Columns that a table may lack; they read as 0."""
 BATCH_ROWS = 1 << 17
 
 _BLOCK = struct.Struct("<IIII")
@@ -59,12 +69,15 @@ _MOST_PROCESSES = 100_000
 _MOST_FRAMES = 4_000_000
 _LINE_LIMIT = 1 << 16
 _NAME_LIMIT = 4096
+_MOST_TEXTS = 100
 _ENDS = ("running", "exit", "exec")
 _FILE_NAME = re.compile(r"(\d{1,10})\.(\d{1,10})\.json")
 _NUMBERS = (
     "parent",
     "instructions",
+    "nanoseconds",
     "allocated_bytes",
+    "max_live_bytes",
     "objects",
     "threads",
     "unknown_frees",
@@ -77,7 +90,8 @@ Columns = dict[str, "NDArray[np.uint64]"]
 @dataclass(frozen=True)
 class Process:
     """One program image of a process. ``end`` is ``exit``, ``exec``, or ``running`` where the
-    process did not live to write its end; then the numbers are 0."""
+    process did not live to write its end; then the instrument's numbers are 0. ``damage`` says in
+    sentences what the observer itself knows to be missing."""
 
     pid: int
     serial: int
@@ -85,6 +99,7 @@ class Process:
     program: str
     end: str
     numbers: Mapping[str, int]
+    damage: tuple[str, ...] = ()
 
     def table(self, name: str) -> Path:
         """The file of one of its tables; it need not exist."""
@@ -143,7 +158,13 @@ def _read_process(path: Path, pid: int, serial: int) -> Process:
         program=program[:_NAME_LIMIT] if isinstance(program, str) else "",
         end=end if end in _ENDS else "running",
         numbers={name: _number(raw.get(name)) for name in _NUMBERS},
+        damage=_texts(raw.get("damage")),
     )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    texts = value if isinstance(value, list) else []
+    return tuple(text[:_NAME_LIMIT] for text in texts[:_MOST_TEXTS] if isinstance(text, str))
 
 
 def _number(value: Any) -> int:
@@ -182,7 +203,7 @@ class TableReader:
             stored = self._read_first_line(file)
             if self.damage:
                 return
-            places = {name: stored.index(name) for name in self._wanted}
+            places = {name: stored.index(name) for name in self._wanted if name in stored}
             buffers = self._buffers()
             filled = 0
             while (block := self._read_block(file, len(stored))) is not None:
@@ -209,7 +230,7 @@ class TableReader:
         import numpy as np
 
         room = self._batch_rows + _MOST_BLOCK_ROWS
-        return {name: np.empty(room, np.uint64) for name in self._wanted}
+        return {name: np.zeros(room, np.uint64) for name in self._wanted}
 
     def _read_first_line(self, file: BinaryIO) -> list[str]:
         line = file.readline(_FIRST_LINE_LIMIT)
@@ -220,7 +241,7 @@ class TableReader:
         if words[:3] != ["tare-table", "1", self._name]:
             raise TareError(f"{self.path} is not a table of {self._name}", "build Tare again")
         stored = words[3:]
-        if missing := [name for name in self._wanted if name not in stored]:
+        if missing := [name for name in self._wanted if name not in {*stored, *_SEEN_BY_SOME}]:
             raise TareError(f"{self.path} has no column {missing[0]}", "build Tare again")
         return stored
 

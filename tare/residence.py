@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tare.trace import Trace
 
 CLOCKS = ("bytes", "instructions")
+_KNOWN_CLOCKS = (*CLOCKS, "nanoseconds")
 CLASSES = ("use", "lag", "drag", "void")
 """In the order in which figures stack them: what is needed first."""
 CURVES = {"free": "end", "unreachable": "gone", "last_use": "given_back"}
@@ -53,16 +54,23 @@ _SITE_COUNTS = (
 
 @dataclass(frozen=True)
 class Process:
-    """The rows of one process in ``objects``. The clocks at its end; ``complete`` says whether
-    uses were recorded for all of its objects, those alive at its end included."""
+    """The rows of one process in ``objects``. The clocks at its end, 0 where they are not known;
+    ``complete`` says whether uses were recorded for all of its objects, those alive at its end
+    included."""
 
     number: int
     start: int
     rows: int
     instructions: int
+    nanoseconds: int
     bytes: int
     complete: bool
     program: str
+
+    @property
+    def order(self) -> str:
+        """The clock that tells any two of its events apart."""
+        return "nanoseconds" if self.nanoseconds else "instructions"
 
 
 def analyse(trace: Trace, clock: str = "bytes") -> dict[str, Any]:
@@ -114,7 +122,7 @@ def processes(objects: pl.LazyFrame, described: Sequence[Mapping[str, Any]]) -> 
         clock: pl.max_horizontal(
             pl.col(f"{moment}_{clock}") for moment in ("birth", "last_use", "free")
         )
-        for clock in CLOCKS
+        for clock in _KNOWN_CLOCKS
     }
     rows = int(objects.select(pl.len()).collect().item())
     table = in_slices(
@@ -124,7 +132,9 @@ def processes(objects: pl.LazyFrame, described: Sequence[Mapping[str, Any]]) -> 
         lambda part: part.group_by("process").agg(
             pl.len().alias("rows"), *(each.max().alias(clock) for clock, each in latest.items())
         ),
-        lambda parts: parts.group_by("process").agg(pl.col("rows").sum(), pl.col(*CLOCKS).max()),
+        lambda parts: parts.group_by("process").agg(
+            pl.col("rows").sum(), pl.col(*_KNOWN_CLOCKS).max()
+        ),
     ).sort("process")
     by_number = {int(each["process"]): each for each in described}
     found = []
@@ -136,7 +146,8 @@ def processes(objects: pl.LazyFrame, described: Sequence[Mapping[str, Any]]) -> 
                 number=row["process"],
                 start=start,
                 rows=row["rows"],
-                instructions=max(row["instructions"], int(meta.get("instructions", 0))),
+                instructions=max(row["instructions"] or 0, int(meta.get("instructions", 0))),
+                nanoseconds=max(row["nanoseconds"] or 0, int(meta.get("nanoseconds", 0))),
                 bytes=max(row["bytes"], int(meta.get("allocated_bytes", 0))),
                 complete=bool(meta.get("complete", True)),
                 program=str(meta.get("program", "")),
@@ -220,7 +231,7 @@ def moments(process: Process, clock: str) -> dict[str, pl.Expr]:
     end = pl.max_horizontal(pl.col(f"free_{clock}").fill_null(final), birth)
     first = pl.min_horizontal(pl.max_horizontal(pl.col(f"first_use_{clock}"), birth), end)
     last = pl.min_horizontal(pl.max_horizontal(pl.col(f"last_use_{clock}"), first), end)
-    unused = pl.col("last_use_instructions").is_null()
+    unused = pl.col("last_use_bytes").is_null()
     unknown = _unknown(process)
     first = pl.when(unused).then(birth).otherwise(first)
     last = pl.when(unknown).then(end).when(unused).then(birth).otherwise(last)
@@ -239,33 +250,37 @@ def _unknown(process: Process) -> pl.Expr:
 
     if process.complete:
         return pl.lit(False)
-    return pl.col("free_instructions").is_null()
+    return pl.col("free_bytes").is_null()
 
 
 def _void(process: Process) -> pl.Expr:
     import polars as pl
 
-    return pl.col("last_use_instructions").is_null() & ~_unknown(process)
+    return pl.col("last_use_bytes").is_null() & ~_unknown(process)
 
 
 # ---- by call site ----
 
 
-def site_table(objects: pl.LazyFrame, found: Sequence[Process], clock: str) -> pl.DataFrame:
+def site_table(
+    objects: pl.LazyFrame, found: Sequence[Process], clock: str, sample_bytes: int = 0
+) -> pl.DataFrame:
     """A row per process and call site (0 where it is not known): byte-times on ``clock`` as
     floats, and counts. The columns are process, site, ``_SITE_TIMES``, ``_SITE_COUNTS`` and
-    ``end``, when the process ended.
+    ``end``, when the process ended. Of a sampled trace they are estimates.
 
     TareError when the sizes cannot be true.
     """
     import polars as pl
+
+    from tare.trace import sample_weight
 
     parts = []
     for process in found:
         at = moments(process, clock)
         size = pl.col("size").cast(pl.Float64)
         void, unknown = _void(process), _unknown(process)
-        freed = pl.col("free_instructions").is_not_null()
+        freed = pl.col("free_bytes").is_not_null()
 
         def held(start: str, end: str, at: Mapping[str, pl.Expr] = at) -> pl.Expr:
             return (at[end] - at[start]).cast(pl.Float64) * pl.col("size").cast(pl.Float64)
@@ -288,7 +303,8 @@ def site_table(objects: pl.LazyFrame, found: Sequence[Process], clock: str) -> p
             "never_freed_bytes": (~freed & ~unknown) * size,
             "unknown_objects": unknown.cast(pl.Float64),
         }
-        columns = {name: each.cast(pl.Float64) for name, each in (times | counts).items()}
+        weight = sample_weight(sample_bytes)
+        columns = {name: each.cast(pl.Float64) * weight for name, each in (times | counts).items()}
         sums = [pl.col(name).sum() for name in columns]
 
         def summed(
@@ -374,8 +390,8 @@ def named_sites(sites: Sequence[dict[str, Any]], trace: Trace) -> None:
 def _sweep(
     objects: pl.LazyFrame, process: Process, clock: str, curves: Sequence[str], *, profiled: bool
 ) -> tuple[dict[str, Any], dict[str, list[float]]]:
-    """The peaks of the curves of one process, on the instruction clock, which tells events apart
-    that the other does not; and the mean bytes of each class in each step of ``clock``."""
+    """The peaks of the curves of one process, on the clock that tells its events apart; and the
+    mean bytes of each class in each step of ``clock``."""
     import contextlib
 
     import numpy as np
@@ -383,15 +399,15 @@ def _sweep(
 
     from tare.peak import PeakSweep
 
-    by_instruction = moments(process, "instructions")
-    # Right after the last use is one instruction later, so that what is used right after its birth
-    # is held at its birth.
-    after = pl.min_horizontal(by_instruction["last"] + 1, by_instruction["end"])
-    given_back = pl.when(_void(process)).then(by_instruction["birth"]).otherwise(after)
-    by_instruction["given_back"] = given_back
-    by_instruction["gone"] = pl.max_horizontal(by_instruction["gone"], given_back)
+    in_order = moments(process, process.order)
+    # Right after the last use is one step of the clock later, so that what is used right after its
+    # birth is held at its birth.
+    after = pl.min_horizontal(in_order["last"] + 1, in_order["end"])
+    given_back = pl.when(_void(process)).then(in_order["birth"]).otherwise(after)
+    in_order["given_back"] = given_back
+    in_order["gone"] = pl.max_horizontal(in_order["gone"], given_back)
     columns = {"process": pl.col("process"), "size": pl.col("size").cast(pl.Int64)}
-    columns |= {name: by_instruction[name] for name in ("birth", *map(CURVES.__getitem__, curves))}
+    columns |= {name: in_order[name] for name in ("birth", *map(CURVES.__getitem__, curves))}
     if profiled:
         columns |= {f"on_{name}": each for name, each in moments(process, clock).items()}
         columns["void"] = _void(process)
@@ -432,16 +448,16 @@ def _last_births(objects: pl.LazyFrame, process: Process) -> NDArray[np.uint64]:
 
     last = process.start + process.rows - 1
     rows = [*range(process.start + BATCH_ROWS - 1, last, BATCH_ROWS), last]
-    births = objects.select("birth_instructions")
+    births = objects.select(f"birth_{process.order}")
     return np.array([births.slice(row, 1).collect().item() for row in rows], np.uint64)
 
 
 def _at(objects: pl.LazyFrame, process: Process, clock: str, time: int) -> dict[str, float]:
-    """What was held at ``time`` (instructions): objects, bytes of each class, and when on ``clock``
+    """What was held at ``time`` (of its order): objects, bytes of each class, and when on ``clock``
     that was."""
     import polars as pl
 
-    at = moments(process, "instructions")
+    at = moments(process, process.order)
     now = pl.lit(time, pl.UInt64)
     void, size = _void(process), pl.col("size").cast(pl.Int64)
     part = {
@@ -455,7 +471,7 @@ def _at(objects: pl.LazyFrame, process: Process, clock: str, time: int) -> dict[
         held.sum().cast(pl.Int64).alias("objects"),
         *((held & where).cast(pl.Int64).mul(size).sum().alias(k) for k, where in part.items()),
     ]
-    latest = pl.col(f"birth_{clock}").filter(pl.col("birth_instructions") <= now).max()
+    latest = pl.col(f"birth_{clock}").filter(pl.col(f"birth_{process.order}") <= now).max()
     return in_slices(
         objects,
         process.start,
@@ -466,7 +482,7 @@ def _at(objects: pl.LazyFrame, process: Process, clock: str, time: int) -> dict[
 
 
 def peak_moment(objects: pl.LazyFrame, process: Process) -> int:
-    """When most bytes were held, with the program's frees, on the instruction clock."""
+    """When most bytes were held, with the program's frees, on the clock of its order."""
     peaks, _ = _sweep(objects, process, "bytes", ["free"], profiled=False)
     return int(peaks["free"].time)
 

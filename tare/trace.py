@@ -16,7 +16,7 @@ through ``open_trace``, which holds the files against the schema and against eac
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +27,12 @@ from tare.results import check_fields
 if TYPE_CHECKING:
     import polars
 
-FORMAT, VERSION = "tare-trace", 1
+FORMAT, VERSION = "tare-trace", 2
 META_FILE = "meta.json"
 OPERATIONS = ("malloc", "calloc", "realloc", "aligned", "new")
+
+CLOCKS = ("instructions", "nanoseconds", "bytes")
+MOMENTS = ("birth", "first_use", "last_use", "unreachable", "free")
 
 TABLES: dict[str, dict[str, str]] = {
     "objects": {
@@ -43,13 +46,11 @@ TABLES: dict[str, dict[str, str]] = {
         "usable_size": "u64?",
         "alignment": "u64?",
         "resized_from": "u64?",
-        "birth_instructions": "u64",
+        "address": "u64?",
+        "free_thread": "u32?",
+        "free_site": "u32?",
+        **{f"{moment}_{clock}": "u64?" for moment in MOMENTS for clock in CLOCKS},
         "birth_bytes": "u64",
-        **{
-            f"{moment}_{clock}": "u64?"
-            for moment in ("first_use", "last_use", "unreachable", "free")
-            for clock in ("instructions", "bytes")
-        },
     },
     "sites": {
         "process": "u32",
@@ -71,7 +72,8 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "events": {
         "process": "u32",
-        "instructions": "u64",
+        "instructions": "u64?",
+        "nanoseconds": "u64?",
         "bytes": "u64",
         "kind": "text",
         "live_objects": "u64?",
@@ -82,7 +84,6 @@ TABLES: dict[str, dict[str, str]] = {
 }
 """Columns and types as they are read; a type with a question mark may be empty."""
 
-CLOCKS = ("instructions", "bytes")
 DISTANCES: dict[str, tuple[str, tuple[str, ...]]] = {
     "first_use": ("lag", ("birth",)),
     "last_use": ("use", ("first_use", "birth")),
@@ -97,8 +98,10 @@ STORED = dict(TABLES)
 STORED["objects"] = {
     name: kind
     for name, kind in TABLES["objects"].items()
-    if name.rpartition("_")[0] not in DISTANCES
+    if name not in {f"{moment}_{clock}" for moment in DISTANCES for clock in CLOCKS}
 } | {f"{distance}_{clock}": "u64?" for distance, _ in DISTANCES.values() for clock in CLOCKS}
+
+_SINCE_VERSION_2 = frozenset({"address", "free_thread", "free_site", "nanoseconds"})
 
 _META_LIMIT = 64 << 20
 _MOST_PROCESSES = 100_000
@@ -146,13 +149,19 @@ class Trace:
         processes: list[dict[str, Any]] = self.meta["processes"]
         return processes
 
+    @property
+    def sample_bytes(self) -> int:
+        """Of how many allocated bytes one was sampled; 0 where all objects are there."""
+        found = self.meta.get("sample_bytes", 0)
+        return found if type(found) is int and 0 <= found < 1 << 64 else 0
+
     def objects(self) -> polars.LazyFrame:
         """A row per object, by process and id, with every moment on both clocks."""
         import polars as pl
 
         stored = self._scan("objects")
         if self.clocks_are_stored:
-            return stored
+            return stored.select(*TABLES["objects"])
         for moment, (distance, origins) in DISTANCES.items():
             stored = stored.with_columns(
                 (
@@ -173,12 +182,21 @@ class Trace:
 
     def events(self) -> polars.LazyFrame:
         """Starts and ends of processes, and marks of reachability."""
-        return self._scan("events")
+        return self._scan("events").select(*TABLES["events"])
 
     def _scan(self, name: str) -> polars.LazyFrame:
         import polars as pl
 
-        return pl.scan_parquet(table_file(self.folder, name), glob=False)
+        found = pl.scan_parquet(table_file(self.folder, name), glob=False)
+        if self.meta["version"] == VERSION:
+            return found
+        columns = TABLES if name == "objects" and self.clocks_are_stored else STORED
+        types = {"u32": pl.UInt32, "u64": pl.UInt64, "text": pl.String}
+        return found.with_columns(
+            pl.lit(None, types[kind.rstrip("?")]).alias(column)
+            for column, kind in columns[name].items()
+            if _is_new(column)
+        )
 
     def site_frames(self) -> polars.DataFrame:
         """Every call site with its stack: columns process, site and ``frames``, a list of structs
@@ -236,6 +254,31 @@ class Trace:
         return sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
 
 
+def _is_new(column: str) -> bool:
+    """Whether traces of version 1 do not have it."""
+    return column in _SINCE_VERSION_2 or column.endswith("_nanoseconds")
+
+
+def _in_version_1(columns: Mapping[str, str]) -> dict[str, str]:
+    return {name: kind for name, kind in columns.items() if not _is_new(name)}
+
+
+def order_clock(observed: Collection[str]) -> str:
+    """The clock that tells any two events of a process apart: ``observed`` is that of meta.json."""
+    return "nanoseconds" if "nanoseconds" in observed else "instructions"
+
+
+def sample_weight(sample_bytes: int) -> polars.Expr:
+    """How many objects of the program an object of a trace stands for, on average, where one byte
+    in ``sample_bytes`` was marked by chance: 1 where that is 0."""
+    import polars as pl
+
+    if sample_bytes == 0:
+        return pl.lit(1.0)
+    chance = 1 - (pl.col("size").cast(pl.Float64) / -sample_bytes).exp()
+    return pl.when(pl.col("size") == 0).then(1.0).otherwise(1 / chance)
+
+
 def table_file(folder: Path, name: str) -> Path:
     """The file of a table of the trace in ``folder``."""
     return folder / f"{name}.parquet"
@@ -261,8 +304,11 @@ def open_trace(path: Path | str) -> Trace:
     folder = Path(path)
     meta = _read_meta(folder)
     rows, clocked = {}, False
-    for name, stored in STORED.items():
-        rows[name], found = _check_table(table_file(folder, name), stored, TABLES[name])
+    for name in TABLES:
+        stored, clocks = STORED[name], TABLES[name]
+        if meta["version"] == 1:
+            stored, clocks = _in_version_1(stored), _in_version_1(clocks)
+        rows[name], found = _check_table(table_file(folder, name), stored, clocks)
         clocked |= found != stored
     if rows["objects"] != meta["objects"]:
         raise UsageError(
@@ -365,6 +411,16 @@ def arrow_schema(columns: Mapping[str, str]) -> Any:
     )
 
 
+def filled_up(columns: Mapping[str, Any], expected: Mapping[str, str]) -> dict[str, Any]:
+    """``columns``, pyarrow arrays, with those of ``expected`` that are missing, all empty."""
+    import pyarrow as pa
+
+    schema = arrow_schema(expected)
+    rows = len(next(iter(columns.values())))
+    missing = [field for field in schema if field.name not in columns]
+    return {**columns, **{field.name: pa.nulls(rows, field.type) for field in missing}}
+
+
 def with_distances(objects: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of objects as ``TABLES`` has them, pyarrow arrays, as ``STORED`` has them."""
     import pyarrow.compute as pc
@@ -413,14 +469,16 @@ def violations(trace: Trace) -> dict[str, int]:
         }
         add("a site whose caller does not come before it", _bad_callers(sites))
         seen = [0] * len(trace.processes)
-        clock = [(0, 0)] * len(trace.processes)
+        clocks = [dict.fromkeys(CLOCKS, 0)] * len(trace.processes)
         with pq.ParquetFile(table_file(trace.folder, "objects")) as file:
             previous = 0
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group)
                 column = {name: table[name].combine_chunks() for name in table.column_names}
-                if not trace.clocks_are_stored:
-                    column = with_clocks(column)
+                if trace.clocks_are_stored:
+                    column = filled_up(column, TABLES["objects"])
+                else:
+                    column = with_clocks(filled_up(column, STORED["objects"]))
                 processes = column["process"].to_numpy()
                 add("a process out of order", int(np.sum(np.diff(processes.astype(int)) < 0)))
                 for process in np.unique(processes):
@@ -432,14 +490,11 @@ def violations(trace: Trace) -> dict[str, int]:
                     mine = pa.array(processes == process)
                     values = {name: array.filter(mine) for name, array in column.items()}
                     for name, bad in broken_rows(
-                        values, seen[number], clock[number], last.get(number, 0)
+                        values, seen[number], clocks[number], last.get(number, 0)
                     ).items():
                         add(name, bad)
                     seen[number] += len(values["id"])
-                    clock[number] = (
-                        int(values["birth_instructions"][-1].as_py()),
-                        int(values["birth_bytes"][-1].as_py()),
-                    )
+                    clocks[number] = last_births(values)
         for process, rows in zip(trace.processes, seen, strict=True):
             add("a process whose objects were not all found", int(process["objects"] != rows))
     except (pa.ArrowException, OSError, _polars_error()) as error:
@@ -459,14 +514,19 @@ def _bad_callers(sites: polars.DataFrame) -> int:
     return sites.filter(pl.col("caller") >= pl.col("site")).height
 
 
+def last_births(column: Mapping[str, Any]) -> dict[str, int]:
+    """The last of some births, on each clock; 0 where the clock is not known."""
+    return {clock: int(column[f"birth_{clock}"][-1].as_py() or 0) for clock in CLOCKS}
+
+
 def broken_rows(
-    column: Mapping[str, Any], rows_before: int, clocks_before: tuple[int, int], sites: int
+    column: Mapping[str, Any], rows_before: int, births_before: Mapping[str, int], sites: int
 ) -> dict[str, int]:
     """How many rows of one process break each invariant.
 
     ``column`` maps names of objects.parquet to pyarrow arrays of the same length, in order of
     birth; ``rows_before`` rows of the process come before them, with births up to
-    ``clocks_before`` (instructions, bytes). The process has ``sites`` call sites.
+    ``births_before`` by clock. The process has ``sites`` call sites.
     """
     import numpy as np
 
@@ -475,10 +535,9 @@ def broken_rows(
 
     greatest = (1 << 64) - 1
     ids = values("id", 0)
-    birth = values("birth_instructions", 0)
-    born_bytes = values("birth_bytes", 0)
-    free = values("free_instructions", greatest)
-    free_bytes = values("free_bytes", greatest)
+    births = {clock: values(f"birth_{clock}", 0) for clock in CLOCKS}
+    frees = {clock: values(f"free_{clock}", greatest) for clock in CLOCKS}
+    birth, free = births["instructions"], frees["instructions"]
     first, last = values("first_use_instructions", 0), values("last_use_instructions", 0)
     used = values("last_use_instructions", 0) != 0
     unreachable = values("unreachable_instructions", greatest)
@@ -496,19 +555,26 @@ def broken_rows(
         "a last use before the first": used & (last < first),
         "a first use without a last, or a last without a first": used != (first != 0),
         "a last use after the free": used & (last > free),
-        "a free before the birth": free < birth,
-        "a free before the birth, in bytes": free_bytes < born_bytes,
+        **{
+            f"a free before the birth{_on(clock)}": frees[clock] < births[clock] for clock in CLOCKS
+        },
         "a birth after it was found unreachable": unreachable < birth,
         "found unreachable after the free": (free != greatest)
         & (unreachable != greatest)
         & (unreachable > free),
-        "a site that is not there": values("site", 0) > sites,
+        "a site that is not there": (values("site", 0) > sites) | (values("free_site", 0) > sites),
         "resized from an object that is not older": (resized != 0) & (resized >= ids),
     }
     broken = {name: int(np.count_nonzero(bad)) for name, bad in checks.items()}
-    broken["a birth before the one before it"] = int(falls(birth, clocks_before[0]))
-    broken["a birth before the one before it, in bytes"] = int(falls(born_bytes, clocks_before[1]))
+    for clock in CLOCKS:
+        broken[f"a birth before the one before it{_on(clock)}"] = int(
+            falls(births[clock], births_before[clock])
+        )
     return {name: number for name, number in broken.items() if number}
+
+
+def _on(clock: str) -> str:
+    return "" if clock == "instructions" else f", in {clock}"
 
 
 def remove_trace(folder: Path) -> None:

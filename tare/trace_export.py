@@ -103,7 +103,7 @@ def stacks_of(
         found = processes(trace.objects(), trace.processes)
     vain = pl.sum_horizontal(_IN_VAIN)
     table = (
-        site_table(trace.objects(), found, "bytes")
+        site_table(trace.objects(), found, "bytes", trace.sample_bytes)
         .with_columns(vain.alias("vain"), (vain / pl.max_horizontal("end", 1.0)).alias("mean_vain"))
         .select("process", "site", *_SUMMED)
         .sort([weight, "process", "site"], descending=[True, False, False])
@@ -257,6 +257,11 @@ def _numbers(tag: int, values: Iterable[int]) -> bytes:
 
 def to_dhat(trace: Trace, _weight: str) -> bytes:
     """What DHAT writes for its viewer, version 2, of the process that held most."""
+    if trace.sample_bytes:
+        raise UsageError(
+            f"{trace.folder} holds samples, and DHAT's form has no place for estimates",
+            "choose another form, or record without --sample",
+        )
     objects = trace.objects()
     found = processes(objects, trace.processes)
     main = largest_process(site_table(objects, found, "bytes"), found)
@@ -270,18 +275,19 @@ def to_dhat(trace: Trace, _weight: str) -> bytes:
     for stack, row in zip(stacks, rows, strict=True):
         texts = [frame.text for frame in stack.frames]
         points.append(row | {"fs": [numbers.setdefault(text, len(numbers)) for text in texts]})
+    order = mine[0].order if mine else "instructions"
     document = {
         "dhatFileVersion": 2,
         "mode": "heap",
         "verb": "Allocated",
         "bklt": True,
         "bkacc": False,
-        "tu": "instrs",
-        "Mtu": "Minstr",
+        "tu": {"instructions": "instrs", "nanoseconds": "ns"}[order],
+        "Mtu": {"instructions": "Minstr", "nanoseconds": "ms"}[order],
         "tuth": 500,
         "cmd": _name(trace),
         "pid": int(described.get("pid", 0)),
-        "te": mine[0].instructions if mine else 0,
+        "te": getattr(mine[0], order) if mine else 0,
         "tg": peak,
         "pps": _unique(points),
         "ftbl": list(numbers),
@@ -316,7 +322,7 @@ def _stack_rows(
         orient="row",
     )
     rest = next((n for n, s in enumerate(stacks) if not s.sites), -1)
-    at = moments(process, "instructions")
+    at = moments(process, process.order)
     now = pl.lit(peak, pl.UInt64)
     size, held = pl.col("size"), (pl.col("birth") <= now) & (now < pl.col("end"))
 
@@ -325,7 +331,7 @@ def _stack_rows(
             part.select(
                 pl.col("site").fill_null(0),
                 pl.col("size").cast(pl.Int64),
-                pl.col("free_instructions").is_null().alias("left"),
+                pl.col("free_bytes").is_null().alias("left"),
                 at["birth"].alias("birth"),
                 at["end"].alias("end"),
             )

@@ -18,6 +18,8 @@ _KINDS = {
     "last_use": "last uses",
     "unreachable": "when objects were found unreachable",
     "pointers": "stores of pointers",
+    "nanoseconds": "times",
+    "address": "addresses",
 }
 
 
@@ -41,8 +43,14 @@ def _findings(meta: Mapping[str, Any]) -> list[str]:
         findings.append(f"The trace is not complete: {meta['reason']}.")
     observed = [words for word, words in _KINDS.items() if word in meta["observed"]]
     findings.append(f"Beyond births it holds: {', '.join(observed)}.")
+    if sample := meta.get("sample_bytes"):
+        findings.append(
+            f"It is a sample: of {format_bytes(sample)} allocated one byte, on average, marked its "
+            "object. The objects and call sites below are those that were recorded."
+        )
     if (wall := meta.get("wall_seconds")) is not None:
-        findings.append(f"The run took {format_seconds(wall)} under Valgrind's core.")
+        under = "the recorder" if meta["observer"] == "recorder" else "Valgrind's core"
+        findings.append(f"The run took {format_seconds(wall)} under {under}.")
     return findings
 
 

@@ -8,7 +8,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tare.recording import BATCH_ROWS
-from tare.trace import CLOCKS, DISTANCES, STORED, arrow_schema, table_file, with_distances
+from tare.trace import (
+    CLOCKS,
+    DISTANCES,
+    STORED,
+    TABLES,
+    arrow_schema,
+    filled_up,
+    table_file,
+    with_distances,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +29,7 @@ _PAGE_BYTES = 8 << 20
 """A column of a row group is one page: the compressor then sees all of it."""
 _DICTIONARY = frozenset(
     "process thread site region alignment operation size usable_size kind function object file "
-    "caller line".split()
+    "caller line free_thread free_site".split()
 )
 """Columns of few different values."""
 _PLAIN = frozenset(
@@ -47,6 +56,7 @@ class TableWriter:
         import pyarrow.parquet as pq
 
         columns = STORED[name]
+        self._name = name
         self._distances = name == "objects"
         self.schema = arrow_schema(columns)
         self._writer = pq.ParquetWriter(
@@ -71,9 +81,11 @@ class TableWriter:
         self._waiting: list[Any] = []
 
     def write(self, columns: Mapping[str, Any]) -> None:
-        """Add rows: for each column of ``tare.trace.TABLES`` a pyarrow array, all of one length."""
+        """Add rows: columns of ``tare.trace.TABLES`` as pyarrow arrays, all of one length. A column
+        that is not there is empty."""
         import pyarrow as pa
 
+        columns = filled_up(columns, TABLES[self._name])
         if self._distances:
             columns = with_distances(columns)
         arrays = [columns[name] for name in self.schema.names]

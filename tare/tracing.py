@@ -1,4 +1,4 @@
-"""Records the heap trace of one run, under the instrument."""
+"""Records the heap trace of one run: by the recorder, or by the instrument for what that lacks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tare import __version__, runner
+from tare import __version__, recorder, runner
 from tare.errors import TareError, UsageError
-from tare.instrument import Instrument
+from tare.instrument import Instrument, launcher
 from tare.manager import Manager
 from tare.measurement import Status
 from tare.program import Program, check_program, describe_program
+from tare.recording import read_processes
 from tare.runner import Limits, Outcome
 from tare.trace import is_trace, remove_trace
 
@@ -25,12 +26,19 @@ _COUNTED = ("allocated_bytes", "max_live_bytes", "instructions", "processes")
 @dataclass(frozen=True)
 class Asked:
     """What a trace is to hold beyond births and frees. ``reachability_bytes`` is how many bytes
-    are allocated between two marks; 0 is no marks."""
+    are allocated between two marks; 0 is no marks. ``sample_bytes``, for the recorder alone, is how
+    many bytes are allocated between two samples on average; 0 is all objects."""
 
     last_use: bool = False
     sites: bool = True
     pointers: bool = False
     reachability_bytes: int = 0
+    sample_bytes: int = 0
+
+    @property
+    def needs_instrument(self) -> bool:
+        """Whether it takes more than births and frees, which the recorder sees."""
+        return self.last_use or self.pointers or self.reachability_bytes > 0
 
     def observed(self) -> list[str]:
         """The words for meta.json."""
@@ -42,6 +50,8 @@ class Asked:
             "last_use": self.last_use,
             "unreachable": self.reachability_bytes > 0,
             "pointers": self.pointers,
+            "nanoseconds": not self.needs_instrument,
+            "address": not self.needs_instrument,
         }
         return [word for word, there in wanted.items() if there]
 
@@ -64,17 +74,19 @@ def run_once(
     However the run ends, what was recorded becomes a trace: meta.json then says that it is not
     complete, and why. So it does on KeyboardInterrupt, which goes on afterwards.
 
-    The outcome has the values and details of a count (see ``instrument.run_once``), and in
-    ``details["trace"]`` what meta.json holds.
+    The outcome has in ``details["trace"]`` what meta.json holds. Under the instrument it has the
+    values and details of a count (see ``instrument.run_once``), under the recorder those of any
+    run.
     """
     from tare.machine import describe_machine
     from tare.results import now
 
     facts: dict[str, Any] = {
         "tare": __version__,
-        "observer": "instrument",
+        "observer": "instrument" if what.needs_instrument else "recorder",
         "observed": what.observed(),
         "reachability_bytes": what.reachability_bytes,
+        "sample_bytes": what.sample_bytes,
         "program": describe_program(program, check_program(program)),
         "manager": manager.name,
         "manager_version": manager.version,
@@ -89,23 +101,48 @@ def run_once(
         recording, folder = partial / "recording", partial / "trace"
         recording.mkdir()
         folder.mkdir()
-        observer = Instrument(*_options(recording, manager, what))
+        observed, observer = _observer(recording, manager, what)
         try:
             outcome = runner.run_once(
-                program, manager, limits, workspace or partial, keep_output, observer
+                program, observed, limits, workspace or partial, keep_output, observer
             )
         except KeyboardInterrupt:
             note("interrupted: keeping what was recorded; interrupt again to give it up")
             _finish(recording, folder, target, facts, "the recording was interrupted", note)
             raise
-        counted = {name: outcome.values.get(name) for name in _COUNTED}
-        wall = outcome.details.get("wall_seconds")
+        wall = outcome.details.get("wall_seconds", outcome.values.get("wall_seconds"))
         facts |= {"server": outcome.server, "wall_seconds": wall, "status": str(outcome.status)}
-        facts |= {name: None if value is None else int(value) for name, value in counted.items()}
+        facts |= {name: _whole(outcome.values.get(name)) for name in _COUNTED}
         meta = _finish(recording, folder, target, facts, outcome.reason, note)
     if outcome.status is Status.OK and not meta["processes"]:
         outcome = replace(outcome, status=Status.FAILED, reason=meta["reason"], values={})
     return replace(outcome, details={**outcome.details, "trace": meta})
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _observer(recording: Path, manager: Manager, what: Asked) -> tuple[Manager, runner.Observer]:
+    """What watches the run, and the manager as it is then run."""
+    if what.needs_instrument:
+        return manager, Instrument(*_options(recording, manager, what))
+    in_front = recorder.in_front_of(
+        manager, recording, stacks=what.sites, sample_bytes=what.sample_bytes
+    )
+    return in_front, recorder.Recorder(recording, manager)
+
+
+def require_observer(what: Asked) -> None:
+    """Raise MissingError where what it takes to record this is not installed."""
+    if what.needs_instrument:
+        if what.sample_bytes:
+            raise UsageError(
+                "the instrument does not sample: uses, pointers and reachability are of all objects"
+            )
+        launcher()
+    else:
+        recorder.require()
 
 
 def _options(recording: Path, manager: Manager, what: Asked) -> Iterator[str]:
@@ -159,6 +196,10 @@ def _finish(
     """Make the trace of a recording, and put it at ``target`` when it is whole."""
     from tare.conversion import convert
 
+    if facts["observer"] == "recorder":
+        recorder.merge(recording, note)
+        if facts["status"] == Status.OK:
+            facts = facts | _sums(recording, sampled=facts["sample_bytes"] > 0)
     meta = convert(recording, folder, facts, reason, note)
     refuse_occupied(target, replace_trace=True)
     if is_trace(target):
@@ -168,6 +209,18 @@ def _finish(
     except OSError as error:
         raise TareError(f"cannot write to {target}: {error.strerror or error}") from None
     return meta
+
+
+def _sums(recording: Path, *, sampled: bool) -> dict[str, Any]:
+    """What the processes of a recording add up to, for meta.json. What was alive at once does not
+    follow from samples."""
+    found = read_processes(recording)
+    alive = None if sampled else sum(process.numbers["max_live_bytes"] for process in found)
+    return {
+        "allocated_bytes": sum(process.numbers["allocated_bytes"] for process in found),
+        "max_live_bytes": alive,
+        "processes": len({process.pid for process in found}),
+    }
 
 
 def refuse_occupied(target: Path, *, replace_trace: bool) -> None:

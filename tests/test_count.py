@@ -652,7 +652,7 @@ def test_all_sections_together_keep_to_the_promised_time(
 def test_the_section_begins_with_the_baseline_and_is_bounded() -> None:
     (first,) = section.next_runs(setting(Effort.DEFAULT, 0.5), [])
     assert (first.manager, first.observer) == ("glibc", "instrument")
-    assert section.expected_runs(setting(Effort.QUICK, 0.1)) == 2
+    assert section.expected_runs(setting(Effort.QUICK, 0.05)) == 2
     assert section.next_runs(setting(Effort.DEFAULT, 60.0), []) == []
 
 

@@ -29,7 +29,17 @@ from tare.manager import resolve
 from tare.measurement import Status
 from tare.program import Program
 from tare.runner import Limits, Outcome
-from tare.trace import CLOCKS, STORED, TABLES, Trace, arrow_schema, open_trace, violations
+from tare.trace import (
+    CLOCKS,
+    STORED,
+    TABLES,
+    VERSION,
+    Trace,
+    arrow_schema,
+    open_trace,
+    violations,
+)
+from tare.tracing import Asked
 from tests.recordings import lively_program, numbers, write_process
 
 FACTS = {
@@ -156,9 +166,9 @@ def test_the_other_tables_of_a_small_trace(small: Trace) -> None:
     ]
     assert small.pointers().collect().rows() == [(0, 15, None, 0, 1)]
     assert small.events().collect().rows() == [
-        (0, 0, 0, "start", None, None, None, None),
-        (0, 20, 20, "mark", 20, 0, 0, 0),
-        (0, 1030, 124, "end", None, None, None, None),
+        (0, 0, None, 0, "start", None, None, None, None),
+        (0, 20, None, 20, "mark", 20, 0, 0, 0),
+        (0, 1030, None, 124, "end", None, None, None, None),
     ]
     assert (small.meta["complete"], small.meta["reason"], small.meta["objects"]) == (True, "", 3)
     assert (small.meta["sites"], small.meta["allocating_sites"]) == (2, 2)
@@ -539,9 +549,9 @@ def test_a_meta_file_that_is_none(small: Trace, text: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"version": 2}, "this Tare reads up to 1"),
-        ({"version": "1"}, "this Tare reads up to 1"),
-        ({"version": True}, "this Tare reads up to 1"),
+        ({"version": VERSION + 1}, f"this Tare reads up to {VERSION}"),
+        ({"version": "1"}, f"this Tare reads up to {VERSION}"),
+        ({"version": True}, f"this Tare reads up to {VERSION}"),
         ({"objects": 4}, "do not add up"),
         ({"objects": -1}, "not a number of 64 bits"),
         ({"objects": 1 << 70}, "not a number of 64 bits"),
@@ -740,7 +750,7 @@ def test_what_was_recorded_before_an_interruption_is_kept(tmp_path: Path, signal
 
     interrupt = ["sh", "-c", f"kill -{signal} {os.getpid()}; sleep 60"]
     with pytest.raises(KeyboardInterrupt):
-        api.trace(interrupt, folder=target, watcher=Watcher())
+        api.trace(interrupt, what=Asked(last_use=True), folder=target, watcher=Watcher())
     assert notes[-1] == f"what was recorded until now is in {target}"
     trace = open_trace(target)
     assert trace.meta["complete"] is False
@@ -769,9 +779,10 @@ def test_the_options_reach_the_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "--pointers=yes",
         "--reachability=65536",
     ]
-    assert tare_command(["trace", "-o", target, "--force", "--quiet", "--", "true"]) == 0
+    line = "--force --last-use --quiet -- true"
+    assert tare_command(["trace", "-o", target, *line.split()]) == 0
     assert seen == [
-        "--last-use=no",
+        "--last-use=yes",
         "--sites=yes",
         "--usable-size=glibc",
     ]
@@ -822,7 +833,8 @@ def test_a_disk_without_room_is_told(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    assert tare_command(["trace", "-o", str(tmp_path / "t.tare"), "--", "true"]) == 4
+    line = ["trace", "-o", str(tmp_path / "t.tare"), "--last-use", "--", "true"]
+    assert tare_command(line) == 4
     assert "No space left on device" in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
 

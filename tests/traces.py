@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from tare.trace import TABLES, arrow_schema
+from tare.trace import TABLES, VERSION, arrow_schema
 
 KINDS: dict[str, Any] = {"u32": pl.UInt32, "u64": pl.UInt64, "text": pl.String}
 OBJECTS, SITES = (
@@ -106,7 +106,7 @@ def write_trace_folder(
         )
     meta = {
         "format": "tare-trace",
-        "version": 1,
+        "version": VERSION,
         "tare": "0.1.0",
         "observer": "instrument",
         "observed": list(observed),

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tare import api, options
+from tare.errors import UsageError
 from tare.measurement import Status
 from tare.program import Program
 from tare.progress import TerminalWatcher
@@ -15,13 +16,28 @@ from tare.report.terminal import print_report
 from tare.report.terminal_text import printable
 from tare.runner import Limits
 from tare.tracing import Asked
+from tare.units import parse_size
 
 EPILOG = """\b
 Examples:
+  tare trace -o server.tare -- ./server --selftest
+  tare trace --sample 512KiB -- ./server --selftest
   tare trace -o gawk.tare --last-use -- gawk -f report.awk words.txt
-  tare trace --last-use --reachability 64KiB -- ./server --selftest
+  tare trace --last-use --reachability 64KiB -- sqlite3 my.db .dump
   tare trace --pointers --no-sites -m mimalloc -- perl job.pl
 """
+
+
+_LARGEST_SAMPLE = 1 << 40
+
+
+def _sample_interval(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
+    if text is None:
+        return 0
+    size = parse_size(text)
+    if not 1 <= size <= _LARGEST_SAMPLE:
+        raise UsageError(f"a sample in {text} cannot be", "give 512KiB, say")
+    return size
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
@@ -37,6 +53,13 @@ Examples:
 @click.option("--last-use", is_flag=True, help="Record the first and the last use of each object.")
 @click.option("--pointers", is_flag=True, help="Record stores of pointers to objects.")
 @options.reachability_option
+@click.option(
+    "--sample",
+    "sample_bytes",
+    metavar="SIZE",
+    callback=_sample_interval,
+    help="Record a sample: one byte in so many, on average, and the object that it is in.",
+)
 @click.option("--no-sites", is_flag=True, help="Do not record call sites.")
 @click.option(
     "-m",
@@ -55,6 +78,7 @@ def command(
     last_use: bool,
     pointers: bool,
     reachability_bytes: int,
+    sample_bytes: int,
     no_sites: bool,
     manager: str,
     limits: Limits,
@@ -62,13 +86,14 @@ def command(
 ) -> int:
     """Record every object of PROGRAM: birth, size, call site, free, and when it was used.
 
-    The program runs once, under Valgrind's core, 10 to 30 times slower than by itself. The trace
-    is a folder of Parquet files, which Tare, DuckDB, Polars and others read.
+    The program runs once, with a recorder preloaded, at nearly its own speed; with --last-use,
+    --pointers or --reachability under Valgrind's core, 10 to 30 times slower. The trace is a folder
+    of Parquet files, which Tare, DuckDB, Polars and others read.
     """
     trace = api.trace(
         program,
         manager,
-        what=Asked(last_use, not no_sites, pointers, reachability_bytes),
+        what=Asked(last_use, not no_sites, pointers, reachability_bytes, sample_bytes),
         replace=force,
         limits=limits,
         folder=folder,

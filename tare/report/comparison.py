@@ -71,6 +71,18 @@ def comparison_section(results: Results, summary: polars.DataFrame) -> Section:
     )
 
 
+def change(row: Row, what: str) -> str:
+    """How much more or less of ``what`` a row shows than its reference, with the interval."""
+    if row["verdict"] not in ("lower", "higher") or row["ratio"] is None:
+        return f"no difference in {what} seen"
+    direction = "less" if row["ratio"] < 1 else "more"
+    bounds = sorted((abs(1 - row["ratio_low"]), abs(1 - row["ratio_high"])))
+    return (
+        f"{format_percent(1 - row['ratio'])} {direction} {what} "
+        f"({format_percent(bounds[0])} to {format_percent(bounds[1])})"
+    )
+
+
 def ranking(
     rows: Mapping[tuple[str, str, str], Row], program: str, managers: Sequence[str], baseline: str
 ) -> list[str]:
@@ -117,8 +129,8 @@ def time_and_memory_table(
         lines.append(
             [
                 Cell(manager, manager),
-                *_measured(time),
-                *_measured(memory),
+                *measured_cells(time),
+                *measured_cells(memory),
                 Cell(str(time["runs"]) if time else "0", time["runs"] if time else 0),
             ]
         )
@@ -137,8 +149,8 @@ def time_and_memory_table(
     return Table(identifier, program, columns, lines, notes)
 
 
-def _measured(row: Row | None) -> list[Cell]:
-    """Median, ratio and interval of one metric."""
+def measured_cells(row: Row | None) -> list[Cell]:
+    """Median, ratio and interval of one metric, coloured by the verdict."""
     if row is None or row["median"] is None:
         return [Cell("–"), Cell("–"), Cell("–")]
     tone = _TONES.get(row["verdict"], "")
@@ -208,7 +220,7 @@ def ratio_table(
         known = base is not None and base["median"] is not None
         first = format_value(base["median"], base["unit"]) if base is not None and known else "–"
         line = [Cell(program, program), Cell(first, base["median"] if base else None)]
-        line += [_ratio_cell(rows.get((program, manager, metric))) for manager in others]
+        line += [ratio_cell(rows.get((program, manager, metric))) for manager in others]
         lines.append(line)
     means = geometric_means(results.measurements, baseline, results.run["seed"])
     by_manager = {
@@ -244,7 +256,8 @@ def _half_intervals(managers: Sequence[str], means: Mapping[str, Row]) -> list[C
     return line
 
 
-def _ratio_cell(row: Row | None) -> Cell:
+def ratio_cell(row: Row | None) -> Cell:
+    """The ratio of one metric, coloured by the verdict."""
     if row is None or row["ratio"] is None:
         return Cell("–")
     return Cell(f"{row['ratio']:.3f}", row["ratio"], _TONES.get(row["verdict"], ""))

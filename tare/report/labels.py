@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,40 +73,66 @@ def place_labels(
     """
     width, height = size
     spots = [(_pixel(x, x_scale, width), height - _pixel(y, y_scale, height)) for _, x, y in points]
-    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in spots]
-    labels: list[Spec] = []
-    for (name, across, upwards), spot in zip(points, spots, strict=True):
-        lines = wrapped(name, characters)
-        if len(lines) > 2:
-            lines = [lines[0], shortened(" ".join(lines[1:]), characters)]
-        text = (max(map(len, lines)) * CHARACTER_WIDTH, float(len(lines) * LINE_HEIGHT))
-        others = [box for box in taken if not _holds(box, spot)]
-        place = min(
-            (
-                _Place(spot, text, distance, right, down)
-                for distance in _DISTANCES
-                for right, down in _DIRECTIONS
-            ),
-            key=lambda place: place.cost(others, size),
+    texts = [_lines(name, characters) for name, _, _ in points]
+    places: dict[int, _Place] = {}
+    for _ in range(_ROUNDS):
+        before = dict(places)
+        for number, spot in enumerate(spots):
+            places.pop(number, None)
+            places[number] = _best_place(spot, texts[number], _taken(spots, places, spot), size)
+        if places == before:
+            break
+    return [
+        {
+            "text": lines,
+            "dx": place.dx,
+            # Vega counts a text of several lines from its first one.
+            "dy": round(place.dy - (len(lines) - 1) * LINE_HEIGHT / 2, 1),
+            "align": ("center", "left", "right")[place.right],
+            "leader": "M0,0" + "".join(f"L{x:.0f},{y:.0f}" for x, y in place.leader[-1:]),
+            "across": across,
+            "upwards": upwards,
+        }
+        for (_, across, upwards), lines, (_, place) in zip(
+            points, texts, sorted(places.items()), strict=True
         )
-        taken += [place.box, *place.leader_boxes]
-        labels.append(
-            {
-                "text": lines,
-                "dx": place.dx,
-                # Vega counts a text of several lines from its first one.
-                "dy": round(place.dy - (len(lines) - 1) * LINE_HEIGHT / 2, 1),
-                "align": ("center", "left", "right")[place.right],
-                "leader": "M0,0" + "".join(f"L{x:.0f},{y:.0f}" for x, y in place.leader[-1:]),
-                "across": across,
-                "upwards": upwards,
-            }
-        )
-    return labels
+    ]
+
+
+def _lines(name: str, characters: int) -> list[str]:
+    lines = wrapped(name, characters)
+    if len(lines) > 2:
+        lines = [lines[0], shortened(" ".join(lines[1:]), characters)]
+    return lines
+
+
+def _taken(
+    spots: Sequence[tuple[float, float]], places: Mapping[int, _Place], own: tuple[float, float]
+) -> list[Box]:
+    """What a label of the point ``own`` must not cover: other points, and labels with leaders."""
+    points = [(x - 6, y - 6, x + 6, y + 6) for x, y in spots]
+    labels = [box for place in places.values() for box in (place.box, *place.leader_boxes)]
+    return [box for box in points if not _holds(box, own)] + labels
+
+
+def _best_place(
+    spot: tuple[float, float], lines: list[str], taken: Sequence[Box], size: tuple[float, float]
+) -> _Place:
+    text = (max(map(len, lines)) * CHARACTER_WIDTH, float(len(lines) * LINE_HEIGHT))
+    return min(
+        (
+            _Place(spot, text, distance, right, down)
+            for distance in _DISTANCES
+            for right, down in _DIRECTIONS
+        ),
+        key=lambda place: place.cost(taken, size),
+    )
 
 
 Box = tuple[float, float, float, float]
 
+_ROUNDS = 4
+"""Each label is placed again when the others have their places, so often at most."""
 _DISTANCES = (9, 13, 18, 26, 36, 48, 64, 84)
 _DIRECTIONS = (
     *((1, 0), (-1, 0), (1, -1), (1, 1), (-1, -1), (-1, 1), (0, -1), (0, 1)),

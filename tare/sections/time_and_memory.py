@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tare.report.comparison import MEMORY, TIME, comparison_section, summary_rows
+from tare.report.comparison import MEMORY, TIME, change, comparison_section, summary_rows
 from tare.report.model import Section
 from tare.results import Record, Results, Run
 from tare.statistics import FEWEST_FOR_INTERVAL
 from tare.studies import compare
-from tare.units import format_floor, format_percent, format_value
+from tare.units import format_floor, format_value
 from tare.weighing import Effort, Setting
 
 IDENTIFIER = "time-and-memory"
@@ -104,15 +104,15 @@ def verdict(
         sentences.append(f"Keep {baseline} for speed: no other allocator was seen to be faster.")
     else:
         sentences.append(
-            f"Run it under {faster}: {_change(times[faster], 'time')}, "
-            f"{_change(memories[faster], 'memory')}." + _ties(faster, as_fast)
+            f"Run it under {faster}: {change(times[faster], 'time')}, "
+            f"{change(memories[faster], 'memory')}." + _ties(faster, as_fast)
         )
     if smaller is None:
         sentences.append(f"No other allocator was seen to need less memory than {baseline}.")
     elif smaller != faster:
         sentences.append(
-            f"For the least memory: {smaller}, {_change(memories[smaller], 'memory')}, "
-            f"{_change(times[smaller], 'time')}."
+            f"For the least memory: {smaller}, {change(memories[smaller], 'memory')}, "
+            f"{change(times[smaller], 'time')}."
         )
     sentences.append(_sureness(base, times))
     advised = dict.fromkeys(name for name in (faster, smaller) if name is not None)
@@ -141,17 +141,6 @@ def _ties(chosen: str, tied: Sequence[str]) -> str:
         return ""
     verb = "are" if len(others) > 1 else "is"
     return f" {' and '.join(others)} {verb} as fast within the noise, with more memory."
-
-
-def _change(row: Mapping[str, Any], what: str) -> str:
-    if row["verdict"] not in ("lower", "higher") or row["ratio"] is None:
-        return f"no difference in {what} seen"
-    direction = "less" if row["ratio"] < 1 else "more"
-    bounds = sorted((abs(1 - row["ratio_low"]), abs(1 - row["ratio_high"])))
-    return (
-        f"{format_percent(1 - row['ratio'])} {direction} {what} "
-        f"({format_percent(bounds[0])} to {format_percent(bounds[1])})"
-    )
 
 
 def _command(run: Mapping[str, Any], manager: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,8 @@ FAILURES_ALLOWED = 2
 class Plan:
     """``runs`` counts invocations per program and manager. With ``precision`` (half the width of
     the interval of the wall-time ratio, as a fraction), rounds go on beyond ``runs`` until every
-    interval is that narrow or ``most_runs`` is reached."""
+    interval is that narrow or ``most_runs`` is reached. ``references`` are managers that others
+    are held against besides the baseline, and that run as often as it does."""
 
     programs: tuple[str, ...]
     managers: tuple[str, ...]
@@ -41,20 +42,21 @@ class Plan:
     seed: int = 1
     precision: float | None = None
     most_runs: int = 100
+    references: tuple[str, ...] = ()
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete.
+def next_round(plan: Plan, records: Sequence[Record], study: str = STUDY) -> list[Run]:
+    """The runs of ``study`` to do next, given those that are done; empty when it is complete.
 
     Depends on nothing but its arguments, so a study that was interrupted goes on where it was.
     Programs are measured one after another: the runs of a comparison stay close in time.
     """
     for program in plan.programs:
-        of_program = [r for r in records if r.run.program == program]
-        if pending := _next_round_of(plan, program, of_program):
+        mine = [r for r in records if r.run.study == study and r.run.program == program]
+        if pending := _next_round_of(plan, program, mine):
             order = 1 + max((r.run.order for r in records), default=0)
             return [
-                Run(STUDY, program, manager, invocation, order + offset, warmup)
+                Run(study, program, manager, invocation, order + offset, warmup)
                 for offset, (manager, invocation, warmup) in enumerate(pending)
             ]
     return []
@@ -89,7 +91,7 @@ def _next_round_of(
 
 
 def _share(plan: Plan, manager: str) -> int:
-    return BASELINE_RUNS_A_ROUND if manager == plan.baseline else 1
+    return BASELINE_RUNS_A_ROUND if manager in (plan.baseline, *plan.references) else 1
 
 
 def _target_runs(plan: Plan, records: Sequence[Record], rounds_done: int) -> int:
@@ -117,8 +119,12 @@ def _wall_ratios(plan: Plan, records: Sequence[Record]) -> list[statistics.Inter
 
 def planned_runs(plan: Plan) -> int:
     """How many runs the plan takes when nothing fails, warm-up included."""
-    a_round = len(plan.managers) - 1 + BASELINE_RUNS_A_ROUND
-    return len(plan.programs) * (plan.runs * a_round + plan.warmup * len(plan.managers))
+    return len(plan.programs) * (plan.runs * runs_a_round(plan) + plan.warmup * len(plan.managers))
+
+
+def runs_a_round(plan: Plan) -> int:
+    """How many runs of one program a round has when nothing fails."""
+    return sum(_share(plan, manager) for manager in plan.managers)
 
 
 def summary_schema() -> dict[str, Any]:
@@ -144,6 +150,14 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
     noise_floor as a fraction; intervals of 95%. The verdict is ``baseline``, or a word of
     ``statistics.verdict``. Managers without a good run keep their row, with runs 0.
     """
+    return summarise_against(measurements, lambda _manager: baseline, seed)
+
+
+def summarise_against(
+    measurements: polars.DataFrame, reference_of: Callable[[str], str], seed: int
+) -> polars.DataFrame:
+    """As ``summarise``, with a reference for each manager instead of one baseline for all. A
+    manager that is its own reference is a ``baseline``."""
     import polars as pl
 
     ordered = measurements.sort("order")
@@ -156,12 +170,13 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
     metrics = [m for m in METRICS if m in set(ordered["metric"].unique())]
     rows = []
     for program, manager in pairs:
+        reference = reference_of(manager)
         for metric in metrics:
             values = groups.get((program, manager, metric), [])
-            base = groups.get((program, baseline, metric), [])
+            base = groups.get((program, reference, metric), [])
             if not values and metric not in FIRST_METRICS.values():
                 continue
-            rows.append(_summary_row(program, manager, metric, values, base, baseline, seed))
+            rows.append(_summary_row(program, manager, metric, values, base, reference, seed))
     return pl.DataFrame(rows, schema=summary_schema(), orient="row")
 
 
@@ -171,12 +186,12 @@ def _summary_row(
     metric: str,
     values: list[float],
     base: list[float],
-    baseline: str,
+    reference: str,
     seed: int,
 ) -> tuple[Any, ...]:
     middle = statistics.median_interval(values, seed)
     floor = statistics.noise_floor(base, seed)
-    if manager == baseline:
+    if manager == reference:
         ratio = statistics.Interval(1.0, 1.0, 1.0) if values else None
         word = "baseline" if values else "no data"
     else:

@@ -1,0 +1,179 @@
+"""How fast a heap trace is read, and in how much memory. The objects are synthetic."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.row import Row
+from tare.trace import FORMAT, META_FILE, OPERATIONS, VERSION
+from tare.trace_writing import TableWriter, constant, known, numbers, words
+
+OBJECTS = 24 << 20
+BATCH = 1 << 17
+SITES = 300
+TRIES = 3
+LEAST_PER_SECOND = 20e6
+MOST_MORE_MEMORY = 1.25
+"""Of ten times as many objects."""
+SEED = 1
+
+SCAN = """
+import resource, sys, time
+import polars as pl
+from tare.trace import open_trace
+
+trace = open_trace(sys.argv[1])
+life = (pl.col("free_bytes") - pl.col("birth_bytes")).cast(pl.Float64)
+begun = time.process_time()
+held = (life * pl.col("size")).sum().alias("held")
+sums = trace.objects().group_by("site").agg(pl.len().alias("objects"), pl.col("size").sum(), held)
+sums = sums.collect(engine="streaming")
+took = time.process_time() - begun
+assert sums["objects"].sum() == trace.meta["objects"]
+print(took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+"""
+"""By call site, the sum of the sizes and of the sizes times the lifetimes; on one core."""
+
+
+def rows() -> list[Row]:
+    """Traces with and without last uses, and one of a tenth of the objects."""
+    found = []
+    with tempfile.TemporaryDirectory() as name:
+        for what, uses in (("births and frees", False), ("last uses as well", True)):
+            folder = write_trace(Path(name) / "trace", OBJECTS, uses=uses)
+            seconds, memory = scan(folder)
+            rate = OBJECTS / seconds
+            found.append(
+                Row(
+                    f"reading a trace with {what}, objects a second of one core",
+                    f"{rate / 1e6:.1f} M",
+                    f"at least {LEAST_PER_SECOND / 1e6:.0f} M",
+                    rate >= LEAST_PER_SECOND,
+                )
+            )
+        _, less = scan(write_trace(Path(name) / "tenth", OBJECTS // 10, uses=True))
+        found.append(
+            Row(
+                f"memory to read a trace of {OBJECTS / 1e6:.0f} M objects",
+                f"{memory / 2**20:.0f} MiB, {memory / less:.2f}x that of a tenth of it",
+                f"at most {MOST_MORE_MEMORY}x",
+                memory <= MOST_MORE_MEMORY * less,
+            )
+        )
+    return found
+
+
+def scan(folder: Path) -> tuple[float, int]:
+    """Median processor seconds, and the most resident bytes."""
+    environment = os.environ | {"POLARS_MAX_THREADS": "1"}
+    tries = []
+    for _ in range(TRIES):
+        words_ = [sys.executable, "-c", SCAN, str(folder)]
+        answer = subprocess.run(words_, env=environment, capture_output=True, text=True, check=True)
+        tries.append([float(word) for word in answer.stdout.split()])
+    return statistics.median(t[0] for t in tries), int(max(t[1] for t in tries))
+
+
+def write_trace(folder: Path, objects: int, *, uses: bool = False) -> Path:
+    """A trace of that many objects, in whole batches: those of one batch again and again. Replaces
+    what is there."""
+    folder.mkdir(exist_ok=True)
+    batch = lively(BATCH)
+    batches = max(1, objects // BATCH)
+    with TableWriter(folder, "objects") as table:
+        for number in range(batches):
+            table.write(_columns(batch, number, uses))
+    sites = np.arange(1, SITES + 1, dtype=np.uint64)
+    with TableWriter(folder, "sites") as table:
+        table.write(_sites(sites))
+    for name in ("pointers", "events"):
+        with TableWriter(folder, name):
+            pass
+    end = {"nanoseconds": 0, "allocated_bytes": 0} | {
+        "instructions": batches * int(batch["birth_instructions"][-1] + 1),
+        "allocated_bytes": batches * int(batch["birth_bytes"][-1]),
+    }
+    process = {"process": 0, "pid": 1, "parent": 0, "program": "", "end": "exit", **end}
+    meta = {
+        "format": FORMAT,
+        "version": VERSION,
+        "observer": "none",
+        "observed": ["free", "sites", *["first_use", "last_use"] * uses],
+        "program": {"name": "synthetic"},
+        "manager": "none",
+        "complete": True,
+        "reason": "",
+        "objects": batches * BATCH,
+        "sites": SITES,
+        "allocating_sites": SITES,
+        "processes": [process | {"objects": batches * BATCH, "complete": True}],
+    }
+    (folder / META_FILE).write_text(json.dumps(meta))
+    return folder
+
+
+def lively(objects: int) -> dict[str, Any]:
+    """Objects as programs make them: few sites make most, most die young, some stay; 0 is none."""
+    random = np.random.default_rng(SEED)
+    site = np.minimum(random.zipf(1.3, objects), SITES)
+    sizes = random.choice([16, 24, 32, 48, 64, 100, 256, 1024], SITES)[site - 1]
+    birth = np.cumsum(random.integers(60, 1500, SITES)[site - 1])
+    life = np.exp(random.normal(7, 1.5, SITES)).astype(np.int64)[site - 1]
+    life += random.integers(0, 60, objects)
+    clock = np.cumsum(sizes)
+
+    def in_bytes(time: Any) -> Any:
+        return np.where(time, clock[np.searchsorted(birth, time, side="right") - 1], 0)
+
+    kept = (random.random(objects) < 0.02) | (birth + life > birth[-1])
+    moments = {
+        "birth": birth,
+        "first_use": birth + 1,
+        "last_use": birth + life // 2 + 1,
+        "free": np.where(kept, 0, birth + life + 2),
+    }
+    columns = {"site": site, "size": sizes}
+    for name, time in moments.items():
+        columns |= {f"{name}_instructions": time, f"{name}_bytes": in_bytes(time)}
+    return {name: column.astype(np.uint64) for name, column in columns.items()}
+
+
+def _columns(batch: Mapping[str, Any], number: int, uses: bool) -> dict[str, Any]:
+    """The objects of a batch, as they are when so many batches come before it."""
+    first = number * BATCH
+    columns = {
+        "process": constant(0, BATCH),
+        "id": numbers(np.arange(first + 1, first + BATCH + 1, dtype=np.uint64)),
+        "operation": words(np.zeros(BATCH, np.uint64), OPERATIONS),
+        "thread": constant(1, BATCH),
+        "site": known(batch["site"], kind="u32"),
+        "size": numbers(batch["size"]),
+        "usable_size": known((batch["size"] + np.uint64(23)) // np.uint64(16) * np.uint64(16)),
+    }
+    for name, values in batch.items():
+        moment, _, clock = name.rpartition("_")
+        if moment and (uses or not moment.endswith("use")):
+            later = np.uint64(number) * (batch[f"birth_{clock}"][-1] + np.uint64(clock != "bytes"))
+            columns[name] = known(np.where(values != 0, values + later, values))
+    return columns
+
+
+def _sites(sites: Any) -> dict[str, Any]:
+    nowhere = words(np.zeros(SITES, np.uint64), ("",))
+    return {
+        "process": constant(0, SITES),
+        "site": numbers(sites, kind="u32"),
+        **dict.fromkeys(("function", "object", "file"), nowhere),
+        "address": numbers(sites),
+        "offset": numbers(sites),
+    }

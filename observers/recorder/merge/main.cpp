@@ -1,0 +1,117 @@
+// tare-merge: puts in order what one process left, PID.SERIAL.events and the files beside it, as
+// the tables of a raw recording, which tare/conversion.py makes a heap trace of.
+//
+//   tare-merge STEM     STEM is the path without ".events", which is removed at the end
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "json.hpp"
+#include "objects.hpp"
+#include "output.hpp"
+#include "sites.hpp"
+
+namespace tare::recorder {
+namespace {
+
+Header ReadHeader(const std::filesystem::path& stem) {
+  const Input input(stem.string() + ".events");
+  Header header{};
+  if (input.size() >= sizeof header) memcpy(&header, input.data(), sizeof header);
+  if (header.magic != kMagic) return {};  // killed when it had just begun
+  for (char* text : {header.program, header.inner_malloc, header.inner_free})
+    text[kPathBytes - 1] = '\0';
+  return header;
+}
+
+// The program after an exec has the same number, and a file of its own.
+bool WasReplaced(const std::filesystem::path& stem) {
+  const std::string name = stem.filename().string();
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return false;
+  const unsigned long serial = std::stoul(name.substr(dot + 1));
+  const std::string next = name.substr(0, dot + 1) + std::to_string(serial + 1);
+  return std::filesystem::exists(stem.parent_path() / (next + ".events")) ||
+         std::filesystem::exists(stem.parent_path() / (next + ".json"));
+}
+
+std::string EndOf(const std::filesystem::path& stem, const Header& header) {
+  if (header.ending == kExit) return "exit";
+  return WasReplaced(stem) ? "exec" : "running";
+}
+
+// Sentences about what is missing, as a list of JSON.
+std::string DamageOf(const Header& header, const Totals& totals) {
+  std::vector<std::string> found;
+  if (header.loss == kNoRoom)
+    found.push_back("recording stopped where there was no room for its files");
+  if (header.loss == kNoAddresses)
+    found.push_back("threads could not be recorded for lack of memory");
+  if (header.missed != 0)
+    found.push_back(std::to_string(header.missed) +
+                    " events are missing: a signal's handler interrupted the recorder itself");
+  if (totals.damaged != 0)
+    found.push_back(std::to_string(totals.damaged) + " blocks of events are damaged");
+  std::string list;
+  for (const std::string& text : found) list += (list.empty() ? "" : ", ") + Quoted(text);
+  return "[" + list + "]";
+}
+
+void WriteDescription(const std::filesystem::path& stem, const Header& header, const Totals& totals,
+                      const std::string& end) {
+  const bool forked = header.forked != 0;
+  std::ostringstream text;
+  text << "{\"format\": \"tare-recording\", \"version\": 1, \"observer\": \"recorder\",\n "
+          "\"parent\": "
+       << header.parent << ", \"program\": " << Quoted(header.program) << ", \"end\": \"" << end
+       << "\", \"forked\": " << (forked ? "true" : "false")
+       << ",\n \"inner_malloc\": " << Quoted(header.inner_malloc)
+       << ", \"inner_free\": " << Quoted(header.inner_free) << ",\n \"instructions\": 0"
+       << ", \"nanoseconds\": " << totals.nanoseconds
+       << ", \"allocated_bytes\": " << totals.allocated_bytes << ", \"objects\": " << totals.objects
+       << ", \"events\": " << totals.events << ", \"max_live_objects\": " << totals.max_live_objects
+       << ", \"max_live_bytes\": " << totals.max_live_bytes << ",\n \"threads\": " << totals.threads
+       << ", \"unknown_frees\": " << (forked ? 0 : totals.unknown_frees)
+       << ", \"inherited_frees\": " << (forked ? totals.unknown_frees : 0)
+       << ", \"reused\": " << totals.reused << ", \"damaged_blocks\": " << totals.damaged
+       << ", \"missed\": " << header.missed << ", \"early\": " << header.early
+       << ", \"stacks_cut\": " << header.stacks_cut << ", \"damage\": " << DamageOf(header, totals)
+       << "}\n";
+  Output file(stem.string() + ".json");
+  file.Write(text.str());
+  file.Close();
+}
+
+void Merge(const std::filesystem::path& stem) {
+  const Header header = ReadHeader(stem);
+  const std::string end = EndOf(stem, header);
+  const Totals totals = WriteObjects(stem, header);
+  if (header.has_stacks != 0) WriteSites(stem);
+  WriteDescription(stem, header, totals, end);
+  for (const char* ending : {".events", ".stacks", ".modules"})
+    std::filesystem::remove(stem.string() + ending);
+}
+
+}  // namespace
+}  // namespace tare::recorder
+
+int main(int count, char** words) {
+  if (count != 2) {
+    std::cerr << "usage: tare-merge STEM\n";
+    return 2;
+  }
+  unsetenv("DEBUGINFOD_URLS");  // names are not worth a network
+  try {
+    tare::recorder::Merge(words[1]);
+  } catch (const std::exception& error) {
+    std::cerr << "tare-merge: " << error.what() << "\n";
+    return 4;
+  }
+  return 0;
+}

@@ -1,0 +1,118 @@
+#include "sites.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <tuple>
+
+#include "../format.hpp"
+#include "json.hpp"
+#include "output.hpp"
+#include "symbols.hpp"
+#include "table.hpp"
+
+namespace tare::recorder {
+namespace {
+
+// An object in the address space of the process, from some node on.
+struct Object {
+  std::uint64_t after;  // the number of the node before
+  std::uint64_t start, end;
+  std::uint64_t bias;  // from addresses in the file
+  std::string path;
+};
+
+std::vector<Object> ReadObjects(const std::string& path) {
+  std::vector<Object> objects;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    Object object;
+    if (words >> object.after >> object.start >> object.end >> object.bias && words.get() == ' ' &&
+        std::getline(words, object.path) && object.start < object.end)
+      objects.push_back(std::move(object));
+  }
+  return objects;
+}
+
+// The objects that are there at a node; the nodes come in their order.
+class AddressSpace {
+ public:
+  explicit AddressSpace(std::vector<Object> objects) : objects_(std::move(objects)) {}
+
+  const Object* At(std::uint64_t node, std::uint64_t address) {
+    for (; next_ < objects_.size() && objects_[next_].after < node; ++next_) Place(objects_[next_]);
+    const auto above = here_.upper_bound(address);
+    if (above == here_.begin()) return nullptr;
+    const Object* const object = std::prev(above)->second;
+    return address < object->end ? object : nullptr;
+  }
+
+ private:
+  void Place(const Object& object) {
+    auto at = here_.lower_bound(object.start);
+    if (at != here_.begin() && std::prev(at)->second->end > object.start) --at;
+    while (at != here_.end() && at->second->start < object.end) at = here_.erase(at);
+    here_[object.start] = &object;
+  }
+
+  const std::vector<Object> objects_;
+  std::size_t next_ = 0;
+  std::map<std::uint64_t, const Object*> here_;  // by start
+};
+
+// Each place once, as a line of the file of frames; they count from 0.
+class Frames {
+ public:
+  explicit Frames(const std::filesystem::path& stem) : file_(stem.string() + ".frames") {}
+
+  std::uint64_t NumberOf(const Object* object, std::uint64_t address) {
+    if (object == nullptr) return kUnknown;
+    const std::uint64_t offset = address - object->bias;
+    const auto [at, is_new] = numbers_.try_emplace({object->path, offset}, numbers_.size());
+    if (is_new) Write(object->path, offset);
+    return at->second;
+  }
+  void Finish() { file_.Close(); }
+
+ private:
+  static constexpr std::uint64_t kUnknown = 0xffffffff;
+
+  void Write(const std::string& path, std::uint64_t offset) {
+    auto& symbols = symbols_[path];
+    if (symbols == nullptr) symbols = std::make_unique<Symbols>(path);
+    const Place place = symbols->At(offset);
+    file_.Write("{\"function\": " + Quoted(place.function) + ", \"object\": " + Quoted(path) +
+                ", \"file\": " + Quoted(place.file) + ", \"line\": " + std::to_string(place.line) +
+                ", \"offset\": " + std::to_string(offset) + "}\n");
+  }
+
+  Output file_;
+  std::map<std::pair<std::string, std::uint64_t>, std::uint64_t> numbers_;
+  std::map<std::string, std::unique_ptr<Symbols>> symbols_;
+};
+
+}  // namespace
+
+void WriteSites(const std::filesystem::path& stem) {
+  const Input input(stem.string() + ".stacks");
+  AddressSpace space(ReadObjects(stem.string() + ".modules"));
+  Table<3> sites(stem, "sites", "caller frame address");
+  Frames frames(stem);
+  for (std::uint64_t number = 1; number * sizeof(Node) <= input.size(); ++number) {
+    Node node;
+    memcpy(&node, input.data() + (number - 1) * sizeof node, sizeof node);
+    // The rest of the last part is zeros; a caller comes before whom it calls.
+    if (node.call == 0 || node.caller >= number) break;
+    const std::uint64_t call = node.call - 1;
+    sites.Add({node.caller, frames.NumberOf(space.At(number, call), call), call});
+  }
+  sites.Finish();
+  frames.Finish();
+}
+
+}  // namespace tare::recorder

@@ -1,0 +1,314 @@
+// libtare-recorder.so: preloaded in front of an allocator, it writes down every birth and death of
+// an object; see format.hpp for what it leaves.
+//
+// It stands for the whole malloc family, and for C++'s operators, and passes each call on to the
+// next object that defines the function. malloc_usable_size is left to the allocator.
+
+#include <link.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "event.hpp"
+#include "inner.hpp"
+#include "next.hpp"
+#include "process.hpp"
+#include "snapshot.hpp"
+#include "thread.hpp"
+
+namespace tare::recorder {
+namespace {
+
+constexpr const char* kFolderVariable = "TARE_RECORDER_FOLDER";
+constexpr const char* kStacksVariable = "TARE_RECORDER_STACKS";
+constexpr const char* kSampleVariable = "TARE_RECORDER_SAMPLE";
+constexpr std::size_t kLargestSample = std::size_t{1} << 40;
+
+constinit bool has_begun = false;
+constinit std::uint64_t early_births = 0;
+// A program may write over its environment, to change its title.
+constinit char folder[kPathBytes] = {};
+
+void EndOfThread(void* record) {
+  RecordRest();
+  EndThread(record);
+}
+
+// As tare::Resolve, but a layer of Tare's may stand in between, which leaves malloc_usable_size to
+// the allocator.
+void ResolveBehindLayers(Inner& inner) {
+  RequireNext("malloc", inner.malloc);
+  RequireNext("calloc", inner.calloc);
+  RequireNext("realloc", inner.realloc);
+  RequireNext("free", inner.free);
+  if (strstr(FileOf(inner.free), "/libtare-") != nullptr)
+    RequireNext("malloc_usable_size", inner.usable_size);
+  else
+    Resolve(inner);
+}
+
+bool SizeIsInHeader() {
+  void* const object = setting.inner.malloc(1);
+  if (object == nullptr) return false;
+  const bool in_header = HeaderTellsSize(setting.inner, object);
+  setting.inner.free(object);
+  return in_header;
+}
+
+// The dynamic linker allocates before the C library knows its environment.
+__attribute__((noinline)) void Begin() {
+  const KeepErrno keep;
+  snapshot::Prepare();
+  if (setting.inner.usable_size == nullptr) ResolveBehindLayers(setting.inner);
+  if (environ == nullptr) {
+    ++early_births;
+    return;
+  }
+  has_begun = true;
+  setting.inner.size_in_header = SizeIsInHeader();
+  setting.has_stacks = ReadChoice(kStacksVariable, true, "yes", "no");
+  if (const char* const name = getenv(kFolderVariable); name != nullptr) {
+    strncpy(folder, name, sizeof folder - 1);
+    setting.folder = folder;
+  }
+  setting.sample_bytes = ReadBytes(kSampleVariable, 0, 0, kLargestSample);
+  if (setting.sample_bytes != 0) sampled = static_cast<Sampled*>(MapOwn(sizeof(Sampled)));
+  ChooseClock();
+  pthread_key_create(&thread_end, EndOfThread);
+  process = static_cast<Process*>(MapOwn(sizeof(Process)));
+  if (process != nullptr && IsOpen()) process->header->early = early_births;
+}
+
+inline void BeginOnce() {
+  if (!has_begun) [[unlikely]]
+    Begin();
+}
+
+__attribute__((constructor)) void Constructor() { BeginOnce(); }
+__attribute__((destructor)) void Destructor() {
+  RecordRest();
+  NoteEnd();
+}
+
+std::uint64_t ObjectsUnloaded() {
+  std::uint64_t unloaded = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* information, std::size_t, void* result) {
+        *static_cast<std::uint64_t*>(result) = information->dlpi_subs;
+        return 1;
+      },
+      &unloaded);
+  return unloaded;
+}
+
+// The operator new that this thread is in, for the calls that it makes itself. Whoever records the
+// birth takes it away.
+constinit thread_local TARE_INITIAL_EXEC const Operator* inside = nullptr;
+
+inline Operator Outermost(Kind kind, const Caller& caller) {
+  const Operator* const outer = std::exchange(inside, nullptr);
+  return outer != nullptr ? *outer : Operator{caller, kind};
+}
+
+template <typename Allocate>
+inline void* Birth(Kind kind, std::size_t bytes, std::size_t alignment, const Caller& caller,
+                   Allocate allocate) {
+  if (Passes(bytes)) return allocate();
+  BeginOnce();
+  const Operator outermost = Outermost(kind, caller);
+  void* const object = allocate();
+  if (object != nullptr) [[likely]]
+    RecordBirth(outermost.kind, object, bytes, alignment, outermost.caller);
+  return object;
+}
+
+// Where no C++ library was there at the start, nothing can throw.
+template <bool kThrows>
+void* NewOverMalloc(std::size_t bytes, std::size_t alignment) {
+  void* const object =
+      alignment == 0 ? setting.inner.malloc(bytes)
+                     : Next<"memalign", void*(std::size_t, std::size_t)>::Call(alignment, bytes);
+  if (object != nullptr || !kThrows) return object;
+  Message message;
+  message << "tare-recorder: memory is out, and there is no operator new that could throw";
+  Abort(message);
+}
+
+template <SymbolName kSymbol, bool kThrows, typename... More>
+void* New(const Caller& caller, std::size_t bytes, std::size_t alignment, More... more) {
+  using Function = void*(std::size_t, More...);
+  static constinit Function* next = nullptr;
+  static constinit bool is_missing = false;
+  static constinit bool is_allocators_own = false;  // else it calls malloc, which counts
+  if (WouldPass(bytes) && next != nullptr) {
+    if (is_allocators_own) Passes(bytes);
+    return next(bytes, more...);
+  }
+  BeginOnce();
+  if (next == nullptr && !is_missing) [[unlikely]] {
+    is_missing = !FindNext(kSymbol.text, next);
+    is_allocators_own =
+        is_missing || ObjectOf(next).dli_fbase == ObjectOf(setting.inner.malloc).dli_fbase;
+  }
+  const Operator outermost = Outermost(alignment == 0 ? kNew : kAlignedNew, caller);
+  // A call of malloc counts, and passes, by itself.
+  const bool passes = is_allocators_own ? Passes(bytes) : sampled != nullptr;
+  inside = &outermost;
+  void* const object = is_missing ? NewOverMalloc<kThrows>(bytes, alignment) : next(bytes, more...);
+  const bool was_recorded = std::exchange(inside, nullptr) == nullptr;
+  if (object != nullptr && !was_recorded && !passes)
+    RecordBirth(outermost.kind, object, bytes, alignment, outermost.caller);
+  return object;
+}
+
+inline void Death(void* object, const Caller& caller) {
+  if (object == nullptr) return;
+  if (sampled == nullptr || sampled->MayHold(object)) {
+    BeginOnce();
+    RecordDeath(object, caller);
+  }
+  setting.inner.free(object);
+}
+
+void* ResizeSampled(void* object, std::size_t bytes, const Caller& caller) {
+  const bool passes = Passes(bytes);
+  if (passes && !sampled->MayHold(object)) return setting.inner.realloc(object, bytes);
+  const std::uint64_t begin = Ticks();
+  const bool was_sampled = sampled->Remove(object);
+  void* const moved = setting.inner.realloc(object, bytes);
+  if (moved == nullptr && bytes != 0) {
+    if (was_sampled) sampled->Insert(object);
+    return nullptr;
+  }
+  if (was_sampled) RecordDeathAt(begin, object, 0, caller);
+  if (moved != nullptr && !passes) RecordBirth(kRealloc, moved, bytes, 0, caller);
+  return moved;
+}
+
+inline void* Resize(void* object, std::size_t bytes, const Caller& caller) {
+  if (object == nullptr)
+    return Birth(kRealloc, bytes, 0, caller, [&] { return setting.inner.realloc(nullptr, bytes); });
+  BeginOnce();
+  if (sampled != nullptr) return ResizeSampled(object, bytes, caller);
+  const std::uint64_t begin = Ticks();
+  void* const moved = setting.inner.realloc(object, bytes);
+  if (moved == nullptr && bytes != 0) return nullptr;
+  RecordDeathAt(begin, object, moved != nullptr ? kMoved : 0, caller);
+  if (moved != nullptr) RecordBirth(kRealloc, moved, bytes, 0, caller);
+  return moved;
+}
+
+}  // namespace
+}  // namespace tare::recorder
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+using namespace tare::recorder;
+using std::size_t;
+using tare::Next;
+
+namespace {
+
+// Of the function that called the one in which this is inlined, which has a frame of its own.
+__attribute__((always_inline)) inline Caller CallerHere() {
+  const auto* const frame = static_cast<const std::uintptr_t*>(__builtin_frame_address(0));
+  return {frame[1], reinterpret_cast<std::uintptr_t>(frame + 2), frame[0]};
+}
+
+}  // namespace
+
+EXPORT void* malloc(size_t n) {
+  return Birth(kMalloc, n, 0, CallerHere(), [n] { return setting.inner.malloc(n); });
+}
+EXPORT void* calloc(size_t n, size_t m) {
+  return Birth(kCalloc, n * m, 0, CallerHere(), [n, m] { return setting.inner.calloc(n, m); });
+}
+EXPORT void* realloc(void* p, size_t n) { return Resize(p, n, CallerHere()); }
+EXPORT void* reallocarray(void* p, size_t n, size_t m) {
+  size_t bytes = 0;
+  if (!__builtin_mul_overflow(n, m, &bytes)) return Resize(p, bytes, CallerHere());
+  errno = ENOMEM;
+  return nullptr;
+}
+EXPORT void* memalign(size_t a, size_t n) {
+  return Birth(kAligned, n, a, CallerHere(),
+               [a, n] { return Next<"memalign", void*(size_t, size_t)>::Call(a, n); });
+}
+EXPORT void* aligned_alloc(size_t a, size_t n) {
+  return Birth(kAligned, n, a, CallerHere(),
+               [a, n] { return Next<"aligned_alloc", void*(size_t, size_t)>::Call(a, n); });
+}
+EXPORT int posix_memalign(void** p, size_t a, size_t n) {
+  int error = 0;
+  Birth(kAligned, n, a, CallerHere(), [&]() -> void* {
+    error = Next<"posix_memalign", int(void**, size_t, size_t)>::Call(p, a, n);
+    return error == 0 ? *p : nullptr;
+  });
+  return error;
+}
+EXPORT void* valloc(size_t n) {
+  return Birth(kAligned, n, kPage, CallerHere(),
+               [n] { return Next<"valloc", void*(size_t)>::Call(n); });
+}
+EXPORT void* pvalloc(size_t n) {
+  return Birth(kAligned, n, kPage, CallerHere(),
+               [n] { return Next<"pvalloc", void*(size_t)>::Call(n); });
+}
+
+EXPORT void free(void* p) { Death(p, CallerHere()); }
+EXPORT void cfree(void* p) { Death(p, CallerHere()); }
+EXPORT void free_sized(void* p, size_t) { Death(p, CallerHere()); }
+EXPORT void free_aligned_sized(void* p, size_t, size_t) { Death(p, CallerHere()); }
+
+// By their names, because their types here are those of the machine's calling convention.
+#define OPERATOR_DELETE(symbol, ...) \
+  EXPORT void symbol(void* p __VA_OPT__(, ) __VA_ARGS__) { Death(p, CallerHere()); }
+OPERATOR_DELETE(_ZdlPv)
+OPERATOR_DELETE(_ZdaPv)
+OPERATOR_DELETE(_ZdlPvm, size_t)
+OPERATOR_DELETE(_ZdaPvm, size_t)
+OPERATOR_DELETE(_ZdlPvSt11align_val_t, size_t)
+OPERATOR_DELETE(_ZdaPvSt11align_val_t, size_t)
+OPERATOR_DELETE(_ZdlPvmSt11align_val_t, size_t, size_t)
+OPERATOR_DELETE(_ZdaPvmSt11align_val_t, size_t, size_t)
+OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t, const void*)
+OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, const void*)
+OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
+OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
+
+#define OPERATOR_NEW(symbol)                                                               \
+  EXPORT void* symbol(size_t n) { return New<#symbol, true>(CallerHere(), n, size_t{0}); } \
+  EXPORT void* symbol##RKSt9nothrow_t(size_t n, const void* t) {                           \
+    return New<#symbol "RKSt9nothrow_t", false>(CallerHere(), n, size_t{0}, t);            \
+  }                                                                                        \
+  EXPORT void* symbol##St11align_val_t(size_t n, size_t a) {                               \
+    return New<#symbol "St11align_val_t", true>(CallerHere(), n, a, a);                    \
+  }                                                                                        \
+  EXPORT void* symbol##St11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void* t) {  \
+    return New<#symbol "St11align_val_tRKSt9nothrow_t", false>(CallerHere(), n, a, a, t);  \
+  }
+OPERATOR_NEW(_Znwm)
+OPERATOR_NEW(_Znam)
+
+EXPORT int dlclose(void* object) {
+  BeginOnce();
+  const std::uint64_t before = ObjectsUnloaded();
+  const int result = Next<"dlclose", int(void*)>::Call(object);
+  if (process != nullptr && process->stacks != nullptr && ObjectsUnloaded() != before)
+    ForgetCode(*process->stacks);
+  return result;
+}
+
+// A process that ends so runs no destructors.
+EXPORT [[noreturn]] void _exit(int status) {
+  if (IsOwnProcess()) RecordRest();
+  NoteEnd();
+  for (;;) syscall(SYS_exit_group, status);
+}
+EXPORT [[noreturn]] void _Exit(int status) { _exit(status); }

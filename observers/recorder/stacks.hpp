@@ -1,0 +1,185 @@
+// The call stacks of a process as a tree: a node is a call and the node of its caller. Each is
+// written once, and found again by a table.
+
+#pragma once
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "process.hpp"
+#include "unwind_rules.hpp"
+
+namespace tare::recorder {
+
+// A program that has more stacks gets some of them more than once; so memory stays bounded.
+inline constexpr std::size_t kMostKnownNodes = 1 << 20;
+inline constexpr std::size_t kFirstNodes = 1 << 12;
+inline constexpr std::size_t kNodesInPart = kPart / sizeof(Node);
+inline constexpr std::size_t kMostRanges = 1024;
+
+struct KnownNode {
+  std::atomic<std::uint64_t> call;
+  std::atomic<std::uint32_t> caller;
+  std::atomic<std::uint32_t> number;  // 0: no node
+};
+
+// A power of two of places, the first of which starts here.
+struct NodeTable {
+  std::size_t places;
+  KnownNode* nodes;
+};
+
+struct Stacks {
+  RuleCache rules;
+  // Changes when code goes away: what was known by address is then not true any more.
+  std::atomic<std::uint32_t> generation;
+
+  std::atomic<NodeTable*> table;
+  SpinLock lock;  // of the rest
+  NodeTable tables[32];
+  std::size_t tables_used;
+  std::size_t known;
+  std::uint32_t nodes;
+  Node* part;
+  struct Range {
+    std::uintptr_t start, end;
+  } ranges[kMostRanges];
+  std::size_t ranges_used;
+};
+
+inline Stacks* MapStacks() { return static_cast<Stacks*>(MapOwn(sizeof(Stacks))); }
+
+inline std::size_t PlaceOf(const NodeTable& table, std::uint32_t caller, std::uintptr_t call) {
+  const std::uint64_t mixed = (call ^ (std::uint64_t{caller} << 32 | caller)) * 0x9E3779B97F4A7C15u;
+  return static_cast<std::size_t>(mixed >> 32) & (table.places - 1);
+}
+
+// The number of the node, or 0. `place` is where it is or would be.
+inline std::uint32_t FindNode(const NodeTable& table, std::uint32_t caller, std::uintptr_t call,
+                              std::size_t& place) {
+  for (place = PlaceOf(table, caller, call);; place = (place + 1) & (table.places - 1)) {
+    const KnownNode& node = table.nodes[place];
+    const std::uint32_t number = node.number.load(std::memory_order_acquire);
+    if (number == 0) return 0;
+    // In this order: a table that was left behind turns to zeros, and no call is at 0.
+    if (node.caller.load(std::memory_order_acquire) == caller &&
+        node.call.load(std::memory_order_relaxed) == call)
+      return number;
+  }
+}
+
+// A larger table, or an empty one. The one before stays in place for threads that look into it,
+// and gives its memory back: they find nothing there, and come again.
+inline NodeTable* NewTable(Stacks& stacks, std::size_t places) {
+  if (stacks.tables_used == std::size(stacks.tables)) return nullptr;
+  auto* const nodes = static_cast<KnownNode*>(MapOwn(places * sizeof(KnownNode)));
+  if (nodes == nullptr) return nullptr;
+  NodeTable* const table = &stacks.tables[stacks.tables_used++];
+  *table = {places, nodes};
+  return table;
+}
+
+inline void Keep(NodeTable& table, std::uint32_t caller, std::uintptr_t call,
+                 std::uint32_t number) {
+  std::size_t place;
+  FindNode(table, caller, call, place);
+  KnownNode& node = table.nodes[place];
+  node.call.store(call, std::memory_order_relaxed);
+  node.caller.store(caller, std::memory_order_relaxed);
+  node.number.store(number, std::memory_order_release);
+}
+
+inline void GrowTable(Stacks& stacks, const NodeTable& before) {
+  NodeTable* const table = NewTable(stacks, 2 * before.places);
+  if (table == nullptr) return;
+  for (std::size_t i = 0; i < before.places; ++i) {
+    const KnownNode& node = before.nodes[i];
+    const std::uint32_t number = node.number.load(std::memory_order_relaxed);
+    if (number != 0)
+      Keep(*table, node.caller.load(std::memory_order_relaxed),
+           node.call.load(std::memory_order_relaxed), number);
+  }
+  stacks.table.store(table, std::memory_order_release);
+  madvise(before.nodes, before.places * sizeof(KnownNode), MADV_DONTNEED);
+}
+
+// A row for the object that holds `call`, if there is none yet.
+inline void NoteObject(Stacks& stacks, std::uintptr_t call) {
+  for (std::size_t i = 0; i < stacks.ranges_used; ++i)
+    if (call - stacks.ranges[i].start < stacks.ranges[i].end - stacks.ranges[i].start) return;
+  dl_find_object object{};
+  if (_dl_find_object(reinterpret_cast<void*>(call), &object) != 0) return;
+  const auto start = reinterpret_cast<std::uintptr_t>(object.dlfo_map_start);
+  const auto end = reinterpret_cast<std::uintptr_t>(object.dlfo_map_end);
+  stacks.ranges_used = stacks.ranges_used < kMostRanges ? stacks.ranges_used + 1 : kMostRanges;
+  stacks.ranges[stacks.ranges_used - 1] = {start, end};
+  const link_map* const map = object.dlfo_link_map;
+  Message row;
+  row << std::uint64_t{stacks.nodes} << " " << std::uint64_t{start} << " " << std::uint64_t{end}
+      << " " << std::uint64_t{map->l_addr} << " "
+      << (map->l_name[0] != '\0' ? map->l_name : process->header->program) << "\n";
+  const int fd = open(FileOfProcess(".modules").Text(),
+                      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return;
+  row.Write(fd);
+  close(fd);
+}
+
+inline bool NextPart(Stacks& stacks) {
+  if (stacks.part != nullptr) munmap(stacks.part, kPart);
+  const std::size_t offset = stacks.nodes * sizeof(Node);
+  stacks.part = static_cast<Node*>(MapPart(FileOfProcess(".stacks").Text(), offset, kPart));
+  if (stacks.part == nullptr) Lose(kNoRoom);
+  return stacks.part != nullptr;
+}
+
+inline std::uint32_t AddNode(Stacks& stacks, std::uint32_t caller, std::uintptr_t call) {
+  constexpr std::uint32_t kMostNodes = ~std::uint32_t{0} - 1;
+  const std::scoped_lock guard(stacks.lock);
+  NodeTable* table = stacks.table.load(std::memory_order_relaxed);
+  std::size_t place;
+  if (table == nullptr) {
+    table = NewTable(stacks, kFirstNodes);
+    if (table == nullptr) return 0;
+    stacks.table.store(table, std::memory_order_release);
+  }
+  if (const std::uint32_t found = FindNode(*table, caller, call, place); found != 0) return found;
+  if (stacks.nodes == kMostNodes) return 0;
+  if (stacks.nodes % kNodesInPart == 0 && !NextPart(stacks)) return 0;
+  NoteObject(stacks, call - 1);
+  stacks.part[stacks.nodes % kNodesInPart] = {call, caller, 0};
+  const std::uint32_t number = ++stacks.nodes;
+  // A table that could not grow stays sparse.
+  if (stacks.known == kMostKnownNodes || stacks.known * 4 > table->places * 3) return number;
+  Keep(*table, caller, call, number);
+  if (++stacks.known * 2 > table->places) GrowTable(stacks, *table);
+  return number;
+}
+
+// The node of `call` under `caller`; 0 where it cannot be written.
+inline std::uint32_t NodeOf(Stacks& stacks, std::uint32_t caller, std::uintptr_t call) {
+  std::size_t place;
+  if (const NodeTable* const table = stacks.table.load(std::memory_order_acquire); table != nullptr)
+      [[likely]]
+    if (const std::uint32_t found = FindNode(*table, caller, call, place); found != 0) [[likely]]
+      return found;
+  return AddNode(stacks, caller, call);
+}
+
+// Code went away, and other code can come in its place.
+inline void ForgetCode(Stacks& stacks) {
+  const std::scoped_lock guard(stacks.lock);
+  madvise(&stacks.rules, sizeof stacks.rules, MADV_DONTNEED);
+  stacks.ranges_used = 0;
+  stacks.known = 0;
+  if (NodeTable* const table = stacks.table.load(std::memory_order_relaxed); table != nullptr)
+    madvise(table->nodes, table->places * sizeof(KnownNode), MADV_DONTNEED);
+  stacks.generation.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace tare::recorder

@@ -1,0 +1,202 @@
+// A thread's record, and the block of the events file that it writes to.
+
+#pragma once
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+
+#include "process.hpp"
+#include "walk.hpp"
+
+namespace tare::recorder {
+
+inline constexpr std::size_t kFirstBlock = 16 << 10;  // a program may have thousands of threads
+inline constexpr std::size_t kLargestBlock = 256 << 10;
+inline constexpr std::size_t kMostInLarge = 4 << 20;  // bytes of all blocks
+
+// What stands for the calls that an operator new makes itself.
+struct Operator {
+  Caller caller;
+  Kind kind;
+};
+
+enum class Doing : std::uint8_t { kNothing, kRecording, kOwnBusiness };
+
+struct Thread {
+  std::uint8_t* at;
+  std::uint8_t* limit;
+  std::uint64_t time;  // of the last event, in ticks >> kTickShift
+  std::uint64_t last_birth, last_death;
+  std::uint32_t birth_stack, death_stack;
+  std::atomic<Doing> doing;
+  bool is_shared;  // by threads that have ended
+  std::uint32_t number;
+  Block* block;
+  std::int64_t snapshot_left;  // bytes to allocate or free until the next look
+  Thread* next;
+  Walker walker;
+};
+
+#define TARE_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+constinit inline thread_local TARE_INITIAL_EXEC Thread* thread = nullptr;
+constinit inline thread_local TARE_INITIAL_EXEC bool thread_has_ended = false;
+inline pthread_key_t thread_end;
+
+// Events that would be the recorder's own, until the end of the scope.
+class OwnBusiness {
+ public:
+  explicit OwnBusiness(Thread& t) : thread_(t), before_(t.doing.load(std::memory_order_relaxed)) {
+    Set(Doing::kOwnBusiness);
+  }
+  ~OwnBusiness() { Set(before_); }
+  OwnBusiness(const OwnBusiness&) = delete;
+  OwnBusiness& operator=(const OwnBusiness&) = delete;
+
+ private:
+  void Set(Doing doing) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    thread_.doing.store(doing, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  Thread& thread_;
+  const Doing before_;
+};
+
+inline void LeaveBlock(Thread& t) {
+  if (t.block != nullptr) {
+    process->in_blocks.fetch_sub(t.block->bytes, std::memory_order_relaxed);
+    munmap(t.block, t.block->bytes);
+  }
+  t.block = nullptr;
+  t.at = t.limit = nullptr;
+}
+
+// A thread that writes much gets larger blocks, while there are few such threads.
+inline std::size_t NextBlockBytes(const Thread& t) {
+  if (t.block == nullptr || process->in_blocks.load(std::memory_order_relaxed) > kMostInLarge)
+    return kFirstBlock;
+  return std::min<std::size_t>(4 * std::size_t{t.block->bytes}, kLargestBlock);
+}
+
+inline bool NextBlock(Thread& t) {
+  const std::size_t bytes = NextBlockBytes(t);
+  LeaveBlock(t);
+  const std::uint64_t offset = process->events_end.fetch_add(bytes, std::memory_order_relaxed);
+  auto* const block = static_cast<Block*>(MapPart(FileOfProcess(".events").Text(), offset, bytes));
+  if (block == nullptr) {
+    Lose(kNoRoom);
+    process->stage.store(Stage::kOff, std::memory_order_relaxed);
+    return false;
+  }
+  const std::uint64_t ticks = Ticks();
+  *block = {kBlockMagic, static_cast<std::uint32_t>(bytes), t.number, ticks, Nanoseconds()};
+  process->in_blocks.fetch_add(bytes, std::memory_order_relaxed);
+  t.block = block;
+  t.time = ticks >> kTickShift;
+  t.last_birth = t.last_death = 0;
+  t.birth_stack = t.death_stack = 0;
+  t.at = reinterpret_cast<std::uint8_t*>(block + 1);
+  t.limit = reinterpret_cast<std::uint8_t*>(block) + bytes - kMostEventBytes;
+  return true;
+}
+
+inline Thread* TakeRecord() {
+  const std::scoped_lock guard(process->lock);
+  Thread* const kept = process->unused_threads;
+  if (kept != nullptr) {
+    process->unused_threads = kept->next;
+    return kept;
+  }
+  return static_cast<Thread*>(MapOwn(sizeof(Thread)));
+}
+
+inline Thread* OpenThread() {
+  Thread* const t = TakeRecord();
+  if (t == nullptr) {
+    Lose(kNoAddresses);
+    return nullptr;
+  }
+  t->number = 1 + process->threads.fetch_add(1, std::memory_order_relaxed);
+  thread = t;
+  const OwnBusiness own(*t);
+  if (snapshot::on) snapshot::NoteThread();
+  pthread_setspecific(thread_end, t);
+  return t;
+}
+
+// What a thread does after the end of its record is in one that all such threads share.
+inline Thread* TakeSharedRecord() {
+  process->lock.lock();
+  if (process->last_thread == nullptr) {
+    process->last_thread = static_cast<Thread*>(MapOwn(sizeof(Thread)));
+    if (process->last_thread == nullptr) {
+      process->lock.unlock();
+      Lose(kNoAddresses);
+      return nullptr;
+    }
+    process->last_thread->is_shared = true;
+  }
+  return process->last_thread;
+}
+
+inline void EndThread(void*) {
+  Thread* const t = thread;
+  thread_has_ended = true;
+  thread = nullptr;
+  // A child of a fork has found its record empty.
+  if (t == nullptr || t->number == 0) return;
+  LeaveBlock(*t);
+  const std::scoped_lock guard(process->lock);
+  t->next = process->unused_threads;
+  process->unused_threads = t;
+}
+
+inline void Leave(Thread& t) {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  t.doing.store(Doing::kNothing, std::memory_order_relaxed);
+  if (t.is_shared) [[unlikely]]
+    process->lock.unlock();
+}
+
+// The rest of Enter.
+__attribute__((noinline)) inline Thread* EnterSlowly() {
+  const KeepErrno keep;
+  Thread* t = thread;
+  if (t != nullptr && t->doing.load(std::memory_order_relaxed) != Doing::kNothing) {
+    if (t->doing.load(std::memory_order_relaxed) == Doing::kRecording)
+      __atomic_fetch_add(&process->header->missed, 1, __ATOMIC_RELAXED);
+    return nullptr;
+  }
+  if (process == nullptr || !IsOpen()) return nullptr;
+  if (thread_has_ended) {
+    t = TakeSharedRecord();
+  } else if (t == nullptr) {
+    t = OpenThread();
+  } else if (t->number == 0) {  // in the child of a fork
+    t->number = 1 + process->threads.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (t == nullptr) return nullptr;
+  t->doing.store(Doing::kRecording, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (t->at < t->limit || NextBlock(*t)) return t;
+  Leave(*t);
+  return nullptr;
+}
+
+// This thread's record, with room for an event, until Leave. nullptr where nothing is recorded.
+inline Thread* Enter() {
+  Thread* const t = thread;
+  if (t == nullptr || t->at >= t->limit ||
+      t->doing.load(std::memory_order_relaxed) != Doing::kNothing) [[unlikely]]
+    return EnterSlowly();
+  t->doing.store(Doing::kRecording, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  return t;
+}
+
+}  // namespace tare::recorder

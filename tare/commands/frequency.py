@@ -1,0 +1,103 @@
+"""`tare frequency`: what collecting more or less often does to a program."""
+
+from __future__ import annotations
+
+import click
+
+from tare import api, options
+from tare.errors import UsageError
+from tare.options import Output
+from tare.presenting import present
+from tare.program import Program
+from tare.progress import TerminalWatcher
+from tare.runner import Limits
+from tare.studies.frequency import MOST_RECLAIM
+from tare.sweeps import MOST_VALUES, sizes_of
+
+EPILOG = """\b
+Examples:
+  tare frequency -- gawk -f report.awk words.txt
+  tare frequency -m mimalloc -m tcmalloc --every 1MiB,8MiB,32MiB -- perl job.pl
+  tare frequency --every 8MiB --reclaim 1,2,4,8,16 -n 20 -- lua script.lua
+"""
+
+
+def _periods(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> tuple[int, ...]:
+    return () if value is None else sizes_of(value)
+
+
+def _numbers(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    if not parts or len(parts) > MOST_VALUES or not all(part.isdecimal() for part in parts):
+        raise UsageError(f"'{value}' is no list of numbers", "write it like 1,4,16")
+    numbers = tuple(sorted({int(part) for part in parts}))
+    if numbers[-1] > MOST_RECLAIM:
+        raise UsageError(f"reclaiming at each {numbers[-1]}th collection", "give fewer")
+    return numbers
+
+
+@click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-m",
+    "--manager",
+    "managers",
+    multiple=True,
+    metavar="M",
+    help="An allocator to put the collector over; repeat it. Default: glibc.",
+)
+@click.option(
+    "--every",
+    "periods",
+    callback=_periods,
+    metavar="SIZE,SIZE…",
+    help="Bytes allocated between two collections. Default: 256KiB,1MiB,4MiB,16MiB.",
+)
+@click.option(
+    "--reclaim",
+    callback=_numbers,
+    metavar="N,N…",
+    help="Free at each Nth collection only, and trace at the others. Default: 1,4,16; 1 and 0, "
+    "which never frees, always take part.",
+)
+@click.option("-n", "--runs", default=12, show_default=True, help="Runs with each setting.")
+@click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
+@options.run_options
+@options.output_options
+@options.program_argument
+def command(
+    program: Program,
+    managers: tuple[str, ...],
+    periods: tuple[int, ...],
+    reclaim: tuple[int, ...],
+    runs: int,
+    warmup: int,
+    seed: int | None,
+    limits: Limits,
+    output: Output,
+) -> int:
+    """How PROGRAM itself fares when a collector traces and reclaims more or less often.
+
+    A conservative mark-sweep collector is put over each allocator, and the program's own frees have
+    no effect. What is compared is mutator time: wall time without the collections. Traces that
+    reclaim nothing are shown apart from reclamation. Runs that free nothing hold all that the
+    program ever allocates: without --memory-limit, half of the machine's memory is the limit.
+    """
+    results = api.frequency(
+        program,
+        managers,
+        periods=periods,
+        reclaim=reclaim,
+        runs=runs,
+        warmup=warmup,
+        seed=seed,
+        limits=limits,
+        folder=output.folder,
+        watcher=TerminalWatcher(output.quiet),
+    )
+    return present(results, output)

@@ -1,0 +1,67 @@
+"""`tare import`: a heap trace of what another tool recorded."""
+# ruff: noqa: N999 - the module of a command has its name
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tare.progress import TerminalWatcher
+from tare.report.terminal import print_report
+from tare.report.terminal_text import printable
+
+if TYPE_CHECKING:
+    from tare.report.model import Report
+    from tare.trace import Trace
+
+EPILOG = """\b
+Examples:
+  tare import heaptrack.gawk.4711.zst
+  tare import heaptrack.gawk.4711.raw.zst -o gawk.tare
+  tare import mtrace.log -o program.tare
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="T.tare",
+    help="The folder of the trace, which must be new. Default: the file's name with .tare.",
+)
+@click.option("--force", is_flag=True, help="Replace a heap trace that is there.")
+@click.option("--quiet", is_flag=True, help="No progress, no summary.")
+def command(file: Path, folder: Path | None, force: bool, quiet: bool) -> int:
+    """Make a heap trace of FILE, which heaptrack or glibc's mtrace has recorded.
+
+    What kind of file it is, its content says. Compressed files are read as they are.
+    """
+    from tare.importing import import_recording
+
+    target = folder or Path(f"{file.name}.tare")
+    trace = import_recording(file, target, replace=force, note=TerminalWatcher(quiet).note)
+    if not quiet:
+        print_report(_report(trace), sys.stdout)
+        print(f"\ntrace: {printable(str(trace.folder))}")
+    if not trace.meta["complete"]:
+        print(f"tare: not complete: {printable(trace.meta['reason'])}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _report(trace: Trace) -> Report:
+    from tare.trace_summary import summary_report
+
+    report = summary_report(trace)
+    section, *others = report.sections
+    section = replace(section, findings=[*section.findings, *trace.meta["notes"]])
+    title = f"tare import: {trace.meta['program']['name']}"
+    subtitle = f"recorded by {trace.meta['observer']}"
+    return replace(report, title=title, subtitle=subtitle, sections=[section, *others])

@@ -1,0 +1,51 @@
+"""`tare space`: where a program's resident memory goes, under each manager."""
+
+from __future__ import annotations
+
+import click
+
+from tare import api, options
+from tare.options import Output
+from tare.presenting import present
+from tare.program import Program
+from tare.progress import TerminalWatcher
+from tare.runner import Limits
+
+EPILOG = """\b
+Examples:
+  tare space -- gawk -f report.awk words.txt
+  tare space -m glibc -m 'delay(glibc, size=1MiB)' -- perl job.pl
+  tare space --keep-trace -o results -- ./server --selftest
+"""
+
+
+@click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
+@options.manager_options
+@click.option("--keep-trace", is_flag=True, help="Keep the heap traces in the results folder.")
+@options.run_options
+@options.output_options
+@options.program_argument
+def command(
+    program: Program,
+    managers: tuple[str, ...],
+    baseline: str,
+    keep_trace: bool,
+    seed: int | None,
+    limits: Limits,
+    output: Output,
+) -> int:
+    """Where the memory of PROGRAM goes: what its resident pages are for, at the peak and over time.
+
+    PROGRAM runs once under each manager with the recorder before it, near its own speed.
+    """
+    results = api.space(
+        program,
+        managers,
+        baseline=baseline,
+        keep_trace=keep_trace,
+        seed=seed,
+        limits=limits,
+        folder=output.folder,
+        watcher=TerminalWatcher(output.quiet),
+    )
+    return present(results, output)
