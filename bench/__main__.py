@@ -9,7 +9,20 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from bench import cost_per_run, count, memsys, page, startup, trace
+from bench import (
+    cost_per_run,
+    count,
+    delay,
+    marksweep,
+    memsys,
+    page,
+    reading,
+    reap,
+    recorder,
+    space,
+    startup,
+    trace,
+)
 from bench.row import Row
 
 BENCHMARKS: tuple[Callable[[], list[Row]], ...] = (
@@ -17,6 +30,12 @@ BENCHMARKS: tuple[Callable[[], list[Row]], ...] = (
     cost_per_run.rows,
     count.rows,
     trace.rows,
+    recorder.rows,
+    reading.rows,
+    space.rows,
+    delay.rows,
+    marksweep.rows,
+    reap.rows,
     memsys.rows,
     page.rows,
 )
