@@ -79,7 +79,7 @@ int main(int count, char** values) {
   std::uint64_t released = tare::process.header->passed_objects.load();
   for (std::size_t i = 0; i < tare::process.header->slots.load(); ++i) {
     const tare::Slot& slot = tare::SlotsOf(tare::process.header)[i];
-    released += slot.objects + slot.lone_collections;
+    released += slot.objects + slot.released_at_once;
   }
   if (released != freed) {
     std::printf("freed %lu objects, released %lu\n", static_cast<unsigned long>(freed),

@@ -58,16 +58,15 @@ struct alignas(64) Slot {
   Count held_bytes;  // over all objects: bytes that the thread freed while each was held
   Count sampled_objects;
   Count sampled_nanoseconds;  // that the sampled objects were held
-  Count small_collections;
   Count longest_nanoseconds;
-  Count largest_bytes;     // most bytes that a collection released, but for the following
-  Count lone_collections;  // of one object that reached the volume alone; in no count above
-  Count lone_bytes;
-  Count next_ended;  // 1 + index of another slot whose thread has ended
+  Count largest_bytes;     // most bytes that a collection released
+  Count released_at_once;  // objects that reached the volume alone: a collection each, which is in
+                           // none of the counts since `collections`
+  Count next_ended;        // 1 + index of another slot whose thread has ended
 };
 static_assert(sizeof(Slot) == 704);
 
-inline constexpr Count kMagic = 0x32594c4544455254;  // "TREDELY2", little-endian
+inline constexpr Count kMagic = 0x33594c4544455254;  // "TREDELY3", little-endian
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMostSlots = 240;
 inline constexpr std::size_t kCountersBytes = kHeaderBytes + kMostSlots * sizeof(Slot);

@@ -2,8 +2,9 @@
 // reaches the threshold, or the list is full, all of them are given to the allocator underneath.
 //
 // Free runs at every free of the program, so it touches only its thread's own record and asks only
-// for the object's size. What has to be seldom is: time is read for one object in 64, the shared
-// volume of scope=global grows in steps, and counters change when objects are released.
+// for the object's size, and where the threshold is a byte not even for that. What has to be seldom
+// is: time is read for one object in 64, the shared volume of scope=global grows in steps, and
+// counters change when objects are released.
 //
 // A thread is `busy` while it changes its record. A signal handler that frees meanwhile only puts
 // the object on a list, threaded through the objects themselves, which the interrupted call then
@@ -141,6 +142,17 @@ inline Count TimeSmall(Thread& t, Work release) {
   return begin;
 }
 
+inline void CountHeld(const Thread& t, Slot& slot, std::size_t objects, Count released) {
+  slot.objects += objects;
+  slot.bytes += t.volume;
+  slot.held_bytes += objects * t.volume - t.moment;
+  slot.largest_bytes = std::max<Count>(slot.largest_bytes, t.volume);
+  if (t.samples != 0) {
+    slot.sampled_objects += t.samples;
+    slot.sampled_nanoseconds += t.samples * (released ? released : Nanoseconds()) - t.sample_begins;
+  }
+}
+
 // Gives all objects of `t` to the allocator, and counts. Leaves the record as it is.
 inline void ReleaseObjects(Thread& t, Cause cause) {
   const std::size_t objects = Held(t);
@@ -149,8 +161,10 @@ inline void ReleaseObjects(Thread& t, Cause cause) {
     t.slot = TakeSlot();
   Slot& slot = *t.slot;
   const bool small = objects < kSmallObjects && t.volume < kSmallBytes;
-  slot.small_collections += small;
   const auto release = [&t] { ReleaseAll(t.base, t.position); };
+  // An object that reaches the threshold alone is on the list within its own free only.
+  const bool at_once = objects == 1 && t.volume >= process.options.size;
+  ++(at_once ? slot.released_at_once : slot.collections[cause]);
   Count begin = 0;
   if (!small) {
     Count pause = 0;
@@ -161,15 +175,7 @@ inline void ReleaseObjects(Thread& t, Cause cause) {
   } else {
     release();
   }
-  ++slot.collections[cause];
-  slot.objects += objects;
-  slot.bytes += t.volume;
-  slot.held_bytes += objects * t.volume - t.moment;
-  slot.largest_bytes = std::max<Count>(slot.largest_bytes, t.volume);
-  if (t.samples != 0) {
-    slot.sampled_objects += t.samples;
-    slot.sampled_nanoseconds += t.samples * (begin ? begin : Nanoseconds()) - t.sample_begins;
-  }
+  if (!at_once) CountHeld(t, slot, objects, begin);
 }
 
 inline void Collect(Thread& t, Cause cause) {
@@ -291,10 +297,8 @@ __attribute__((noinline)) inline void ReleaseTimed(Thread& t, void* object) {
 }
 
 // A collection of one object that is on no list.
-inline void ReleaseAlone(Thread& t, void* object, std::size_t bytes) {
-  Slot& slot = *t.slot;
-  ++slot.lone_collections;
-  slot.lone_bytes += bytes;
+inline void ReleaseAtOnce(Thread& t, void* object) {
+  ++t.slot->released_at_once;
   if (--t.until_timed == 0) [[unlikely]]
     ReleaseTimed(t, object);
   else
@@ -303,8 +307,11 @@ inline void ReleaseAlone(Thread& t, void* object, std::size_t bytes) {
 
 // `object` reaches the threshold, alone or with what is held.
 __attribute__((noinline)) inline void CollectWith(Thread& t, void* object, std::size_t bytes) {
-  if (t.volume == 0 && bytes < kSmallBytes && t.slot != nullptr) {
-    ReleaseAlone(t, object, bytes);
+  const bool alone = Held(t) == 0 && bytes >= process.options.size;
+  if (alone && bytes < kSmallBytes && t.slot != nullptr) {
+    t.samples = 0;  // one was of this object
+    t.sample_begins = 0;
+    ReleaseAtOnce(t, object);
   } else {
     Hold(t, object, bytes);
     Collect(t, kVolume);
@@ -348,30 +355,25 @@ inline bool CanCount(Thread& t) {
   return true;
 }
 
-// The free of FreeAlone that is timed: that of a large object, of one in some others, and the
-// first of a thread or of a forked process, which has no slot yet.
-__attribute__((noinline)) inline void FreeAloneTimed(Thread& t, void* object, std::size_t bytes) {
+// The free of FreeAtOnce that is timed: of one object in some, of the first of a thread or of a
+// forked process, which has no slot yet, and of each that cannot be counted.
+__attribute__((noinline)) inline void FreeAtOnceTimed(Thread& t, void* object) {
   const KeepErrno keep;
-  if (!CanCount(t)) {
-    Pass(object);
-  } else {
-    CollectWith(t, object, bytes);
-  }
+  if (CanCount(t)) return ReleaseAtOnce(t, object);
+  Pass(object);
 }
 
-// Free where every object reaches the threshold alone, because that is a byte. It differs in time
-// only: nothing is put on a list to be taken from it at once.
-template <bool kHeader>
-void FreeAlone(void* object) {
+// Free where every object reaches the threshold alone, because that is a byte. There is no list,
+// so nobody needs to know the size of an object.
+inline void FreeAtOnce(void* object) {
   Thread& t = thread;
   if (t.busy.load(std::memory_order_relaxed)) [[unlikely]]
     return Defer(t, object);
   BecomeBusy(t);
-  const std::size_t bytes = kHeader ? SizeInHeader(object) : process.inner.usable_size(object);
-  if (bytes >= kSmallBytes || t.until_timed == 1) [[unlikely]]
-    FreeAloneTimed(t, object, bytes);
+  if (t.until_timed == 1) [[unlikely]]
+    FreeAtOnceTimed(t, object);
   else
-    ReleaseAlone(t, object, bytes);
+    ReleaseAtOnce(t, object);
   BecomeIdle(t);
 }
 
@@ -379,13 +381,13 @@ using FreeFunction = void (*)(void*);
 
 template <bool kHeader>
 FreeFunction ChooseFree(const Options& options) {
-  if (options.size == 1 && !options.global && !options.poison) return FreeAlone<kHeader>;
   if (options.global)
     return options.poison ? Free<true, true, kHeader> : Free<true, false, kHeader>;
   return options.poison ? Free<false, true, kHeader> : Free<false, false, kHeader>;
 }
 
 inline FreeFunction ChooseFree(const Options& options) {
+  if (options.size == 1 && !options.poison) return FreeAtOnce;
   const bool header = std::atomic_ref(process.inner.size_in_header).load(std::memory_order_relaxed);
   return header ? ChooseFree<true>(options) : ChooseFree<false>(options);
 }

@@ -93,7 +93,7 @@ def environment(options: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-_MAGIC = 0x32594C4544455254
+_MAGIC = 0x33594C4544455254
 _HEADER_BYTES = 4096
 _HEADER = struct.Struct("<7Q")
 _MOST_SLOTS = 240
@@ -129,11 +129,9 @@ class Slot:
     held_bytes: int
     sampled_objects: int
     sampled_nanoseconds: int
-    small_collections: int
     longest_nanoseconds: int
     largest_bytes: int
-    lone_collections: int
-    lone_bytes: int
+    released_at_once: int
 
 
 _PAUSES = struct.Struct(f"<{2 + _PAUSE_BUCKETS}Q")
@@ -188,11 +186,11 @@ def values(processes: Sequence[Process]) -> dict[str, float]:
     slots = [slot for process in processes for slot in process.slots]
     return {
         "collections": sum(map(_collections, slots)),
-        "volume_collections": sum(s.volume_collections + s.lone_collections for s in slots),
+        "volume_collections": sum(s.volume_collections + s.released_at_once for s in slots),
         "capacity_collections": sum(s.capacity_collections for s in slots),
         "pause_seconds": sum(map(_pause_nanoseconds, slots)) / 1e9,
         "max_pause_seconds": max((s.longest_nanoseconds for s in slots), default=0) / 1e9,
-        "quarantined_bytes": sum(s.bytes + s.lone_bytes for s in slots),
+        "quarantined_bytes": sum(s.bytes for s in slots),
     }
 
 
@@ -202,14 +200,14 @@ def _collections(slot: Slot) -> int:
         + slot.capacity_collections
         + slot.exit_collections
         + slot.memory_collections
-        + slot.lone_collections
+        + slot.released_at_once
     )
 
 
 def _small_weight(slot: Slot) -> float:
     """What the pauses of small collections must be multiplied by: the last of a thread are not in
-    them."""
-    small = slot.small_collections + slot.lone_collections
+    them. All other collections were timed one by one."""
+    small = _collections(slot) - slot.pauses.collections
     timed = slot.small_pauses.collections
     return small / timed if timed else 0.0
 
@@ -248,22 +246,24 @@ def details(processes: Sequence[Process], main: int) -> dict[str, Any]:
 
 
 def _described(slots: Sequence[Slot]) -> dict[str, float]:
-    """Sums, means and extremes of slots. An object that reached the threshold alone was held for
-    no time."""
+    """Sums, means and extremes of slots. An object that was released at once was held for no
+    time."""
     listed = sum(slot.objects for slot in slots)
-    objects = listed + sum(slot.lone_collections for slot in slots)
+    at_once = sum(slot.released_at_once for slot in slots)
+    objects = listed + at_once
     collections = sum(map(_collections, slots))
     sampled = sum(slot.sampled_objects for slot in slots)
     held = sum(slot.sampled_nanoseconds for slot in slots) / sampled / 1e9 if sampled else 0.0
     pauses = sum(map(_pause_nanoseconds, slots)) / 1e9
     return {
         "collections": collections,
-        "volume_collections": sum(s.volume_collections + s.lone_collections for s in slots),
+        "volume_collections": sum(s.volume_collections for s in slots) + at_once,
         "capacity_collections": sum(s.capacity_collections for s in slots),
         "exit_collections": sum(s.exit_collections for s in slots),
         "memory_collections": sum(s.memory_collections for s in slots),
         "objects": objects,
-        "bytes": sum(s.bytes + s.lone_bytes for s in slots),
+        "released_at_once": at_once,
+        "bytes": sum(s.bytes for s in slots),
         "largest_bytes": max((s.largest_bytes for s in slots), default=0),
         "max_pause_seconds": max((s.longest_nanoseconds for s in slots), default=0) / 1e9,
         "mean_pause_seconds": pauses / collections if collections else 0.0,
