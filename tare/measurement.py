@@ -153,7 +153,7 @@ METRICS: dict[str, Metric] = {
             "quarantined_bytes",
             "through quarantine",
             "B",
-            "Bytes of all objects that were freed by the program and released by a collection.",
+            "Bytes of the objects that the program freed and the layer held, up to their release.",
         ),
         Metric(
             "mutator_seconds",

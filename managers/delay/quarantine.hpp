@@ -29,36 +29,38 @@
 
 namespace tare {
 
-inline constexpr std::size_t kSampleEvery = 64;      // objects, for the time in quarantine
-inline constexpr std::size_t kTimeSmallEvery = 512;  // collections that are small, in the long run
-inline constexpr std::size_t kSmallObjects = 16;     // fewer objects and bytes are small
+inline constexpr std::size_t kSampleEvery = 64;        // objects, for the time in quarantine
+inline constexpr std::uint32_t kTimeSmallEvery = 512;  // small collections, in the long run
+inline constexpr std::size_t kSmallObjects = 16;       // fewer objects and bytes are small
 inline constexpr std::size_t kSmallBytes = 64 << 10;
 inline constexpr std::size_t kVolumeSteps = 64;  // of the shared volume, up to its threshold
 
 enum class Stage : unsigned char { kFresh, kOpen, kClosed };
 
-struct Thread {
+// In the first cache line is what a free touches.
+struct alignas(64) Thread {
   void** position = nullptr;             // where the next object goes
   std::atomic<void**> limit = nullptr;   // where Free must think: full, or time for a sample
   std::size_t volume = 0;                // bytes held
   std::atomic<std::size_t> trigger = 0;  // volume at which Free must think
   Count moment = 0;                      // sum of `volume` as each object came in
-  std::uint64_t epoch = 0;               // of scope=global
   void* deferred = nullptr;              // objects freed by signal handlers while busy
-  void** base = nullptr;
-  std::size_t capacity = 0;     // objects
-  Count samples = 0;            // objects held whose time is known
-  Count sample_begins = 0;      // sum of those times
-  std::size_t until_timed = 1;  // the small collection that is timed next: 1, this; if no slot too
-  std::size_t time_every = 1;   // how many small collections that one stands for
-  std::size_t published = 0;    // part of `volume` that is in the shared volume
   Slot* slot = nullptr;
-  Thread* next = nullptr;
-  Thread* previous = nullptr;
+  std::uint32_t until_timed = 1;  // small collections; 1: this one, always so without a slot
   std::atomic<bool> busy = false;
   std::atomic<bool> claimed = false;  // another thread, short of memory, takes the objects
   std::atomic<bool> taken = false;    // it did; the record must be emptied
   Stage stage = Stage::kFresh;
+
+  void** base = nullptr;
+  std::size_t capacity = 0;      // objects
+  Count samples = 0;             // objects held whose time is known
+  Count sample_begins = 0;       // sum of those times
+  std::size_t published = 0;     // part of `volume` that is in the shared volume
+  std::uint64_t epoch = 0;       // of scope=global
+  std::uint32_t time_every = 1;  // how many small collections the timed one stands for
+  Thread* next = nullptr;
+  Thread* previous = nullptr;
 };
 
 #define TARE_INITIAL_EXEC __attribute__((tls_model("initial-exec")))

@@ -528,13 +528,13 @@ def where_tables(
 def pause_table(
     rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
 ) -> Table:
-    """A line for each allocator and size: how often, how long and how much was released."""
+    """A line for each allocator and size: how often, how long and how much was held."""
     columns = (
         Column("manager", "The allocator that the delay stands before.", numeric=False),
         Column("delay", "Bytes that are held back before all are released."),
         *pause_columns(),
         Column("by capacity", METRICS["capacity_collections"].explanation, essential=False),
-        Column("released", METRICS["quarantined_bytes"].explanation),
+        Column("held", METRICS["quarantined_bytes"].explanation),
     )
     lines = []
     for allocator, group in groups.items():
@@ -553,10 +553,9 @@ def pause_table(
                 ]
             )
     notes = [
-        "medians of the runs. an object of at least the delay's size is moved by the allocator's "
-        "own realloc, and then not released by a collection: released bytes grow with the delay "
-        "where a program uses realloc.",
-        "short pauses are timed by samples, so that their sum and their mean are estimates.",
+        "medians of the runs. an object of at least the delay's size is released at once, and "
+        "moved by the allocator's own realloc: bytes held grow with the delay, from none at 1B.",
+        "short pauses, and at 1B all, are timed by samples: their sum and mean are estimates.",
     ]
     few = len(lines) <= _PAUSE_TABLE_ROWS_ON_A_TERMINAL
     return Table(identifier, f"Pauses: {program}", columns, lines, notes, essential=few)
