@@ -60,7 +60,7 @@ BATCH_ROWS = 1 << 17
 
 _BLOCK = struct.Struct("<IIII")
 _COLUMN = struct.Struct("<QQ")
-_MAGIC = 0x324B4C42
+BLOCK_MAGIC = 0x324B4C42
 _MOST_BLOCK_ROWS = 1 << 16
 _FIRST_LINE_LIMIT = 4096
 _WIDEST = 8
@@ -255,7 +255,7 @@ class TableReader:
             return None
         magic, rows, size, checksum = _BLOCK.unpack(header)
         most = columns * (_COLUMN.size + rows * _WIDEST)
-        if magic != _MAGIC or not 1 <= rows <= _MOST_BLOCK_ROWS or size > most:
+        if magic != BLOCK_MAGIC or not 1 <= rows <= _MOST_BLOCK_ROWS or size > most:
             self.damage = f"what follows row {self.rows} is not a block"
             return None
         payload = file.read(size)

@@ -240,23 +240,31 @@ def _moments(
     inherited: Moment | None,
     known: Known,
 ) -> list[dict[str, Any]]:
-    """Each snapshot divided, in the order of time; the peak's has ``details``."""
+    """Each snapshot divided, in the order of time; the peak's has ``details``.
+
+    Among those as high as the highest, within what a new peak must exceed the last by, the peak is
+    the one with the most live bytes: a program that ends gives back objects, and not their pages.
+    """
     from tare import space_history, space_sites, space_split
 
     assert mine.peak is not None
     times = {each.time for each in mine.timeline}
     taken = [*mine.timeline, *([] if mine.peak.time in times else [mine.peak])]
     taken.sort(key=lambda each: each.time)
-    found = []
+    found: list[dict[str, Any]] = []
+    peak: dict[str, Any] = {}
     history = space_history.moments(
         objects, process, [each.time for each in taken], inherited, _tag(process.number)
     )
     for snapshot, moment in zip(taken, history, strict=True):
         whole, pages = space_split.split(snapshot, moment.objects, moment.ever, known)
-        is_peak = snapshot.time == mine.peak.time
-        described: dict[str, Any] = {**_described(whole, snapshot, moment), "is_peak": is_peak}
-        if is_peak:
+        described: dict[str, Any] = {**_described(whole, snapshot, moment), "is_peak": False}
+        as_high = snapshot.rss_bytes * mine.peak.lowest_ratio >= mine.peak.rss_bytes
+        if as_high and described["live"] >= peak.get("live", 0):
+            peak.pop("details", None)
+            peak["is_peak"] = False
             sites, keeping = space_sites.by_site(moment.objects, pages)
+            described["is_peak"] = True
             described["details"] = {
                 "sites": sites,
                 "keeping_sites": keeping,
@@ -264,6 +272,7 @@ def _moments(
                 "occupancy": space_sites.occupancy(pages),
                 "page_map": space_sites.page_map(pages),
             }
+            peak = described
         found.append(described)
     return found
 

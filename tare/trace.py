@@ -101,7 +101,10 @@ STORED["objects"] = {
     if name not in {f"{moment}_{clock}" for moment in DISTANCES for clock in CLOCKS}
 } | {f"{distance}_{clock}": "u64?" for distance, _ in DISTANCES.values() for clock in CLOCKS}
 
-_SINCE_VERSION_2 = frozenset({"address", "free_thread", "free_site", "nanoseconds"})
+_SINCE_VERSION_2 = {
+    "objects": frozenset({"address", "free_thread", "free_site"}),
+    "events": frozenset({"nanoseconds"}),
+}
 
 _META_LIMIT = 64 << 20
 _MOST_PROCESSES = 100_000
@@ -195,7 +198,7 @@ class Trace:
         return found.with_columns(
             pl.lit(None, types[kind.rstrip("?")]).alias(column)
             for column, kind in columns[name].items()
-            if _is_new(column)
+            if _is_new(name, column)
         )
 
     def site_frames(self) -> polars.DataFrame:
@@ -254,13 +257,13 @@ class Trace:
         return sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
 
 
-def _is_new(column: str) -> bool:
-    """Whether traces of version 1 do not have it."""
-    return column in _SINCE_VERSION_2 or column.endswith("_nanoseconds")
+def _is_new(table: str, column: str) -> bool:
+    """Whether traces of version 1 do not have the column."""
+    return column in _SINCE_VERSION_2.get(table, ()) or column.endswith("_nanoseconds")
 
 
-def _in_version_1(columns: Mapping[str, str]) -> dict[str, str]:
-    return {name: kind for name, kind in columns.items() if not _is_new(name)}
+def _in_version_1(table: str, columns: Mapping[str, str]) -> dict[str, str]:
+    return {name: kind for name, kind in columns.items() if not _is_new(table, name)}
 
 
 def order_clock(observed: Collection[str]) -> str:
@@ -307,7 +310,7 @@ def open_trace(path: Path | str) -> Trace:
     for name in TABLES:
         stored, clocks = STORED[name], TABLES[name]
         if meta["version"] == 1:
-            stored, clocks = _in_version_1(stored), _in_version_1(clocks)
+            stored, clocks = _in_version_1(name, stored), _in_version_1(name, clocks)
         rows[name], found = _check_table(table_file(folder, name), stored, clocks)
         clocked |= found != stored
     if rows["objects"] != meta["objects"]:

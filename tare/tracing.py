@@ -97,7 +97,7 @@ def run_once(
         "status": "",
         **dict.fromkeys(_COUNTED),
     }
-    with _partial(target) as partial:
+    with partial_folder(target) as partial:
         recording, folder = partial / "recording", partial / "trace"
         recording.mkdir()
         folder.mkdir()
@@ -108,12 +108,12 @@ def run_once(
             )
         except KeyboardInterrupt:
             note("interrupted: keeping what was recorded; interrupt again to give it up")
-            _finish(recording, folder, target, facts, "the recording was interrupted", note)
+            finish(recording, folder, target, facts, "the recording was interrupted", note)
             raise
         wall = outcome.details.get("wall_seconds", outcome.values.get("wall_seconds"))
         facts |= {"server": outcome.server, "wall_seconds": wall, "status": str(outcome.status)}
         facts |= {name: _whole(outcome.values.get(name)) for name in _COUNTED}
-        meta = _finish(recording, folder, target, facts, outcome.reason, note)
+        meta = finish(recording, folder, target, facts, outcome.reason, note)
     if outcome.status is Status.OK and not meta["processes"]:
         outcome = replace(outcome, status=Status.FAILED, reason=meta["reason"], values={})
     return replace(outcome, details={**outcome.details, "trace": meta})
@@ -167,7 +167,7 @@ def _usable_size(manager: Manager) -> str:
 
 
 @contextmanager
-def _partial(target: Path) -> Iterator[Path]:
+def partial_folder(target: Path) -> Iterator[Path]:
     """A folder beside ``target``, on its disk, for what is not finished; removed at the end."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ def _partial(target: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _finish(
+def finish(
     recording: Path,
     folder: Path,
     target: Path,

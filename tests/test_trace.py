@@ -107,6 +107,47 @@ def filled(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
+VERSION_1 = {
+    "objects": "process id operation thread site region size usable_size alignment resized_from "
+    "birth_instructions birth_bytes lag_instructions lag_bytes use_instructions use_bytes "
+    "rest_instructions rest_bytes reach_instructions reach_bytes",
+    "sites": "process site caller function object file line address offset",
+    "pointers": "process instructions source offset target",
+    "events": "process instructions bytes kind live_objects live_bytes reachable_objects "
+    "reachable_bytes",
+}
+"""The columns of the files when traces were of version 1."""
+NEW_IN_2 = {
+    "objects": ["address", "free_thread", "free_site"]
+    + [f"{m}_nanoseconds" for m in ("birth", "first_use", "last_use", "unreachable", "free")],
+    "sites": [],
+    "pointers": [],
+    "events": ["nanoseconds"],
+}
+
+
+def test_a_trace_of_version_1_is_read_as_it_was(tmp_path: Path) -> None:
+    recording = tmp_path / "recording"
+    recording.mkdir()
+    write_process(recording, **lively_program(2000))
+    now = converted(recording)
+    before = {name: getattr(now, name)().collect() for name in VERSION_1}
+    for name, columns in VERSION_1.items():
+        path = now.folder / f"{name}.parquet"
+        pq.write_table(pq.read_table(path, columns=columns.split()), path)
+    meta = json.loads((now.folder / "meta.json").read_text())
+    (now.folder / "meta.json").write_text(json.dumps({**meta, "version": 1}))
+    then = open_trace(now.folder)
+    assert not violations(then)
+    for name, whole in before.items():
+        read = getattr(then, name)().collect()
+        assert read.columns == whole.columns
+        new = [column for column in whole.columns if column in NEW_IN_2[name]]
+        assert read.drop(new).equals(whole.drop(new))
+        assert all(read[column].null_count() == read.height for column in new)
+    assert before["sites"]["address"].null_count() == 0
+
+
 def test_every_column_of_a_small_trace(small: Trace) -> None:
     rows = small.objects().collect().to_dicts()
     assert list(rows[0]) == list(TABLES["objects"])

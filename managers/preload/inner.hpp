@@ -73,7 +73,7 @@ inline void Resolve(Inner& inner) {
   RequireNext("malloc_usable_size", inner.usable_size);
   if (ObjectOf(inner.free).dli_fbase == ObjectOf(inner.usable_size).dli_fbase) return;
   // A layer leaves it to the allocator. Asked only here: a look-up that fails allocates.
-  if (dlsym(RTLD_DEFAULT, "tare_layer_held") != nullptr) return;
+  if (dlsym(RTLD_NEXT, "tare_layer_held") != nullptr) return;
   Message message;
   message << "tare: " << FileOf(inner.free)
           << " defines free but not malloc_usable_size, so the size of what is freed is not known";

@@ -18,9 +18,7 @@ from tare.executor import termination_as_interrupt
 from tare.importing.events import Facts, RecordingWriter
 from tare.importing.lines import Source
 from tare.program import NAME_LIMIT
-from tare.tracing import _finish as finish
-from tare.tracing import _partial as partial_folder
-from tare.tracing import refuse_occupied
+from tare.tracing import finish, partial_folder, refuse_occupied
 
 if TYPE_CHECKING:
     from tare.trace import Trace

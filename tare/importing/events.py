@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tare import recording
-from tare.recording import Frame, block_checksum
+from tare.recording import BLOCK_MAGIC, Frame, block_checksum
 from tare.trace import OPERATIONS
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ BATCH_EVENTS = 1 << 19
 MOST_BYTES = 1 << 48
 """Of one object: more cannot be in the memory of a process."""
 _BLOCK_ROWS = 1 << 16
-_BLOCK_MAGIC = 0x324B4C42
 _WIDTHS = (1, 2, 4, 8)
 _MALLOC, _REALLOC = OPERATIONS.index("malloc"), OPERATIONS.index("realloc")
 
@@ -284,7 +283,7 @@ class _RawTable:
             if width:
                 body += (column - np.uint64(base)).astype(f"<u{width}").tobytes()
         payload = head + body
-        header = (_BLOCK_MAGIC, len(columns[0]), len(payload), block_checksum(payload))
+        header = (BLOCK_MAGIC, len(columns[0]), len(payload), block_checksum(payload))
         self._file.write(struct.pack("<IIII", *header) + payload)
 
     def close(self) -> None:
