@@ -42,7 +42,7 @@ from tare.units import format_count
 if TYPE_CHECKING:
     from tare.importing.lines import Numbers, Places
 
-TITLE = "heaptrack, raw"
+TITLE = "raw heaptrack"
 _LETTERS = COMMON_LETTERS + b"xmt+-"
 _MANY_PLACES = 2000
 """From here on it takes seconds."""
