@@ -13,10 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare import api
-from tare.errors import MissingError, UsageError
-from tare.layers import marksweep
+from tare.errors import UsageError
 from tare.measurement import Status
-from tare.native import native_file
 from tare.report.build import build_report
 from tare.report.model import Section, Table
 from tare.report.page import render_page
@@ -31,17 +29,6 @@ KIB, MIB = 1 << 10, 1 << 20
 PERIODS = (256 * KIB, MIB)
 NAMES = [each.name for each in study.variants(["glibc"], PERIODS, (4,))]
 NEVER = "marksweep(glibc, every=never)"
-
-
-def is_built() -> bool:
-    try:
-        native_file(marksweep.OBJECT)
-    except MissingError:
-        return False
-    return True
-
-
-needs_layer = pytest.mark.skipif(not is_built(), reason="the layer marksweep is not built")
 
 
 def collector(every: str, reclaim: int) -> str:
@@ -278,7 +265,6 @@ int main(void) {
 """
 
 
-@needs_layer
 def test_a_real_program_from_end_to_end(
     tare: Callable[..., Completed], compile_c: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -20,11 +20,8 @@ from pathlib import Path
 import pytest
 
 import tare
-from tare.errors import MissingError
-from tare.layers import layers
 from tare.manager import resolve
 from tare.measurement import Status
-from tare.native import native_file
 from tare.program import Program
 from tare.recipes import load_recipes, object_path
 from tare.runner import Limits, Outcome, run_once
@@ -189,10 +186,6 @@ def test_real_programs_for_a_long_time(
 ) -> None:
     """No crash, no lost object, and the same output; each program by itself under the bare
     allocator first."""
-    try:
-        native_file(layers()[layer].OBJECT)
-    except MissingError as error:
-        pytest.skip(error.message)
     outputs = {}
     for program in workload:
         if (inner, program.name) in NOT_TRIED:
