@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bench.reading import SCAN, write_trace
+from bench.reading import OWN_PEAK_BYTES, SCAN, write_trace
 from tare import api
 from tare.__main__ import run as tare_command
 from tare.errors import UsageError
@@ -646,7 +646,7 @@ def test_exports_of_an_imported_recording(
 
 # ---- memory ----
 
-PEAK = "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)"
+PEAK = f"print({OWN_PEAK_BYTES} >> 20)"
 IMPORT = f"""
 import sys
 from tare.__main__ import run
@@ -691,7 +691,7 @@ def test_importing_takes_memory_for_what_lives_only(tmp_path: Path) -> None:
 def test_a_trace_larger_than_memory_is_read(tmp_path: Path, objects_: int) -> None:
     """As a table the large one takes more than five times the address space that the process may
     have, and more than ten times what it has resident."""
-    script = SCAN.replace("print(took, ", "print(took); print((").replace("<< 10)", "<< 10) >> 20)")
+    script = f"{SCAN}\n{PEAK}"
     small = peak_mebibytes(script, write_trace(tmp_path / "small", 1 << 18, uses=True))
     large = peak_mebibytes(script, write_trace(tmp_path / "large", objects_, uses=True))
     assert large < small + 100
