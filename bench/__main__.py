@@ -1,4 +1,4 @@
-"""What Tare itself costs: `python -m bench` prints one table. Medians of several tries."""
+"""What Tare itself costs: `python -m bench [NAME…]` prints one table. Medians of several tries."""
 
 from __future__ import annotations
 
@@ -25,31 +25,38 @@ from bench import (
 )
 from bench.row import Row
 
-BENCHMARKS: tuple[Callable[[], list[Row]], ...] = (
-    startup.rows,
-    cost_per_run.rows,
-    count.rows,
-    trace.rows,
-    recorder.rows,
-    reading.rows,
-    space.rows,
-    delay.rows,
-    marksweep.rows,
-    reap.rows,
-    memsys.rows,
-    page.rows,
+MODULES = (
+    startup,
+    cost_per_run,
+    count,
+    trace,
+    recorder,
+    reading,
+    space,
+    delay,
+    marksweep,
+    reap,
+    memsys,
+    page,
 )
+BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
+    module.__name__.removeprefix("bench."): module.rows for module in MODULES
+}
 
 
 def main() -> int:
-    """Run all; exit code 1 when a bar is missed."""
+    """Run those that are named, or all; exit code 1 when a bar is missed, 2 for an unknown name."""
+    names = sys.argv[1:] or list(BENCHMARKS)
+    if unknown := set(names) - set(BENCHMARKS):
+        print(f"no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}")
+        return 2
     table = Table(title="what Tare itself costs")
     for title in ("what", "measured", "bar"):
         table.add_column(title)
     missed = False
     found: list[Row] = []
-    for benchmark in track(BENCHMARKS, console=Console(stderr=True)):
-        found += benchmark()
+    for name in track(names, console=Console(stderr=True)):
+        found += BENCHMARKS[name]()
     for row in found:
         missed |= not row.met
         style = "" if row.met else "red"
