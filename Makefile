@@ -41,7 +41,7 @@ demo: build
 
 test: build
 	@scripts/setup.sh demo test
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2 --dist loadfile
 
 check: build
 	@scripts/setup.sh check
