@@ -71,9 +71,28 @@ def sections() -> list[WeighSection]:
 def shares(found: Sequence[WeighSection], whole: Setting) -> list[Setting]:
     """The setting of each section, its ``budget_seconds`` a share of the whole's.
 
-    A section that an equal share is too short for runs nothing, and leaves its share to the others.
+    As many sections as can run at an equal share of the time, the first ones of the bill before the
+    others. What these will not need goes to those of the rest that it is enough for.
     """
-    equal = replace(whole, budget_seconds=whole.budget_seconds / len(found))
-    running = [section.expected_runs(equal) > 0 for section in found]
-    larger = replace(whole, budget_seconds=whole.budget_seconds / max(1, sum(running)))
-    return [larger if runs else equal for runs in running]
+    sharing = next(
+        running
+        for parts in range(len(found), 0, -1)
+        if len(running := _running(found, whole, parts)) == parts or parts == 1
+    )
+    given = {section.IDENTIFIER: whole.budget_seconds / max(1, len(sharing)) for section in sharing}
+    left = whole.budget_seconds - sum(
+        section.expected_seconds(replace(whole, budget_seconds=given[section.IDENTIFIER]))
+        for section in sharing
+    )
+    for section in found:
+        spare = replace(whole, budget_seconds=max(0.0, left))
+        if section.IDENTIFIER not in given and section.expected_runs(spare):
+            given[section.IDENTIFIER] = spare.budget_seconds
+            left -= section.expected_seconds(spare)
+    return [replace(whole, budget_seconds=given.get(each.IDENTIFIER, 0.0)) for each in found]
+
+
+def _running(found: Sequence[WeighSection], whole: Setting, parts: int) -> list[WeighSection]:
+    """The first sections, at most ``parts``, that run something in such a part of the time."""
+    part = replace(whole, budget_seconds=whole.budget_seconds / parts)
+    return [section for section in found if section.expected_runs(part)][:parts]

@@ -148,5 +148,18 @@ def test_all_sections_together_keep_to_the_promised_time(
     assert found[0].expected_runs(settings[0]) > 0
 
 
+@pytest.mark.parametrize("seconds", [1.0, 2.0, 3.0, 5.0, 30.0])
+def test_as_many_sections_run_as_the_time_allows(seconds: float) -> None:
+    found = sections()
+    whole = setting(Effort.DEFAULT, seconds)
+    run = [bool(s.expected_runs(each)) for s, each in zip(found, shares(found, whole), strict=True)]
+    equal = replace(whole, budget_seconds=whole.budget_seconds / len(found))
+    assert run[0]
+    assert sum(run) >= sum(bool(section.expected_runs(equal)) for section in found)
+    for parts in range(1, len(found) + 1):
+        part = replace(whole, budget_seconds=whole.budget_seconds / parts)
+        assert sum(run) >= min(parts, sum(bool(each.expected_runs(part)) for each in found))
+
+
 def test_sections_are_found_by_being_there() -> None:
     assert time_and_memory.IDENTIFIER in [each.IDENTIFIER for each in sections()]
