@@ -102,7 +102,7 @@ def write_trace(folder: Path, objects: int, *, uses: bool = False) -> Path:
     sites = np.arange(1, SITES + 1, dtype=np.uint64)
     with TableWriter(folder, "sites") as table:
         table.write(_sites(sites))
-    for name in ("pointers", "events"):
+    for name in ("pointers", "regions", "events"):
         with TableWriter(folder, name):
             pass
     end = {"nanoseconds": 0, "allocated_bytes": 0} | {

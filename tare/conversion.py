@@ -29,6 +29,7 @@ from tare.recording import (
 from tare.trace import (
     CLOCKS,
     FORMAT,
+    FREE_OPERATIONS,
     META_FILE,
     OPERATIONS,
     TABLES,
@@ -54,6 +55,7 @@ _DEATH_COLUMNS = (
     "free_bytes",
     "free_thread",
     "free_site",
+    "free_operation",
 )
 _DEATH_BYTES = 8 * len(_DEATH_COLUMNS)
 _DEATH_BATCH = 1 << 15
@@ -172,6 +174,7 @@ def _write_tables(
                 tables["objects"], number, process, sites, total, damage, progress, temporary
             )
             _write_pointers(tables["pointers"], number, process, damage)
+            _write_regions(tables["regions"], number, process, sites, damage)
             _write_events(tables["events"], number, process, damage)
             described.append(
                 {
@@ -260,11 +263,14 @@ def _object_columns(
     clock: _BirthClock,
 ) -> dict[str, Any]:
     import numpy as np
-    import pyarrow as pa
 
     rows = len(births["size"])
-    operation = births["operation"]
-    if operation.max() >= len(OPERATIONS) or births["thread"].max() > _MOST_U32:
+    operation, free_operation = births["operation"], deaths["free_operation"]
+    if (
+        operation.max() >= len(OPERATIONS)
+        or free_operation.max() >= len(FREE_OPERATIONS)
+        or births["thread"].max() > _MOST_U32
+    ):
         raise TareError("the recording holds an unknown operation or thread", "build Tare again")
     return {
         "process": constant(number, rows),
@@ -272,7 +278,7 @@ def _object_columns(
         "operation": words(operation, OPERATIONS),
         "thread": numbers(births["thread"], kind="u32"),
         "site": known(births["site"], kind="u32"),
-        "region": pa.nulls(rows, pa.uint32()),
+        "region": known(births["region"], kind="u32"),
         "size": numbers(births["size"]),
         "usable_size": known(births["usable_size"]),
         "alignment": known(births["alignment"]),
@@ -280,6 +286,7 @@ def _object_columns(
         "address": known(births["address"]),
         "free_thread": known(deaths["free_thread"], kind="u32"),
         "free_site": known(deaths["free_site"], kind="u32"),
+        "free_operation": words(free_operation, (None, *FREE_OPERATIONS[1:])),
         "birth_instructions": known(births["instructions"]),
         "birth_nanoseconds": known(births["nanoseconds"]),
         "birth_bytes": numbers(births["bytes"]),
@@ -373,7 +380,7 @@ class _BirthClock:
 
 
 class _Deaths:
-    """The deaths of a process at the places of their objects: a file with a row of six numbers for
+    """The deaths of a process at the places of their objects: a file with a row of numbers for
     each object; 0 where nothing is known."""
 
     def __init__(self, folder: Path, rows: int) -> None:
@@ -490,8 +497,30 @@ def _write_pointers(table: TableWriter, number: int, process: Process, damage: l
         )
 
 
+def _write_regions(
+    table: TableWriter, number: int, process: Process, sites: int, damage: list[str]
+) -> None:
+    for batch in _read(process, "regions", damage):
+        _drop_lost_sites(batch["site"], sites)
+        table.write(
+            {
+                "process": constant(number, len(batch["region"])),
+                "region": numbers(batch["region"], kind="u32"),
+                "parent": known(batch["parent"], kind="u32"),
+                "site": known(batch["site"], kind="u32"),
+                **{
+                    f"{moment}_{clock}": known(batch[f"{moment}_{clock}"])
+                    for moment in ("created", "destroyed")
+                    for clock in ("nanoseconds", "bytes")
+                },
+                "clears": numbers(batch["clears"]),
+            }
+        )
+
+
 def _write_events(table: TableWriter, number: int, process: Process, damage: list[str]) -> None:
-    """A start, the marks, and the end, if the process lived to tell of it."""
+    """A start, the marks, where recording went on and off, and the end, if the process lived to
+    tell of it."""
     import numpy as np
     import pyarrow as pa
 
@@ -517,5 +546,8 @@ def _write_events(table: TableWriter, number: int, process: Process, damage: lis
     for batch in _read(process, "marks", damage):
         columns = {name: numbers(values) for name, values in batch.items()}
         write("mark", columns, len(batch["bytes"]))
+    for batch in _read(process, "switches", damage):
+        for when, bytes_, off in zip(*(batch[name].tolist() for name in batch), strict=True):
+            write("off" if off else "on", moment(when, bytes_), 1)
     if process.end != "running":
         write("end", moment(process.numbers[clock], process.numbers["allocated_bytes"]), 1)

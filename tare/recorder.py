@@ -18,6 +18,7 @@ from tare.manager import Manager
 from tare.measurement import Status
 from tare.native import native_file
 from tare.runner import Outcome
+from tare.trace_switch import FILE as SWITCH_FILE
 from tare.units import format_bytes
 
 OBJECT = "lib/libtare-recorder.so"
@@ -25,6 +26,8 @@ MERGER = "bin/tare-merge"
 FOLDER_VARIABLE = "TARE_RECORDER_FOLDER"
 STACKS_VARIABLE = "TARE_RECORDER_STACKS"
 SAMPLE_VARIABLE = "TARE_RECORDER_SAMPLE"
+SWITCH_VARIABLE = "TARE_RECORDER_SWITCH"
+SIGNAL_VARIABLE = "TARE_RECORDER_SIGNAL"
 
 _MAGIC = b"TAREREC1"
 _NUMBERS = struct.Struct("<8s6I8Q")
@@ -57,15 +60,27 @@ def require() -> Path:
 
 
 def in_front_of(
-    manager: Manager, recording: Path, *, stacks: bool, sample_bytes: int = 0
+    manager: Manager,
+    recording: Path,
+    *,
+    stacks: bool,
+    sample_bytes: int = 0,
+    switched: bool = False,
+    signal_number: int = 0,
 ) -> Manager:
-    """``manager`` with the recorder before it: malloc and free resolve to the recorder."""
+    """``manager`` with the recorder before it: malloc and free resolve to the recorder. If
+    ``switched``, by the switch of the recording, and by a signal where its number is not 0."""
     recorder = native_file(OBJECT)
     variables = {
         FOLDER_VARIABLE: str(recording.resolve()),
         STACKS_VARIABLE: "yes" if stacks else "no",
         SAMPLE_VARIABLE: str(sample_bytes),
     }
+    if switched:
+        variables |= {
+            SWITCH_VARIABLE: str(recording.resolve() / SWITCH_FILE),
+            SIGNAL_VARIABLE: str(signal_number),
+        }
     layered = manager.layer is not None
     return replace(
         manager,

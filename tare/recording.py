@@ -25,7 +25,7 @@ FORMAT, FORMAT_VERSION = "tare-recording", 1
 TABLES: dict[str, tuple[str, ...]] = {
     "births": tuple(
         "instructions nanoseconds bytes size usable_size alignment operation thread site "
-        "resized_from address".split()
+        "resized_from address region".split()
     ),
     "deaths": (
         "id",
@@ -38,6 +38,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "free_bytes",
         "free_thread",
         "free_site",
+        "free_operation",
     ),
     "sites": ("caller", "frame", "address"),
     "pointers": ("instructions", "source", "offset", "target"),
@@ -49,11 +50,23 @@ TABLES: dict[str, tuple[str, ...]] = {
         "reachable_objects",
         "reachable_bytes",
     ),
+    "switches": ("nanoseconds", "bytes", "off"),
+    "regions": (
+        "region",
+        "parent",
+        "site",
+        "created_nanoseconds",
+        "created_bytes",
+        "destroyed_nanoseconds",
+        "destroyed_bytes",
+        "clears",
+    ),
 }
 """Columns of each table, all of them unsigned integers of up to 64 bits."""
 _SEEN_BY_SOME = frozenset(
     "instructions nanoseconds address first_use last_use unreachable_instructions "
-    "unreachable_bytes free_instructions free_nanoseconds free_thread free_site".split()
+    "unreachable_bytes free_instructions free_nanoseconds free_thread free_site free_operation "
+    "region".split()
 )
 """Columns that a table may lack; they read as 0."""
 BATCH_ROWS = 1 << 17

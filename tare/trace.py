@@ -3,7 +3,8 @@
     objects.parquet    a row per object, by process and in order of birth
     sites.parquet      a row per call site: a tree, in which the caller is another site
     pointers.parquet   a row per store of a pointer to an object
-    events.parquet     starts, ends and marks
+    regions.parquet    a row per region
+    events.parquet     starts, ends, marks, and where recording went on and off
     meta.json          what was recorded, of which program, and whether it is complete
 
 On the disk, the moments after an object's birth are distances from the moment before: a program
@@ -27,9 +28,11 @@ from tare.results import check_fields
 if TYPE_CHECKING:
     import polars
 
-FORMAT, VERSION = "tare-trace", 2
+FORMAT, VERSION = "tare-trace", 3
 META_FILE = "meta.json"
-OPERATIONS = ("malloc", "calloc", "realloc", "aligned", "new")
+OPERATIONS = ("malloc", "calloc", "realloc", "aligned", "new", "region")
+FREE_OPERATIONS = ("", "free", "realloc", "region")
+"""By the numbers of raw recordings, where 0 is not known."""
 
 CLOCKS = ("instructions", "nanoseconds", "bytes")
 MOMENTS = ("birth", "first_use", "last_use", "unreachable", "free")
@@ -49,6 +52,7 @@ TABLES: dict[str, dict[str, str]] = {
         "address": "u64?",
         "free_thread": "u32?",
         "free_site": "u32?",
+        "free_operation": "text?",
         **{f"{moment}_{clock}": "u64?" for moment in MOMENTS for clock in CLOCKS},
         "birth_bytes": "u64",
     },
@@ -69,6 +73,17 @@ TABLES: dict[str, dict[str, str]] = {
         "source": "u64?",
         "offset": "u64",
         "target": "u64?",
+    },
+    "regions": {
+        "process": "u32",
+        "region": "u32",
+        "parent": "u32?",
+        "site": "u32?",
+        "created_nanoseconds": "u64?",
+        "created_bytes": "u64?",
+        "destroyed_nanoseconds": "u64?",
+        "destroyed_bytes": "u64?",
+        "clears": "u64",
     },
     "events": {
         "process": "u32",
@@ -102,8 +117,15 @@ STORED["objects"] = {
 } | {f"{distance}_{clock}": "u64?" for distance, _ in DISTANCES.values() for clock in CLOCKS}
 
 _SINCE_VERSION_2 = {
-    "objects": frozenset({"address", "free_thread", "free_site"}),
+    "objects": frozenset(
+        {"address", "free_thread", "free_site"}
+        | {f"{what}_nanoseconds" for what in ("lag", "use", "rest", "reach", *MOMENTS)}
+    ),
     "events": frozenset({"nanoseconds"}),
+}
+_SINCE_VERSION_3 = {
+    "objects": frozenset({"free_operation"}),
+    "regions": frozenset(TABLES["regions"]),
 }
 
 _META_LIMIT = 64 << 20
@@ -183,22 +205,29 @@ class Trace:
         """A row per store of a pointer; none unless "pointers" is in ``meta["observed"]``."""
         return self._scan("pointers")
 
+    def regions(self) -> polars.LazyFrame:
+        """A row per region."""
+        return self._scan("regions")
+
     def events(self) -> polars.LazyFrame:
-        """Starts and ends of processes, and marks of reachability."""
+        """Starts and ends of processes, marks of reachability, and where recording went on and
+        off."""
         return self._scan("events").select(*TABLES["events"])
 
     def _scan(self, name: str) -> polars.LazyFrame:
         import polars as pl
 
-        found = pl.scan_parquet(table_file(self.folder, name), glob=False)
-        if self.meta["version"] == VERSION:
-            return found
-        columns = TABLES if name == "objects" and self.clocks_are_stored else STORED
+        version = self.meta["version"]
+        kinds = (TABLES if name == "objects" and self.clocks_are_stored else STORED)[name]
         types = {"u32": pl.UInt32, "u64": pl.UInt64, "text": pl.String}
+        columns = {column: types[kind.rstrip("?")] for column, kind in kinds.items()}
+        if not _in_version(version, name, kinds):
+            return pl.LazyFrame(schema=columns)
+        found = pl.scan_parquet(table_file(self.folder, name), glob=False)
         return found.with_columns(
-            pl.lit(None, types[kind.rstrip("?")]).alias(column)
-            for column, kind in columns[name].items()
-            if _is_new(name, column)
+            pl.lit(None, kind).alias(column)
+            for column, kind in columns.items()
+            if _is_newer(version, name, column)
         )
 
     def site_frames(self) -> polars.DataFrame:
@@ -257,13 +286,16 @@ class Trace:
         return sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
 
 
-def _is_new(table: str, column: str) -> bool:
-    """Whether traces of version 1 do not have the column."""
-    return column in _SINCE_VERSION_2.get(table, ()) or column.endswith("_nanoseconds")
+def _is_newer(version: int, table: str, column: str) -> bool:
+    """Whether traces of that version do not have the column."""
+    return (version < 2 and column in _SINCE_VERSION_2.get(table, ())) or (
+        version < 3 and column in _SINCE_VERSION_3.get(table, ())
+    )
 
 
-def _in_version_1(table: str, columns: Mapping[str, str]) -> dict[str, str]:
-    return {name: kind for name, kind in columns.items() if not _is_new(table, name)}
+def _in_version(version: int, table: str, columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns that traces of that version have; none of a table that they have not."""
+    return {name: kind for name, kind in columns.items() if not _is_newer(version, table, name)}
 
 
 def order_clock(observed: Collection[str]) -> str:
@@ -308,9 +340,11 @@ def open_trace(path: Path | str) -> Trace:
     meta = _read_meta(folder)
     rows, clocked = {}, False
     for name in TABLES:
-        stored, clocks = STORED[name], TABLES[name]
-        if meta["version"] == 1:
-            stored, clocks = _in_version_1(name, stored), _in_version_1(name, clocks)
+        stored, clocks = (
+            _in_version(meta["version"], name, columns) for columns in (STORED[name], TABLES[name])
+        )
+        if not stored:
+            continue
         rows[name], found = _check_table(table_file(folder, name), stored, clocks)
         clocked |= found != stored
     if rows["objects"] != meta["objects"]:

@@ -48,6 +48,11 @@ def _findings(meta: Mapping[str, Any]) -> list[str]:
             f"It is a sample: of {format_bytes(sample)} allocated one byte, on average, marked its "
             "object. The objects and call sites below are those that were recorded."
         )
+    if meta.get("switched"):
+        findings.append(
+            "Recording could be turned on and off: events.parquet says when. The objects and bytes "
+            "below are of the time when it was on."
+        )
     if (wall := meta.get("wall_seconds")) is not None:
         under = "the recorder" if meta["observer"] == "recorder" else "Valgrind's core"
         findings.append(f"The run took {format_seconds(wall)} under {under}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tare.program import Program, check_program, describe_program
 from tare.recording import read_processes
 from tare.runner import Limits, Outcome
 from tare.trace import is_trace, remove_trace
+from tare.trace_switch import Switch, control_file
 
 _COUNTED = ("allocated_bytes", "max_live_bytes", "instructions", "processes")
 
@@ -27,13 +28,25 @@ _COUNTED = ("allocated_bytes", "max_live_bytes", "instructions", "processes")
 class Asked:
     """What a trace is to hold beyond births and frees. ``reachability_bytes`` is how many bytes
     are allocated between two marks; 0 is no marks. ``sample_bytes``, for the recorder alone, is how
-    many bytes are allocated between two samples on average; 0 is all objects."""
+    many bytes are allocated between two samples on average; 0 is all objects.
+
+    The recorder can be turned on and off while the program runs, by a signal of ``signal_number``
+    if that is not 0, and by words that are written to the file ``control``. If ``paused`` it is off
+    at first."""
 
     last_use: bool = False
     sites: bool = True
     pointers: bool = False
     reachability_bytes: int = 0
     sample_bytes: int = 0
+    paused: bool = False
+    signal_number: int = 0
+    control: Path | None = None
+
+    @property
+    def has_switch(self) -> bool:
+        """Whether recording can go on and off."""
+        return self.paused or self.signal_number != 0 or self.control is not None
 
     @property
     def needs_instrument(self) -> bool:
@@ -87,6 +100,7 @@ def run_once(
         "observed": what.observed(),
         "reachability_bytes": what.reachability_bytes,
         "sample_bytes": what.sample_bytes,
+        "switched": what.has_switch,
         "program": describe_program(program, check_program(program)),
         "manager": manager.name,
         "manager_version": manager.version,
@@ -103,9 +117,10 @@ def run_once(
         folder.mkdir()
         observed, observer = _observer(recording, manager, what)
         try:
-            outcome = runner.run_once(
-                program, observed, limits, workspace or partial, keep_output, observer
-            )
+            with _switch(recording, what, note):
+                outcome = runner.run_once(
+                    program, observed, limits, workspace or partial, keep_output, observer
+                )
         except KeyboardInterrupt:
             note("interrupted: keeping what was recorded; interrupt again to give it up")
             finish(recording, folder, target, facts, "the recording was interrupted", note)
@@ -119,6 +134,17 @@ def run_once(
     return replace(outcome, details={**outcome.details, "trace": meta})
 
 
+@contextmanager
+def _switch(recording: Path, what: Asked, note: Callable[[str], None]) -> Iterator[None]:
+    """While in the scope, what the recording is turned on and off by is there."""
+    with ExitStack() as scope:
+        if what.has_switch:
+            switch = scope.enter_context(Switch(recording, paused=what.paused))
+            if what.control is not None:
+                scope.enter_context(control_file(what.control, switch, note))
+        yield
+
+
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
@@ -128,7 +154,12 @@ def _observer(recording: Path, manager: Manager, what: Asked) -> tuple[Manager, 
     if what.needs_instrument:
         return manager, Instrument(*_options(recording, manager, what))
     in_front = recorder.in_front_of(
-        manager, recording, stacks=what.sites, sample_bytes=what.sample_bytes
+        manager,
+        recording,
+        stacks=what.sites,
+        sample_bytes=what.sample_bytes,
+        switched=what.has_switch,
+        signal_number=what.signal_number,
     )
     return in_front, recorder.Recorder(recording, manager)
 
@@ -139,6 +170,11 @@ def require_observer(what: Asked) -> None:
         if what.sample_bytes:
             raise UsageError(
                 "the instrument does not sample: uses, pointers and reachability are of all objects"
+            )
+        if what.has_switch:
+            raise UsageError(
+                "the instrument cannot be turned off: it must see all uses and pointers",
+                "leave out --paused, --signal and --control",
             )
         launcher()
     else:

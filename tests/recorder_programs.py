@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from tare import tracing
 from tare.manager import resolve
@@ -214,6 +215,227 @@ int main(int, char **words) {
   return fclose(out);
 }
 """
+SWITCHED = """
+#include <csignal>
+#include <cstdlib>
+#include <sys/wait.h>
+#include <unistd.h>
+// Each part has objects of a size of its own. USR2 turns the recorder on and off.
+static void work(int objects, int size) {
+  void *made[1000];
+  for (int i = 0; i < objects; ++i) made[i] = malloc(size);
+  for (int i = 0; i < objects; ++i) free(made[i]);
+}
+int main() {
+  void *volatile born_off = malloc(1000);
+  work(100, 1001);
+  raise(SIGUSR2);
+  work(200, 1002);
+  free(born_off);
+  void *volatile dies_off = malloc(1003);
+  if (fork() == 0) {
+    work(50, 1004);
+    raise(SIGUSR2);
+    work(50, 1005);
+    raise(SIGUSR2);
+    _exit(0);
+  }
+  wait(nullptr);
+  raise(SIGUSR2);
+  work(300, 1006);
+  free(dies_off);
+  raise(SIGUSR2);
+  work(400, 1007);
+  delete new char[1008];
+  raise(SIGUSR2);
+  delete new char[1009];
+  return 0;
+}
+"""
+WAITS_FOR_FILES = """
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <unistd.h>
+// Says by a file that it has done a part, and goes on when another file is there.
+static void part(int size, const std::string &folder) {
+  for (int i = 0; i < 100; ++i) {
+    void *volatile object = malloc(size);
+    free(object);
+  }
+  fclose(fopen((folder + "/done" + std::to_string(size)).c_str(), "w"));
+  while (access((folder + "/go" + std::to_string(size)).c_str(), F_OK) != 0) usleep(1000);
+}
+int main(int, char **words) {
+  for (int size = 2001; size <= 2003; ++size) part(size, words[1]);
+  return 0;
+}
+"""
+SAFE_MALLOC = """
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <sys/mman.h>
+// A malloc that a signal's handler may call: it takes from one block, and free does nothing.
+static constexpr std::size_t kBytes = std::size_t{4} << 30;
+static std::atomic<char *> at{nullptr};
+static void *take(std::size_t bytes) {
+  if (at.load() == nullptr) {
+    char *none = nullptr, *block = (char *)mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (!at.compare_exchange_strong(none, block)) munmap(block, kBytes);
+  }
+  bytes = (bytes + 31) & ~std::size_t{15};
+  char *const object = at.fetch_add((std::ptrdiff_t)bytes) + 16;
+  ((std::size_t *)object)[-1] = bytes - 16;
+  return object;
+}
+extern "C" {
+void *malloc(std::size_t n) { return take(n); }
+void free(void *) {}
+void *calloc(std::size_t n, std::size_t m) { return take(n * m); }
+std::size_t malloc_usable_size(void *p) { return p ? ((std::size_t *)p)[-1] : 0; }
+void *realloc(void *p, std::size_t n) {
+  void *const moved = take(n);
+  const std::size_t before = malloc_usable_size(p);
+  if (p != nullptr) memcpy(moved, p, before < n ? before : n);
+  return moved;
+}
+void *memalign(std::size_t a, std::size_t n) {
+  char *const room = (char *)take(n + a);
+  char *const object = (char *)(((std::size_t)room + a - 1) & ~(a - 1));
+  ((std::size_t *)object)[-1] = n;
+  return object;
+}
+void *aligned_alloc(std::size_t a, std::size_t n) { return memalign(a, n); }
+int posix_memalign(void **p, std::size_t a, std::size_t n) { return *p = memalign(a, n), 0; }
+}
+"""
+HANDLER = """
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <sys/time.h>
+enum { HANDLED = 5000 };
+static volatile int handled, made, depth_reached;
+// At the end of a stack that is often another one.
+__attribute__((noinline)) static void nest(int depth) {
+  if (depth > 0) {
+    nest(depth - 1);
+    depth_reached = depth;
+    return;
+  }
+  void *volatile object = malloc(3000);
+  free(object);
+  object = nullptr;
+}
+static void handle(int) {
+  nest(handled % 30);
+  __atomic_fetch_add(&handled, 1, __ATOMIC_RELAXED);
+}
+__attribute__((noinline)) static void descend(int depth) {
+  void *volatile object = malloc(16 + depth % 64);
+  ++made;
+  if (depth > 0) descend(depth - 1);
+  free(object);
+}
+int main(int, char **words) {
+  // Two timers, so that handlers interrupt each other as well.
+  struct sigaction action = {};
+  action.sa_handler = handle;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &action, nullptr);
+  sigaction(SIGVTALRM, &action, nullptr);
+  const itimerval often = {{0, 50}, {0, 50}}, never = {};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  setitimer(ITIMER_VIRTUAL, &often, nullptr);
+  while (handled < HANDLED) descend(50);
+  setitimer(ITIMER_REAL, &never, nullptr);
+  setitimer(ITIMER_VIRTUAL, &never, nullptr);
+  FILE *const out = fopen(words[1], "w");
+  fprintf(out, "%d %d", made, handled);
+  return fclose(out);
+}
+"""
+REGIONS = """
+#include "regions.hpp"
+#include <cstdlib>
+#include <sys/wait.h>
+#include <unistd.h>
+// Regions that take chunks from malloc, and tell the recorder.
+struct Pool {
+  tare::regions::Region number;
+  char *at, *end;
+  void *chunks[100];
+  int used;
+};
+static const tare::regions::Recorder &recorder = tare::regions::FindRecorder();
+#define HERE __builtin_frame_address(0)
+__attribute__((noinline)) static void *take(Pool &p, std::size_t n) {
+  if (p.at + n > p.end) {
+    recorder.begin_own();
+    p.chunks[p.used++] = p.at = (char *)malloc(8000);
+    recorder.end_own();
+    p.end = p.at + 8000;
+  }
+  char *const object = p.at;
+  p.at += (n + 7) & ~std::size_t{7};
+  recorder.allocate(p.number, object, n, p.at - object, HERE);
+  return object;
+}
+__attribute__((noinline)) static void make(Pool &p, Pool *parent) {
+  p = {};
+  p.number = recorder.create(parent ? parent->number : 0, HERE);
+}
+static void give_back(Pool &p) {
+  while (p.used > 0) free(p.chunks[--p.used]);
+  p.at = p.end = nullptr;
+}
+__attribute__((noinline)) static void clear(Pool &p) {
+  recorder.clear(p.number, HERE);
+  give_back(p);
+}
+__attribute__((noinline)) static void destroy(Pool &p) {
+  recorder.destroy(p.number, HERE);
+  give_back(p);
+}
+__attribute__((noinline)) static void fill(Pool &p) {
+  for (int i = 0; i < 100; ++i) {
+    void *const object = take(p, 40);
+    if (i % 4 == 0) recorder.free(object, HERE);
+  }
+}
+int main() {
+  if (recorder.create == nullptr) return 3;
+  static Pool root, inner[10], innermost, last;
+  make(root, nullptr);
+  for (int i = 0; i < 1000; ++i) take(root, 24);
+  for (int i = 0; i < 10; ++i) {
+    make(inner[i], &root);
+    fill(inner[i]);
+    if (i == 5) {
+      make(innermost, &inner[i]);
+      take(innermost, 32);
+      clear(inner[i]);
+      take(inner[i], 48);
+    }
+    if (i % 2 == 0) destroy(inner[i]);
+  }
+  free(malloc(100));
+  if (fork() == 0) {
+    take(root, 24);
+    make(last, &root);
+    take(last, 64);
+    destroy(root);
+    _exit(0);
+  }
+  wait(nullptr);
+  destroy(root);
+  make(last, nullptr);
+  take(last, 56);
+  return 0;
+}
+"""
 
 
 def compile_cpp(folder: Path, source: str, *flags: str, name: str = "program") -> Path:
@@ -230,6 +452,7 @@ def record(
     manager: str = "glibc",
     sites: bool = True,
     sample_bytes: int = 0,
+    **switching: Any,
 ) -> tuple[Outcome, Trace]:
     """A run under the recorder, whose trace contradicts itself nowhere."""
     target = folder / "t.tare"
@@ -238,7 +461,7 @@ def record(
         resolve(manager),
         Limits(timeout_seconds=120),
         target=target,
-        what=tracing.Asked(sites=sites, sample_bytes=sample_bytes),
+        what=tracing.Asked(sites=sites, sample_bytes=sample_bytes, **switching),
     )
     trace = open_trace(target)
     assert trace.meta["observer"] == "recorder"

@@ -54,6 +54,8 @@ class Recording:
     sites: Columns
     pointers: Columns
     marks: Columns
+    switches: Columns
+    regions: Columns
     frames: Sequence[Frame]
     damage: Mapping[str, str]
 

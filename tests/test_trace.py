@@ -32,6 +32,7 @@ from tare.program import Program
 from tare.runner import Limits, Outcome
 from tare.trace import (
     CLOCKS,
+    OPERATIONS,
     STORED,
     TABLES,
     VERSION,
@@ -127,26 +128,47 @@ NEW_IN_2 = {
 }
 
 
-def test_a_trace_of_version_1_is_read_as_it_was(tmp_path: Path) -> None:
+VERSION_2 = {
+    "objects": "process id operation thread site region size usable_size alignment resized_from "
+    "address free_thread free_site birth_instructions birth_nanoseconds birth_bytes "
+    "lag_instructions lag_nanoseconds lag_bytes use_instructions use_nanoseconds use_bytes "
+    "rest_instructions rest_nanoseconds rest_bytes reach_instructions reach_nanoseconds "
+    "reach_bytes",
+    "sites": VERSION_1["sites"],
+    "pointers": VERSION_1["pointers"],
+    "events": "process instructions nanoseconds bytes kind live_objects live_bytes "
+    "reachable_objects reachable_bytes",
+}
+"""The same for version 2."""
+NEW_IN_3 = {"objects": ["free_operation"], "sites": [], "pointers": [], "events": []}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_trace_of_an_older_version_is_read_as_it_was(tmp_path: Path, version: int) -> None:
     recording = tmp_path / "recording"
     recording.mkdir()
     write_process(recording, **lively_program(2000))
     now = converted(recording)
-    before = {name: getattr(now, name)().collect() for name in VERSION_1}
-    for name, columns in VERSION_1.items():
+    files = {1: VERSION_1, 2: VERSION_2}[version]
+    before = {name: getattr(now, name)().collect() for name in files}
+    for name, columns in files.items():
         path = now.folder / f"{name}.parquet"
         pq.write_table(pq.read_table(path, columns=columns.split()), path)
     meta = json.loads((now.folder / "meta.json").read_text())
-    (now.folder / "meta.json").write_text(json.dumps({**meta, "version": 1}))
+    (now.folder / "meta.json").write_text(json.dumps({**meta, "version": version}))
+    (now.folder / "regions.parquet").unlink()
     then = open_trace(now.folder)
     assert not violations(then)
     for name, whole in before.items():
         read = getattr(then, name)().collect()
         assert read.columns == whole.columns
-        new = [column for column in whole.columns if column in NEW_IN_2[name]]
+        new = [*NEW_IN_3[name], *(NEW_IN_2[name] if version == 1 else [])]
         assert read.drop(new).equals(whole.drop(new))
         assert all(read[column].null_count() == read.height for column in new)
     assert before["sites"]["address"].null_count() == 0
+    regions = then.regions().collect()
+    assert regions.height == 0
+    assert regions.columns == list(TABLES["regions"])
 
 
 def test_every_column_of_a_small_trace(small: Trace) -> None:
@@ -484,7 +506,7 @@ def test_rows_that_contradict_each_other_are_found_and_told(tmp_path: Path, name
 
 
 def test_an_unknown_operation_is_an_error(tmp_path: Path) -> None:
-    write_process(tmp_path / "recording", births=births(1, operation=[5]))
+    write_process(tmp_path / "recording", births=births(1, operation=[len(OPERATIONS)]))
     with pytest.raises(TareError, match="unknown operation"):
         converted(tmp_path / "recording")
 

@@ -7,6 +7,7 @@
 
 #include "format.hpp"
 #include "sampling.hpp"
+#include "switch.hpp"
 #include "thread.hpp"
 
 namespace tare::recorder {
@@ -43,6 +44,14 @@ class Event {
     }
     Put(Folded(static_cast<std::int64_t>(stack) - static_cast<std::int64_t>(last)));
     last = stack;
+  }
+  void PutRegionAddress(const void* object) {
+    const auto address = reinterpret_cast<std::uint64_t>(object);
+    Put(Folded(static_cast<std::int64_t>(address - thread_.last_birth)));
+  }
+  void PutRegionStack(std::uint32_t stack) {
+    Put(Folded(static_cast<std::int64_t>(stack) - thread_.birth_stack));
+    thread_.birth_stack = stack;
   }
   void Flag(std::uint8_t flag) { tag_ |= flag; }
   void Finish() {
@@ -103,18 +112,42 @@ inline void PutSkipped(Thread& t, std::uint64_t bytes) {
   event.Finish();
 }
 
+// Calls of regions::Recorder::begin_own of this thread that have no end yet.
+constinit inline thread_local TARE_INITIAL_EXEC std::uint32_t own_of_region = 0;
+
+__attribute__((noinline)) inline void RecordOwnOfRegion(const void* object) {
+  Thread* const t = Enter();
+  if (t == nullptr) return;
+  Event event(*t, kOfRegion, Ticks());
+  event.Put(kOwnOfRegion);
+  event.PutRegionAddress(object);
+  event.Finish();
+  Leave(*t);
+}
+
+// Whether an object that did not pass is to be recorded.
+inline bool IsSampledBirth(const void* object, std::size_t bytes) {
+  if (sampled == nullptr) return true;
+  std::uint64_t skipped = 0;
+  if (!TakeSample(bytes, skipped)) return false;
+  sampled->Insert(object);
+  if (skipped == 0) return true;
+  Thread* const t = Enter();
+  if (t == nullptr) return false;
+  PutSkipped(*t, skipped);
+  Leave(*t);
+  return true;
+}
+
 // After the allocator has given `object`, which did not pass.
 inline void RecordBirth(Kind kind, void* object, std::size_t bytes, std::size_t alignment,
                         const Caller& caller) {
-  std::uint64_t skipped = 0;
-  if (sampled != nullptr) {
-    if (!TakeSample(bytes, skipped)) return;
-    sampled->Insert(object);
-  }
+  if (own_of_region != 0) [[unlikely]]
+    return RecordOwnOfRegion(object);
+  if (!IsSampledBirth(object, bytes)) return;
   Thread* const t = Enter();
   if (t == nullptr) [[unlikely]]
     return;
-  if (skipped != 0) PutSkipped(*t, skipped);
   PutBirth(*t, kind, object, bytes, alignment, Ticks(), StackOf(*t, caller));
   Leave(*t);
 }

@@ -50,10 +50,15 @@ static_assert(sizeof(Header) <= kPage);
 struct Block {
   std::uint64_t magic;
   std::uint32_t bytes;
-  std::uint32_t thread;  // from 1; 0: threads at their very end
+  std::uint32_t thread;  // from 1; 0: threads at their very end; with a level above kLevelShift
   std::uint64_t ticks;   // now, and what the first event counts from
   std::uint64_t nanoseconds;
 };
+
+// What a signal's handler does that interrupted the recorder has blocks of its own, with a level:
+// 1, or more where another handler interrupted that one.
+inline constexpr unsigned kLevelShift = 30;
+inline constexpr std::uint32_t kMostLevels = 3;
 
 // An event is a tag and numbers: each in groups of seven bits, the lowest first, all but the last
 // group with the top bit set. Signed ones have their sign in the lowest bit.
@@ -67,6 +72,7 @@ struct Block {
 //   stack      unless kSameStack: signed, the node less that of the last birth, or death
 //
 // A kSkipped event has, after the time, only a number: the bytes of births that were not sampled.
+// With kSameStack it is of a region: after the time comes a number of RegionEvent, and numbers.
 enum Kind : std::uint8_t {
   kDeath = 1,
   kMalloc,
@@ -85,7 +91,19 @@ inline constexpr unsigned kTimeShift = 5;
 inline constexpr std::uint8_t kTimeFollows = 7;
 inline constexpr unsigned kTickShift = 4;
 inline constexpr unsigned kAddressShift = 3;
+inline constexpr std::uint8_t kOfRegion = kSkipped | kSameStack;
 inline constexpr std::size_t kMostEventBytes = 96;
+
+// Addresses are signed, in units of kAddressShift from that of the last birth; stacks are signed,
+// from that of the last birth.
+enum RegionEvent : std::uint8_t {
+  kCreated,      // region, parent, stack
+  kAllocated,    // address, region, size, slack, stack
+  kFreed,        // address, stack
+  kCleared,      // region, stack
+  kDestroyed,    // region, stack
+  kOwnOfRegion,  // address: what malloc gave is of the library itself
+};
 
 struct Node {
   std::uint64_t call;  // return address

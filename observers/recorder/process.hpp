@@ -20,6 +20,7 @@
 #include "environment.hpp"
 #include "format.hpp"
 #include "inner.hpp"
+#include "signals.hpp"
 #include "snapshot.hpp"
 #include "spin_lock.hpp"
 #include "system.hpp"
@@ -52,9 +53,10 @@ struct Process {
   std::atomic<std::uint64_t> events_end;
   std::atomic<std::size_t> in_blocks;  // bytes of blocks that threads write to
   std::atomic<std::uint32_t> threads;
-  SpinLock lock;  // of the two below
+  SpinLock lock;  // of the rest
   Thread* unused_threads;
   Thread* last_thread;
+  sigset_t held_signals;  // of who has last_thread
 };
 
 // As the environment and the dynamic linker have it; the same in a child.
@@ -154,10 +156,12 @@ inline bool OpenFiles() {
 // Whether this process records. The first to ask begins it.
 inline bool IsOpen() {
   Stage stage = process->stage.load(std::memory_order_acquire);
-  if (stage == Stage::kFresh &&
-      process->stage.compare_exchange_strong(stage, Stage::kOpening, std::memory_order_acquire)) {
-    stage = OpenFiles() ? Stage::kOpen : Stage::kOff;
-    process->stage.store(stage, std::memory_order_release);
+  if (stage == Stage::kFresh) {
+    const HoldSignals hold;
+    if (process->stage.compare_exchange_strong(stage, Stage::kOpening, std::memory_order_acquire)) {
+      stage = OpenFiles() ? Stage::kOpen : Stage::kOff;
+      process->stage.store(stage, std::memory_order_release);
+    }
   }
   while (stage == Stage::kOpening) {
     sched_yield();

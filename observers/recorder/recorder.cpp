@@ -21,6 +21,7 @@
 #include "next.hpp"
 #include "process.hpp"
 #include "snapshot.hpp"
+#include "switch.hpp"
 #include "thread.hpp"
 
 namespace tare::recorder {
@@ -29,9 +30,10 @@ namespace {
 constexpr const char* kFolderVariable = "TARE_RECORDER_FOLDER";
 constexpr const char* kStacksVariable = "TARE_RECORDER_STACKS";
 constexpr const char* kSampleVariable = "TARE_RECORDER_SAMPLE";
+constexpr const char* kSwitchVariable = "TARE_RECORDER_SWITCH";
+constexpr const char* kSignalVariable = "TARE_RECORDER_SIGNAL";
 constexpr std::size_t kLargestSample = std::size_t{1} << 40;
 
-constinit bool has_begun = false;
 constinit std::uint64_t early_births = 0;
 // A program may write over its environment, to change its title.
 constinit char folder[kPathBytes] = {};
@@ -71,7 +73,7 @@ __attribute__((noinline)) void Begin() {
     ++early_births;
     return;
   }
-  has_begun = true;
+  main_switch = &no_switch;
   setting.inner.size_in_header = SizeIsInHeader();
   setting.has_stacks = ReadChoice(kStacksVariable, true, "yes", "no");
   if (const char* const name = getenv(kFolderVariable); name != nullptr) {
@@ -84,11 +86,30 @@ __attribute__((noinline)) void Begin() {
   pthread_key_create(&thread_end, EndOfThread);
   process = static_cast<Process*>(MapOwn(sizeof(Process)));
   if (process != nullptr && IsOpen()) process->header->early = early_births;
+  if (const char* const path = getenv(kSwitchVariable); path != nullptr)
+    main_switch = MapSwitch(path);
+  if (const std::size_t number = ReadBytes(kSignalVariable, 0, 0, SIGRTMAX);
+      number != 0 && HasSwitch())
+    TurnOnSignal(static_cast<int>(number));
 }
 
 inline void BeginOnce() {
-  if (!has_begun) [[unlikely]]
+  if (PowerNow() == Power::kNotBegun) [[unlikely]]
     Begin();
+}
+
+__attribute__((noinline)) bool IsOffNow() {
+  BeginOnce();
+  if (PowerNow() == Power::kOn) return false;
+  SkipSample();
+  return PowerNow() == Power::kOff;
+}
+
+inline bool IsOff() {
+  const Power power = PowerNow();
+  if (power == Power::kOn) [[likely]]
+    return false;
+  return (power == Power::kOff && sampled == nullptr) || IsOffNow();
 }
 
 __attribute__((constructor)) void Constructor() { BeginOnce(); }
@@ -120,8 +141,7 @@ inline Operator Outermost(Kind kind, const Caller& caller) {
 template <typename Allocate>
 inline void* Birth(Kind kind, std::size_t bytes, std::size_t alignment, const Caller& caller,
                    Allocate allocate) {
-  if (Passes(bytes)) return allocate();
-  BeginOnce();
+  if (Passes(bytes) || IsOff()) return allocate();
   const Operator outermost = Outermost(kind, caller);
   void* const object = allocate();
   if (object != nullptr) [[likely]]
@@ -141,45 +161,54 @@ void* NewOverMalloc(std::size_t bytes, std::size_t alignment) {
   Abort(message);
 }
 
-template <SymbolName kSymbol, bool kThrows, typename... More>
-void* New(const Caller& caller, std::size_t bytes, std::size_t alignment, More... more) {
+// The operator new behind this one. Where it is the C++ library's, which calls malloc and no more,
+// a call that is not recorded goes to malloc itself.
+template <SymbolName kSymbol, typename... More>
+struct NextNew {
   using Function = void*(std::size_t, More...);
-  static constinit Function* next = nullptr;
-  static constinit bool is_missing = false;
-  static constinit bool is_allocators_own = false;  // else it calls malloc, which counts
-  if (WouldPass(bytes) && next != nullptr) {
-    if (is_allocators_own) Passes(bytes);
-    return next(bytes, more...);
+  static constinit inline Function* function = nullptr;
+  static constinit inline bool is_missing = false;
+  static constinit inline bool is_allocators_own = false;  // else it calls malloc, which counts
+  static constinit inline bool is_malloc = false;
+
+  static void Find() {
+    if (function != nullptr || is_missing) return;
+    is_missing = !FindNext(kSymbol.text, function);
+    is_allocators_own =
+        is_missing || ObjectOf(function).dli_fbase == ObjectOf(setting.inner.malloc).dli_fbase;
+    is_malloc = !is_allocators_own && strstr(FileOf(function), "/libstdc++.so") != nullptr;
+  }
+};
+
+template <SymbolName kSymbol, bool kThrows, typename... More>
+inline void* New(const Caller& caller, std::size_t bytes, std::size_t alignment, More... more) {
+  using Behind = NextNew<kSymbol, More...>;
+  if ((WouldPass(bytes) || PowerNow() == Power::kOff) && Behind::function != nullptr) {
+    if (Behind::is_allocators_own) Passes(bytes);
+    return Behind::function(bytes, more...);
   }
   BeginOnce();
-  if (next == nullptr && !is_missing) [[unlikely]] {
-    is_missing = !FindNext(kSymbol.text, next);
-    is_allocators_own =
-        is_missing || ObjectOf(next).dli_fbase == ObjectOf(setting.inner.malloc).dli_fbase;
-  }
+  Behind::Find();
   const Operator outermost = Outermost(alignment == 0 ? kNew : kAlignedNew, caller);
   // A call of malloc counts, and passes, by itself.
-  const bool passes = is_allocators_own ? Passes(bytes) : sampled != nullptr;
+  const bool passes = Behind::is_allocators_own ? Passes(bytes) : sampled != nullptr;
   inside = &outermost;
-  void* const object = is_missing ? NewOverMalloc<kThrows>(bytes, alignment) : next(bytes, more...);
+  void* const object = Behind::is_missing ? NewOverMalloc<kThrows>(bytes, alignment)
+                                          : Behind::function(bytes, more...);
   const bool was_recorded = std::exchange(inside, nullptr) == nullptr;
   if (object != nullptr && !was_recorded && !passes)
     RecordBirth(outermost.kind, object, bytes, alignment, outermost.caller);
   return object;
 }
 
-inline void Death(void* object, const Caller& caller) {
-  if (object == nullptr) return;
-  if (sampled == nullptr || sampled->MayHold(object)) {
-    BeginOnce();
-    RecordDeath(object, caller);
-  }
-  setting.inner.free(object);
+inline bool DeathPasses(const void* object) {
+  return sampled != nullptr ? !sampled->MayHold(object) : IsOff();
 }
 
 void* ResizeSampled(void* object, std::size_t bytes, const Caller& caller) {
   const bool passes = Passes(bytes);
-  if (passes && !sampled->MayHold(object)) return setting.inner.realloc(object, bytes);
+  const bool is_off = PowerNow() == Power::kOff;
+  if ((passes || is_off) && !sampled->MayHold(object)) return setting.inner.realloc(object, bytes);
   const std::uint64_t begin = Ticks();
   const bool was_sampled = sampled->Remove(object);
   void* const moved = setting.inner.realloc(object, bytes);
@@ -188,7 +217,7 @@ void* ResizeSampled(void* object, std::size_t bytes, const Caller& caller) {
     return nullptr;
   }
   if (was_sampled) RecordDeathAt(begin, object, 0, caller);
-  if (moved != nullptr && !passes) RecordBirth(kRealloc, moved, bytes, 0, caller);
+  if (moved != nullptr && !passes && !is_off) RecordBirth(kRealloc, moved, bytes, 0, caller);
   return moved;
 }
 
@@ -197,6 +226,7 @@ inline void* Resize(void* object, std::size_t bytes, const Caller& caller) {
     return Birth(kRealloc, bytes, 0, caller, [&] { return setting.inner.realloc(nullptr, bytes); });
   BeginOnce();
   if (sampled != nullptr) return ResizeSampled(object, bytes, caller);
+  if (IsOff()) return setting.inner.realloc(object, bytes);
   const std::uint64_t begin = Ticks();
   void* const moved = setting.inner.realloc(object, bytes);
   if (moved == nullptr && bytes != 0) return nullptr;
@@ -212,6 +242,7 @@ inline void* Resize(void* object, std::size_t bytes, const Caller& caller) {
 using namespace tare::recorder;
 using std::size_t;
 using tare::Next;
+using tare::SymbolName;
 
 namespace {
 
@@ -223,8 +254,32 @@ __attribute__((always_inline)) inline Caller CallerHere() {
 
 }  // namespace
 
-EXPORT void* malloc(size_t n) {
+// What most calls do comes first, in functions that need no frame. The rest is reached by a jump,
+// so the caller is still that of the frame.
+
+namespace {
+
+__attribute__((noinline)) void* RecordedMalloc(size_t n) {
   return Birth(kMalloc, n, 0, CallerHere(), [n] { return setting.inner.malloc(n); });
+}
+
+__attribute__((noinline)) void RecordedFree(void* p) {
+  if (p == nullptr) return;
+  BeginOnce();
+  RecordDeath(p, CallerHere());
+  setting.inner.free(p);
+}
+
+inline void Free(void* p) {
+  if (DeathPasses(p)) return setting.inner.free(p);
+  return RecordedFree(p);
+}
+
+}  // namespace
+
+EXPORT void* malloc(size_t n) {
+  if (Passes(n) || IsOff()) return setting.inner.malloc(n);
+  return RecordedMalloc(n);
 }
 EXPORT void* calloc(size_t n, size_t m) {
   return Birth(kCalloc, n * m, 0, CallerHere(), [n, m] { return setting.inner.calloc(n, m); });
@@ -261,14 +316,14 @@ EXPORT void* pvalloc(size_t n) {
                [n] { return Next<"pvalloc", void*(size_t)>::Call(n); });
 }
 
-EXPORT void free(void* p) { Death(p, CallerHere()); }
-EXPORT void cfree(void* p) { Death(p, CallerHere()); }
-EXPORT void free_sized(void* p, size_t) { Death(p, CallerHere()); }
-EXPORT void free_aligned_sized(void* p, size_t, size_t) { Death(p, CallerHere()); }
+EXPORT void free(void* p) { Free(p); }
+EXPORT void cfree(void* p) { Free(p); }
+EXPORT void free_sized(void* p, size_t) { Free(p); }
+EXPORT void free_aligned_sized(void* p, size_t, size_t) { Free(p); }
 
 // By their names, because their types here are those of the machine's calling convention.
 #define OPERATOR_DELETE(symbol, ...) \
-  EXPORT void symbol(void* p __VA_OPT__(, ) __VA_ARGS__) { Death(p, CallerHere()); }
+  EXPORT void symbol(void* p __VA_OPT__(, ) __VA_ARGS__) { Free(p); }
 OPERATOR_DELETE(_ZdlPv)
 OPERATOR_DELETE(_ZdaPv)
 OPERATOR_DELETE(_ZdlPvm, size_t)
@@ -282,16 +337,34 @@ OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, const void*)
 OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
 OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
 
-#define OPERATOR_NEW(symbol)                                                               \
-  EXPORT void* symbol(size_t n) { return New<#symbol, true>(CallerHere(), n, size_t{0}); } \
-  EXPORT void* symbol##RKSt9nothrow_t(size_t n, const void* t) {                           \
-    return New<#symbol "RKSt9nothrow_t", false>(CallerHere(), n, size_t{0}, t);            \
-  }                                                                                        \
-  EXPORT void* symbol##St11align_val_t(size_t n, size_t a) {                               \
-    return New<#symbol "St11align_val_t", true>(CallerHere(), n, a, a);                    \
-  }                                                                                        \
-  EXPORT void* symbol##St11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void* t) {  \
-    return New<#symbol "St11align_val_tRKSt9nothrow_t", false>(CallerHere(), n, a, a, t);  \
+namespace {
+
+template <SymbolName kSymbol, bool kThrows>
+__attribute__((noinline)) void* RecordedNew(size_t n) {
+  return New<kSymbol, kThrows>(CallerHere(), n, size_t{0});
+}
+
+template <SymbolName kSymbol, bool kThrows>
+inline void* PlainNew(size_t n) {
+  const size_t least = n + (n == 0);
+  if (NextNew<kSymbol>::is_malloc && (Passes(least) || IsOff())) [[likely]]
+    if (void* const object = setting.inner.malloc(least); object != nullptr) [[likely]]
+      return object;
+  return RecordedNew<kSymbol, kThrows>(n);
+}
+
+}  // namespace
+
+#define OPERATOR_NEW(symbol)                                                              \
+  EXPORT void* symbol(size_t n) { return PlainNew<#symbol, true>(n); }                    \
+  EXPORT void* symbol##RKSt9nothrow_t(size_t n, const void* t) {                          \
+    return New<#symbol "RKSt9nothrow_t", false>(CallerHere(), n, size_t{0}, t);           \
+  }                                                                                       \
+  EXPORT void* symbol##St11align_val_t(size_t n, size_t a) {                              \
+    return New<#symbol "St11align_val_t", true>(CallerHere(), n, a, a);                   \
+  }                                                                                       \
+  EXPORT void* symbol##St11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void* t) { \
+    return New<#symbol "St11align_val_tRKSt9nothrow_t", false>(CallerHere(), n, a, a, t); \
   }
 OPERATOR_NEW(_Znwm)
 OPERATOR_NEW(_Znam)

@@ -73,24 +73,33 @@ inline bool TakeSample(std::size_t bytes, std::uint64_t& skipped) {
   return true;
 }
 
+// At an object that does not pass, while nothing is recorded. What comes by chance has no memory.
+inline void SkipSample() {
+  if (setting.sample_bytes != 0) bytes_drawn = bytes_left = Draw(setting.sample_bytes);
+}
+
 // The objects that are recorded and alive. Most frees are of others, which a table of counts tells
 // without a lock.
 class Sampled {
  public:
   bool MayHold(const void* object) const {
-    return counts_[PlaceOf(object) % kCounts].load(std::memory_order_relaxed) != 0;
+    return counts_[CountOf(object)].load(std::memory_order_relaxed) != 0;
   }
 
   void Insert(const void* object) {
+    const HoldSignals hold;
     const std::scoped_lock guard(lock_);
     if (2 * (used_ + 1) > places_ && !Grow()) return;
     if (!Put(object)) return;
     ++used_;
-    counts_[PlaceOf(object) % kCounts].fetch_add(1, std::memory_order_relaxed);
+    auto& count = counts_[CountOf(object)];
+    if (const std::uint8_t before = count.load(std::memory_order_relaxed); before != kFull)
+      count.store(static_cast<std::uint8_t>(before + 1), std::memory_order_relaxed);
   }
 
   // False where it was not there.
   bool Remove(const void* object) {
+    const HoldSignals hold;
     const std::scoped_lock guard(lock_);
     if (places_ == 0) return false;
     std::size_t hole = Home(object);
@@ -103,13 +112,20 @@ class Sampled {
     }
     objects_[hole] = nullptr;
     --used_;
-    counts_[PlaceOf(object) % kCounts].fetch_sub(1, std::memory_order_relaxed);
+    auto& count = counts_[CountOf(object)];
+    if (const std::uint8_t before = count.load(std::memory_order_relaxed); before != kFull)
+      count.store(static_cast<std::uint8_t>(before - 1), std::memory_order_relaxed);
     return true;
   }
 
  private:
-  static constexpr std::size_t kCounts = 1 << 14, kFirstPlaces = 1 << 10;
+  static constexpr std::size_t kCounts = 1 << 16, kFirstPlaces = 1 << 10;
+  static constexpr std::uint8_t kFull = 255;  // or more: it stays
 
+  // Neighbours in memory are neighbours here, so a look seldom misses the cache.
+  static std::size_t CountOf(const void* object) {
+    return (reinterpret_cast<std::uintptr_t>(object) >> 4) % kCounts;
+  }
   static std::size_t PlaceOf(const void* object) {
     return static_cast<std::size_t>(
         (reinterpret_cast<std::uintptr_t>(object) * 0x9E3779B97F4A7C15u) >> 32);
@@ -142,7 +158,7 @@ class Sampled {
   SpinLock lock_;
   const void** objects_;
   std::size_t places_, used_;
-  std::atomic<std::uint32_t> counts_[kCounts];
+  std::atomic<std::uint8_t> counts_[kCounts];
 };
 
 // nullptr where all objects are recorded.

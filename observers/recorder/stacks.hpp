@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "process.hpp"
+#include "signals.hpp"
 #include "unwind_rules.hpp"
 
 namespace tare::recorder {
@@ -138,9 +139,35 @@ inline bool NextPart(Stacks& stacks) {
   return stacks.part != nullptr;
 }
 
+// The lock, but for a signal's handler that interrupted who holds it.
+class LockStacks {
+ public:
+  explicit LockStacks(Stacks& stacks) : stacks_(stacks), is_interrupted_(held_) {
+    if (is_interrupted_) return;
+    held_ = true;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    stacks_.lock.lock();
+  }
+  ~LockStacks() {
+    if (is_interrupted_) return;
+    stacks_.lock.unlock();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    held_ = false;
+  }
+  LockStacks(const LockStacks&) = delete;
+  LockStacks& operator=(const LockStacks&) = delete;
+  bool IsInterrupted() const { return is_interrupted_; }
+
+ private:
+  constinit static inline thread_local TARE_INITIAL_EXEC bool held_ = false;
+  Stacks& stacks_;
+  const bool is_interrupted_;
+};
+
 inline std::uint32_t AddNode(Stacks& stacks, std::uint32_t caller, std::uintptr_t call) {
   constexpr std::uint32_t kMostNodes = ~std::uint32_t{0} - 1;
-  const std::scoped_lock guard(stacks.lock);
+  const LockStacks guard(stacks);
+  if (guard.IsInterrupted()) return 0;
   NodeTable* table = stacks.table.load(std::memory_order_relaxed);
   std::size_t place;
   if (table == nullptr) {
@@ -173,6 +200,7 @@ inline std::uint32_t NodeOf(Stacks& stacks, std::uint32_t caller, std::uintptr_t
 
 // Code went away, and other code can come in its place.
 inline void ForgetCode(Stacks& stacks) {
+  const HoldSignals hold;
   const std::scoped_lock guard(stacks.lock);
   madvise(&stacks.rules, sizeof stacks.rules, MADV_DONTNEED);
   stacks.ranges_used = 0;

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "process.hpp"
+#include "signals.hpp"
 #include "walk.hpp"
 
 namespace tare::recorder {
@@ -36,18 +37,20 @@ struct Thread {
   std::atomic<Doing> doing;
   bool is_shared;  // by threads that have ended
   std::uint32_t number;
+  std::uint32_t level;  // of signals' handlers, each of which interrupted the recorder
+  Thread* handler;      // the record of the next level
   Block* block;
   std::int64_t snapshot_left;  // bytes to allocate or free until the next look
   Thread* next;
   Walker walker;
 };
 
-#define TARE_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 constinit inline thread_local TARE_INITIAL_EXEC Thread* thread = nullptr;
 constinit inline thread_local TARE_INITIAL_EXEC bool thread_has_ended = false;
 inline pthread_key_t thread_end;
 
-// Events that would be the recorder's own, until the end of the scope.
+// Events that would be the recorder's own, until the end of the scope. A handler's would be taken
+// for such.
 class OwnBusiness {
  public:
   explicit OwnBusiness(Thread& t) : thread_(t), before_(t.doing.load(std::memory_order_relaxed)) {
@@ -63,6 +66,7 @@ class OwnBusiness {
     thread_.doing.store(doing, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
+  const HoldSignals hold_;
   Thread& thread_;
   const Doing before_;
 };
@@ -94,7 +98,8 @@ inline bool NextBlock(Thread& t) {
     return false;
   }
   const std::uint64_t ticks = Ticks();
-  *block = {kBlockMagic, static_cast<std::uint32_t>(bytes), t.number, ticks, Nanoseconds()};
+  *block = {kBlockMagic, static_cast<std::uint32_t>(bytes), t.number | t.level << kLevelShift,
+            ticks, Nanoseconds()};
   process->in_blocks.fetch_add(bytes, std::memory_order_relaxed);
   t.block = block;
   t.time = ticks >> kTickShift;
@@ -106,22 +111,26 @@ inline bool NextBlock(Thread& t) {
 }
 
 inline Thread* TakeRecord() {
+  const HoldSignals hold;
   const std::scoped_lock guard(process->lock);
   Thread* const kept = process->unused_threads;
   if (kept != nullptr) {
     process->unused_threads = kept->next;
+    kept->handler = nullptr;
     return kept;
   }
   return static_cast<Thread*>(MapOwn(sizeof(Thread)));
 }
 
 inline Thread* OpenThread() {
+  const HoldSignals hold;
   Thread* const t = TakeRecord();
   if (t == nullptr) {
     Lose(kNoAddresses);
     return nullptr;
   }
   t->number = 1 + process->threads.fetch_add(1, std::memory_order_relaxed);
+  t->level = 0;
   thread = t;
   const OwnBusiness own(*t);
   if (snapshot::on) snapshot::NoteThread();
@@ -129,13 +138,38 @@ inline Thread* OpenThread() {
   return t;
 }
 
+inline void LeaveShared() {
+  const sigset_t signals = process->held_signals;
+  process->lock.unlock();
+  ReleaseSignals(signals);
+}
+
+// The record of a handler that interrupted the recorder at `t`. nullptr where handlers have
+// interrupted each other too often.
+inline Thread* OpenHandler(Thread& t) {
+  if (t.handler == nullptr && t.level < kMostLevels) {
+    Thread* const handler = TakeRecord();
+    if (handler == nullptr) {
+      Lose(kNoAddresses);
+      return nullptr;
+    }
+    handler->number = t.number;
+    handler->level = t.level + 1;
+    t.handler = handler;
+  }
+  if (t.handler == nullptr) __atomic_fetch_add(&process->header->missed, 1, __ATOMIC_RELAXED);
+  return t.handler;
+}
+
 // What a thread does after the end of its record is in one that all such threads share.
 inline Thread* TakeSharedRecord() {
+  const sigset_t signals = HoldAllSignals();
   process->lock.lock();
+  process->held_signals = signals;
   if (process->last_thread == nullptr) {
     process->last_thread = static_cast<Thread*>(MapOwn(sizeof(Thread)));
     if (process->last_thread == nullptr) {
-      process->lock.unlock();
+      LeaveShared();
       Lose(kNoAddresses);
       return nullptr;
     }
@@ -145,32 +179,35 @@ inline Thread* TakeSharedRecord() {
 }
 
 inline void EndThread(void*) {
+  const HoldSignals hold;
   Thread* const t = thread;
   thread_has_ended = true;
   thread = nullptr;
   // A child of a fork has found its record empty.
   if (t == nullptr || t->number == 0) return;
-  LeaveBlock(*t);
   const std::scoped_lock guard(process->lock);
-  t->next = process->unused_threads;
-  process->unused_threads = t;
+  for (Thread* record = t; record != nullptr; record = record->handler) {
+    LeaveBlock(*record);
+    record->next = process->unused_threads;
+    process->unused_threads = record;
+  }
 }
 
 inline void Leave(Thread& t) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   t.doing.store(Doing::kNothing, std::memory_order_relaxed);
   if (t.is_shared) [[unlikely]]
-    process->lock.unlock();
+    LeaveShared();
 }
 
 // The rest of Enter.
 __attribute__((noinline)) inline Thread* EnterSlowly() {
   const KeepErrno keep;
   Thread* t = thread;
-  if (t != nullptr && t->doing.load(std::memory_order_relaxed) != Doing::kNothing) {
-    if (t->doing.load(std::memory_order_relaxed) == Doing::kRecording)
-      __atomic_fetch_add(&process->header->missed, 1, __ATOMIC_RELAXED);
-    return nullptr;
+  while (t != nullptr && t->doing.load(std::memory_order_relaxed) != Doing::kNothing) {
+    if (t->doing.load(std::memory_order_relaxed) == Doing::kOwnBusiness) return nullptr;
+    t = OpenHandler(*t);
+    if (t == nullptr) return nullptr;
   }
   if (process == nullptr || !IsOpen()) return nullptr;
   if (thread_has_ended) {

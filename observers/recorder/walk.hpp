@@ -310,6 +310,7 @@ class Walker {
     std::size_t at = met;
     const Frame* outer = met > 0 ? &last_[met - 1] : nullptr;
     while (fresh_count_ > 0) {
+      if (outer != nullptr && outer->node == 0) return CannotBeWritten();
       Frame& frame = last_[at++];
       frame = fresh_[--fresh_count_];
       const bool outer_needs = outer != nullptr && outer->needs_frame;
@@ -325,6 +326,13 @@ class Walker {
       frames_ = 0;
     }
     return outer != nullptr ? outer->node : 0;
+  }
+
+  std::uint32_t CannotBeWritten() {
+    NoteCut();
+    fresh_count_ = frames_ = 0;
+    is_unsteady_ = false;
+    return 0;
   }
 
   Range stack_;

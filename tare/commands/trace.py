@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -22,6 +23,7 @@ EPILOG = """\b
 Examples:
   tare trace -o server.tare -- ./server --selftest
   tare trace --sample 512KiB -- ./server --selftest
+  tare trace --paused -- ./server        (and then: kill -USR2 PID)
   tare trace -o gawk.tare --last-use -- gawk -f report.awk words.txt
   tare trace --last-use --reachability 64KiB -- sqlite3 my.db .dump
   tare trace --pointers --no-sites -m mimalloc -- perl job.pl
@@ -38,6 +40,16 @@ def _sample_interval(_context: click.Context, _option: click.Parameter, text: st
     if not 1 <= size <= _LARGEST_SAMPLE:
         raise UsageError(f"a sample in {text} cannot be", "give 512KiB, say")
     return size
+
+
+def _signal_number(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
+    if text is None:
+        return 0
+    name = text.upper().removeprefix("SIG")
+    try:
+        return signal.Signals[f"SIG{name}"]
+    except KeyError:
+        raise UsageError(f"there is no signal {text}", "give USR2, say") from None
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
@@ -60,6 +72,24 @@ def _sample_interval(_context: click.Context, _option: click.Parameter, text: st
     callback=_sample_interval,
     help="Record a sample: one byte in so many, on average, and the object that it is in.",
 )
+@click.option(
+    "--paused",
+    is_flag=True,
+    help="Record nothing until a signal, USR2 unless --signal names another, or --control says so.",
+)
+@click.option(
+    "--signal",
+    "signal_number",
+    metavar="NAME",
+    callback=_signal_number,
+    help="Turn recording on and off by this signal to the program.",
+)
+@click.option(
+    "--control",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Turn recording on and off by the words on and off, written to FILE, a pipe that is made.",
+)
 @click.option("--no-sites", is_flag=True, help="Do not record call sites.")
 @click.option(
     "-m",
@@ -79,6 +109,9 @@ def command(
     pointers: bool,
     reachability_bytes: int,
     sample_bytes: int,
+    paused: bool,
+    signal_number: int,
+    control: Path | None,
     no_sites: bool,
     manager: str,
     limits: Limits,
@@ -90,10 +123,24 @@ def command(
     --pointers or --reachability under Valgrind's core, 10 to 30 times slower. The trace is a folder
     of Parquet files, which Tare, DuckDB, Polars and others read.
     """
+    if signal_number in (signal.SIGKILL, signal.SIGSTOP):
+        raise UsageError("no program can handle the signals KILL and STOP", "give USR2, say")
+    if paused and signal_number == 0 and control is None:
+        signal_number = signal.SIGUSR2
+    what = Asked(
+        last_use,
+        not no_sites,
+        pointers,
+        reachability_bytes,
+        sample_bytes,
+        paused,
+        signal_number,
+        control,
+    )
     trace = api.trace(
         program,
         manager,
-        what=Asked(last_use, not no_sites, pointers, reachability_bytes, sample_bytes),
+        what=what,
         replace=force,
         limits=limits,
         folder=folder,

@@ -12,8 +12,9 @@
 namespace tare::recorder {
 
 struct Event {
-  std::uint8_t kind;  // of Kind
-  bool moved;         // a death by a realloc
+  std::uint8_t kind;         // of Kind, or kOfRegion
+  RegionEvent region_event;  // of kOfRegion
+  bool moved;                // a death by a realloc
   std::uint32_t thread;
   std::uint64_t time;  // ticks >> kTickShift
   std::uint64_t address;
@@ -21,9 +22,12 @@ struct Event {
   std::uint64_t usable;
   std::uint64_t alignment;
   std::uint32_t stack;
+  std::uint64_t region;
+  std::uint64_t parent;  // of a region
 };
 
-// The events of one thread. `blocks` are offsets in the file, in their order.
+// The events of one thread, or of the handlers of one level that interrupted it. `blocks` are
+// offsets in the file, in their order.
 class Stream {
  public:
   Stream(const Input& input, std::uint32_t thread, std::vector<std::size_t> blocks)
@@ -90,18 +94,25 @@ class Stream {
     const bool aligned_new = (tag & kAlignedNew) == kAlignedNew;
     event = {.kind = aligned_new ? std::uint8_t{kAlignedNew}
                                  : static_cast<std::uint8_t>(tag & kKindMask),
+             .region_event = kCreated,
              .moved = false,
-             .thread = thread_,
+             .thread = thread_ & ((std::uint32_t{1} << kLevelShift) - 1),
              .time = 0,
              .address = 0,
              .bytes = 0,
              .usable = 0,
              .alignment = 0,
-             .stack = 0};
+             .stack = 0,
+             .region = 0,
+             .parent = 0};
     std::uint64_t passed = tag >> kTimeShift;
     if (passed == kTimeFollows && !Number(passed)) return false;
     time_ += passed;
     event.time = time_;
+    if ((tag & (kKindMask | kUsualSize | kSameStack)) == kOfRegion) {
+      event.kind = kOfRegion;
+      return DecodeOfRegion(event);
+    }
     if (event.kind == kSkipped) return Number(event.bytes);
     if (event.kind == kDeath) {
       if (!Address(death_) || !Stack(tag, death_stack_)) return false;
@@ -123,6 +134,42 @@ class Stream {
     if (!Stack(tag, birth_stack_)) return false;
     event.stack = birth_stack_;
     return event.kind != 0;
+  }
+
+  bool RegionAddress(Event& event) {
+    std::uint64_t folded;
+    if (!Number(folded)) return false;
+    event.address = birth_ + static_cast<std::uint64_t>(Unfolded(folded));
+    return true;
+  }
+
+  bool DecodeOfRegion(Event& event) {
+    std::uint64_t what, slack = 0;
+    if (!Number(what) || what > kOwnOfRegion) return false;
+    event.region_event = static_cast<RegionEvent>(what);
+    switch (event.region_event) {
+      case kOwnOfRegion:
+        return RegionAddress(event);
+      case kCreated:
+        if (!Number(event.region) || !Number(event.parent)) return false;
+        break;
+      case kAllocated:
+        if (!RegionAddress(event) || !Number(event.region) || !Number(event.bytes) ||
+            !Number(slack))
+          return false;
+        event.usable = event.bytes + slack;
+        break;
+      case kFreed:
+        if (!RegionAddress(event)) return false;
+        break;
+      case kCleared:
+      case kDestroyed:
+        if (!Number(event.region)) return false;
+        break;
+    }
+    if (!Stack(0, birth_stack_)) return false;
+    event.stack = birth_stack_;
+    return true;
   }
 
   const Input* input_;
@@ -154,7 +201,8 @@ class Events {
       }
       at += is_block ? block.bytes : kPage;
     }
-    threads = blocks.size() - blocks.count(0);
+    constexpr std::uint32_t kFirstHandler = std::uint32_t{1} << kLevelShift;
+    for (const auto& [thread, offsets] : blocks) threads += thread != 0 && thread < kFirstHandler;
     heap_.reserve(blocks.size());
     for (auto& [thread, offsets] : blocks)
       heap_.push_back({{}, Stream(input, thread, std::move(offsets))});

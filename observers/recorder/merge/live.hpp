@@ -12,7 +12,8 @@ struct LiveObject {
   std::uint64_t address;  // 0: none
   std::uint64_t id;
   std::uint64_t bytes;
-  std::uint64_t birth;  // time
+  std::uint64_t birth;   // time
+  std::uint64_t region;  // as the recorder numbers them; 0: none
 };
 
 // Open addressing; what follows a removed entry moves up.
@@ -25,6 +26,8 @@ class LiveObjects {
       if (slots_[at].address == address) return &slots_[at];
     return nullptr;
   }
+
+  void Clear() { *this = {}; }
 
   // There must be none of this address.
   void Insert(const LiveObject& object) {

@@ -65,20 +65,20 @@ std::string DamageOf(const Header& header, const Totals& totals) {
 
 void WriteDescription(const std::filesystem::path& stem, const Header& header, const Totals& totals,
                       const std::string& end) {
-  const bool forked = header.forked != 0;
+  const bool knows_all = header.forked == 0 && !totals.has_switch;
   std::ostringstream text;
   text << "{\"format\": \"tare-recording\", \"version\": 1, \"observer\": \"recorder\",\n "
           "\"parent\": "
        << header.parent << ", \"program\": " << Quoted(header.program) << ", \"end\": \"" << end
-       << "\", \"forked\": " << (forked ? "true" : "false")
+       << "\", \"forked\": " << (header.forked != 0 ? "true" : "false")
        << ",\n \"inner_malloc\": " << Quoted(header.inner_malloc)
        << ", \"inner_free\": " << Quoted(header.inner_free) << ",\n \"instructions\": 0"
        << ", \"nanoseconds\": " << totals.nanoseconds
        << ", \"allocated_bytes\": " << totals.allocated_bytes << ", \"objects\": " << totals.objects
        << ", \"events\": " << totals.events << ", \"max_live_objects\": " << totals.max_live_objects
        << ", \"max_live_bytes\": " << totals.max_live_bytes << ",\n \"threads\": " << totals.threads
-       << ", \"unknown_frees\": " << (forked ? 0 : totals.unknown_frees)
-       << ", \"inherited_frees\": " << (forked ? totals.unknown_frees : 0)
+       << ", \"unknown_frees\": " << (knows_all ? totals.unknown_frees : 0)
+       << ", \"inherited_frees\": " << (knows_all ? 0 : totals.unknown_frees)
        << ", \"reused\": " << totals.reused << ", \"damaged_blocks\": " << totals.damaged
        << ", \"missed\": " << header.missed << ", \"early\": " << header.early
        << ", \"stacks_cut\": " << header.stacks_cut << ", \"damage\": " << DamageOf(header, totals)

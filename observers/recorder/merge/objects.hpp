@@ -21,6 +21,7 @@ struct Totals {
   std::uint64_t unknown_frees = 0;
   std::uint64_t reused = 0;  // objects whose address came again without a free
   std::uint64_t damaged = 0;
+  bool has_switch = false;  // so the free of an object from before need not be an error
 };
 
 // Writes the tables births and deaths of the events in `stem`.events.

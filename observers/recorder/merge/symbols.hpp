@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 extern "C" {
 struct Dwfl;
@@ -19,6 +20,26 @@ struct Place {
   std::uint32_t line = 0;
 };
 
+// The functions of a file that have a size, by address.
+class Functions {
+ public:
+  void Add(std::uint64_t start, std::uint64_t bytes, unsigned rank, const char* name) {
+    functions_.push_back({start, bytes, rank, name});
+  }
+  void Sort();
+  // The name of the one that holds `address`; nullptr where there is none.
+  const char* At(std::uint64_t address) const;
+
+ private:
+  struct Function {
+    std::uint64_t start;
+    std::uint64_t bytes;
+    unsigned rank;  // of those that start together the lowest is taken
+    const char* name;
+  };
+  std::vector<Function> functions_;
+};
+
 // Those of a program or library. A file that is not there, or holds none, has none.
 class Symbols {
  public:
@@ -31,9 +52,13 @@ class Symbols {
   Place At(std::uint64_t offset) const;
 
  private:
+  void ReadFunctions();
+  const char* FunctionAt(std::uint64_t address) const;
+
   Dwfl* session_;
   Dwfl_Module* module_ = nullptr;
   std::uint64_t bias_ = 0;
+  Functions global_, local_;
 };
 
 }  // namespace tare::recorder

@@ -1,0 +1,85 @@
+// Recording on and off while the program runs. The switch is a page that the processes of a run
+// share with who started them: a file which the environment names.
+
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "clock.hpp"
+#include "format.hpp"
+#include "system.hpp"
+
+namespace tare::recorder {
+
+enum class Power : std::uint32_t { kOn, kOff, kNotBegun };
+
+// In the file. The moment is (nanoseconds << 1 | whether it is off from then on), by
+// CLOCK_MONOTONIC; 0 is no change. Ticks are 0 where no recorder made it.
+struct Change {
+  std::atomic<std::uint64_t> moment, ticks;
+};
+
+// As the file has it.
+struct Switch {
+  static constexpr std::size_t kMostChanges = (kPage - 16) / sizeof(Change);
+  std::atomic<Power> power;
+  std::atomic<std::uint32_t> changes_used;  // once there is no room the switch stays as it is
+  std::uint64_t unused;
+  Change changes[kMostChanges];
+};
+static_assert(sizeof(Switch) == kPage);
+
+constinit inline Switch no_switch{};
+constinit inline Switch not_begun{Power::kNotBegun, {}, 0, {}};
+constinit inline Switch* main_switch = &not_begun;
+
+inline Power PowerNow() { return main_switch->power.load(std::memory_order_relaxed); }
+inline bool HasSwitch() { return main_switch != &no_switch && main_switch != &not_begun; }
+
+// May be called in a signal's handler. Processes that change it at once do so in turn.
+inline void Turn(Switch& at) {
+  const std::uint32_t place = at.changes_used.fetch_add(1, std::memory_order_relaxed);
+  if (place >= Switch::kMostChanges) {
+    at.changes_used.store(Switch::kMostChanges, std::memory_order_relaxed);
+    return;
+  }
+  const Power before = at.power.load(std::memory_order_relaxed);
+  const Power now = before == Power::kOn ? Power::kOff : Power::kOn;
+  at.changes[place].ticks.store(Ticks(), std::memory_order_relaxed);
+  at.changes[place].moment.store(Nanoseconds() << 1 | (now == Power::kOff),
+                                 std::memory_order_relaxed);
+  at.power.store(now, std::memory_order_release);
+}
+
+inline void OnSignal(int) {
+  const KeepErrno keep;
+  Turn(*main_switch);
+}
+
+// The switch in the file `path`; none where it cannot be had.
+inline Switch* MapSwitch(const char* path) {
+  const int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return &no_switch;
+  const bool is_whole = lseek(fd, 0, SEEK_END) >= static_cast<off_t>(sizeof(Switch));
+  void* const page = is_whole
+                         ? mmap(nullptr, sizeof(Switch), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                         : MAP_FAILED;
+  close(fd);
+  return page == MAP_FAILED ? &no_switch : static_cast<Switch*>(page);
+}
+
+inline void TurnOnSignal(int number) {
+  struct sigaction action{};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  sigaction(number, &action, nullptr);
+}
+
+}  // namespace tare::recorder
