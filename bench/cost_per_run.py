@@ -24,7 +24,11 @@ BAR_SECONDS = 0.015
 
 def rows() -> list[Row]:
     """Whole commands less the program's own time, divided by the runs, warm-up included."""
-    installed = [r.name for r in load_recipes().values() if object_path(r) is not None]
+    installed = [
+        recipe.name
+        for recipe in load_recipes().values()
+        if recipe.kind != "classic" and object_path(recipe) is not None
+    ]
     managers = list(dict.fromkeys([*default_managers(), *installed]))[:MANAGERS]
     with_page: list[float] = []
     without_page: list[float] = []

@@ -50,6 +50,11 @@ def _install(recipe: Recipe, report: Callable[[str], None]) -> None:
         return
     if _say_if_there(recipe, report):
         return
+    if recipe.kind == "classic":
+        raise MissingError(
+            f"{recipe.name} is built with Tare, and {recipe.object_file} is not there",
+            "install Tare again: pip install . (in a clone of its repository: make build)",
+        )
     if recipe.build == "none" or recipe.source is None:
         raise MissingError(
             f"{recipe.name} is not built by Tare, and {recipe.object_file} is not there",

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 from tare.errors import TareError, UsageError
 from tare.native import native_roots
 
-Kind = Literal["malloc", "collector", "system", "layer"]
+Kind = Literal["malloc", "classic", "collector", "system", "layer"]
 Build = Literal["package", "demand", "none"]
 OptionType = Literal["size", "int", "flag", "choice"]
 
@@ -303,7 +303,7 @@ def read_recipe(path: Path) -> Recipe:
         raise table.wrong("name", f"not a name (lower-case letters, digits, -): {name!r}")
     if name != path.parent.name:
         raise table.wrong("name", f"must be that of its folder, {path.parent.name!r}")
-    kind = cast(Kind, table.choice("kind", ("malloc", "collector", "system")))
+    kind = cast(Kind, table.choice("kind", ("malloc", "classic", "collector", "system")))
     source = table.take("source", dict, None)
     served_by = table.take("object", dict, None)
     collector = table.take("collector", dict, None)
@@ -325,7 +325,7 @@ def read_recipe(path: Path) -> Recipe:
             raise inner.wrong("file", "must have no space and no ! where there is a collector")
         inner.end()
     build = cast(Build, table.choice("build", ("package", "demand", "none")))
-    if build != "none" and source is None:
+    if build != "none" and source is None and kind != "classic":
         raise table.wrong("source", f'is missing, and build is "{build}"')
     recipe = Recipe(
         name=name,
@@ -355,9 +355,18 @@ def package_folder() -> Path:
 
 
 def allocators_folder() -> Path:
-    """The folder of the managers that come with Tare: in the wheel, or in a source checkout."""
-    installed = package_folder() / "_native" / "allocators"
-    return installed if installed.is_dir() else package_folder().parent / "managers" / "allocators"
+    """The folder of the allocators that come with Tare: in the wheel, or in a source checkout."""
+    return _shipped("allocators")
+
+
+def classics_folder() -> Path:
+    """The folder of the published designs that are Tare's own code."""
+    return _shipped("classics")
+
+
+def _shipped(folder: str) -> Path:
+    installed = package_folder() / "_native" / folder
+    return installed if installed.is_dir() else package_folder().parent / "managers" / folder
 
 
 def _xdg(variable: str, default: str) -> Path:
@@ -378,7 +387,7 @@ def data_folder() -> Path:
 def load_recipes() -> dict[str, Recipe]:
     """Every manager of the catalogue by name; a user's own goes before one that comes with Tare."""
     recipes: dict[str, Recipe] = {}
-    for folder in (allocators_folder(), user_recipes_folder()):
+    for folder in (allocators_folder(), classics_folder(), user_recipes_folder()):
         for path in sorted(folder.glob("*/manager.toml")):
             recipe = read_recipe(path)
             recipes[recipe.name] = recipe

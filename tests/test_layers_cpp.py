@@ -64,6 +64,12 @@ def test_all_includes_every_header() -> None:
         ("Counted<Obstack<Pages>>", "Sized"),
         ("Nested<SizeHeaders<Pages>>", "ObjectAllocator"),
         ("Traced<BoundaryTags<Pages, FirstFit>, int>", "Observer"),
+        ("StackLike<Pages>", "RisingSource"),
+        ("PageFragments<Pages>", "RisingSource"),
+        ("ProcessorHeaps<Pages, PowersOfTwo<4, 12>, int>", "Lockable"),
+        ("ProcessorHeaps<Pages, PowersOfTwo<4, 12>, SpinLock>", "must hold two objects"),
+        ("Aligned<Region<Pages>>", "Sized"),
+        ("NewestFreed<Region<Pages>>", "Heap"),
         ("FreeList<Region<Pages>, 4>", "a freed object must have room for a pointer"),
     ],
 )

@@ -1,116 +1,82 @@
-// Splits blocks, and joins a freed one with free neighbours at once: each block tells its size and
-// that of the one before it.
+// Splits blocks, and joins a freed one with free neighbours at once.
 
 #pragma once
 
 #include <algorithm>
-#include <utility>
 
-#include "tare/layers/fits.hpp"
+#include "tare/layers/tagged_blocks.hpp"
 
 namespace tare::layers {
 
 template <MemorySource Source, Fit Finder, std::size_t kChunk = 256 << 10>
-class BoundaryTags : private Source {
- public:
-  BoundaryTags() = default;
-  BoundaryTags(const BoundaryTags&) = delete;
-  BoundaryTags& operator=(const BoundaryTags&) = delete;
-  ~BoundaryTags() { Clear(); }
+class BoundaryTags : public TaggedBlocks<Source, kChunk> {
+  using Blocks = TaggedBlocks<Source, kChunk>;
+  using Block = typename Blocks::Block;
 
+ public:
   void* Allocate(std::size_t bytes) {
-    if (bytes > SIZE_MAX / 2) return nullptr;
-    const std::size_t needed = RoundUp(std::max(bytes, kLeast), kAlignment);
+    if (bytes > SIZE_MAX / 4) return nullptr;
+    const std::size_t needed = RoundUp(std::max(bytes, Blocks::kLeastObject), kAlignment);
     FreeBlock* const found = finder_.Take(needed);
-    Block* const block = found != nullptr ? BlockOf(found) : NewChunk(needed);
+    Block* block = found != nullptr ? Blocks::BlockOf(found) : Blocks::More(needed);
     if (block == nullptr) return nullptr;
     block->word = block->Bytes();
+    if (found == nullptr) block = JoinBefore(block);
     Split(block, needed);
     return block + 1;
   }
 
   void Free(void* object) {
-    Block* block = BlockOf(object);
-    if (Block* const after = After(block); after->IsFree()) {
-      finder_.Remove(FreeOf(after));
-      Join(block, after);
-    }
-    if (Block* const before = block->before; before != nullptr && before->IsFree()) {
-      finder_.Remove(FreeOf(before));
-      Join(before, block);
-      block = before;
-    }
-    PutFree(block);
+    Block* const block = Blocks::BlockOf(object);
+    JoinAfter(block);
+    PutFree(JoinBefore(block));
   }
 
-  std::size_t Size(void* object) { return BlockOf(object)->Bytes(); }
+  // Into free memory behind the object.
+  bool Resize(void* object, std::size_t bytes) {
+    if (bytes > SIZE_MAX / 4) return false;
+    Block* const block = Blocks::BlockOf(object);
+    const std::size_t needed = RoundUp(bytes, kAlignment);
+    if (Block* const after = Blocks::After(block); block->Bytes() < needed) {
+      if (!after->IsFree() || block->Bytes() + sizeof(Block) + after->Bytes() < needed)
+        return false;
+      JoinAfter(block);
+      Split(block, needed);
+    }
+    return true;
+  }
 
   void Clear() {
     finder_ = Finder();
-    while (chunks_ != nullptr) {
-      Chunk* const chunk = std::exchange(chunks_, chunks_->next);
-      Source::Give(chunk, chunk->bytes);
-    }
+    Blocks::GiveChunks();
   }
 
  private:
-  struct alignas(kAlignment) Chunk {
-    Chunk* next;
-    std::size_t bytes;
-  };
-  // The object follows. The last of a chunk has no bytes, and is never free.
-  struct alignas(kAlignment) Block {
-    Block* before;
-    std::size_t word;  // the bytes, a multiple of kAlignment, and whether it is free
+  void JoinAfter(Block* block) {
+    Block* const after = Blocks::After(block);
+    if (!after->IsFree()) return;
+    finder_.Remove(Blocks::FreeOf(after));
+    Blocks::Join(block, after);
+  }
 
-    std::size_t Bytes() const { return word & ~std::size_t{1}; }
-    bool IsFree() const { return word & 1; }
-  };
-
-  static constexpr std::size_t kLeast = RoundUp(sizeof(FreeBlock), kAlignment);
-
-  static Block* BlockOf(void* object) { return static_cast<Block*>(object) - 1; }
-  static FreeBlock* FreeOf(Block* block) { return reinterpret_cast<FreeBlock*>(block + 1); }
-  static Block* After(Block* block) {
-    return reinterpret_cast<Block*>(reinterpret_cast<char*>(block + 1) + block->Bytes());
+  Block* JoinBefore(Block* block) {
+    Block* const before = block->before;
+    if (before == nullptr || !before->IsFree()) return block;
+    finder_.Remove(Blocks::FreeOf(before));
+    Blocks::Join(before, block);
+    return before;
   }
 
   void PutFree(Block* block) {
-    FreeOf(block)->bytes = block->Bytes();
-    block->word = block->Bytes() | 1;
-    finder_.Put(FreeOf(block));
-  }
-
-  static void Join(Block* block, Block* after) {
-    block->word = block->Bytes() + sizeof(Block) + after->Bytes();
-    After(block)->before = block;
+    Blocks::MarkFree(block);
+    finder_.Put(Blocks::FreeOf(block));
   }
 
   void Split(Block* block, std::size_t needed) {
-    if (block->Bytes() < needed + sizeof(Block) + kLeast) return;
-    Block* const rest = reinterpret_cast<Block*>(reinterpret_cast<char*>(block + 1) + needed);
-    rest->before = block;
-    rest->word = block->Bytes() - needed - sizeof(Block);
-    After(rest)->before = rest;
-    block->word = needed;
-    PutFree(rest);
-  }
-
-  Block* NewChunk(std::size_t needed) {
-    constexpr std::size_t kFrame = sizeof(Chunk) + 2 * sizeof(Block);
-    const std::size_t bytes = RoundUp(needed + kFrame, kChunk);
-    auto* const chunk = static_cast<Chunk*>(Source::Take(bytes));
-    if (chunk == nullptr) return nullptr;
-    *chunk = {chunks_, bytes};
-    chunks_ = chunk;
-    auto* const block = reinterpret_cast<Block*>(chunk + 1);
-    *block = {nullptr, bytes - kFrame};
-    *After(block) = {block, 0};
-    return block;
+    if (Block* const rest = Blocks::CutRest(block, needed)) PutFree(rest);
   }
 
   Finder finder_;
-  Chunk* chunks_ = nullptr;
 };
 
 }  // namespace tare::layers

@@ -21,6 +21,11 @@ concept MemorySource = requires(T source, std::size_t bytes, void* memory) {
   source.Give(memory, bytes);
 };
 
+// Each piece lies above those taken before, as at the program's break; mostly right behind the
+// last.
+template <typename T>
+concept RisingSource = MemorySource<T> && requires { requires T::kRises; };
+
 // Gives out objects, aligned to kAlignment; nullptr when memory is short.
 template <typename T>
 concept ObjectAllocator = requires(T allocator, std::size_t bytes) {
@@ -39,6 +44,26 @@ concept Sized = requires(T heap, void* object) {
 
 template <typename T>
 concept SizedHeap = Heap<T> && Sized<T>;
+
+// The bytes of the smallest object that a heap gives, whatever is asked for.
+template <typename T>
+inline constexpr std::size_t kLeastOf = 0;
+template <typename T>
+  requires requires { T::kLeastObject; }
+inline constexpr std::size_t kLeastOf<T> = T::kLeastObject;
+
+// May make an object larger where it lies; says whether it did.
+template <typename T>
+concept Resizable = requires(T heap, void* object, std::size_t bytes) {
+  { heap.Resize(object, bytes) } -> std::same_as<bool>;
+};
+
+// Can be made quiet for a fork, so that the child finds no lock held by a thread it does not have.
+template <typename T>
+concept ForkSafe = requires(T heap) {
+  heap.BeforeFork();
+  heap.AfterFork();
+};
 
 // Frees all that it gave out.
 template <typename T>

@@ -25,12 +25,21 @@ class Locked : public Super {
     const std::scoped_lock guard(lock_);
     return Super::Size(object);
   }
+  bool Resize(void* object, std::size_t bytes)
+    requires Resizable<Super>
+  {
+    const std::scoped_lock guard(lock_);
+    return Super::Resize(object, bytes);
+  }
   void Clear()
     requires Clearable<Super>
   {
     const std::scoped_lock guard(lock_);
     Super::Clear();
   }
+
+  void BeforeFork() { lock_.lock(); }
+  void AfterFork() { lock_.unlock(); }
 
  private:
   Lock lock_;

@@ -1,7 +1,9 @@
-// Before a heap that splits and joins: objects freed lately, by exact size, which it is spared.
+// Before a heap that splits and joins: objects freed lately, by exact size, which it is spared. The
+// heap must round sizes up to kStep and no further, or its objects are put where nobody looks.
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "tare/layers/concepts.hpp"
@@ -15,7 +17,7 @@ class QuickLists : public Super {
 
   void* Allocate(std::size_t bytes) {
     if (bytes > kLists * kStep) return Super::Allocate(bytes);
-    const std::size_t number = bytes == 0 ? 0 : (bytes - 1) / kStep;
+    const std::size_t number = (std::max(bytes, kLeast) - 1) / kStep;
     void* const object = lists_[number];
     if (object == nullptr) return Super::Allocate((number + 1) * kStep);
     lists_[number] = *static_cast<void**>(object);
@@ -49,6 +51,8 @@ class QuickLists : public Super {
   }
 
  private:
+  static constexpr std::size_t kLeast = std::max<std::size_t>(kLeastOf<Super>, 1);
+
   std::array<void*, kLists> lists_ = {};
 };
 

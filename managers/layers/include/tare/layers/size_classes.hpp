@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -31,6 +32,54 @@ struct Multiples {
     return bytes == 0 ? 0 : (bytes - 1) / kStep;
   }
   static constexpr std::size_t BytesOf(std::size_t number) { return (number + 1) * kStep; }
+};
+
+// Multiples of kStep up to kSteps of them, then powers of two up to 2^kLast.
+template <std::size_t kStep, std::size_t kSteps, std::size_t kLast>
+struct MultiplesThenPowers {
+  using Small = Multiples<kStep, kSteps>;
+  static constexpr std::size_t kFirst = std::bit_width(kStep * kSteps);
+  using Large = PowersOfTwo<kFirst, kLast>;
+  static constexpr std::size_t kCount = kSteps + Large::kCount;
+  static constexpr std::size_t ClassOf(std::size_t bytes) {
+    return bytes <= kStep * kSteps ? Small::ClassOf(bytes) : kSteps + Large::ClassOf(bytes);
+  }
+  static constexpr std::size_t BytesOf(std::size_t number) {
+    return number < kSteps ? Small::BytesOf(number) : Large::BytesOf(number - kSteps);
+  }
+};
+
+// Each class larger than the one before by a factor of kRatio / 100, rounded up to the alignment,
+// and the last of kLargest bytes.
+template <std::size_t kRatio, std::size_t kLargest>
+struct Exponential {
+  static_assert(kRatio > 100 && kLargest % kAlignment == 0);
+  static constexpr std::size_t Next(std::size_t bytes) {
+    return std::min(RoundUp(std::max(bytes + 1, bytes * kRatio / 100), kAlignment), kLargest);
+  }
+  static constexpr std::size_t kCount = [] {
+    std::size_t count = 1;
+    for (std::size_t bytes = kAlignment; bytes < kLargest; bytes = Next(bytes)) ++count;
+    return count;
+  }();
+  static constexpr auto kSizes = [] {
+    std::array<std::size_t, kCount> sizes = {kAlignment};
+    for (std::size_t i = 1; i < kCount; ++i) sizes[i] = Next(sizes[i - 1]);
+    return sizes;
+  }();
+  static constexpr auto kNumbers = [] {
+    std::array<std::uint8_t, kSizes[kCount - 1] / kAlignment + 1> numbers = {};
+    std::uint8_t number = 0;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (i * kAlignment > kSizes[number]) ++number;
+      numbers[i] = number;
+    }
+    return numbers;
+  }();
+  static constexpr std::size_t ClassOf(std::size_t bytes) {
+    return kNumbers[(bytes + kAlignment - 1) / kAlignment];
+  }
+  static constexpr std::size_t BytesOf(std::size_t number) { return kSizes[number]; }
 };
 
 template <typename T>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sched.h>
+#include <sys/single_threaded.h>
 
 #include <atomic>
 
@@ -22,6 +23,19 @@ class SpinLock {
   static constexpr int kTriesBeforeYield = 100;  // the holder may have lost its processor
 
   std::atomic<bool> held_ = false;
+};
+
+// The same, but free of cost while the process has one thread, as the C library tells.
+class SpinLockOfThreads {
+ public:
+  void lock() {
+    if (__libc_single_threaded == 0) lock_.lock();
+  }
+  // Always: a fork may have left the process with one thread, and the lock held.
+  void unlock() { lock_.unlock(); }
+
+ private:
+  SpinLock lock_;
 };
 
 }  // namespace tare::layers

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "tare/layers/concepts.hpp"
@@ -14,7 +15,7 @@ class ThreadCache {
  public:
   static void* Allocate(std::size_t bytes) {
     if (bytes > kLists * kAlignment) return heap.Allocate(bytes);
-    const std::size_t number = bytes == 0 ? 0 : (bytes - 1) / kAlignment;
+    const std::size_t number = (std::max(bytes, kLeast) - 1) / kAlignment;
     List& list = cache.lists[number];
     if (list.first == nullptr) return heap.Allocate((number + 1) * kAlignment);
     --list.objects;
@@ -34,6 +35,8 @@ class ThreadCache {
   static std::size_t Size(void* object) { return heap.Size(object); }
 
  private:
+  static constexpr std::size_t kLeast = std::max<std::size_t>(kLeastOf<Super>, 1);
+
   struct List {
     void* first = nullptr;
     std::size_t objects = 0;
