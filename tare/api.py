@@ -49,6 +49,7 @@ from tare.studies import delay as delay_study
 from tare.studies import drag as drag_study
 from tare.studies import frequency as frequency_study
 from tare.studies import memsys as memsys_study
+from tare.studies import regions as regions_study
 from tare.studies import space as space_study
 from tare.studies import studies
 from tare.sweeps import Variant
@@ -514,6 +515,53 @@ def _sweep(
     return resolved, "glibc" if "glibc" in bare else bare[0]
 
 
+def regions(
+    programs: Command | Sequence[Program],
+    managers: Sequence[str] = (),
+    *,
+    runs: int = 10,
+    warmup: int = 1,
+    drag: bool = True,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """Time and memory of programs with their regions, and with these served in other ways.
+
+    ``managers`` are the allocators that serve the regions' objects one by one; none means the
+    installed defaults. Plain regions and reaps are tried under the first. With ``drag`` a run under
+    the instrument shows what the regions hold in vain, unless that would take too long.
+    """
+    _check_counts(runs, warmup)
+    chosen = _programs(programs)
+    resolved, baseline = _sweep(managers, regions_study.variants)
+    counted = managers_module.resolve(regions_study.counted(baseline).name)
+    left_out = "it was not asked for" if not drag else "" if is_built() else NOT_BUILT
+    dragged = "" if left_out else regions_study.dragged(baseline).name
+
+    def plan(seed: int) -> _Planned:
+        names = [program.name for program in chosen]
+        timed = regions_study.timed_plan(names, list(resolved), baseline, runs, warmup, seed)
+        whole = regions_study.Plan(timed, counted.name, dragged)
+        return _Planned(
+            lambda records: regions_study.next_round(whole, records),
+            regions_study.planned_runs(whole),
+        )
+
+    return _measure(
+        regions_study.STUDY,
+        "time and memory of regions",
+        chosen,
+        {**resolved, counted.name: counted},
+        baseline,
+        {"runs": runs, "warmup": warmup, "drag": drag},
+        plan,
+        _Where(seed, limits, folder, watcher),
+        drag_left_out=left_out,
+    )
+
+
 def space(
     programs: Command | Sequence[Program],
     managers: Sequence[str] = (),
@@ -817,12 +865,16 @@ def _programs(given: Command | Sequence[Program]) -> tuple[Program, ...]:
     return (program_from_command([str(word) for word in given]),)
 
 
-def _managers(names: Sequence[str], baseline: str) -> tuple[dict[str, Manager], str]:
-    """Resolve names; the baseline comes first. The default baseline is glibc if it takes part."""
+def _managers(
+    names: Sequence[str], baseline: str, *, replays: bool = False
+) -> tuple[dict[str, Manager], str]:
+    """Resolve names, for runs or for replays; the baseline comes first. The default baseline is
+    glibc if it takes part."""
     wanted = list(names) or managers_module.default_managers()
-    resolved = {m.name: m for m in (managers_module.resolve(name) for name in wanted)}
+    found = [managers_module.resolve(name, replays=replays) for name in wanted]
+    resolved = {manager.name: manager for manager in found}
     if baseline:
-        first = managers_module.resolve(baseline)
+        first = managers_module.resolve(baseline, replays=replays)
     else:
         first = resolved.get("glibc") or next(iter(resolved.values()))
         if len(resolved) == 1 and first.name not in ("glibc", OWN):
@@ -884,6 +936,7 @@ __all__ = [
     "load",
     "managers",
     "memsys",
+    "regions",
     "space",
     "suite_programs",
     "summary",

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tare import layers
+from tare import collectors, layers
 from tare.errors import MissingError, UsageError
 from tare.native import native_file
 from tare.recipes import Collector, load_recipes, object_path
@@ -33,7 +33,8 @@ class Manager:
     ``server`` in every process that can tell; None accepts any. ``collector`` says which of its
     functions collect, where that is known. With a ``layer``, of the module ``layer_name`` of
     ``tare.layers``, malloc and free resolve to that object, and it shows itself that ``server``
-    stands behind it."""
+    stands behind it; unless it leaves malloc alone, and ``layer_serves`` is False. ``replayer`` is
+    the command that replays a schedule under a manager that serves nothing else."""
 
     name: str
     preload: tuple[Path, ...] = ()
@@ -44,10 +45,13 @@ class Manager:
     collector: Collector | None = None
     layer: Path | None = None
     layer_name: str = ""
+    layer_serves: bool = True
+    replayer: tuple[str, ...] = ()
 
     def serves(self, mapped_object: str) -> bool:
         """Whether ``mapped_object``, to which malloc of a process resolves, is this manager."""
-        return _is_file(self.layer or self.server, mapped_object)
+        layer = self.layer if self.layer_serves else None
+        return _is_file(layer or self.server, mapped_object)
 
     def stands_behind(self, mapped_object: str) -> bool:
         """Whether ``mapped_object`` is what must serve behind the layer."""
@@ -86,9 +90,9 @@ def parse_name(text: str) -> tuple[str, dict[str, str]]:
     return match["name"], options
 
 
-def resolve(text: str) -> Manager:
-    """The manager of that name, ready to run. Raises UsageError for a name that means nothing and
-    MissingError for one that is not installed."""
+def resolve(text: str, *, replays: bool = False) -> Manager:
+    """The manager of that name, ready to run, or with ``replays`` to replay a heap trace. Raises
+    UsageError for a name that means nothing and MissingError for one that is not installed."""
     if (name_of_layer := layers.split_name(text)) is not None:
         return _layered(text, name_of_layer)
     if "/" in text:
@@ -98,6 +102,8 @@ def resolve(text: str) -> Manager:
         if options:
             raise UsageError("own takes no options")
         return Manager(OWN, title="whatever the program links")
+    if name in collectors.PLANS:
+        return _collector(name, options, replays)
     recipes = load_recipes()
     recipe = recipes.get(name)
     if recipe is None:
@@ -105,19 +111,36 @@ def resolve(text: str) -> Manager:
             f"there is no manager '{name}'",
             f"known: {', '.join(sorted([*recipes, OWN]))}; or give the path of an object",
         )
-    settings = _settings(options)
-    printed = f"{name}({', '.join(settings)})" if settings else name
     environment = recipe.environment(options)
     system = recipe.kind == "system"
     found = machine_libc() if system else object_path(recipe)
     if found is None:
         raise MissingError(f"the manager {name} is not installed", f"tare managers install {name}")
     version = _libc_version() if system else recipe.version
+    printed = _printed(name, options)
     return Manager(printed, (found,), environment, found, version, recipe.title, recipe.collector)
+
+
+def _printed(name: str, options: Mapping[str, str]) -> str:
+    return f"{name}({', '.join(_settings(options))})" if options else name
 
 
 def _settings(options: Mapping[str, str]) -> list[str]:
     return [f"{key}={value}" for key, value in options.items()]
+
+
+def _collector(name: str, options: Mapping[str, str], replays: bool) -> Manager:
+    if not replays:
+        raise UsageError(
+            f"{name} is a collector for replays: no program runs under it",
+            f"record a trace (tare trace), then: tare replay -m {name} T.tare",
+        )
+    return Manager(
+        _printed(name, options),
+        version=collectors.VERSION,
+        title=collectors.PLANS[name].title,
+        replayer=collectors.command(name, options),
+    )
 
 
 def _layered(text: str, name: layers.LayerName) -> Manager:
@@ -145,6 +168,7 @@ def _layered(text: str, name: layers.LayerName) -> Manager:
         f"{inner.title}; {layer.EFFECT}",
         layer=layer_object,
         layer_name=name.layer,
+        layer_serves=layer.SERVES_MALLOC,
     )
 
 

@@ -156,6 +156,36 @@ METRICS: dict[str, Metric] = {
             "Bytes of the objects that the program freed and the layer held, up to their release.",
         ),
         Metric(
+            "regions",
+            "regions",
+            "",
+            "Regions that the program created: APR pools, talloc contexts, obstacks.",
+        ),
+        Metric(
+            "region_objects",
+            "objects in regions",
+            "",
+            "Objects that the program allocated in regions.",
+        ),
+        Metric(
+            "region_bytes",
+            "bytes in regions",
+            "B",
+            "Bytes that the program allocated in regions, as it asked.",
+        ),
+        Metric(
+            "max_region_objects",
+            "most objects in regions",
+            "",
+            "The most objects that lay in regions at a time, whether still used or not.",
+        ),
+        Metric(
+            "max_region_bytes",
+            "most bytes in regions",
+            "B",
+            "The most bytes that lay in regions at a time, whether still used or not.",
+        ),
+        Metric(
             "mutator_seconds",
             "mutator time",
             "s",
@@ -464,6 +494,59 @@ METRICS: dict[str, Metric] = {
             "The resident bytes of the heap at the peak, divided by the most bytes, as asked for, "
             "that were alive at one moment.",
         ),
+        Metric(
+            "peak_reserved_bytes",
+            "peak of the heap",
+            "B",
+            "The most physical memory that the objects of a replay took with their manager: what "
+            "the process had at its peak, less what it had before the first object.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "graph_digest",
+            "digest of the graph",
+            "",
+            "A number made of the objects and pointers that lie in memory at the end of a replay; "
+            "the same under every manager that kept them whole.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "nursery_collections",
+            "of the nursery",
+            "",
+            "The collections that went over the objects born since the one before, and no others.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "pauses",
+            "pauses",
+            "",
+            "How often a collector stopped the replay; one that marks beside it does so twice for "
+            "a collection.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "min_heap_low_bytes",
+            "too small",
+            "B",
+            "The largest heap that was tried up to which the replay never fitted.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "min_heap_high_bytes",
+            "least heap",
+            "B",
+            "The smallest heap that was tried from which on the replay always fitted; of a manager "
+            "that takes no limit, the peak of its heap.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "trials",
+            "trials",
+            "",
+            "The replays that the least heap was found with.",
+            Obtained.REPLAYED,
+        ),
     )
 }
 
@@ -473,6 +556,8 @@ FIRST_METRICS = {
     "drag": "peak_free_bytes",
     "memsys": "simulated_cycles",
     "space": "resident_bytes",
+    "replay": "mutator_seconds",
+    "minheap": "min_heap_high_bytes",
 }
 """The metric under which a run that gave no figure is listed, by the observer of the run."""
 

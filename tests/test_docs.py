@@ -33,7 +33,7 @@ FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | 
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 IN_CODE = re.compile(r"`([^`\n]+)`")
 REPOSITORY_PATH = re.compile(
-    r"(?:tare|observers|managers|suites|workloads|tests|docs|bench|scripts)/[A-Za-z0-9_./-]*"
+    r"(?:tare|observers|managers|replay|suites|workloads|tests|docs|bench|scripts)/[A-Za-z0-9_./-]*"
 )
 SHELL_OPERATORS = frozenset({"|", "||", "&&", ";", ">", ">>", "<", "2>", "&"})
 

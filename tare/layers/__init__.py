@@ -40,6 +40,8 @@ class Layer(Protocol):
     COUNTERS_VARIABLE: str
     EFFECT: str
     """What it does to the manager, to stand after the manager's title."""
+    SERVES_MALLOC: bool
+    """Whether malloc and free resolve to it; otherwise they are the manager's."""
 
     def environment(self, options: Mapping[str, str]) -> dict[str, str]:
         """The variables that carry these options and the defaults of the others. Raises UsageError

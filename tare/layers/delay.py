@@ -20,6 +20,7 @@ NAME = "delay"
 OBJECT = "lib/libtare-delay.so"
 COUNTERS_VARIABLE = "TARE_DELAY_COUNTERS"
 EFFECT = "its frees held back and done in bulk"
+SERVES_MALLOC = True
 _LARGEST_SIZE = 1 << 30
 
 RECIPE = Recipe(

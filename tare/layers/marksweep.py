@@ -25,6 +25,7 @@ NAME = "marksweep"
 OBJECT = "lib/libtare-marksweep.so"
 COUNTERS_VARIABLE = "TARE_MARKSWEEP_COUNTERS"
 EFFECT = "reclaimed by a conservative mark-sweep collector"
+SERVES_MALLOC = True
 HEAP_IS_FULL = 86
 """The exit status of a process whose live objects do not fit into ``heap``."""
 _MOST_MARKERS = 16

@@ -1,0 +1,231 @@
+//! `tare-replay`: makes schedules of heap traces, and follows them under a manager.
+
+mod arguments;
+mod heap;
+mod measure;
+mod own_heap;
+mod region;
+mod replay;
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::fd::FromRawFd;
+use std::path::Path;
+use std::process::ExitCode;
+use std::slice;
+use std::time::Instant;
+
+use tare_schedule::{compile, stamp, Digest, Field, FinalGraph, Mapping, Object, Schedule};
+
+use crate::arguments::{Arguments, Backend, Compile, Run};
+use crate::heap::{Heap, Malloc, Null};
+use crate::own_heap::OwnHeap;
+use crate::region::{Bump, Emulated, Reap, Regions};
+use crate::replay::{OutOfMemory, Replay};
+
+#[global_allocator]
+static OWN_HEAP: OwnHeap = OwnHeap::new();
+
+const FAILED: u8 = 1;
+const WRONG_USAGE: u8 = 2;
+/// The manager gave no memory.
+const OUT_OF_MEMORY: u8 = 3;
+
+fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let done = match Arguments::parse(&words) {
+        Err(problem) => {
+            eprintln!("tare-replay: {problem}\n{}", arguments::USAGE);
+            return ExitCode::from(WRONG_USAGE);
+        }
+        Ok(Arguments::Compile(compile)) => compile_rows(&compile).map(|()| ExitCode::SUCCESS),
+        Ok(Arguments::Show(path)) => show(&path).map(|()| ExitCode::SUCCESS),
+        Ok(Arguments::Run(run)) => run_schedule(&run),
+    };
+    done.unwrap_or_else(|problem| {
+        eprintln!("tare-replay: {problem}");
+        ExitCode::from(FAILED)
+    })
+}
+
+fn compile_rows(asked: &Compile) -> Result<(), String> {
+    let path = asked.output.display();
+    let output = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&asked.output)
+        .map_err(|error| format!("{path} cannot be written: {error}"))?;
+    // SAFETY: the caller of the program left the file open for this.
+    let stores = asked.stores.map(|file| unsafe { File::from_raw_fd(file) });
+    let rows = io::stdin().lock();
+    let header = compile(rows, stores, output, asked.death, asked.threads)
+        .map_err(|error| error.to_string())?;
+    let (_, compiler_bytes) = measure::resident_bytes().map_err(|error| error.to_string())?;
+    println!(
+        "{{\"words\": {}, \"slots\": {}, \"threads\": {}, \"events\": {}, \"objects\": {}, \
+         \"resizes\": {}, \"frees\": {}, \"touches\": {}, \"stores\": {}, \
+         \"allocated_bytes\": {}, \"peak_bytes\": {}, \"peak_objects\": {}, \"regions\": {}, \
+         \"compiler_bytes\": {compiler_bytes}}}",
+        header.words,
+        header.slots,
+        header.threads,
+        header.events(),
+        header.objects,
+        header.resizes,
+        header.frees,
+        header.touches,
+        header.stores,
+        header.allocated_bytes,
+        header.peak_bytes,
+        header.peak_objects,
+        header.regions
+    );
+    Ok(())
+}
+
+/// Prints a line per event.
+fn show(path: &Path) -> Result<(), String> {
+    let schedule = Schedule::open(path).map_err(|error| error.to_string())?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for event in schedule.events() {
+        writeln!(out, "{event:?}").map_err(|error| error.to_string())?;
+    }
+    out.flush().map_err(|error| error.to_string())
+}
+
+fn run_schedule(asked: &Run) -> Result<ExitCode, String> {
+    let schedule = Schedule::open(&asked.schedule).map_err(|error| error.to_string())?;
+    let graph = FinalGraph::of(&schedule);
+    match asked.backend {
+        Backend::Malloc => measured(Malloc, asked, &schedule, &graph),
+        Backend::Emulation => {
+            let heap = Regions::<Emulated>::new(schedule.header());
+            measured(heap, asked, &schedule, &graph)
+        }
+        Backend::Region => {
+            let heap = Regions::<Bump>::new(schedule.header());
+            measured(heap, asked, &schedule, &graph)
+        }
+        Backend::Reap => {
+            let heap = Regions::<Reap>::new(schedule.header());
+            measured(heap, asked, &schedule, &graph)
+        }
+        Backend::Null => {
+            let mut word = 0u64;
+            let object = (&raw mut word).cast();
+            measured(Null { object }, asked, &schedule, &graph)
+        }
+    }
+}
+
+/// Replays the schedule, and says what it took.
+fn measured<H: Heap>(
+    mut heap: H,
+    asked: &Run,
+    schedule: &Schedule,
+    graph: &FinalGraph,
+) -> Result<ExitCode, String> {
+    let text = |error: io::Error| error.to_string();
+    let slots = schedule.header().slots as usize;
+    let table = Mapping::populated(slots * size_of::<*mut u8>()).map_err(text)?;
+    // SAFETY: the mapping begins at a page, is that long, and holds zeros, which are null.
+    let objects = unsafe { slice::from_raw_parts_mut(table.start().cast::<*mut u8>(), slots) };
+    measure::forget_peak().map_err(text)?;
+    let (resident, _) = measure::resident_bytes().map_err(text)?;
+
+    let begun = Instant::now();
+    let processor = measure::processor_seconds();
+    let ended = if asked.touch {
+        replay::<H, true>(&mut heap, schedule, objects)
+    } else {
+        replay::<H, false>(&mut heap, schedule, objects)
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    let processor = measure::processor_seconds() - processor;
+
+    let (_, peak) = measure::resident_bytes().map_err(text)?;
+    if let Err(OutOfMemory(bytes)) = ended {
+        eprintln!("tare-replay: the manager had no memory for an object of {bytes} bytes");
+        return Ok(ExitCode::from(OUT_OF_MEMORY));
+    }
+    let digest = if H::KEEPS_CONTENTS {
+        digest_of(graph, objects)
+    } else {
+        0
+    };
+    let header = schedule.header();
+    println!(
+        "graph {digest:012x}: {} objects, {} pointers",
+        graph.objects.len(),
+        graph.fields.len()
+    );
+    if let Some(path) = &asked.report {
+        let mut report = String::new();
+        write!(
+            report,
+            "{{\"seconds\": {seconds}, \"processor_seconds\": {processor}, \"reserved_bytes\": {}, \"graph_digest\": {digest}, \
+             \"events\": {}, \"objects\": {}, \"allocated_bytes\": {}, \"peak_bytes\": {}, \
+             \"peak_objects\": {}}}",
+            peak.saturating_sub(resident),
+            header.events(),
+            header.objects,
+            header.allocated_bytes,
+            header.peak_bytes,
+            header.peak_objects
+        )
+        .map_err(|error| error.to_string())?;
+        fs::write(path, report)
+            .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[inline(never)]
+fn replay<H: Heap, const TOUCH: bool>(
+    heap: &mut H,
+    schedule: &Schedule,
+    objects: &mut [*mut u8],
+) -> Result<(), OutOfMemory> {
+    let mut replay = Replay::<H, TOUCH> { heap, objects };
+    schedule.events().follow(&mut replay)
+}
+
+/// The digest of what lies in memory, at the places where the final graph must be.
+fn digest_of(graph: &FinalGraph, objects: &[*mut u8]) -> u64 {
+    let mut digest = Digest::default();
+    for &Object {
+        slot,
+        size,
+        kept_bytes,
+    } in &graph.objects
+    {
+        let expected = stamp(slot).to_le_bytes();
+        let object = objects[slot as usize];
+        let intact = expected
+            .iter()
+            .take(kept_bytes as usize)
+            .enumerate()
+            .all(|(at, &byte)| {
+                // SAFETY: the object is alive and had so many bytes for all of its life.
+                let found = unsafe { object.add(at) };
+                // SAFETY: as above.
+                byte == unsafe { found.read() }
+            });
+        digest.add_object(slot, size, intact);
+    }
+    for &Field {
+        source,
+        offset,
+        target,
+    } in &graph.fields
+    {
+        // SAFETY: the source is alive and the word lies in it.
+        let place = unsafe { objects[source as usize].add(offset as usize) };
+        // SAFETY: as above.
+        let found = unsafe { place.cast::<*mut u8>().read_unaligned() };
+        let target = Some(target).filter(|&target| found == objects[target as usize]);
+        digest.add_field(source, offset, target);
+    }
+    digest.value()
+}

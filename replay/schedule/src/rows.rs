@@ -1,0 +1,76 @@
+//! The rows of a trace as the compiler is given them: batches of columns, little-endian.
+//!
+//! A batch is the number of its rows, a word with a bit for each column that is there, the lowest
+//! for the first, and these columns one after the other, each a 64-bit number for each row. The
+//! numbers of a column that is not there are all ones. The end of the input is the end of the rows.
+
+use std::io::{self, Read};
+
+const MOST_ROWS: u64 = 1 << 22;
+
+/// Reads batches of `COLUMNS` columns, and gives them row by row.
+pub(crate) struct Rows<R, const COLUMNS: usize> {
+    input: R,
+    columns: [Vec<u64>; COLUMNS],
+    count: usize,
+    next: usize,
+}
+
+impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
+    pub(crate) fn new(input: R) -> Self {
+        Rows {
+            input,
+            columns: std::array::from_fn(|_| Vec::new()),
+            count: 0,
+            next: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> io::Result<Option<[u64; COLUMNS]>> {
+        while self.next == self.count {
+            if !self.read_batch()? {
+                return Ok(None);
+            }
+        }
+        let row = self.next;
+        self.next += 1;
+        Ok(Some(std::array::from_fn(|column| {
+            self.columns[column][row]
+        })))
+    }
+
+    fn read_batch(&mut self) -> io::Result<bool> {
+        let Some(rows) = self.read_number()? else {
+            return Ok(false);
+        };
+        if rows > MOST_ROWS {
+            return Err(io::Error::other(format!("a batch of {rows} rows")));
+        }
+        let there = self
+            .read_number()?
+            .ok_or(io::Error::from(io::ErrorKind::UnexpectedEof))?;
+        self.count = rows as usize;
+        self.next = 0;
+        for (number, column) in self.columns.iter_mut().enumerate() {
+            column.clear();
+            column.resize(self.count, u64::MAX);
+            if there >> number & 1 != 0 {
+                // SAFETY: the bytes are those of the numbers, and any bytes are numbers.
+                let bytes = unsafe { column.align_to_mut::<u8>().1 };
+                self.input.read_exact(bytes)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// None at the end of the input.
+    fn read_number(&mut self) -> io::Result<Option<u64>> {
+        let mut bytes = [0; 8];
+        match self.input.read(&mut bytes)? {
+            0 => return Ok(None),
+            read => self.input.read_exact(&mut bytes[read..])?,
+        }
+        Ok(Some(u64::from_le_bytes(bytes)))
+    }
+}

@@ -1,0 +1,230 @@
+"""Replays of heap traces: the same allocations under any manager.
+
+A replay is a run of ``tare-replay``, a program like any other: it goes through the runner and gives
+the same proof. What it prints is the digest of the objects at its end, so outputs are compared as
+always; what it measures it leaves in a file, read here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare import layers, runner
+from tare.collectors import PLANS
+from tare.errors import TareError
+from tare.manager import Manager, parse_name
+from tare.measurement import Status
+from tare.native import native_file
+from tare.program import NAME_LIMIT, Program, hash_file
+from tare.runner import Limits, Outcome
+from tare.schedule import TOUCHES, How, check, compile_trace
+from tare.trace import META_FILE, Trace, open_trace
+
+if TYPE_CHECKING:
+    from tare.api import Watcher
+    from tare.results import Results
+
+OUT_OF_MEMORY_EXIT = 3
+SCHEDULE_FILE = "schedule"
+REGIONS_LAYER = "regions"
+"""The layer that serves regions in another way; the replayer does so itself."""
+_REPORT_FILE = "replay.json"
+_REPORT_LIMIT = 1 << 16
+_MEASURED = (
+    "seconds",
+    "reserved_bytes",
+    "graph_digest",
+    "objects",
+    "allocated_bytes",
+    "peak_bytes",
+    "peak_objects",
+)
+_OF_A_COLLECTOR = (
+    "collector_seconds",
+    "collections",
+    "nursery_collections",
+    "pauses",
+    "max_pause_seconds",
+)
+"""Metrics that are in the report of a replayer with a collector of its own."""
+_OF_THE_WHOLE_PROCESS = frozenset(
+    "wall_seconds user_seconds system_seconds peak_resident_bytes minor_faults major_faults "
+    "context_switches processes cpu_instructions cpu_cycles cache_misses tlb_misses".split()
+)
+"""Metrics of a run that are no measure of a replay: they have the reading of the schedule in them,
+which is most of a short one."""
+
+
+@dataclass(frozen=True)
+class _ReplayObserver:
+    """Takes what the replayer measured in place of what the runner did. ``collector`` is what must
+    have collected, empty where nothing in the replayer does."""
+
+    collector: str = ""
+
+    def prefix(self, _folder: Path) -> Sequence[str]:
+        return ()
+
+    def hosts(self, _executable: str) -> bool:
+        return False
+
+    def complete(self, folder: Path, _pids: Collection[int], outcome: Outcome) -> Outcome:
+        report = _read_report(folder / "scratch" / _REPORT_FILE)
+        if (collector := report.get("collector", "")) != self.collector:
+            reason = f"the replayer's collector is {collector!r}"
+            return replace(outcome, status=Status.NOT_LOADED, reason=reason, values={})
+        counted = {
+            name: value
+            for name, value in outcome.values.items()
+            if name not in _OF_THE_WHOLE_PROCESS
+        }
+        counted |= {name: report[name] for name in _OF_A_COLLECTOR if name in report}
+        if "collections" not in counted:
+            counted["collector_seconds"] = 0.0
+        values = {
+            **counted,
+            "mutator_seconds": max(report["seconds"] - counted.get("collector_seconds", 0.0), 0.0),
+            "peak_reserved_bytes": report["reserved_bytes"],
+            "graph_digest": report["graph_digest"],
+            "objects": report["objects"],
+            "allocated_bytes": report["allocated_bytes"],
+            "max_live_objects": report["peak_objects"],
+            "max_live_bytes": report["peak_bytes"],
+        }
+        return replace(outcome, values=values)
+
+
+def _read_report(path: Path) -> Mapping[str, Any]:
+    try:
+        report = json.loads(path.read_bytes()[:_REPORT_LIMIT])
+    except (OSError, ValueError) as error:
+        raise TareError(f"the replayer left no report: {error}") from None
+    if not isinstance(report, dict):
+        raise TareError("the replayer's report is not an object")
+    for name in (*_MEASURED, *(name for name in _OF_A_COLLECTOR if name in report)):
+        if not isinstance(report.get(name), int | float):
+            raise TareError(f"the replayer's report does not have {name}")
+    return dict(report)
+
+
+def run_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+) -> Outcome:
+    """Replay under ``manager``; ``program`` is one of ``program_of``. See ``runner.run_once``."""
+    command, verb, *rest = program.argv
+    replayer = manager.replayer or (command, verb, "--heap", heap_of(manager))
+    collector = PLANS[parse_name(manager.name)[0]].proof if manager.replayer else ""
+    outcome = runner.run_once(
+        replace(program, argv=(*replayer, *rest)),
+        manager,
+        limits,
+        workspace,
+        keep_output,
+        _ReplayObserver(collector),
+    )
+    if outcome.status is Status.FAILED and outcome.exit_code == OUT_OF_MEMORY_EXIT:
+        return replace(outcome, status=Status.OUT_OF_MEMORY, reason="the manager had no memory")
+    return outcome
+
+
+def heap_of(manager: Manager) -> str:
+    """What serves the objects of regions in a replay under ``manager``."""
+    if manager.layer_name != REGIONS_LAYER:
+        return "malloc"
+    name = layers.split_name(manager.name)
+    route = name.options.get("as", "original") if name else "original"
+    return "malloc" if route == "original" else route
+
+
+def program_of(trace: Trace, how: How, schedule: Path) -> Program:
+    """The replay of ``trace``, compiled to ``schedule``, as a program. It leaves its report in the
+    folder that it runs in."""
+    touch = "first-line" if how.touch == "uses" else how.touch
+    command = [str(native_file("bin/tare-replay")), "run", "--touch", touch]
+    command += ["--report", _REPORT_FILE, str(schedule)]
+    return Program(name=name_of(trace), argv=tuple(command), scratch=True)
+
+
+def name_of(trace: Trace) -> str:
+    """What the traced program is called."""
+    name = trace.meta["program"].get("name")
+    named = name if isinstance(name, str) and name else trace.folder.stem
+    return named[:NAME_LIMIT]
+
+
+def replay(
+    trace: Path | str,
+    managers: Sequence[str] = (),
+    *,
+    baseline: str = "",
+    how: How | None = None,
+    runs: int = 10,
+    warmup: int = 1,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """The allocations of a heap trace under each manager: time and memory of the same work.
+
+    ``managers``, ``baseline`` and ``folder`` are as for ``tare.compare``; ``how`` says what is
+    replayed.
+    """
+    from tare import api
+    from tare.executor import OBSERVERS
+    from tare.results import default_folder
+    from tare.studies import replay as study
+
+    api._check_counts(runs, warmup)
+    opened = open_trace(trace)
+    how = how or How()
+    resolved, baseline = api._managers(managers, baseline, replays=True)
+    if not any(heap_of(manager) != "malloc" for manager in resolved.values()):
+        how = replace(how, regions="")
+    how = replace(how, process=check(opened, how))
+    where = Path(folder) if folder else default_folder(study.STUDY, opened.folder.stem)
+    watcher = watcher or api.Watcher()
+    schedule = (where / ".work" / SCHEDULE_FILE).resolve()
+    program = program_of(opened, how, schedule)
+    if left_out := len(opened.processes) - 1:
+        watcher.note(f"replaying process {how.process}; {left_out} others of the trace are not")
+    watcher.note("compiling the trace")
+    schedule.parent.mkdir(parents=True, exist_ok=True)
+    counted = compile_trace(opened, how, schedule)
+    asked = {
+        "trace": str(opened.folder.resolve()),
+        "meta_sha256": hash_file(opened.folder / META_FILE),
+        "how": asdict(how),
+        "runs": runs,
+        "warmup": warmup,
+    }
+
+    def plan(seed: int) -> api._Planned:
+        rounds = study.Plan((program.name,), tuple(resolved), baseline, runs, warmup, seed)
+        return api._Planned(
+            lambda records: study.next_round(rounds, records), study.planned_runs(rounds)
+        )
+
+    return api._measure(
+        study.STUDY,
+        "replaying",
+        [program],
+        resolved,
+        baseline,
+        asked,
+        plan,
+        api._Where(seed, limits, where, watcher),
+        {**OBSERVERS, study.OBSERVER: run_once},
+        schedule=counted,
+    )
+
+
+__all__ = ["TOUCHES", "How", "replay", "run_once"]

@@ -1,0 +1,303 @@
+"""Makes a schedule of a heap trace: the file of events that ``tare-replay`` follows.
+
+The columns that matter are read here, batch by batch, and handed to ``tare-replay compile``, which
+puts births, uses, stores and deaths in order. docs/replay.md describes the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare.errors import TareError, UsageError
+from tare.native import native_file
+from tare.trace import Trace, order_clock, table_file
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.uint64]
+
+DEATHS = ("free", "unreachable", "last-use")
+TOUCHES = ("birth", "uses", "first-line")
+REGIONS = ("trace", "site")
+"""Where the region of an object comes from: recorded, or one for each call site."""
+NEEDED_WORDS = {"unreachable": "unreachable", "last-use": "last_use"}
+"""What a trace must have observed for a death other than the program's frees."""
+
+_NEVER = (1 << 64) - 1
+_BATCH_ROWS = 1 << 15
+"""So few that the columns of a batch stay in the cache."""
+_ZEROED = "calloc"
+_WITH_REGION, _WITH_REGION_SHIFT = "region", 1
+_ALIGNMENT_SHIFT, _GREATEST_ALIGNMENT = 8, 30
+_THREAD_SHIFT, _FREE_THREAD_SHIFT, _THREAD_MASK = 16, 40, (1 << 24) - 1
+_ERROR_TAIL = 2000
+
+
+@dataclass(frozen=True)
+class How:
+    """``death`` is of ``DEATHS``, ``touch`` of ``TOUCHES``. ``process`` None is the one with the
+    most objects. With ``threads`` the schedule says which thread does what; with ``pointers`` it
+    has the stores of pointers, where they were recorded. ``regions`` is of ``REGIONS``, or empty
+    where objects are to have none."""
+
+    death: str = "free"
+    touch: str = "birth"
+    process: int | None = None
+    threads: bool = False
+    pointers: bool = True
+    regions: str = ""
+
+
+def check(trace: Trace, how: How) -> int:
+    """The process to replay. Raises UsageError where the trace does not have what ``how`` needs."""
+    if how.death not in DEATHS or how.touch not in TOUCHES or how.regions not in ("", *REGIONS):
+        raise UsageError(f"'{how.death}', '{how.touch}' or '{how.regions}' is no way to replay")
+    if how.regions == "site" and "sites" not in trace.meta["observed"]:
+        raise UsageError(f"{trace.folder} has no call sites", "record it again, without --no-sites")
+    needed = {NEEDED_WORDS.get(how.death), "last_use" if how.touch == "uses" else None} - {None}
+    if missing := needed - set(trace.meta["observed"]):
+        option = {"unreachable": "--reachability", "last_use": "--last-use"}
+        hints = " ".join(sorted(option[str(word)] for word in missing))
+        raise UsageError(
+            f"{trace.folder} does not say what --death {how.death}, --touch {how.touch} needs",
+            f"record it again, with: tare trace {hints}",
+        )
+    if trace.sample_bytes:
+        raise UsageError(
+            f"{trace.folder} has a sample of the objects: a replay needs all of them",
+            "record it again, without sampling",
+        )
+    if how.process is None:
+        return max(range(len(trace.processes)), key=lambda n: int(trace.processes[n]["objects"]))
+    if not 0 <= how.process < len(trace.processes):
+        raise UsageError(f"{trace.folder} has no process {how.process}")
+    return how.process
+
+
+def compile_trace(trace: Trace, how: How, target: Path) -> dict[str, int]:
+    """Write the schedule of ``trace`` to the new file ``target``; gives what its header counts, and
+    ``compiler_bytes``, the memory that it took."""
+    process = check(trace, how)
+    observed = trace.meta["observed"]
+    clock = order_clock(observed)
+    stores = how.pointers and "pointers" in observed and clock == "instructions"
+    target.unlink(missing_ok=True)
+    reader = _Reader(trace, how, process, clock)
+    command = [str(native_file("bin/tare-replay")), "compile", "--death", how.death]
+    if how.threads:
+        command.append("--threads")
+    with tempfile.TemporaryFile() as errors:
+        pipes = [os.pipe() for _ in range(2 if stores else 1)]
+        if stores:
+            command += ["--stores", str(pipes[1][0])]
+        compiler = subprocess.Popen(
+            [*command, str(target)],
+            stdin=pipes[0][0],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            pass_fds=[read for read, _ in pipes],
+        )
+        for read, _ in pipes:
+            os.close(read)
+        rows = [reader.objects(), reader.stores()]
+        _feed_all([write for _, write in pipes], rows, trace)
+        facts, _ = compiler.communicate()
+        if compiler.returncode != 0:
+            errors.seek(0)
+            told = errors.read(_ERROR_TAIL).decode(errors="replace").strip()
+            target.unlink(missing_ok=True)
+            raise TareError(f"{trace.folder} cannot be compiled: {told}")
+    counted: dict[str, int] = json.loads(facts)
+    return counted
+
+
+def _feed_all(pipes: Sequence[int], rows: Sequence[Iterator[Any]], trace: Trace) -> None:
+    """Write to each pipe what its iterator gives, all at once. A pipe whose reader has gone is
+    left: the reader says why."""
+    failures: list[BaseException] = []
+
+    def feed(pipe: int, parts: Iterator[Any]) -> None:
+        try:
+            with open(pipe, "wb") as stream:
+                for part in parts:
+                    stream.write(part)
+        except BrokenPipeError:
+            pass
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=feed, args=pair) for pair in zip(pipes, rows, strict=False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for failure in failures:
+        lines = str(failure).splitlines() or [type(failure).__name__]
+        raise UsageError(f"{trace.folder} cannot be read: {lines[0][:200]}")
+
+
+class _Reader:
+    """Gives the rows of one process of a trace as the compiler takes them."""
+
+    def __init__(self, trace: Trace, how: How, process: int, clock: str) -> None:
+        self._trace = trace
+        self._how = how
+        self._process = process
+        self._clock = clock
+
+    @property
+    def _region_column(self) -> str:
+        return "site" if self._how.regions == "site" else "region"
+
+    def objects(self) -> Iterator[bytes | memoryview]:
+        """Batches: birth, size, about, end, resized from, first use, last use, region."""
+        wanted = ["operation", "alignment", "size", "resized_from", f"birth_{self._clock}"]
+        moments = ("first_use", "last_use", "free", "unreachable")
+        if not self._trace.clocks_are_stored:
+            moments = ("lag", "use", "rest", "reach")
+        used = moments if self._how.death == "unreachable" else moments[:3]
+        wanted += [f"{moment}_{self._clock}" for moment in used]
+        if self._how.threads:
+            wanted += ["thread", "free_thread"]
+        if self._how.regions:
+            wanted += [self._region_column, "free_operation"]
+        for table in self._batches("objects", wanted):
+            yield from _batch(self._columns(table))
+
+    def stores(self) -> Iterator[bytes | memoryview]:
+        """Batches: time, source, offset, target. A store into what is no object is left out."""
+        import pyarrow.compute as pc
+
+        for table in self._batches("pointers", ["instructions", "source", "offset", "target"]):
+            kept = table.filter(pc.is_valid(table["source"]))
+            names = ("instructions", "source", "offset", "target")
+            yield from _batch([_values(kept, name) for name in names])
+
+    def _batches(self, name: str, wanted: list[str]) -> Iterator[pa.Table]:
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        alone = len(self._trace.processes) == 1
+        path = table_file(self._trace.folder, name)
+        # Texts that repeat are compared once, and not in each row.
+        texts = ["operation"] if name == "objects" else []
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            columns = [column for column in wanted if column in file.schema_arrow.names]
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns if alone else [*columns, "process"])
+                if not alone:
+                    table = table.filter(pc.equal(table["process"], self._process))
+                for start in range(0, len(table), _BATCH_ROWS):
+                    yield table.slice(start, _BATCH_ROWS)
+
+    def _columns(self, table: pa.Table) -> list[Numbers | None]:
+        clock = self._clock
+        birth = _values(table, f"birth_{clock}")
+        if self._trace.clocks_are_stored:
+            first, last, free, gone = (
+                _values(table, f"{moment}_{clock}")
+                for moment in ("first_use", "last_use", "free", "unreachable")
+            )
+            base = _earlier_known(last, birth)
+        else:
+            first = _later(birth, _values(table, f"lag_{clock}"))
+            last = _later(first, _values(table, f"use_{clock}"))
+            base = _earlier_known(last, birth)
+            free = _later(base, _values(table, f"rest_{clock}"))
+            gone = _later(birth, _values(table, f"reach_{clock}"))
+        match self._how.death:
+            case "free":
+                end = free
+            case "unreachable":
+                end = _least(free, gone)
+            case _:
+                end = base
+        if self._how.touch != "uses":
+            first = last = None
+        size, resized = _values(table, "size"), _values(table, "resized_from")
+        region = _values(table, self._region_column) if self._how.regions else None
+        return [birth, size, self._about(table), end, resized, first, last, region]
+
+    def _about(self, table: pa.Table) -> Numbers:
+        import numpy as np
+        import pyarrow.compute as pc
+
+        about = pc.equal(table["operation"], _ZEROED).to_numpy().astype(np.uint64)
+        if self._how.regions == "trace" and "free_operation" in table.column_names:
+            with_region = pc.equal(table["free_operation"], _WITH_REGION).fill_null(False)
+            about |= with_region.to_numpy().astype(np.uint64) << np.uint64(_WITH_REGION_SHIFT)
+        if (alignment := _values(table, "alignment")) is not None:
+            power = (alignment & (alignment - np.uint64(1))) == 0
+            logarithm = np.log2(np.where(power, np.maximum(alignment, 1), 1))
+            bits = np.minimum(logarithm, _GREATEST_ALIGNMENT).astype(np.uint64)
+            about |= bits << np.uint64(_ALIGNMENT_SHIFT)
+        if self._how.threads:
+            for name, shift in (("thread", _THREAD_SHIFT), ("free_thread", _FREE_THREAD_SHIFT)):
+                if (thread := _values(table, name)) is not None:
+                    known = np.where(thread == _NEVER, 0, thread & np.uint64(_THREAD_MASK))
+                    about |= known << np.uint64(shift)
+        return np.asarray(about, np.uint64)
+
+
+def _values(table: pa.Table, name: str) -> Numbers | None:
+    """A column as 64-bit numbers, ``_NEVER`` where it is empty; None where all of it is."""
+    import numpy as np
+
+    if name not in table.column_names or table[name].null_count == len(table):
+        return None
+    column = table[name]
+    if column.null_count:
+        column = column.cast("uint64").fill_null(_NEVER)
+    found: Numbers = column.to_numpy().astype(np.uint64, copy=False)
+    return found
+
+
+def _later(origin: Numbers | None, distance: Numbers | None) -> Numbers | None:
+    """The moments at distances from others; ``_NEVER`` where one of them is."""
+    if origin is None or distance is None:
+        return None
+    found: Numbers = origin + distance
+    found[(origin == _NEVER) | (distance == _NEVER)] = _NEVER
+    return found
+
+
+def _earlier_known(last: Numbers | None, birth: Numbers | None) -> Numbers | None:
+    """The last use, or the birth of what was not used."""
+    import numpy as np
+
+    if last is None or birth is None:
+        return birth
+    return np.where(last == _NEVER, birth, last)
+
+
+def _least(first: Numbers | None, second: Numbers | None) -> Numbers | None:
+    import numpy as np
+
+    if first is None or second is None:
+        return second if first is None else first
+    return np.minimum(first, second)
+
+
+def _batch(columns: list[Numbers | None]) -> Iterator[bytes | memoryview]:
+    """The parts of one batch of rows, as ``tare-replay compile`` reads them. The first column is
+    there, unless the batch is empty."""
+    import numpy as np
+
+    there = [(bit, column) for bit, column in enumerate(columns) if column is not None]
+    if not there:
+        return
+    yield len(there[0][1]).to_bytes(8, "little")
+    yield sum(1 << bit for bit, _ in there).to_bytes(8, "little")
+    for _, column in there:
+        yield np.ascontiguousarray(column).data.cast("B")
