@@ -123,7 +123,8 @@ def run_once(
     with _folder(workspace) as folder:
         proof = folder / "proof"
         proof.touch()
-        scratch = folder / "scratch"
+        # Absolute, because the program has it as its working directory.
+        scratch = (folder / "scratch").resolve()
         if program.scratch:
             scratch.mkdir()
         with _preloadable((native_file("lib/libtare-probe.so"), *manager.preload)) as preload:

@@ -143,6 +143,28 @@ def test_the_memory_of_a_tree_is_summed(tmp_path: Path, compile_c: Callable[...,
     assert 100 << 20 < outcome.values["peak_resident_bytes"] < 115 << 20
 
 
+def test_a_vforked_child_takes_no_memory(tmp_path: Path, compile_c: Callable[..., Path]) -> None:
+    """Until it calls exec it runs in its parent's, which the kernel tells of both."""
+    source = """
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    int main(void) {
+      char *p = malloc(50 << 20);
+      memset(p, 1, 50 << 20);
+      if (vfork() == 0) {
+        usleep(300000);
+        _exit(0);
+      }
+      return p[7] - 1;
+    }
+    """
+    outcome = run(tmp_path, str(compile_c(source)))
+    assert outcome.memory_is_sampled
+    assert outcome.values["processes"] == 2
+    assert 50 << 20 < outcome.values["peak_resident_bytes"] < 60 << 20
+
+
 def test_every_process_of_the_tree_is_seen(tmp_path: Path) -> None:
     outcome = run(tmp_path, "sh", "-c", "for i in 1 2 3 4 5; do /bin/true; done; exit 0")
     assert outcome.values["processes"] == 6
@@ -219,6 +241,16 @@ def test_input_directory_environment(tmp_path: Path) -> None:
     empty = run(tmp_path, "sh", "-c", "ls -A | wc -l; touch x; test {scratch} = $PWD", scratch=True)
     assert empty.status is Status.OK
     assert empty.output_bytes == 2
+
+
+def test_a_scratch_folder_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the working directory as well, which a relative name would be looked for in."""
+    monkeypatch.chdir(tmp_path)
+    Path("results").mkdir()
+    program = Program("test", ("sh", "-c", "touch {scratch}/x; ls"), scratch=True)
+    limits = Limits(timeout_seconds=60)
+    outcome = run_once(program, resolve("glibc"), limits, Path("results"))
+    assert (outcome.status, outcome.output_bytes) == (Status.OK, 2)
 
 
 def test_braces_of_an_ordinary_program_are_left_alone(tmp_path: Path) -> None:

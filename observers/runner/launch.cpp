@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <linux/perf_event.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -258,6 +259,11 @@ std::uint64_t proportional_bytes(pid_t pid) {
   return kibibytes * 1024;
 }
 
+/// Between a vfork and its exec a child runs in its parent's memory, which both report as theirs.
+bool runs_in_memory_of_parent(pid_t pid) {
+  return syscall(SYS_kcmp, pid, parent_of(pid), KCMP_VM, 0, 0) == 0;
+}
+
 std::int64_t kernel_oom_kills() {
   const std::string text = read_small("/proc/vmstat");
   const auto label = text.find("\noom_kill ");
@@ -468,7 +474,10 @@ class Launch {
       if (length > 0)
         programs_.emplace(pid, parent_of(pid),
                           std::string(path.data(), static_cast<std::size_t>(length)));
-      bytes += tree.size() == 1 ? resident_bytes(pid) : proportional_bytes(pid);
+      if (tree.size() == 1)
+        bytes += resident_bytes(pid);
+      else if (!runs_in_memory_of_parent(pid))
+        bytes += proportional_bytes(pid);
     }
     tree_bytes_ = std::max(tree_bytes_, bytes);
     ++samples_;
