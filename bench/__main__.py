@@ -10,15 +10,19 @@ from rich.progress import track
 from rich.table import Table
 
 from bench import (
+    classics,
     cost_per_run,
     count,
     delay,
     marksweep,
     memsys,
+    minheap,
     page,
     reading,
     reap,
     recorder,
+    regions,
+    replay,
     space,
     startup,
     trace,
@@ -36,6 +40,10 @@ MODULES = (
     delay,
     marksweep,
     reap,
+    classics,
+    regions,
+    replay,
+    minheap,
     memsys,
     page,
 )

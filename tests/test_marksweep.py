@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,10 @@ from tare.manager import machine_libc, resolve
 from tare.measurement import Status
 from tare.native import native_file
 from tare.program import Program
-from tare.recipes import load_recipes, object_path
 from tare.runner import Limits, Outcome, run_once
+from tests.layered import INNERS, Compile, source_runner
 
 HERE = Path(__file__).parent
-Compile = Callable[..., Path]
-INNERS = [
-    recipe.name
-    for recipe in load_recipes().values()
-    if recipe.kind not in {"collector", "layer"}
-    and (recipe.kind == "system" or object_path(recipe) is not None)
-]
 MAIN_INNERS = [
     name for name in ("glibc", "jemalloc", "tcmalloc", "mimalloc", "snmalloc") if name in INNERS
 ]
@@ -68,16 +61,7 @@ FLAGS = ("-O1", "-fno-builtin", "-pthread", "-w")
 
 @pytest.fixture
 def run(tmp_path: Path, compile_c: Compile) -> Callable[..., Outcome]:
-    """Run C source text, after PRELUDE, under a manager."""
-
-    def go(
-        source: str, manager: str, *arguments: str, flags: Sequence[str] = (), seconds: float = 120
-    ) -> Outcome:
-        path = compile_c(PRELUDE + source, *FLAGS, *flags)
-        program = Program("t", (str(path), *arguments))
-        return run_once(program, resolve(manager), Limits(timeout_seconds=seconds), tmp_path)
-
-    return go
+    return source_runner(tmp_path, compile_c, PRELUDE, FLAGS)
 
 
 def good(outcome: Outcome) -> dict[str, Any]:

@@ -8,16 +8,10 @@
 
 #pragma once
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
-
-#include "shared_file.hpp"
-#include "system.hpp"
 
 namespace tare {
 
@@ -66,12 +60,14 @@ struct alignas(64) Slot {
 };
 static_assert(sizeof(Slot) == 704);
 
-inline constexpr Count kMagic = 0x33594c4544455254;  // "TREDELY3", little-endian
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMostSlots = 240;
-inline constexpr std::size_t kCountersBytes = kHeaderBytes + kMostSlots * sizeof(Slot);
 
 struct Header {
+  static constexpr Count kMagic = 0x33594c4544455254;  // "TREDELY3", little-endian
+  static constexpr std::size_t kFileBytes = kHeaderBytes + kMostSlots * sizeof(Slot);
+  static constexpr std::size_t kFilledBytes = kFileBytes;
+
   Count magic;
   Count process;
   Count parent;
@@ -80,27 +76,12 @@ struct Header {
   SharedCount passed_objects;     // freed without quarantine: the thread was about to end, or
                                   // there was no memory for its list
   Count forked;                   // 1: this process began as a fork of the program, 0: by exec
-  char inner[kHeaderBytes - 56];  // file that serves the inner malloc, and after a 0 that of free
+  char names[kHeaderBytes - 56];  // files of the inner malloc and, in the second half, of free
 };
 static_assert(sizeof(Header) == kHeaderBytes);
 
 inline Slot* SlotsOf(Header* header) {
   return reinterpret_cast<Slot*>(reinterpret_cast<char*>(header) + kHeaderBytes);
-}
-
-// The counters of this process: in a new file in `folder`, or in memory of the process, where they
-// are lost at its end; nullptr without any. `reported` says whether all is as asked.
-inline Header* OpenCounters(const char* folder, bool forked, bool& reported) {
-  Header* header =
-      folder == nullptr ? nullptr : static_cast<Header*>(MapSharedFile(folder, kCountersBytes));
-  reported = header != nullptr || folder == nullptr;
-  if (header == nullptr) header = static_cast<Header*>(MapPages(kCountersBytes));
-  if (header == nullptr) return nullptr;
-  header->process = static_cast<Count>(getpid());
-  header->parent = static_cast<Count>(getppid());
-  header->forked = forked;
-  header->magic = kMagic;
-  return header;
 }
 
 }  // namespace tare

@@ -17,6 +17,7 @@
 
 #include "allocation.hpp"
 #include "limits.hpp"
+#include "operators_delete.hpp"
 #include "quarantine.hpp"
 
 namespace tare {
@@ -39,14 +40,6 @@ bool IsLimited(decltype(RLIMIT_AS) resource) {
   return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
-// Which files hold the inner allocator: what the process shows of it.
-void ShowInner() {
-  if (OwnHeader() == nullptr) return;
-  constexpr std::size_t kHalf = sizeof process.header->inner / 2;
-  strncpy(process.header->inner, FileOf(process.inner.malloc), kHalf - 1);
-  strncpy(process.header->inner + kHalf, FileOf(process.inner.free), kHalf - 1);
-}
-
 // At the first call that can read the environment, and at the latest as a constructor.
 void BeginOnce() {
   if (began) return;
@@ -54,7 +47,7 @@ void BeginOnce() {
   const KeepErrno keep;
   Resolve(process.inner);
   Begin(ReadOptions(), getenv("TARE_DELAY_COUNTERS"));
-  ShowInner();
+  if (OwnHeader(process) != nullptr) ShowInner(*process.header, process.inner);
   NoticeLimits();
   if (!KernelOvercommits()) GuardAllocations();
 }
@@ -133,22 +126,11 @@ EXPORT void tare_layer_held(void (*each)(void*, size_t, void*), void* data) {
   tare::VisitHeld(each, data);
 }
 
-// By their names, because their types here are those of the machine's calling convention.
 #define OPERATOR_DELETE(symbol, ...) \
   EXPORT void symbol(void* p __VA_OPT__(, ) __VA_ARGS__) { tare::FreeObject(p); }
-OPERATOR_DELETE(_ZdlPv)
-OPERATOR_DELETE(_ZdaPv)
-OPERATOR_DELETE(_ZdlPvm, size_t)
-OPERATOR_DELETE(_ZdaPvm, size_t)
-OPERATOR_DELETE(_ZdlPvSt11align_val_t, size_t)
-OPERATOR_DELETE(_ZdaPvSt11align_val_t, size_t)
-OPERATOR_DELETE(_ZdlPvmSt11align_val_t, size_t, size_t)
-OPERATOR_DELETE(_ZdaPvmSt11align_val_t, size_t, size_t)
-OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t, const void*)
-OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, const void*)
-OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
-OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
+TARE_EACH_OPERATOR_DELETE(OPERATOR_DELETE)
 
+// By their names, as the operators delete.
 EXPORT void* _Znwm(size_t n) { return tare::NewObject::Call(n); }
 EXPORT void* _Znam(size_t n) { return tare::NewArray::Call(n); }
 EXPORT void* _ZnwmRKSt9nothrow_t(size_t n, const void* t) {

@@ -3,6 +3,9 @@
 
 #pragma once
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +14,7 @@
 #include "counters.hpp"
 #include "inner.hpp"
 #include "options.hpp"
+#include "process_counters.hpp"
 #include "spin_lock.hpp"
 #include "system.hpp"
 
@@ -76,26 +80,10 @@ inline void GiveBuffer(void** base, std::size_t bytes) {
   munmap(base, bytes);
 }
 
-// The counters of this process, its own also after a fork. nullptr without memory.
-inline Header* OwnHeader() {
-  if (process.header != nullptr && !process.header_of_parent) return process.header;
-  Header* const before = process.header;
-  bool reported = false;
-  Header* const header = OpenCounters(process.counters_folder, before != nullptr, reported);
-  if (before != nullptr) {
-    if (!reported) before->uncounted.fetch_add(1, std::memory_order_relaxed);
-    if (header != nullptr) memcpy(header->inner, before->inner, sizeof header->inner);
-    munmap(before, kCountersBytes);
-  }
-  process.header = header;
-  process.header_of_parent = false;
-  return header;
-}
-
 // A slot of its own for each thread; once all are used, that of one that has ended.
 inline Slot* TakeSlot() {
   const std::scoped_lock guard(process.lock);
-  Header* const header = OwnHeader();
+  Header* const header = OwnHeader(process);
   if (header == nullptr) return &lost_counts;
   const Count used = header->slots.load(std::memory_order_relaxed);
   Slot* slot = nullptr;

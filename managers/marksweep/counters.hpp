@@ -8,15 +8,11 @@
 
 #pragma once
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "shared_file.hpp"
-#include "system.hpp"
 
 namespace tare {
 
@@ -24,15 +20,22 @@ using Count = std::uint64_t;
 using SharedCount = std::atomic<std::uint64_t>;
 static_assert(sizeof(SharedCount) == 8 && SharedCount::is_always_lock_free);
 
-inline constexpr Count kMagic = 0x314b52414d455254;  // "TREMARK1", little-endian
 inline constexpr std::size_t kNamesOffset = 512;
 inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMostSlots = 192;
 inline constexpr std::size_t kMostRecords = 65536;
+inline constexpr std::size_t kSlotBytes = 64;
+inline constexpr std::size_t kRecordBytes = 64;
+inline constexpr std::size_t kRecordsOffset = kHeaderBytes + kMostSlots * kSlotBytes;
+static_assert(kRecordsOffset % 4096 == 0);
 
 // Written by the thread that collects, but for the numbers of type SharedCount. What threads do
 // between collections is in their slots.
 struct Header {
+  static constexpr Count kMagic = 0x314b52414d455254;  // "TREMARK1", little-endian
+  static constexpr std::size_t kFilledBytes = kRecordsOffset;
+  static constexpr std::size_t kFileBytes = kRecordsOffset + kMostRecords * kRecordBytes;
+
   Count magic;
   Count process;
   Count parent;
@@ -80,7 +83,7 @@ struct alignas(64) Slot {
   Count freed_clock;  // over those: bytes that had been allocated by then, modulo 2^64
   Count bad_frees;    // of no object, or of one that had been freed
 };
-static_assert(sizeof(Slot) == 64);
+static_assert(sizeof(Slot) == kSlotBytes);
 
 enum RecordKind : Count { kReclaimed = 1, kHeapLimit = 2, kMallocFailed = 4 };
 
@@ -95,11 +98,7 @@ struct Record {
   Count active_pages_bytes;  // after it
   Count kind;
 };
-static_assert(sizeof(Record) == 64);
-
-inline constexpr std::size_t kRecordsOffset = kHeaderBytes + kMostSlots * sizeof(Slot);
-inline constexpr std::size_t kCountersBytes = kRecordsOffset + kMostRecords * sizeof(Record);
-static_assert(kRecordsOffset % 4096 == 0);
+static_assert(sizeof(Record) == kRecordBytes);
 
 template <typename T>
 T* At(Header* header, std::size_t offset) {
@@ -116,23 +115,6 @@ inline Record* NextRecord(Header* header) {
   // A page that the disk cannot hold would be a SIGBUS when it is touched.
   if (header->records % kInPage == 0 && !PopulatePages(record, 4096)) return nullptr;
   return record;
-}
-
-// The counters of this process: in a new file in `folder`, or in memory of the process, where they
-// are lost at its end; nullptr without any. `reported` says whether all is as asked.
-inline Header* OpenCounters(const char* folder, bool forked, bool& reported) {
-  Header* header =
-      folder == nullptr
-          ? nullptr
-          : static_cast<Header*>(MapSparseFile(folder, kCountersBytes, kRecordsOffset));
-  reported = header != nullptr || folder == nullptr;
-  if (header == nullptr) header = static_cast<Header*>(MapPages(kCountersBytes));
-  if (header == nullptr) return nullptr;
-  header->process = static_cast<Count>(getpid());
-  header->parent = static_cast<Count>(getppid());
-  header->forked = forked;
-  header->magic = kMagic;
-  return header;
 }
 
 }  // namespace tare

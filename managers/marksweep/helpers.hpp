@@ -65,9 +65,8 @@ class Markers {
   void Mark(OwnArray<Span>& roots, std::size_t most, std::size_t expected) {
     // Below this a second marker would not have begun before the first is done.
     constexpr std::size_t kMuch = 1 << 20;
-    constexpr std::size_t kInCache = 8 << 20;
     const bool much = expected >= kMuch;
-    for (Marker& each : markers_) each.Begin(expected < kInCache);
+    for (Marker& each : markers_) each.Begin();
     shared_.Begin(1);
     if (most == 1 || !much)
       markers_[0].MarkAlone(roots.begin(), roots.Size(), shared_);

@@ -1,5 +1,6 @@
-// Marks what can be reached. A word is a pointer if it lies in an object; words are looked at in
-// order, but each waits in a short queue while the memory that it leads to is fetched.
+// Marks what can be reached. A word is a pointer if it lies in an object. What could be one waits
+// in a short queue while the bits that tell are fetched, and an object that is to be searched waits
+// in another one while its words are.
 
 #pragma once
 
@@ -89,11 +90,7 @@ class Marker {
   std::size_t objects = 0;
   std::size_t bytes = 0;
 
-  // `direct`: a small heap is in the cache, so that no word need wait.
-  void Begin(bool direct) {
-    objects = bytes = 0;
-    direct_ = direct;
-  }
+  void Begin() { objects = bytes = 0; }
 
   // Marks what can be reached from `count` spans; alone.
   void MarkAlone(const Span* spans, std::size_t count, SharedWork& shared) {
@@ -130,13 +127,26 @@ class Marker {
   void Trim() { stack_.Trim(kKeptBytes); }
 
  private:
-  static constexpr std::size_t kQueue = 16;
   static constexpr std::size_t kKeptBytes = 1 << 16;
+  static constexpr std::size_t kLine = 64, kFetched = 256;  // what follows, the processor guesses
   static constexpr std::size_t kPiece = 1 << 16;  // bytes searched before others may have the rest
 
   struct Candidate {
     Address address = 0;
     Block* block = nullptr;
+  };
+
+  template <typename T, unsigned kLength>
+  class Queue {
+   public:
+    bool Empty() const { return in_ == out_; }
+    bool Full() const { return in_ - out_ == kLength; }
+    void Add(const T& value) { values_[in_++ % kLength] = value; }
+    T Take() { return values_[out_++ % kLength]; }
+
+   private:
+    T values_[kLength]{};
+    unsigned in_ = 0, out_ = 0;
   };
 
   void Push(const Span& span) {
@@ -146,20 +156,31 @@ class Marker {
   template <bool kTogether>
   void Drain(SharedWork* shared) {
     for (;;) {
-      while (!stack_.Empty()) {
-        Span span = stack_.Take();
-        if constexpr (kTogether) {
-          if (span.to - span.from > kPiece) {
-            Push({span.from + kPiece, span.to});
-            span.to = span.from + kPiece;
-          }
-          if (shared->IsWanted()) Share(*shared);
-        }
-        Search<kTogether>(span);
+      if (!stack_.Empty() && !spans_.Full()) {
+        Wait<kTogether>(stack_.Take(), shared);
+      } else if (!spans_.Empty()) {
+        Search<kTogether>(spans_.Take());
+      } else if (!candidates_.Empty()) {
+        Consider<kTogether>(candidates_.Take());
+      } else {
+        return;
       }
-      if (queued_ == taken_) return;
-      while (queued_ != taken_) Consider<kTogether>(queue_[taken_++ % kQueue]);
     }
+  }
+
+  template <bool kTogether>
+  void Wait(Span span, SharedWork* shared) {
+    if constexpr (kTogether) {
+      if (span.to - span.from > kPiece) {
+        Push({span.from + kPiece, span.to});
+        span.to = span.from + kPiece;
+      }
+      if (shared->IsWanted()) Share(*shared);
+    }
+    const Address fetched = std::min(span.to, span.from + kFetched);
+    for (Address at = span.from; at < fetched; at += kLine)
+      __builtin_prefetch(reinterpret_cast<const void*>(at));
+    spans_.Add(span);
   }
 
   // The oldest spans: they lead to the most work.
@@ -195,42 +216,49 @@ class Marker {
   __attribute__((noinline)) void Enqueue(Address word) {
     Block* const block = metadata.BlockOf(word);
     if (block == nullptr) return;
-    // Most words lead to the start of what is marked already.
-    if ((Load(block->state) >> GranuleOf(word) & 1) != 0) return;
-    if (direct_) return Consider<kTogether>({word, block});
-    __builtin_prefetch(reinterpret_cast<const void*>(word));
-    if (queued_ - taken_ == kQueue) Consider<kTogether>(queue_[taken_++ % kQueue]);
-    queue_[queued_++ % kQueue] = {word, block};
+    __builtin_prefetch(block);
+    if (candidates_.Full()) Consider<kTogether>(candidates_.Take());
+    candidates_.Add({word, block});
   }
 
   template <bool kTogether>
   __attribute__((always_inline)) void Consider(const Candidate& candidate) {
     const unsigned granule = GranuleOf(candidate.address);
+    // Most words lead to what is marked already.
+    if ((Load(candidate.block->state) & StartBit(granule)) != 0) return;
     const Word bounds = Load(candidate.block->bounds);
-    if ((bounds >> granule & 1) == 0) [[unlikely]]
+    if ((bounds & StartBit(granule)) == 0) [[unlikely]]
       return ConsiderInside<kTogether>(candidate);
-    if (!Mark<kTogether>(*candidate.block, granule)) return;
+    const unsigned end = EndInBlock(bounds, granule);
+    if (!Mark<kTogether>(*candidate.block, granule, end)) return;
     const Address start = candidate.address & ~(kGranule - 1);
-    const Half ends = Ends(bounds) >> granule;
-    Found(start, ends != 0 ? start + (FirstIn(ends) + 1) * kGranule : metadata.EndOf(start));
+    Found(start, end != 32 ? start + (end - granule + 1) * kGranule : metadata.FarEndOf(start));
   }
 
   // Not a pointer to the start of an object, but perhaps to what is behind it.
   template <bool kTogether>
   __attribute__((noinline)) void ConsiderInside(const Candidate& candidate) {
     const Metadata::Found found = metadata.FindFrom(candidate.address, candidate.block);
-    if (found.start == 0 || !Mark<kTogether>(*found.block, GranuleOf(found.start))) return;
-    Found(found.start, found.end != 0 ? found.end : metadata.EndOf(found.start));
+    if (found.start == 0) return;
+    if (found.block != candidate.block) {
+      metadata.NoteUse(candidate.address);
+      Mark<kTogether>(*candidate.block, 0, EndInBlock(Load(candidate.block->bounds), 0));
+    }
+    const unsigned granule = GranuleOf(found.start);
+    const unsigned end = EndInBlock(Load(found.block->bounds), granule);
+    if (!Mark<kTogether>(*found.block, granule, end)) return;
+    Found(found.start, found.end != 0 ? found.end : metadata.FarEndOf(found.start));
   }
 
-  // Whether the mark is new.
+  // Marks an object in one block: all its granules, so that each further pointer into them is known
+  // at a glance. `end` is 32 if it goes on. Whether the mark of the first one is new.
   template <bool kTogether>
-  static bool Mark(Block& block, unsigned granule) {
-    const Word bit = StartBit(granule), before = Load(block.state);
-    if ((before & bit) != 0) return false;
+  static bool Mark(Block& block, unsigned first, unsigned end) {
+    const Word bits = BitsFromTo(first, std::min(end, 31U)), before = Load(block.state);
+    if ((before & StartBit(first)) != 0) return false;
     if constexpr (kTogether)
-      return (__atomic_fetch_or(&block.state, bit, __ATOMIC_RELAXED) & bit) == 0;
-    block.state = before | bit;
+      return (__atomic_fetch_or(&block.state, bits, __ATOMIC_RELAXED) & StartBit(first)) == 0;
+    block.state = before | bits;
     return true;
   }
 
@@ -241,10 +269,9 @@ class Marker {
   }
 
   OwnArray<Span> stack_;
-  Candidate queue_[kQueue]{};
-  unsigned queued_ = 0, taken_ = 0;
+  Queue<Span, 8> spans_;
+  Queue<Candidate, 16> candidates_;
   bool overflowed_ = false;
-  bool direct_ = false;
 };
 
 }  // namespace tare

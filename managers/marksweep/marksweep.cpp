@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "objects.hpp"
+#include "operators_delete.hpp"
 
 extern "C" {
 extern char __ehdr_start __attribute__((visibility("hidden")));
@@ -55,11 +56,9 @@ void FindInnerOnce() {
   if (process.inner_to == 0) dl_iterate_phdr(FindInner, nullptr);
 }
 
-void ShowInner() {
-  if (OwnHeader() == nullptr) return;
-  constexpr std::size_t kHalf = sizeof process.header->names / 2;
-  strncpy(process.header->names, FileOf(process.inner.malloc), kHalf - 1);
-  strncpy(process.header->names + kHalf, FileOf(process.inner.free), kHalf - 1);
+void BeginCounters() {
+  if (OwnHeader(process) == nullptr) return;
+  ShowInner(*process.header, process.inner);
   metadata.peak = &process.header->peak_active_pages_bytes;
 }
 
@@ -106,7 +105,7 @@ void AfterForkInChild() {
   sweep.record = nullptr;
   drag = {};
   process.allocated.store(0, std::memory_order_relaxed);
-  if (OwnHeader() == nullptr) return;
+  if (OwnHeader(process) == nullptr) return;
   metadata.peak = &process.header->peak_active_pages_bytes;
   t.slot = nullptr;
   t.granted = t.credit = 0;
@@ -155,7 +154,7 @@ void BeginOnce() {
   process.counters_folder = getenv("TARE_MARKSWEEP_COUNTERS");
   process.pid = getpid();
   pthread_key_create(&process.thread_end, EndThread);
-  ShowInner();
+  BeginCounters();
 }
 
 }  // namespace tare
@@ -246,18 +245,7 @@ EXPORT void* _ZnamSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void*)
 
 #define OPERATOR_DELETE(symbol, ...) \
   EXPORT void symbol(void* p __VA_OPT__(, ) __VA_ARGS__) { tare::Free(p); }
-OPERATOR_DELETE(_ZdlPv)
-OPERATOR_DELETE(_ZdaPv)
-OPERATOR_DELETE(_ZdlPvm, size_t)
-OPERATOR_DELETE(_ZdaPvm, size_t)
-OPERATOR_DELETE(_ZdlPvSt11align_val_t, size_t)
-OPERATOR_DELETE(_ZdaPvSt11align_val_t, size_t)
-OPERATOR_DELETE(_ZdlPvmSt11align_val_t, size_t, size_t)
-OPERATOR_DELETE(_ZdaPvmSt11align_val_t, size_t, size_t)
-OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t, const void*)
-OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, const void*)
-OPERATOR_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
-OPERATOR_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t, const void*)
+TARE_EACH_OPERATOR_DELETE(OPERATOR_DELETE)
 
 // The C library's fork calls handlers, this one does not.
 EXPORT int _Fork() noexcept {

@@ -65,6 +65,12 @@ inline Half Starts(Word bounds) { return static_cast<Half>(bounds); }
 inline Half Ends(Word bounds) { return static_cast<Half>(bounds >> 32); }
 inline Half Marked(Word state) { return static_cast<Half>(state); }
 inline Half Freed(Word state) { return static_cast<Half>(state >> 32); }
+
+// The low bits of all granules from `first` to `last`.
+inline Word BitsFromTo(unsigned first, unsigned last) {
+  return (Word{2} << last) - StartBit(first);
+}
+
 inline unsigned LastIn(Half bits) { return 31 - static_cast<unsigned>(std::countl_zero(bits)); }
 inline unsigned FirstIn(Half bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
 
@@ -111,10 +117,17 @@ class Metadata {
     const Address last = object + bytes - kGranule;
     if (leaf == nullptr || (object ^ last) >= kBlockBytes) [[unlikely]]
       return EnterLong(object, last);
-    Block& block = leaf->blocks[BlockIndex(object)];
-    const Word before =
-        SetBits(block.bounds, StartBit(GranuleOf(object)) | EndBit(GranuleOf(last)));
-    if (before == 0) NoteBusy(*leaf, BlockIndex(object));
+    const std::size_t index = BlockIndex(object);
+    const unsigned granules = static_cast<unsigned>(bytes / kGranule);
+    const Word bits = (StartBit(0) | EndBit(granules - 1)) << GranuleOf(object);
+    if (!__libc_single_threaded) {
+      EnterBeside(*leaf, index, bits);
+      return true;
+    }
+    Word& bounds = leaf->blocks[index].bounds;
+    const Word before = bounds;
+    bounds = before | bits;
+    if (before == 0) NoteBusy(*leaf, index);
     return true;
   }
 
@@ -122,19 +135,22 @@ class Metadata {
   __attribute__((always_inline)) std::size_t Remove(Address object) {
     Leaf* const leaf = LeafOf(object);
     if (leaf == nullptr) return 0;
-    Block& block = leaf->blocks[BlockIndex(object)];
+    const std::size_t index = BlockIndex(object);
+    Block& block = leaf->blocks[index];
     const unsigned granule = GranuleOf(object);
-    const Word bounds = Load(block.bounds);
-    if ((bounds & StartBit(granule)) == 0 || object % kGranule != 0) return 0;
-    const unsigned end = EndInBlock(bounds, granule);
-    if (end == 32) [[unlikely]]
+    const Word bounds = Load(block.bounds), from_here = bounds >> granule;
+    if ((from_here & StartBit(0)) == 0 || object % kGranule != 0) return 0;
+    const Half ends = Ends(from_here);
+    if (ends == 0) [[unlikely]]
       return RemoveLong(object, *leaf);
-    const Word bits = StartBit(granule) | EndBit(end);
-    const Word before = ClearBits(block.bounds, bits);
-    if ((before & StartBit(granule)) == 0) return 0;
+    const unsigned last = FirstIn(ends);
+    const std::size_t bytes = (last + 1) * kGranule;
+    const Word bits = (StartBit(0) | EndBit(last)) << granule;
+    if (!__libc_single_threaded) return RemoveBeside(*leaf, index, granule, bits) ? bytes : 0;
+    block.bounds = bounds & ~bits;
     ClearState(block, granule);
-    if (before == bits) NoteIdle(*leaf, BlockIndex(object));
-    return (end - granule + 1) * kGranule;
+    if (bounds == bits) NoteIdle(*leaf, index);
+    return bytes;
   }
 
   bool IsObject(Address object) const {
@@ -150,6 +166,15 @@ class Metadata {
     const unsigned end = EndInBlock(Load(BlockOf(object)->bounds), GranuleOf(object));
     if (end != 32) return BlockBase(object) + (end + 1) * kGranule;
     return FarEndOf(object);
+  }
+
+  // The same of one that goes on beyond the block of its start: mostly to the next one.
+  Address FarEndOf(Address object) const {
+    const Address next = BlockBase(object) + kBlockBytes;
+    const std::size_t index = BlockIndex(next);
+    if (index == 0) return FartherEndOf(object);
+    const Half ends = Ends(Load(LeafOf(object)->blocks[index].bounds));
+    return ends != 0 ? next + (FirstIn(ends) + 1) * kGranule : FartherEndOf(object);
   }
 
   // The object that contains `address`, which need not be an address at all.
@@ -184,6 +209,12 @@ class Metadata {
   }
 
   Leaf* FirstLeaf() const { return __atomic_load_n(&leaves_, __ATOMIC_ACQUIRE); }
+
+  // The block of `address` is to be visited too, though no object starts or ends in it.
+  void NoteUse(Address address) {
+    __atomic_store_n(&LeafOf(address)->used[BlockIndex(address) / kBlocksInGroup], 1,
+                     __ATOMIC_RELAXED);
+  }
 
   // Calls visit(base address, block) for each block that has held an object.
   template <typename Visit>
@@ -239,6 +270,20 @@ class Metadata {
     return before;
   }
 
+  // Where there are other threads.
+  __attribute__((noinline)) void EnterBeside(Leaf& leaf, std::size_t block, Word bits) {
+    if (SetBits(leaf.blocks[block].bounds, bits) == 0) NoteBusy(leaf, block);
+  }
+  __attribute__((noinline)) bool RemoveBeside(Leaf& leaf, std::size_t index, unsigned granule,
+                                              Word bits) {
+    Block& block = leaf.blocks[index];
+    const Word before = ClearBits(block.bounds, bits);
+    if ((before & StartBit(granule)) == 0) return false;
+    ClearState(block, granule);
+    if (before == bits) NoteIdle(leaf, index);
+    return true;
+  }
+
   // The first object starts or ends in a block.
   void NoteBusy(Leaf& leaf, std::size_t block) {
     if (Add(leaf.busy[block / kBlocksInPage], 1) != 0) return;
@@ -247,24 +292,28 @@ class Metadata {
   }
 
   void NoteIdle(Leaf& leaf, std::size_t block) {
-    if (Add(leaf.busy[block / kBlocksInPage], -1) == 1) AddPages(std::size_t{0} - 1);
+    if (Add(leaf.busy[block / kBlocksInPage], -1) == 1) RemovePages(1);
   }
 
+  // What has been removed may be counted before it has been added.
   void AddPages(std::size_t pages) {
-    std::size_t now = 0;
-    if (__libc_single_threaded) {
-      now = active_.load(std::memory_order_relaxed) + pages;
-      active_.store(now, std::memory_order_relaxed);
-    } else {
-      now = active_.fetch_add(pages, std::memory_order_relaxed) + pages;
-    }
+    const std::size_t now = ChangePages(pages);
     if (peak != nullptr && now * kPageBytes > peak->load(std::memory_order_relaxed) &&
         now < kLeaves * kLeafBytes / kPageBytes)
       peak->store(now * kPageBytes, std::memory_order_relaxed);
   }
+  void RemovePages(std::size_t pages) { ChangePages(std::size_t{0} - pages); }
+
+  std::size_t ChangePages(std::size_t change) {
+    if (!__libc_single_threaded)
+      return active_.fetch_add(change, std::memory_order_relaxed) + change;
+    const std::size_t now = active_.load(std::memory_order_relaxed) + change;
+    active_.store(now, std::memory_order_relaxed);
+    return now;
+  }
 
   void ClearState(Block& block, unsigned granule) {
-    const Word bits = StartBit(granule) | EndBit(granule);
+    const Word bits = (StartBit(0) | EndBit(0)) << granule;
     if ((Load(block.state) & bits) != 0) ClearBits(block.state, bits);
   }
 
@@ -285,8 +334,8 @@ class Metadata {
     return cover == 0 ? Found{} : Found{cover, 0, BlockOf(cover)};
   }
 
-  // The object goes on beyond the block of its start.
-  __attribute__((noinline)) Address FarEndOf(Address object) const {
+  // In steps of whole stretches.
+  __attribute__((noinline)) Address FartherEndOf(Address object) const {
     Address at = BlockBase(object) + kBlockBytes;
     for (;;) {
       const Address next = (at & ~((Address{1} << kStretchShift) - 1)) + (1 << kStretchShift);
@@ -343,7 +392,7 @@ class Metadata {
     if (ClearBits(last_leaf.blocks[last_block].bounds, end_bit) == end_bit)
       NoteIdle(last_leaf, last_block);
     Cover(object, last, 0);
-    AddPages(std::size_t{0} - PagesBetween(object, last));
+    RemovePages(PagesBetween(object, last));
     return end - object;
   }
 

@@ -113,10 +113,14 @@ __attribute__((always_inline)) inline void* Keep(Thread& t, void* object, std::s
 // object, only the allocator's words are worth the time.
 inline void Clear(void* object, std::size_t requested, std::size_t bytes) {
   if (process.options.every == kNever) return;
-  constexpr std::size_t kSmall = 1024, kLinks = 32;
+  constexpr std::size_t kFew = 128, kSmall = 1024, kLinks = 32;
   // Of glibc's objects, those that need less than half of their last granule end there.
   const bool ends_early = process.inner_is_glibc && requested % kGranule < 8;
   const std::size_t cleared = bytes > kSmall ? kLinks : bytes - (ends_early ? 8 : 0);
+  if (cleared > kFew) {
+    memset(object, 0, cleared);
+    return;
+  }
   auto* const words = static_cast<Address*>(object);
   for (std::size_t i = 0; i < cleared / sizeof *words; ++i) words[i] = 0;
 }
@@ -135,11 +139,10 @@ __attribute__((noinline)) void* TryAgain(Thread& t, std::size_t requested, std::
   return object;
 }
 
+// For a thread that is in no critical section.
 template <typename Allocate>
-inline void* New(std::size_t requested, Allocate allocate) {
-  Thread& t = thread;
-  if (t.depth > 0) [[unlikely]]  // the allocator itself, or what it calls
-    return allocate(requested);
+__attribute__((always_inline)) inline void* New(Thread& t, std::size_t requested,
+                                                Allocate allocate) {
   if (requested > kLargestRequest) [[unlikely]] {
     errno = ENOMEM;
     return nullptr;
@@ -148,31 +151,41 @@ inline void* New(std::size_t requested, Allocate allocate) {
   t.credit -= static_cast<std::int64_t>(bytes);
   if (t.credit < 0) [[unlikely]]
     Think(t, bytes);
-  EnterCritical(t);
+  EnterOutermost(t);
   void* const object = Keep(t, allocate(RequestFor(requested, bytes)), bytes);
-  LeaveCritical(t);
+  LeaveOutermost(t);
   if (object == nullptr) [[unlikely]]
     return TryAgain(t, requested, bytes, allocate);
   return object;
 }
 
-inline void* Malloc(std::size_t requested) {
+// In a critical section it is the allocator itself that asks, or what it calls.
+__attribute__((noinline)) inline void* Malloc(std::size_t requested) {
+  Thread& t = thread;
+  if (t.depth > 0) [[unlikely]]
+    return process.inner.malloc(requested);
   void* const object =
-      New(requested, [](std::size_t bytes) { return process.inner.malloc(bytes); });
-  if (object != nullptr && thread.depth == 0) [[likely]]
+      New(t, requested, [](std::size_t bytes) { return process.inner.malloc(bytes); });
+  if (object != nullptr) [[likely]]
     Clear(object, requested, BytesFor(requested));
   return object;
 }
 inline void* Calloc(std::size_t requested) {
-  return New(requested, [](std::size_t bytes) { return process.inner.calloc(1, bytes); });
+  Thread& t = thread;
+  if (t.depth > 0) [[unlikely]]
+    return process.inner.calloc(1, requested);
+  return New(t, requested, [](std::size_t bytes) { return process.inner.calloc(1, bytes); });
 }
 
 using NextMemalign = Next<"memalign", void*(std::size_t, std::size_t)>;
 inline void* Aligned(std::size_t alignment, std::size_t requested) {
+  Thread& t = thread;
   const std::size_t most = std::max(alignment, kGranule);
+  if (t.depth > 0) [[unlikely]]
+    return NextMemalign::Call(most, requested);
   void* const object =
-      New(requested, [most](std::size_t bytes) { return NextMemalign::Call(most, bytes); });
-  if (object != nullptr && thread.depth == 0) Clear(object, requested, BytesFor(requested));
+      New(t, requested, [most](std::size_t bytes) { return NextMemalign::Call(most, bytes); });
+  if (object != nullptr) Clear(object, requested, BytesFor(requested));
   return object;
 }
 
@@ -196,7 +209,7 @@ __attribute__((noinline)) inline void FreeNested(void* object) {
 }
 
 // Notes that the program has freed the object, and leaves it.
-inline void Ignore(Thread& t, Address object) {
+__attribute__((noinline)) inline void Ignore(Thread& t, Address object) {
   Block* const block = metadata.BlockOf(object);
   const Word bit = EndBit(GranuleOf(object));
   if ((SetBits(block->state, bit) & bit) != 0) {
@@ -218,7 +231,7 @@ inline void Free(void* object) {
   const auto address = reinterpret_cast<Address>(object);
   if (process.options.verify) [[unlikely]]
     NoticeUse(address);
-  EnterCritical(t);
+  EnterOutermost(t);
   if (process.free == FreeMode::kHonour) {
     const std::size_t bytes = metadata.Remove(address);
     if (bytes != 0) [[likely]] {
@@ -233,7 +246,7 @@ inline void Free(void* object) {
   } else {
     FreeUnknown(t, object);
   }
-  LeaveCritical(t);
+  LeaveOutermost(t);
 }
 
 // Calls each(object, bytes, data) for all that the program has freed and the allocator not yet has.
@@ -273,7 +286,7 @@ inline void* ResizeByInner(Thread& t, void* object, std::size_t requested) {
   t.credit -= static_cast<std::int64_t>(bytes);
   if (t.credit < 0) [[unlikely]]
     Think(t, bytes);
-  EnterCritical(t);
+  EnterOutermost(t);
   const std::size_t before = metadata.Remove(reinterpret_cast<Address>(object));
   void* const resized = process.inner.realloc(object, RequestFor(requested, bytes));
   if (resized != nullptr) [[likely]] {
@@ -287,7 +300,7 @@ inline void* ResizeByInner(Thread& t, void* object, std::size_t requested) {
   } else {
     metadata.Enter(reinterpret_cast<Address>(object), before);
   }
-  LeaveCritical(t);
+  LeaveOutermost(t);
   return resized;
 }
 

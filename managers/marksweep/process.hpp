@@ -14,6 +14,7 @@
 #include "counters.hpp"
 #include "inner.hpp"
 #include "options.hpp"
+#include "process_counters.hpp"
 #include "ranges.hpp"
 #include "spin_lock.hpp"
 
@@ -81,6 +82,20 @@ inline void LeaveCritical(Thread& t) {
     if (t.depth == 0) ParkNow();
 }
 
+// The same where it is known that the thread is in none: neither waits for the one before.
+inline void EnterOutermost(Thread& t) {
+  t.depth = 1;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+inline void LeaveOutermost(Thread& t) {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  t.depth = 0;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (t.must_park) [[unlikely]]
+    ParkNow();
+}
+
 class Critical {
  public:
   Critical() : t_(thread) { EnterCritical(t_); }
@@ -107,26 +122,10 @@ class SignalsBlocked {
   std::uint64_t before_ = 0;
 };
 
-// The counters of this process, its own also after a fork. nullptr without memory.
-inline Header* OwnHeader() {
-  if (process.header != nullptr && !process.header_of_parent) return process.header;
-  Header* const before = process.header;
-  bool reported = false;
-  Header* const header = OpenCounters(process.counters_folder, before != nullptr, reported);
-  if (before != nullptr) {
-    if (!reported) before->uncounted.fetch_add(1, std::memory_order_relaxed);
-    if (header != nullptr) memcpy(header->names, before->names, sizeof header->names);
-    munmap(before, kCountersBytes);
-  }
-  process.header = header;
-  process.header_of_parent = false;
-  return header;
-}
-
 // A slot of its own for each thread; once all are used, that of one that has ended.
 inline Slot* TakeSlot() {
   const std::scoped_lock guard(process.slots_lock);
-  Header* const header = OwnHeader();
+  Header* const header = OwnHeader(process);
   if (header == nullptr) return &lost_counts;
   if (process.ended != 0) return SlotsOf(header) + process.ended_slots[--process.ended];
   const Count used = header->slots.load(std::memory_order_relaxed);

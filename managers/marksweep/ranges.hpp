@@ -143,7 +143,8 @@ template <typename T>
 class OwnArray {
  public:
   bool Add(const T& value) {
-    if (used_ == capacity_ && !Grow()) return false;
+    if (used_ == capacity_ && !Grow()) [[unlikely]]
+      return false;
     items_[used_++] = value;
     return true;
   }
@@ -166,7 +167,7 @@ class OwnArray {
  private:
   static constexpr std::size_t kFirstBytes = 1 << 16;
 
-  bool Grow() {
+  __attribute__((noinline)) bool Grow() {
     const std::size_t bytes = capacity_ * sizeof(T);
     const std::size_t grown_bytes = bytes == 0 ? kFirstBytes : 2 * bytes;
     auto* const grown = static_cast<T*>(MapOwn(grown_bytes));

@@ -45,10 +45,6 @@ inline void* MapSparseFile(const char* folder, std::size_t bytes, std::size_t fi
   return pages == MAP_FAILED ? nullptr : pages;
 }
 
-inline void* MapSharedFile(const char* folder, std::size_t bytes) {
-  return MapSparseFile(folder, bytes, bytes);
-}
-
 // Whether there are now pages for what is mapped there (Linux 5.14 and later).
 inline bool PopulatePages(void* pages, std::size_t bytes) {
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack

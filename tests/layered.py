@@ -1,0 +1,33 @@
+"""C source text under a layer over each allocator, for the tests of the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tare.manager import resolve
+from tare.program import Program
+from tare.recipes import load_recipes, object_path
+from tare.runner import Limits, Outcome, run_once
+
+Compile = Callable[..., Path]
+INNERS = [
+    recipe.name
+    for recipe in load_recipes().values()
+    if recipe.kind == "system" or (recipe.kind == "malloc" and object_path(recipe) is not None)
+]
+
+
+def source_runner(
+    folder: Path, compile_c: Compile, prelude: str, always: Sequence[str]
+) -> Callable[..., Outcome]:
+    """A function that runs source text, after the prelude, under a manager."""
+
+    def run(
+        source: str, manager: str, *arguments: str, flags: Sequence[str] = (), seconds: float = 120
+    ) -> Outcome:
+        path = compile_c(prelude + source, *always, *flags)
+        program = Program("t", (str(path), *arguments))
+        return run_once(program, resolve(manager), Limits(timeout_seconds=seconds), folder)
+
+    return run
