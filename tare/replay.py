@@ -7,6 +7,7 @@ always; what it measures it leaves in a file, read here.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from tare import layers, runner
 from tare.collectors import PLANS
-from tare.errors import TareError
+from tare.errors import TareError, UsageError
 from tare.manager import Manager, parse_name
 from tare.measurement import Status
 from tare.native import native_file
 from tare.program import NAME_LIMIT, Program, hash_file
+from tare.results import writing
 from tare.runner import Limits, Outcome
 from tare.schedule import TOUCHES, How, check, compile_trace
-from tare.trace import META_FILE, Trace, open_trace
+from tare.trace import META_FILE, Trace, open_trace, table_file
+from tare.units import format_count
 
 if TYPE_CHECKING:
     from tare.api import Watcher
@@ -49,6 +52,7 @@ _OF_A_COLLECTOR = (
     "nursery_collections",
     "pauses",
     "max_pause_seconds",
+    "copy_reserve_bytes",
 )
 """Metrics that are in the report of a replayer with a collector of its own."""
 _OF_THE_WHOLE_PROCESS = frozenset(
@@ -144,6 +148,14 @@ def heap_of(manager: Manager) -> str:
     return "malloc" if route == "original" else route
 
 
+def has_regions(trace: Trace) -> bool:
+    """Whether any region was recorded."""
+    import pyarrow.parquet as pq
+
+    path = table_file(trace.folder, "regions")
+    return path.exists() and pq.read_metadata(path).num_rows > 0
+
+
 def program_of(trace: Trace, how: How, schedule: Path) -> Program:
     """The replay of ``trace``, compiled to ``schedule``, as a program. It leaves its report in the
     folder that it runs in."""
@@ -189,6 +201,11 @@ def replay(
     resolved, baseline = api._managers(managers, baseline, replays=True)
     if not any(heap_of(manager) != "malloc" for manager in resolved.values()):
         how = replace(how, regions="")
+    if how.regions == "trace" and not has_regions(opened):
+        raise UsageError(
+            f"{opened.folder} has no regions",
+            "make one of each call site with --regions-by site, or record a program that has some",
+        )
     how = replace(how, process=check(opened, how))
     where = Path(folder) if folder else default_folder(study.STUDY, opened.folder.stem)
     watcher = watcher or api.Watcher()
@@ -196,9 +213,8 @@ def replay(
     program = program_of(opened, how, schedule)
     if left_out := len(opened.processes) - 1:
         watcher.note(f"replaying process {how.process}; {left_out} others of the trace are not")
-    watcher.note("compiling the trace")
-    schedule.parent.mkdir(parents=True, exist_ok=True)
-    counted = compile_trace(opened, how, schedule)
+    watcher.note(f"compiling {format_count(opened.processes[how.process or 0]['objects'])} objects")
+    counted = _compile(opened, how, schedule)
     asked = {
         "trace": str(opened.folder.resolve()),
         "meta_sha256": hash_file(opened.folder / META_FILE),
@@ -225,6 +241,21 @@ def replay(
         {**OBSERVERS, study.OBSERVER: run_once},
         schedule=counted,
     )
+
+
+def _compile(trace: Trace, how: How, schedule: Path) -> dict[str, int]:
+    """As ``compile_trace``; where that fails, no new folder is left."""
+    folder = schedule.parent.parent
+    with writing(folder):
+        schedule.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return compile_trace(trace, how, schedule)
+    except BaseException:
+        schedule.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder that holds more stays
+            schedule.parent.rmdir()
+            folder.rmdir()
+        raise
 
 
 __all__ = ["TOUCHES", "How", "replay", "run_once"]

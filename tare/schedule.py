@@ -95,8 +95,12 @@ def compile_trace(trace: Trace, how: How, target: Path) -> dict[str, int]:
     target.unlink(missing_ok=True)
     reader = _Reader(trace, how, process, clock)
     command = [str(native_file("bin/tare-replay")), "compile", "--death", how.death]
-    if how.threads:
-        command.append("--threads")
+    flags = {
+        "--uses": how.touch == "uses",
+        "--threads": how.threads,
+        "--clocks": trace.clocks_are_stored,
+    }
+    command += [flag for flag, given in flags.items() if given]
     with tempfile.TemporaryFile() as errors:
         pipes = [os.pipe() for _ in range(2 if stores else 1)]
         if stores:
@@ -156,24 +160,30 @@ class _Reader:
         self._process = process
         self._clock = clock
 
-    @property
-    def _region_column(self) -> str:
-        return "site" if self._how.regions == "site" else "region"
-
     def objects(self) -> Iterator[bytes | memoryview]:
-        """Batches: birth, size, about, end, resized from, first use, last use, region."""
-        wanted = ["operation", "alignment", "size", "resized_from", f"birth_{self._clock}"]
+        """Batches of the columns that ``tare-replay compile`` takes."""
+        clock = self._clock
         moments = ("first_use", "last_use", "free", "unreachable")
         if not self._trace.clocks_are_stored:
             moments = ("lag", "use", "rest", "reach")
-        used = moments if self._how.death == "unreachable" else moments[:3]
-        wanted += [f"{moment}_{self._clock}" for moment in used]
-        if self._how.threads:
-            wanted += ["thread", "free_thread"]
-        if self._how.regions:
-            wanted += [self._region_column, "free_operation"]
-        for table in self._batches("objects", wanted):
-            yield from _batch(self._columns(table))
+        wanted = [f"birth_{clock}", "size", *(f"{moment}_{clock}" for moment in moments)]
+        wanted += ["resized_from", *([self._region] if self._region else [])]
+        for table in self._batches("objects", [*wanted, *self._in_about()]):
+            columns = [_values(table, name) for name in wanted]
+            yield from _batch([*columns[:2], self._about(table), *columns[2:]])
+
+    @property
+    def _region(self) -> str:
+        """The column of what stands for regions; empty where objects are to have none."""
+        return {"trace": "region", "site": "site"}.get(self._how.regions, "")
+
+    def _in_about(self) -> list[str]:
+        return [
+            "operation",
+            "alignment",
+            *(["thread", "free_thread"] if self._how.threads else []),
+            *(["free_operation"] if self._how.regions == "trace" else []),
+        ]
 
     def stores(self) -> Iterator[bytes | memoryview]:
         """Batches: time, source, offset, target. A store into what is no object is left out."""
@@ -201,39 +211,13 @@ class _Reader:
                 for start in range(0, len(table), _BATCH_ROWS):
                     yield table.slice(start, _BATCH_ROWS)
 
-    def _columns(self, table: pa.Table) -> list[Numbers | None]:
-        clock = self._clock
-        birth = _values(table, f"birth_{clock}")
-        if self._trace.clocks_are_stored:
-            first, last, free, gone = (
-                _values(table, f"{moment}_{clock}")
-                for moment in ("first_use", "last_use", "free", "unreachable")
-            )
-            base = _earlier_known(last, birth)
-        else:
-            first = _later(birth, _values(table, f"lag_{clock}"))
-            last = _later(first, _values(table, f"use_{clock}"))
-            base = _earlier_known(last, birth)
-            free = _later(base, _values(table, f"rest_{clock}"))
-            gone = _later(birth, _values(table, f"reach_{clock}"))
-        match self._how.death:
-            case "free":
-                end = free
-            case "unreachable":
-                end = _least(free, gone)
-            case _:
-                end = base
-        if self._how.touch != "uses":
-            first = last = None
-        size, resized = _values(table, "size"), _values(table, "resized_from")
-        region = _values(table, self._region_column) if self._how.regions else None
-        return [birth, size, self._about(table), end, resized, first, last, region]
-
     def _about(self, table: pa.Table) -> Numbers:
         import numpy as np
         import pyarrow.compute as pc
 
-        about = pc.equal(table["operation"], _ZEROED).to_numpy().astype(np.uint64)
+        operations = table["operation"].combine_chunks()
+        zeroed = operations.dictionary.index(_ZEROED).as_py()
+        about = (operations.indices.to_numpy() == zeroed).astype(np.uint64)
         if self._how.regions == "trace" and "free_operation" in table.column_names:
             with_region = pc.equal(table["free_operation"], _WITH_REGION).fill_null(False)
             about |= with_region.to_numpy().astype(np.uint64) << np.uint64(_WITH_REGION_SHIFT)
@@ -261,32 +245,6 @@ def _values(table: pa.Table, name: str) -> Numbers | None:
         column = column.cast("uint64").fill_null(_NEVER)
     found: Numbers = column.to_numpy().astype(np.uint64, copy=False)
     return found
-
-
-def _later(origin: Numbers | None, distance: Numbers | None) -> Numbers | None:
-    """The moments at distances from others; ``_NEVER`` where one of them is."""
-    if origin is None or distance is None:
-        return None
-    found: Numbers = origin + distance
-    found[(origin == _NEVER) | (distance == _NEVER)] = _NEVER
-    return found
-
-
-def _earlier_known(last: Numbers | None, birth: Numbers | None) -> Numbers | None:
-    """The last use, or the birth of what was not used."""
-    import numpy as np
-
-    if last is None or birth is None:
-        return birth
-    return np.where(last == _NEVER, birth, last)
-
-
-def _least(first: Numbers | None, second: Numbers | None) -> Numbers | None:
-    import numpy as np
-
-    if first is None or second is None:
-        return second if first is None else first
-    return np.minimum(first, second)
 
 
 def _batch(columns: list[Numbers | None]) -> Iterator[bytes | memoryview]:

@@ -362,6 +362,12 @@ def test_the_layer_of_regions_chooses_the_back_end() -> None:
     assert heap_of(Manager("glibc")) == "malloc"
 
 
+def test_regions_that_were_not_recorded_are_refused(tmp_path: Path) -> None:
+    trace = write_trace_folder(tmp_path / "t.tare", objects_frame(LIVES))
+    with pytest.raises(UsageError, match="has no regions"):
+        replay(trace, ["regions(glibc, as=reap)"], how=How(regions="trace"))
+
+
 def test_a_trace_without_what_is_asked_is_refused(tmp_path: Path) -> None:
     trace = open_trace(write_trace_folder(tmp_path / "t.tare", objects_frame(LIVES), observed=()))
     with pytest.raises(UsageError, match="--death unreachable"):
@@ -391,6 +397,21 @@ def test_a_trace_that_cannot_be_is_refused(compiled: Compiled) -> None:
         compiled(backwards)
     with pytest.raises(TareError, match="larger than any memory"):
         compiled([{"birth": 10, "size": 1 << 60}])
+
+
+def test_a_trace_that_cannot_be_compiled_leaves_no_folder(
+    tmp_path: Path, tare: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    write_trace_folder(tmp_path / "bad.tare", objects_frame([{"birth": 10, "size": 1 << 60}]))
+    done = tare("replay", "-o", "results", "bad.tare")
+    assert done.returncode == 4
+    assert "object 1 of the trace: larger than any memory" in done.stderr
+    assert not (tmp_path / "results").exists()
+    assert tare("replay", "none.tare").returncode == 2
+    (tmp_path / "file").touch()
+    done = tare("replay", "-o", "file", "bad.tare")
+    assert done.returncode == 4
+    assert "cannot write to" in done.stderr
 
 
 def test_a_damaged_schedule_is_refused_with_a_message(compiled: Compiled, tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use tare_schedule::Death;
+use tare_schedule::{Asked, Death};
 
 pub const USAGE: &str = "usage: \
-tare-replay compile --death free|unreachable|last-use [--threads] [--stores FD] OUTPUT
+tare-replay compile [--death free|unreachable|last-use] [--uses] [--threads] [--clocks] [--stores FD]
+                           OUTPUT
        tare-replay run [--heap malloc|emulation|region|reap|null] [--touch birth|first-line] [--report FILE] SCHEDULE
        tare-replay show SCHEDULE";
 
@@ -18,8 +19,7 @@ pub enum Arguments {
 
 /// Rows are read from standard input, and stores from the open file `stores`.
 pub struct Compile {
-    pub death: Death,
-    pub threads: bool,
+    pub what: Asked,
     pub stores: Option<i32>,
     pub output: PathBuf,
 }
@@ -55,8 +55,12 @@ impl Arguments {
         let mut options = Options::of(rest)?;
         let arguments = match command.to_str() {
             Some("compile") => Arguments::Compile(Compile {
-                death: options.choice("--death", &Death::ALL.map(|d| (d.name(), d)))?,
-                threads: options.flag("--threads"),
+                what: Asked {
+                    death: options.choice("--death", &Death::ALL.map(|d| (d.name(), d)))?,
+                    uses: options.flag("--uses"),
+                    threads: options.flag("--threads"),
+                    clocks: options.flag("--clocks"),
+                },
                 stores: options.open_file("--stores")?,
                 output: options.file()?,
             }),
@@ -74,7 +78,7 @@ impl Arguments {
     }
 }
 
-const FLAGS: [&str; 1] = ["--threads"];
+const FLAGS: [&str; 3] = ["--uses", "--threads", "--clocks"];
 
 /// Options with their values, and what is no option.
 struct Options {

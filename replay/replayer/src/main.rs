@@ -59,8 +59,7 @@ fn compile_rows(asked: &Compile) -> Result<(), String> {
     // SAFETY: the caller of the program left the file open for this.
     let stores = asked.stores.map(|file| unsafe { File::from_raw_fd(file) });
     let rows = io::stdin().lock();
-    let header = compile(rows, stores, output, asked.death, asked.threads)
-        .map_err(|error| error.to_string())?;
+    let header = compile(rows, stores, output, asked.what).map_err(|error| error.to_string())?;
     let (_, compiler_bytes) = measure::resident_bytes().map_err(|error| error.to_string())?;
     println!(
         "{{\"words\": {}, \"slots\": {}, \"threads\": {}, \"events\": {}, \"objects\": {}, \

@@ -33,5 +33,7 @@ pub fn processor_seconds() -> f64 {
     };
     // SAFETY: the time is there to be written to.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32).as_secs_f64()
+    let part = |number: i64| u64::try_from(number).unwrap_or(0);
+    let time = Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec));
+    time.as_secs_f64()
 }

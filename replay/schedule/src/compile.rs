@@ -16,8 +16,8 @@ use crate::rows::Rows;
 use crate::writer::Writer;
 use crate::{LARGEST_OBJECT, MOST_REGIONS, MOST_SLOTS, MOST_THREADS};
 
-/// birth, size, about, end, resized from, first use, last use, region
-const OBJECT_COLUMNS: usize = 8;
+/// birth, size, about, first use, last use, free, unreachable, resized from, region
+const OBJECT_COLUMNS: usize = 9;
 /// time, source, offset, target
 const STORE_COLUMNS: usize = 4;
 
@@ -64,12 +64,24 @@ impl From<io::Error> for CompileError {
     }
 }
 
-/// Compiles objects, and stores of pointers if any, into `output`, which is empty. With `threads`
-/// the schedule says which thread does what.
+/// What is compiled of a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub death: Death,
+    /// First and last uses become events.
+    pub uses: bool,
+    /// The schedule says which thread does what.
+    pub threads: bool,
+    /// Moments are clocks; otherwise each is a distance from the one before, as traces store them.
+    pub clocks: bool,
+}
+
+/// Compiles objects, and stores of pointers if any, into `output`, which is empty.
 ///
-/// The rows of objects have the columns birth, size, a word about the object, end, the number of
-/// the object that a realloc made this one of, first use, last use, and the number of its region.
-/// Bit 0 of the word says that it is zeroed, bit 1 that it goes with its region, bits 8 to 12 are the logarithm of the alignment asked for, bits 16 to 39 the
+/// The rows of objects have the columns birth, size, a word about the object, first use, last use,
+/// free, the moment it was found unreachable, the number of the object that a realloc made this one
+/// of, and the number of its region. Bit 0 of the word says that it is zeroed, bit 1 that it goes
+/// with its region, bits 8 to 12 are the logarithm of the alignment asked for, bits 16 to 39 the
 /// thread, and bits 40 to 63 the thread that frees it (0: the same). The rows of stores have the
 /// columns time, source, offset, and target. Objects are numbered from 1; times are below 2 to the
 /// 61; all ones stand for never and for none.
@@ -80,9 +92,9 @@ pub fn compile(
     objects: impl Read,
     stores: Option<impl Read>,
     output: File,
-    death: Death,
-    threads: bool,
+    asked: Asked,
 ) -> Result<Header, CompileError> {
+    let Asked { death, threads, .. } = asked;
     let mut compiler = Compiler {
         writer: Writer::new(output, death, threads)?,
         pending: Pending::new(),
@@ -98,7 +110,7 @@ pub fn compile(
     let (mut id, mut before) = (0, 0);
     while let Some(row) = objects.next()? {
         id += 1;
-        let object = Row::of(row).map_err(|what| CompileError::Row(id, what))?;
+        let object = Row::of(row, asked).map_err(|what| CompileError::Row(id, what))?;
         if object.birth < before {
             return Err(CompileError::Row(
                 id,
@@ -147,13 +159,34 @@ struct Row {
 }
 
 impl Row {
-    fn of(columns: [u64; OBJECT_COLUMNS]) -> Result<Row, &'static str> {
-        let [birth, size, about, end, resized_from, first_use, last_use, region] = columns;
-        if birth >= LATEST
-            || [end, first_use, last_use]
-                .iter()
-                .any(|&t| t >= LATEST && t != NEVER)
-        {
+    #[inline(always)]
+    fn of(columns: [u64; OBJECT_COLUMNS], asked: Asked) -> Result<Row, &'static str> {
+        let [birth, size, about, mut first, mut last, mut free, mut gone, resized_from, region] =
+            columns;
+        if !asked.clocks {
+            let later = |origin: u64, distance: u64| {
+                if origin == NEVER || distance == NEVER {
+                    NEVER
+                } else {
+                    origin.saturating_add(distance)
+                }
+            };
+            first = later(birth, first);
+            last = later(first, last);
+            free = later(if last == NEVER { birth } else { last }, free);
+            gone = later(birth, gone);
+        }
+        let end = match asked.death {
+            Death::Free => free,
+            Death::Unreachable => free.min(gone),
+            Death::LastUse if last == NEVER => birth,
+            Death::LastUse => last,
+        };
+        if !asked.uses {
+            (first, last) = (NEVER, NEVER);
+        }
+        let cannot_be = |time: u64| time >= LATEST && time != NEVER;
+        if birth >= LATEST || cannot_be(end) || cannot_be(first) || cannot_be(last) {
             return Err("a time that no run can last");
         }
         if size > LARGEST_OBJECT {
@@ -171,11 +204,11 @@ impl Row {
             birth,
             size,
             end,
-            first_use: within(first_use),
-            last_use: within(last_use),
+            first_use: within(first),
+            last_use: within(last),
             resized_from,
             region: Some(region).filter(|&region| region != NEVER),
-            about,
+            about: if about == NEVER { 0 } else { about },
         })
     }
 
@@ -275,6 +308,7 @@ struct Slot {
 }
 
 impl Compiler {
+    #[inline(always)]
     fn object(&mut self, id: u64, row: &Row) -> Result<(), CompileError> {
         let resized = self.advance_to_birth(row)?;
         let [user, freer] = match &mut self.threads {
@@ -344,6 +378,7 @@ impl Compiler {
         Ok(())
     }
 
+    #[inline(always)]
     fn take_slot(&mut self, thread: u32) -> Option<u32> {
         let thread_index = thread as usize;
         if thread_index >= self.free.len() {
@@ -363,6 +398,7 @@ impl Compiler {
     /// Does all that happens before the birth of `row`, and at the same moment. Gives the slot of
     /// the object that it was resized from, where nothing else was born since that one ended: a
     /// recorder sees the end before the call and the birth after it.
+    #[inline(always)]
     fn advance_to_birth(&mut self, row: &Row) -> Result<Option<u32>, CompileError> {
         let mut resized = None;
         while let Some((key, slot)) = self.pending.pop_before(row.birth << 2 | BIRTH) {
@@ -384,7 +420,7 @@ impl Compiler {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn happen(&mut self, key: u64, slot: u32) -> Result<(), CompileError> {
         let of = self.slots[slot as usize];
         let order = key & 3;

@@ -71,6 +71,7 @@ pub enum Event {
     Thread { thread: u32, words: u32 },
 }
 
+#[inline(always)]
 fn word(kind: u64, slot: u32, operand: u64) -> u64 {
     debug_assert!(u64::from(slot) <= SLOT_MASK && operand < 1 << 32);
     kind | u64::from(slot) << KIND_BITS | operand << OPERAND_SHIFT
@@ -78,6 +79,7 @@ fn word(kind: u64, slot: u32, operand: u64) -> u64 {
 
 impl Event {
     /// The words of the event; the first is 0 where one word is enough.
+    #[inline(always)]
     pub(crate) fn words(self) -> [u64; 2] {
         match self {
             Event::Allocate {

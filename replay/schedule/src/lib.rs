@@ -28,7 +28,7 @@ mod reader;
 mod rows;
 mod writer;
 
-pub use compile::{compile, CompileError};
+pub use compile::{compile, Asked, CompileError};
 pub use event::{Event, Events, Follow};
 pub use graph::{stamp, stamped_bytes, Digest, Field, FinalGraph, Object};
 pub use header::{Death, Header};

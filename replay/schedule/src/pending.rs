@@ -45,7 +45,7 @@ impl Pending {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, key: u64, value: u32) {
         debug_assert!(key >= self.last);
         let level = ((key ^ self.last) | 1).ilog2() / DIGIT_BITS;
@@ -83,6 +83,7 @@ impl Pending {
     }
 
     /// Moves the keys of the lowest bucket to levels below its own.
+    #[inline(never)]
     fn spread(&mut self, level: usize, digit: usize) {
         let bucket = &mut self.levels[level].buckets[digit];
         self.last = std::mem::replace(&mut bucket.least, u64::MAX);

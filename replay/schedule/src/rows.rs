@@ -26,7 +26,8 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
         }
     }
 
-    #[inline]
+    /// The next row; None when there are no more.
+    #[inline(always)]
     pub(crate) fn next(&mut self) -> io::Result<Option<[u64; COLUMNS]>> {
         while self.next == self.count {
             if !self.read_batch()? {
@@ -40,6 +41,7 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
         })))
     }
 
+    #[cold]
     fn read_batch(&mut self) -> io::Result<bool> {
         let Some(rows) = self.read_number()? else {
             return Ok(false);

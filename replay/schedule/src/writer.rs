@@ -52,7 +52,7 @@ impl Writer {
     ///
     /// # Errors
     /// What the file system says.
-    #[inline]
+    #[inline(always)]
     pub fn of_thread(&mut self, thread: u32) -> io::Result<()> {
         debug_assert!(thread < MOST_THREADS);
         match self.run {
@@ -69,7 +69,7 @@ impl Writer {
     ///
     /// # Errors
     /// What the file system says.
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, event: Event) -> io::Result<()> {
         self.count(event);
         let [extension, word] = event.words();
@@ -111,7 +111,7 @@ impl Writer {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn count(&mut self, event: Event) {
         let header = &mut self.header;
         match event {

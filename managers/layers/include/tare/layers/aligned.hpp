@@ -84,14 +84,14 @@ class Aligned : public Super {
   }
 
   // What of the heap's holds the object, which may be the object itself.
-  char* Find(void* object) {
+  [[gnu::noinline]] char* Find(void* object) {
     const std::scoped_lock guard(lock_);
     for (Place* place = ListOf(object); place != nullptr; place = place->next)
       if (place + 1 == object) return place->whole;
     return static_cast<char*>(object);
   }
 
-  char* Remove(void* object) {
+  [[gnu::noinline]] char* Remove(void* object) {
     const std::scoped_lock guard(lock_);
     for (Place** link = &ListOf(object); *link != nullptr; link = &(*link)->next) {
       if (*link + 1 != object) continue;

@@ -1,10 +1,10 @@
-// Splits blocks, but joins free ones only when it looks for a block and meets them: to free is to
-// put on a list.
+// Splits blocks, but joins free ones only when it looks for a block and meets them. To free is to
+// put on a list, from which the next allocations take what fits exactly; the rest goes into bins.
 
 #pragma once
 
 #include <algorithm>
-#include <bitset>
+#include <utility>
 
 #include "tare/layers/quarter_bins.hpp"
 #include "tare/layers/tagged_blocks.hpp"
@@ -21,6 +21,7 @@ class LazyTags : public TaggedBlocks<Source, kChunk> {
     if (bytes > SIZE_MAX / 4) return nullptr;
     const std::size_t needed = RoundUp(std::max(bytes, Blocks::kLeastObject), kAlignment);
     const std::size_t own = QuarterBins::NumberOf(needed);
+    if (Block* const block = FromReturned(needed)) return block + 1;
     Block* block = FromBin(needed, own);
     if (block == nullptr) block = FromLargerBin(own + 1);
     if (block == nullptr) block = FromSmallerBins(needed, own);
@@ -31,10 +32,9 @@ class LazyTags : public TaggedBlocks<Source, kChunk> {
   }
 
   void Free(void* object) {
-    Block* const block = Blocks::BlockOf(object);
-    Blocks::MarkFree(block);
-    bins_.PutFirst(Blocks::FreeOf(block));
-    fresh_[QuarterBins::NumberOf(block->Bytes())] = true;
+    auto* const block = static_cast<FreeBlock*>(object);
+    block->next = returned_;
+    returned_ = block;
   }
 
   // Into free memory behind the object.
@@ -42,6 +42,7 @@ class LazyTags : public TaggedBlocks<Source, kChunk> {
     if (bytes > SIZE_MAX / 4) return false;
     Block* const block = Blocks::BlockOf(object);
     const std::size_t needed = RoundUp(bytes, kAlignment);
+    FromReturned(kNothingFits);
     if (WithFreeAfter(block) < needed) return false;
     while (block->Bytes() < needed) {
       Block* const after = Blocks::After(block);
@@ -53,12 +54,14 @@ class LazyTags : public TaggedBlocks<Source, kChunk> {
   }
 
   void Clear() {
+    returned_ = nullptr;
     bins_ = {};
-    fresh_.reset();
     Blocks::GiveChunks();
   }
 
  private:
+  static constexpr std::size_t kNothingFits = SIZE_MAX / 2;
+
   void PutLast(Block* block) {
     Blocks::MarkFree(block);
     bins_.PutLast(Blocks::FreeOf(block));
@@ -73,6 +76,18 @@ class LazyTags : public TaggedBlocks<Source, kChunk> {
     Block* const block = Blocks::BlockOf(free);
     block->word = block->Bytes();
     return block;
+  }
+
+  // Of what was freed, a block that fits exactly. Those met before it are put into their bins.
+  Block* FromReturned(std::size_t needed) {
+    while (returned_ != nullptr) {
+      FreeBlock* const free = std::exchange(returned_, returned_->next);
+      Block* const block = Blocks::BlockOf(free);
+      if (block->Bytes() - needed < sizeof(Block) + Blocks::kLeastObject) return block;
+      Blocks::MarkFree(block);
+      bins_.PutFirst(free);
+    }
+    return nullptr;
   }
 
   // What it would have if all free ones after it were joined to it.
@@ -128,15 +143,15 @@ class LazyTags : public TaggedBlocks<Source, kChunk> {
   // Only where something was freed since the last look.
   Block* FromSmallerBins(std::size_t needed, std::size_t own) {
     for (std::size_t number = bins_.Filled(0); number < own; number = bins_.Filled(number + 1)) {
-      if (!fresh_[number]) continue;
+      if (!bins_.IsFresh(number)) continue;
       if (Block* const block = FromBin(needed, number)) return block;
-      fresh_[number] = false;
+      bins_.SetStale(number);
     }
     return nullptr;
   }
 
+  FreeBlock* returned_ = nullptr;  // not yet in bins, nor marked free
   QuarterBins bins_;
-  std::bitset<QuarterBins::kCount> fresh_;
 };
 
 }  // namespace tare::layers

@@ -15,27 +15,38 @@ class QuarterBins {
 
   // For blocks of 16 bytes and more.
   static std::size_t NumberOf(std::size_t bytes) {
-    const auto power = static_cast<std::size_t>(std::bit_width(bytes)) - 1;
+    const auto power = static_cast<std::size_t>(63 - std::countl_zero(bytes));
     return 4 * power + (bytes >> (power - 2) & 3);
   }
+
+  // Whether one was put first since SetStale.
+  bool IsFresh(std::size_t number) const { return bins_[number].fresh; }
+  void SetStale(std::size_t number) { bins_[number].fresh = false; }
 
   FreeBlock* First(std::size_t number) const { return bins_[number].first; }
   FreeBlock* Last(std::size_t number) const { return bins_[number].last; }
 
   void PutFirst(FreeBlock* block) {
-    Bin& bin = Mark(block);
+    const std::size_t number = NumberOf(block->bytes);
+    Bin& bin = bins_[number];
+    bin.fresh = true;
     block->previous = nullptr;
     block->next = bin.first;
-    (bin.first != nullptr ? bin.first->previous : bin.last) = block;
-    bin.first = block;
+    if (bin.first == nullptr)
+      PutOnly(block, number);
+    else
+      bin.first = bin.first->previous = block;
   }
 
   void PutLast(FreeBlock* block) {
-    Bin& bin = Mark(block);
+    const std::size_t number = NumberOf(block->bytes);
+    Bin& bin = bins_[number];
     block->next = nullptr;
     block->previous = bin.last;
-    (bin.last != nullptr ? bin.last->next : bin.first) = block;
-    bin.last = block;
+    if (bin.last == nullptr)
+      PutOnly(block, number);
+    else
+      bin.last = bin.last->next = block;
   }
 
   void Remove(FreeBlock* block) {
@@ -61,12 +72,12 @@ class QuarterBins {
   struct Bin {
     FreeBlock* first = nullptr;
     FreeBlock* last = nullptr;
+    bool fresh = false;
   };
 
-  Bin& Mark(const FreeBlock* block) {
-    const std::size_t number = NumberOf(block->bytes);
+  void PutOnly(FreeBlock* block, std::size_t number) {
     filled_[number / 64] |= std::uint64_t{1} << number % 64;
-    return bins_[number];
+    bins_[number].first = bins_[number].last = block;
   }
 
   std::array<Bin, kCount> bins_ = {};

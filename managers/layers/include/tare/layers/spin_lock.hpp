@@ -12,15 +12,22 @@ namespace tare::layers {
 class SpinLock {
  public:
   void lock() {
-    for (int tries = 0; held_.exchange(true, std::memory_order_acquire); ++tries)
-      while (held_.load(std::memory_order_relaxed))
-        if (tries++ > kTriesBeforeYield) sched_yield();
+    if (held_.exchange(true, std::memory_order_acquire)) Wait();
   }
   bool try_lock() { return !held_.exchange(true, std::memory_order_acquire); }
   void unlock() { held_.store(false, std::memory_order_release); }
 
  private:
   static constexpr int kTriesBeforeYield = 100;  // the holder may have lost its processor
+
+  // Apart, so that who finds the lock free saves no registers for it.
+  [[gnu::noinline, gnu::cold]] void Wait() {
+    int tries = 0;
+    do {
+      while (held_.load(std::memory_order_relaxed))
+        if (tries++ > kTriesBeforeYield) sched_yield();
+    } while (held_.exchange(true, std::memory_order_acquire));
+  }
 
   std::atomic<bool> held_ = false;
 };
