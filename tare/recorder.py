@@ -88,6 +88,7 @@ def in_front_of(
         environment={**manager.environment, **variables},
         server=manager.server if layered else recorder,
         layer=recorder if layered else None,
+        layer_serves=True,
     )
 
 
