@@ -8,8 +8,11 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bench.programs import commands
 from bench.row import Row
@@ -17,8 +20,15 @@ from tare import recorder
 from tare.conversion import convert
 from tare.errors import MissingError
 from tare.native import native_file
+from tare.trace_switch import Switch
 
-TRIES = 5
+TRIES = 3
+Run = Callable[[Mapping[str, str]], tuple[float, float]]
+"""A run of a program with more variables; processor seconds and peak resident bytes."""
+REDIS = ("redis-server", "redis-benchmark", "redis-cli")
+REDIS_REQUESTS = 100_000
+REDIS_TESTS = "set,get,lpush,hset,zadd,mset"
+REDIS_STARTS_SECONDS = 10
 HEAPTRACK = (
     "/usr/lib/heaptrack/libheaptrack_preload.so",
     "/usr/lib/x86_64-linux-gnu/heaptrack/libheaptrack_preload.so",
@@ -77,14 +87,21 @@ def rows() -> list[Row]:
         }
         programs["a producer and a consumer"] = [str(_compile(folder, HANDED_OVER, "pair"))]
         programs["cc1plus"] = _compiler(folder)
-        for program, command in programs.items():
-            found += _rows_of(program, command, folder, heaptrack)
+        runs: dict[str, Run] = {
+            program: partial(_run, command) for program, command in programs.items()
+        }
+        if all(map(shutil.which, REDIS)):
+            runs["redis"] = partial(_run_redis, folder)
+        else:
+            found.append(Row("recording redis", "the packages redis-server, redis-tools miss"))
+        for program, run in runs.items():
+            found += _rows_of(program, run, folder, heaptrack)
     return found
 
 
-def _rows_of(program: str, command: Sequence[str], folder: Path, heaptrack: str) -> list[Row]:
-    seconds, peaks = _measure(command, folder, heaptrack)
-    events, disk = _disk(command, folder)
+def _rows_of(program: str, run: Run, folder: Path, heaptrack: str) -> list[Row]:
+    seconds, peaks = _measure(run, folder, heaptrack)
+    events, disk = _disk(run, folder)
     added = {way: took - seconds["bare"] for way, took in seconds.items()}
     nanoseconds = added["no stacks"] / events * 1e9
     share = added["sampled"] / seconds["bare"]
@@ -122,6 +139,10 @@ def _rows_of(program: str, command: Sequence[str], folder: Path, heaptrack: str)
             share < SAMPLED_SHARE,
         ),
         Row(
+            f"the recorder that is off, under {program}",
+            f"{added['off'] / seconds['bare']:+.1%} of processor time",
+        ),
+        Row(
             f"the trace of {program} on disk",
             f"{disk / events:.1f} bytes an event",
             f"at most {DISK_BYTES}",
@@ -136,10 +157,8 @@ def _rows_of(program: str, command: Sequence[str], folder: Path, heaptrack: str)
     ]
 
 
-def _measure(
-    command: Sequence[str], folder: Path, heaptrack: str
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Median processor seconds and peak resident bytes of each way to run ``command``."""
+def _measure(run: Run, folder: Path, heaptrack: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Median processor seconds and peak resident bytes of each way to run a program."""
     ours = str(native_file(recorder.OBJECT))
     files = folder / "recording"
     base = {"LD_PRELOAD": ours, recorder.FOLDER_VARIABLE: str(files)}
@@ -148,6 +167,7 @@ def _measure(
         "no stacks": {**base, recorder.STACKS_VARIABLE: "no"},
         "stacks": base,
         "sampled": {**base, recorder.SAMPLE_VARIABLE: str(SAMPLE)},
+        "off": {**base, recorder.SWITCH_VARIABLE: str(files / "switch")},
     }
     if heaptrack:
         output = {"DUMP_HEAPTRACK_OUTPUT": str(files / "heaptrack")}
@@ -157,7 +177,8 @@ def _measure(
     for _ in range(TRIES):
         for way, variables in ways.items():
             files.mkdir()
-            took, peak = _run(command, variables)
+            with Switch(files, paused=True):
+                took, peak = run(variables)
             shutil.rmtree(files)
             seconds[way].append(took)
             peaks[way].append(peak)
@@ -187,17 +208,42 @@ def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[float, f
     return seconds, float(report["largest_process_bytes"])
 
 
-def _disk(command: Sequence[str], folder: Path) -> tuple[int, int]:
+def _run_redis(folder: Path, variables: Mapping[str, str]) -> tuple[float, float]:
+    """The same of a Redis server that its own benchmark drives, without what that takes itself."""
+    socket = folder / "redis.socket"
+    client = ["-s", str(socket)]
+    options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder)]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(
+        ["redis-server", *options], env={**os.environ, **variables}, **quiet
+    ) as server:
+        try:
+            deadline = time.monotonic() + REDIS_STARTS_SECONDS
+            while subprocess.run(["redis-cli", *client, "ping"], check=False, **quiet).returncode:
+                if time.monotonic() > deadline:
+                    raise RuntimeError("redis-server does not answer")
+                time.sleep(0.01)
+            load = ["-n", str(REDIS_REQUESTS), "-t", REDIS_TESTS, "-r", "10000", "-P", "16", "-q"]
+            subprocess.run(["redis-benchmark", *client, *load], check=True, **quiet)
+            subprocess.run(["redis-cli", *client, "shutdown", "nosave"], check=False, **quiet)
+            _, _, used = os.wait4(server.pid, 0)
+            server.returncode = 0
+        finally:
+            if server.returncode is None:
+                server.kill()
+    return used.ru_utime + used.ru_stime, float(used.ru_maxrss << 10)
+
+
+def _disk(run: Run, folder: Path) -> tuple[int, int]:
     """How many events a recording with stacks has, and the bytes of its trace."""
     recording, trace = folder / "recording", folder / "trace"
     recording.mkdir()
     trace.mkdir()
-    _run(
-        command,
+    run(
         {
             "LD_PRELOAD": str(native_file(recorder.OBJECT)),
             recorder.FOLDER_VARIABLE: str(recording),
-        },
+        }
     )
     recorder.merge(recording, lambda _: None)
     convert(recording, trace, FACTS)

@@ -344,6 +344,8 @@ class _BirthClock:
         import numpy as np
 
         result = np.zeros(len(times), np.uint64)
+        if not times.any():  # uses were not recorded
+            return result
         blocks = np.searchsorted(self._first_instructions, times, side="right") - 1
         blocks[times == 0] = -1
         wanted = np.unique(blocks)

@@ -345,11 +345,19 @@ __attribute__((noinline)) void* RecordedNew(size_t n) {
 }
 
 template <SymbolName kSymbol, bool kThrows>
+__attribute__((noinline)) void* NewWhileOff(size_t n) {
+  void* const object = setting.inner.malloc(n + (n == 0));
+  return object != nullptr ? object : RecordedNew<kSymbol, kThrows>(n);
+}
+
+template <SymbolName kSymbol, bool kThrows>
 inline void* PlainNew(size_t n) {
-  const size_t least = n + (n == 0);
-  if (NextNew<kSymbol>::is_malloc && (Passes(least) || IsOff())) [[likely]]
-    if (void* const object = setting.inner.malloc(least); object != nullptr) [[likely]]
-      return object;
+  if (!NextNew<kSymbol>::is_malloc) return RecordedNew<kSymbol, kThrows>(n);
+  if (Passes(n)) {
+    void* const object = setting.inner.malloc(n + (n == 0));
+    return object != nullptr ? object : RecordedNew<kSymbol, kThrows>(n);
+  }
+  if (PowerNow() == Power::kOff && sampled == nullptr) return NewWhileOff<kSymbol, kThrows>(n);
   return RecordedNew<kSymbol, kThrows>(n);
 }
 

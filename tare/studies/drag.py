@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tare import planning
@@ -121,16 +122,23 @@ def _parts(areas: Mapping[str, float]) -> dict[str, float]:
 # ---- the section of a report ----
 
 
-def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
-    """Findings, tables and figures of all analysed traces in a results folder. UsageError where
-    the folder holds something else than an analysis."""
-    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
+@contextmanager
+def reading_an_analysis(results: Results) -> Iterator[None]:
+    """UsageError where the details of its records turn out to be something else."""
     try:
-        return _section(results, records, identifier, title)
+        yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise UsageError(
             f"{results.folder}: the analysis in it is damaged ({type(error).__name__}: {error})"
         ) from error
+
+
+def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
+    """Findings, tables and figures of all analysed traces in a results folder. UsageError where
+    the folder holds something else than an analysis."""
+    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
+    with reading_an_analysis(results):
+        return _section(results, records, identifier, title)
 
 
 def _section(results: Results, records: Sequence[Record], identifier: str, title: str) -> Section:

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tare import planning
-from tare.errors import UsageError
 from tare.measurement import METRICS, Status
 from tare.planning import Plan
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, Run, read_records
 from tare.studies.count import first_records, sentences_by_program
-from tare.studies.drag import frame_text, site_text
+from tare.studies.drag import frame_text, reading_an_analysis, site_text
 from tare.units import format_bytes, format_count, format_percent
 
 if TYPE_CHECKING:
@@ -82,12 +81,8 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     """Findings, tables and figures of all analysed runs in a results folder. UsageError where the
     folder holds something else than an analysis."""
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
-    try:
+    with reading_an_analysis(results):
         return _section(results, records, identifier, title)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{results.folder}: the analysis in it is damaged ({type(error).__name__}: {error})"
-        ) from error
 
 
 def _section(results: Results, records: Sequence[Record], identifier: str, title: str) -> Section:
