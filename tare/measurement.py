@@ -526,6 +526,13 @@ METRICS: dict[str, Metric] = {
             Obtained.REPLAYED,
         ),
         Metric(
+            "copy_reserve_bytes",
+            "copy reserve",
+            "B",
+            "Of the peak of a collector's heap, the pages kept free to copy objects to.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
             "min_heap_low_bytes",
             "too small",
             "B",
