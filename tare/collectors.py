@@ -79,7 +79,7 @@ def recipes() -> dict[str, Recipe]:
     return {
         name: Recipe(
             name=name,
-            title=f"for replays: {plan.title}",
+            title=plan.title,
             version=VERSION,
             licence="MIT OR Apache-2.0",
             homepage="https://www.mmtk.io",

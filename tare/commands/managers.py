@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tare import layers
+from tare import collectors, layers
 from tare.errors import MissingError, UsageError
 from tare.manager import machine_libc
 from tare.native import native_file
@@ -22,6 +22,12 @@ Examples:
   tare managers show bdwgc
   tare managers install google-tcmalloc
 """
+_GROUPS = {
+    "allocators": "malloc as it is used today, and collectors behind it",
+    "classics": "published allocators, made of Tare's own layers",
+    "layers": "over an allocator, as in delay(jemalloc, size=1MiB)",
+    "collectors": "of MMTk, in replays",
+}
 
 
 @click.group(epilog=EPILOG, invoke_without_command=True)
@@ -33,9 +39,14 @@ def command(context: click.Context) -> int:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("manager", "version", "installed", "what it is"):
         table.add_column(title, overflow="fold", no_wrap=title == "manager")
-    for recipe in (*load_recipes().values(), *_layer_recipes().values()):
-        name = recipe.name + ("*" if recipe.default_weigh else "")
-        table.add_row(name, recipe.version, _installed(recipe), Text(recipe.title))
+    every = _listed().values()
+    for group, what in _GROUPS.items():
+        table.add_row()
+        table.add_row(Text(group, style="bold"), "", "", Text(what, style="bold"))
+        for recipe in every:
+            if _group(recipe) == group:
+                name = recipe.name + ("*" if recipe.default_weigh else "")
+                table.add_row(name, recipe.version, _installed(recipe), Text(recipe.title))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
     console.print(table)
     console.print(
@@ -51,24 +62,35 @@ def _installed(recipe: Recipe) -> str:
 
 
 def _object(recipe: Recipe) -> Path | None:
-    match recipe.kind:
-        case "system":
-            return machine_libc()
-        case "layer":
-            try:
-                return native_file(layers.layers()[recipe.name].OBJECT)
-            except MissingError:
-                return None
-        case _:
-            return object_path(recipe)
+    if recipe.kind == "system":
+        return machine_libc()
+    if recipe.name in collectors.PLANS:
+        return _built(collectors.PLANS[recipe.name].program)
+    if recipe.kind == "layer":
+        return _built(layers.layers()[recipe.name].OBJECT)
+    return object_path(recipe)
 
 
-def _layer_recipes() -> dict[str, Recipe]:
-    return {name: layer.RECIPE for name, layer in layers.layers().items()}
+def _built(file: str) -> Path | None:
+    try:
+        return native_file(file)
+    except MissingError:
+        return None
 
 
-def _recipe(name: str) -> Recipe:
-    recipes = load_recipes()
+def _group(recipe: Recipe) -> str:
+    if recipe.name in collectors.PLANS:
+        return "collectors"
+    return {"classic": "classics", "layer": "layers"}.get(recipe.kind, "allocators")
+
+
+def _listed() -> dict[str, Recipe]:
+    """The catalogue, the layers, and the collectors, which serve replays only."""
+    of_layers = {name: layer.RECIPE for name, layer in layers.layers().items()}
+    return {**load_recipes(), **of_layers, **collectors.recipes()}
+
+
+def _recipe(name: str, recipes: dict[str, Recipe]) -> Recipe:
     if name not in recipes:
         raise UsageError(f"there is no manager '{name}'", f"known: {', '.join(recipes)}")
     return recipes[name]
@@ -78,7 +100,7 @@ def _recipe(name: str) -> Recipe:
 @click.argument("name")
 def show(name: str) -> int:
     """Version, source, licence and options of one manager."""
-    recipe = _layer_recipes().get(name) or _recipe(name)
+    recipe = _recipe(name, _listed())
     console = Console(highlight=False)
     console.print(Text(f"{recipe.name} {recipe.version}", style="bold"))
     console.print(Text(recipe.title))
@@ -106,6 +128,6 @@ def install(names: tuple[str, ...]) -> int:
     from tare.install import install as build
 
     for name in names:
-        _recipe(name)
+        _recipe(name, load_recipes())
     build(list(names), report=lambda line: print(line, file=sys.stderr, flush=True))
     return 0
