@@ -1,8 +1,9 @@
-// Regions beside each other: a bump region as one would write it by hand, reaps, APR's pools and
-// mimalloc's heaps. Prints a line "case alternative value" for each: nanoseconds an object, with
-// its first word written to, or for the case memory the resident bytes for each byte asked for.
+// Regions beside each other: a bump region as one would write it by hand, reaps, APR's pools,
+// mimalloc's heaps and jemalloc's arenas. Prints a line "case alternative value" for each:
+// nanoseconds an object, with its first word written to, or for the case memory the resident bytes
+// for each byte asked for.
 //
-//   reap_bench MIMALLOC       path of the allocator's object, which is loaded if it can be
+//   reap_bench MIMALLOC JEMALLOC       paths of objects, each of which is loaded if it can be
 //
 // All alternatives of a case run in turn, again and again; the value is the median.
 
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <functional>
@@ -186,6 +188,54 @@ class MimallocHeap {
 
  private:
   void* heap_;
+};
+
+struct JemallocFunctions {
+  int (*control)(const char*, void*, std::size_t*, void*, std::size_t);
+  int (*control_by_numbers)(const std::size_t*, std::size_t, void*, std::size_t*, void*,
+                            std::size_t);
+  void* (*allocate)(std::size_t, int);
+  void (*deallocate)(void*, int);
+} jemalloc;
+
+// Emptied with the region, and kept for the next. Past the thread's cache, whose objects would
+// outlive it.
+class JemallocArena {
+ public:
+  static constexpr const char* kName = "jemalloc_arena";
+  explicit JemallocArena(JemallocArena* = nullptr) : number_(Take()) {
+    flags_ = static_cast<int>((number_ + 1) << 20) | kNoThreadCache;
+  }
+  JemallocArena(const JemallocArena&) = delete;
+  JemallocArena& operator=(const JemallocArena&) = delete;
+  ~JemallocArena() {
+    const std::size_t path[] = {reset[0], number_, reset[2]};
+    if (jemalloc.control_by_numbers(path, 3, nullptr, nullptr, nullptr, 0) != 0) std::abort();
+    kept.push_back(number_);
+  }
+  void* Allocate(std::size_t size) { return jemalloc.allocate(size, flags_); }
+  void Free(void* object) { jemalloc.deallocate(object, kNoThreadCache); }
+
+  // "arena.NUMBER.reset" as jemalloc's numbers, looked up once.
+  static inline std::size_t reset[3];
+
+ private:
+  static unsigned Take() {
+    unsigned number = 0;
+    if (kept.empty()) {
+      std::size_t bytes = sizeof number;
+      if (jemalloc.control("arenas.create", &number, &bytes, nullptr, 0) != 0) std::abort();
+    } else {
+      number = kept.back();
+      kept.pop_back();
+    }
+    return number;
+  }
+
+  static constexpr int kNoThreadCache = 1 << 8;
+  static inline std::vector<unsigned> kept;
+  unsigned number_;
+  int flags_;
 };
 
 class MimallocPlain {
@@ -363,19 +413,35 @@ void AddMemory(std::vector<Alternative>& alternatives) {
       {Region::kName, [] { return InChild(Memory<Region, kObjects, kPadded>); }});
 }
 
+template <typename Function>
+void Find(void* object, const char* name, Function& function) {
+  void* const symbol = dlsym(object, name);
+  memcpy(&function, &symbol, sizeof symbol);
+}
+
 bool LoadMimalloc(const char* path) {
   void* const object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) return false;
-  const auto find = [object](const char* name, auto& function) {
-    void* const symbol = dlsym(object, name);
-    memcpy(&function, &symbol, sizeof symbol);
-  };
-  find("malloc", mimalloc.malloc);
-  find("free", mimalloc.free);
-  find("mi_heap_new", mimalloc.heap_new);
-  find("mi_heap_malloc", mimalloc.heap_malloc);
-  find("mi_heap_destroy", mimalloc.heap_destroy);
+  Find(object, "malloc", mimalloc.malloc);
+  Find(object, "free", mimalloc.free);
+  Find(object, "mi_heap_new", mimalloc.heap_new);
+  Find(object, "mi_heap_malloc", mimalloc.heap_malloc);
+  Find(object, "mi_heap_destroy", mimalloc.heap_destroy);
   return mimalloc.malloc != nullptr && mimalloc.free != nullptr;
+}
+
+bool LoadJemalloc(const char* path) {
+  void* const object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (object == nullptr) return false;
+  int (*numbers_of)(const char*, std::size_t*, std::size_t*) = nullptr;
+  Find(object, "mallctlnametomib", numbers_of);
+  Find(object, "mallctl", jemalloc.control);
+  Find(object, "mallctlbymib", jemalloc.control_by_numbers);
+  Find(object, "mallocx", jemalloc.allocate);
+  Find(object, "dallocx", jemalloc.deallocate);
+  std::size_t count = 3;
+  return jemalloc.allocate != nullptr && jemalloc.deallocate != nullptr &&
+         numbers_of("arena.0.reset", JemallocArena::reset, &count) == 0;
 }
 
 #ifdef HAVE_APR
@@ -385,12 +451,13 @@ bool LoadMimalloc(const char* path) {
 #endif
 
 // Before anything else has made memory resident. Children of a process without reaps.
-void CompareFresh() {
+void CompareFresh(bool with_arenas) {
   std::vector<Alternative> fresh;
   AddFresh<Bump>(fresh);
   AddFresh<Reap>(fresh);
   ADD_APR(AddFresh<Apr>(fresh);)
   if (mimalloc.heap_new != nullptr) AddFresh<MimallocHeap>(fresh);
+  if (with_arenas) AddFresh<JemallocArena>(fresh);
   Compare("fresh", fresh);
 
   std::vector<Alternative> memory;
@@ -404,11 +471,12 @@ void CompareFresh() {
   AddMemory<Reap, kMany, false>(memory);
   ADD_APR((AddMemory<Apr, kMany, false>(memory));)
   if (mimalloc.heap_new != nullptr) AddMemory<MimallocHeap, kMany, false>(memory);
+  if (with_arenas) AddMemory<JemallocArena, kMany, false>(memory);
   Compare("memory_100k", memory);
 }
 
 template <std::size_t kObjects>
-void CompareRegions(const char* title) {
+void CompareRegions(const char* title, bool with_arenas) {
   std::vector<Alternative> regions;
   Add<Bump>(regions, Regions<Bump, kObjects>);
   Add<Reap>(regions, Regions<Reap, kObjects>);
@@ -417,14 +485,16 @@ void CompareRegions(const char* title) {
   Add<ReapWith<REAP_HARDENED>>(regions, Regions<ReapWith<REAP_HARDENED>, kObjects>);
   ADD_APR((Add<Apr>(regions, Regions<Apr, kObjects>));)
   if (mimalloc.heap_new != nullptr) Add<MimallocHeap>(regions, Regions<MimallocHeap, kObjects>);
+  if (with_arenas) Add<JemallocArena>(regions, Regions<JemallocArena, kObjects>);
   Compare(title, regions);
 }
 
 template <std::size_t kObjects>
-void CompareHalfFreed(const char* title) {
+void CompareHalfFreed(const char* title, bool with_arenas) {
   std::vector<Alternative> freed;
   Add<Reap>(freed, HalfFreed<Reap, kObjects>);
   if (mimalloc.heap_new != nullptr) Add<MimallocHeap>(freed, HalfFreed<MimallocHeap, kObjects>);
+  if (with_arenas) Add<JemallocArena>(freed, HalfFreed<JemallocArena, kObjects>);
   Compare(title, freed);
 }
 
@@ -440,20 +510,22 @@ void ComparePlain(const char* title) {
 
 int main(int count, char** values) {
   const bool with_mimalloc = count > 1 && LoadMimalloc(values[1]);
+  const bool with_arenas = count > 2 && LoadJemalloc(values[2]);
 #ifdef HAVE_APR
   apr_initialize();
 #endif
-  CompareFresh();
-  CompareRegions<kMany>("regions_100k");
-  CompareRegions<kSome>("regions_1k");
+  CompareFresh(with_arenas);
+  CompareRegions<kMany>("regions_100k", with_arenas);
+  CompareRegions<kSome>("regions_1k", with_arenas);
   std::vector<Alternative> nested;
   Add<Bump>(nested, Nested<Bump>);
   Add<Reap>(nested, Nested<Reap>);
   ADD_APR(Add<Apr>(nested, Nested<Apr>);)
   if (mimalloc.heap_new != nullptr) Add<MimallocHeap>(nested, Nested<MimallocHeap>);
+  if (with_arenas) Add<JemallocArena>(nested, Nested<JemallocArena>);
   Compare("nested", nested);
-  CompareHalfFreed<kMany>("half_freed_100k");
-  CompareHalfFreed<kSome>("half_freed_1k");
+  CompareHalfFreed<kMany>("half_freed_100k", with_arenas);
+  CompareHalfFreed<kSome>("half_freed_1k", with_arenas);
   if (with_mimalloc) {
     ComparePlain<kSome>("plain_1k");
     ComparePlain<10 * kSome>("plain_10k");

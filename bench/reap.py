@@ -1,7 +1,8 @@
-"""Regions and reaps beside a bump region, APR's pools and mimalloc's heaps."""
+"""Regions and reaps beside a bump region, APR's pools, mimalloc's heaps and jemalloc's arenas."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -30,6 +31,11 @@ RATIOS = (
     ("regions_100k", "reap_shared", "bump", None),
     ("regions_100k", "reap_hardened", "bump", None),
     ("regions_100k", "mimalloc_heap", "bump", None),
+    ("regions_100k", "jemalloc_arena", "bump", None),
+    ("regions_1k", "jemalloc_arena", "bump", None),
+    ("nested", "jemalloc_arena", "bump", None),
+    ("half_freed_100k", "reap", "jemalloc_arena", None),
+    ("half_freed_1k", "reap", "jemalloc_arena", None),
 )
 """A case, the alternative, the one beside it, and the most it may take of the other's time."""
 
@@ -59,13 +65,22 @@ def build(folder: Path) -> Path:
     return program
 
 
+def installed_object(name: str) -> str:
+    """The object of a manager; an empty name if it is not built."""
+    try:
+        return str(native.native_file(f"managers/{name}/libtare-{name}.so"))
+    except MissingError:
+        return ""
+
+
 def measure(program: Path) -> Values:
     """Nanoseconds an object, by case and alternative."""
-    try:
-        mimalloc = str(native.native_file("managers/mimalloc/libtare-mimalloc.so"))
-    except MissingError:
-        mimalloc = ""
-    ran = subprocess.run([program, mimalloc], check=True, capture_output=True, text=True)
+    objects = [installed_object(name) for name in ("mimalloc", "jemalloc")]
+    # jemalloc's thread-local storage is more than there is room for in objects loaded late.
+    environment = os.environ | {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=4096"}
+    ran = subprocess.run(
+        [program, *objects], env=environment, check=True, capture_output=True, text=True
+    )
     values: dict[str, dict[str, float]] = {}
     for line in ran.stdout.splitlines():
         case, alternative, value = line.split()

@@ -100,12 +100,14 @@ def _bytes(text: str) -> int:
 class Source:
     """Where the code of a manager comes from, pinned."""
 
-    type: Literal["crate", "debian"]
+    type: Literal["crate", "debian", "debian-source"]
     package: str
     """The name of the crate or of the Debian package."""
     version: str
     sha256: str
     paths: tuple[str, ...] = (".",)
+    archive: str | None = None
+    """Where the archive of a Debian source package lies on a mirror."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ _MAY_BE_EMPTY = frozenset({"note"})
 
 def _read_source(path: Path, raw: object) -> Source:
     table = _Table(path, "source.", raw)
-    kind = table.choice("type", ("crate", "debian"))
+    kind = table.choice("type", ("crate", "debian", "debian-source"))
     package = table.text("crate" if kind == "crate" else "package")
     version = table.text("version")
     sha256 = table.text("sha256")
@@ -231,8 +233,9 @@ def _read_source(path: Path, raw: object) -> Source:
         raise table.wrong("paths", "must be a list of strings")
     if any(Path(item).is_absolute() or ".." in Path(item).parts for item in paths):
         raise table.wrong("paths", "must stay inside the source")
+    archive = table.text("archive") if kind == "debian-source" else None
     table.end()
-    return Source(cast(Any, kind), package, version, sha256, tuple(paths))
+    return Source(cast(Any, kind), package, version, sha256, tuple(paths), archive)
 
 
 def _read_collector(path: Path, raw: object) -> Collector:

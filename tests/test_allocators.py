@@ -619,7 +619,7 @@ NEW_AND_DELETE = frozenset(
     ]
 )
 OWN_SYMBOLS = {
-    "jemalloc": r"mallctl.*|malloc_stats_print",
+    "jemalloc": r"mallctl.*|malloc_stats_print|mallocx|dallocx",
     "mimalloc": r"mi_version|mi_process_info|mi_stats_.*|mi_malloc|mi_free|mi_heap_.*",
     "mimalloc2": r"mi_version|mi_process_info|mi_stats_.*|mi_malloc|mi_free|mi_heap_.*",
     "google-tcmalloc": r"MallocExtension_Internal_.*",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +31,7 @@ FETCH = allocators_folder() / "fetch_sources.py"
 NAMES = [
     "bdwgc",
     "dlmalloc",
+    "dlmalloc27",
     "glibc",
     "google-tcmalloc",
     "haertel",
@@ -47,6 +51,7 @@ NAMES = [
     "snmalloc",
     "stacklike",
     "tcmalloc",
+    "vmalloc",
     "windowsxp",
 ]
 DIGEST = "0123456789abcdef" * 4
@@ -147,6 +152,8 @@ def test_a_good_recipe(tmp_path: Path) -> None:
         ('crate = "mine-sys"', 'crate = "mine-sys"\nbranch = "x"', "source.branch"),
         ('paths = ["c_src"]', 'paths = ["../x"]', "source.paths"),
         ('paths = ["c_src"]', "paths = [1]", "source.paths"),
+        ('paths = ["c_src"]', 'archive = "pool/mine.tar.gz"', "source.archive"),
+        ('type = "crate"\ncrate', 'type = "debian-source"\npackage', "source.archive"),
         ('file = "libtare-mine.so"', 'file = "/lib/x.so"', "object.file"),
         ('[object]\nfile = "libtare-mine.so"', "", "object"),
         ('type = "size"', 'type = "float"', "options.cache.type"),
@@ -355,6 +362,83 @@ def test_two_fetches_at_once(fetch: Fetch, tmp_path: Path) -> None:
         assert process.returncode == 0, said
     # One asks offline and then online; the other finds all there.
     assert calls(tmp_path) == before + 2
+
+
+FAKE_APT_HELPER = """#!{python}
+import shutil, sys
+command, address, target = sys.argv[1:]
+assert command == "download-file", command
+assert address == "http://deb.debian.org/debian/pool/main/m/mine/mine_0.1.2.tar.gz", address
+if {broken!r}:
+    sys.exit("E: Failed to fetch")
+shutil.copy({archive!r}, target)
+"""
+
+
+def debian_archive(path: Path) -> str:
+    """An archive as Debian keeps those of its sources; returns its hash."""
+    with tarfile.open(path, "w:gz") as tar:
+        for name in ("c_src/mine.c", "c_src/../escaped.c", "tests/other.c"):
+            member = tarfile.TarInfo(f"mine-0.1.2/{name}")
+            member.size = len(b"int mine;")
+            tar.addfile(member, io.BytesIO(b"int mine;"))
+        link = tarfile.TarInfo("mine-0.1.2/c_src/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def fetch_debian_source(
+    tmp_path: Path, *, digest: str | None = None, broken: bool = False
+) -> subprocess.CompletedProcess[str]:
+    archive = tmp_path / "mine_0.1.2.tar.gz"
+    digest = debian_archive(archive) if digest is None else digest
+    recipe = GOOD.replace(DIGEST, digest).replace(
+        'type = "crate"\ncrate = "mine-sys"',
+        'type = "debian-source"\npackage = "mine"\narchive = "pool/main/m/mine/mine_0.1.2.tar.gz"',
+    )
+    assert read_recipe(write(tmp_path / "managers", recipe)).source is not None
+    if not archive.exists():
+        debian_archive(archive)
+    helper = tmp_path / "apt-helper"
+    helper.write_text(
+        FAKE_APT_HELPER.format(python=sys.executable, archive=str(archive), broken=broken)
+    )
+    helper.chmod(0o755)
+    command: list[str | Path] = [
+        *(sys.executable, FETCH, "--root", tmp_path / "managers", "fetch", "mine"),
+        *("--into", tmp_path / "sources"),
+    ]
+    return subprocess.run(
+        command,
+        env={**os.environ, "APT_HELPER": str(helper)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_debian_source_gives_only_wanted_plain_files(tmp_path: Path) -> None:
+    done = fetch_debian_source(tmp_path)
+    assert done.returncode == 0, done.stderr
+    source = tmp_path / "sources/mine-0.1.2"
+    found = {str(path.relative_to(source)) for path in source.rglob("*") if not path.is_dir()}
+    assert found == {"c_src/mine.c", ".tare-complete"}
+    assert (source / "c_src/mine.c").read_text() == "int mine;"
+
+
+def test_a_debian_source_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
+    done = fetch_debian_source(tmp_path, digest="f" * 64)
+    assert done.returncode == 1
+    assert "checksum mismatch for mine-0.1.2" in done.stderr
+    assert not (tmp_path / "sources/mine-0.1.2").exists()
+
+
+def test_a_debian_source_that_cannot_be_had(tmp_path: Path) -> None:
+    done = fetch_debian_source(tmp_path, broken=True)
+    assert done.returncode == 1
+    assert "Failed to fetch" in done.stderr
+    assert "pool/main/m/mine/mine_0.1.2.tar.gz" in done.stderr
 
 
 def test_one_crate_has_one_pin() -> None:

@@ -20,10 +20,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -32,6 +33,7 @@ CARGO_HINT = (
     "cargo 1.85 or newer is needed to fetch the sources: `apt-get install cargo-web` on Debian 12 "
     "(its package `cargo` is too old), or install Rust with rustup"
 )
+DEBIAN_MIRROR = "http://deb.debian.org/debian"
 
 
 class FetchError(Exception):
@@ -171,6 +173,42 @@ def fetch_debian(source: dict[str, Any], into: Path) -> None:
         publish(scratch / "unpacked", into, source)
 
 
+def fetch_debian_source(source: dict[str, Any], into: Path) -> None:
+    """Download the archive of a Debian source package's authors; apt knows proxies."""
+    address = f"{DEBIAN_MIRROR}/{source['archive']}"
+    hint = f"Wanted: {address}; it must be reachable for apt, and apt be installed."
+    with tempfile.TemporaryDirectory(dir=into, prefix=".debsrc-") as name:
+        scratch = Path(name)
+        helper = os.environ.get("APT_HELPER", "/usr/lib/apt/apt-helper")
+        run([helper, "download-file", address, "archive"], scratch, hint)
+        with (scratch / "archive").open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        check(source_key(source), digest, source["sha256"])
+        unpack(scratch / "archive", scratch / "unpacked", source)
+        publish(scratch / "unpacked", into, source)
+
+
+def unpack(archive: Path, into: Path, source: dict[str, Any]) -> None:
+    """Unpack the plain files that are wanted, without the folder that holds all of an archive."""
+    wanted = [PurePosixPath(path) for path in source.get("paths", ["."])]
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            path = PurePosixPath(*PurePosixPath(member.name).parts[1:])
+            inside = any(path.is_relative_to(folder) for folder in wanted)
+            if not member.isfile() or not inside or ".." in path.parts:
+                continue
+            target = into / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            content = tar.extractfile(member)
+            assert content is not None
+            with target.open("wb") as file:
+                shutil.copyfileobj(content, file)
+
+
+# Crates are fetched together, by one cargo.
+BY_TYPE = {"debian": fetch_debian, "debian-source": fetch_debian_source}
+
+
 def fetch(wanted: dict[str, dict[str, Any]], into: Path) -> dict[str, str]:
     """Fetch the sources of allocators; return what failed, by allocator."""
     sources = {name: m["source"] for name, m in wanted.items() if "source" in m}
@@ -193,10 +231,10 @@ def fetch(wanted: dict[str, dict[str, Any]], into: Path) -> dict[str, str]:
             except FetchError as error:
                 failures |= dict.fromkeys(crates, str(error))
         for name, source in todo.items():
-            if source["type"] == "debian":
+            if fetch_one := BY_TYPE.get(source["type"]):
                 print(f"fetching {source_key(source)}", file=sys.stderr)
                 try:
-                    fetch_debian(source, into)
+                    fetch_one(source, into)
                 except FetchError as error:
                     failures[name] = str(error)
     still = missing()
