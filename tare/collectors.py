@@ -88,7 +88,7 @@ def recipes() -> dict[str, Recipe]:
             build="package",
             folder=Path(__file__).parent,
             options=options_of(name),
-            note=f"MMTk's plan {plan.plan}; serves `tare replay` and `tare minheap` only",
+            note=f"MMTk's plan {plan.plan}; serves replays of heap traces only",
         )
         for name, plan in PLANS.items()
     }

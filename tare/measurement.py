@@ -554,6 +554,13 @@ METRICS: dict[str, Metric] = {
             "The replays that the least heap was found with.",
             Obtained.REPLAYED,
         ),
+        Metric(
+            "replay_seconds",
+            "replay time",
+            "s",
+            "The time of a replay, collections included.",
+            Obtained.REPLAYED,
+        ),
     )
 }
 

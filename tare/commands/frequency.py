@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
 from tare import api, options
 from tare.errors import UsageError
+from tare.frequency_replayed import frequency_replayed
 from tare.options import Output
 from tare.presenting import present
 from tare.program import Program
@@ -19,7 +23,9 @@ Examples:
   tare frequency -- gawk -f report.awk words.txt
   tare frequency -m mimalloc -m tcmalloc --every 1MiB,8MiB,32MiB -- perl job.pl
   tare frequency --every 8MiB --reclaim 1,2,4,8,16 -n 20 -- lua script.lua
+  tare frequency -m immix -m semispace recorded.tare
 """
+TRACE_SUFFIX = ".tare"
 
 
 def _periods(
@@ -49,21 +55,23 @@ def _numbers(
     "managers",
     multiple=True,
     metavar="M",
-    help="An allocator to put the collector over; repeat it. Default: glibc.",
+    help="An allocator to put the collector over; for a trace, a collector. Repeat it. Default: "
+    "glibc; for a trace, immix and genimmix.",
 )
 @click.option(
     "--every",
     "periods",
     callback=_periods,
     metavar="SIZE,SIZE…",
-    help="Bytes allocated between two collections. Default: 256KiB,1MiB,4MiB,16MiB.",
+    help="Bytes allocated between two collections. Default: 256KiB,1MiB,4MiB,16MiB; for a trace "
+    "8MiB,16MiB,32MiB,64MiB, or less where it allocates little.",
 )
 @click.option(
     "--reclaim",
     callback=_numbers,
     metavar="N,N…",
     help="Free at each Nth collection only, and trace at the others. Default: 1,4,16; 1 and 0, "
-    "which never frees, always take part.",
+    "which never frees, always take part. For a trace: 1,4, and 1 always takes part.",
 )
 @click.option("-n", "--runs", default=12, show_default=True, help="Runs with each setting.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
@@ -81,23 +89,44 @@ def command(
     limits: Limits,
     output: Output,
 ) -> int:
-    """How PROGRAM itself fares when a collector traces and reclaims more or less often.
+    """How PROGRAM, or a recorded T.tare, fares when a collector traces and reclaims more or less
+    often.
 
     A conservative mark-sweep collector is put over each allocator, and the program's own frees have
     no effect. What is compared is mutator time: wall time without the collections. Traces that
     reclaim nothing are shown apart from reclamation. Runs that free nothing hold all that the
     program ever allocates: without --memory-limit, half of the machine's memory is the limit.
+
+    A T.tare is replayed instead, under collectors of MMTk that know all pointers, in a heap so
+    large that nothing but the period makes them collect it.
     """
-    results = api.frequency(
-        program,
-        managers,
-        periods=periods,
-        reclaim=reclaim,
-        runs=runs,
-        warmup=warmup,
-        seed=seed,
-        limits=limits,
-        folder=output.folder,
-        watcher=TerminalWatcher(output.quiet),
-    )
+    given: dict[str, Any] = {
+        "periods": periods,
+        "reclaim": reclaim,
+        "runs": runs,
+        "warmup": warmup,
+        "seed": seed,
+        "limits": limits,
+        "folder": output.folder,
+        "watcher": TerminalWatcher(output.quiet),
+    }
+    trace = _trace(program)
+    if trace is None:
+        results = api.frequency(program, managers, **given)
+    else:
+        results = frequency_replayed(trace, managers, **given)
     return present(results, output)
+
+
+def _trace(program: Program) -> Path | None:
+    """The trace that the command line names: a folder, which cannot be a program."""
+    path = Path(program.argv[0])
+    if not path.is_dir():
+        if path.name.endswith(TRACE_SUFFIX) and not path.exists():
+            raise UsageError(f"{path} does not exist", "tare trace -o NAME.tare -- PROGRAM records")
+        return None
+    if len(program.argv) > 1:
+        raise UsageError(f"{path} is a folder, and {program.argv[1]} stands behind it")
+    if program.stdin:
+        raise UsageError(f"{path} is recorded: its program does not run again", "leave out -i")
+    return path

@@ -1,0 +1,115 @@
+"""`tare tradeoff`: what a collector costs a recorded program in time, by the size of its heap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tare import options
+from tare.errors import UsageError
+from tare.options import Output
+from tare.presenting import present
+from tare.progress import TerminalWatcher
+from tare.runner import Limits
+from tare.schedule import DEATHS, TOUCHES, How
+from tare.studies.tradeoff import failed
+from tare.tradeoff import DEFAULT_HEAPS, tradeoff
+
+EPILOG = """\b
+Examples:
+  tare trace -o gawk.tare -- gawk -f report.awk words.txt
+  tare tradeoff gawk.tare
+  tare tradeoff -m immix -m genimmix -m glibc --heaps 1.5,2,3,4 gawk.tare
+"""
+
+
+def _heaps(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> tuple[float, ...]:
+    if text is None:
+        return DEFAULT_HEAPS
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise UsageError(f"'{text}' is no list of numbers", "write it like 1.5,2,3") from None
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "-m",
+    "--manager",
+    "managers",
+    multiple=True,
+    metavar="M",
+    help="A collector, without heap=, or another manager; repeat it. Default: the collectors of "
+    "MMTk, glibc and mimalloc.",
+)
+@click.option(
+    "--baseline",
+    default="",
+    metavar="M",
+    help="The manager that others are held against; no collector. Default: glibc if it takes part.",
+)
+@click.option(
+    "--heaps",
+    callback=_heaps,
+    metavar="X,X…",
+    help="Sizes of the heap, in multiples of the most bytes alive. Default: 1.25,1.5,2,3,4,6.",
+)
+@click.option(
+    "--death",
+    type=click.Choice(DEATHS),
+    default="free",
+    help="When an object dies: as the program freed it, when it was found unreachable, or right "
+    "after its last use. Default: free.",
+)
+@click.option(
+    "--touch",
+    type=click.Choice(TOUCHES),
+    default="birth",
+    help="What is touched of an object, as for tare replay. Default: birth.",
+)
+@click.option("--process", type=int, help="Which of the trace. Default: that with most objects.")
+@click.option("--no-pointers", is_flag=True, help="Do not replay recorded stores of pointers.")
+@click.option("-n", "--runs", default=6, show_default=True, help="Runs in each heap.")
+@click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
+@options.run_options
+@options.output_options
+@click.argument("trace", type=click.Path(path_type=Path), metavar="T.tare")
+def command(
+    trace: Path,
+    managers: tuple[str, ...],
+    baseline: str,
+    heaps: tuple[float, ...],
+    death: str,
+    touch: str,
+    process: int | None,
+    no_pointers: bool,
+    runs: int,
+    warmup: int,
+    seed: int | None,
+    limits: Limits,
+    output: Output,
+) -> int:
+    """What the allocations recorded in T.tare cost under each collector, by the size of its heap.
+
+    The trace is replayed under each collector in heaps of several sizes, and under managers with
+    malloc and free: how much time a collector takes for how much space, and from which heap on it
+    costs no more than malloc and free.
+    """
+    results = tradeoff(
+        trace,
+        managers,
+        heaps=heaps,
+        baseline=baseline,
+        how=How(death, touch, process, pointers=not no_pointers),
+        runs=runs,
+        warmup=warmup,
+        seed=seed,
+        limits=limits,
+        folder=output.folder,
+        watcher=TerminalWatcher(output.quiet),
+    )
+    present(results, output)
+    return 1 if failed(results) else 0
