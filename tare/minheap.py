@@ -17,6 +17,7 @@ from tare.errors import UsageError
 from tare.manager import Manager, parse_name
 from tare.measurement import Status
 from tare.program import Program, hash_file
+from tare.recipes import load_recipes, object_path
 from tare.runner import Limits, Outcome
 from tare.schedule import DEATHS, How, check, compile_trace
 from tare.trace import META_FILE, Trace, open_trace
@@ -53,6 +54,10 @@ DEFAULT_MANAGERS = (
     "glibc",
     "mimalloc",
 )
+"""And what ``default_managers`` adds."""
+ALLOCATORS = ("mimalloc", "tcmalloc")
+PERIODS = ("32KiB", "64KiB", "128KiB")
+"""Of the mark-sweep collectors over ``ALLOCATORS``."""
 _DO_NOT_FIT = (Status.OUT_OF_MEMORY, Status.TIMEOUT, Status.FAILED)
 """A collector that crashes in a small heap does not fit into it either; trials keep them apart."""
 
@@ -151,11 +156,12 @@ def observe(search: Search) -> Observe:
 def _one_replay(
     program: Program, manager: Manager, limits: Limits, workspace: Path, keep_output: Path | None
 ) -> Outcome:
-    """A manager without a limit for its heap takes what it takes."""
+    """A manager without a limit for its heap takes what it takes. Where the pages that hold an
+    object are known, they are its heap, as Sareen counts them."""
     outcome = replay.run_once(program, manager, limits, workspace, keep_output)
     if outcome.status is not Status.OK:
         return outcome
-    peak = outcome.values["peak_reserved_bytes"]
+    peak = outcome.values.get("peak_active_bytes", outcome.values["peak_reserved_bytes"])
     values = {"min_heap_low_bytes": peak, "min_heap_high_bytes": peak, "trials": 1}
     return replace(outcome, values={**outcome.values, **values})
 
@@ -234,7 +240,7 @@ def minheap(
     opened = open_trace(trace)
     how = how or How()
     how = replace(how, process=check(opened, how))
-    resolved, baseline = api._managers(managers or DEFAULT_MANAGERS, "", replays=True)
+    resolved, baseline = replay.managers_of(managers or default_managers())
     for manager in resolved.values():
         if manager.replayer and "heap" in parse_name(manager.name)[1]:
             raise UsageError(f"{manager.name}: the heap is what is sought", "leave out heap=")
@@ -274,6 +280,15 @@ def minheap(
         schedule=counted,
         oracles=oracles,
     )
+
+
+def default_managers() -> list[str]:
+    """``DEFAULT_MANAGERS``, and of ``ALLOCATORS`` those that are installed, by themselves and under
+    mark-sweep collectors."""
+    recipes = load_recipes()
+    installed = [name for name in ALLOCATORS if object_path(recipes[name]) is not None]
+    swept = [f"marksweep({name}, every={every})" for name in installed for every in PERIODS]
+    return list(dict.fromkeys([*DEFAULT_MANAGERS, *installed, *swept]))
 
 
 def _oracles(trace: Trace, how: How, schedule: Path) -> Mapping[str, int]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tare import layers, runner
 from tare.collectors import PLANS
 from tare.errors import TareError, UsageError
+from tare.layers import marksweep, regions
 from tare.manager import Manager, parse_name
 from tare.measurement import Status
 from tare.native import native_file
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 OUT_OF_MEMORY_EXIT = 3
 SCHEDULE_FILE = "schedule"
-REGIONS_LAYER = "regions"
-"""The layer that serves regions in another way; the replayer does so itself."""
+_MARKSWEEP_OPTIONS = ("every", "reclaim")
+"""Of the layer ``marksweep`` the options that its replays have too."""
 _REPORT_FILE = "replay.json"
 _REPORT_LIMIT = 1 << 16
 _MEASURED = (
@@ -53,6 +54,9 @@ _OF_A_COLLECTOR = (
     "pauses",
     "max_pause_seconds",
     "copy_reserve_bytes",
+    "marked_bytes",
+    "swept_bytes",
+    "peak_active_bytes",
 )
 """Metrics that are in the report of a replayer with a collector of its own."""
 _OF_THE_WHOLE_PROCESS = frozenset(
@@ -124,24 +128,74 @@ def run_once(
 ) -> Outcome:
     """Replay under ``manager``; ``program`` is one of ``program_of``. See ``runner.run_once``."""
     command, verb, *rest = program.argv
-    replayer = manager.replayer or (command, verb, "--heap", heap_of(manager))
-    collector = PLANS[parse_name(manager.name)[0]].proof if manager.replayer else ""
+    replayer = manager.replayer or (command, verb, *_heap_words(manager))
     outcome = runner.run_once(
         replace(program, argv=(*replayer, *rest)),
         manager,
         limits,
         workspace,
         keep_output,
-        _ReplayObserver(collector),
+        _ReplayObserver(_collector_of(manager)),
     )
     if outcome.status is Status.FAILED and outcome.exit_code == OUT_OF_MEMORY_EXIT:
         return replace(outcome, status=Status.OUT_OF_MEMORY, reason="the manager had no memory")
     return outcome
 
 
+def managers_of(names: Sequence[str], baseline: str = "") -> tuple[dict[str, Manager], str]:
+    """The managers of these names, as they are in replays, and the name of the baseline."""
+    from tare import api
+
+    resolved, baseline = api._managers(names, baseline, replays=True)
+    return {name: _in_replays(manager) for name, manager in resolved.items()}, baseline
+
+
+def _in_replays(manager: Manager) -> Manager:
+    """A mark-sweep collector over a malloc is the replayer's own, which knows each pointer; its
+    layer finds them by their looks, and is left out."""
+    name = layers.split_name(manager.name)
+    if name is None or name.layer != marksweep.NAME:
+        return manager
+    if others := set(name.options) - set(_MARKSWEEP_OPTIONS):
+        raise UsageError(
+            f"{manager.name}: a replay has no option '{min(others)}'",
+            f"its options: {', '.join(_MARKSWEEP_OPTIONS)}; --death says when objects die",
+        )
+    variables = marksweep.environment(name.options)
+    return replace(
+        manager,
+        preload=manager.preload[1:],
+        environment={k: v for k, v in manager.environment.items() if k not in variables},
+        title=manager.title.removesuffix(marksweep.EFFECT) + "reclaimed by an exact mark-sweep",
+        layer=None,
+    )
+
+
+def _collector_of(manager: Manager) -> str:
+    """What a replayer must say that collected; empty where nothing in it does."""
+    if manager.replayer:
+        return PLANS[parse_name(manager.name)[0]].proof
+    return marksweep.NAME if heap_of(manager) == marksweep.NAME else ""
+
+
+def _heap_words(manager: Manager) -> list[str]:
+    """The options of ``tare-replay`` for what serves the objects."""
+    heap = heap_of(manager)
+    words = ["--heap", heap]
+    name = layers.split_name(manager.name)
+    if heap == marksweep.NAME and name is not None:
+        variables = marksweep.environment(name.options)
+        for option in marksweep.RECIPE.options:
+            if option.name in _MARKSWEEP_OPTIONS:
+                words += [f"--{option.name}", variables[option.env]]
+    return words
+
+
 def heap_of(manager: Manager) -> str:
-    """What serves the objects of regions in a replay under ``manager``."""
-    if manager.layer_name != REGIONS_LAYER:
+    """What of the replayer serves the objects under ``manager``."""
+    if manager.layer_name == marksweep.NAME and manager.layer is None:
+        return marksweep.NAME
+    if manager.layer_name != regions.NAME:
         return "malloc"
     name = layers.split_name(manager.name)
     route = name.options.get("as", "original") if name else "original"
@@ -198,8 +252,8 @@ def replay(
     api._check_counts(runs, warmup)
     opened = open_trace(trace)
     how = how or How()
-    resolved, baseline = api._managers(managers, baseline, replays=True)
-    if not any(heap_of(manager) != "malloc" for manager in resolved.values()):
+    resolved, baseline = managers_of(managers, baseline)
+    if not any(heap_of(manager) in regions.ROUTES for manager in resolved.values()):
         how = replace(how, regions="")
     if how.regions == "trace" and not has_regions(opened):
         raise UsageError(

@@ -34,8 +34,8 @@ def _size(_context: click.Context, _parameter: click.Parameter, text: str | None
     "managers",
     multiple=True,
     metavar="M",
-    help="A collector, without heap=, or another manager; repeat it. Default: the collectors of "
-    "MMTk, glibc and mimalloc.",
+    help="A collector, without heap=, or another manager; repeat it. Default: eight "
+    "collectors of MMTk; glibc, mimalloc and tcmalloc; and mark-sweep over the last two.",
 )
 @click.option(
     "--death",

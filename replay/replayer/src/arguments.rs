@@ -9,6 +9,7 @@ pub const USAGE: &str = "usage: \
 tare-replay compile [--death free|unreachable|last-use] [--uses] [--threads] [--clocks] [--stores FD]
                            OUTPUT
        tare-replay run [--heap malloc|emulation|region|reap|null] [--touch birth|first-line] [--report FILE] SCHEDULE
+       tare-replay run --heap marksweep [--every BYTES] [--reclaim N] [--touch …] [--report FILE] SCHEDULE
        tare-replay show SCHEDULE";
 
 pub enum Arguments {
@@ -38,14 +39,29 @@ pub enum Backend {
     Emulation,
     Region,
     Reap,
+    MarkSweep(Period),
     Null,
 }
 
-const BACKENDS: [(&str, Backend); 5] = [
+/// When a heap is collected: each `every` bytes, or, where that is 0, as many as were alive after
+/// the last time. Each so many collections `reclaim`, and the others only trace; with 0, none does.
+#[derive(Clone, Copy)]
+pub struct Period {
+    pub every: u64,
+    pub reclaim: u64,
+}
+
+const BY_ITSELF: Period = Period {
+    every: 0,
+    reclaim: 1,
+};
+
+const BACKENDS: [(&str, Backend); 6] = [
     ("malloc", Backend::Malloc),
     ("emulation", Backend::Emulation),
     ("region", Backend::Region),
     ("reap", Backend::Reap),
+    ("marksweep", Backend::MarkSweep(BY_ITSELF)),
     ("null", Backend::Null),
 ];
 
@@ -65,7 +81,7 @@ impl Arguments {
                 output: options.file()?,
             }),
             Some("run") => Arguments::Run(Run {
-                backend: options.choice("--heap", &BACKENDS)?,
+                backend: options.backend()?,
                 touch: options.choice("--touch", &[("birth", true), ("first-line", false)])?,
                 report: options.value("--report").map(PathBuf::from),
                 schedule: options.file()?,
@@ -127,6 +143,24 @@ impl Options {
         found
             .map(|&(_, choice)| choice)
             .ok_or(format!("{name} cannot be {}", value.to_string_lossy()))
+    }
+
+    fn backend(&mut self) -> Result<Backend, String> {
+        Ok(match self.choice("--heap", &BACKENDS)? {
+            Backend::MarkSweep(usual) => Backend::MarkSweep(Period {
+                every: self.number("--every", usual.every)?,
+                reclaim: self.number("--reclaim", usual.reclaim)?,
+            }),
+            other => other,
+        })
+    }
+
+    fn number(&mut self, name: &str, usual: u64) -> Result<u64, String> {
+        let Some(value) = self.value(name) else {
+            return Ok(usual);
+        };
+        let number = value.to_str().and_then(|text| text.parse().ok());
+        number.ok_or(format!("{name} wants a whole number"))
     }
 
     fn open_file(&mut self, name: &str) -> Result<Option<i32>, String> {

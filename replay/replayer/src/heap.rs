@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::time::Duration;
 
 /// An object that is to be. An `alignment` of 0 is none asked for.
 #[derive(Clone, Copy)]
@@ -26,8 +27,33 @@ pub trait Heap {
     /// `object` is that of `slot`, and not used any more.
     unsafe fn free(&mut self, slot: u32, object: *mut u8, with_region: bool);
 
+    /// A pointer to the object of `target`, or to none, is being stored into that of `source`.
+    #[inline(always)]
+    fn note_store(&mut self, _source: u32, _offset: u64, _target: Option<u32>) {}
+
+    /// What a heap that collects has counted.
+    fn collections(&self) -> Option<Collections> {
+        None
+    }
+
+    /// Memory of its own tables that it took since it was made.
+    fn own_bytes(&self) -> u64 {
+        0
+    }
+
     /// Whether what is written to an object can be read from it.
     const KEEPS_CONTENTS: bool = true;
+}
+
+#[derive(Clone, Copy, Default)]
+pub struct Collections {
+    pub count: u64,
+    pub pauses: Duration,
+    pub longest_pause: Duration,
+    pub marked_bytes: u64,
+    pub swept_bytes: u64,
+    /// The most bytes of pages that held an object at one moment.
+    pub peak_active_bytes: u64,
 }
 
 /// The malloc of this process: whichever allocator it runs under.

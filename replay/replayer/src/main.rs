@@ -2,12 +2,14 @@
 
 mod arguments;
 mod heap;
+mod marksweep;
 mod measure;
 mod own_heap;
+mod pages;
 mod region;
 mod replay;
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::FromRawFd;
@@ -19,7 +21,8 @@ use std::time::Instant;
 use tare_schedule::{compile, stamp, Digest, Field, FinalGraph, Mapping, Object, Schedule};
 
 use crate::arguments::{Arguments, Backend, Compile, Run};
-use crate::heap::{Heap, Malloc, Null};
+use crate::heap::{Collections, Heap, Malloc, Null};
+use crate::marksweep::MarkSweep;
 use crate::own_heap::OwnHeap;
 use crate::region::{Bump, Emulated, Reap, Regions};
 use crate::replay::{OutOfMemory, Replay};
@@ -110,6 +113,10 @@ fn run_schedule(asked: &Run) -> Result<ExitCode, String> {
             let heap = Regions::<Reap>::new(schedule.header());
             measured(heap, asked, &schedule, &graph)
         }
+        Backend::MarkSweep(period) => {
+            let heap = MarkSweep::new(period, schedule.header());
+            measured(heap, asked, &schedule, &graph)
+        }
         Backend::Null => {
             let mut word = 0u64;
             let object = (&raw mut word).cast();
@@ -165,8 +172,8 @@ fn measured<H: Heap>(
             report,
             "{{\"seconds\": {seconds}, \"processor_seconds\": {processor}, \"reserved_bytes\": {}, \"graph_digest\": {digest}, \
              \"events\": {}, \"objects\": {}, \"allocated_bytes\": {}, \"peak_bytes\": {}, \
-             \"peak_objects\": {}}}",
-            peak.saturating_sub(resident),
+             \"peak_objects\": {}",
+            peak.saturating_sub(resident + heap.own_bytes()),
             header.events(),
             header.objects,
             header.allocated_bytes,
@@ -174,10 +181,29 @@ fn measured<H: Heap>(
             header.peak_objects
         )
         .map_err(|error| error.to_string())?;
+        if let Some(collections) = heap.collections() {
+            write_collections(&mut report, &collections).map_err(|error| error.to_string())?;
+        }
+        report.push('}');
         fs::write(path, report)
             .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_collections(report: &mut String, counted: &Collections) -> fmt::Result {
+    write!(
+        report,
+        ", \"collector\": \"marksweep\", \"collections\": {}, \"collector_seconds\": {}, \
+         \"max_pause_seconds\": {}, \"marked_bytes\": {}, \"swept_bytes\": {}, \
+         \"peak_active_bytes\": {}",
+        counted.count,
+        counted.pauses.as_secs_f64(),
+        counted.longest_pause.as_secs_f64(),
+        counted.marked_bytes,
+        counted.swept_bytes,
+        counted.peak_active_bytes
+    )
 }
 
 #[inline(never)]

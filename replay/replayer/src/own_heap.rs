@@ -102,6 +102,17 @@ unsafe impl GlobalAlloc for OwnHeap {
         }
     }
 
+    /// What is mapped for itself holds zeros already, and takes memory only once it is used.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller promises a sound layout.
+        let block = unsafe { self.alloc(layout) };
+        if class_of(layout).is_some() && !block.is_null() {
+            // SAFETY: the block is that large.
+            unsafe { block.write_bytes(0, layout.size()) };
+        }
+        block
+    }
+
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let Some(class) = class_of(layout) else {
             // SAFETY: it was mapped with this length.

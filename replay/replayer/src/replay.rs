@@ -85,6 +85,7 @@ impl<H: Heap, const TOUCH: bool> Follow for Replay<'_, H, TOUCH> {
                 target,
             } => {
                 let value = target.map_or(null_mut(), |target| objects[target as usize]);
+                heap.note_store(source, offset, target);
                 if H::KEEPS_CONTENTS {
                     // SAFETY: the source is alive and the word lies in it, as was checked.
                     let place = unsafe { objects[source as usize].add(offset as usize) };

@@ -1,6 +1,6 @@
 //! The objects and pointers that are there at the end, and a number that proves them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use crate::event::Event;
 use crate::reader::Schedule;
@@ -60,22 +60,26 @@ impl FinalGraph {
         let mut born = vec![0u64; slots];
         let mut sizes = vec![0u64; slots];
         let mut kept = vec![0u64; slots];
+        // Of each slot the event at which its last object was resized; 0 where it never was.
+        let mut resized = vec![0u64; slots];
         for (at, event) in (1..).zip(schedule.events()) {
             match event {
                 Event::Allocate { slot, size, .. } => {
                     (born[slot as usize], sizes[slot as usize]) = (at, size);
                     kept[slot as usize] = stamped_bytes(size);
+                    resized[slot as usize] = 0;
                 }
                 Event::Resize { slot, size } => {
                     sizes[slot as usize] = size;
                     kept[slot as usize] = kept[slot as usize].min(size);
+                    resized[slot as usize] = at;
                 }
                 Event::Free { slot, .. } => born[slot as usize] = 0,
                 _ => {}
             }
         }
         let stored = if schedule.header().stores > 0 {
-            Stored::of(schedule, &born)
+            Stored::of(schedule, &born, &resized)
         } else {
             Stored::default()
         };
@@ -95,9 +99,8 @@ impl FinalGraph {
             .fields
             .iter()
             .filter_map(|(&(source, offset), &target)| {
-                let inside =
-                    offset + WORD_BYTES <= sizes[source as usize] && !stored.odd.contains(&source);
-                target.filter(|_| inside).map(|target| Field {
+                let known = target.filter(|_| !stored.odd.contains(&source));
+                known.map(|target| Field {
                     source,
                     offset,
                     target,
@@ -112,8 +115,9 @@ impl FinalGraph {
 /// The last store to each place of the objects that live at the end.
 #[derive(Default)]
 struct Stored {
-    /// By source and offset; None where it holds no pointer to an object that lives at the end.
-    fields: HashMap<(u32, u64), Option<u32>>,
+    /// By source and offset; None where it holds no pointer to an object that lives at the end, or
+    /// to one that a realloc may have moved since, or where the place was cut off in between.
+    fields: BTreeMap<(u32, u64), Option<u32>>,
     /// Sources with a store at an odd place.
     odd: HashSet<u32>,
 }
@@ -123,25 +127,30 @@ impl Stored {
         self.odd.contains(&slot) || self.fields.contains_key(&(slot, 0))
     }
 
-    fn of(schedule: &Schedule, born: &[u64]) -> Stored {
+    fn of(schedule: &Schedule, born: &[u64], resized: &[u64]) -> Stored {
         let mut stored = Stored::default();
         let is_last = |slot: u32, at: u64| (1..at).contains(&born[slot as usize]);
         for (at, event) in (1..).zip(schedule.events()) {
-            if let Event::Store {
-                source,
-                offset,
-                target,
-            } = event
-            {
-                if !is_last(source, at) {
-                    continue;
+            match event {
+                Event::Store {
+                    source,
+                    offset,
+                    target,
+                } if is_last(source, at) => {
+                    if offset % WORD_BYTES == 0 {
+                        let stays = |slot: &u32| is_last(*slot, at) && resized[*slot as usize] < at;
+                        stored.fields.insert((source, offset), target.filter(stays));
+                    } else {
+                        stored.odd.insert(source);
+                    }
                 }
-                if offset % WORD_BYTES == 0 {
-                    let target = target.filter(|&target| is_last(target, at));
-                    stored.fields.insert((source, offset), target);
-                } else {
-                    stored.odd.insert(source);
+                Event::Resize { slot, size } if is_last(slot, at) => {
+                    let first_cut = (slot, (size + 1).saturating_sub(WORD_BYTES));
+                    for (_, target) in stored.fields.range_mut(first_cut..=(slot, u64::MAX)) {
+                        *target = None;
+                    }
                 }
+                _ => {}
             }
         }
         stored
