@@ -38,15 +38,15 @@ class FreeLists {  // cleared before use: a reap that frees nothing has no need 
     PutInto(BinHolding(block), object);
   }
 
-  // The same for blocks up to kLargestExact.
+  // The same for blocks up to kLargestExact, whose words tell their sizes.
   void PutExact(char* object, std::size_t block) {
-    WordOf(object) = FreeWord(block);
-    PutInto(block / kUnit - 1, object);
+    WordOf(object) |= kFree;
+    PutInto(block / kUnit, object);
   }
 
   // A block of exactly `block` bytes, up to kLargestExact, or nullptr.
   char* TakeExact(std::size_t block) {
-    char*& list = bins_[block / kUnit - 1];
+    char*& list = bins_[block / kUnit];
     char* const object = list;
     if (object != nullptr) list = Link(object);
     return object;
@@ -87,9 +87,9 @@ class FreeLists {  // cleared before use: a reap that frees nothing has no need 
   static std::size_t BlockOf(void* object) { return BlockFor(WordOf(object) & ~kFree); }
 
  private:
-  static constexpr std::size_t kExactBins = kLargestExact / kUnit;
+  static constexpr std::size_t kExactBins = kLargestExact / kUnit + 1;  // the first has no blocks
   static constexpr std::size_t kGroups = 2;
-  static constexpr std::size_t kBins = 116;
+  static constexpr std::size_t kBins = 117;
   static constexpr int kTries = 8;  // of a list whose blocks differ in size
 
   static char*& Link(char* object) { return *reinterpret_cast<char**>(object); }
@@ -97,7 +97,7 @@ class FreeLists {  // cleared before use: a reap that frees nothing has no need 
 
   // The bin that a block is put into.
   static constexpr std::size_t BinHolding(std::size_t block) {
-    if (block <= kLargestExact) return block / kUnit - 1;
+    if (block <= kLargestExact) return block / kUnit;
     const auto power = static_cast<std::size_t>(std::bit_width(block) - 1);
     const std::size_t quarter = block >> (power - 2) & 3;
     return kExactBins + 4 * (power - std::bit_width(kLargestExact) + 1) + quarter;

@@ -41,6 +41,11 @@ __attribute__((noinline)) void FreeCarefully(Reap& reap, void* object) {
   });
 }
 
+__attribute__((noinline)) void FreeUnusually(Reap& reap, void* object) {
+  if (reap.options != 0) return FreeCarefully(reap, object);
+  reap.FreeNow(object);
+}
+
 std::size_t UsableSize(void* object) {
   const Reap* const owner = owner_map.Get(object);
   if (owner != nullptr && IsHardened(*owner)) return GuardedSize(object);
@@ -142,7 +147,7 @@ void reap_destroy(reap_t* reap) {
 
 void* reap_malloc_slowly(reap_t* reap, size_t size) {
   Reap& from = Of(reap);
-  void* const object = from.options == 0 ? from.TryLists(size) : nullptr;
+  void* const object = from.is_plain_heap ? from.TryLists(size) : nullptr;
   return object != nullptr ? object : AllocateUnusually(from, size);
 }
 
@@ -181,9 +186,9 @@ void* reap_realloc(reap_t* reap, void* object, size_t size) {
 void reap_free(reap_t* reap, void* object) {
   if (object == nullptr) return;
   Reap& from = Of(reap);
-  if (from.options != 0) [[unlikely]]
-    return FreeCarefully(from, object);
-  from.Free(object);
+  if (!from.is_plain_heap) [[unlikely]]
+    return FreeUnusually(from, object);
+  from.FreeOfPlainHeap(object);
 }
 
 size_t reap_usable_size(const void* object) {

@@ -27,7 +27,8 @@ inline constexpr std::size_t kHole = 1024;  // what is worth bumping in
 inline constexpr std::size_t kSweepLeast = 16 << 10;
 inline constexpr std::size_t kSweepShare = 4;  // sweep when a quarter was freed since the last time
 inline constexpr unsigned kDeferred = 8;
-inline constexpr std::size_t kFewBytes = 2 << 10;  // live ones, of which none is deferred
+inline constexpr std::size_t kManyBytes = 128 << 10;  // live ones, with which frees are deferred
+inline constexpr std::size_t kFewBytes = kManyBytes / 2;  // with which they no longer are
 inline constexpr std::size_t kNewBytes = 4 << 10;
 inline constexpr std::size_t kTouchShare = 32;  // of fresh memory, populate so much of what is used
 
@@ -39,13 +40,15 @@ struct Reap : ::reap {
   char* range_end = nullptr;
   std::uintptr_t origin = 0;     // the position less the bytes in blocks
   std::size_t free_bytes = 0;    // in the lists
+  std::size_t few_bytes = 0;     // that are live: then what is deferred is freed
   Chunk* chunks = nullptr;       // newest first; this reap lies in the last one
   Chunk* range_chunk = nullptr;  // that the range is the end of, or nullptr when in a hole
   Chunk* large = nullptr;
   std::size_t freed = 0;  // bytes, one by one, since the last sweep
   bool may_inline = false;
   bool has_lists = false;
-  bool defers = false;
+  bool is_plain_heap = false;  // has lists and no options
+  bool defers = false;         // only a plain heap
   unsigned options = 0;
 
   Reap* parent = nullptr;
@@ -93,9 +96,9 @@ struct Reap : ::reap {
     return object;
   }
 
-  // What was freed is used again; nullptr if none of the size was.
+  // What was freed is used again; nullptr if none of the size was. Only with lists.
   void* TryLists(std::size_t size) {
-    if (free_bytes == 0 || size > FreeLists::kLargestExact - kWord) return nullptr;
+    if (size > FreeLists::kLargestExact - kWord) return nullptr;
     const std::size_t block = BlockFor(size);
     char* const object = lists.TakeExact(block);
     if (object == nullptr) return nullptr;
@@ -108,7 +111,8 @@ struct Reap : ::reap {
 
   void* Allocate(std::size_t size) {
     if (size > kLargestBlock - kWord) return AllocateLarge(size, kUnit);
-    if (void* const object = TryLists(size)) return object;
+    if (has_lists)
+      if (void* const object = TryLists(size)) return object;
     const std::size_t block = BlockFor(size);
     char* object = free_bytes == 0 ? nullptr : lists.TakeCoarse(block);
     if (object != nullptr) {
@@ -136,38 +140,23 @@ struct Reap : ::reap {
     return object;
   }
 
-  // Calls of other functions are the last thing done here, so that what is usual needs no stack.
-  void Free(void* object) {
-    if (!defers || IsNew(object)) [[unlikely]]
-      return FreeUndeferred(object);
-    object = Defer(object);
-    if (object != nullptr) FreeNow(object);
-  }
-
-  __attribute__((noinline)) void FreeUndeferred(void* object) {
-    if (has_lists && !defers && LiveBytes() >= 2 * kFewBytes) BeginToDefer();
-    FreeNow(object);
-  }
-
-  void FreeNow(void* pointer) {
-    auto* const object = static_cast<char*>(pointer);
-    const Word word = WordOf(object);
-    if (word > FreeLists::kLargestExact - kWord) [[unlikely]]
-      return FreeUnusual(object);
-    const std::size_t block = BlockFor(word);
-    if (object + block == reap_position) [[unlikely]]
-      return TakeBack(object);
+  void FreeNow(void* object) {
     if (!has_lists) [[unlikely]]
-      return FreeFirst(object, block);
-    lists.PutExact(object, block);
-    free_bytes += block;
-    freed += block;
-    AfterFree();
+      return FreeUnusual(static_cast<char*>(object));
+    FreeIntoLists(object);
+  }
+
+  // Of a plain heap. Calls of other functions are the last thing done here, so that what is usual
+  // needs no stack.
+  void FreeOfPlainHeap(void* object) {
+    if (defers && !IsNew(object)) object = Defer(object);
+    if (object != nullptr) FreeIntoLists(object);
   }
 
   __attribute__((noinline)) void FreeDeferred() {
     if (!defers) return;
     defers = false;
+    few_bytes = 0;
     for (void* const object : deferred)
       if (object != nullptr) FreeNow(object);
   }
@@ -201,7 +190,9 @@ struct Reap : ::reap {
   __attribute__((noinline)) void StartOver() {
     FreeChunks();
     has_lists = false;
+    is_plain_heap = false;
     defers = false;
+    few_bytes = 0;
     free_bytes = 0;
     freed = 0;
     UseFirstChunk();
@@ -239,8 +230,25 @@ struct Reap : ::reap {
     return static_cast<std::size_t>(reap_position - static_cast<const char*>(object)) < kNewBytes;
   }
 
-  __attribute__((noinline)) void BeginToDefer() {
+  void FreeIntoLists(void* pointer) {
+    auto* const object = static_cast<char*>(pointer);
+    const Word word = WordOf(object);
+    if (word > FreeLists::kLargestExact - kWord) [[unlikely]]
+      return FreeUnusual(object);
+    const std::size_t block = BlockFor(word);
+    if (object + block == reap_position) [[unlikely]]
+      return TakeBack(object);
+    lists.PutExact(object, block);
+    free_bytes += block;
+    freed += block;
+    AfterFree();
+  }
+
+  // Few objects are in the cache anyhow. A large one would keep much memory.
+  void MayDefer() {
+    if (defers || !is_plain_heap || large != nullptr || LiveBytes() < kManyBytes) return;
     defers = true;
+    few_bytes = kFewBytes;
     next_deferred = 0;
     std::fill(std::begin(deferred), std::end(deferred), nullptr);
   }
@@ -280,19 +288,21 @@ struct Reap : ::reap {
 
   __attribute__((noinline)) void StartLists() {
     has_lists = true;
+    is_plain_heap = options == 0;
     lists.Clear();
+    MayDefer();
   }
 
   // While objects are in the lists, nothing is bumped inline.
   void AfterFree() {
     reap_limit = reap_position;
-    if (LiveBytes() < kFewBytes) [[unlikely]]
+    if (LiveBytes() <= few_bytes) [[unlikely]]
       HaveFew();
   }
 
   __attribute__((noinline)) void HaveFew() {
     FreeDeferred();
-    if (free_bytes != 0 && free_bytes == BlockBytes()) StartOver();
+    if (has_lists && LiveBytes() == 0) StartOver();
   }
 
   __attribute__((noinline)) void FreeFirst(char* object, std::size_t block) {
@@ -305,7 +315,7 @@ struct Reap : ::reap {
     WordOf(object) = kFree;
     reap_position = object;
     SetLimit();
-    if (LiveBytes() < kFewBytes) HaveFew();
+    if (LiveBytes() <= few_bytes) HaveFew();
   }
 
   __attribute__((noinline)) void FreeUnusual(char* object) {
@@ -357,6 +367,7 @@ struct Reap : ::reap {
       return true;
     }
     if (has_lists) {
+      MayDefer();
       RetireRange();
       if (UseHole(std::max(block, kHole))) return true;
       if (freed > std::max((BlockBytes() - free_bytes) / kSweepShare, kSweepLeast)) {
@@ -489,6 +500,7 @@ struct Reap : ::reap {
     Chunk* const chunk = TakeChunk(start + spare + std::max(size, kUnit));
     if (chunk == nullptr || !Own(chunk)) return nullptr;
     char* const object = AlignUp(chunk->Base() + kLargeStart, alignment);
+    FreeDeferred();
     chunk->touched = chunk->End();
     chunk->asked = size;
     chunk->previous = nullptr;
