@@ -50,6 +50,7 @@ check: build
 	$(VENV)/bin/mypy
 	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
 	git ls-files '*.sh' .ci/run | xargs shellcheck
+	@scripts/check-rust.sh replay replay/mmtk
 
 format: build
 	@scripts/setup.sh check

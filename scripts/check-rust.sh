@@ -1,0 +1,19 @@
+#!/bin/sh
+# Format and lints of the cargo workspaces named. Debian's cargo-web comes without the two tools;
+# rustup has them.
+set -eu
+
+for tool in fmt clippy; do
+  if ! cargo "$tool" --version >/dev/null 2>&1; then
+    echo "Rust is not checked: cargo $tool is missing (rustup component add rustfmt clippy)"
+    exit 0
+  fi
+done
+target="$(pwd)/build/clippy"
+for workspace in "$@"; do
+  (
+    cd "$workspace"
+    cargo fmt --check
+    cargo clippy --quiet --locked --all-targets --target-dir "$target" -- -D warnings
+  )
+done
