@@ -78,7 +78,7 @@ def frequency_replayed(
         for period in chosen
         for rate in rates
     ]
-    resolved, baseline = api._managers([each.manager for each in settings], BASELINE, replays=True)
+    resolved, baseline = replay.managers_of([each.manager for each in settings], BASELINE)
     asked = {
         "trace": str(opened.folder.resolve()),
         "meta_sha256": hash_file(opened.folder / META_FILE),

@@ -77,7 +77,7 @@ def tradeoff(
         for heap in heaps
     ]
     names = [*others, *(point.manager for point in points)]
-    resolved, baseline = api._managers(names, baseline, replays=True)
+    resolved, baseline = replay.managers_of(names, baseline)
     limits = limits or Limits()
     if limits.timeout_seconds is None:
         limits = replace(limits, timeout_seconds=slow(counted))
