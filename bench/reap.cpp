@@ -3,7 +3,8 @@
 // nanoseconds an object, with its first word written to, or for the case memory the resident bytes
 // for each byte asked for.
 //
-//   reap_bench MIMALLOC JEMALLOC       paths of objects, each of which is loaded if it can be
+//   reap_bench SEGREGATED MIMALLOC JEMALLOC    paths of objects: of the library of reaps without
+//                                              headers, and two that are loaded if they can be
 //
 // All alternatives of a case run in turn, again and again; the value is the median.
 
@@ -146,6 +147,28 @@ class ReapWith {
   ~ReapWith() { reap_destroy(reap_); }
   void* Allocate(std::size_t size) { return reap_malloc(reap_, size); }
   void Free(void* object) { reap_free(reap_, object); }
+
+ private:
+  reap_t* reap_;
+};
+
+struct ReapFunctions {
+  reap_t* (*create)(reap_t*);
+  void (*destroy)(reap_t*);
+  void* (*malloc)(reap_t*, std::size_t);
+  void (*free)(reap_t*, void*);
+} segregated;
+
+class SegregatedReap {
+ public:
+  static constexpr const char* kName = "reap_segregated";
+  explicit SegregatedReap(SegregatedReap* parent = nullptr)
+      : reap_(segregated.create(parent == nullptr ? nullptr : parent->reap_)) {}
+  SegregatedReap(const SegregatedReap&) = delete;
+  SegregatedReap& operator=(const SegregatedReap&) = delete;
+  ~SegregatedReap() { segregated.destroy(reap_); }
+  void* Allocate(std::size_t size) { return segregated.malloc(reap_, size); }
+  void Free(void* object) { segregated.free(reap_, object); }
 
  private:
   reap_t* reap_;
@@ -419,6 +442,17 @@ void Find(void* object, const char* name, Function& function) {
   memcpy(&function, &symbol, sizeof symbol);
 }
 
+// Its calls of its own functions must not come to those of the library that is linked.
+bool LoadSegregated(const char* path) {
+  void* const object = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  if (object == nullptr) return false;
+  Find(object, "reap_create", segregated.create);
+  Find(object, "reap_destroy", segregated.destroy);
+  Find(object, "reap_malloc", segregated.malloc);
+  Find(object, "reap_free", segregated.free);
+  return segregated.create != nullptr && segregated.create != reap_create;
+}
+
 bool LoadMimalloc(const char* path) {
   void* const object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) return false;
@@ -469,6 +503,7 @@ void CompareFresh(bool with_arenas) {
   memory.clear();
   AddMemory<Bump, kMany, false>(memory);
   AddMemory<Reap, kMany, false>(memory);
+  AddMemory<SegregatedReap, kMany, false>(memory);
   ADD_APR((AddMemory<Apr, kMany, false>(memory));)
   if (mimalloc.heap_new != nullptr) AddMemory<MimallocHeap, kMany, false>(memory);
   if (with_arenas) AddMemory<JemallocArena, kMany, false>(memory);
@@ -481,6 +516,7 @@ void CompareRegions(const char* title, bool with_arenas) {
   Add<Bump>(regions, Regions<Bump, kObjects>);
   Add<Reap>(regions, Regions<Reap, kObjects>);
   Add<CalledReap>(regions, Regions<CalledReap, kObjects>);
+  Add<SegregatedReap>(regions, Regions<SegregatedReap, kObjects>);
   Add<ReapWith<REAP_SHARED>>(regions, Regions<ReapWith<REAP_SHARED>, kObjects>);
   Add<ReapWith<REAP_HARDENED>>(regions, Regions<ReapWith<REAP_HARDENED>, kObjects>);
   ADD_APR((Add<Apr>(regions, Regions<Apr, kObjects>));)
@@ -493,6 +529,7 @@ template <std::size_t kObjects>
 void CompareHalfFreed(const char* title, bool with_arenas) {
   std::vector<Alternative> freed;
   Add<Reap>(freed, HalfFreed<Reap, kObjects>);
+  Add<SegregatedReap>(freed, HalfFreed<SegregatedReap, kObjects>);
   if (mimalloc.heap_new != nullptr) Add<MimallocHeap>(freed, HalfFreed<MimallocHeap, kObjects>);
   if (with_arenas) Add<JemallocArena>(freed, HalfFreed<JemallocArena, kObjects>);
   Compare(title, freed);
@@ -502,6 +539,7 @@ template <std::size_t kLive>
 void ComparePlain(const char* title) {
   std::vector<Alternative> plain;
   Add<Reap>(plain, Plain<Reap, kLive>);
+  Add<SegregatedReap>(plain, Plain<SegregatedReap, kLive>);
   Add<MimallocPlain>(plain, Plain<MimallocPlain, kLive>);
   Compare(title, plain);
 }
@@ -509,8 +547,9 @@ void ComparePlain(const char* title) {
 }  // namespace
 
 int main(int count, char** values) {
-  const bool with_mimalloc = count > 1 && LoadMimalloc(values[1]);
-  const bool with_arenas = count > 2 && LoadJemalloc(values[2]);
+  if (count < 2 || !LoadSegregated(values[1])) return 2;
+  const bool with_mimalloc = count > 2 && LoadMimalloc(values[2]);
+  const bool with_arenas = count > 3 && LoadJemalloc(values[3]);
 #ifdef HAVE_APR
   apr_initialize();
 #endif
@@ -520,6 +559,7 @@ int main(int count, char** values) {
   std::vector<Alternative> nested;
   Add<Bump>(nested, Nested<Bump>);
   Add<Reap>(nested, Nested<Reap>);
+  Add<SegregatedReap>(nested, Nested<SegregatedReap>);
   ADD_APR(Add<Apr>(nested, Nested<Apr>);)
   if (mimalloc.heap_new != nullptr) Add<MimallocHeap>(nested, Nested<MimallocHeap>);
   if (with_arenas) Add<JemallocArena>(nested, Nested<JemallocArena>);

@@ -36,6 +36,13 @@ RATIOS = (
     ("nested", "jemalloc_arena", "bump", None),
     ("half_freed_100k", "reap", "jemalloc_arena", None),
     ("half_freed_1k", "reap", "jemalloc_arena", None),
+    ("regions_100k", "reap_segregated", "bump", None),
+    ("regions_1k", "reap_segregated", "bump", None),
+    ("nested", "reap_segregated", "bump", None),
+    ("half_freed_100k", "reap_segregated", "mimalloc_heap", None),
+    ("half_freed_1k", "reap_segregated", "mimalloc_heap", None),
+    ("plain_1k", "reap_segregated", "mimalloc", None),
+    ("plain_10k", "reap_segregated", "mimalloc", None),
 )
 """A case, the alternative, the one beside it, and the most it may take of the other's time."""
 
@@ -43,14 +50,21 @@ MOST_MEMORY = 1.1
 """For each byte asked for, with the word before it, rounded up to the alignment of 16."""
 
 
-def build(folder: Path) -> Path:
-    """The program that measures, made in ``folder`` with a library of its own."""
-    library = folder / "reap"
+def build_library(folder: Path, segregated: bool) -> Path:
+    """The library, with headers or without, in ``folder``."""
     for step in (
-        ["-S", str(SOURCES / "managers/reap"), "-B", str(library)],
-        ["--build", str(library)],
-    ):
+        ["-S", str(SOURCES / "managers/reap"), "-B", str(folder),
+         f"-DTARE_REAP_SEGREGATED={'ON' if segregated else 'OFF'}"],
+        ["--build", str(folder)],
+    ):  # fmt: skip
         subprocess.run(["cmake", *step], check=True, capture_output=True)
+    return folder
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """The program that measures, and the library without headers that it loads."""
+    library = build_library(folder / "reap", segregated=False)
+    other = build_library(folder / "segregated", segregated=True)
     apr = subprocess.run(
         ["pkg-config", "--cflags", "--libs", "apr-1"], capture_output=True, text=True, check=False
     )
@@ -62,7 +76,7 @@ def build(folder: Path) -> Path:
         check=True,
         capture_output=True,
     )  # fmt: skip
-    return program
+    return program, other / "libtare-reap.so"
 
 
 def installed_object(name: str) -> str:
@@ -73,13 +87,13 @@ def installed_object(name: str) -> str:
         return ""
 
 
-def measure(program: Path) -> Values:
+def measure(program: Path, segregated: Path) -> Values:
     """Nanoseconds an object, by case and alternative."""
     objects = [installed_object(name) for name in ("mimalloc", "jemalloc")]
     # jemalloc's thread-local storage is more than there is room for in objects loaded late.
     environment = os.environ | {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=4096"}
     ran = subprocess.run(
-        [program, *objects], env=environment, check=True, capture_output=True, text=True
+        [program, segregated, *objects], env=environment, check=True, capture_output=True, text=True
     )
     values: dict[str, dict[str, float]] = {}
     for line in ran.stdout.splitlines():
@@ -126,5 +140,5 @@ def rows() -> list[Row]:
     if shutil.which("cmake") is None:
         return [Row("reap", "the package cmake is missing")]
     with tempfile.TemporaryDirectory() as name:
-        values = measure(build(Path(name)))
+        values = measure(*build(Path(name)))
     return [*time_rows(values), *memory_rows(values)]

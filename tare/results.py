@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare import __version__
 from tare.errors import TareError, UsageError
-from tare.measurement import FIRST_METRICS, METRICS, Status
+from tare.measurement import FIRST_METRICS, METRICS, Status, obtained
 from tare.runner import Outcome
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> pol
                 None if value is None else float(value),
                 METRICS[metric].unit,
                 str(status),
-                str(METRICS[metric].obtained),
+                str(obtained(metric, record.run.observer)),
             )
             for column, item in zip(rows.values(), entry, strict=True):
                 column.append(item)

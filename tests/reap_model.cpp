@@ -26,6 +26,12 @@ namespace {
 
 constexpr std::size_t kDepth = 4;
 
+#ifdef TARE_REAP_SEGREGATED
+constexpr unsigned kOptions[] = {0, REAP_SHARED};
+#else
+constexpr unsigned kOptions[] = {0, REAP_SHARED, REAP_HARDENED, REAP_SHARED | REAP_HARDENED};
+#endif
+
 struct Object {
   std::size_t size;
   unsigned char fill;
@@ -202,7 +208,7 @@ class Model {
 #ifdef FUZZER
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t count) {
   if (count == 0) return 0;
-  Model model(bytes[0] % 4);
+  Model model(kOptions[bytes[0] % std::size(kOptions)]);
   for (std::size_t at = 1; at + 9 <= count; at += 9) {
     std::uint32_t a;
     std::uint32_t b;
@@ -216,7 +222,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t cou
 int main(int count, char** values) {
   if (count != 3) return 2;
   std::mt19937 random(static_cast<unsigned>(atoi(values[1])));
-  for (unsigned options = 0; options < 4; ++options) {
+  for (const unsigned options : kOptions) {
     Model model(options);
     for (int i = 0; i < atoi(values[2]); ++i) {
       const auto operation = static_cast<unsigned>(random());

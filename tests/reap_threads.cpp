@@ -49,8 +49,13 @@ void Work(reap_t* shared, int objects, unsigned seed) {
 
 int main(int count, char** values) {
   if (count != 3) return 2;
-  for (const unsigned hardened : {0u, unsigned{REAP_HARDENED}}) {
-    reap_t* const shared = reap_create_with(nullptr, REAP_SHARED | hardened);
+#ifdef TARE_REAP_SEGREGATED
+  const unsigned shares[] = {REAP_SHARED};
+#else
+  const unsigned shares[] = {REAP_SHARED, REAP_SHARED | REAP_HARDENED};
+#endif
+  for (const unsigned options : shares) {
+    reap_t* const shared = reap_create_with(nullptr, options);
     for (int round = 0; round < 3; ++round) {
       std::vector<std::thread> threads;
       for (int i = 0; i < atoi(values[1]); ++i)

@@ -27,6 +27,12 @@ namespace {
     }                                                                          \
   } while (false)
 
+#ifdef TARE_REAP_SEGREGATED
+constexpr bool kSegregated = true;
+#else
+constexpr bool kSegregated = false;
+#endif
+
 char* Allocate(reap_t* reap, std::size_t size) {
   return static_cast<char*>(reap_malloc(reap, size));
 }
@@ -236,6 +242,37 @@ void CppHasItsOwnInterfaces() {
   REQUIRE(inner.Get() == nullptr && moved.Get() != nullptr);
 }
 
+// Without headers.
+
+void ObjectsOfASizeLieSideBySide() {
+  reap_t* const reap = reap_create(nullptr);
+  char* const first = Allocate(reap, 32);
+  Allocate(reap, 500);
+  char* const second = Allocate(reap, 20);
+  REQUIRE(second - first == 32);
+  reap_free(reap, first);
+  REQUIRE(StatisticsOf(reap).free == 32);
+  REQUIRE(Allocate(reap, 25) == first);
+  reap_destroy(reap);
+}
+
+void AnEmptyReapStartsOver() {
+  reap_t* const reap = reap_create(nullptr);
+  std::vector<char*> objects;
+  for (int i = 0; i < 100'000; ++i) objects.push_back(Allocate(reap, 50));
+  REQUIRE(StatisticsOf(reap).chunks > 1);
+  for (char* const object : objects) reap_free(reap, object);
+  const reap_statistics_t statistics = StatisticsOf(reap);
+  REQUIRE(statistics.allocated == 0 && statistics.free == 0 && statistics.chunks == 1);
+  REQUIRE(Allocate(reap, 50) == objects[0]);
+  reap_destroy(reap);
+}
+
+void HardeningIsRefused() {
+  errno = 0;
+  REQUIRE(reap_create_with(nullptr, REAP_HARDENED) == nullptr && errno == EINVAL);
+}
+
 void Misuse(std::string_view what) {
   reap_t* const plain = reap_create(nullptr);
   reap_t* const reap = reap_create_with(nullptr, REAP_HARDENED);
@@ -279,18 +316,24 @@ int main(int count, char** values) {
     Misuse(values[1]);
     return 0;
   }
-  BumpsUntilTheFirstFree();
-  FreeingTheNewestMovesBack();
-  AnEmptyHeapBumpsAgain();
-  HolesAreJoined();
+  if constexpr (kSegregated) {
+    ObjectsOfASizeLieSideBySide();
+    AnEmptyReapStartsOver();
+    HardeningIsRefused();
+  } else {
+    BumpsUntilTheFirstFree();
+    FreeingTheNewestMovesBack();
+    AnEmptyHeapBumpsAgain();
+    HolesAreJoined();
+    ReallocGrowsTheNewestInPlace();
+    CppHasItsOwnInterfaces();
+  }
   MixedFreesDoNotGrowWithoutBound();
   ReapsNest();
   AnyPointerCanBeAskedAbout();
   SizesAreBounded();
-  ReallocGrowsTheNewestInPlace();
   ChunksAreUsedAgainAndGivenBack();
   MemoryRunsOut();
-  CppHasItsOwnInterfaces();
   puts("ok");
   return 0;
 }

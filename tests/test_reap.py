@@ -51,6 +51,16 @@ target_link_libraries(cpp tare::reap-static)
 """
 
 
+VARIANTS = pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param((), id="headers"),
+        pytest.param(("-DTARE_REAP_SEGREGATED",), id="segregated"),
+    ],
+)
+"""What the library can be compiled as."""
+
+
 def run(*command: str | Path, **options: object) -> str:
     """Standard output of a command that must succeed."""
     ran = subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
@@ -93,6 +103,11 @@ def test_units(units: Path) -> None:
     assert run(units) == "ok\n"
 
 
+def test_units_of_the_variant_without_headers(tmp_path: Path) -> None:
+    units = compiled(tmp_path, "reap_units.cpp", "-O2", "-DTARE_REAP_SEGREGATED")
+    assert run(units) == "ok\n"
+
+
 def test_units_without_inlining(tmp_path: Path) -> None:
     sanitizers = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
     units = compiled(tmp_path, "reap_units.cpp", "-O1", "-DREAP_NO_INLINE", *sanitizers)
@@ -120,32 +135,36 @@ def test_misuse_ends_the_program_with_a_message(units: Path, misuse: str, messag
     assert "0x" in ran.stderr
 
 
-def test_model_under_sanitizers(tmp_path: Path) -> None:
-    flags = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+@VARIANTS
+def test_model_under_sanitizers(tmp_path: Path, variant: tuple[str, ...]) -> None:
+    flags = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *variant]
     model = compiled(tmp_path, "reap_model.cpp", *flags)
     for seed in ("1", "2"):
         run(model, seed, "40000")
 
 
-def test_threads_under_sanitizer(tmp_path: Path) -> None:
-    threads = compiled(tmp_path, "reap_threads.cpp", "-O1", "-fsanitize=thread")
+@VARIANTS
+def test_threads_under_sanitizer(tmp_path: Path, variant: tuple[str, ...]) -> None:
+    threads = compiled(tmp_path, "reap_threads.cpp", "-O1", "-fsanitize=thread", *variant)
     run(threads, "4", "5000")
 
 
 @pytest.mark.soak
-def test_fuzzer(tmp_path: Path) -> None:
+@VARIANTS
+def test_fuzzer(tmp_path: Path, variant: tuple[str, ...]) -> None:
     if shutil.which("clang++") is None:
         pytest.skip("clang is not installed (package clang)")
     fuzzer = tmp_path / "fuzzer"
     run("clang++", "-std=c++20", "-g", "-O1", "-DFUZZER",
-        "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all", *INCLUDES,
+        "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all", *variant, *INCLUDES,
         SOURCE / "reap.cpp", HERE / "reap_model.cpp", "-o", fuzzer)  # fmt: skip
     run(fuzzer, "-max_total_time=120", "-max_len=20000", "-seed=1", cwd=tmp_path)
 
 
 @pytest.mark.soak
-def test_model_for_long(tmp_path: Path) -> None:
-    model = compiled(tmp_path, "reap_model.cpp", "-O2")
+@VARIANTS
+def test_model_for_long(tmp_path: Path, variant: tuple[str, ...]) -> None:
+    model = compiled(tmp_path, "reap_model.cpp", "-O2", *variant)
     for seed in range(100, 130):
         run(model, str(seed), "300000")
 

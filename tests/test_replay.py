@@ -492,6 +492,8 @@ def test_the_command_replays_under_allocators_and_layers(
     assert min(by_metric["collections"]["marksweep(mimalloc, every=64KiB)"]) > 10
     assert by_metric["collector_seconds"]["glibc"] == {0}
     assert "replayed" in done.stdout
+    written = pl.read_parquet(tmp_path / "r" / "measurements.parquet")
+    assert set(written["obtained"]) == {"replayed"}
     assert (tmp_path / "r" / "report.html").exists()
     assert not (tmp_path / "r" / ".work").exists()
 

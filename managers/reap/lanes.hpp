@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "reap.hpp"
+#include "variant.hpp"
 
 namespace tare::reap {
 

@@ -1,6 +1,5 @@
 // The C interface.
 
-#include "guard.hpp"
 #include "lanes.hpp"
 
 namespace tare::reap {
@@ -49,10 +48,7 @@ __attribute__((noinline)) void FreeUnusually(Reap& reap, void* object) {
 std::size_t UsableSize(void* object) {
   const Reap* const owner = owner_map.Get(object);
   if (owner != nullptr && IsHardened(*owner)) return GuardedSize(object);
-  const Word word = WordOf(object);
-  if ((word & kLarge) == 0) return BlockFor(word) - kWord;
-  Chunk* const chunk = ChunkOfLarge(object);
-  return static_cast<std::size_t>(chunk->End() - static_cast<char*>(object));
+  return Reap::UsableSize(object);
 }
 
 bool Resize(Reap& reap, void* object, std::size_t size) {
@@ -120,7 +116,7 @@ using namespace tare::reap;
 reap_t* reap_create(reap_t* parent) { return reap_create_with(parent, 0); }
 
 reap_t* reap_create_with(reap_t* parent, unsigned options) {
-  if (options & ~static_cast<unsigned>(REAP_SHARED | REAP_HARDENED)) {
+  if (options & ~Reap::kOptions) {
     errno = EINVAL;
     return nullptr;
   }

@@ -37,6 +37,8 @@ inline constexpr std::size_t kTouchShare = 32;  // of fresh memory, populate so 
 inline Chunk*& ChunkOfLarge(void* object) { return static_cast<Chunk**>(object)[-2]; }
 
 struct Reap : ::reap {
+  static constexpr unsigned kOptions = REAP_SHARED | REAP_HARDENED;
+
   char* range_end = nullptr;
   std::uintptr_t origin = 0;     // the position less the bytes in blocks
   std::size_t free_bytes = 0;    // in the lists
@@ -184,6 +186,13 @@ struct Reap : ::reap {
     }
     WordOf(object) = static_cast<Word>(size);
     return true;
+  }
+
+  static std::size_t UsableSize(void* object) {
+    const Word word = WordOf(object);
+    if ((word & kLarge) == 0) return BlockFor(word) - kWord;
+    Chunk* const chunk = ChunkOfLarge(object);
+    return static_cast<std::size_t>(chunk->End() - static_cast<char*>(object));
   }
 
   // Frees every object. The first chunk stays.
