@@ -10,7 +10,7 @@
 set(TARE_COMMON_DIR ${CMAKE_CURRENT_LIST_DIR})
 set(TARE_NO_BUILTIN_MALLOC malloc calloc realloc free aligned_alloc posix_memalign)
 list(TRANSFORM TARE_NO_BUILTIN_MALLOC PREPEND -fno-builtin-)
-set(TARE_WEAK_RUNTIME "SHELL:-include ${TARE_COMMON_DIR}/weak_runtime.h")
+set(TARE_WEAK_RUNTIME "SHELL:-include \"${TARE_COMMON_DIR}/weak_runtime.h\"")
 
 function(tare_add_allocator name)
   cmake_parse_arguments(ARG "" "CXX_STANDARD"
