@@ -583,5 +583,6 @@ def obtained(metric: str, observer: str) -> Obtained:
     """Where the value comes from: all that a replay tells is replayed, its seconds as well."""
     return Obtained.REPLAYED if observer in _REPLAYING else METRICS[metric].obtained
 
+
 HARDWARE_METRICS = ("cpu_instructions", "cpu_cycles", "cache_misses", "tlb_misses")
 """Measured only where the machine offers the counters; elsewhere there is no column for them."""

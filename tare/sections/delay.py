@@ -111,7 +111,7 @@ def _left_out(results: Results) -> str:
     if expected <= budget:
         return f"Left out: the program gave no good run under {results.run['baseline']}."
     return (
-        f"Left out: the runs take about {format_duration(expected)}, and this section may take "
-        f"{format_duration(budget)}. `tare delay` measures without a limit, and so does "
-        "`tare weigh --thorough`."
+        f"Left out: the runs take about {format_duration(expected)}, and the other sections "
+        f"leave less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "
+        "`tare delay` measures without a limit, and so does `tare weigh --thorough`."
     )

@@ -13,7 +13,7 @@ from tare.report.model import Section
 from tare.results import Record, Results, Run, read_records
 from tare.studies import compare, count
 from tare.units import format_duration
-from tare.weighing import TOTAL_SECONDS, Effort, Setting, sections
+from tare.weighing import TOTAL_SECONDS, Effort, Setting
 
 IDENTIFIER = "instructions"
 TITLE = count.TITLE
@@ -108,10 +108,9 @@ def left_out(
             "(apt-get install valgrind) and a new build of Tare."
         )
     effort = Effort(results.run["request"]["effort"])
-    budget = TOTAL_SECONDS[effort] / len(sections())
     return (
         f"Left out: {doing} one run takes about {format_duration(seconds)} "
-        f"(Valgrind's core is about {slowdown:.0f} times slower), and this section may take "
-        f"{format_duration(budget)}. `tare {command}` {does} without a limit, and so does "
-        "`tare weigh --thorough`."
+        f"(Valgrind's core is about {slowdown:.0f} times slower), and the other sections leave "
+        f"less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "
+        f"`tare {command}` {does} without a limit, and so does `tare weigh --thorough`."
     )

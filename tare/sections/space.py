@@ -12,7 +12,7 @@ from tare.report.model import Section
 from tare.results import Record, Results, Run, read_records
 from tare.studies import space
 from tare.units import format_duration
-from tare.weighing import TOTAL_SECONDS, Effort, Setting, sections
+from tare.weighing import TOTAL_SECONDS, Effort, Setting
 
 IDENTIFIER = "space"
 TITLE = space.TITLE
@@ -85,10 +85,10 @@ def section(results: Results) -> Section:
     if not is_built():
         return Section(IDENTIFIER, TITLE, findings=["Left out: the recorder is not built."])
     seconds = run_seconds(results.run.get("pilot_seconds", 0.0))
-    budget = TOTAL_SECONDS[Effort(results.run["request"]["effort"])] / len(sections())
+    total = TOTAL_SECONDS[Effort(results.run["request"]["effort"])]
     reason = (
-        f"Left out: one run with its analysis takes about {format_duration(seconds)}, and this "
-        f"section may take {format_duration(budget)}. `tare space` looks without a limit, and so "
-        "does `tare weigh --thorough`."
+        f"Left out: one run with its analysis takes about {format_duration(seconds)}, and the "
+        f"other sections leave less of the {format_duration(total)} of a bill. `tare space` looks "
+        "without a limit, and so does `tare weigh --thorough`."
     )
     return Section(IDENTIFIER, TITLE, findings=[reason])
