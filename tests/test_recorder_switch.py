@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tare import trace_switch
 from tare.measurement import Status
 from tare.trace import Trace
 from tests import recorder_programs
@@ -76,16 +77,31 @@ def test_of_a_sample_each_free_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sites", [True, False])
-def test_a_control_file_turns_it_on_and_off(tmp_path: Path, sites: bool) -> None:
+def test_a_control_file_turns_it_on_and_off(
+    tmp_path: Path, sites: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = compile_cpp(tmp_path, recorder_programs.WAITS_FOR_FILES, *PLAIN)
     control = tmp_path / "control"
+    obey = trace_switch._obey
+    obeyed = threading.Semaphore(0)
+
+    def obey_and_tell(
+        pipe: int, waker: int, switch: trace_switch.Switch, note: Callable[[str], None]
+    ) -> None:
+        def tell(line: str) -> None:
+            note(line)
+            obeyed.release()
+
+        obey(pipe, waker, switch, tell)
+
+    monkeypatch.setattr(trace_switch, "_obey", obey_and_tell)
 
     def steer() -> None:
         for size, word in ((2001, "on"), (2002, "off"), (2003, "unheard of")):
             while not (tmp_path / f"done{size}").exists():
                 time.sleep(0.001)
             control.write_text(f"{word}\n")
-            time.sleep(0.05)  # until the line has been read
+            assert obeyed.acquire(timeout=60)
             (tmp_path / f"go{size}").touch()
 
     steering = threading.Thread(target=steer)
