@@ -35,13 +35,15 @@ class FreeLists {  // cleared before use: a reap that frees nothing has no need 
   // Marks the block as free.
   void Put(char* object, std::size_t block) {
     WordOf(object) = FreeWord(block);
-    PutInto(BinHolding(block), object);
+    const std::size_t bin = BinHolding(block);
+    if (bin >= kExactBins) filled_ |= Bit(bin);
+    Push(bin, object);
   }
 
   // The same for blocks up to kLargestExact, whose words tell their sizes.
   void PutExact(char* object, std::size_t block) {
     WordOf(object) |= kFree;
-    PutInto(block / kUnit, object);
+    Push(block / kUnit, object);
   }
 
   // A block of exactly `block` bytes, up to kLargestExact, or nullptr.
@@ -66,34 +68,33 @@ class FreeLists {  // cleared before use: a reap that frees nothing has no need 
   char* TakeAtLeast(std::size_t block) {
     if (block > kLargestExact)
       if (char* const object = TakeFitting(BinHolding(block), block)) return object;
-    const std::size_t from = BinAtLeast(block);
-    for (std::size_t group = from / 64; group < kGroups; ++group) {
-      std::uint64_t filled = filled_[group];
-      if (group == from / 64) filled &= ~std::uint64_t{0} << from % 64;
-      for (; filled != 0; filled &= filled - 1) {
-        const std::size_t bin = group * 64 + static_cast<std::size_t>(std::countr_zero(filled));
-        if (bins_[bin] != nullptr) return Pop(bin);
-        filled_[group] &= ~Bit(bin);
-      }
+    std::size_t bin = BinAtLeast(block);
+    for (; bin < kExactBins; ++bin)
+      if (bins_[bin] != nullptr) return Pop(bin);
+    for (std::uint64_t filled = filled_ & -Bit(bin); filled != 0; filled &= filled - 1) {
+      bin = kExactBins + static_cast<std::size_t>(std::countr_zero(filled));
+      if (bins_[bin] != nullptr) return Pop(bin);
+      filled_ &= ~Bit(bin);
     }
     return nullptr;
   }
 
   void Clear() {
     std::fill(std::begin(bins_), std::end(bins_), nullptr);
-    std::fill(std::begin(filled_), std::end(filled_), 0);
+    filled_ = 0;
   }
 
   static std::size_t BlockOf(void* object) { return BlockFor(WordOf(object) & ~kFree); }
 
  private:
   static constexpr std::size_t kExactBins = kLargestExact / kUnit + 1;  // the first has no blocks
-  static constexpr std::size_t kGroups = 2;
   static constexpr std::size_t kBins = 117;
   static constexpr int kTries = 8;  // of a list whose blocks differ in size
 
   static char*& Link(char* object) { return *reinterpret_cast<char**>(object); }
-  static constexpr std::uint64_t Bit(std::size_t bin) { return std::uint64_t{1} << bin % 64; }
+  static constexpr std::uint64_t Bit(std::size_t bin) {
+    return std::uint64_t{1} << (bin - kExactBins);
+  }
 
   // The bin that a block is put into.
   static constexpr std::size_t BinHolding(std::size_t block) {
@@ -109,9 +110,8 @@ class FreeLists {  // cleared before use: a reap that frees nothing has no need 
     return BinHolding(block - 1) + 1;
   }
 
-  void PutInto(std::size_t bin, char* object) {
+  void Push(std::size_t bin, char* object) {
     Link(object) = bins_[bin];
-    if (bins_[bin] == nullptr) filled_[bin / 64] |= Bit(bin);
     bins_[bin] = object;
   }
 
@@ -123,7 +123,7 @@ class FreeLists {  // cleared before use: a reap that frees nothing has no need 
 
   // From the middle of the bin's list if need be.
   char* TakeFitting(std::size_t bin, std::size_t block) {
-    static_assert(BinHolding(kLargestCached) < kBins && kBins <= 64 * kGroups);
+    static_assert(BinHolding(kLargestCached) < kBins && kBins - kExactBins <= 64);
     char** place = &bins_[bin];
     for (int tries = 0; tries < kTries && *place != nullptr; ++tries, place = &Link(*place)) {
       char* const object = *place;
@@ -135,7 +135,7 @@ class FreeLists {  // cleared before use: a reap that frees nothing has no need 
   }
 
   char* bins_[kBins];
-  std::uint64_t filled_[kGroups];  // bins that may hold something
+  std::uint64_t filled_;  // bins above the exact ones that may hold something
 };
 
 }  // namespace tare::reap

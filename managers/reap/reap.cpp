@@ -143,7 +143,7 @@ void reap_destroy(reap_t* reap) {
 
 void* reap_malloc_slowly(reap_t* reap, size_t size) {
   Reap& from = Of(reap);
-  void* const object = from.is_plain_heap ? from.TryLists(size) : nullptr;
+  void* const object = from.IsPlainHeap() ? from.TryLists(size) : nullptr;
   return object != nullptr ? object : AllocateUnusually(from, size);
 }
 
@@ -182,7 +182,7 @@ void* reap_realloc(reap_t* reap, void* object, size_t size) {
 void reap_free(reap_t* reap, void* object) {
   if (object == nullptr) return;
   Reap& from = Of(reap);
-  if (!from.is_plain_heap) [[unlikely]]
+  if (!from.IsPlainHeap()) [[unlikely]]
     return FreeUnusually(from, object);
   from.FreeOfPlainHeap(object);
 }

@@ -36,21 +36,25 @@ inline constexpr std::size_t kTouchShare = 32;  // of fresh memory, populate so 
 
 inline Chunk*& ChunkOfLarge(void* object) { return static_cast<Chunk**>(object)[-2]; }
 
+// A reap with lists and no options.
+enum class PlainHeap : std::uint8_t { kNo, kFrees, kDefers };
+
 struct Reap : ::reap {
   static constexpr unsigned kOptions = REAP_SHARED | REAP_HARDENED;
 
   char* range_end = nullptr;
-  std::uintptr_t origin = 0;     // the position less the bytes in blocks
-  std::size_t free_bytes = 0;    // in the lists
-  std::size_t few_bytes = 0;     // that are live: then what is deferred is freed
+  std::uintptr_t origin = 0;   // the position less the bytes in blocks
+  std::size_t free_bytes = 0;  // in the lists
+  std::size_t few_bytes = 0;   // that are live: then what is deferred is freed
+  std::size_t freed = 0;       // bytes, one by one
+  std::size_t look_at = 0;     // before so many are freed, more than few_bytes are live
+  std::size_t freed_at_sweep = 0;
   Chunk* chunks = nullptr;       // newest first; this reap lies in the last one
   Chunk* range_chunk = nullptr;  // that the range is the end of, or nullptr when in a hole
   Chunk* large = nullptr;
-  std::size_t freed = 0;  // bytes, one by one, since the last sweep
   bool may_inline = false;
   bool has_lists = false;
-  bool is_plain_heap = false;  // has lists and no options
-  bool defers = false;         // only a plain heap
+  PlainHeap plain_heap = PlainHeap::kNo;
   unsigned options = 0;
 
   Reap* parent = nullptr;
@@ -63,7 +67,7 @@ struct Reap : ::reap {
   std::atomic<Reap*>* lanes = nullptr;  // of a shared reap
   layers::SpinLock lock;
   FreeLists lists;            // valid if has_lists
-  void* deferred[kDeferred];  // valid if defers: freed, but not yet in the lists
+  void* deferred[kDeferred];  // valid with kDefers: freed, but not yet in the lists
   unsigned next_deferred;
 
   static Reap* Create(unsigned options) {
@@ -86,6 +90,8 @@ struct Reap : ::reap {
   std::size_t BlockBytes() const {
     return reinterpret_cast<std::uintptr_t>(reap_position) - origin;
   }
+
+  bool IsPlainHeap() const { return plain_heap != PlainHeap::kNo; }
 
   // As reap_malloc does it inlined; nullptr when it cannot bump.
   void* TryBump(std::size_t size) {
@@ -151,13 +157,13 @@ struct Reap : ::reap {
   // Of a plain heap. Calls of other functions are the last thing done here, so that what is usual
   // needs no stack.
   void FreeOfPlainHeap(void* object) {
-    if (defers && !IsNew(object)) object = Defer(object);
+    if (plain_heap == PlainHeap::kDefers && !IsNew(object)) object = Defer(object);
     if (object != nullptr) FreeIntoLists(object);
   }
 
   __attribute__((noinline)) void FreeDeferred() {
-    if (!defers) return;
-    defers = false;
+    if (plain_heap != PlainHeap::kDefers) return;
+    plain_heap = PlainHeap::kFrees;
     few_bytes = 0;
     for (void* const object : deferred)
       if (object != nullptr) FreeNow(object);
@@ -177,6 +183,7 @@ struct Reap : ::reap {
       if (!RoomFor(block)) Touch(block);
       Bump(block);
       SetLimit();
+      look_at = 0;
     } else if (block > old) {
       return false;
     } else if (block < old) {
@@ -199,11 +206,10 @@ struct Reap : ::reap {
   __attribute__((noinline)) void StartOver() {
     FreeChunks();
     has_lists = false;
-    is_plain_heap = false;
-    defers = false;
+    plain_heap = PlainHeap::kNo;
     few_bytes = 0;
     free_bytes = 0;
-    freed = 0;
+    freed = look_at = freed_at_sweep = 0;
     UseFirstChunk();
   }
 
@@ -255,9 +261,10 @@ struct Reap : ::reap {
 
   // Few objects are in the cache anyhow. A large one would keep much memory.
   void MayDefer() {
-    if (defers || !is_plain_heap || large != nullptr || LiveBytes() < kManyBytes) return;
-    defers = true;
+    if (plain_heap != PlainHeap::kFrees || large != nullptr || LiveBytes() < kManyBytes) return;
+    plain_heap = PlainHeap::kDefers;
     few_bytes = kFewBytes;
+    look_at = 0;
     next_deferred = 0;
     std::fill(std::begin(deferred), std::end(deferred), nullptr);
   }
@@ -297,7 +304,7 @@ struct Reap : ::reap {
 
   __attribute__((noinline)) void StartLists() {
     has_lists = true;
-    is_plain_heap = options == 0;
+    plain_heap = options == 0 ? PlainHeap::kFrees : PlainHeap::kNo;
     lists.Clear();
     MayDefer();
   }
@@ -305,11 +312,14 @@ struct Reap : ::reap {
   // While objects are in the lists, nothing is bumped inline.
   void AfterFree() {
     reap_limit = reap_position;
-    if (LiveBytes() <= few_bytes) [[unlikely]]
-      HaveFew();
+    if (freed >= look_at) [[unlikely]]
+      LookAtLiveBytes();
   }
 
-  __attribute__((noinline)) void HaveFew() {
+  __attribute__((noinline)) void LookAtLiveBytes() {
+    const std::size_t live = LiveBytes();
+    look_at = freed + live - std::min(live, few_bytes);
+    if (live > few_bytes) return;
     FreeDeferred();
     if (has_lists && LiveBytes() == 0) StartOver();
   }
@@ -324,7 +334,7 @@ struct Reap : ::reap {
     WordOf(object) = kFree;
     reap_position = object;
     SetLimit();
-    if (LiveBytes() <= few_bytes) HaveFew();
+    LookAtLiveBytes();
   }
 
   __attribute__((noinline)) void FreeUnusual(char* object) {
@@ -379,7 +389,7 @@ struct Reap : ::reap {
       MayDefer();
       RetireRange();
       if (UseHole(std::max(block, kHole))) return true;
-      if (freed > std::max((BlockBytes() - free_bytes) / kSweepShare, kSweepLeast)) {
+      if (freed - freed_at_sweep > std::max(LiveBytes() / kSweepShare, kSweepLeast)) {
         Sweep();
         if (UseHole(std::max(block, kHole))) return true;
       }
@@ -480,7 +490,7 @@ struct Reap : ::reap {
     for (const Chunk* chunk = large; chunk != nullptr; chunk = chunk->next) bytes += chunk->bytes;
     char* const nowhere = FirstObject();
     UseRange(nowhere, nowhere, bytes);
-    freed = 0;
+    freed_at_sweep = freed;
   }
 
   static void MakeBlock(char* from, char* end) {
@@ -540,6 +550,7 @@ struct Reap : ::reap {
   void FreeLarge(char* object) {
     Chunk* const chunk = ChunkOfLarge(object);
     origin += chunk->bytes;
+    look_at = 0;
     FreeChunk(Unlink(chunk));
     if (free_bytes != 0) AfterFree();
   }

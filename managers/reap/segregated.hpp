@@ -137,6 +137,8 @@ struct Reap : ::reap {
     return reap;
   }
 
+  bool IsPlainHeap() const { return is_plain_heap; }
+
   static void* TryBump(std::size_t) { return nullptr; }
 
   // nullptr when the class has no room.
