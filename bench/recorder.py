@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench.programs import commands
 from bench.row import Row
 from tare import recorder
@@ -22,7 +24,7 @@ from tare.errors import MissingError
 from tare.native import native_file
 from tare.trace_switch import Switch
 
-TRIES = 3
+TRIES = 7
 Run = Callable[[Mapping[str, str]], tuple[float, float]]
 """A run of a program with more variables; processor seconds and peak resident bytes."""
 REDIS = ("redis-server", "redis-benchmark", "redis-cli")
@@ -38,6 +40,7 @@ BESIDE_HEAPTRACK, BESIDE_HEAPTRACK_MUCH_CODE = 0.5, 0.8
 NANOSECONDS, SAMPLED_SHARE, DISK_BYTES, MEMORY_BYTES = 50, 0.02, 5, 64 << 20
 LEAST_ADDED = 0.05
 """Of the program's own time: a ratio to less than this says nothing."""
+AGAIN = "bare again"
 FACTS = {
     "observer": "recorder",
     "observed": ["free", "sites"],
@@ -100,22 +103,23 @@ def rows() -> list[Row]:
 
 
 def _rows_of(program: str, run: Run, folder: Path, heaptrack: str) -> list[Row]:
-    seconds, peaks = _measure(run, folder, heaptrack)
+    seconds, added, peaks = _measure(run, folder, heaptrack)
     events, disk = _disk(run, folder)
-    added = {way: took - seconds["bare"] for way, took in seconds.items()}
     nanoseconds = added["no stacks"] / events * 1e9
-    share = added["sampled"] / seconds["bare"]
+    noise = abs(added[AGAIN])
+    share = added["sampled"] / seconds
     memory = peaks["stacks"] - peaks["bare"]
     most = BESIDE_HEAPTRACK_MUCH_CODE if program == "cc1plus" else BESIDE_HEAPTRACK
     found = [
         Row(
             f"recording {program} without stacks",
-            f"{nanoseconds:.0f} ns an event ({events / 1e6:.1f} M events)",
+            f"{nanoseconds:.0f} ns an event ({events / 1e6:.1f} M events; "
+            f"nothing at all {noise / events * 1e9:.0f})",
             f"under {NANOSECONDS} ns",
             nanoseconds < NANOSECONDS,
         )
     ]
-    if heaptrack and added["heaptrack"] < LEAST_ADDED * seconds["bare"]:
+    if heaptrack and added["heaptrack"] < LEAST_ADDED * seconds:
         found.append(Row(f"recording {program} with stacks", "heaptrack adds less than the noise"))
     elif heaptrack:
         ratio = added["stacks"] / added["heaptrack"]
@@ -134,13 +138,13 @@ def _rows_of(program: str, run: Run, folder: Path, heaptrack: str) -> list[Row]:
         *found,
         Row(
             f"a sample of {program}, one byte in 512 KiB",
-            f"{share:+.1%} of processor time",
+            f"{share:+.1%} of processor time (nothing at all {noise / seconds:.1%})",
             f"under {SAMPLED_SHARE:.0%}",
             share < SAMPLED_SHARE,
         ),
         Row(
             f"the recorder that is off, under {program}",
-            f"{added['off'] / seconds['bare']:+.1%} of processor time",
+            f"{added['off'] / seconds:+.1%} of processor time",
         ),
         Row(
             f"the trace of {program} on disk",
@@ -157,8 +161,11 @@ def _rows_of(program: str, run: Run, folder: Path, heaptrack: str) -> list[Row]:
     ]
 
 
-def _measure(run: Run, folder: Path, heaptrack: str) -> tuple[dict[str, float], dict[str, float]]:
-    """Median processor seconds and peak resident bytes of each way to run a program."""
+def _measure(
+    run: Run, folder: Path, heaptrack: str
+) -> tuple[float, dict[str, float], dict[str, float]]:
+    """Processor seconds of a program, what each way to run it adds in the same round, and its peak
+    of resident bytes; medians."""
     ours = str(native_file(recorder.OBJECT))
     files = folder / "recording"
     base = {"LD_PRELOAD": ours, recorder.FOLDER_VARIABLE: str(files)}
@@ -168,6 +175,7 @@ def _measure(run: Run, folder: Path, heaptrack: str) -> tuple[dict[str, float], 
         "stacks": base,
         "sampled": {**base, recorder.SAMPLE_VARIABLE: str(SAMPLE)},
         "off": {**base, recorder.SWITCH_VARIABLE: str(files / "switch")},
+        AGAIN: {},
     }
     if heaptrack:
         output = {"DUMP_HEAPTRACK_OUTPUT": str(files / "heaptrack")}
@@ -183,7 +191,11 @@ def _measure(run: Run, folder: Path, heaptrack: str) -> tuple[dict[str, float], 
             seconds[way].append(took)
             peaks[way].append(peak)
     return (
-        {way: statistics.median(each) for way, each in seconds.items()},
+        statistics.median(seconds["bare"]),
+        {
+            way: statistics.median(np.subtract(each, seconds["bare"]))
+            for way, each in seconds.items()
+        },
         {way: statistics.median(each) for way, each in peaks.items()},
     )
 
