@@ -502,7 +502,16 @@ def _write_pointers(table: TableWriter, number: int, process: Process, damage: l
 def _write_regions(
     table: TableWriter, number: int, process: Process, sites: int, damage: list[str]
 ) -> None:
+    import numpy as np
+
+    last = _last_rows(process, damage)
+    row = 0
     for batch in _read(process, "regions", damage):
+        kept = last[row : row + len(batch["region"])]
+        row += len(kept)
+        if not np.any(kept):
+            continue
+        batch = {name: values[kept] for name, values in batch.items()}
         _drop_lost_sites(batch["site"], sites)
         table.write(
             {
@@ -518,6 +527,19 @@ def _write_regions(
                 "clears": numbers(batch["clears"]),
             }
         )
+
+
+def _last_rows(process: Process, damage: list[str]) -> NDArray[np.bool_]:
+    """For each row of a process's regions whether it is the last of that region: the instrument
+    writes one when a region is made, and one when it goes."""
+    import numpy as np
+
+    batches = _read(process, "regions", damage, wanted=("region",))
+    found = np.concatenate([np.zeros(0, np.uint64), *(batch["region"] for batch in batches)])
+    _, from_the_end = np.unique(found[::-1], return_index=True)
+    last = np.zeros(len(found), np.bool_)
+    last[len(found) - 1 - from_the_end] = True
+    return last
 
 
 def _write_events(table: TableWriter, number: int, process: Process, damage: list[str]) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tare.executor import Observe
 
 LAUNCHER = "valgrind/tare-valgrind"
+REGIONS_OBJECT = "lib/libtare-instrument-regions.so"
 FORMAT, FORMAT_VERSION = "tare-count", 1
 FAMILIES = {
     "malloc": ("malloc", "calloc", "aligned", "new"),
@@ -85,6 +86,11 @@ def run_once(
 def observer_of(events: Events) -> Observe:
     """``run_once`` that looks for ``events``, too."""
     return functools.partial(run_once, events=events)
+
+
+def seeing_regions(manager: Manager) -> Manager:
+    """``manager`` with the object by which region libraries tell the tool of their objects."""
+    return replace(manager, preload=(*manager.preload, native_file(REGIONS_OBJECT)))
 
 
 class Instrument:

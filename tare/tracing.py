@@ -12,7 +12,7 @@ from typing import Any
 
 from tare import __version__, recorder, runner
 from tare.errors import TareError, UsageError
-from tare.instrument import Instrument, launcher
+from tare.instrument import Instrument, launcher, seeing_regions
 from tare.manager import Manager
 from tare.measurement import Status
 from tare.program import Program, check_program, describe_program
@@ -152,7 +152,7 @@ def _whole(value: float | None) -> int | None:
 def _observer(recording: Path, manager: Manager, what: Asked) -> tuple[Manager, runner.Observer]:
     """What watches the run, and the manager as it is then run."""
     if what.needs_instrument:
-        return manager, Instrument(*_options(recording, manager, what))
+        return seeing_regions(manager), Instrument(*_options(recording, manager, what))
     in_front = recorder.in_front_of(
         manager,
         recording,

@@ -160,19 +160,26 @@ void* OrAbort(apr_pool_t* pool, void* object) {
   return object;
 }
 
-void* AllocateWatched(apr_pool_t* pool, std::size_t bytes, const void* frame) {
+enum class Content { kAny, kZeros };
+
+// Zeros are there before the object is: making them is no use of it.
+void* AllocateWatched(apr_pool_t* pool, std::size_t bytes, Content content, const void* frame) {
   Pool* const served = PoolOf(pool);
-  if (served == nullptr) return OriginalAllocate::Call(pool, bytes);
+  const bool is_zeroed = content == Content::kZeros;
+  if (served == nullptr)
+    return is_zeroed ? OriginalAllocateZeroed::Call(pool, bytes)
+                     : OriginalAllocate::Call(pool, bytes);
   void* const object = process.options.route == Route::kOriginal
                            ? OriginalAllocate::Call(pool, bytes)
                            : served->region.Allocate(bytes);
+  if (is_zeroed && object != nullptr) memset(object, 0, bytes);
   served->region.Watch(object, bytes, frame);
   return OrAbort(pool, object);
 }
 
 // Jumped to, so that its caller is the program.
 __attribute__((noinline)) void* AllocateUnusually(apr_pool_t* pool, std::size_t bytes) {
-  return AllocateWatched(pool, bytes, __builtin_frame_address(0));
+  return AllocateWatched(pool, bytes, Content::kAny, __builtin_frame_address(0));
 }
 
 // nullptr where more is to be done.
@@ -188,7 +195,7 @@ inline void* Allocate(apr_pool_t* pool, std::size_t bytes) {
 }
 
 char* CopyOf(apr_pool_t* pool, const char* text, std::size_t length, const void* frame) {
-  auto* const copy = static_cast<char*>(AllocateWatched(pool, length + 1, frame));
+  auto* const copy = static_cast<char*>(AllocateWatched(pool, length + 1, Content::kAny, frame));
   if (copy != nullptr) memcpy(copy, text, length + 1);
   return copy;
 }
@@ -267,9 +274,8 @@ EXPORT void* apr_palloc(apr_pool_t* pool, std::size_t bytes) {
 
 EXPORT void* apr_pcalloc(apr_pool_t* pool, std::size_t bytes) {
   using namespace tare::regions;
-  void* object = AllocateQuickly(pool, bytes);
-  if (object == nullptr) object = AllocateWatched(pool, bytes, FRAME);
-  return object == nullptr ? nullptr : memset(object, 0, bytes);
+  if (void* const object = AllocateQuickly(pool, bytes)) return memset(object, 0, bytes);
+  return AllocateWatched(pool, bytes, Content::kZeros, FRAME);
 }
 
 EXPORT char* apr_pvsprintf(apr_pool_t* pool, const char* format, va_list arguments) {

@@ -18,6 +18,7 @@
 #include "memsys/output.h"
 #include "objects.h"
 #include "reachability.h"
+#include "regions.h"
 #include "report.h"
 #include "sites.h"
 #include "threads.h"
@@ -166,6 +167,7 @@ static void before_options(void) {
   entries_initialise();
   trace_options = (TraceOptions){.last_use = True, .sites = True, .usable_size = "no"};
   threads_initialise();
+  regions_initialise();
   VG_(atfork)(NULL, NULL, start_child);
 }
 

@@ -126,10 +126,12 @@ static Bool end_life(const Object* object) {
   return True;
 }
 
-static void remove_object(UInt slot, ULong clock) {
+static void remove_object(UInt slot, ULong clock, Freeing freeing) {
   Object* const object = object_in(slot);
-  if (object->id != 0 && !object_is_inherited(object)) trace_death(object, use_of(slot), clock);
-  fill_map(object->address, object->size, 0);
+  if (object->id != 0 && !object_is_inherited(object))
+    trace_death(object, use_of(slot), clock, freeing);
+  // The end of a region can be told late: its memory may be another's by then.
+  if (*map_entry(object->address) == slot) fill_map(object->address, object->size, 0);
   give_slot(slot);
 }
 
@@ -152,7 +154,7 @@ static void end_what_is_at(Addr address, ULong clock) {
   const UInt slot = object_at(address);
   if (slot == 0) return;
   end_life(object_in(slot));
-  remove_object(slot, clock);
+  remove_object(slot, clock, BY_FREE);
 }
 
 void object_born(const Birth* birth) {
@@ -177,8 +179,13 @@ Bool object_died(Addr address, ULong clock) {
     ++process_count.freed_objects;
   else
     ++process_count.inherited_frees;
-  remove_object(slot, clock);
+  remove_object(slot, clock, BY_FREE);
   return True;
+}
+
+void object_ended_by_region(UInt slot, ULong clock) {
+  if (end_life(object_in(slot))) ++process_count.freed_objects;
+  remove_object(slot, clock, BY_REGION);
 }
 
 void object_resized(UInt slot, const Birth* birth) {
@@ -200,7 +207,7 @@ void object_resized(UInt slot, const Birth* birth) {
   if (birth->size > before) process_count.allocated_bytes += birth->size - before;
   ++process_count.resized_objects;
   if (object->id != 0) object_used(from, birth->clock);  // what it holds is kept
-  remove_object(slot, birth->clock);
+  remove_object(slot, birth->clock, BY_REALLOC);
   if (birth->address != from) end_what_is_at(birth->address, birth->clock);
   note_peak();
   const UInt next = take_slot();

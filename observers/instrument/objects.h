@@ -37,15 +37,18 @@ typedef struct {
   UInt mark;   // the last search that reached it
 } Object;
 
+enum { BORN_IN_REGION = OP_NEW + 1 };
+
 typedef struct {
   Addr address;
   SizeT size;
   SizeT usable_size;  // 0: not known
   SizeT alignment;    // asked for; 0: none
-  Operation operation;
+  UInt operation;     // one that gives objects, or BORN_IN_REGION
   ULong clock;
   UInt thread;
   UInt site;
+  UInt region;  // of the recording; 0: none
 } Birth;
 
 // `whole`: whether the map holds whole objects, or their beginnings only. Ends the process where
@@ -73,6 +76,9 @@ void object_born(const Birth* birth);
 
 // False when no object of that address is known.
 Bool object_died(Addr address, ULong clock);
+
+// The region of the object in `slot` has gone, or been cleared.
+void object_ended_by_region(UInt slot, ULong clock);
 
 // The object in `slot` (0: unknown) has become the one that `birth` describes: for the counts it
 // stays the same object, in a trace it ends and another begins.

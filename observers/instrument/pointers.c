@@ -6,10 +6,11 @@
 #include "trace.h"
 #include "uses.h"
 
+// The number of the object that holds `address`; 0: none, or one of the parent of a fork.
 static ULong object_holding(Addr address) {
   if (!has_map_entry(address)) return 0;
   const UInt slot = *map_entry(address);
-  return slot == 0 ? 0 : object_in(slot)->id;
+  return slot == 0 || object_is_inherited(object_in(slot)) ? 0 : object_in(slot)->id;
 }
 
 // The word at `address` holds `after` now, or is about to, and held `before`.

@@ -4,6 +4,7 @@
 #include "counts.h"
 #include "objects.h"
 #include "pub_tool_rangemap.h"
+#include "regions.h"
 
 enum { OF_PROGRAM = 0, OF_MANAGER = 1, RED_ZONE = 128 };
 
@@ -40,9 +41,11 @@ static void reach(Addr address) {
   found[found_used++] = slot;
 }
 
-static void reach_from(Addr start, Addr end) {
+// What objects lie in a root, of regions, are looked into when they are reached.
+static void reach_from_root(Addr start, Addr end) {
   start = VG_ROUNDUP(start, sizeof(Addr));
-  for (const Addr* word = (const Addr*)start; (Addr)(word + 1) <= end; ++word) reach(*word);
+  for (const Addr* word = (const Addr*)start; (Addr)(word + 1) <= end; ++word)
+    if (!regions_were_told || *map_entry((Addr)word) == 0) reach(*word);
   while (found_used > 0) {
     const Object* const object = object_in(found[--found_used]);
     const Addr first = VG_ROUNDUP(object->address, sizeof(Addr));
@@ -67,7 +70,7 @@ static void reach_from_range(Addr start, Addr end) {
   while (start < end) {
     UWord owner;
     const Addr until = owned_until(start, end, &owner);
-    if (owner == OF_PROGRAM) reach_from(start, until);
+    if (owner == OF_PROGRAM) reach_from_root(start, until);
     start = until;
   }
 }
@@ -126,12 +129,17 @@ static void claim_segment_of(Addr object) {
     reachability_note_mapping(segment->start, segment->end + 1 - segment->start, True);
 }
 
-void reachability_search_if_due(Addr object, ULong clock) {
+void reachability_note_birth(Addr object, ULong clock) {
   claim_segment_of(object);
-  if (process_count.allocated_bytes < next_search) return;
+  reachability_search_if_due(clock);
+}
+
+void reachability_search_if_due(ULong clock) {
+  if (trace_options.reachability_bytes == 0 || process_count.allocated_bytes < next_search) return;
   next_search = process_count.allocated_bytes + period;
   ++search;
   VG_(apply_to_GP_regs)(reach_from_register);
   reach_from_memory();
+  regions_visit_own(reach_from_root);
   note_what_was_found(clock);
 }

@@ -15,10 +15,12 @@
 void reachability_initialise(ULong period_bytes);
 
 // To be called after a birth: searches when it is time.
-void reachability_search_if_due(Addr object, ULong clock);
+void reachability_note_birth(Addr object, ULong clock);
 static inline void reachability_after_birth(Addr object, ULong clock) {
-  if (trace_options.reachability_bytes != 0) reachability_search_if_due(object, clock);
+  if (trace_options.reachability_bytes != 0) reachability_note_birth(object, clock);
 }
+// The same after a birth in a region, whose memory need not be the manager's.
+void reachability_search_if_due(ULong clock);
 
 // Mappings that are made inside an operation of the manager are the manager's.
 void reachability_note_mapping(Addr start, SizeT bytes, Bool of_manager);

@@ -81,10 +81,15 @@ static UInt number_of(Addr address) {
 
 static Call* bottom_of(ThreadId id) { return (Call*)CALL_STACKS + (SizeT)id * CALLS_PER_THREAD; }
 
-static void drop_returned(Registers* registers, Addr stack_pointer) {
+// Behind the note of the innermost call that put its return address at `stack_pointer` or above.
+static Call* behind_call(const Registers* registers, Addr stack_pointer) {
   Call* next = (Call*)registers->calls;
   while (next[-1].stack_pointer < stack_pointer) --next;
-  registers->calls = (Addr)next;
+  return next;
+}
+
+static void drop_returned(Registers* registers, Addr stack_pointer) {
+  registers->calls = (Addr)behind_call(registers, stack_pointer);
 }
 
 static VG_REGPARM(2) void unwind_calls(VexGuestAMD64State* state, ULong unused) {
@@ -213,10 +218,8 @@ static UInt child_of(UInt caller, UInt call) {
   return node;
 }
 
-UInt site_of(Registers* registers, Addr stack_pointer) {
-  if (!is_on) return 0;
-  drop_returned(registers, stack_pointer);
-  Call* const next = (Call*)registers->calls;
+// Of the call before `next`.
+static UInt node_before(Call* next) {
   Call* call = next - 1;
   while (call->node == 0 && call->call != BOTTOM) --call;
   UInt node = call->node;
@@ -225,6 +228,16 @@ UInt site_of(Registers* registers, Addr stack_pointer) {
     call->node = node;
   }
   return node;
+}
+
+UInt site_of(Registers* registers, Addr stack_pointer) {
+  if (!is_on) return 0;
+  drop_returned(registers, stack_pointer);
+  return node_before((Call*)registers->calls);
+}
+
+UInt site_of_outer(const Registers* registers, Addr stack_pointer) {
+  return is_on ? node_before(behind_call(registers, stack_pointer)) : 0;
 }
 
 void sites_start_child(Registers* registers, ThreadId id) {

@@ -31,6 +31,10 @@ void sites_leave_handler(Registers* registers, Addr before);
 // The site that called what has just been entered with `stack_pointer`; 0 where there is none.
 UInt site_of(Registers* registers, Addr stack_pointer);
 
+// The site that called a function that has not returned, whose return address lies at
+// `stack_pointer`.
+UInt site_of_outer(const Registers* registers, Addr stack_pointer);
+
 // In the child of a fork: a tree of its own.
 void sites_start_child(Registers* registers, ThreadId id);
 

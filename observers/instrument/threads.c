@@ -6,6 +6,7 @@
 #include "memsys/feed.h"
 #include "objects.h"
 #include "reachability.h"
+#include "regions.h"
 #include "sites.h"
 #include "trace.h"
 
@@ -42,6 +43,7 @@ struct _Thread {
   UInt used;
   UInt capacity;
   ULong clock_of_handler;  // when it returned
+  UInt own;                // calls of threads_begin_own without an end
 };
 
 static Thread* threads[1 << 16];
@@ -161,7 +163,8 @@ VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry
   frame->arguments[0] = state->guest_RDI;
   frame->arguments[1] = state->guest_RSI;
   frame->arguments[2] = state->guest_RDX;
-  if (entry->shape == ENDS_FIRST && frame->arguments[0] != 0)
+  if (entry->shape == ENDS_FIRST && frame->arguments[0] != 0 &&
+      !regions_take_own(frame->arguments[0]))
     object_died(frame->arguments[0], registers->clock);
   if (entry->shape == RESIZES || entry->shape == RESIZES_ELEMENTS) {
     frame->resized = object_at(frame->arguments[0]);
@@ -172,20 +175,22 @@ VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry
   if (feed_is_on()) feed_count_call();
 }
 
-static void note_birth(OperationCount* count, const Birth* birth) {
+static void note_birth(const Thread* thread, OperationCount* count, const Birth* birth) {
   if (birth->address == 0) {
     ++count->no_object;
     return;
   }
   count->bytes += birth->size;
+  if (thread->own != 0) return regions_add_own(birth->address, birth->size);
   object_born(birth);
   reachability_after_birth(birth->address, birth->clock);
 }
 
-static void note_resize(OperationCount* count, const Frame* frame, const Birth* birth) {
+static void note_resize(const Thread* thread, OperationCount* count, const Frame* frame,
+                        const Birth* birth) {
   const Addr from = frame->arguments[0];
-  if (from == 0) {
-    note_birth(count, birth);
+  if (from == 0 || (birth->address != 0 && regions_take_own(from))) {
+    note_birth(thread, count, birth);
   } else if (birth->address != 0) {
     count->bytes += birth->size;
     // Another thread may have been given the old address in the meantime.
@@ -213,40 +218,40 @@ static void note_effect(const Thread* thread, const Frame* frame, Addr result, S
   switch (frame->entry->shape) {
     case WANTS_FIRST:
       birth.size = wanted[0];
-      note_birth(count, &birth);
+      note_birth(thread, count, &birth);
       break;
     case WANTS_FIRST_IN_PAGES:
       birth.size = wanted[0];
       birth.alignment = VKI_PAGE_SIZE;
-      note_birth(count, &birth);
+      note_birth(thread, count, &birth);
       break;
     case WANTS_FIRST_ALIGNED:
       birth.size = wanted[0];
       birth.alignment = wanted[1];
-      note_birth(count, &birth);
+      note_birth(thread, count, &birth);
       break;
     case WANTS_FIRST_X_SECOND:
       birth.size = wanted[0] * wanted[1];
-      note_birth(count, &birth);
+      note_birth(thread, count, &birth);
       break;
     case WANTS_SECOND:
       birth.alignment = wanted[0];
       birth.size = wanted[1];
-      note_birth(count, &birth);
+      note_birth(thread, count, &birth);
       break;
     case WANTS_THIRD:
       birth.address = (Int)result == 0 ? *(const Addr*)wanted[0] : 0;
       birth.alignment = wanted[1];
       birth.size = wanted[2];
-      note_birth(count, &birth);
+      note_birth(thread, count, &birth);
       break;
     case RESIZES:
       birth.size = wanted[1];
-      note_resize(count, frame, &birth);
+      note_resize(thread, count, frame, &birth);
       break;
     case RESIZES_ELEMENTS:
       birth.size = wanted[1] * wanted[2];
-      note_resize(count, frame, &birth);
+      note_resize(thread, count, frame, &birth);
       break;
     case ENDS_FIRST:
       if (wanted[0] == 0) ++count->no_object;
@@ -357,11 +362,24 @@ ULong threads_clock(void) {
   return running == VG_INVALID_THREADID ? clock_at_end : load_registers(running).clock;
 }
 
+Moment threads_moment(ThreadId id, Addr frame) {
+  const Registers registers = load_registers(id);
+  const Addr returns_to = frame + sizeof(Addr);  // where that address lies
+  return (Moment){registers.thread->number, site_of_outer(&registers, returns_to)};
+}
+
+void threads_begin_own(ThreadId id) { ++threads[id]->own; }
+
+void threads_end_own(ThreadId id) {
+  if (threads[id]->own != 0) --threads[id]->own;
+}
+
 static void start_thread(ThreadId id) {
   if (threads[id] == NULL) threads[id] = VG_(calloc)("tare.thread", 1, sizeof(Thread));
   threads[id]->id = id;
   threads[id]->number = (UInt)process_count.threads++;
   threads[id]->used = 0;
+  threads[id]->own = 0;
   // The core copies the creator's registers, these among them.
   Registers fresh = {.leaves_above = NEVER,
                      .map = OBJECT_MAP,

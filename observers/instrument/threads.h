@@ -46,6 +46,18 @@ Bool is_in_manager(ThreadId id);
 // A handler is about to return: the core will set back the registers, the clock among them.
 void threads_before_sigreturn(ThreadId id);
 
+typedef struct {
+  UInt thread;  // its number
+  UInt site;
+} Moment;
+
+// What `id` is doing in a function of the program with the frame address `frame`, and who called.
+Moment threads_moment(ThreadId id, Addr frame);
+
+// In between, what the thread gets from the manager is a region library's own. They nest.
+void threads_begin_own(ThreadId id);
+void threads_end_own(ThreadId id);
+
 // Instructions of the process so far.
 ULong threads_clock(void);
 

@@ -3,6 +3,7 @@
 
 #include "counts.h"
 #include "files.h"
+#include "regions.h"
 #include "table.h"
 
 enum { RECORDING_VERSION = 1 };
@@ -14,6 +15,7 @@ static Table* deaths;
 static Table* sites;
 static Table* pointers;
 static Table* marks;
+static Table* regions;
 static ULong births_so_far;
 static HChar base[PATH_BYTES];  // of the names of this process's files
 
@@ -55,10 +57,12 @@ void trace_start(void) {
   births_so_far = 0;
   births = table_create(path_of("births"), "births",
                         "instructions bytes size usable_size alignment operation thread site "
-                        "resized_from");
+                        "resized_from region");
   deaths = table_create(path_of("deaths"), "deaths",
                         "id first_use last_use unreachable_instructions unreachable_bytes "
-                        "free_instructions free_bytes");
+                        "free_instructions free_bytes free_operation");
+  regions = table_create(path_of("regions"), "regions",
+                         "region parent site created_bytes destroyed_bytes clears");
   if (trace_options.sites) sites = table_create(path_of("sites"), "sites", "caller frame address");
   if (trace_options.pointers)
     pointers = table_create(path_of("pointers"), "pointers", "instructions source offset target");
@@ -78,27 +82,37 @@ static SizeT usable_in_glibc(Addr address) {
 
 ULong trace_birth(const Birth* birth, ULong resized_from) {
   if (!trace_is_on()) return 0;
-  const Bool in_glibc = trace_options.usable_size[0] == 'g';
+  const Bool in_glibc = trace_options.usable_size[0] == 'g' && birth->region == 0;
   const ULong row[] = {
       birth->clock,     process_count.allocated_bytes,
       birth->size,      in_glibc ? usable_in_glibc(birth->address) : birth->usable_size,
       birth->alignment, birth->operation,
       birth->thread,    birth->site,
-      resized_from};
+      resized_from,     birth->region};
   // What the births on disk refer to is to be there, too, if the process is killed.
-  if (table_add(births, row)) table_flush(sites);
+  if (table_add(births, row)) {
+    table_flush(sites);
+    table_flush(regions);
+  }
   return ++births_so_far;
 }
 
-void trace_death(const Object* object, const Use* use, ULong clock) {
+void trace_death(const Object* object, const Use* use, ULong clock, Freeing freeing) {
   const ULong row[] = {object->id,
                        use->first,
                        use->last,
                        object->unreachable_clock,
                        object->unreachable_bytes,
                        clock,
-                       clock == 0 ? 0 : process_count.allocated_bytes};
+                       clock == 0 ? 0 : process_count.allocated_bytes,
+                       freeing};
   table_add(deaths, row);
+}
+
+void trace_region(const RegionRow* region) {
+  const ULong row[] = {region->number,        region->parent,          region->site,
+                       region->created_bytes, region->destroyed_bytes, region->clears};
+  table_add(regions, row);
 }
 
 void trace_pointer(ULong clock, ULong source, Addr offset, ULong target) {
@@ -154,23 +168,27 @@ void trace_flush(void) {
   table_flush(deaths);
   table_flush(pointers);
   table_flush(marks);
+  table_flush(regions);
 }
 
 void trace_finish(const HChar* end, ULong clock) {
   if (!trace_is_on()) return;
   for (UInt slot = 1; slot < objects_end(); ++slot) {
     const Object* const object = object_in(slot);
-    if (object->id != 0 && !object_is_inherited(object)) trace_death(object, use_of(slot), 0);
+    if (object->id != 0 && !object_is_inherited(object))
+      trace_death(object, use_of(slot), 0, NOT_FREED);
   }
+  regions_finish();
   trace_flush();
   describe(end, clock);
 }
 
 void trace_start_child(void) {
-  Table** const tables[] = {&births, &deaths, &sites, &pointers, &marks};
+  Table** const tables[] = {&births, &deaths, &sites, &pointers, &marks, &regions};
   for (UInt i = 0; i < sizeof tables / sizeof *tables; ++i) {
     table_abandon(*tables[i]);
     *tables[i] = NULL;
   }
+  regions_start_child();
   trace_start();
 }

@@ -32,8 +32,10 @@ void trace_start(void);
 // The number of the new object, from 1; 0 when nothing is recorded.
 ULong trace_birth(const Birth* birth, ULong resized_from);
 
+typedef enum { NOT_FREED, BY_FREE, BY_REALLOC, BY_REGION } Freeing;
+
 // `clock` 0: alive at the end of the process.
-void trace_death(const Object* object, const Use* use, ULong clock);
+void trace_death(const Object* object, const Use* use, ULong clock, Freeing freeing);
 
 void trace_pointer(ULong clock, ULong source, Addr offset, ULong target);
 
@@ -46,6 +48,18 @@ typedef struct {
 } Mark;
 
 void trace_mark(const Mark* mark);
+
+typedef struct {
+  ULong number;  // from 1; 0: not of this recording
+  ULong parent;
+  ULong site;
+  ULong created_bytes;
+  ULong destroyed_bytes;  // 0: it is there
+  ULong clears;
+} RegionRow;
+
+// A region is written when it is made and when it goes: the last row counts.
+void trace_region(const RegionRow* row);
 
 // Where `call` is, as members of a JSON object.
 void trace_put_place(VgFile* file, Addr call);
