@@ -7,6 +7,7 @@ tell them of.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +57,12 @@ PLANS = {
     "concurrent-immix": Plan("immix that marks while the program runs", "ConcurrentImmix"),
 }
 
+HEAP = "heap"
+_LEAST_MULTIPLE, _MOST_MULTIPLE = 1.0, 64.0
 _HEAP = Option(
-    "heap",
-    "bytes of the heap; without it, 4 times the most that the trace has alive at once",
+    HEAP,
+    "bytes of the heap, or a multiple of the least one, like 2x; without it, 4 times the most "
+    "that the trace has alive at once",
     "size",
     "",
 )
@@ -94,6 +98,19 @@ def recipes() -> dict[str, Recipe]:
     }
 
 
+def multiple_of(heap: str) -> float:
+    """Of how many least heaps ``heap`` is a multiple; 0 where it is given in bytes. Raises
+    UsageError for one that no heap can be."""
+    if not re.fullmatch(r"\d+(\.\d+)?x", heap):
+        return 0.0
+    multiple = float(heap[:-1])
+    if not _LEAST_MULTIPLE <= multiple <= _MOST_MULTIPLE:
+        raise UsageError(
+            f"a heap of {heap} cannot be: it is from {_LEAST_MULTIPLE:g}x to {_MOST_MULTIPLE:g}x"
+        )
+    return multiple
+
+
 def command(name: str, given: Mapping[str, str]) -> tuple[str, ...]:
     """What replays under the collector ``name`` with these options, without the schedule.
 
@@ -104,6 +121,9 @@ def command(name: str, given: Mapping[str, str]) -> tuple[str, ...]:
     for key, value in given.items():
         if key not in known:
             raise UsageError(f"{name} has no option '{key}'", f"its options: {', '.join(known)}")
+        if key == HEAP and multiple_of(value):
+            words += [f"--{key}", value]  # tare.heap_multiples puts bytes in its place
+            continue
         try:
             number = int(known[key].carried(value))
         except ValueError as error:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tare import instrument, recorder
+from tare import instrument, recorder, runtimes
 from tare.errors import TareError
 from tare.machine import describe_machine, noise_warnings
 from tare.manager import OWN, machine_libc, resolve
@@ -105,7 +105,26 @@ def _run_findings() -> list[Finding]:
             )
         )
         findings += [_manager_finding(name, Path(folder)) for name in load_recipes()]
+        findings += [_runtime_finding(name, Path(folder)) for name in runtimes.recipes()]
     return findings
+
+
+def _runtime_finding(name: str, folder: Path) -> Finding:
+    """The runtime says its version under that collector."""
+    subject = f"manager {name}"
+    runtime = runtimes.runtime(name.partition(".")[0])
+    program = Program("doctor", runtime.TRIAL, ignore_output=True)
+    if runtime.installed() is None:
+        return Finding(subject, "missing", runtime.TITLE, f"apt-get install {runtime.PACKAGE}")
+    manager = resolve(name)
+    try:
+        runtimes.check([program], [manager])
+    except TareError as error:
+        return Finding(subject, "missing", error.message, error.hint)
+    outcome = run_once(program, manager, Limits(20.0), folder)
+    if outcome.status is not Status.OK:
+        return Finding(subject, "broken", f"{outcome.reason} {outcome.error_tail}".strip())
+    return Finding(subject, "works", f"{manager.version}, served a run")
 
 
 def _manager_finding(name: str, folder: Path) -> Finding:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tare import api, minheap, replay
+from tare import heap_multiples, replay
 from tare.errors import UsageError
+from tare.least_heap import PAGE
 from tare.manager import parse_name, resolve
-from tare.program import hash_file
+from tare.measuring import Watcher, check_counts
+from tare.minheap import HEADER_BYTES
+from tare.replay_runs import measure_replays, prepare
+from tare.results import Results
 from tare.runner import Limits
-from tare.schedule import How, check
+from tare.schedule import How
 from tare.studies import frequency_replayed as study
 from tare.sweeps import ascending, size_text
-from tare.trace import META_FILE, open_trace
-
-if TYPE_CHECKING:
-    from tare.results import Results
+from tare.trace import open_trace
 
 DEFAULT_COLLECTORS = ("immix", "genimmix")
 DEFAULT_RECLAIM = (study.EACH_TIME, 4)
@@ -37,39 +37,30 @@ def frequency_replayed(
     *,
     periods: Sequence[int] = (),
     reclaim: Sequence[int] = (),
+    how: How | None = None,
     runs: int = 12,
     warmup: int = 1,
     seed: int | None = None,
     limits: Limits | None = None,
     folder: Path | str | None = None,
-    watcher: api.Watcher | None = None,
+    watcher: Watcher | None = None,
 ) -> Results:
     """Mutator time of a heap trace under collectors that trace and reclaim more or less often.
 
     ``managers`` are collectors; none means immix and genimmix. ``periods`` are bytes allocated
     between collections; none means 8, 16, 32 and 64 MiB, or less where the trace allocates little.
     ``reclaim`` has numbers N: reclaim at each Nth collection only; none means 1 and 4, and 1 is
-    added.
+    added. ``how`` says what is replayed.
     """
-    from tare.executor import OBSERVERS
-    from tare.results import default_folder
-
-    api._check_counts(runs, warmup)
+    check_counts(runs, warmup)
     collectors = _checked(managers or DEFAULT_COLLECTORS)
     rates = sorted({study.EACH_TIME, *(reclaim or DEFAULT_RECLAIM)})
     if rates[0] < 1:
         raise UsageError(
             "no collector of a replay traces and never reclaims", "give --reclaim numbers from 1 on"
         )
-    opened = open_trace(trace)
-    how = How()
-    how = replace(how, process=check(opened, how))
-    where = Path(folder) if folder else default_folder(study.STUDY, opened.folder.stem)
-    schedule = (where / ".work" / replay.SCHEDULE_FILE).resolve()
-    program = replay.program_of(opened, how, schedule)
-    watcher = watcher or api.Watcher()
-    watcher.note("compiling the trace")
-    counted = replay._compile(opened, how, schedule)
+    prepared = prepare(open_trace(trace), how or How(), study.STUDY, folder, watcher)
+    counted = prepared.counted
     chosen = ascending(set(periods)) if periods else default_periods(counted["allocated_bytes"])
     heap = ample_heap(counted, chosen[-1] * rates[-1])
     settings = [
@@ -79,32 +70,19 @@ def frequency_replayed(
         for rate in rates
     ]
     resolved, baseline = replay.managers_of([each.manager for each in settings], BASELINE)
-    asked = {
-        "trace": str(opened.folder.resolve()),
-        "meta_sha256": hash_file(opened.folder / META_FILE),
-        "how": asdict(how),
-        "runs": runs,
-        "warmup": warmup,
-    }
-
-    def plan(seed: int) -> api._Planned:
-        rounds = study.Plan((program.name,), tuple(resolved), baseline, runs, warmup, seed)
-        return api._Planned(
-            lambda records: study.next_round(rounds, records), study.planned_runs(rounds)
-        )
-
-    return api._measure(
-        study.STUDY,
+    resolved, heaps = heap_multiples.in_bytes(prepared, resolved, limits)
+    return measure_replays(
+        prepared,
+        study,
         "mutator time of collection periods",
-        [program],
         resolved,
         baseline,
-        asked,
-        plan,
-        api._Where(seed, limits, where, watcher),
-        {**OBSERVERS, study.OBSERVER: replay.run_once},
-        schedule=counted,
+        runs,
+        warmup,
+        seed,
+        limits,
         settings=[asdict(each) for each in settings],
+        heaps=heaps,
     )
 
 
@@ -113,7 +91,7 @@ def default_periods(allocated: int) -> tuple[int, ...]:
     the longest leads to 8."""
     longest = allocated // _FEWEST_COLLECTIONS
     shortest = LONGEST_SHORTEST
-    while shortest > minheap.PAGE and shortest << (_PERIODS - 1) > longest:
+    while shortest > PAGE and shortest << (_PERIODS - 1) > longest:
         shortest >>= 1
     return tuple(shortest << step for step in range(_PERIODS))
 
@@ -121,10 +99,10 @@ def default_periods(allocated: int) -> tuple[int, ...]:
 def ample_heap(counted: Mapping[str, int], between: int) -> int:
     """Bytes of a heap that does not fill by itself when ``between`` bytes are allocated between
     two reclamations."""
-    headers = 1 + minheap.HEADER_BYTES * counted["objects"] / max(counted["allocated_bytes"], 1)
+    headers = 1 + HEADER_BYTES * counted["objects"] / max(counted["allocated_bytes"], 1)
     living = min(counted["allocated_bytes"], counted["peak_bytes"] + between)
     heap = max(_LEAST_HEAP, int(_ROOM * headers * living))
-    return -(-heap // minheap.PAGE) * minheap.PAGE
+    return -(-heap // PAGE) * PAGE
 
 
 def _checked(names: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@
     name(option=value, …)    bdwgc(free=honoured)
     path of an object        ./libmine.so
     layer(name, …)           delay(mimalloc, size=1MiB): a layer in front of another manager
+    runtime.collector(…)     jvm.g1(heap=64MiB): a collector of the runtime that the program needs
 
 A name that Tare prints can always be typed in again.
 """
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tare import collectors, layers
+from tare import collectors, layers, runtimes
 from tare.errors import MissingError, UsageError
 from tare.native import native_file
 from tare.recipes import Collector, load_recipes, object_path
@@ -34,7 +35,8 @@ class Manager:
     functions collect, where that is known. With a ``layer``, of the module ``layer_name`` of
     ``tare.layers``, malloc and free resolve to that object, and it shows itself that ``server``
     stands behind it; unless it leaves malloc alone, and ``layer_serves`` is False. ``replayer`` is
-    the command that replays a schedule under a manager that serves nothing else."""
+    the command that replays a schedule under a manager that serves nothing else. ``runtime`` is
+    the setting of a runtime's collector: malloc is then served by whatever the program links."""
 
     name: str
     preload: tuple[Path, ...] = ()
@@ -47,6 +49,7 @@ class Manager:
     layer_name: str = ""
     layer_serves: bool = True
     replayer: tuple[str, ...] = ()
+    runtime: runtimes.Setting | None = None
 
     def serves(self, mapped_object: str) -> bool:
         """Whether ``mapped_object``, to which malloc of a process resolves, is this manager."""
@@ -104,6 +107,8 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
         return Manager(OWN, title="whatever the program links")
     if name in collectors.PLANS:
         return _collector(name, options, replays)
+    if runtimes.is_name(name):
+        return _of_runtime(name, options, replays)
     recipes = load_recipes()
     recipe = recipes.get(name)
     if recipe is None:
@@ -143,16 +148,29 @@ def _collector(name: str, options: Mapping[str, str], replays: bool) -> Manager:
     )
 
 
+def _of_runtime(name: str, options: Mapping[str, str], replays: bool) -> Manager:
+    if replays:
+        raise UsageError(
+            f"{name} is a collector of a runtime: it serves programs, and replays nothing",
+            "`tare managers` lists the collectors for replays",
+        )
+    setting = runtimes.setting_of(name, options)
+    recipe = runtimes.recipes()[name]
+    printed = _printed(name, options)
+    return Manager(printed, version=recipe.version, title=recipe.title, runtime=setting)
+
+
 def _layered(text: str, name: layers.LayerName) -> Manager:
     if len(text) > _NAME_LIMIT:
         raise UsageError(f"a manager name of {len(text)} characters")
     if layers.split_name(name.inner) is not None:
         raise UsageError(f"'{text}' has two layers", "give one layer over an allocator")
     if "/" not in name.inner:
-        recipe = load_recipes().get(parse_name(name.inner)[0])
-        if recipe is not None and recipe.kind == "collector":
+        inner_name = parse_name(name.inner)[0]
+        recipe = load_recipes().get(inner_name)
+        if runtimes.is_name(inner_name) or (recipe is not None and recipe.kind == "collector"):
             raise UsageError(
-                f"{recipe.name} is a collector: it decides itself when memory is used again",
+                f"{inner_name} is a collector: it decides itself when memory is used again",
                 f"put {name.layer} over an allocator; `tare managers` lists them",
             )
     layer = layers.layers()[name.layer]

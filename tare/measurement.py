@@ -198,6 +198,52 @@ METRICS: dict[str, Metric] = {
             "Wall time in which a collection had stopped the program, or one of its processes.",
         ),
         Metric(
+            "full_collections",
+            "full ones",
+            "",
+            "Collections of the whole heap during which the program was stopped.",
+        ),
+        Metric(
+            "collector_cpu_seconds",
+            "collector CPU",
+            "s",
+            "Processor time of a runtime's collector threads, those that work beside the program "
+            "included.",
+        ),
+        Metric(
+            "stall_seconds",
+            "stalls",
+            "s",
+            "Time that threads waited for a collector beside them to find memory, summed over "
+            "threads, as the runtime's log tells.",
+        ),
+        Metric(
+            "pause_cpu_seconds",
+            "CPU in pauses",
+            "s",
+            "Processor time of the program's processes while a collection had stopped it, without "
+            "that of a runtime's compiler.",
+        ),
+        Metric(
+            "heap_bytes",
+            "heap",
+            "B",
+            "The size that the runtime itself gave its heap, which it may have rounded up.",
+        ),
+        Metric(
+            "max_used_after_bytes",
+            "most after a collection",
+            "B",
+            "The most bytes of the heap in use right after a collection, as the runtime's log "
+            "rounds them.",
+        ),
+        Metric(
+            "heap_allocated_bytes",
+            "allocated in the heap",
+            "B",
+            "Bytes allocated in a runtime's heap, headers included, as its log rounds them.",
+        ),
+        Metric(
             "marked_bytes",
             "marked",
             "B",
@@ -521,9 +567,8 @@ METRICS: dict[str, Metric] = {
             "pauses",
             "pauses",
             "",
-            "How often a collector stopped the replay; one that marks beside it does so twice for "
-            "a collection.",
-            Obtained.REPLAYED,
+            "How often a collector stopped the program, or its replay; one that marks beside it "
+            "does so twice for a collection, or more often.",
         ),
         Metric(
             "copy_reserve_bytes",
@@ -533,26 +578,109 @@ METRICS: dict[str, Metric] = {
             Obtained.REPLAYED,
         ),
         Metric(
+            "heap_live_bytes",
+            "objects that live",
+            "B",
+            "Of a collector's heap at its fullest collection, the objects that live, with headers.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "heap_garbage_bytes",
+            "garbage",
+            "B",
+            "Of a collector's heap at its fullest collection, what that gave back: garbage "
+            "not collected until then.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "heap_fragmentation_bytes",
+            "fragmentation",
+            "B",
+            "Of a collector's heap at its fullest collection, pages that it could not give "
+            "back, beside the objects that live.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "heap_metadata_bytes",
+            "metadata",
+            "B",
+            "Of a collector's heap at its fullest collection, the plan's own tables, as it "
+            "accounts for them.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "heap_copy_reserve_bytes",
+            "reserved to copy",
+            "B",
+            "Of a collector's heap at its fullest collection, pages kept free to copy objects to.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
+            "heap_unused_bytes",
+            "not used",
+            "B",
+            "Of a collector's heap at its fullest collection, what was too small or too "
+            "scattered to be used.",
+            Obtained.REPLAYED,
+        ),
+        Metric(
             "min_heap_low_bytes",
             "too small",
             "B",
-            "The largest heap that was tried up to which the replay never fitted.",
-            Obtained.REPLAYED,
+            "The largest heap that was tried up to which the program, or its replay, never fitted.",
         ),
         Metric(
             "min_heap_high_bytes",
             "least heap",
             "B",
-            "The smallest heap that was tried from which on the replay always fitted; of a manager "
-            "that takes no limit, the peak of its heap.",
-            Obtained.REPLAYED,
+            "The smallest heap that was tried from which on the program, or its replay, always "
+            "fitted; of a manager that takes no limit, the peak of its heap.",
         ),
         Metric(
             "trials",
             "trials",
             "",
-            "The replays that the least heap was found with.",
-            Obtained.REPLAYED,
+            "The runs, or replays, that the least heap was found with.",
+        ),
+        Metric(
+            "work_wall_seconds",
+            "work, wall",
+            "s",
+            "Wall time of the work: of a steady iteration where the program reports them, or else "
+            "of the whole run.",
+        ),
+        Metric(
+            "stopped_wall_seconds",
+            "stopped, wall",
+            "s",
+            "Of the wall time of the work, that in which a collection had stopped the program.",
+        ),
+        Metric(
+            "work_cpu_seconds",
+            "work, CPU",
+            "s",
+            "Processor time of the work: of a steady iteration where the program reports them, or "
+            "else of the whole run.",
+        ),
+        Metric(
+            "stopped_cpu_seconds",
+            "stopped, CPU",
+            "s",
+            "Of the processor time of the work, that while a collection had stopped the program.",
+        ),
+        Metric(
+            "lbo_wall_ratio",
+            "overhead, wall",
+            "ratio",
+            "Wall time of the work divided by the least that is left of it, under any collector "
+            "measured, without the time in which the program was stopped.",
+        ),
+        Metric(
+            "lbo_cpu_ratio",
+            "overhead, CPU",
+            "ratio",
+            "Processor time of the work divided by the least that is left of it, under any "
+            "collector measured, without that while the program was stopped.",
         ),
         Metric(
             "replay_seconds",
@@ -560,6 +688,32 @@ METRICS: dict[str, Metric] = {
             "s",
             "The time of a replay, collections included.",
             Obtained.REPLAYED,
+        ),
+        Metric(
+            "events",
+            "events",
+            "",
+            "Calls of the methods that were timed, after the warm-up.",
+        ),
+        Metric(
+            "interrupted_events",
+            "interrupted",
+            "",
+            "Events that a collection or another stop of the program fell into; they are left out.",
+        ),
+        *(
+            Metric(
+                f"after_{rank}{suffix}_ratio",
+                f"event {rank} after{title}",
+                "ratio",
+                f"Median {clock} of the events that are number {rank} after a collection, each "
+                "divided by the median of all events that do the same.",
+            )
+            for suffix, title, clock in (
+                ("", "", "wall time"),
+                ("_cpu", ", CPU", "processor time of the thread"),
+            )
+            for rank in (1, 2, 3, 5, 10, 20)
         ),
     )
 }
@@ -572,6 +726,9 @@ FIRST_METRICS = {
     "space": "resident_bytes",
     "replay": "mutator_seconds",
     "minheap": "min_heap_high_bytes",
+    "minheap-executed": "min_heap_high_bytes",
+    "lbo": "work_wall_seconds",
+    "proximity": "after_1_ratio",
 }
 """The metric under which a run that gave no figure is listed, by the observer of the run."""
 

@@ -14,12 +14,13 @@ from typing import Any
 import click
 
 from tare.errors import UsageError
-from tare.program import program_from_command
+from tare.program import Program, program_from_command
 from tare.runner import DEFAULT_OUTPUT_LIMIT, Limits
 from tare.units import parse_size
 
 Command = Callable[..., Any]
 _PATH = click.Path(path_type=Path)
+TRACE_SUFFIX = ".tare"
 LEAST_MARK_INTERVAL = 256
 
 
@@ -116,6 +117,83 @@ def reachability_option(function: Command) -> Command:
             help="Find unreachable objects, each time so much has been allocated.",
         ),
     )
+
+
+def replay_options(*left_out: str) -> Callable[[Command], Command]:
+    """Adds what of a heap trace is replayed; gives ``how``, a schedule.How. ``left_out`` are the
+    names of parameters that the command is not to have."""
+    from tare.schedule import DEATHS, REGIONS, TOUCHES, How
+
+    options = {
+        "death": click.option(
+            "--death",
+            type=click.Choice(DEATHS),
+            default="free",
+            help="When an object dies, or loses its root: as the program freed it, when it was "
+            "found unreachable, or right after its last use. Default: free.",
+        ),
+        "touch": click.option(
+            "--touch",
+            type=click.Choice(TOUCHES),
+            default="birth",
+            help="What is touched of an object: all its lines at its birth, all at its first and "
+            "its last use as recorded, or only its first line. Default: birth.",
+        ),
+        "regions": click.option(
+            "--regions-by",
+            "regions",
+            type=click.Choice(REGIONS),
+            default="trace",
+            help="Under regions(M, as=…): whether objects have the regions that were recorded, or "
+            "one for each call site. Default: trace.",
+        ),
+        "threads": click.option(
+            "--threads",
+            type=click.Choice(["one", "recorded"]),
+            default="one",
+            help="Whether all events are done by one thread, or those of each recorded thread by "
+            "its own. Default: one.",
+        ),
+        "process": click.option(
+            "--process", type=int, help="Which of the trace. Default: that with most objects."
+        ),
+        "no_pointers": click.option(
+            "--no-pointers", is_flag=True, help="Do not replay recorded stores of pointers."
+        ),
+    }
+    taken = {name: option for name, option in options.items() if name not in left_out}
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def packed(**given: Any) -> Any:
+            chosen = {name: given.pop(name) for name in taken}
+            pointers = not chosen.pop("no_pointers", False)
+            threads = chosen.pop("threads", "one") == "recorded"
+            how = How(**chosen, pointers=pointers, threads=threads)
+            return function(how=how, **given)
+
+        return _add(packed, *taken.values())
+
+    return decorate
+
+
+def trace_of(program: Program) -> Path | None:
+    """The trace that a command line names in place of a program: a folder, which cannot be one."""
+    path = Path(program.argv[0])
+    if not path.is_dir():
+        if path.name.endswith(TRACE_SUFFIX) and not path.exists():
+            raise UsageError(f"{path} does not exist", "tare trace -o NAME.tare -- PROGRAM records")
+        return None
+    if len(program.argv) > 1:
+        raise UsageError(f"{path} is a folder, and {program.argv[1]} stands behind it")
+    if program.stdin:
+        raise UsageError(f"{path} is recorded: its program does not run again", "leave out -i")
+    return path
+
+
+def trace_argument(function: Command) -> Command:
+    """Adds T.tare; gives ``trace``."""
+    return click.argument("trace", type=_PATH, metavar="T.tare")(function)
 
 
 def run_options(function: Command) -> Command:

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tare.api import Watcher
 from tare.measurement import Status
+from tare.measuring import Watcher
 from tare.report.terminal_text import printable
 from tare.results import Record, Run
 from tare.units import format_duration

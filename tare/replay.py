@@ -7,29 +7,26 @@ always; what it measures it leaves in a file, read here.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import layers, runner
+from tare import layers, measuring, runner
 from tare.collectors import PLANS
 from tare.errors import TareError, UsageError
 from tare.layers import marksweep, regions
 from tare.manager import Manager, parse_name
 from tare.measurement import Status
 from tare.native import native_file
-from tare.program import NAME_LIMIT, Program, hash_file
-from tare.results import writing
+from tare.program import NAME_LIMIT, Program
 from tare.runner import Limits, Outcome
-from tare.schedule import TOUCHES, How, check, compile_trace
-from tare.trace import META_FILE, Trace, open_trace, table_file
-from tare.units import format_count
+from tare.schedule import TOUCHES, How
+from tare.trace import Trace, open_trace, table_file
 
 if TYPE_CHECKING:
-    from tare.api import Watcher
+    from tare.measuring import Watcher
     from tare.results import Results
 
 OUT_OF_MEMORY_EXIT = 3
@@ -57,6 +54,11 @@ _OF_A_COLLECTOR = (
     "marked_bytes",
     "swept_bytes",
     "peak_active_bytes",
+    "heap_live_bytes",
+    "heap_garbage_bytes",
+    "heap_fragmentation_bytes",
+    "heap_metadata_bytes",
+    "heap_copy_reserve_bytes",
 )
 """Metrics that are in the report of a replayer with a collector of its own."""
 _OF_THE_WHOLE_PROCESS = frozenset(
@@ -144,9 +146,7 @@ def run_once(
 
 def managers_of(names: Sequence[str], baseline: str = "") -> tuple[dict[str, Manager], str]:
     """The managers of these names, as they are in replays, and the name of the baseline."""
-    from tare import api
-
-    resolved, baseline = api._managers(names, baseline, replays=True)
+    resolved, baseline = measuring.managers_of(names, baseline, replays=True)
     return {name: _in_replays(manager) for name, manager in resolved.items()}, baseline
 
 
@@ -215,6 +215,7 @@ def program_of(trace: Trace, how: How, schedule: Path) -> Program:
     folder that it runs in."""
     touch = "first-line" if how.touch == "uses" else how.touch
     command = [str(native_file("bin/tare-replay")), "run", "--touch", touch]
+    command += ["--threads"] if how.threads else []
     command += ["--report", _REPORT_FILE, str(schedule)]
     return Program(name=name_of(trace), argv=tuple(command), scratch=True)
 
@@ -224,6 +225,16 @@ def name_of(trace: Trace) -> str:
     name = trace.meta["program"].get("name")
     named = name if isinstance(name, str) and name else trace.folder.stem
     return named[:NAME_LIMIT]
+
+
+def _check_threads(managers: Mapping[str, Manager]) -> None:
+    """Raises UsageError where one of these serves a single thread of the replayer only."""
+    for name, manager in managers.items():
+        if manager.replayer or heap_of(manager) != "malloc":
+            raise UsageError(
+                f"{name} replays the threads of a program as one",
+                "leave out --threads recorded, or compare allocators",
+            )
 
 
 def replay(
@@ -244,12 +255,10 @@ def replay(
     ``managers``, ``baseline`` and ``folder`` are as for ``tare.compare``; ``how`` says what is
     replayed.
     """
-    from tare import api
-    from tare.executor import OBSERVERS
-    from tare.results import default_folder
+    from tare import heap_multiples
+    from tare.replay_runs import measure_replays, prepare
     from tare.studies import replay as study
 
-    api._check_counts(runs, warmup)
     opened = open_trace(trace)
     how = how or How()
     resolved, baseline = managers_of(managers, baseline)
@@ -260,56 +269,14 @@ def replay(
             f"{opened.folder} has no regions",
             "make one of each call site with --regions-by site, or record a program that has some",
         )
-    how = replace(how, process=check(opened, how))
-    where = Path(folder) if folder else default_folder(study.STUDY, opened.folder.stem)
-    watcher = watcher or api.Watcher()
-    schedule = (where / ".work" / SCHEDULE_FILE).resolve()
-    program = program_of(opened, how, schedule)
-    if left_out := len(opened.processes) - 1:
-        watcher.note(f"replaying process {how.process}; {left_out} others of the trace are not")
-    watcher.note(f"compiling {format_count(opened.processes[how.process or 0]['objects'])} objects")
-    counted = _compile(opened, how, schedule)
-    asked = {
-        "trace": str(opened.folder.resolve()),
-        "meta_sha256": hash_file(opened.folder / META_FILE),
-        "how": asdict(how),
-        "runs": runs,
-        "warmup": warmup,
-    }
-
-    def plan(seed: int) -> api._Planned:
-        rounds = study.Plan((program.name,), tuple(resolved), baseline, runs, warmup, seed)
-        return api._Planned(
-            lambda records: study.next_round(rounds, records), study.planned_runs(rounds)
-        )
-
-    return api._measure(
-        study.STUDY,
-        "replaying",
-        [program],
-        resolved,
-        baseline,
-        asked,
-        plan,
-        api._Where(seed, limits, where, watcher),
-        {**OBSERVERS, study.OBSERVER: run_once},
-        schedule=counted,
+    if how.threads:
+        _check_threads(resolved)
+    measuring.check_counts(runs, warmup)
+    prepared = prepare(opened, how, study.STUDY, folder, watcher)
+    resolved, heaps = heap_multiples.in_bytes(prepared, resolved, limits)
+    return measure_replays(
+        prepared, study, "replaying", resolved, baseline, runs, warmup, seed, limits, heaps=heaps
     )
-
-
-def _compile(trace: Trace, how: How, schedule: Path) -> dict[str, int]:
-    """As ``compile_trace``; where that fails, no new folder is left."""
-    folder = schedule.parent.parent
-    with writing(folder):
-        schedule.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        return compile_trace(trace, how, schedule)
-    except BaseException:
-        schedule.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # a folder that holds more stays
-            schedule.parent.rmdir()
-            folder.rmdir()
-        raise
 
 
 __all__ = ["TOUCHES", "How", "replay", "run_once"]

@@ -15,13 +15,14 @@ import signal
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from tare import layers
+from tare import layers, runtimes
 from tare.errors import TareError, UsageError
 from tare.manager import Manager
 from tare.measurement import Status
@@ -37,6 +38,10 @@ _PROOF_FIELDS = 12
 _LOOK_UP_SECONDS = 0.5
 _LEAST_FREE_BYTES = 128 << 10
 _UNSAFE_IN_PRELOAD = (" ", ":", "\n", "\t")  # LD_PRELOAD splits at them and has no quoting
+
+_ending = threading.Event()
+"""Set while the runs that other threads wait for are to be ended."""
+Made = TypeVar("Made")
 
 # Name, perf event type, perf event configuration (see perf_event_open(2)).
 _COUNTERS = (
@@ -127,15 +132,18 @@ def run_once(
         scratch = (folder / "scratch").resolve()
         if program.scratch:
             scratch.mkdir()
-        with _preloadable((native_file("lib/libtare-probe.so"), *manager.preload)) as preload:
-            environment = _environment(program, manager, preload, proof, scratch)
+        with (
+            _under_runtime(program, manager, folder) as started,
+            _preloadable((native_file("lib/libtare-probe.so"), *manager.preload)) as preload,
+        ):
+            environment = _environment(started, manager, preload, proof, scratch)
             if manager.layer is not None:
                 counters = folder / "counters"
                 counters.mkdir()
                 variable = layers.layers()[manager.layer_name].COUNTERS_VARIABLE
                 environment[variable] = str(counters.resolve())
             prefix = observer.prefix(folder) if observer else ()
-            raw = _launch(program, limits, folder, scratch, environment, prefix)
+            raw = _launch(started, limits, folder, scratch, environment, prefix)
         if raw["end"] == "error":
             _raise_start_error(program, raw)
         _refuse_full_disk(folder)
@@ -145,6 +153,9 @@ def run_once(
         outcome = _judge(raw, manager, proofs, folder / "stderr")
         if manager.layer is not None and outcome.status in (Status.OK, Status.FAILED):
             outcome = _judge_layer(outcome, manager, proofs, folder / "counters", raw["pid"])
+        if manager.runtime is not None:
+            runtime = runtimes.runtime(manager.runtime.runtime)
+            outcome = runtime.judge(manager.runtime, outcome, folder)
         if observer is not None and outcome.status is Status.OK:
             pids = {*raw["pids"], *(proof.pid for proof in proofs)}
             outcome = observer.complete(folder, pids, outcome)
@@ -152,6 +163,28 @@ def run_once(
         if keep_output is not None and not keep_output.exists():
             _keep(output, keep_output)
         return _with_output(outcome, output, program)
+
+
+def side_by_side(runs: Sequence[Callable[[], Made]]) -> list[Made]:
+    """What each of ``runs`` gives, all done at the same time. Should one raise, or the wait for
+    them be interrupted, the programs of the others are ended before that goes on."""
+    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+    if len(runs) == 1:
+        return [runs[0]()]
+    try:
+        with ThreadPoolExecutor(len(runs)) as pool:
+            started = [pool.submit(run) for run in runs]
+            try:
+                ended, _ = wait(started, return_when=FIRST_EXCEPTION)
+                for run in ended:
+                    run.result()
+            except BaseException:
+                _ending.set()
+                raise
+            return [run.result() for run in started]
+    finally:
+        _ending.clear()
 
 
 def observer_cost(workspace: Path, pairs: int = 5) -> float:
@@ -200,6 +233,24 @@ def _preloadable(objects: tuple[Path, ...]) -> Iterator[str]:
     finally:
         if links is not None:
             shutil.rmtree(links, ignore_errors=True)
+
+
+@contextmanager
+def _under_runtime(program: Program, manager: Manager, folder: Path) -> Iterator[Program]:
+    """The program as the manager's runtime is to start it, if it has one. What that leaves goes
+    into a folder whose path holds nothing that an option of a runtime could take for its own."""
+    if manager.runtime is None:
+        yield program
+        return
+    left = (folder / runtimes.FOLDER).resolve()
+    left.mkdir()
+    links = Path(tempfile.mkdtemp(prefix="tare-", dir="/tmp"))
+    try:
+        link = links / runtimes.FOLDER
+        link.symlink_to(left)
+        yield runtimes.runtime(manager.runtime.runtime).under(manager.runtime, program, link)
+    finally:
+        shutil.rmtree(links, ignore_errors=True)
 
 
 def _environment(
@@ -267,7 +318,8 @@ def _collect(launcher: subprocess.Popen[bytes], report_read: int) -> dict[str, A
         with open(report_read, "rb") as pipe:
             # A signal that another thread of this process took does not end a read; so look up.
             while not select.select([pipe], [], [], _LOOK_UP_SECONDS)[0]:
-                pass
+                if _ending.is_set():
+                    raise KeyboardInterrupt
             text = pipe.read(_REPORT_LIMIT)
         launcher.wait()
     except BaseException:

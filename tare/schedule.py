@@ -6,6 +6,8 @@ puts births, uses, stores and deaths in order. docs/replay.md describes the file
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import subprocess
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare.errors import TareError, UsageError
 from tare.native import native_file
-from tare.trace import Trace, order_clock, table_file
+from tare.trace import DISTANCES, Trace, order_clock, table_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +39,11 @@ NEEDED_WORDS = {"unreachable": "unreachable", "last-use": "last_use"}
 _NEVER = (1 << 64) - 1
 _BATCH_ROWS = 1 << 15
 """So few that the columns of a batch stay in the cache."""
+_PIPE_BYTES = 1 << 20
+_MOMENTS = ("first_use", "last_use", "free", "unreachable")
+"""In the order in which the compiler takes them."""
+_ENDS = {"free": ("free",), "unreachable": ("free", "unreachable"), "last-use": ("last_use",)}
+"""By each death, the moments at which it can be."""
 _ZEROED = "calloc"
 _WITH_REGION, _WITH_REGION_SHIFT = "region", 1
 _ALIGNMENT_SHIFT, _GREATEST_ALIGNMENT = 8, 30
@@ -102,7 +109,7 @@ def compile_trace(trace: Trace, how: How, target: Path) -> dict[str, int]:
     }
     command += [flag for flag, given in flags.items() if given]
     with tempfile.TemporaryFile() as errors:
-        pipes = [os.pipe() for _ in range(2 if stores else 1)]
+        pipes = [_wide_pipe() for _ in range(2 if stores else 1)]
         if stores:
             command += ["--stores", str(pipes[1][0])]
         compiler = subprocess.Popen(
@@ -124,6 +131,14 @@ def compile_trace(trace: Trace, how: How, target: Path) -> dict[str, int]:
             raise TareError(f"{trace.folder} cannot be compiled: {told}")
     counted: dict[str, int] = json.loads(facts)
     return counted
+
+
+def _wide_pipe() -> tuple[int, int]:
+    """A pipe with room for the next batch, so that both of its ends are at work."""
+    ends = os.pipe()
+    with contextlib.suppress(OSError):  # it works as it is, only more slowly
+        fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return ends
 
 
 def _feed_all(pipes: Sequence[int], rows: Sequence[Iterator[Any]], trace: Trace) -> None:
@@ -162,15 +177,24 @@ class _Reader:
 
     def objects(self) -> Iterator[bytes | memoryview]:
         """Batches of the columns that ``tare-replay compile`` takes."""
-        clock = self._clock
-        moments = ("first_use", "last_use", "free", "unreachable")
+        ends = self._moments()
+        wanted = [f"birth_{self._clock}", "size", *ends, "resized_from"]
+        wanted += [self._region] if self._region else []
+        for batch in self._batches("objects", [*wanted, *self._in_about()]):
+            columns = [_values(batch, name) for name in wanted]
+            yield from _batch([*columns[:2], self._about(batch), *columns[2:]])
+
+    def _moments(self) -> list[str]:
+        """Their columns in the order of ``_MOMENTS``; empty names for those that are not needed."""
+        needed = set(_ENDS[self._how.death])
+        if self._how.touch == "uses":
+            needed |= {"first_use", "last_use"}
+        names = {moment: moment for moment in _MOMENTS}
         if not self._trace.clocks_are_stored:
-            moments = ("lag", "use", "rest", "reach")
-        wanted = [f"birth_{clock}", "size", *(f"{moment}_{clock}" for moment in moments)]
-        wanted += ["resized_from", *([self._region] if self._region else [])]
-        for table in self._batches("objects", [*wanted, *self._in_about()]):
-            columns = [_values(table, name) for name in wanted]
-            yield from _batch([*columns[:2], self._about(table), *columns[2:]])
+            for moment in tuple(needed):
+                needed |= _origins(moment)
+            names = {moment: distance for moment, (distance, _) in DISTANCES.items()}
+        return [f"{names[m]}_{self._clock}" if m in needed else "" for m in _MOMENTS]
 
     @property
     def _region(self) -> str:
@@ -189,12 +213,12 @@ class _Reader:
         """Batches: time, source, offset, target. A store into what is no object is left out."""
         import pyarrow.compute as pc
 
-        for table in self._batches("pointers", ["instructions", "source", "offset", "target"]):
-            kept = table.filter(pc.is_valid(table["source"]))
+        for batch in self._batches("pointers", ["instructions", "source", "offset", "target"]):
+            kept = batch.filter(pc.is_valid(batch["source"]))
             names = ("instructions", "source", "offset", "target")
             yield from _batch([_values(kept, name) for name in names])
 
-    def _batches(self, name: str, wanted: list[str]) -> Iterator[pa.Table]:
+    def _batches(self, name: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
@@ -204,43 +228,55 @@ class _Reader:
         texts = ["operation"] if name == "objects" else []
         with pq.ParquetFile(path, read_dictionary=texts) as file:
             columns = [column for column in wanted if column in file.schema_arrow.names]
-            for group in range(file.num_row_groups):
-                table = file.read_row_group(group, columns if alone else [*columns, "process"])
+            columns += [] if alone else ["process"]
+            for batch in file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False):
                 if not alone:
-                    table = table.filter(pc.equal(table["process"], self._process))
-                for start in range(0, len(table), _BATCH_ROWS):
-                    yield table.slice(start, _BATCH_ROWS)
+                    batch = batch.filter(pc.equal(batch["process"], self._process))
+                yield batch
 
-    def _about(self, table: pa.Table) -> Numbers:
+    def _about(self, batch: pa.RecordBatch) -> Numbers | None:
+        """The words about the objects; None where there is nothing to say."""
         import numpy as np
         import pyarrow.compute as pc
 
-        operations = table["operation"].combine_chunks()
+        parts: list[Numbers] = []
+        operations = batch["operation"]
         zeroed = operations.dictionary.index(_ZEROED).as_py()
-        about = (operations.indices.to_numpy() == zeroed).astype(np.uint64)
-        if self._how.regions == "trace" and "free_operation" in table.column_names:
-            with_region = pc.equal(table["free_operation"], _WITH_REGION).fill_null(False)
-            about |= with_region.to_numpy().astype(np.uint64) << np.uint64(_WITH_REGION_SHIFT)
-        if (alignment := _values(table, "alignment")) is not None:
+        if zeroed >= 0:
+            parts.append((operations.indices.to_numpy() == zeroed).astype(np.uint64))
+        if self._how.regions == "trace" and "free_operation" in batch.schema.names:
+            with_region = pc.equal(batch["free_operation"], _WITH_REGION).fill_null(False)
+            bits = with_region.to_numpy(zero_copy_only=False).astype(np.uint64)
+            parts.append(bits << np.uint64(_WITH_REGION_SHIFT))
+        if (alignment := _values(batch, "alignment")) is not None:
             power = (alignment & (alignment - np.uint64(1))) == 0
             logarithm = np.log2(np.where(power, np.maximum(alignment, 1), 1))
             bits = np.minimum(logarithm, _GREATEST_ALIGNMENT).astype(np.uint64)
-            about |= bits << np.uint64(_ALIGNMENT_SHIFT)
+            parts.append(bits << np.uint64(_ALIGNMENT_SHIFT))
         if self._how.threads:
             for name, shift in (("thread", _THREAD_SHIFT), ("free_thread", _FREE_THREAD_SHIFT)):
-                if (thread := _values(table, name)) is not None:
+                if (thread := _values(batch, name)) is not None:
                     known = np.where(thread == _NEVER, 0, thread & np.uint64(_THREAD_MASK))
-                    about |= known << np.uint64(shift)
-        return np.asarray(about, np.uint64)
+                    parts.append(known << np.uint64(shift))
+        return sum(parts[1:], start=parts[0]) if parts else None
 
 
-def _values(table: pa.Table, name: str) -> Numbers | None:
-    """A column as 64-bit numbers, ``_NEVER`` where it is empty; None where all of it is."""
+def _origins(moment: str) -> set[str]:
+    """The moments, without births, that the distance to this one is counted from."""
+    origins = set(DISTANCES[moment][1]) - {"birth"}
+    return origins.union(*(_origins(origin) for origin in origins))
+
+
+def _values(batch: pa.RecordBatch, name: str) -> Numbers | None:
+    """A column as 64-bit numbers, ``_NEVER`` where it is empty; None where all of it is, or where
+    it is not there."""
     import numpy as np
 
-    if name not in table.column_names or table[name].null_count == len(table):
+    if name not in batch.schema.names:
         return None
-    column = table[name]
+    column = batch[name]
+    if column.null_count == len(column):
+        return None
     if column.null_count:
         column = column.cast("uint64").fill_null(_NEVER)
     found: Numbers = column.to_numpy().astype(np.uint64, copy=False)

@@ -6,22 +6,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tare import api, minheap, replay
+from tare import replay
 from tare.errors import UsageError
+from tare.least_heap import PAGE
 from tare.manager import Manager, parse_name, resolve
 from tare.measurement import Status
-from tare.program import Program, hash_file
+from tare.measuring import Watcher, check_counts
+from tare.minheap import DEFAULT_MANAGERS
+from tare.program import Program
+from tare.replay_runs import measure_replays, oracles, prepare
+from tare.results import Results
 from tare.runner import Limits, Outcome
-from tare.schedule import How, check
+from tare.schedule import How
 from tare.studies import tradeoff as study
 from tare.sweeps import size_text
-from tare.trace import META_FILE, open_trace
-from tare.units import format_count
-
-if TYPE_CHECKING:
-    from tare.results import Results
+from tare.trace import open_trace
 
 DEFAULT_HEAPS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 LEAST_HEAP, MOST_HEAP, MOST_HEAPS = 1.0, 64.0, 12
@@ -43,7 +43,7 @@ def tradeoff(
     seed: int | None = None,
     limits: Limits | None = None,
     folder: Path | str | None = None,
-    watcher: api.Watcher | None = None,
+    watcher: Watcher | None = None,
 ) -> Results:
     """Time of a heap trace under each collector in ``heaps``, multiples of the most bytes that it
     has alive at one moment, and under each other manager.
@@ -51,28 +51,17 @@ def tradeoff(
     ``baseline`` is one of the other managers: glibc if it takes part, or else the first. ``how`` is
     as for ``tare.replay.replay``, ``folder`` as for ``tare.compare``.
     """
-    from tare.executor import OBSERVERS
-    from tare.results import default_folder
-
-    api._check_counts(runs, warmup)
+    check_counts(runs, warmup)
     heaps = _checked(heaps)
-    collectors, others = _split(managers or minheap.DEFAULT_MANAGERS)
+    collectors, others = _split(managers or DEFAULT_MANAGERS)
     if not baseline:
         baseline = "glibc" if "glibc" in others or not others else others[0]
     elif resolve(baseline, replays=True).replayer:
         raise UsageError(f"{baseline} is a collector: the baseline is a manager without one")
-    opened = open_trace(trace)
-    how = how or How()
-    how = replace(how, process=check(opened, how))
-    where = Path(folder) if folder else default_folder(study.STUDY, opened.folder.stem)
-    watcher = watcher or api.Watcher()
-    schedule = (where / ".work" / replay.SCHEDULE_FILE).resolve()
-    program = replay.program_of(opened, how, schedule)
-    watcher.note(f"compiling {format_count(opened.processes[how.process or 0]['objects'])} objects")
-    counted = replay._compile(opened, how, schedule)
-    oracles = minheap._oracles(opened, how, schedule.with_suffix(".oracle"))
+    prepared = prepare(open_trace(trace), how or How(), study.STUDY, folder, watcher)
+    counted = prepared.counted
     points = [
-        study.Point(_in_heap(collector, int(heap * counted["peak_bytes"])), collector, heap)
+        study.Point(in_heap(collector, int(heap * counted["peak_bytes"])), collector, heap)
         for collector in collectors
         for heap in heaps
     ]
@@ -81,32 +70,18 @@ def tradeoff(
     limits = limits or Limits()
     if limits.timeout_seconds is None:
         limits = replace(limits, timeout_seconds=slow(counted))
-    asked = {
-        "trace": str(opened.folder.resolve()),
-        "meta_sha256": hash_file(opened.folder / META_FILE),
-        "how": asdict(how),
-        "runs": runs,
-        "warmup": warmup,
-    }
-
-    def plan(seed: int) -> api._Planned:
-        rounds = study.Plan((program.name,), tuple(resolved), baseline, runs, warmup, seed)
-        return api._Planned(
-            lambda records: study.next_round(rounds, records), study.planned_runs(rounds)
-        )
-
-    return api._measure(
-        study.STUDY,
+    return measure_replays(
+        prepared,
+        study,
         "replaying",
-        [program],
         resolved,
         baseline,
-        asked,
-        plan,
-        api._Where(seed, limits, where, watcher),
-        {**OBSERVERS, study.OBSERVER: run_once},
-        schedule=counted,
-        oracles=oracles,
+        runs,
+        warmup,
+        seed,
+        limits,
+        run_once,
+        oracles=oracles(prepared),
         points=[asdict(point) for point in points],
     )
 
@@ -162,12 +137,12 @@ def _split(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return collectors, others
 
 
-def _in_heap(collector: str, size: int) -> str:
+def in_heap(collector: str, size: int) -> str:
     """The name of ``collector`` with a heap of ``size`` bytes, in whole pages."""
     name, options = parse_name(collector)
-    pages = -(-size // minheap.PAGE) * minheap.PAGE
+    pages = -(-size // PAGE) * PAGE
     settings = {"heap": size_text(pages), **options}
     return f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
 
 
-__all__ = ["DEFAULT_HEAPS", "run_once", "slow", "tradeoff"]
+__all__ = ["DEFAULT_HEAPS", "in_heap", "run_once", "slow", "tradeoff"]

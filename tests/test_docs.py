@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tare import collectors, layers
+from tare import collectors, layers, runtimes
 from tare.__main__ import tare_group
 from tare.diff import VERDICTS
 from tare.export import FORMATS
@@ -107,7 +107,7 @@ def test_an_example_parses(page: str, line: str) -> None:
     except click.exceptions.Exit:
         return  # --help and --version
     given = context.params
-    recipes = {**load_recipes(), **collectors.recipes()}
+    recipes = {**load_recipes(), **collectors.recipes(), **runtimes.recipes()}
     for manager in (*given.get("managers", ()), given.get("baseline") or OWN):
         if (layered := layers.split_name(manager)) is not None:
             manager = layered.inner

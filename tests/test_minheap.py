@@ -1,153 +1,30 @@
-"""Least heaps: the bisection by itself, and searches with known answers."""
+"""Least heaps of collectors for heap traces, with known answers."""
 
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tare import replay
-from tare.errors import UsageError
+from tare.errors import InterruptedStudy, UsageError
+from tare.least_heap import PAGE, kept_trials
 from tare.manager import Manager
 from tare.measurement import Status
-from tare.minheap import (
-    MOST_HEAP,
-    PAGE,
-    Search,
-    Trial,
-    default_managers,
-    interval_of,
-    minheap,
-    next_trial,
-    observe,
-)
+from tare.minheap import TRIALS_FILE, default_managers, minheap
 from tare.program import Program
 from tare.results import read_records
 from tare.runner import Limits, Outcome
-from tare.studies.minheap import PUBLISHED, published_ratios
+from tare.studies.minheap import PARTS, PUBLISHED, published_ratios
 from tests.test_mmtk import tangled, write_trace
-from tests.traces import objects_frame
+from tests.traces import many_objects, objects_frame
 
 MIB = 1 << 20
-
-
-def search(
-    fits: Callable[[int], bool], guess: int, step: int, repeats: int = 1, most: int = 200
-) -> list[Trial]:
-    trials: list[Trial] = []
-    while (size := next_trial(trials, guess, step, repeats)) is not None:
-        assert size % PAGE == 0
-        trials.append(Trial(size, fits(size)))
-        assert len(trials) < most
-    return trials
-
-
-@given(
-    least=st.integers(1, 1 << 34),
-    guess=st.integers(1, 1 << 34),
-    step=st.integers(PAGE, 1 << 24),
-    repeats=st.integers(1, 4),
-)
-def test_the_least_heap_lies_in_the_interval(
-    least: int, guess: int, step: int, repeats: int
-) -> None:
-    trials = search(lambda size: size >= least, guess, step, repeats)
-    found = interval_of(trials)
-    assert found.high is not None
-    assert (found.low or 0) < least <= found.high
-    assert found.high - (found.low or 0) <= max(step, PAGE)
-    assert not found.varied
-    for end in (found.high, found.low):
-        assert end is None or sum(trial.heap_bytes == end for trial in trials) >= repeats
-
-
-def test_few_trials_are_needed() -> None:
-    trials = search(lambda size: size >= 5_000_000, guess=16 * MIB, step=50_000)
-    assert len(trials) <= 12
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_an_answer_that_varies_widens_the_interval(seed: int) -> None:
-    draw = random.Random(seed)
-    never, always = 4 * MIB, 4 * MIB + 300_000
-
-    def fits(size: int) -> bool:
-        return size >= always or (size > never and draw.random() < 0.5)
-
-    trials = search(fits, guess=16 * MIB, step=2 * PAGE, repeats=5)
-    found = interval_of(trials)
-    assert found.low is not None
-    assert found.high is not None
-    assert all(trial.fits for trial in trials if trial.heap_bytes >= found.high)
-    assert not any(trial.fits for trial in trials if trial.heap_bytes <= found.low)
-    # At 5 trials each end is right but once in 32 times, and then not by much.
-    assert never - 3 * PAGE <= found.low < found.high <= always + 3 * PAGE
-
-
-def test_what_fits_into_a_page_needs_a_page() -> None:
-    found = interval_of(search(lambda _: True, guess=MIB, step=PAGE))
-    assert (found.low, found.high) == (None, PAGE)
-
-
-# ---- statuses ----
-
-
-@pytest.fixture
-def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Outcome]:
-    """A search over replays whose outcome a function of the heap gives."""
-
-    def run(outcome_of: Callable[[int], Outcome]) -> Outcome:
-        def pretend(_p: Program, manager: Manager, *_: Any) -> Outcome:
-            return outcome_of(int(manager.replayer[-1]))
-
-        monkeypatch.setattr(replay, "run_once", pretend)
-        manager = Manager("immix", replayer=("replayer",))
-        watched = observe(Search(guess=16 * MIB, step=MIB // 4, repeats=2))
-        return watched(Program("p", ("p",)), manager, Limits(), tmp_path, None)
-
-    return run
-
-
-def good(digest: str = "a") -> Outcome:
-    values = {"peak_reserved_bytes": 1.0, "collections": 2.0}
-    return Outcome(Status.OK, values=values, output_sha256=digest)
-
-
-@pytest.mark.parametrize("status", [Status.OUT_OF_MEMORY, Status.TIMEOUT, Status.FAILED])
-def test_how_a_heap_is_too_small_is_kept(pretended: Callable[..., Outcome], status: Status) -> None:
-    found = pretended(lambda size: good() if size >= 5 * MIB else Outcome(status, "too small"))
-    assert found.status is Status.OK
-    assert found.values["min_heap_low_bytes"] < 5 * MIB <= found.values["min_heap_high_bytes"]
-    assert found.values["trials"] == len(found.details["trials"])
-    assert {told for _, told, _ in found.details["trials"]} == {"ok", str(status)}
-
-
-def test_what_never_fits_ends_with_a_status(pretended: Callable[..., Outcome]) -> None:
-    found = pretended(lambda _: Outcome(Status.OUT_OF_MEMORY, "too small"))
-    assert found.status is Status.OUT_OF_MEMORY
-    assert not found.values
-    assert max(size for size, _, _ in found.details["trials"]) == 16 * MIB * MOST_HEAP
-
-
-def test_another_graph_in_a_small_heap_is_no_fit(pretended: Callable[..., Outcome]) -> None:
-    found = pretended(lambda size: good("a" if size > 8 * MIB else "b"))
-    assert found.status is Status.WRONG_OUTPUT
-    assert not found.values
-
-
-def test_a_replayer_without_its_proof_ends_the_search(pretended: Callable[..., Outcome]) -> None:
-    found = pretended(lambda _: Outcome(Status.NOT_LOADED, "another collector"))
-    assert found.status is Status.NOT_LOADED
-    assert len(found.details["trials"]) == 1
-
-
-# ---- the real thing ----
 
 
 def known(folder: Path, count: int = 20_000, size: int = 56) -> Path:
@@ -200,6 +77,64 @@ def test_marksweep_over_malloc_is_weighed_by_its_pages(tmp_path: Path) -> None:
         most = max(last / 2 + every / 2, born / 2 + (born - last) / 2)
         # glibc has 64 bytes for 56.
         assert heap == pytest.approx(most * 64 / 56, rel=0.02, abs=2 * PAGE), period
+
+
+def test_an_interrupted_search_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, out = known(tmp_path / "t.tare", count=2_000), tmp_path / "out"
+    real, made = replay.run_once, 0
+
+    def interrupted(
+        program: Program, manager: Manager, limits: Limits, workspace: Path, keep: Path | None
+    ) -> Outcome:
+        nonlocal made
+        made += 1
+        if made == 4:
+            raise KeyboardInterrupt
+        return real(program, manager, limits, workspace, keep)
+
+    monkeypatch.setattr(replay, "run_once", interrupted)
+    with pytest.raises(InterruptedStudy):
+        minheap(trace, ["semispace"], repeats=1, folder=out)
+    kept = kept_trials(out / TRIALS_FILE, "semispace")
+    assert kept
+    results = minheap(trace, ["semispace"], repeats=1, folder=out)
+    (record,) = (r for r in read_records(out) if r.run.manager == "semispace")
+    sizes = [size for size, _, _ in record.outcome.details["trials"]]
+    assert sizes[: len(kept)] == [trial.heap_bytes for trial in kept]
+    assert record.outcome.values["trials"] == len(sizes)
+    assert results.run["study"] == "minheap"
+    assert not (out / TRIALS_FILE).exists()
+
+
+def test_an_interrupt_ends_all_trials_side_by_side(tmp_path: Path) -> None:
+    """SIGTERM during two trials at once: no replayer is left, and what was tried is kept."""
+    trace = write_trace(tmp_path / "t.tare", many_objects(100_000))
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "tare", "minheap", "-m", "semispace", "--step", "4KiB"]
+    search = subprocess.Popen(
+        [*command, "--repeats", "9", "-o", str(out), str(trace)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while len(kept_trials(out / TRIALS_FILE, "semispace")) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    search.terminate()
+    _, errors = search.communicate(timeout=60)
+    assert search.returncode == 130, errors
+    assert b"Traceback" not in errors
+    schedule = str(out / ".work" / replay.SCHEDULE_FILE).encode()
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if schedule in _text(p)]
+    assert len(kept_trials(out / TRIALS_FILE, "semispace")) >= 3
+
+
+def _text(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def test_the_defaults_can_all_be_had() -> None:
@@ -266,3 +201,67 @@ def test_published_ratios_are_those_of_the_table() -> None:
     assert found["immix"][1] == pytest.approx(24 / 25)
     assert all(least <= mean <= most for mean, least, most in found.values())
     assert len(PUBLISHED) == 14
+
+
+# ---- what a least heap goes to ----
+
+
+def parts_of(outcome: Outcome) -> dict[str, float]:
+    return {part: outcome.values[part] for part in PARTS if part in outcome.values}
+
+
+def test_the_parts_of_a_least_heap_are_its_size(tmp_path: Path) -> None:
+    """All 20,000 objects of 56 bytes live at the end, and cells are 64 bytes."""
+    names = ["semispace", "gencopy", "immix", "markcompact", "freelist-marksweep"]
+    results = minheap(known(tmp_path / "t.tare"), names, repeats=1, folder=tmp_path / "out")
+    found = {r.run.manager: r.outcome for r in read_records(results.folder)}
+    cells = 20_000 * (56 + 8)
+    for name in names:
+        values, parts = found[name].values, parts_of(found[name])
+        assert sum(parts.values()) == values["min_heap_high_bytes"], name
+        # The last collection is a little before the end.
+        assert 0.9 * cells < parts["heap_live_bytes"] <= cells + 64, name
+        copies = name in ("semispace", "gencopy")
+        reserved = parts["heap_copy_reserve_bytes"]
+        assert (reserved > 0.9 * cells) == copies, name
+    assert found["semispace"].values["heap_fragmentation_bytes"] < 0.02 * cells
+    # Its objects lie side by side as well, each with a word more.
+    holes = found["markcompact"].values["heap_fragmentation_bytes"]
+    assert holes == pytest.approx(20_000 * 8, rel=0.1)
+    # Two bits for each word of the heap.
+    assert found["markcompact"].values["heap_metadata_bytes"] > cells / 32
+
+
+def test_holes_between_objects_are_fragmentation(tmp_path: Path) -> None:
+    """Of objects of 112 bytes the first 15 of each 16 die before the next ones are born: what lives
+    is scattered, and neither a free list of another size nor blocks can use the room between."""
+    rows: list[dict[str, int]] = []
+    for number in range(1, 30_001):
+        last = {} if number % 16 == 0 else {"free": 10 * 30_001}
+        rows.append({"birth": 10 * number, "size": 112} | last)
+    for number in range(30_002, 32_000):
+        rows.append({"birth": 10 * number, "size": 1000})
+    trace = write_trace(tmp_path / "t.tare", objects_frame(rows))
+    names = ["freelist-marksweep", "semispace"]
+    results = minheap(trace, names, repeats=1, folder=tmp_path / "out")
+    found = {r.run.manager: parts_of(r.outcome) for r in read_records(results.folder)}
+    scattered = 30_000 * (112 + 8) * 15 / 16
+    assert found["freelist-marksweep"]["heap_fragmentation_bytes"] > 0.5 * scattered
+    assert found["semispace"]["heap_fragmentation_bytes"] < 0.05 * scattered
+
+
+def test_the_peak_under_marksweep_is_live_objects_garbage_and_holes(tmp_path: Path) -> None:
+    every = 256 << 10
+    name = f"marksweep(glibc, every={every // 1024}KiB)"
+    results = minheap(known(tmp_path / "t.tare"), [name], folder=tmp_path / "out")
+    (outcome,) = (r.outcome for r in read_records(results.folder) if r.run.manager == name)
+    parts = parts_of(outcome)
+    assert sum(parts.values()) == outcome.values["peak_active_bytes"]
+    # Half of what was born since the last collection is dead; all else lives.
+    since = 2 * 20_000 * 56 % every
+    assert parts["heap_live_bytes"] + parts["heap_garbage_bytes"] == pytest.approx(
+        20_000 * 56 + max(since, every) / 2, rel=0.12
+    )
+    assert 0 < parts["heap_garbage_bytes"] <= every / 2 + 56
+    # 64 bytes for 56, and what a page has no room for.
+    assert parts["heap_fragmentation_bytes"] == pytest.approx(20_000 * 8, rel=0.35)

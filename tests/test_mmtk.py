@@ -291,7 +291,10 @@ def test_names_are_printed_as_they_can_be_typed() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "immix(heap=2x)",
+        "immix(heap=0.5x)",
+        "immix(heap=2xx)",
+        "immix(heap=65x)",
+        "immix(nursery=2x)",
         "immix(heap=0)",
         "immix(nursery=1MiB)",
         "semispace(speed=1)",
@@ -346,6 +349,41 @@ def test_the_command_replays_under_collectors(tmp_path: Path) -> None:
     assert values["collector_seconds"] > 0
     digests = rows.filter(pl.col("metric") == "graph_digest")["value"].unique()
     assert len(digests) == 1
+
+
+def test_a_heap_that_is_a_multiple_of_the_least(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, size, of = 20_000, 56, 8
+    rows = [
+        {"birth": 10 * n, "size": size} | ({} if n % of == 0 else {"free": 10 * n + 5})
+        for n in range(1, of * count + 1)
+    ]
+    trace = write_trace(tmp_path / "t.tare", objects_frame(rows))
+    names = ["glibc", "semispace(heap=2x)", "semispace(heap=3x, threads=1)"]
+    results = replay(trace, names, runs=1, warmup=0, folder=tmp_path / "out")
+    assert {r.outcome.status for r in read_records(results.folder)} == {Status.OK}
+    heaps = results.run["heaps"]
+    assert set(heaps) == set(names[1:])
+    for multiple, name in zip((2, 3), names[1:], strict=True):
+        # One object in eight stays, and a semispace needs room for them twice.
+        assert heaps[name]["least_bytes"] == pytest.approx(2 * count * (size + 8), rel=0.08)
+        assert 0 <= heaps[name]["heap_bytes"] - multiple * heaps[name]["least_bytes"] < 4096
+    rows_of = results.measurements.filter(pl.col("value").is_not_null())
+    counted = rows_of.filter(pl.col("metric") == "collections")
+    collections = [counted.filter(pl.col("manager") == name)["value"][0] for name in names[1:]]
+    assert collections[0] > collections[1] > 0
+    asked: list[str] = []
+    monkeypatch.setattr("tare.heap_multiples._least", lambda *_: asked.append("again"))
+    again = replay(trace, names, runs=1, warmup=0, folder=tmp_path / "out")
+    assert again.run["heaps"] == heaps
+    assert not asked
+
+
+def test_a_trace_that_fits_into_no_heap_has_no_multiple_of_the_least(tmp_path: Path) -> None:
+    trace = write_trace(tmp_path / "t.tare", objects_frame([{"birth": 1, "size": 1 << 50}]))
+    with pytest.raises(UsageError, match="has no least heap for this trace"):
+        replay(trace, ["immix(heap=2x)"], runs=1, warmup=0, folder=tmp_path / "out")
 
 
 def test_another_collector_than_was_asked_for_does_not_count(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-import tare
+from tare import api
 from tare.errors import TareError, UsageError
-from tare.manager import Manager
+from tare.manager import Manager, resolve
 from tare.measurement import Status
 from tare.native import native_file
 from tare.replay import heap_of, replay
@@ -182,7 +182,7 @@ def test_every_allocator_ends_with_the_same_digest(
     )
     found = set()
     for name in ALLOCATORS:
-        manager = tare.manager.resolve(name)
+        manager = resolve(name)
         report = tmp_path / "report.json"
         done = subprocess.run(
             [native_file("bin/tare-replay"), "run", "--report", report, schedule],
@@ -288,16 +288,16 @@ def test_threads_are_kept_in_order(tmp_path: Path, compiled: Compiled) -> None:
         "Thread 0 1",
         "Allocate 0 1 0",
         "Thread 1 2",
-        "Allocate 1 2 0",
-        "Allocate 2 3 0",
+        "Allocate 8 2 0",
+        "Allocate 9 3 0",
         "Thread 0 1",
-        "Allocate 3 4 0",
+        "Allocate 1 4 0",
         "Thread 1 3",
         "Free 0",
-        "Free 1",
-        "Free 2",
+        "Free 8",
+        "Free 9",
         "Thread 0 1",
-        "Free 3",
+        "Free 1",
     ]
     assert replayer("run", schedule).returncode == 0
 
@@ -445,7 +445,7 @@ def test_a_damaged_schedule_is_refused_with_a_message(compiled: Compiled, tmp_pa
         ("run",),
         ("walk", "x"),
         ("run", "--heap", "huge", "x"),
-        ("run", "--threads", "x"),
+        ("run", "--threads", "--heap", "null", "x"),
         ("run", "--every", "4096", "x"),
         ("run", "--heap", "marksweep", "--every", "64KiB", "x"),
         ("run", "a", "b"),
@@ -539,14 +539,14 @@ def test_a_replay_is_like_the_real_run(
     words.write_text("".join(f"{'bcdfg'[n % 5]}{n * 7919 % 10007}word\n" for n in range(4000)))
     what = Asked(sites=False)
     for manager in ALLOCATORS:
-        real = tare.api.trace(
+        real = api.trace(
             [*PROGRAMS[name], str(words)], manager, what=what, folder=tmp_path / f"{manager}.tare"
         )
         schedule = tmp_path / f"{manager}.schedule"
         counted = compile_trace(real, How(), schedule)
         assert counted["objects"] + counted["resizes"] == real.meta["objects"]
         assert counted["peak_bytes"] == real.meta["max_live_bytes"]
-        replayed = tare.api.trace(
+        replayed = api.trace(
             [str(native_file("bin/tare-replay")), "run", str(schedule)],
             manager,
             what=what,
@@ -655,7 +655,7 @@ def test_allocators_that_move_what_is_resized_agree(tmp_path: Path, seed: int) -
     compile_trace(open_trace(trace), How(), schedule)
     told = {swept(schedule)[0]}
     for name in ALLOCATORS:
-        preload = " ".join(map(str, tare.manager.resolve(name).preload))
+        preload = " ".join(map(str, resolve(name).preload))
         command = [str(native_file("bin/tare-replay")), "run", str(schedule)]
         environment = {"LD_PRELOAD": preload}
         done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)

@@ -66,7 +66,7 @@ def test_a_small_suite_is_read(tmp_path: Path) -> None:
     assert program.output_sha256 is None
 
 
-@pytest.mark.parametrize("name", ["quick", "papers", "kernels"])
+@pytest.mark.parametrize("name", ["quick", "papers", "kernels", "regions", "java"])
 def test_shipped_suites_are_correct(name: str) -> None:
     suite = load_suite(name)
     assert suite.name == name

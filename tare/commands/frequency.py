@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +14,7 @@ from tare.presenting import present
 from tare.program import Program
 from tare.progress import TerminalWatcher
 from tare.runner import Limits
+from tare.schedule import How
 from tare.studies.frequency import MOST_RECLAIM
 from tare.sweeps import MOST_VALUES, sizes_of
 
@@ -25,7 +25,6 @@ Examples:
   tare frequency --every 8MiB --reclaim 1,2,4,8,16 -n 20 -- lua script.lua
   tare frequency -m immix -m semispace recorded.tare
 """
-TRACE_SUFFIX = ".tare"
 
 
 def _periods(
@@ -75,6 +74,7 @@ def _numbers(
 )
 @click.option("-n", "--runs", default=12, show_default=True, help="Runs with each setting.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
+@options.replay_options("touch", "regions", "threads")
 @options.run_options
 @options.output_options
 @options.program_argument
@@ -85,6 +85,7 @@ def command(
     reclaim: tuple[int, ...],
     runs: int,
     warmup: int,
+    how: How,
     seed: int | None,
     limits: Limits,
     output: Output,
@@ -110,23 +111,11 @@ def command(
         "folder": output.folder,
         "watcher": TerminalWatcher(output.quiet),
     }
-    trace = _trace(program)
-    if trace is None:
-        results = api.frequency(program, managers, **given)
+    trace = options.trace_of(program)
+    if trace is not None:
+        results = frequency_replayed(trace, managers, how=how, **given)
+    elif how != How():
+        raise UsageError("--death, --process and --no-pointers are for a recorded T.tare")
     else:
-        results = frequency_replayed(trace, managers, **given)
+        results = api.frequency(program, managers, **given)
     return present(results, output)
-
-
-def _trace(program: Program) -> Path | None:
-    """The trace that the command line names: a folder, which cannot be a program."""
-    path = Path(program.argv[0])
-    if not path.is_dir():
-        if path.name.endswith(TRACE_SUFFIX) and not path.exists():
-            raise UsageError(f"{path} does not exist", "tare trace -o NAME.tare -- PROGRAM records")
-        return None
-    if len(program.argv) > 1:
-        raise UsageError(f"{path} is a folder, and {program.argv[1]} stands behind it")
-    if program.stdin:
-        raise UsageError(f"{path} is recorded: its program does not run again", "leave out -i")
-    return path

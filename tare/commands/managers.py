@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tare import collectors, layers
+from tare import collectors, layers, runtimes
 from tare.errors import MissingError, UsageError
 from tare.manager import machine_libc
 from tare.native import native_file
@@ -27,6 +27,7 @@ _GROUPS = {
     "classics": "published allocators, made of Tare's own layers",
     "layers": "over an allocator, as in delay(jemalloc, size=1MiB)",
     "collectors": "of MMTk, in replays",
+    "runtimes": "collectors of runtimes, for programs that need these, as in jvm.g1(heap=64MiB)",
 }
 
 
@@ -66,6 +67,8 @@ def _object(recipe: Recipe) -> Path | None:
         return machine_libc()
     if recipe.name in collectors.PLANS:
         return _built(collectors.PLANS[recipe.name].program)
+    if runtimes.is_name(recipe.name):
+        return runtimes.runtime(recipe.name.partition(".")[0]).installed()
     if recipe.kind == "layer":
         return _built(layers.layers()[recipe.name].OBJECT)
     return object_path(recipe)
@@ -81,13 +84,15 @@ def _built(file: str) -> Path | None:
 def _group(recipe: Recipe) -> str:
     if recipe.name in collectors.PLANS:
         return "collectors"
+    if runtimes.is_name(recipe.name):
+        return "runtimes"
     return {"classic": "classics", "layer": "layers"}.get(recipe.kind, "allocators")
 
 
 def _listed() -> dict[str, Recipe]:
-    """The catalogue, the layers, and the collectors, which serve replays only."""
+    """The catalogue, the layers, the collectors for replays, and those of runtimes."""
     of_layers = {name: layer.RECIPE for name, layer in layers.layers().items()}
-    return {**load_recipes(), **of_layers, **collectors.recipes()}
+    return {**load_recipes(), **of_layers, **collectors.recipes(), **runtimes.recipes()}
 
 
 def _recipe(name: str, recipes: dict[str, Recipe]) -> Recipe:

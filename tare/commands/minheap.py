@@ -1,18 +1,21 @@
-"""`tare minheap`: the least heap in which each collector can do what a recorded program did."""
+"""`tare minheap`: the least heap in which each collector can do what a program does or did."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
 from tare import options
+from tare.errors import UsageError
 from tare.minheap import minheap
+from tare.minheap_executed import SLOW, minheap_executed
 from tare.options import Output
 from tare.presenting import present
+from tare.program import Program
 from tare.progress import TerminalWatcher
 from tare.runner import Limits
-from tare.schedule import DEATHS, How
+from tare.schedule import How
 from tare.units import parse_size
 
 EPILOG = """\b
@@ -20,6 +23,7 @@ Examples:
   tare trace -o gawk.tare -- gawk -f report.awk words.txt
   tare minheap gawk.tare
   tare minheap -m immix -m semispace -m 'marksweep(mimalloc, every=64KiB)' gawk.tare
+  tare minheap -m jvm.serial -m jvm.g1 -- java -cp classes Main
 """
 
 
@@ -27,61 +31,69 @@ def _size(_context: click.Context, _parameter: click.Parameter, text: str | None
     return None if text is None else parse_size(text)
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option(
     "-m",
     "--manager",
     "managers",
     multiple=True,
     metavar="M",
-    help="A collector, without heap=, or another manager; repeat it. Default: eight "
-    "collectors of MMTk; glibc, mimalloc and tcmalloc; and mark-sweep over the last two.",
-)
-@click.option(
-    "--death",
-    type=click.Choice(DEATHS),
-    default="free",
-    help="When an object loses its root: as the program freed it, when it was found unreachable, "
-    "or right after its last use. Default: free.",
+    help="A collector, without heap=, or, of a trace, another manager; repeat it. Default: five "
+    "collectors of the JVM; of a trace, eight collectors of MMTk; glibc, mimalloc and tcmalloc; "
+    "and mark-sweep over the last two.",
 )
 @click.option(
     "--step",
     callback=_size,
     metavar="SIZE",
-    help="How narrow the interval is to be. Default: 1% of the most bytes alive, 16KiB at least.",
+    help="How narrow the interval is to be. Default: 1MiB; of a trace, 1% of the most bytes "
+    "alive, 16KiB at least.",
 )
 @click.option("--repeats", default=3, show_default=True, help="Trials at each end of the interval.")
-@click.option("--process", type=int, help="Which of the trace. Default: that with most objects.")
-@click.option("--no-pointers", is_flag=True, help="Do not replay recorded stores of pointers.")
+@click.option(
+    "--slow",
+    type=float,
+    metavar="TIMES",
+    help="A program that takes so many times the processor time of a large heap does not fit. "
+    f"Default: {SLOW:g}.",
+)
+@options.replay_options("touch", "regions", "threads")
 @options.run_options
 @options.output_options
-@click.argument("trace", type=click.Path(path_type=Path), metavar="T.tare")
+@options.program_argument
 def command(
-    trace: Path,
+    program: Program,
     managers: tuple[str, ...],
-    death: str,
     step: int | None,
     repeats: int,
-    process: int | None,
-    no_pointers: bool,
+    slow: float | None,
+    how: How,
     seed: int | None,
     limits: Limits,
     output: Output,
 ) -> int:
-    """The least heap in which each collector can do the allocations recorded in T.tare.
+    """The least heap in which each collector of its runtime can run PROGRAM, or in which each
+    collector can do the allocations recorded in T.tare.
 
-    The trace is replayed in heaps of fixed sizes, and the least one is found by bisection: an
-    interval, with all its trials. Managers that take no limit are replayed once, for their peak.
+    The program runs, or the trace is replayed, in heaps of fixed sizes, and the least one is found
+    by bisection: an interval, with all its trials. For a trace, managers that take no limit are
+    replayed once, for their peak.
     """
-    results = minheap(
-        trace,
-        managers,
-        how=How(death, process=process, pointers=not no_pointers),
-        step=step,
-        repeats=repeats,
-        seed=seed,
-        limits=limits,
-        folder=output.folder,
-        watcher=TerminalWatcher(output.quiet),
-    )
+    given: dict[str, Any] = {
+        "step": step,
+        "repeats": repeats,
+        "seed": seed,
+        "limits": limits,
+        "folder": output.folder,
+        "watcher": TerminalWatcher(output.quiet),
+    }
+    trace = options.trace_of(program)
+    if trace is not None:
+        if slow is not None:
+            raise UsageError("--slow is for a program that runs")
+        results = minheap(trace, managers, how=how, **given)
+    elif how != How():
+        raise UsageError("--death, --process and --no-pointers are for a recorded T.tare")
+    else:
+        results = minheap_executed(program, managers, slow=slow or SLOW, **given)
     return present(results, output)

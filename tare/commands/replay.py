@@ -12,7 +12,7 @@ from tare.presenting import present
 from tare.progress import TerminalWatcher
 from tare.replay import replay
 from tare.runner import Limits
-from tare.schedule import DEATHS, REGIONS, TOUCHES, How
+from tare.schedule import How
 
 EPILOG = """\b
 Examples:
@@ -25,46 +25,19 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @options.manager_options
-@click.option(
-    "--death",
-    type=click.Choice(DEATHS),
-    default="free",
-    help="When objects are given back: as the program freed them, when they were found "
-    "unreachable, or right after their last use. Default: free.",
-)
-@click.option(
-    "--touch",
-    type=click.Choice(TOUCHES),
-    default="birth",
-    help="What is touched of an object: all its lines at its birth, all at its first and its last "
-    "use as recorded, or only its first line. Default: birth.",
-)
-@click.option(
-    "--regions-by",
-    "regions",
-    type=click.Choice(REGIONS),
-    default="trace",
-    help="Under regions(M, as=…): whether objects have the regions that were recorded, or one for "
-    "each call site. Default: trace.",
-)
-@click.option("--process", type=int, help="Which of the trace. Default: that with most objects.")
-@click.option("--no-pointers", is_flag=True, help="Do not replay recorded stores of pointers.")
 @click.option("-n", "--runs", default=10, show_default=True, help="Runs under each manager.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
+@options.replay_options()
 @options.run_options
 @options.output_options
-@click.argument("trace", type=click.Path(path_type=Path), metavar="T.tare")
+@options.trace_argument
 def command(
     trace: Path,
     managers: tuple[str, ...],
     baseline: str,
-    death: str,
-    touch: str,
-    regions: str,
-    process: int | None,
-    no_pointers: bool,
     runs: int,
     warmup: int,
+    how: How,
     seed: int | None,
     limits: Limits,
     output: Output,
@@ -79,7 +52,7 @@ def command(
         trace,
         managers,
         baseline=baseline,
-        how=How(death, touch, process, pointers=not no_pointers, regions=regions),
+        how=how,
         runs=runs,
         warmup=warmup,
         seed=seed,

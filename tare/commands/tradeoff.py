@@ -12,7 +12,7 @@ from tare.options import Output
 from tare.presenting import present
 from tare.progress import TerminalWatcher
 from tare.runner import Limits
-from tare.schedule import DEATHS, TOUCHES, How
+from tare.schedule import How
 from tare.studies.tradeoff import failed
 from tare.tradeoff import DEFAULT_HEAPS, tradeoff
 
@@ -57,37 +57,20 @@ def _heaps(
     metavar="X,X…",
     help="Sizes of the heap, in multiples of the most bytes alive. Default: 1.25,1.5,2,3,4,6.",
 )
-@click.option(
-    "--death",
-    type=click.Choice(DEATHS),
-    default="free",
-    help="When an object dies: as the program freed it, when it was found unreachable, or right "
-    "after its last use. Default: free.",
-)
-@click.option(
-    "--touch",
-    type=click.Choice(TOUCHES),
-    default="birth",
-    help="What is touched of an object, as for tare replay. Default: birth.",
-)
-@click.option("--process", type=int, help="Which of the trace. Default: that with most objects.")
-@click.option("--no-pointers", is_flag=True, help="Do not replay recorded stores of pointers.")
 @click.option("-n", "--runs", default=6, show_default=True, help="Runs in each heap.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
+@options.replay_options("regions", "threads")
 @options.run_options
 @options.output_options
-@click.argument("trace", type=click.Path(path_type=Path), metavar="T.tare")
+@options.trace_argument
 def command(
     trace: Path,
     managers: tuple[str, ...],
     baseline: str,
     heaps: tuple[float, ...],
-    death: str,
-    touch: str,
-    process: int | None,
-    no_pointers: bool,
     runs: int,
     warmup: int,
+    how: How,
     seed: int | None,
     limits: Limits,
     output: Output,
@@ -103,7 +86,7 @@ def command(
         managers,
         heaps=heaps,
         baseline=baseline,
-        how=How(death, touch, process, pointers=not no_pointers),
+        how=how,
         runs=runs,
         warmup=warmup,
         seed=seed,

@@ -31,6 +31,21 @@ _DETAILS = (
     "cache_misses",
     "tlb_misses",
 )
+_OF_COLLECTORS = (
+    "collections",
+    "full_collections",
+    "collector_seconds",
+    "max_pause_seconds",
+    "collector_cpu_seconds",
+    "stall_seconds",
+    "heap_bytes",
+    "max_used_after_bytes",
+    "heap_allocated_bytes",
+    "pauses",
+    "pause_cpu_seconds",
+    "mutator_seconds",
+)
+_ESSENTIAL_METRICS = 5
 _TABLES_ON_A_TERMINAL = 3
 Row = Mapping[str, Any]
 
@@ -59,6 +74,8 @@ def comparison_section(results: Results, summary: polars.DataFrame) -> Section:
         tables.append(replace(table, essential=len(programs) <= _TABLES_ON_A_TERMINAL))
         if len(programs) == 1:
             tables.append(details_table(rows, program, ranked))
+            if any((program, manager, "collector_seconds") in rows for manager in ranked):
+                tables.append(collections_table(rows, program, ranked))
     if (failures := failure_table(results)) is not None:
         tables.insert(0, failures)
     return Section(
@@ -170,14 +187,34 @@ def details_table(
     rows: Mapping[tuple[str, str, str], Row], program: str, managers: Sequence[str]
 ) -> Table:
     """The other metrics, medians only."""
-    metrics = [m for m in _DETAILS if any((program, name, m) in rows for name in managers)]
+    return _medians("table-details", "Where it goes (medians)", _DETAILS, rows, program, managers)
+
+
+def collections_table(
+    rows: Mapping[tuple[str, str, str], Row], program: str, managers: Sequence[str]
+) -> Table:
+    """What managers that collect told of it, medians only."""
+    return _medians(
+        "table-collections", "Collections (medians)", _OF_COLLECTORS, rows, program, managers
+    )
+
+
+def _medians(
+    identifier: str,
+    title: str,
+    wanted: Sequence[str],
+    rows: Mapping[tuple[str, str, str], Row],
+    program: str,
+    managers: Sequence[str],
+) -> Table:
+    metrics = [m for m in wanted if any((program, name, m) in rows for name in managers)]
     columns = [
         Column("manager", "What served the program's memory.", numeric=False),
         *(
             Column(
                 METRICS[metric].title,
                 METRICS[metric].explanation,
-                essential=metric in _DETAILS[:5],
+                essential=metric in wanted[:_ESSENTIAL_METRICS],
             )
             for metric in metrics
         ),
@@ -194,7 +231,7 @@ def details_table(
                 text = format_value(row["median"], row["unit"])
                 line.append(Cell(text, row["median"], tone))
         lines.append(line)
-    return Table("table-details", "Where it goes (medians)", columns, lines)
+    return Table(identifier, title, columns, lines)
 
 
 def ratio_table(

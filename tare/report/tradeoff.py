@@ -48,9 +48,11 @@ def curves_figure(
     panels: Sequence[tuple[str, Sequence[Mark]]],
     limit: float | None,
     titles: tuple[str, str],
+    of: str = "the most bytes alive",
 ) -> Figure | None:
     """Ratios with their intervals against sizes, in a panel each; ``limit`` is a size that is drawn
-    as a line. None where there is nothing to draw. ``titles`` are those of the axes."""
+    as a line. None where there is nothing to draw. ``titles`` are those of the axes, and ``of``
+    is what sizes are multiples of."""
     marks = [mark for _, found in panels for mark in found]
     if not marks:
         return None
@@ -61,16 +63,21 @@ def curves_figure(
     bounds = [mark.row[name] for mark in marks for name in ("ratio", "ratio_low", "ratio_high")]
     y = ratio_axis([1.0, *bounds], titles[1], spare=0.06)
     specs = [
-        {"title": {"text": heading, "anchor": "start"}} | _panel(found, names, x, y, limit)
+        {"title": {"text": heading, "anchor": "start"}} | _panel(found, names, x, y, limit, of)
         for heading, found in panels
     ]
     return Figure(identifier, title, caption, {"params": params(), "concat": specs, "columns": 2})
 
 
 def _panel(
-    marks: Sequence[Mark], names: Sequence[str], x: Spec, y: Spec, limit: float | None
+    marks: Sequence[Mark],
+    names: Sequence[str],
+    x: Spec,
+    y: Spec,
+    limit: float | None,
+    of: str,
 ) -> Spec:
-    drawn = [_drawn(mark, names) for mark in marks]
+    drawn = [_drawn(mark, names, of) for mark in marks]
     curves = [one for one, mark in zip(drawn, marks, strict=True) if mark.is_curve]
     points = [one for one, mark in zip(drawn, marks, strict=True) if not mark.is_curve]
     labels = [
@@ -149,7 +156,7 @@ def _panel(
     return {"height": _PANEL_HEIGHT, "layer": layers}
 
 
-def _drawn(mark: Mark, names: Sequence[str]) -> Spec:
+def _drawn(mark: Mark, names: Sequence[str], of: str) -> Spec:
     row = mark.row
     colour = _colour(mark.name, names) if mark.is_curve else INK
     filled = row["verdict"] in _DIFFERENT
@@ -161,7 +168,7 @@ def _drawn(mark: Mark, names: Sequence[str]) -> Spec:
         "high": row["ratio_high"],
         "colour": colour,
         "fill": colour if filled else PAGE,
-        "tip": f"{_short(mark.name)}, {mark.across:.3g} times the most bytes alive: "
+        "tip": f"{_short(mark.name)}, {mark.across:.3g} times {of}: "
         f"{ratio_text(row['ratio'])} (95% interval {ratio_text(row['ratio_low'])} to "
         f"{ratio_text(row['ratio_high'])}), {row['verdict']}",
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare import planning
 from tare.errors import UsageError
-from tare.measurement import Obtained, Status
+from tare.measurement import METRICS, Obtained, Status
 from tare.planning import Plan
 from tare.report.model import Cell, Column, Section, Table
 from tare.results import Record, Results, Run, read_records
@@ -30,6 +30,15 @@ ORACLES = {
     "unreachable": "each object freed once unreachable",
     "last-use": "each object freed after its last use",
 }
+PARTS = (
+    "heap_live_bytes",
+    "heap_copy_reserve_bytes",
+    "heap_metadata_bytes",
+    "heap_fragmentation_bytes",
+    "heap_garbage_bytes",
+    "heap_unused_bytes",
+)
+"""What a least heap is made of."""
 STATUSES = ("ok", "out-of-memory", "timeout", "failed")
 """Of trials, in the order of the columns that count them."""
 REFERENCE = "marksweep(mimalloc, every=64KiB)"
@@ -90,6 +99,8 @@ def section(results: Results) -> Section:
     good = [r for r in records if r.outcome.status is Status.OK]
     try:
         tables = [_table(results.run, good)]
+        if split := [record for record in good if PARTS[0] in record.outcome.values]:
+            tables.append(_parts_table(results.run, split))
         if limited := [record for record in good if _is_limited(record)]:
             tables.append(_trials_table(limited))
         findings = _findings(results.run, good)
@@ -214,6 +225,33 @@ def _table(run: Any, good: Sequence[Record]) -> Table:
 
 def _ratio(value: float, base: float | None) -> Cell:
     return Cell(f"{value / base:.2f}", value / base) if base else Cell("–")
+
+
+def _parts_table(run: Any, split: Sequence[Record]) -> Table:
+    """A line per manager: its least heap as the sum of its parts, in the most bytes alive."""
+    live = run["schedule"]["peak_bytes"]
+    columns = [
+        Column("manager", "What served the objects.", numeric=False),
+        *(Column(METRICS[part].title, METRICS[part].explanation) for part in PARTS),
+        Column("least heap", "The sum."),
+    ]
+    lines = []
+    for record in sorted(split, key=lambda record: float(record.outcome.values[HIGH])):
+        values, name = record.outcome.values, record.run.manager
+        parts = (values.get(part) for part in PARTS)
+        lines.append(
+            [
+                Cell(name, name),
+                *(Cell("–") if part is None else _ratio(part, live) for part in parts),
+                _ratio(values[HIGH], live),
+            ]
+        )
+    notes = [
+        "in multiples of the most bytes alive, at the collection of the whole heap after which the "
+        "most lived. For marksweep(M, …): at the peak of its pages, and what M itself takes for "
+        "its tables is in none of them."
+    ]
+    return Table("table-minheap-parts", "What the least heaps go to", columns, lines, notes)
 
 
 def _trials_table(limited: Sequence[Record]) -> Table:

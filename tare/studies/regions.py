@@ -7,13 +7,14 @@ is held against the program as it is under the same allocator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tare import sweeps
 from tare.layers import regions as layer
 from tare.measurement import METRICS, Status
+from tare.regions_share import Share, share_of
 from tare.report.comparison import (
     MEMORY,
     TIME,
@@ -26,7 +27,7 @@ from tare.report.comparison import (
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.report.sweeps import Curve, Panel, Rows, ratio_figure
 from tare.results import Record, Results, Run, read_records
-from tare.studies import compare, drag
+from tare.studies import compare, count, drag
 from tare.sweeps import Variant, variant
 from tare.units import format_bytes, format_count, format_duration, format_floor, format_percent
 
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
     import polars
 
 STUDY = "regions"
+SHARE_OBSERVER = "regions-share"
 TITLE = "The program's regions, served in other ways"
 FIRST_METRIC = "wall_seconds"
-DRAG_SECONDS_ALLOWED = 60.0
-"""The run for the drag may take so long, or as long as all the timed runs together."""
+SECONDS_ALLOWED = 60.0
+"""A run under the instrument may take so long, or as long as all the timed runs together."""
 _OWN = "original"
 _ROUTES = ("emulation", "region", "reap")
 _MEANINGS = {
@@ -83,11 +85,13 @@ PUBLISHED = (
 @dataclass(frozen=True)
 class Plan:
     """``counted`` is the manager of the one run of each program that counts objects. ``dragged`` is
-    that of the run whose last uses are recorded, or "" for none."""
+    that of the run whose last uses are recorded, and ``shared`` that of the run whose instructions
+    are counted, or "" for none."""
 
     timed: compare.Plan
     counted: str
     dragged: str = ""
+    shared: str = ""
 
 
 def variants(allocators: Sequence[str]) -> list[Variant]:
@@ -132,7 +136,8 @@ def timed_plan(
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     """The runs to do next, given those that are done; empty when the study is complete. After the
-    timed runs come those that count, then those that record last uses."""
+    timed runs come those that count objects, then those that count instructions and those that
+    record last uses."""
     if timed := compare.next_round(plan.timed, records, STUDY):
         return timed
     order = 1 + max((r.run.order for r in records), default=0)
@@ -140,6 +145,11 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     for program in plan.timed.programs:
         if (STUDY, program, plan.counted) not in done:
             return [Run(STUDY, program, plan.counted, 0, order)]
+    for program in plan.timed.programs:
+        if not plan.shared or (count.STUDY, program, plan.shared) in done:
+            continue
+        if not share_left_out(records, program, plan.timed.baseline):
+            return [Run(count.STUDY, program, plan.shared, 0, order, observer=SHARE_OBSERVER)]
     for program in plan.timed.programs:
         if not plan.dragged or (drag.STUDY, program, plan.dragged) in done:
             continue
@@ -150,7 +160,7 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
 
 def planned_runs(plan: Plan) -> int:
     """How many runs the plan takes when nothing fails."""
-    others = 2 if plan.dragged else 1
+    others = 1 + bool(plan.dragged) + bool(plan.shared)
     return compare.planned_runs(plan.timed) + others * len(plan.timed.programs)
 
 
@@ -158,6 +168,23 @@ def drag_left_out(records: Sequence[Record], program: str, baseline: str) -> str
     """Why a program is not recorded with last uses, judged by its other runs, or ""."""
     from tare.sections.drag import run_seconds
 
+    return _left_out(records, program, baseline, run_seconds, "records last uses")
+
+
+def share_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
+    """Why a program's instructions are not counted, judged by its other runs, or ""."""
+    from tare.sections.instructions import run_seconds
+
+    return _left_out(records, program, baseline, run_seconds, "counts instructions")
+
+
+def _left_out(
+    records: Sequence[Record],
+    program: str,
+    baseline: str,
+    run_seconds: Callable[[float], float],
+    doing: str,
+) -> str:
     good = [
         r
         for r in records
@@ -169,9 +196,9 @@ def drag_left_out(records: Sequence[Record], program: str, baseline: str) -> str
     if not any(kinds_of(r) for r in good):
         return "no region was seen"
     expected = run_seconds(min(alone))
-    if expected <= max(DRAG_SECONDS_ALLOWED, sum(r.outcome.values[TIME] for r in good)):
+    if expected <= max(SECONDS_ALLOWED, sum(r.outcome.values[TIME] for r in good)):
         return ""
-    return f"a run that records last uses would take about {format_duration(expected)}"
+    return f"a run that {doing} would take about {format_duration(expected)}"
 
 
 def kinds_of(record: Record) -> Mapping[str, Mapping[str, int]]:
@@ -252,7 +279,8 @@ def findings(
             if each.layer and (text := _route_text(rows, program, each)):
                 under = f", under {allocator}" if len(groups) > 1 else ""
                 sentences.append(f"{_route_name(each)}{under}: {text}.")
-    return [*sentences, *_drag_sentences(results, records, program)]
+    share = _share(records, program)
+    return [*sentences, *_share_sentences(share), *_drag_sentences(results, records, program)]
 
 
 def _kind_text(name: str, counts: Mapping[str, int]) -> str:
@@ -279,6 +307,26 @@ def _route_text(rows: Rows, program: str, each: Variant) -> str:
     if time is None or memory is None or time["ratio"] is None:
         return ""
     return f"{change(time, 'time')}; {change(memory, 'memory')}"
+
+
+def _share(records: Sequence[Record], program: str) -> Share | None:
+    """What memory operations take of a program, where a run has shown it."""
+    for record in records:
+        if (record.run.study, record.run.program) == (count.STUDY, program):
+            return share_of(record.outcome)
+    return None
+
+
+def _share_sentences(share: Share | None) -> list[str]:
+    if share is None:
+        return []
+    library, malloc = (
+        format_percent(part / share.program) for part in (share.library, share.malloc)
+    )
+    return [
+        f"Memory operations take {format_percent(share.of_program)} of its instructions: {library} "
+        f"in the functions of regions, {malloc} in malloc's elsewhere."
+    ]
 
 
 def _drag_sentences(results: Results, records: Sequence[Record], program: str) -> list[str]:
@@ -372,6 +420,11 @@ def statistics_table(records: Sequence[Record], programs: Sequence[str]) -> Tabl
         Column("program", "", numeric=False),
         Column("kind", "The kind of the regions.", numeric=False),
         *_STATISTICS,
+        Column(
+            "memory operations",
+            "The share of the program's instructions that are executed in functions of regions and "
+            "in malloc's, of all kinds together.",
+        ),
     )
     lines = [
         [
@@ -385,6 +438,7 @@ def statistics_table(records: Sequence[Record], programs: Sequence[str]) -> Tabl
                 counts["bytes"],
                 counts["most_bytes"],
             ),
+            _share_cell(_share(records, program)),
         ]
         for program in programs
         for name, counts in _counted_kinds(records, program).items()
@@ -393,7 +447,19 @@ def statistics_table(records: Sequence[Record], programs: Sequence[str]) -> Tabl
         "the objects of regions alone, counted in one run with region emulation; those of talloc "
         "with the bytes of malloc that they take."
     ]
+    if any(_share(records, program) is not None for program in programs):
+        notes.append(
+            "memory operations: a share of instructions, of the program as it is, with the "
+            "cleanups and destructors that they run; what macros do in the program itself is not "
+            "in it."
+        )
     return Table("table-statistics", "Regions and their objects", columns, lines, notes)
+
+
+def _share_cell(share: Share | None) -> Cell:
+    if share is None:
+        return Cell("–")
+    return Cell(format_percent(share.of_program), share.of_program)
 
 
 def published_table() -> Table:

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use crate::plan::Plan;
 
 pub const USAGE: &str = "usage: tare-replay-mmtk --plan PLAN [--heap BYTES] [--nursery BYTES] \
-[--threads N] [--period BYTES] [--reclaim N] [--touch birth|first-line] [--report FILE] SCHEDULE";
+[--threads N] [--period BYTES] [--reclaim N] [--touch birth|first-line] [--account yes|no] \
+[--report FILE] SCHEDULE";
 
 pub struct Arguments {
     pub plan: Plan,
@@ -22,6 +23,8 @@ pub struct Arguments {
     pub reclaim: u64,
     /// All lines of an object are written at its birth, and not only the first.
     pub touch: bool,
+    /// What the heap holds is split into its parts, at the cost of some time in each collection.
+    pub account: bool,
     pub report: Option<PathBuf>,
     pub schedule: PathBuf,
 }
@@ -38,6 +41,7 @@ impl Arguments {
             period_bytes: 0,
             reclaim: 1,
             touch: true,
+            account: false,
             report: None,
             schedule: PathBuf::new(),
         };
@@ -60,6 +64,10 @@ impl Arguments {
                 "--touch" => {
                     let choices = [("birth", true), ("first-line", false)];
                     arguments.touch = choice(name, value, &choices)?;
+                }
+                "--account" => {
+                    let choices = [("yes", true), ("no", false)];
+                    arguments.account = choice(name, value, &choices)?;
                 }
                 "--report" => arguments.report = Some(PathBuf::from(value)),
                 _ => return Err(format!("there is no option {name}")),

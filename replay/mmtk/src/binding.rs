@@ -140,12 +140,22 @@ impl Collection<Tare> for Tare {
             // SAFETY: the program's thread is stopped.
             unsafe { (*WORLD.program()).dead.clear() };
         }
+        // SAFETY: as above.
+        if let Some(account) = unsafe { &mut (*WORLD.program()).account } {
+            account.before_collection();
+        }
         visit(Self::mutator(VMMutatorThread(VMThread::UNINITIALIZED)));
     }
 
     fn resume_mutators(_: VMWorkerThread) {
         // SAFETY: the program's thread is stopped.
         unsafe { (*WORLD.program()).young.clear() };
+        if !is_marking_beside() && !is_nursery_collection() {
+            // SAFETY: as above.
+            if let Some(account) = unsafe { &mut (*WORLD.program()).account } {
+                account.after_collection();
+            }
+        }
         // A collector that marks beside the program stops it twice for a collection.
         if !is_marking_beside() {
             WORLD.collections.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! `tare-replay-mmtk`: follows a schedule under one of MMTk's collectors.
 
+mod account;
 mod arguments;
 mod binding;
 mod heap;
@@ -20,6 +21,7 @@ use mmtk::util::Address;
 use mmtk::{memory_manager, MMTKBuilder};
 use tare_schedule::{FinalGraph, Header, Mapping, Schedule};
 
+use crate::account::Account;
 use crate::arguments::Arguments;
 use crate::binding::{Tare, RECLAIM};
 use crate::heap::{barrier, kind_of, place, Heap};
@@ -103,7 +105,10 @@ fn run(asked: &Arguments) -> Result<ExitCode, String> {
         graph.fields.len()
     );
     if let Some(path) = &asked.report {
-        fs::write(path, report(asked, &header, heap_bytes, &took, digest))
+        let mut report = report(asked, &header, heap_bytes, &took, digest);
+        report.push_str(&parts_of_heap());
+        report.push('}');
+        fs::write(path, report)
             .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -130,6 +135,7 @@ fn begin(
         ("plan", asked.plan.name().to_owned()),
         ("gc_trigger", format!("FixedHeapSize:{heap_bytes}")),
         ("threads", asked.threads.to_string()),
+        ("count_live_bytes_in_gc", asked.account.to_string()),
     ];
     if let Some(bytes) = asked.nursery_bytes {
         options.push(("nursery", format!("Fixed:{bytes}")));
@@ -150,6 +156,7 @@ fn begin(
         (*program).mutator = Box::leak(mutator);
         (*program).table = table;
         (*program).slots = slots;
+        (*program).account = asked.account.then(Account::default);
     }
     memory_manager::initialize_collection(WORLD.mmtk(), VMThread(itself));
     Ok(())
@@ -205,6 +212,7 @@ fn processor_time() -> Duration {
     )
 }
 
+/// The fields of the report that everything has, without the last brace.
 fn report(asked: &Arguments, header: &Header, heap_bytes: u64, took: &Took, digest: u64) -> String {
     // SAFETY: this is the program's thread.
     let pauses: &Pauses = unsafe { &(*WORLD.program()).pauses };
@@ -220,7 +228,7 @@ fn report(asked: &Arguments, header: &Header, heap_bytes: u64, took: &Took, dige
          \"collector_seconds\": {}, \"collections\": {}, \"nursery_collections\": {}, \
          \"pauses\": {}, \"max_pause_seconds\": {}, \"reserved_bytes\": {}, \
          \"copy_reserve_bytes\": {}, \"graph_digest\": {digest}, \"events\": {}, \"objects\": {}, \"allocated_bytes\": {}, \
-         \"peak_bytes\": {}, \"peak_objects\": {}, \"pause_nanoseconds\": [{each}]}}",
+         \"peak_bytes\": {}, \"peak_objects\": {}, \"pause_nanoseconds\": [{each}]",
         collector_name(asked.plan),
         took.elapsed.as_secs_f64(),
         took.processor.as_secs_f64(),
@@ -236,6 +244,32 @@ fn report(asked: &Arguments, header: &Header, heap_bytes: u64, took: &Took, dige
         header.allocated_bytes,
         header.peak_bytes,
         header.peak_objects,
+    )
+}
+
+/// Further fields of the report: the parts of the heap, if they were asked for. A heap that never
+/// had to be collected is accounted for as it is at the end.
+fn parts_of_heap() -> String {
+    let fullest = || {
+        // SAFETY: this is the program's thread, and no collection runs.
+        let account = unsafe { &(*WORLD.program()).account };
+        account.as_ref().map(|account| account.fullest)
+    };
+    if fullest().is_some_and(|parts| parts.live == 0) {
+        // SAFETY: the mutator is never dropped, and this is its thread.
+        let itself = unsafe { (*(*WORLD.program()).mutator).mutator_tls };
+        WORLD
+            .mmtk()
+            .handle_user_collection_request(itself, true, true);
+    }
+    let Some(found) = fullest() else {
+        return String::new();
+    };
+    format!(
+        ", \"heap_live_bytes\": {}, \"heap_garbage_bytes\": {}, \
+         \"heap_fragmentation_bytes\": {}, \"heap_metadata_bytes\": {}, \
+         \"heap_copy_reserve_bytes\": {}",
+        found.live, found.garbage, found.fragmentation, found.metadata, found.copy_reserve
     )
 }
 

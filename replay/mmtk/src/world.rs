@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use mmtk::{Mutator, MMTK};
 
+use crate::account::Account;
 use crate::binding::Tare;
 use crate::object::Object;
 
@@ -41,6 +42,8 @@ pub struct Program {
     /// Objects that died, and that a collection is to keep all the same.
     pub dead: Vec<Object>,
     pub pauses: Pauses,
+    /// None where it was not asked for.
+    pub account: Option<Account>,
 }
 
 #[derive(Default)]
@@ -71,6 +74,7 @@ impl World {
                     longest: Duration::ZERO,
                     each: Vec::new(),
                 },
+                account: None,
             }),
             stop: AtomicBool::new(false),
             is_stopped: Mutex::new(false),

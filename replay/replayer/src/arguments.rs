@@ -8,7 +8,7 @@ use tare_schedule::{Asked, Death};
 pub const USAGE: &str = "usage: \
 tare-replay compile [--death free|unreachable|last-use] [--uses] [--threads] [--clocks] [--stores FD]
                            OUTPUT
-       tare-replay run [--heap malloc|emulation|region|reap|null] [--touch birth|first-line] [--report FILE] SCHEDULE
+       tare-replay run [--heap malloc|emulation|region|reap|null] [--threads] [--touch birth|first-line] [--report FILE] SCHEDULE
        tare-replay run --heap marksweep [--every BYTES] [--reclaim N] [--touch …] [--report FILE] SCHEDULE
        tare-replay show SCHEDULE";
 
@@ -27,6 +27,8 @@ pub struct Compile {
 
 pub struct Run {
     pub backend: Backend,
+    /// Each thread of the schedule has one of its own; only under malloc.
+    pub threads: bool,
     /// All lines of an object are written at its birth, and not only the first.
     pub touch: bool,
     pub report: Option<PathBuf>,
@@ -82,6 +84,7 @@ impl Arguments {
             }),
             Some("run") => Arguments::Run(Run {
                 backend: options.backend()?,
+                threads: options.flag("--threads"),
                 touch: options.choice("--touch", &[("birth", true), ("first-line", false)])?,
                 report: options.value("--report").map(PathBuf::from),
                 schedule: options.file()?,
@@ -90,7 +93,12 @@ impl Arguments {
             _ => return Err(format!("there is no command {}", command.to_string_lossy())),
         };
         options.nothing_left()?;
-        Ok(arguments)
+        match &arguments {
+            Arguments::Run(run) if run.threads && !matches!(run.backend, Backend::Malloc) => {
+                Err("only malloc serves several --threads".to_owned())
+            }
+            _ => Ok(arguments),
+        }
     }
 }
 

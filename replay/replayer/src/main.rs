@@ -4,10 +4,12 @@ mod arguments;
 mod heap;
 mod marksweep;
 mod measure;
+mod objects;
 mod own_heap;
 mod pages;
 mod region;
 mod replay;
+mod threads;
 
 use std::fmt::{self, Write as _};
 use std::fs::{self, File, OpenOptions};
@@ -16,16 +18,21 @@ use std::os::fd::FromRawFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::slice;
+use std::sync::atomic::AtomicPtr;
 use std::time::Instant;
 
-use tare_schedule::{compile, stamp, Digest, Field, FinalGraph, Mapping, Object, Schedule};
+use tare_schedule::{
+    compile, stamp, Digest, Field, FinalGraph, Mapping, Object, Schedule, Streams,
+};
 
 use crate::arguments::{Arguments, Backend, Compile, Run};
 use crate::heap::{Collections, Heap, Malloc, Null};
 use crate::marksweep::MarkSweep;
+use crate::objects::Objects;
 use crate::own_heap::OwnHeap;
 use crate::region::{Bump, Emulated, Reap, Regions};
-use crate::replay::{OutOfMemory, Replay};
+use crate::replay::{Replay, Stopped};
+use crate::threads::replay_by_threads;
 
 #[global_allocator]
 static OWN_HEAP: OwnHeap = OwnHeap::new();
@@ -133,27 +140,33 @@ fn measured<H: Heap>(
     graph: &FinalGraph,
 ) -> Result<ExitCode, String> {
     let text = |error: io::Error| error.to_string();
-    let slots = schedule.header().slots as usize;
-    let table = Mapping::populated(slots * size_of::<*mut u8>()).map_err(text)?;
-    // SAFETY: the mapping begins at a page, is that long, and holds zeros, which are null.
-    let objects = unsafe { slice::from_raw_parts_mut(table.start().cast::<*mut u8>(), slots) };
+    let streams = asked.threads.then(|| Streams::of(schedule));
+    let shares = streams.as_ref().map(|all| (all.threads(), all.waits()));
+    let objects = table_of(schedule).map_err(text)?;
     measure::forget_peak().map_err(text)?;
     let (resident, _) = measure::resident_bytes().map_err(text)?;
 
     let begun = Instant::now();
     let processor = measure::processor_seconds();
-    let ended = if asked.touch {
-        replay::<H, true>(&mut heap, schedule, objects)
-    } else {
-        replay::<H, false>(&mut heap, schedule, objects)
+    let ended = match (streams, asked.touch) {
+        (None, true) => replay::<H, true>(&mut heap, schedule, objects),
+        (None, false) => replay::<H, false>(&mut heap, schedule, objects),
+        (Some(streams), true) => replay_by_threads::<true>(streams, objects),
+        (Some(streams), false) => replay_by_threads::<false>(streams, objects),
     };
     let seconds = begun.elapsed().as_secs_f64();
     let processor = measure::processor_seconds() - processor;
 
     let (_, peak) = measure::resident_bytes().map_err(text)?;
-    if let Err(OutOfMemory(bytes)) = ended {
-        eprintln!("tare-replay: the manager had no memory for an object of {bytes} bytes");
-        return Ok(ExitCode::from(OUT_OF_MEMORY));
+    match ended {
+        Ok(()) => {}
+        Err(Stopped::OutOfMemory(bytes)) => {
+            eprintln!("tare-replay: the manager had no memory for an object of {bytes} bytes");
+            return Ok(ExitCode::from(OUT_OF_MEMORY));
+        }
+        Err(Stopped::NoThread(error)) => {
+            return Err(format!("the system gave no thread: {error}"));
+        }
     }
     let digest = if H::KEEPS_CONTENTS {
         digest_of(graph, objects)
@@ -181,6 +194,10 @@ fn measured<H: Heap>(
             header.peak_objects
         )
         .map_err(|error| error.to_string())?;
+        if let Some((threads, waits)) = shares {
+            write!(report, ", \"threads\": {threads}, \"waits\": {waits}")
+                .map_err(|error| error.to_string())?;
+        }
         if let Some(collections) = heap.collections() {
             write_collections(&mut report, &collections).map_err(|error| error.to_string())?;
         }
@@ -196,28 +213,40 @@ fn write_collections(report: &mut String, counted: &Collections) -> fmt::Result 
         report,
         ", \"collector\": \"marksweep\", \"collections\": {}, \"collector_seconds\": {}, \
          \"max_pause_seconds\": {}, \"marked_bytes\": {}, \"swept_bytes\": {}, \
-         \"peak_active_bytes\": {}",
+         \"peak_active_bytes\": {}, \"heap_live_bytes\": {}, \"heap_garbage_bytes\": {}",
         counted.count,
         counted.pauses.as_secs_f64(),
         counted.longest_pause.as_secs_f64(),
         counted.marked_bytes,
         counted.swept_bytes,
-        counted.peak_active_bytes
+        counted.peak_active_bytes,
+        counted.live_at_peak,
+        counted.garbage_at_peak
     )
+}
+
+/// A table for the objects of a schedule, which stays until the process ends.
+fn table_of(schedule: &Schedule) -> io::Result<Objects> {
+    let slots = schedule.header().slots as usize;
+    let table = Mapping::populated(slots * size_of::<AtomicPtr<u8>>())?;
+    let start = Box::leak(Box::new(table)).start();
+    // SAFETY: the mapping begins at a page, is that long, stays, and holds zeros, which are null.
+    let places = unsafe { slice::from_raw_parts(start.cast::<AtomicPtr<u8>>(), slots) };
+    Ok(Objects::new(places))
 }
 
 #[inline(never)]
 fn replay<H: Heap, const TOUCH: bool>(
     heap: &mut H,
     schedule: &Schedule,
-    objects: &mut [*mut u8],
-) -> Result<(), OutOfMemory> {
+    objects: Objects,
+) -> Result<(), Stopped> {
     let mut replay = Replay::<H, TOUCH> { heap, objects };
     schedule.events().follow(&mut replay)
 }
 
 /// The digest of what lies in memory, at the places where the final graph must be.
-fn digest_of(graph: &FinalGraph, objects: &[*mut u8]) -> u64 {
+fn digest_of(graph: &FinalGraph, objects: Objects) -> u64 {
     let mut digest = Digest::default();
     for &Object {
         slot,
@@ -226,7 +255,7 @@ fn digest_of(graph: &FinalGraph, objects: &[*mut u8]) -> u64 {
     } in &graph.objects
     {
         let expected = stamp(slot).to_le_bytes();
-        let object = objects[slot as usize];
+        let object = objects.get(slot);
         let intact = expected
             .iter()
             .take(kept_bytes as usize)
@@ -246,10 +275,10 @@ fn digest_of(graph: &FinalGraph, objects: &[*mut u8]) -> u64 {
     } in &graph.fields
     {
         // SAFETY: the source is alive and the word lies in it.
-        let place = unsafe { objects[source as usize].add(offset as usize) };
+        let place = unsafe { objects.get(source).add(offset as usize) };
         // SAFETY: as above.
         let found = unsafe { place.cast::<*mut u8>().read_unaligned() };
-        let target = Some(target).filter(|&target| found == objects[target as usize]);
+        let target = Some(target).filter(|&target| found == objects.get(target));
         digest.add_field(source, offset, target);
     }
     digest.value()

@@ -44,6 +44,8 @@ pub struct MarkSweep {
     field_bytes: u64,
     peak_field_bytes: u64,
     pages: ActivePages,
+    /// Of all objects that were not reclaimed.
+    held_bytes: u64,
     counted: Collections,
 }
 
@@ -67,6 +69,7 @@ impl MarkSweep {
             field_bytes: 0,
             peak_field_bytes: 0,
             pages: ActivePages::new(),
+            held_bytes: 0,
             counted: Collections::default(),
         }
     }
@@ -84,6 +87,7 @@ impl MarkSweep {
     #[inline(always)]
     fn add(&mut self, slot: u32, object: *mut u8, size: usize) {
         self.pages.add(object, size);
+        self.held_bytes += size as u64;
         let cell = Cell { object, size };
         let place = if let Some(place) = self.unused.pop() {
             self.cells[place as usize] = cell;
@@ -104,6 +108,7 @@ impl MarkSweep {
     fn collect(&mut self) {
         let begun = Instant::now();
         let live_bytes = self.mark();
+        self.note_peak(live_bytes);
         self.counted.count += 1;
         self.counted.marked_bytes += live_bytes;
         if self.period.reclaim > 0 && self.counted.count % self.period.reclaim == 0 {
@@ -115,6 +120,14 @@ impl MarkSweep {
         let pause = begun.elapsed();
         self.counted.pauses += pause;
         self.counted.longest_pause = self.counted.longest_pause.max(pause);
+    }
+
+    /// Pages only grow between two collections, so their peak is before one of these, or at the end.
+    fn note_peak(&mut self, live_bytes: u64) {
+        if self.pages.are_at_their_peak() {
+            self.counted.live_at_peak = live_bytes;
+            self.counted.garbage_at_peak = self.held_bytes - live_bytes;
+        }
     }
 
     /// Marks what can be reached, and gives its bytes.
@@ -161,6 +174,7 @@ impl MarkSweep {
             }
             bytes += size as u64;
             self.pages.remove(object, size);
+            self.held_bytes -= size as u64;
             // SAFETY: it is of this malloc, and neither a slot nor a pointer leads to it.
             unsafe { Malloc.free(0, object, false) };
             self.cells[at].object = null_mut();
@@ -252,7 +266,10 @@ impl Heap for MarkSweep {
         });
     }
 
-    fn collections(&self) -> Option<Collections> {
+    fn collections(&mut self) -> Option<Collections> {
+        let live_bytes = self.mark();
+        self.marks.fill(false);
+        self.note_peak(live_bytes);
         Some(Collections {
             peak_active_bytes: self.pages.peak_bytes(),
             ..self.counted

@@ -26,6 +26,10 @@ impl ActivePages {
         self.peak << PAGE_SHIFT
     }
 
+    pub fn are_at_their_peak(&self) -> bool {
+        self.active == self.peak
+    }
+
     #[inline(always)]
     pub fn add(&mut self, object: *const u8, size: usize) {
         for page in pages_of(object, size) {

@@ -6,30 +6,36 @@ use std::ptr::null_mut;
 use tare_schedule::{stamp, Event, Follow};
 
 use crate::heap::{Heap, Wanted};
+use crate::objects::Objects;
 
 /// Written to the lines of an object after the first; never the address of an object.
 const LINE_MARK: u64 = 1;
 const LINE_BYTES: usize = 64;
 const WORD: usize = size_of::<u64>();
 
-/// The manager had no memory for an object of so many bytes.
+/// Why a replay has no end.
 #[derive(Debug)]
-pub struct OutOfMemory(pub u64);
+pub enum Stopped {
+    /// The manager had no memory for an object of so many bytes.
+    OutOfMemory(u64),
+    /// The system gave no thread, and why.
+    NoThread(String),
+}
 
-/// Does events with the objects of a heap. `objects` has the address of the object of each slot,
-/// null where there is none. With `TOUCH`, every line of an object is written at its birth;
-/// otherwise only the first.
+/// Does events with the objects of a heap. With `TOUCH`, every line of an object is written at its
+/// birth; otherwise only the first.
 pub struct Replay<'a, H, const TOUCH: bool> {
     pub heap: &'a mut H,
-    pub objects: &'a mut [*mut u8],
+    pub objects: Objects,
 }
 
 impl<H: Heap, const TOUCH: bool> Follow for Replay<'_, H, TOUCH> {
-    type Stop = OutOfMemory;
+    type Stop = Stopped;
 
     #[inline(always)]
-    fn event(&mut self, event: Event) -> Result<(), OutOfMemory> {
-        let Replay { heap, objects } = self;
+    fn event(&mut self, event: Event) -> Result<(), Stopped> {
+        let objects = self.objects;
+        let heap = &mut *self.heap;
         match event {
             Event::Allocate {
                 slot,
@@ -47,36 +53,36 @@ impl<H: Heap, const TOUCH: bool> Follow for Replay<'_, H, TOUCH> {
                     region,
                 });
                 if object.is_null() && size > 0 {
-                    return Err(OutOfMemory(size));
+                    return Err(Stopped::OutOfMemory(size));
                 }
                 // SAFETY: the heap just gave so many bytes.
                 unsafe { initialise::<H, TOUCH>(object, bytes, slot) };
-                objects[slot as usize] = object;
+                objects.set(slot, object);
             }
             Event::Resize { slot, size } => {
-                let object = &mut objects[slot as usize];
                 // SAFETY: a checked schedule resizes only what is alive, and the old address goes.
-                let moved = unsafe { heap.resize(slot, *object, size as usize) };
+                let moved = unsafe { heap.resize(slot, objects.get(slot), size as usize) };
                 if moved.is_null() {
-                    return Err(OutOfMemory(size));
+                    return Err(Stopped::OutOfMemory(size));
                 }
-                *object = moved;
+                objects.set(slot, moved);
             }
             Event::Free { slot, with_region } => {
-                let object = std::mem::replace(&mut objects[slot as usize], null_mut());
+                let object = objects.get(slot);
+                objects.set(slot, null_mut());
                 // SAFETY: a checked schedule frees what is alive, and the address is gone.
                 unsafe { heap.free(slot, object, with_region) };
             }
             Event::Write { slot, size } => {
                 if H::KEEPS_CONTENTS {
                     // SAFETY: the object is alive and has that size, as was checked.
-                    unsafe { write_lines(objects[slot as usize], size as usize) };
+                    unsafe { write_lines(objects.get(slot), size as usize) };
                 }
             }
             Event::Read { slot, size } => {
                 if H::KEEPS_CONTENTS {
                     // SAFETY: the object is alive and has that size, as was checked.
-                    unsafe { read_lines(objects[slot as usize], size as usize) };
+                    unsafe { read_lines(objects.get(slot), size as usize) };
                 }
             }
             Event::Store {
@@ -84,11 +90,11 @@ impl<H: Heap, const TOUCH: bool> Follow for Replay<'_, H, TOUCH> {
                 offset,
                 target,
             } => {
-                let value = target.map_or(null_mut(), |target| objects[target as usize]);
+                let value = target.map_or(null_mut(), |target| objects.get(target));
                 heap.note_store(source, offset, target);
                 if H::KEEPS_CONTENTS {
                     // SAFETY: the source is alive and the word lies in it, as was checked.
-                    let place = unsafe { objects[source as usize].add(offset as usize) };
+                    let place = unsafe { objects.get(source).add(offset as usize) };
                     // SAFETY: as above.
                     unsafe { place.cast::<*mut u8>().write_unaligned(value) };
                 }

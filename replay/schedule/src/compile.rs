@@ -1,20 +1,23 @@
 //! Makes a schedule of the rows of a heap trace.
 //!
-//! Objects come in the order of their births. What happens to one later waits in a queue until a
-//! birth or a store is later still, so memory is bounded by the objects that live at once.
+//! Objects come in the order of their births, and are taken a few at a time. What happens until the
+//! last of these is born is sorted by time, and goes between the births; what happens later waits in
+//! a queue. So memory is bounded by the objects that live at once.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::io::{self, Read};
 
+use crate::due::Due;
 use crate::event::Event;
+use crate::hash::Numbered;
 use crate::header::{Death, Header};
 use crate::pending::Pending;
 use crate::rows::Rows;
+use crate::slots::Slots;
 use crate::writer::Writer;
-use crate::{LARGEST_OBJECT, MOST_REGIONS, MOST_SLOTS, MOST_THREADS};
+use crate::{LARGEST_OBJECT, MOST_REGIONS, MOST_THREADS};
 
 /// birth, size, about, first use, last use, free, unreachable, resized from, region
 const OBJECT_COLUMNS: usize = 9;
@@ -38,6 +41,11 @@ const FIRST_USE: u64 = 0;
 const LAST_USE: u64 = 1;
 const END: u64 = 2;
 const BIRTH: u64 = 3;
+
+/// So many objects are taken at a time: so few that what is kept of them stays in the cache.
+const ROWS_AT_A_TIME: usize = 1024;
+/// In place of a slot, before the object has one: the number of its row among those.
+const OF_ROW: u32 = 1 << 31;
 
 /// Why there is no schedule.
 #[derive(Debug)]
@@ -94,42 +102,12 @@ pub fn compile(
     output: File,
     asked: Asked,
 ) -> Result<Header, CompileError> {
-    let Asked { death, threads, .. } = asked;
-    let mut compiler = Compiler {
-        writer: Writer::new(output, death, threads)?,
-        pending: Pending::new(),
-        slots: Vec::new(),
-        free: vec![Vec::new()],
-        slot_of: stores.is_some().then(SlotOf::default),
-        threads: threads.then(HashMap::new),
-        regions: Regions::default(),
-    };
-    let mut objects = Rows::<_, OBJECT_COLUMNS>::new(objects);
-    let mut stores = stores.map(Rows::<_, STORE_COLUMNS>::new);
-    let mut next_store = read_store(stores.as_mut())?;
-    let (mut id, mut before) = (0, 0);
-    while let Some(row) = objects.next()? {
-        id += 1;
-        let object = Row::of(row, asked).map_err(|what| CompileError::Row(id, what))?;
-        if object.birth < before {
-            return Err(CompileError::Row(
-                id,
-                "its birth is before that of the one before it",
-            ));
-        }
-        before = object.birth;
-        while let Some(store) = next_store.filter(|store| store.time < object.birth) {
-            compiler.store(store)?;
-            next_store = read_store(stores.as_mut())?;
-        }
-        compiler.object(id, &object)?;
+    // What most replays need is compiled for itself.
+    if asked.uses || asked.threads || stores.is_some() {
+        Compiler::<false>::new(output, asked, stores.is_some())?.compile(objects, stores, asked)
+    } else {
+        Compiler::<true>::new(output, asked, false)?.compile(objects, stores, asked)
     }
-    while let Some(store) = next_store {
-        compiler.store(store)?;
-        next_store = read_store(stores.as_mut())?;
-    }
-    compiler.advance(NEVER)?;
-    Ok(compiler.writer.finish()?)
 }
 
 fn read_store<R: Read>(
@@ -160,7 +138,11 @@ struct Row {
 
 impl Row {
     #[inline(always)]
-    fn of(columns: [u64; OBJECT_COLUMNS], asked: Asked) -> Result<Row, &'static str> {
+    fn of(
+        columns: [u64; OBJECT_COLUMNS],
+        asked: Asked,
+        birth_before: u64,
+    ) -> Result<Row, &'static str> {
         let [birth, size, about, mut first, mut last, mut free, mut gone, resized_from, region] =
             columns;
         if !asked.clocks {
@@ -189,6 +171,9 @@ impl Row {
         if birth >= LATEST || cannot_be(end) || cannot_be(first) || cannot_be(last) {
             return Err("a time that no run can last");
         }
+        if birth < birth_before {
+            return Err("its birth is before that of the one before it");
+        }
         if size > LARGEST_OBJECT {
             return Err("larger than any memory");
         }
@@ -210,6 +195,17 @@ impl Row {
             region: Some(region).filter(|&region| region != NEVER),
             about: if about == NEVER { 0 } else { about },
         })
+    }
+
+    /// What is to happen to the object, in this order.
+    #[inline(always)]
+    fn events<const ALONE: bool>(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> {
+        let all = [
+            (self.first_use, FIRST_USE),
+            (self.last_use, LAST_USE),
+            (self.end, END),
+        ];
+        all.into_iter().skip(if ALONE { 2 } else { 0 })
     }
 
     fn alignment(&self) -> u64 {
@@ -241,13 +237,22 @@ struct Store {
     target: u64,
 }
 
-struct Compiler {
+/// With `ALONE` there are births and ends of objects only, of no thread in particular.
+struct Compiler<const ALONE: bool> {
     writer: Writer,
-    /// Keys are times, followed by the order within one.
-    pending: Pending,
-    slots: Vec<Slot>,
-    /// Slots to use again, of each thread; of one where threads are not kept.
-    free: Vec<Vec<u32>>,
+    // Keys are times, followed by the order within one.
+    /// What happens to the last object at its birth, the last first.
+    at_birth: Vec<(u64, u32)>,
+    /// What happens before the key `due_before`.
+    due: Due,
+    due_before: u64,
+    /// Of those rows whose objects are born already.
+    slots_of_rows: Vec<u32>,
+    /// What happens after that.
+    later: Pending,
+    /// By slot.
+    objects: Vec<Object>,
+    slots: Slots,
     slot_of: Option<SlotOf>,
     /// Dense numbers of the threads as recorded, where threads are kept.
     threads: Option<HashMap<u64, u32>>,
@@ -296,103 +301,214 @@ impl Regions {
     }
 }
 
+/// The last object of a slot.
 #[derive(Clone, Copy, Default)]
-struct Slot {
+struct Object {
     id: u64,
-    /// Who allocates in it, uses the object, and frees it.
+    size: u64,
+    region: Option<u32>,
+    freed_with_region: bool,
+    /// Who took the slot, who allocates and uses the object, and who frees it.
     owner: u32,
     user: u32,
     freer: u32,
-    region: Option<u32>,
-    freed_with_region: bool,
 }
 
-impl Compiler {
+impl<const ALONE: bool> Compiler<ALONE> {
+    fn new(output: File, asked: Asked, has_stores: bool) -> io::Result<Self> {
+        Ok(Compiler {
+            writer: Writer::new(output, asked.death, asked.threads)?,
+            at_birth: Vec::new(),
+            due: Due::new(),
+            due_before: 0,
+            slots_of_rows: Vec::new(),
+            later: Pending::new(),
+            objects: Vec::new(),
+            slots: Slots::new(asked.threads),
+            slot_of: has_stores.then(SlotOf::default),
+            threads: asked.threads.then(HashMap::new),
+            regions: Regions::default(),
+        })
+    }
+
+    fn compile(
+        mut self,
+        objects: impl Read,
+        stores: Option<impl Read>,
+        asked: Asked,
+    ) -> Result<Header, CompileError> {
+        let mut objects = Rows::<_, OBJECT_COLUMNS>::new(objects);
+        let mut stores = stores.map(Rows::<_, STORE_COLUMNS>::new);
+        let mut next_store = read_store(stores.as_mut())?;
+        let mut rows = Vec::with_capacity(ROWS_AT_A_TIME);
+        let (mut id, mut before) = (0, 0);
+        while let Some(columns) = objects.next_batch()? {
+            let mut start = 0;
+            while start < columns[0].len() {
+                let count = ROWS_AT_A_TIME.min(columns[0].len() - start);
+                let some = columns.map(|column| &column[start..][..count]);
+                start += count;
+                rows.clear();
+                for row in 0..count {
+                    let row = Row::of(some.map(|column| column[row]), asked, before);
+                    let number = id + rows.len() as u64 + 1;
+                    let row = row.map_err(|what| CompileError::Row(number, what))?;
+                    before = row.birth;
+                    rows.push(row);
+                }
+                self.expect(&rows);
+                for row in &rows {
+                    while let Some(store) = next_store.filter(|store| store.time < row.birth) {
+                        self.store(store)?;
+                        next_store = read_store(stores.as_mut())?;
+                    }
+                    id += 1;
+                    self.object(id, row)?;
+                }
+            }
+        }
+        while let Some(store) = next_store {
+            self.store(store)?;
+            next_store = read_store(stores.as_mut())?;
+        }
+        self.advance(NEVER)?;
+        Ok(self.writer.finish()?)
+    }
+
+    /// Sorts what happens until the last of these objects is born.
+    fn expect(&mut self, rows: &[Row]) {
+        let Some(last) = rows.last() else { return };
+        self.due_before = last.birth << 2 | BIRTH;
+        self.slots_of_rows.clear();
+        self.due.clear();
+        let due = &mut self.due;
+        self.later
+            .drain_before(self.due_before, |key, slot| due.add(key, slot));
+        for (number, row) in (0..).zip(rows) {
+            for (time, order) in row.events::<ALONE>() {
+                if time > row.birth && time << 2 | order < self.due_before {
+                    due.add(time << 2 | order, OF_ROW | number);
+                }
+            }
+        }
+        due.sort();
+    }
+
+    /// The next that happens before `bound`.
+    #[inline(always)]
+    fn next_before(&mut self, bound: u64) -> Option<(u64, u32)> {
+        if self.at_birth.last().is_some_and(|&(key, _)| key < bound) {
+            return self.at_birth.pop();
+        }
+        if let Some((key, whose)) = self.due.pop_before(bound) {
+            let slot = if whose & OF_ROW == 0 {
+                whose
+            } else {
+                self.slots_of_rows[(whose & !OF_ROW) as usize]
+            };
+            return Some((key, slot));
+        }
+        if bound > self.due_before {
+            return self.later.pop_before(bound);
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn of_thread(&mut self, thread: u32) {
+        if !ALONE {
+            self.writer.of_thread(thread);
+        }
+    }
+
+    /// Slots by the numbers of their objects, where stores are to be told.
+    #[inline(always)]
+    fn slot_of(&mut self) -> Option<&mut SlotOf> {
+        self.slot_of.as_mut().filter(|_| !ALONE)
+    }
+
     #[inline(always)]
     fn object(&mut self, id: u64, row: &Row) -> Result<(), CompileError> {
         let resized = self.advance_to_birth(row)?;
-        let [user, freer] = match &mut self.threads {
-            None => [0; 2],
-            Some(numbers) => {
-                let mut dense = [0; 2];
-                for (dense, recorded) in dense.iter_mut().zip(row.threads()) {
-                    let next = numbers.len() as u32;
-                    *dense = *numbers.entry(recorded).or_insert(next);
-                    if *dense >= MOST_THREADS {
-                        return Err(CompileError::Row(
-                            id,
-                            "of more threads than can be replayed",
-                        ));
-                    }
+        let [user, freer] = self.threads_of(id, row)?;
+        self.of_thread(user);
+        let slot = match resized {
+            Some(slot) => {
+                let before = self.objects[slot as usize].size;
+                let size = row.size;
+                self.writer.write(Event::Resize { slot, size }, before)?;
+                if let Some(slot_of) = self.slot_of() {
+                    slot_of.remove(&row.resized_from);
                 }
-                dense
+                slot
             }
+            None => self.allocate(id, row, user)?,
         };
-        self.writer.of_thread(user)?;
-        let slot = if let Some(slot) = resized {
-            self.writer.write(Event::Resize {
-                slot,
-                size: row.size,
-            })?;
-            if let Some(slot_of) = &mut self.slot_of {
-                slot_of.remove(&row.resized_from);
-            }
-            slot
-        } else {
-            let slot = self.take_slot(user).ok_or(CompileError::Row(
-                id,
-                "more objects live at once than can be replayed",
-            ))?;
-            let region = match row.region {
-                None => None,
-                Some(region) => Some(self.regions.enter(region).ok_or(CompileError::Row(
-                    id,
-                    "more regions have objects at once than can be replayed",
-                ))?),
-            };
-            self.writer.write(Event::Allocate {
-                slot,
-                size: row.size,
-                alignment: row.alignment(),
-                zeroed: row.about & ABOUT_ZEROED != 0,
-                region,
-            })?;
-            self.slots[slot as usize].region = region;
-            slot
-        };
-        let place = &mut self.slots[slot as usize];
-        (place.id, place.user, place.freer) = (id, user, freer);
-        place.freed_with_region = row.about & ABOUT_FREED_WITH_REGION != 0;
-        if let Some(slot_of) = &mut self.slot_of {
+        let object = &mut self.objects[slot as usize];
+        (object.id, object.size) = (id, row.size);
+        object.freed_with_region = row.about & ABOUT_FREED_WITH_REGION != 0;
+        (object.user, object.freer) = (user, freer);
+        if let Some(slot_of) = self.slot_of() {
             slot_of.insert(id, slot);
         }
-        for (time, order) in [
-            (row.first_use, FIRST_USE),
-            (row.last_use, LAST_USE),
-            (row.end, END),
-        ] {
-            if time != NEVER {
-                self.pending.push(time << 2 | order, slot);
+        self.slots_of_rows.push(slot);
+        for (time, order) in row.events::<ALONE>().rev() {
+            let key = time << 2 | order;
+            if time == row.birth {
+                self.at_birth.push((key, slot));
+            } else if key >= self.due_before && time != NEVER {
+                self.later.push(key, slot);
             }
         }
         Ok(())
     }
 
+    /// Dense numbers of the thread that allocates and uses an object, and of that which frees it.
     #[inline(always)]
-    fn take_slot(&mut self, thread: u32) -> Option<u32> {
-        let thread_index = thread as usize;
-        if thread_index >= self.free.len() {
-            self.free.resize(thread_index + 1, Vec::new());
+    fn threads_of(&mut self, id: u64, row: &Row) -> Result<[u32; 2], CompileError> {
+        let numbers = match &mut self.threads {
+            Some(numbers) if !ALONE => numbers,
+            _ => return Ok([0; 2]),
+        };
+        let mut dense = [0; 2];
+        for (dense, recorded) in dense.iter_mut().zip(row.threads()) {
+            let next = numbers.len() as u32;
+            *dense = *numbers.entry(recorded).or_insert(next);
+            if *dense >= MOST_THREADS {
+                let what = "of more threads than can be replayed";
+                return Err(CompileError::Row(id, what));
+            }
         }
-        if let Some(slot) = self.free[thread_index].pop() {
-            return Some(slot);
+        Ok(dense)
+    }
+
+    #[inline(always)]
+    fn allocate(&mut self, id: u64, row: &Row, thread: u32) -> Result<u32, CompileError> {
+        let slot = self.slots.take(thread).ok_or(CompileError::Row(
+            id,
+            "more objects live at once than can be replayed",
+        ))?;
+        if slot as usize >= self.objects.len() {
+            self.objects.resize(slot as usize + 1, Object::default());
         }
-        let slot = self.slots.len();
-        self.slots.push(Slot {
-            owner: thread,
-            ..Slot::default()
-        });
-        (slot < MOST_SLOTS).then_some(slot as u32)
+        let region = match row.region {
+            None => None,
+            Some(region) => Some(self.regions.enter(region).ok_or(CompileError::Row(
+                id,
+                "more regions have objects at once than can be replayed",
+            ))?),
+        };
+        let event = Event::Allocate {
+            slot,
+            size: row.size,
+            alignment: row.alignment(),
+            zeroed: row.about & ABOUT_ZEROED != 0,
+            region,
+        };
+        self.writer.write(event, row.size)?;
+        let object = &mut self.objects[slot as usize];
+        (object.region, object.owner) = (region, thread);
+        Ok(slot)
     }
 
     /// Does all that happens before the birth of `row`, and at the same moment. Gives the slot of
@@ -401,8 +517,8 @@ impl Compiler {
     #[inline(always)]
     fn advance_to_birth(&mut self, row: &Row) -> Result<Option<u32>, CompileError> {
         let mut resized = None;
-        while let Some((key, slot)) = self.pending.pop_before(row.birth << 2 | BIRTH) {
-            let is_resized = key & 3 == END && self.slots[slot as usize].id == row.resized_from;
+        while let Some((key, slot)) = self.next_before(row.birth << 2 | BIRTH) {
+            let is_resized = key & 3 == END && self.objects[slot as usize].id == row.resized_from;
             if is_resized {
                 resized = Some(slot);
             } else {
@@ -414,7 +530,7 @@ impl Compiler {
 
     /// Does all that has a key below `bound`.
     fn advance(&mut self, bound: u64) -> Result<(), CompileError> {
-        while let Some((key, slot)) = self.pending.pop_before(bound) {
+        while let Some((key, slot)) = self.next_before(bound) {
             self.happen(key, slot)?;
         }
         Ok(())
@@ -422,29 +538,30 @@ impl Compiler {
 
     #[inline(always)]
     fn happen(&mut self, key: u64, slot: u32) -> Result<(), CompileError> {
-        let of = self.slots[slot as usize];
+        let object = self.objects[slot as usize];
         let order = key & 3;
-        self.writer
-            .of_thread(if order == END { of.freer } else { of.user })?;
-        if order == END {
-            self.writer.write(Event::Free {
-                slot,
-                with_region: of.freed_with_region,
-            })?;
-            if let Some(region) = of.region {
+        if ALONE || order == END {
+            self.of_thread(object.freer);
+            let with_region = object.freed_with_region;
+            let event = Event::Free { slot, with_region };
+            self.writer.write(event, object.size)?;
+            if let Some(region) = object.region {
                 self.regions.leave(region);
             }
-            self.free[of.owner as usize].push(slot);
-            if let Some(slot_of) = &mut self.slot_of {
-                slot_of.remove(&of.id);
+            self.slots.give_back(slot, object.owner);
+            let id = object.id;
+            if let Some(slot_of) = self.slot_of() {
+                slot_of.remove(&id);
             }
             return Ok(());
         }
-        let size = u32::try_from(self.writer.size_of(slot)).unwrap_or(u32::MAX);
-        self.writer.write(match order {
+        self.of_thread(object.user);
+        let size = u32::try_from(object.size).unwrap_or(u32::MAX);
+        let event = match order {
             FIRST_USE => Event::Write { slot, size },
             _ => Event::Read { slot, size },
-        })?;
+        };
+        self.writer.write(event, object.size)?;
         Ok(())
     }
 
@@ -459,39 +576,20 @@ impl Compiler {
         };
         let target = slot_of.get(&store.target).copied();
         let end = store.offset.checked_add(8);
-        if end.is_none_or(|end| end > self.writer.size_of(source)) {
+        let object = &self.objects[source as usize];
+        if end.is_none_or(|end| end > object.size) {
             return Ok(());
         }
-        self.writer.of_thread(self.slots[source as usize].user)?;
-        self.writer.write(Event::Store {
+        self.writer.of_thread(object.user);
+        let event = Event::Store {
             source,
             offset: store.offset,
             target,
-        })?;
+        };
+        self.writer.write(event, object.size)?;
         Ok(())
     }
 }
 
 /// Slots of live objects by number, for the stores.
-type SlotOf = HashMap<u64, u32, BuildHasherDefault<Multiply>>;
-
-/// Enough of a hash for numbers that are dense.
-#[derive(Default)]
-struct Multiply(u64);
-
-impl Hasher for Multiply {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        self.0 = (self.0 ^ number).wrapping_mul(GOLDEN).rotate_left(26);
-    }
-}
+type SlotOf = Numbered<u64, u32>;

@@ -157,25 +157,14 @@ pub trait Follow {
 fn hand_over<F: Follow>(extension: u64, word: u64, follower: &mut F) -> Result<(), F::Stop> {
     let slot = (word >> KIND_BITS & SLOT_MASK) as u32;
     let operand = word >> OPERAND_SHIFT;
-    let size = operand | (extension & 0xffff_ffff) << 32;
-    let allocate = |zeroed| Event::Allocate {
-        slot,
-        size,
-        alignment: match extension >> UPPER_SIZE_BITS & 63 {
-            0 => 0,
-            logarithm => 1 << logarithm,
-        },
-        zeroed,
-        region: ((extension >> REGION_SHIFT) as u32).checked_sub(1),
-    };
     match word & KIND_MASK {
-        ALLOCATE => follower.event(allocate(false)),
-        ALLOCATE_ZEROED => follower.event(allocate(true)),
-        RESIZE => follower.event(Event::Resize { slot, size }),
-        FREE => follower.event(Event::Free {
+        ALLOCATE => follower.event(allocation(extension, word, false)),
+        ALLOCATE_ZEROED => follower.event(allocation(extension, word, true)),
+        RESIZE => follower.event(Event::Resize {
             slot,
-            with_region: operand != 0,
+            size: size_of(extension, word),
         }),
+        FREE => follower.event(free(word)),
         WRITE => follower.event(Event::Write {
             slot,
             size: operand as u32,
@@ -197,6 +186,39 @@ fn hand_over<F: Follow>(extension: u64, word: u64, follower: &mut F) -> Result<(
             words: operand as u32,
         }),
         _ => Ok(()),
+    }
+}
+
+/// As `hand_over`, for what is not so frequent that it should stand in the loop.
+#[inline(never)]
+fn hand_over_other<F: Follow>(extension: u64, word: u64, follower: &mut F) -> Result<(), F::Stop> {
+    hand_over(extension, word, follower)
+}
+
+#[inline(always)]
+fn size_of(extension: u64, word: u64) -> u64 {
+    word >> OPERAND_SHIFT | (extension & 0xffff_ffff) << 32
+}
+
+#[inline(always)]
+fn allocation(extension: u64, word: u64, zeroed: bool) -> Event {
+    Event::Allocate {
+        slot: (word >> KIND_BITS & SLOT_MASK) as u32,
+        size: size_of(extension, word),
+        alignment: match extension >> UPPER_SIZE_BITS & 63 {
+            0 => 0,
+            logarithm => 1 << logarithm,
+        },
+        zeroed,
+        region: ((extension >> REGION_SHIFT) as u32).checked_sub(1),
+    }
+}
+
+#[inline(always)]
+fn free(word: u64) -> Event {
+    Event::Free {
+        slot: (word >> KIND_BITS & SLOT_MASK) as u32,
+        with_region: word >> OPERAND_SHIFT != 0,
     }
 }
 
@@ -228,14 +250,27 @@ impl<'a> Events<'a> {
     /// What the follower stops with.
     #[inline(always)]
     pub fn follow<F: Follow>(self, follower: &mut F) -> Result<(), F::Stop> {
-        let mut extension = 0;
-        for &word in self.words {
-            if word & KIND_MASK == EXTEND {
-                extension = word >> KIND_BITS;
-                continue;
+        let words = self.words.as_slice();
+        let word_at = |at: usize| words.get(at).copied().unwrap_or(0);
+        let (mut at, mut next) = (0, word_at(0));
+        while at < words.len() {
+            let word = next;
+            at += 1;
+            // Which kind comes next is anybody's guess, so the processor often guesses wrong. It
+            // finds out sooner if the next word is there before this one is obeyed.
+            next = word_at(at);
+            let kind = word & KIND_MASK;
+            if kind == FREE {
+                follower.event(free(word))?;
+            } else if kind == ALLOCATE {
+                follower.event(allocation(0, word, false))?;
+            } else if kind == EXTEND {
+                hand_over_other(word >> KIND_BITS, next, follower)?;
+                at += 1;
+                next = word_at(at);
+            } else {
+                hand_over_other(0, word, follower)?;
             }
-            hand_over(extension, word, follower)?;
-            extension = 0;
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! The objects and pointers that are there at the end, and a number that proves them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+use std::convert::Infallible;
 
-use crate::event::Event;
+use crate::event::{Event, Follow};
+use crate::hash::Numbered;
 use crate::reader::Schedule;
 
 const WORD_BYTES: u64 = 8;
@@ -56,51 +58,35 @@ impl FinalGraph {
     #[must_use]
     pub fn of(schedule: &Schedule) -> FinalGraph {
         let slots = usize::try_from(schedule.header().slots).unwrap_or(0);
-        // Of each slot the event, counted from 1, at which its last object was born; 0 when dead.
-        let mut born = vec![0u64; slots];
-        let mut sizes = vec![0u64; slots];
-        let mut kept = vec![0u64; slots];
-        // Of each slot the event at which its last object was resized; 0 where it never was.
-        let mut resized = vec![0u64; slots];
-        for (at, event) in (1..).zip(schedule.events()) {
-            match event {
-                Event::Allocate { slot, size, .. } => {
-                    (born[slot as usize], sizes[slot as usize]) = (at, size);
-                    kept[slot as usize] = stamped_bytes(size);
-                    resized[slot as usize] = 0;
-                }
-                Event::Resize { slot, size } => {
-                    sizes[slot as usize] = size;
-                    kept[slot as usize] = kept[slot as usize].min(size);
-                    resized[slot as usize] = at;
-                }
-                Event::Free { slot, .. } => born[slot as usize] = 0,
-                _ => {}
-            }
-        }
+        let mut lives = Lives {
+            at: 0,
+            last: vec![Life::default(); slots],
+        };
+        let Ok(()) = schedule.events().follow(&mut lives);
         let stored = if schedule.header().stores > 0 {
-            Stored::of(schedule, &born, &resized)
+            Stored::of(schedule, &lives.last)
         } else {
             Stored::default()
         };
-        let live = (0u32..).zip(&born).filter(|&(_, &born)| born > 0);
+        let live = (0u32..).zip(&lives.last).filter(|(_, life)| life.born > 0);
         let objects = live
-            .map(|(slot, _)| Object {
+            .map(|(slot, life)| Object {
                 slot,
-                size: sizes[slot as usize],
+                size: life.size,
                 kept_bytes: if stored.goes_over_start(slot) {
                     0
                 } else {
-                    kept[slot as usize]
+                    life.kept_bytes
                 },
             })
             .collect();
         let mut fields: Vec<Field> = stored
             .fields
             .iter()
-            .filter_map(|(&(source, offset), &target)| {
-                let known = target.filter(|_| !stored.odd.contains(&source));
-                known.map(|target| Field {
+            .filter_map(|(&(source, offset), store)| {
+                let target = store.target?;
+                let is_known = !stored.odd.contains(&source) && !stored.is_cut(source, offset);
+                is_known.then_some(Field {
                     source,
                     offset,
                     target,
@@ -112,14 +98,68 @@ impl FinalGraph {
     }
 }
 
+/// The last object of a slot.
+#[derive(Clone, Copy, Default)]
+struct Life {
+    /// The event, counted from 1, at which it was born; 0 when it is dead.
+    born: u64,
+    /// The event at which it was resized last; 0 where it never was.
+    resized: u64,
+    size: u64,
+    kept_bytes: u64,
+}
+
+/// Finds the last object of each slot.
+struct Lives {
+    at: u64,
+    last: Vec<Life>,
+}
+
+impl Follow for Lives {
+    type Stop = Infallible;
+
+    #[inline(always)]
+    fn event(&mut self, event: Event) -> Result<(), Infallible> {
+        self.at += 1;
+        match event {
+            Event::Allocate { slot, size, .. } => {
+                self.last[slot as usize] = Life {
+                    born: self.at,
+                    resized: 0,
+                    size,
+                    kept_bytes: stamped_bytes(size),
+                };
+            }
+            Event::Resize { slot, size } => {
+                let life = &mut self.last[slot as usize];
+                life.size = size;
+                life.kept_bytes = life.kept_bytes.min(size);
+                life.resized = self.at;
+            }
+            Event::Free { slot, .. } => self.last[slot as usize].born = 0,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
 /// The last store to each place of the objects that live at the end.
 #[derive(Default)]
 struct Stored {
-    /// By source and offset; None where it holds no pointer to an object that lives at the end, or
-    /// to one that a realloc may have moved since, or where the place was cut off in between.
-    fields: BTreeMap<(u32, u64), Option<u32>>,
+    /// By source and offset.
+    fields: Numbered<(u32, u64), LastStore>,
     /// Sources with a store at an odd place.
     odd: HashSet<u32>,
+    /// By source, resizes in order: at which event, and from which offset on places were cut off.
+    /// One that was followed by a resize to less is left out, so offsets rise.
+    cuts: Numbered<u32, Vec<(u64, u64)>>,
+}
+
+struct LastStore {
+    at: u64,
+    /// None where it is no pointer to an object that lives at the end, or one to an object that a
+    /// realloc may have moved since.
+    target: Option<u32>,
 }
 
 impl Stored {
@@ -127,33 +167,77 @@ impl Stored {
         self.odd.contains(&slot) || self.fields.contains_key(&(slot, 0))
     }
 
-    fn of(schedule: &Schedule, born: &[u64], resized: &[u64]) -> Stored {
-        let mut stored = Stored::default();
-        let is_last = |slot: u32, at: u64| (1..at).contains(&born[slot as usize]);
-        for (at, event) in (1..).zip(schedule.events()) {
-            match event {
-                Event::Store {
-                    source,
-                    offset,
-                    target,
-                } if is_last(source, at) => {
-                    if offset % WORD_BYTES == 0 {
-                        let stays = |slot: &u32| is_last(*slot, at) && resized[*slot as usize] < at;
-                        stored.fields.insert((source, offset), target.filter(stays));
-                    } else {
-                        stored.odd.insert(source);
-                    }
+    /// Whether the place was cut off after the last store to it.
+    fn is_cut(&self, source: u32, offset: u64) -> bool {
+        let (Some(cuts), Some(store)) =
+            (self.cuts.get(&source), self.fields.get(&(source, offset)))
+        else {
+            return false;
+        };
+        let next = cuts.partition_point(|&(at, _)| at < store.at);
+        cuts.get(next).is_some_and(|&(_, from)| from <= offset)
+    }
+
+    fn of(schedule: &Schedule, last: &[Life]) -> Stored {
+        let mut finder = StoreFinder {
+            at: 0,
+            last,
+            stored: Stored::default(),
+        };
+        let Ok(()) = schedule.events().follow(&mut finder);
+        finder.stored
+    }
+}
+
+struct StoreFinder<'a> {
+    at: u64,
+    last: &'a [Life],
+    stored: Stored,
+}
+
+impl StoreFinder<'_> {
+    fn is_last(&self, slot: u32) -> bool {
+        (1..self.at).contains(&self.last[slot as usize].born)
+    }
+}
+
+impl Follow for StoreFinder<'_> {
+    type Stop = Infallible;
+
+    #[inline(always)]
+    fn event(&mut self, event: Event) -> Result<(), Infallible> {
+        self.at += 1;
+        match event {
+            Event::Store {
+                source,
+                offset,
+                target,
+            } if self.is_last(source) => {
+                if offset % WORD_BYTES == 0 {
+                    let stays = |&slot: &u32| {
+                        self.is_last(slot) && self.last[slot as usize].resized < self.at
+                    };
+                    let target = target.filter(stays);
+                    let store = LastStore {
+                        at: self.at,
+                        target,
+                    };
+                    self.stored.fields.insert((source, offset), store);
+                } else {
+                    self.stored.odd.insert(source);
                 }
-                Event::Resize { slot, size } if is_last(slot, at) => {
-                    let first_cut = (slot, (size + 1).saturating_sub(WORD_BYTES));
-                    for (_, target) in stored.fields.range_mut(first_cut..=(slot, u64::MAX)) {
-                        *target = None;
-                    }
-                }
-                _ => {}
             }
+            Event::Resize { slot, size } if self.is_last(slot) => {
+                let from = (size + 1).saturating_sub(WORD_BYTES);
+                let cuts = self.stored.cuts.entry(slot).or_default();
+                while cuts.last().is_some_and(|&(_, before)| before >= from) {
+                    cuts.pop();
+                }
+                cuts.push((self.at, from));
+            }
+            _ => {}
         }
-        stored
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@
 //! - [`compile`] makes a schedule of the rows of a trace, in memory bounded by the live objects.
 //! - [`Schedule::open`] maps one and checks all of it, so that a replay need not check.
 //! - [`Schedule::events`] gives the [`Event`]s.
+//! - [`Streams`] are the same for threads that run side by side.
 //! - [`FinalGraph`] is what must be there at the end, and [`Digest`] the number that proves it.
 //!
 //! `docs/replay.md` describes the format.
@@ -19,13 +20,17 @@
 compile_error!("a schedule is mapped as it lies on the disk: 64-bit, little-endian Linux only");
 
 mod compile;
+mod due;
 mod event;
 mod graph;
+mod hash;
 mod header;
 mod mapping;
 mod pending;
 mod reader;
 mod rows;
+mod slots;
+mod streams;
 mod writer;
 
 pub use compile::{compile, Asked, CompileError};
@@ -34,6 +39,7 @@ pub use graph::{stamp, stamped_bytes, Digest, Field, FinalGraph, Object};
 pub use header::{Death, Header};
 pub use mapping::Mapping;
 pub use reader::{OpenError, Schedule};
+pub use streams::{Step, Stream, Streams, What};
 pub use writer::Writer;
 
 /// The most slots that a schedule can have, and so the most objects that can live at once.

@@ -1,4 +1,4 @@
-//! What is still to happen to objects that are born: a queue in order of time.
+//! What is to happen to objects later: a queue in order of time.
 //!
 //! Nothing is ever asked for that is earlier than what was taken before, so a radix heap does: keys
 //! are kept by the highest digit in which they differ from the last one taken, and by that digit. A
@@ -8,7 +8,7 @@ const DIGIT_BITS: u32 = 6;
 const DIGITS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 /// Keys for which an empty bucket keeps its memory.
-const ROOM_KEPT: usize = 1 << 12;
+const ROOM_KEPT: usize = 1 << 8;
 
 /// Keys with their values, the least first. No key is less than the last one taken.
 pub(crate) struct Pending {
@@ -62,13 +62,8 @@ impl Pending {
     #[inline]
     pub(crate) fn pop_before(&mut self, bound: u64) -> Option<(u64, u32)> {
         loop {
-            let level = self.filled.trailing_zeros() as usize;
-            let from = self.levels.get_mut(level)?;
-            let digit = from.filled.trailing_zeros() as usize % DIGITS;
-            let bucket = &mut from.buckets[digit];
-            if bucket.least >= bound {
-                return None;
-            }
+            let (level, digit) = self.lowest_below(bound)?;
+            let bucket = &mut self.levels[level].buckets[digit];
             if level > 0 && bucket.keys.len() > 1 {
                 self.spread(level, digit);
                 continue;
@@ -80,6 +75,35 @@ impl Pending {
             }
             return taken;
         }
+    }
+
+    /// Takes out all keys below `bound`, in any order, and gives them to `take`.
+    pub(crate) fn drain_before(&mut self, bound: u64, mut take: impl FnMut(u64, u32)) {
+        while let Some((level, digit)) = self.lowest_below(bound) {
+            let bucket = &mut self.levels[level].buckets[digit];
+            // Above the lowest digit of a level, all keys of a bucket are the same.
+            let width = 1 << (level as u32 * DIGIT_BITS);
+            let greatest = bucket.least | (width - 1);
+            if greatest >= bound && bucket.keys.len() > 1 {
+                self.spread(level, digit);
+                continue;
+            }
+            self.last = std::mem::replace(&mut bucket.least, u64::MAX);
+            for (key, value) in bucket.keys.drain(..) {
+                take(key, value);
+            }
+            bucket.keys.shrink_to(ROOM_KEPT);
+            self.emptied(level, digit);
+        }
+    }
+
+    /// The level and the digit of the least keys, where those are below `bound`.
+    #[inline]
+    fn lowest_below(&self, bound: u64) -> Option<(usize, usize)> {
+        let level = self.filled.trailing_zeros() as usize;
+        let from = self.levels.get(level)?;
+        let digit = from.filled.trailing_zeros() as usize % DIGITS;
+        (from.buckets[digit].least < bound).then_some((level, digit))
     }
 
     /// Moves the keys of the lowest bucket to levels below its own.
@@ -96,7 +120,7 @@ impl Pending {
         self.levels[level].buckets[digit].keys = keys;
     }
 
-    #[inline]
+    #[inline(always)]
     fn emptied(&mut self, level: usize, digit: usize) {
         let filled = &mut self.levels[level].filled;
         *filled &= !(1 << digit);
@@ -109,6 +133,29 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::Pending;
+
+    #[test]
+    fn what_is_drained_is_what_would_be_popped() {
+        let (mut popped, mut drained) = (Pending::new(), Pending::new());
+        let mut random = 1u64;
+        for now in (0..300_000u64).step_by(1000) {
+            for _ in 0..100 {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let key = now + (random >> 32) % (1 << ((random >> 20) % 20));
+                popped.push(key, key as u32);
+                drained.push(key, key as u32);
+            }
+            let (mut expected, mut found) = (Vec::new(), Vec::new());
+            while let Some(taken) = popped.pop_before(now + 1000) {
+                expected.push(taken);
+            }
+            drained.drain_before(now + 1000, |key, value| found.push((key, value)));
+            found.sort_unstable();
+            assert_eq!(found, expected);
+        }
+    }
 
     #[test]
     fn keys_come_out_in_order_however_they_go_in() {

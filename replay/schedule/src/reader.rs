@@ -9,6 +9,7 @@ use std::slice;
 use crate::event::{Event, Events};
 use crate::header::Header;
 use crate::mapping::Mapping;
+use crate::slots::SLOTS_AT_ONCE;
 use crate::{LARGEST_OBJECT, MOST_SLOTS, MOST_THREADS};
 
 const GREATEST_ALIGNMENT: u64 = 1 << 30;
@@ -110,7 +111,7 @@ impl Schedule {
         Events::of(self.words())
     }
 
-    fn words(&self) -> &[u64] {
+    pub(crate) fn words(&self) -> &[u64] {
         let bytes = &self.mapping.as_bytes()[Header::BYTES..];
         // SAFETY: a mapping begins at a page and the header is a multiple of 8 bytes long, so the
         // words are aligned; any 64 bits are a u64.
@@ -123,8 +124,13 @@ impl Schedule {
         if header.words != words.len() as u64 {
             return Err(Problem::Header("words"));
         }
-        // Each slot has been allocated at least once: this bounds the memory of the check.
-        if header.slots > header.words.min(MOST_SLOTS as u64) {
+        // Each slot has been allocated at least once, or is one of a few that a thread got at the
+        // same time: this bounds the memory of the check.
+        if header.threads > u64::from(MOST_THREADS) {
+            return Err(Problem::Header("threads"));
+        }
+        let most_slots = header.words + header.threads * u64::from(SLOTS_AT_ONCE);
+        if header.slots > most_slots.min(MOST_SLOTS as u64) {
             return Err(Problem::Header("slots"));
         }
         let mut events = self.events();

@@ -8,11 +8,10 @@ use std::io::{self, Read};
 
 const MOST_ROWS: u64 = 1 << 22;
 
-/// Reads batches of `COLUMNS` columns, and gives them row by row.
+/// Reads batches of `COLUMNS` columns.
 pub(crate) struct Rows<R, const COLUMNS: usize> {
     input: R,
     columns: [Vec<u64>; COLUMNS],
-    count: usize,
     next: usize,
 }
 
@@ -21,7 +20,6 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
         Rows {
             input,
             columns: std::array::from_fn(|_| Vec::new()),
-            count: 0,
             next: 0,
         }
     }
@@ -29,7 +27,7 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
     /// The next row; None when there are no more.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> io::Result<Option<[u64; COLUMNS]>> {
-        while self.next == self.count {
+        while self.next == self.columns[0].len() {
             if !self.read_batch()? {
                 return Ok(None);
             }
@@ -38,6 +36,17 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
         self.next += 1;
         Ok(Some(std::array::from_fn(|column| {
             self.columns[column][row]
+        })))
+    }
+
+    /// The columns of the next batch, all of the same length; None when there are no more.
+    pub(crate) fn next_batch(&mut self) -> io::Result<Option<[&[u64]; COLUMNS]>> {
+        if !self.read_batch()? {
+            return Ok(None);
+        }
+        self.next = self.columns[0].len();
+        Ok(Some(std::array::from_fn(|column| {
+            self.columns[column].as_slice()
         })))
     }
 
@@ -52,16 +61,18 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
         let there = self
             .read_number()?
             .ok_or(io::Error::from(io::ErrorKind::UnexpectedEof))?;
-        self.count = rows as usize;
+        let rows = rows as usize;
         self.next = 0;
         for (number, column) in self.columns.iter_mut().enumerate() {
-            column.clear();
-            column.resize(self.count, u64::MAX);
-            if there >> number & 1 != 0 {
-                // SAFETY: the bytes are those of the numbers, and any bytes are numbers.
-                let bytes = unsafe { column.align_to_mut::<u8>().1 };
-                self.input.read_exact(bytes)?;
+            if there >> number & 1 == 0 {
+                column.clear();
+                column.resize(rows, u64::MAX);
+                continue;
             }
+            column.resize(rows, 0);
+            // SAFETY: the bytes are those of the numbers, and any bytes are numbers.
+            let bytes = unsafe { column.align_to_mut::<u8>().1 };
+            self.input.read_exact(bytes)?;
         }
         Ok(true)
     }

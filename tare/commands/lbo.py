@@ -1,0 +1,110 @@
+"""`tare lbo`: what collectors cost at least, by the size of the heap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tare import options
+from tare.errors import UsageError
+from tare.lbo import DEFAULT_HEAPS, lbo, lbo_replayed
+from tare.options import Output
+from tare.presenting import present
+from tare.program import Program
+from tare.progress import TerminalWatcher
+from tare.runner import Limits
+from tare.schedule import How
+from tare.studies.lbo import failed
+from tare.units import parse_size
+
+EPILOG = """\b
+Examples:
+  tare lbo -- java -cp classes Main
+  tare lbo -m jvm.g1 -m jvm.parallel --heaps 2,4 --least-heap 64MiB -- java -jar app.jar
+  tare lbo -m immix -m genimmix -m glibc gawk.tare
+"""
+
+
+def _heaps(
+    _context: click.Context, _parameter: click.Parameter, text: str | None
+) -> tuple[float, ...]:
+    if text is None:
+        return DEFAULT_HEAPS
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise UsageError(f"'{text}' is no list of numbers", "write it like 1.5,2,3") from None
+
+
+def _size(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else parse_size(text)
+
+
+@click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
+@click.option(
+    "-m",
+    "--manager",
+    "managers",
+    multiple=True,
+    metavar="M",
+    help="A collector, without heap=, or another manager; repeat it. Default: those of the JVM; "
+    "of a trace, immix, genimmix, semispace and glibc.",
+)
+@click.option(
+    "--heaps",
+    callback=_heaps,
+    metavar="X,X…",
+    help="Sizes of the heap, in multiples of the least heap; of a trace, of the most bytes alive. "
+    "Default: 1.5,2,3,4,6.",
+)
+@click.option(
+    "--least-heap",
+    callback=_size,
+    metavar="SIZE",
+    help="What heaps are multiples of. Default: the least heap of jvm.serial, sought first.",
+)
+@click.option("-n", "--runs", default=6, show_default=True, help="Runs in each heap.")
+@click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
+@options.replay_options("touch", "regions", "threads")
+@options.run_options
+@options.output_options
+@options.program_argument
+def command(
+    program: Program,
+    managers: tuple[str, ...],
+    heaps: tuple[float, ...],
+    least_heap: int | None,
+    runs: int,
+    warmup: int,
+    how: How,
+    seed: int | None,
+    limits: Limits,
+    output: Output,
+) -> int:
+    """The lower-bound overhead of collectors for PROGRAM, or for a recorded T.tare.
+
+    Each collector runs in heaps of several sizes. The least cost of any run without its pauses is
+    the distilled baseline, and what a collector costs beyond it is the least that it can be said to
+    cost. A heap that is too small is an answer, and shown as such.
+    """
+    given: dict[str, Any] = {
+        "heaps": heaps,
+        "runs": runs,
+        "warmup": warmup,
+        "seed": seed,
+        "limits": limits,
+        "folder": output.folder,
+        "watcher": TerminalWatcher(output.quiet),
+    }
+    trace = options.trace_of(program)
+    if trace is not None:
+        if least_heap is not None:
+            raise UsageError("--least-heap is for a program that runs")
+        results = lbo_replayed(trace, managers, how=how, **given)
+    elif how != How():
+        raise UsageError("--death, --process and --no-pointers are for a recorded T.tare")
+    else:
+        results = lbo(program, managers, least_heap=least_heap, **given)
+    present(results, output)
+    return 1 if failed(results) else 0

@@ -1,0 +1,360 @@
+"""What collectors cost at least: a program, or a replay of its heap trace, under each collector in
+heaps of several sizes, against a baseline distilled from all of them.
+
+After Cai, Blackburn, Bond and Maas, "Distilling the Real Cost of Production Garbage Collectors",
+ISPASS 2022.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tare import iterations, replay, runner, runtimes
+from tare.errors import UsageError
+from tare.executor import OBSERVERS
+from tare.machine import describe_machine
+from tare.manager import Manager, parse_name, resolve
+from tare.measurement import Status
+from tare.measuring import (
+    Command,
+    Planned,
+    Watcher,
+    Where,
+    check_counts,
+    managers_of,
+    measure,
+    programs_of,
+)
+from tare.minheap_executed import DEFAULT_MANAGERS, UNIT, in_heap, minheap_executed
+from tare.program import Program
+from tare.replay_runs import measure_replays, prepare
+from tare.results import Results, default_folder
+from tare.runner import Limits, Outcome
+from tare.runtimes import Pause
+from tare.schedule import How
+from tare.studies import compare
+from tare.studies import lbo as study
+from tare.studies.minheap_executed import HIGH
+from tare.trace import open_trace
+from tare.tradeoff import in_heap as replayed_in_heap
+from tare.tradeoff import slow
+
+REFERENCE = "jvm.serial"
+"""The collector whose least heap is the unit of heaps, unless it is given: it needs least."""
+DEFAULT_HEAPS = (1.5, 2.0, 3.0, 4.0, 6.0)
+DEFAULT_REPLAYED = ("immix", "genimmix", "semispace", "glibc")
+LEAST_HEAP, MOST_HEAP, MOST_HEAPS = 1.0, 64.0, 12
+SLOW = 10.0
+"""A run that takes so many times the wall time of the least heap is ended."""
+_LEAST_TIMEOUT_SECONDS = 30.0
+_EPSILON = "jvm.epsilon"
+_EPSILON_SPARE = 1.25
+"""Of the bytes allocated under the reference: some differ from run to run."""
+_STEPS_IN_LEAST_HEAP = 2
+"""Trials at each end of the reference's least heap."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The cost of what was done, and of it that while a collector had stopped the program; seconds.
+    Processor times are None where they are not known."""
+
+    wall: float
+    stopped_wall: float
+    cpu: float | None
+    stopped_cpu: float | None
+
+    def values(self) -> dict[str, float]:
+        found = {
+            "work_wall_seconds": self.wall,
+            "stopped_wall_seconds": self.stopped_wall,
+            "work_cpu_seconds": self.cpu,
+            "stopped_cpu_seconds": self.stopped_cpu,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def whole_run(values: Any) -> Work:
+    """Of a run without iterations. A manager that stops nothing costs nothing by that."""
+    stopped = values.get("collector_seconds", 0.0)
+    cpu = values["user_seconds"] + values["system_seconds"]
+    stopped_cpu = values.get("pause_cpu_seconds", None if stopped else 0.0)
+    known = stopped_cpu is not None
+    return Work(values["wall_seconds"], stopped, cpu if known else None, stopped_cpu)
+
+
+def steady_work(
+    reported: Sequence[iterations.Iteration], pauses: Sequence[Pause]
+) -> tuple[Work, int | None]:
+    """The median steady iteration, and the number of the first; without a steady part, of the last
+    few. What was stopped is taken from each iteration before the median is."""
+    first = iterations.steady_from([each.wall_seconds for each in reported])
+    chosen = reported[first:] if first is not None else reported[-iterations.WINDOW :]
+    stopped = [_stopped_in(each, pauses) for each in chosen]
+    walls = [each.wall_seconds for each in chosen]
+    cpus = [each.cpu_seconds for each in chosen]
+    wall, cpu = median(walls), median(cpus)
+    rest_wall = median(w - s[0] for w, s in zip(walls, stopped, strict=True))
+    rest_cpu = median(c - s[1] for c, s in zip(cpus, stopped, strict=True))
+    return Work(wall, max(wall - rest_wall, 0.0), cpu, max(cpu - rest_cpu, 0.0)), first
+
+
+def _stopped_in(iteration: iterations.Iteration, pauses: Sequence[Pause]) -> tuple[float, float]:
+    """Wall and processor seconds of the collector's pauses within an iteration."""
+    wall = cpu = 0.0
+    for pause in pauses:
+        inside = min(pause.end_ns, iteration.end_ns) - max(pause.start_ns, iteration.start_ns)
+        if pause.collection != -1 and inside > 0:
+            wall += inside / 1e9
+            cpu += (pause.cpu_ns or 0) * inside / (pause.end_ns - pause.start_ns) / 1e9
+    return wall, cpu
+
+
+@dataclass(frozen=True)
+class _WorkObserver:
+    """Adds what the work cost; ``reported`` is where a program may report its iterations."""
+
+    reported: Path
+    runtime: str
+
+    def prefix(self, _folder: Path) -> Sequence[str]:
+        return ()
+
+    def hosts(self, _executable: str) -> bool:
+        return False
+
+    def complete(self, folder: Path, _pids: Collection[int], outcome: Outcome) -> Outcome:
+        if not self.reported.exists():
+            return replace(outcome, values={**outcome.values, **whole_run(outcome.values).values()})
+        reported = iterations.read_iterations(self.reported)
+        if not reported or not self.runtime:
+            return replace(outcome, values={**outcome.values, **whole_run(outcome.values).values()})
+        processes = runtimes.runtime(self.runtime).read_processes(folder / runtimes.FOLDER)
+        pauses = [pause for process in processes for pause in process.pauses]
+        work, first = steady_work(reported, pauses)
+        facts = {"iterations": len(reported), "steady_from": first}
+        return replace(
+            outcome,
+            values={**outcome.values, **work.values()},
+            details={**outcome.details, "work": facts},
+        )
+
+
+def run_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+) -> Outcome:
+    """As ``runner.run_once``, with what the work cost."""
+    with tempfile.TemporaryDirectory(prefix="iterations-", dir=workspace) as folder:
+        reported = Path(folder).resolve() / "iterations.csv"
+        environment = {**program.environment, iterations.VARIABLE: str(reported)}
+        observer = _WorkObserver(reported, manager.runtime.runtime if manager.runtime else "")
+        return runner.run_once(
+            replace(program, environment=environment),
+            manager,
+            limits,
+            workspace,
+            keep_output,
+            observer,
+        )
+
+
+def replay_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+) -> Outcome:
+    """As ``replay.run_once``, with what the allocations cost."""
+    outcome = replay.run_once(program, manager, limits, workspace, keep_output)
+    if outcome.status is not Status.OK:
+        return outcome
+    stopped = outcome.values.get("collector_seconds", 0.0)
+    work = Work(outcome.values["mutator_seconds"] + stopped, stopped, None, None)
+    return replace(outcome, values={**outcome.values, **work.values()})
+
+
+def lbo(
+    program: Command,
+    managers: Sequence[str] = (),
+    *,
+    heaps: Sequence[float] = DEFAULT_HEAPS,
+    least_heap: int | None = None,
+    runs: int = 6,
+    warmup: int = 1,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """What collectors cost a program at least, in ``heaps``, multiples of ``least_heap`` bytes.
+
+    Without ``least_heap`` that of the serial collector is sought first, in a results folder beside.
+    Managers whose heap cannot be set take part as they are. ``folder`` is as for ``tare.compare``.
+    """
+    check_counts(runs, warmup)
+    heaps = _checked(heaps)
+    (chosen,) = programs_of(program)
+    names = list(dict.fromkeys(managers or DEFAULT_MANAGERS))
+    varied = [name for name in names if _has_heap(resolve(name))]
+    runtimes.check([chosen], [resolve(in_heap(name, UNIT)) for name in varied])
+    where = Path(folder) if folder else default_folder(study.STUDY, Path(chosen.argv[0]).name)
+    limits = limits or Limits()
+    found: dict[str, float] = {}
+    if varied and least_heap is None:
+        found = _least_heap(chosen, where, seed, limits, watcher)
+        least_heap = round(found[HIGH])
+    points = [
+        study.Point(in_heap(name, _whole(heap * (least_heap or 0))), name, heap)
+        for name in varied
+        for heap in heaps
+    ]
+    points += [study.Point(name, name, None) for name in names if name not in varied]
+    if epsilon := _epsilon(found) if not managers else "":
+        points.append(study.Point(epsilon, _EPSILON, None))
+    resolved, baseline = managers_of([point.manager for point in points], points[0].manager)
+    if limits.timeout_seconds is None and found:
+        seconds = max(_LEAST_TIMEOUT_SECONDS, SLOW * found["wall_seconds"])
+        limits = replace(limits, timeout_seconds=seconds)
+
+    def plan(seed: int) -> Planned:
+        rounds = compare.Plan((chosen.name,), tuple(resolved), baseline, runs, warmup, seed)
+        return Planned(
+            lambda records: study.next_round(rounds, records), compare.planned_runs(rounds)
+        )
+
+    return measure(
+        study.STUDY,
+        "costs of collectors",
+        [chosen],
+        resolved,
+        baseline,
+        {"heaps": list(heaps), "least_heap": least_heap, "runs": runs, "warmup": warmup},
+        plan,
+        Where(seed, limits, where, watcher),
+        {**OBSERVERS, study.OBSERVER: run_once},
+        points=[asdict(point) for point in points],
+        unit=f"the least heap of {REFERENCE}" if found else "the least heap given",
+        least_heap_bytes=least_heap,
+    )
+
+
+def _has_heap(manager: Manager) -> bool:
+    """Whether the heap of the manager is one that the study varies."""
+    if manager.runtime is None or manager.runtime.collector == "epsilon":
+        return False
+    if "heap" in manager.runtime.options:
+        raise UsageError(f"{manager.name}: the heap is what varies", "leave out heap=, see --heaps")
+    return True
+
+
+def _least_heap(
+    program: Program, where: Path, seed: int | None, limits: Limits, watcher: Watcher | None
+) -> dict[str, float]:
+    """What the run in the least heap of the reference showed."""
+    from tare.results import read_records
+
+    results = minheap_executed(
+        program,
+        [REFERENCE],
+        repeats=_STEPS_IN_LEAST_HEAP,
+        seed=seed,
+        limits=limits,
+        folder=where.with_name(f"{where.name}-least-heap"),
+        watcher=watcher,
+    )
+    (record,) = read_records(results.folder)
+    if record.outcome.status is not Status.OK:
+        raise UsageError(
+            f"no least heap of {REFERENCE} was found: {record.outcome.reason}",
+            f"see {results.folder}; or give one: --least-heap 64MiB",
+        )
+    return dict(record.outcome.values)
+
+
+def _whole(size: float) -> int:
+    return math.ceil(size / UNIT) * UNIT
+
+
+def _epsilon(found: dict[str, float]) -> str:
+    """The manager that never collects, where what is allocated fits into a quarter of memory."""
+    allocated = found.get("heap_allocated_bytes")
+    if allocated is None:
+        return ""
+    size = _whole(allocated * _EPSILON_SPARE + UNIT)
+    if size > describe_machine()["memory_bytes"] // 4:
+        return ""
+    return in_heap(_EPSILON, size)
+
+
+def lbo_replayed(
+    trace: Path | str,
+    managers: Sequence[str] = (),
+    *,
+    heaps: Sequence[float] = DEFAULT_HEAPS,
+    how: How | None = None,
+    runs: int = 6,
+    warmup: int = 1,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """As ``lbo``, of the allocations of a heap trace; ``heaps`` are multiples of the most bytes
+    that it has alive at one moment. Only wall time is known."""
+    check_counts(runs, warmup)
+    heaps = _checked(heaps)
+    prepared = prepare(open_trace(trace), how or How(), study.STUDY, folder, watcher)
+    live = prepared.counted["peak_bytes"]
+    points = []
+    for name in dict.fromkeys(managers or DEFAULT_REPLAYED):
+        if not resolve(name, replays=True).replayer:
+            points.append(study.Point(name, name, None))
+            continue
+        if "heap" in parse_name(name)[1]:
+            raise UsageError(f"{name}: the heap is what varies", "leave out heap=, see --heaps")
+        points += [
+            study.Point(replayed_in_heap(name, int(heap * live)), name, heap) for heap in heaps
+        ]
+    resolved, baseline = replay.managers_of([point.manager for point in points], points[0].manager)
+    limits = limits or Limits()
+    if limits.timeout_seconds is None:
+        limits = replace(limits, timeout_seconds=slow(prepared.counted))
+    return measure_replays(
+        prepared,
+        study,
+        "replaying",
+        resolved,
+        baseline,
+        runs,
+        warmup,
+        seed,
+        limits,
+        replay_once,
+        points=[asdict(point) for point in points],
+        unit="the most bytes alive at one moment",
+        least_heap_bytes=live,
+    )
+
+
+def _checked(heaps: Sequence[float]) -> tuple[float, ...]:
+    found = tuple(sorted(set(heaps)))
+    if not found or len(found) > MOST_HEAPS or not all(LEAST_HEAP <= h <= MOST_HEAP for h in found):
+        raise UsageError(
+            "these heaps cannot be tried",
+            f"give 1 to {MOST_HEAPS} multiples from {LEAST_HEAP:g} to {MOST_HEAP:g}",
+        )
+    return found
+
+
+__all__ = ["DEFAULT_HEAPS", "Work", "lbo", "lbo_replayed", "run_once", "steady_work", "whole_run"]

@@ -1,0 +1,215 @@
+"""What every study does to measure: check what was asked, open the results folder, do its runs.
+
+A function of ``tare.api``, or of a module of its own, resolves its programs and managers with the
+functions here, and hands them with its plan to ``measure``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tare import executor, runtimes
+from tare import manager as managers_module
+from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
+from tare.executor import Observe
+from tare.manager import OWN, Manager
+from tare.program import Program, check_program, describe_program, hash_file, program_from_command
+from tare.results import Record, Results, Run, Store, default_folder, new_run, now
+from tare.runner import Limits, observer_cost
+
+Command = Program | Sequence[str]
+
+
+class Watcher:
+    """Told of the progress of a study; the methods do nothing here."""
+
+    def note(self, text: str) -> None:
+        """Something worth saying once."""
+
+    def begin(self, title: str, runs: int, expected_seconds: float | None) -> None:
+        """A part of the study starts, of about ``runs`` runs."""
+
+    def run(self, run: Run, record: Record | None) -> None:
+        """``run`` is about to start, or has ended with ``record``."""
+
+    def end(self) -> None:
+        """The part has ended."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What to run next, and how many runs that makes when nothing fails."""
+
+    planner: executor.Planner
+    runs: int
+
+
+@dataclass(frozen=True)
+class Where:
+    """What all studies are given beside their question. ``label`` is for the folder's name."""
+
+    seed: int | None
+    limits: Limits | None
+    folder: Path | str | None
+    watcher: Watcher | None
+    label: str = ""
+
+
+def measure(
+    study: str,
+    doing: str,
+    programs: Sequence[Program],
+    managers: Mapping[str, Manager],
+    baseline: str,
+    asked: Mapping[str, Any],
+    plan: Callable[[int], Planned],
+    where: Where,
+    observers: Mapping[str, Observe] = executor.OBSERVERS,
+    **facts: Any,
+) -> Results:
+    """Do the runs of a study, which ``plan`` gives for a seed, in a results folder. ``doing`` is
+    what progress says of them; ``asked`` is what the request holds beyond programs and managers,
+    and ``facts`` are kept in run.json."""
+    runtimes.check(programs, managers.values())
+    request = {
+        "programs": [describe_program(program, check_program(program)) for program in programs],
+        "managers": sorted(managers),
+        "baseline": baseline,
+        **asked,
+    }
+    run = new_run(study, sys.argv, **facts_of(request, managers, where.seed), **facts)
+    label = where.label or Path(programs[0].argv[0]).name
+    folder = Path(where.folder) if where.folder else default_folder(study, label)
+    watcher = where.watcher or Watcher()
+    with Store(folder, run, key="request") as store:
+        planned = plan(store.run["seed"])
+        watcher.begin(doing, max(planned.runs - len(store.records), 0), None)
+        return execute(
+            store,
+            planned.planner,
+            {program.name: program for program in programs},
+            managers,
+            where.limits or Limits(),
+            watcher,
+            observers,
+        )
+
+
+def execute(
+    store: Store,
+    planner: executor.Planner,
+    programs: Mapping[str, Program],
+    managers: Mapping[str, Manager],
+    limits: Limits,
+    watcher: Watcher,
+    observers: Mapping[str, executor.Observe] = executor.OBSERVERS,
+) -> Results:
+    """Run what the planner asks for; on any interruption the folder is still made whole."""
+    begun = time.monotonic()
+    earlier = store.run.get("took_seconds", 0.0)
+    if "observer_seconds" not in store.run:
+        store.update(observer_seconds=observer_cost(store.workspace))
+    try:
+        executor.execute(planner, programs, managers, limits, store, watcher.run, observers)
+    except BaseException as error:
+        with contextlib.suppress(TareError):  # the first trouble is the one to tell of
+            store.finish()
+        if isinstance(error, KeyboardInterrupt):
+            raise InterruptedStudy(store.folder) from None
+        raise
+    finally:
+        watcher.end()
+    store.update(took_seconds=earlier + time.monotonic() - begun)
+    results = store.finish()
+    store.update(finished=now())
+    return Results(results.folder, store.run, results.measurements)
+
+
+def check_counts(
+    runs: int, warmup: int, most_runs: int = 0, precision: float | None = None
+) -> None:
+    """Raises UsageError for numbers of runs that no study can have."""
+    if not 1 <= runs <= 100_000:
+        raise UsageError(f"{runs} runs: give a number from 1 to 100000")
+    if not 0 <= warmup <= 1000:
+        raise UsageError(f"{warmup} warm-up runs: give a number from 0 to 1000")
+    if precision is not None and not 0.0001 <= precision <= 1:
+        raise UsageError(f"a precision of {precision}: give a fraction from 0.0001 to 1")
+    if precision is not None and most_runs < runs:
+        raise UsageError(f"at most {most_runs} runs is less than the {runs} asked for")
+
+
+def programs_of(given: Command | Sequence[Program]) -> tuple[Program, ...]:
+    """The programs that a function of the library was given, or the one of a list of words."""
+    if isinstance(given, Program):
+        return (given,)
+    if isinstance(given, str):
+        raise UsageError("a program is a list of words, not one string")
+    if given and isinstance(given[0], Program):
+        programs = tuple(item for item in given if isinstance(item, Program))
+        if len({program.name for program in programs}) != len(given):
+            raise UsageError("two programs of the same name")
+        return programs
+    return (program_from_command([str(word) for word in given]),)
+
+
+def managers_of(
+    names: Sequence[str], baseline: str, *, replays: bool = False
+) -> tuple[dict[str, Manager], str]:
+    """Resolve names, for runs or for replays; the baseline comes first. The default baseline is
+    glibc if it takes part."""
+    wanted = list(names) or managers_module.default_managers()
+    found = [managers_module.resolve(name, replays=replays) for name in wanted]
+    resolved = {manager.name: manager for manager in found}
+    if baseline:
+        first = managers_module.resolve(baseline, replays=replays)
+    else:
+        first = resolved.get("glibc") or next(iter(resolved.values()))
+        alone = len(resolved) == 1 and first.name not in ("glibc", OWN)
+        if alone and first.runtime is None:
+            first = managers_module.resolve("glibc")
+    ordered = {first.name: first, **{n: m for n, m in resolved.items() if n != first.name}}
+    for each in ordered.values():
+        if each.server is not None and not each.server.exists():
+            raise MissingError(f"the object {each.server} of {each.name} has gone")
+    return ordered, first.name
+
+
+def facts_of(
+    request: Mapping[str, Any], managers: Mapping[str, Manager], seed: int | None
+) -> dict[str, Any]:
+    """What run.json says of a question and of the managers in it; None for a new seed."""
+    return {
+        "request": dict(request),
+        "programs": request["programs"],
+        "baseline": request["baseline"],
+        "seed": random.SystemRandom().randrange(1 << 31) if seed is None else seed,
+        "managers": describe_managers(managers),
+    }
+
+
+def describe_managers(managers: Mapping[str, Manager]) -> dict[str, Any]:
+    """By name, what run.json says of managers."""
+    return {
+        name: {
+            "version": manager.version,
+            "title": manager.title,
+            "object": str(manager.server) if manager.server else None,
+            "object_sha256": hash_file(manager.server) if manager.server else None,
+            **_describe_layer(manager),
+            "environment": dict(manager.environment),
+        }
+        for name, manager in managers.items()
+    }
+
+
+def _describe_layer(manager: Manager) -> dict[str, str]:
+    layer = manager.layer
+    return {"layer": str(layer), "layer_sha256": hash_file(layer)} if layer else {}

@@ -1,0 +1,174 @@
+"""The least heap in which a program runs under the collector of a runtime, by really running it.
+
+``tare.least_heap`` decides the sizes. A heap counts as large enough when the program ends well in
+it and takes not much more processor time than in a large one: near the least heap a program either
+runs out of memory or does little but collect, and which of the two it is can be chance.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tare import least_heap, runner, runtimes
+from tare.errors import UsageError
+from tare.executor import OBSERVERS, Observe
+from tare.least_heap import Search, Trial
+from tare.machine import describe_machine
+from tare.manager import Manager, parse_name, resolve
+from tare.measurement import Status
+from tare.measuring import Command, Planned, Watcher, Where, managers_of, measure, programs_of
+from tare.planning import Plan, planned_runs
+from tare.program import Program
+from tare.results import Results, default_folder
+from tare.runner import Limits, Outcome
+from tare.studies import minheap_executed as study
+from tare.sweeps import size_text
+
+UNIT = 1 << 20
+"""Heaps are whole MiB: a JVM rounds to its regions anyway."""
+GUESS = 512 << 20
+"""The first heap, which is to be large; a larger one follows where it is too small."""
+SLOW = 4.0
+"""A trial that takes so many times the processor time of the first that fitted does not fit."""
+_LEAST_TIMEOUT_SECONDS = 20.0
+_WAITING = 4.0
+"""A trial may take so many times the wall time that its processor time would allow."""
+TRIALS_FILE = "trials.jsonl"
+DEFAULT_MANAGERS = ("jvm.serial", "jvm.parallel", "jvm.g1", "jvm.shenandoah", "jvm.zgc")
+
+
+def in_heap(manager: str, size: int) -> str:
+    """The name of ``manager`` with a heap of ``size`` bytes."""
+    name, options = parse_name(manager)
+    settings = {"heap": size_text(size), **options}
+    return f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
+
+
+def processor_seconds(outcome: Outcome) -> float:
+    return outcome.values["user_seconds"] + outcome.values["system_seconds"]
+
+
+def observe(search: Search, slow: float, trials: Path) -> Observe:
+    """What does one search, as an observer of the executor. The file ``trials`` keeps what an
+    interrupted one has found."""
+
+    def run_once(
+        program: Program,
+        manager: Manager,
+        limits: Limits,
+        workspace: Path,
+        keep_output: Path | None = None,
+    ) -> Outcome:
+        def attempt(size: int, first: Trial | None = None) -> Outcome:
+            one = resolve(in_heap(manager.name, size))
+            allowed = limits
+            if first is not None and limits.timeout_seconds is None:
+                seconds = max(_LEAST_TIMEOUT_SECONDS, _WAITING * slow * first.seconds)
+                allowed = replace(limits, timeout_seconds=seconds)
+            outcome = runner.run_once(program, one, allowed, workspace, keep_output)
+            return outcome if first is None else _not_slow(outcome, first.outcome, slow)
+
+        known = least_heap.kept_trials(trials, manager.name)
+        if not known:
+            begun = time.monotonic()
+            outcome = attempt(search.guess)
+            if outcome.status is Status.FAILED:  # for want of something else than memory
+                return outcome
+            known = [Trial(search.guess, outcome, time.monotonic() - begun)]
+            least_heap.keep_trial(trials, manager.name, known[0])
+        return least_heap.least_heap(
+            search,
+            attempt,
+            known,
+            lambda trial: least_heap.keep_trial(trials, manager.name, trial),
+        )
+
+    return run_once
+
+
+def _not_slow(outcome: Outcome, first: Outcome, slow: float) -> Outcome:
+    if outcome.status is not Status.OK:
+        return outcome
+    times = processor_seconds(outcome) / processor_seconds(first)
+    if times <= slow:
+        return outcome
+    reason = f"it took {times:.1f} times the processor time of a large heap"
+    return replace(outcome, status=Status.TIMEOUT, reason=reason, values={})
+
+
+def search_for(step: int | None, repeats: int) -> Search:
+    """How to seek a least heap: from ``GUESS`` down, or up to half of the machine's memory."""
+    memory = describe_machine()["memory_bytes"]
+    return Search(
+        guess=min(GUESS, memory // 4),
+        step=step or UNIT,
+        repeats=repeats,
+        unit=UNIT,
+        most=memory // 2,
+    )
+
+
+def check_collectors(managers: Sequence[Manager]) -> None:
+    """Raise UsageError for a manager whose heap cannot be varied."""
+    for manager in managers:
+        if manager.runtime is None:
+            raise UsageError(
+                f"{manager.name} takes no limit for the heap of a program",
+                "give collectors of a runtime, like -m jvm.serial; "
+                "a recorded T.tare has a least heap under any collector of MMTk",
+            )
+        if "heap" in manager.runtime.options:
+            raise UsageError(f"{manager.name}: the heap is what is sought", "leave out heap=")
+        if manager.runtime.collector == "epsilon":
+            raise UsageError(
+                f"{manager.name} never collects: its least heap is what is ever allocated",
+                f"tare compare -m {manager.name} shows heap_allocated_bytes",
+            )
+
+
+def minheap_executed(
+    program: Command,
+    managers: Sequence[str] = (),
+    *,
+    step: int | None = None,
+    repeats: int = 3,
+    slow: float = SLOW,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """The least heap of a program under each collector of its runtime.
+
+    ``step`` is how narrow the interval is to be, in bytes; ``repeats`` how often each of its ends
+    is tried. In a heap that is large enough the program takes at most ``slow`` times the processor
+    time of a large one. ``folder`` is as for ``tare.compare``.
+    """
+    if repeats < 1 or (step is not None and step < UNIT):
+        raise UsageError("each end is tried once at least, and a step is 1MiB at least")
+    if not 1 < slow <= 1000:
+        raise UsageError(f"{slow:g} times the processor time: give a number from 1 to 1000")
+    (chosen,) = programs_of(program)
+    resolved, baseline = managers_of(managers or DEFAULT_MANAGERS, "")
+    check_collectors(list(resolved.values()))
+    runtimes.check([chosen], [resolve(in_heap(name, UNIT)) for name in resolved])
+    search = search_for(step, repeats)
+    where = Path(folder) if folder else default_folder(study.STUDY, Path(chosen.argv[0]).name)
+    trials = where / TRIALS_FILE
+    plan = Plan((chosen.name,), tuple(resolved))
+    results = measure(
+        study.STUDY,
+        "least heaps",
+        [chosen],
+        resolved,
+        baseline,
+        {"step": search.step, "repeats": repeats, "slow": slow},
+        lambda _seed: Planned(lambda records: study.next_round(plan, records), planned_runs(plan)),
+        Where(seed, limits, where, watcher),
+        {**OBSERVERS, study.OBSERVER: observe(search, slow, trials)},
+    )
+    trials.unlink(missing_ok=True)  # they are in the records now
+    return results

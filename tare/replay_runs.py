@@ -1,0 +1,144 @@
+"""What the studies of replays share: a trace compiled in the results folder, and its runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from tare import replay
+from tare.errors import UsageError
+from tare.executor import OBSERVERS, Observe
+from tare.manager import Manager
+from tare.measuring import Planned, Watcher, Where, measure
+from tare.program import Program, hash_file
+from tare.results import Record, Results, Run, default_folder, writing
+from tare.runner import Limits
+from tare.schedule import DEATHS, How, check, compile_trace
+from tare.studies import compare
+from tare.trace import META_FILE, Trace
+from tare.units import format_count
+
+
+@dataclass(frozen=True)
+class Replayable:
+    """A trace whose schedule was compiled. ``program`` is its replay; ``counted`` is what the
+    header of the schedule counts."""
+
+    trace: Trace
+    how: How
+    folder: Path
+    schedule: Path
+    program: Program
+    counted: dict[str, int]
+    watcher: Watcher
+
+    def asked(self) -> dict[str, Any]:
+        """What of the request is the same for all studies."""
+        return {
+            "trace": str(self.trace.folder.resolve()),
+            "meta_sha256": hash_file(self.trace.folder / META_FILE),
+            "how": asdict(self.how),
+        }
+
+
+class RepeatedStudy(Protocol):
+    """A study that replays under each manager several times, the managers in turns."""
+
+    @property
+    def STUDY(self) -> str: ...  # noqa: N802
+    @property
+    def OBSERVER(self) -> str: ...  # noqa: N802
+    def next_round(self, plan: compare.Plan, records: Sequence[Record]) -> list[Run]: ...
+
+
+def prepare(
+    trace: Trace, how: How, study: str, folder: Path | str | None, watcher: Watcher | None
+) -> Replayable:
+    """Compile ``trace`` in the results folder, which is a new one of ``study`` if none is named.
+    Raises UsageError where the trace does not have what ``how`` needs; no new folder is left."""
+    how = replace(how, process=check(trace, how))
+    where = Path(folder) if folder else default_folder(study, trace.folder.stem)
+    watcher = watcher or Watcher()
+    schedule = (where / ".work" / replay.SCHEDULE_FILE).resolve()
+    if left_out := len(trace.processes) - 1:
+        watcher.note(f"replaying process {how.process}; {left_out} others of the trace are not")
+    watcher.note(f"compiling {format_count(trace.processes[how.process or 0]['objects'])} objects")
+    counted = _compile(trace, how, schedule)
+    program = replay.program_of(trace, how, schedule)
+    return Replayable(trace, how, where, schedule, program, counted, watcher)
+
+
+def _compile(trace: Trace, how: How, schedule: Path) -> dict[str, int]:
+    """As ``compile_trace``; where that fails, no new folder is left."""
+    folder = schedule.parent.parent
+    with writing(folder):
+        schedule.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return compile_trace(trace, how, schedule)
+    except BaseException:
+        schedule.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder that holds more stays
+            schedule.parent.rmdir()
+            folder.rmdir()
+        raise
+
+
+def measure_replays(
+    prepared: Replayable,
+    study: RepeatedStudy,
+    doing: str,
+    resolved: Mapping[str, Manager],
+    baseline: str,
+    runs: int,
+    warmup: int,
+    seed: int | None,
+    limits: Limits | None,
+    observe: Observe | None = None,
+    **facts: Any,
+) -> Results:
+    """Replay under each manager ``runs`` times, the managers in turns. ``doing`` is what progress
+    says of it, ``observe`` does one (by default ``replay.run_once``), and ``facts`` are kept in
+    run.json."""
+
+    def plan(seed: int) -> Planned:
+        rounds = compare.Plan(
+            (prepared.program.name,), tuple(resolved), baseline, runs, warmup, seed
+        )
+        return Planned(
+            lambda records: study.next_round(rounds, records), compare.planned_runs(rounds)
+        )
+
+    return measure(
+        study.STUDY,
+        doing,
+        [prepared.program],
+        resolved,
+        baseline,
+        {**prepared.asked(), "runs": runs, "warmup": warmup},
+        plan,
+        Where(seed, limits, prepared.folder, prepared.watcher),
+        {**OBSERVERS, study.OBSERVER: observe or replay.run_once},
+        schedule=prepared.counted,
+        **facts,
+    )
+
+
+def oracles(prepared: Replayable) -> dict[str, int]:
+    """By each death that the trace tells of, the most bytes that live at one moment."""
+    peaks = {}
+    for death in DEATHS:
+        how = replace(prepared.how, death=death)
+        try:
+            check(prepared.trace, how)
+        except UsageError:
+            continue
+        if how == prepared.how:
+            peaks[death] = prepared.counted["peak_bytes"]
+            continue
+        other = prepared.schedule.with_suffix(".oracle")
+        peaks[death] = compile_trace(prepared.trace, how, other)["peak_bytes"]
+        other.unlink()
+    return peaks
