@@ -162,6 +162,29 @@ def test_the_recorder_sees_the_same_regions(kind: str, route: str, tmp_path: Pat
     assert found.objects().filter(pl.col("region").is_not_null()).collect().height > 20
 
 
+def test_the_recorder_sees_the_same_of_threads_and_a_fork(tmp_path: Path) -> None:
+    """The order of what threads do is not the same in two runs."""
+    libraries = [*flags_of("apr-1"), "-lpthread", "-ldl"]
+    program = compiled(tmp_path, "regions_apr.c", *libraries)
+    lives, regions = [], []
+    for last_use in (True, False):
+        trace = trace_of(
+            tmp_path, program, manager="regions(glibc, as=original)", last_use=last_use
+        )
+        in_region = trace.objects().filter(pl.col("operation") == "region")
+        keys = ("process", "size", "free_operation")
+        lives.append(in_region.group_by(keys).len().sort(keys).collect())
+        of_process = trace.regions().group_by("process")
+        counted = of_process.agg(
+            pl.len(), pl.col("clears").sum(), pl.col("destroyed_bytes").count()
+        )
+        regions.append(counted.sort("process").collect())
+    assert lives[0].equals(lives[1])
+    assert regions[0].equals(regions[1])
+    assert regions[0]["len"].min() > 10
+    assert lives[0]["len"].sum() > 40_000
+
+
 def test_the_recorder_sees_the_same_of_a_library_that_tells(tmp_path: Path) -> None:
     """With frees one by one, chunks of the library's own, regions inside others, and a fork."""
     program = told_regions(tmp_path)

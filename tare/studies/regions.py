@@ -406,10 +406,10 @@ def routes_table(
 _STATISTICS = (
     Column("regions", METRICS["regions"].explanation),
     Column("objects", METRICS["region_objects"].explanation),
-    Column("most at a time", METRICS["max_region_objects"].explanation),
+    Column("most at once", METRICS["max_region_objects"].explanation),
     Column("mean size", "Bytes of an object, as the program asked."),
     Column("bytes", METRICS["region_bytes"].explanation),
-    Column("most at a time", METRICS["max_region_bytes"].explanation),
+    Column("most at once", METRICS["max_region_bytes"].explanation),
     Column("bytes / most", "How often the program could fill the most that it holds."),
 )
 
@@ -421,9 +421,9 @@ def statistics_table(records: Sequence[Record], programs: Sequence[str]) -> Tabl
         Column("kind", "The kind of the regions.", numeric=False),
         *_STATISTICS,
         Column(
-            "memory operations",
-            "The share of the program's instructions that are executed in functions of regions and "
-            "in malloc's, of all kinds together.",
+            "operations",
+            "Memory operations: the share of the program's instructions that are executed in "
+            "functions of regions and in malloc's, of all kinds together.",
         ),
     )
     lines = [
@@ -449,7 +449,7 @@ def statistics_table(records: Sequence[Record], programs: Sequence[str]) -> Tabl
     ]
     if any(_share(records, program) is not None for program in programs):
         notes.append(
-            "memory operations: a share of instructions, of the program as it is, with the "
+            "operations: a share of instructions, of the program as it is, with the "
             "cleanups and destructors that they run; what macros do in the program itself is not "
             "in it."
         )
@@ -468,7 +468,7 @@ def published_table() -> Table:
         Column("program", "", numeric=False),
         Column("kind", "The kind of the regions.", numeric=False),
         *_STATISTICS[1:],
-        Column("memory operations", "Their share of the run time."),
+        Column("operations", "Memory operations, as published: their share of the run time."),
     )
     lines = [
         [
@@ -482,7 +482,7 @@ def published_table() -> Table:
         for each in PUBLISHED
     ]
     title = "Published: programs with regions and their objects"
-    note = f"{_PAPER}table 3, all objects of a program."
+    note = f"{_PAPER}table 3, all objects of a program; operations: their share of the run time."
     return Table("table-statistics-published", title, columns, lines, [note], essential=False)
 
 
