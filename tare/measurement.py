@@ -467,6 +467,21 @@ METRICS: dict[str, Metric] = {
             Obtained.SIMULATED,
         ),
         Metric(
+            "mutator_memory_misses",
+            "to memory, replay",
+            "",
+            "Accesses of a replay outside collections that no level of the model held, those of "
+            "malloc and free included.",
+            Obtained.SIMULATED,
+        ),
+        Metric(
+            "collector_memory_misses",
+            "to memory, collector",
+            "",
+            "Accesses of the collections of a replay that no level of the model held.",
+            Obtained.SIMULATED,
+        ),
+        Metric(
             "translation_misses",
             "TLB misses",
             "",
@@ -725,20 +740,22 @@ FIRST_METRICS = {
     "memsys": "simulated_cycles",
     "space": "resident_bytes",
     "replay": "mutator_seconds",
+    "replay-cache": "simulated_cycles",
     "minheap": "min_heap_high_bytes",
+    "collectors": "min_heap_high_bytes",
     "minheap-executed": "min_heap_high_bytes",
     "lbo": "work_wall_seconds",
     "proximity": "after_1_ratio",
 }
 """The metric under which a run that gave no figure is listed, by the observer of the run."""
 
-_REPLAYING = frozenset({"replay", "minheap"})
+REPLAYING = frozenset({"replay", "minheap", "collectors"})
 """The observers that follow a trace instead of a program."""
 
 
 def obtained(metric: str, observer: str) -> Obtained:
     """Where the value comes from: all that a replay tells is replayed, its seconds as well."""
-    return Obtained.REPLAYED if observer in _REPLAYING else METRICS[metric].obtained
+    return Obtained.REPLAYED if observer in REPLAYING else METRICS[metric].obtained
 
 
 HARDWARE_METRICS = ("cpu_instructions", "cpu_cycles", "cache_misses", "tlb_misses")

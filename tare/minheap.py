@@ -14,6 +14,7 @@ from pathlib import Path
 from tare import least_heap, replay
 from tare.errors import UsageError
 from tare.executor import OBSERVERS, Observe
+from tare.layers import marksweep
 from tare.least_heap import PAGE, Search, Trial
 from tare.manager import Manager, parse_name
 from tare.measurement import Status
@@ -99,6 +100,8 @@ def _one_replay(
 ) -> Outcome:
     """A manager without a limit for its heap takes what it takes. Where the pages that hold an
     object are known, they are its heap, as Sareen counts them."""
+    if replay.heap_of(manager) == marksweep.NAME:
+        program = replace(program, argv=(*program.argv, "--untimed"))
     outcome = replay.run_once(program, manager, limits, workspace, keep_output)
     if outcome.status is not Status.OK:
         return outcome
@@ -163,7 +166,7 @@ def minheap(
     return results
 
 
-def search_for(counted: dict[str, int], step: int | None, repeats: int) -> Search:
+def search_for(counted: Mapping[str, int], step: int | None, repeats: int) -> Search:
     """How to seek the least heap for a schedule that counts these."""
     cells = counted["peak_bytes"] + HEADER_BYTES * counted["peak_objects"]
     return Search(

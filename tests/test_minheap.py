@@ -17,10 +17,13 @@ from tare.least_heap import PAGE, kept_trials
 from tare.manager import Manager
 from tare.measurement import Status
 from tare.minheap import TRIALS_FILE, default_managers, minheap
+from tare.native import native_file
 from tare.program import Program
 from tare.results import read_records
 from tare.runner import Limits, Outcome
+from tare.schedule import How, compile_trace
 from tare.studies.minheap import PARTS, PUBLISHED, published_ratios
+from tare.trace import open_trace
 from tests.test_mmtk import tangled, write_trace
 from tests.traces import many_objects, objects_frame
 
@@ -265,3 +268,21 @@ def test_the_peak_under_marksweep_is_live_objects_garbage_and_holes(tmp_path: Pa
     assert 0 < parts["heap_garbage_bytes"] <= every / 2 + 56
     # 64 bytes for 56, and what a page has no room for.
     assert parts["heap_fragmentation_bytes"] == pytest.approx(20_000 * 8, rel=0.35)
+
+
+@pytest.mark.parametrize("reclaim", ["1", "3", "0"])
+def test_what_is_known_to_be_dead_need_not_be_marked(reclaim: str, tmp_path: Path) -> None:
+    objects, _ = tangled(20_000, seed=5)
+    schedule = tmp_path / "schedule"
+    compile_trace(open_trace(write_trace(tmp_path / "t.tare", objects)), How(), schedule)
+    reports = []
+    for more in ([], ["--untimed"]):
+        report = tmp_path / "report.json"
+        words = [str(native_file("bin/tare-replay")), "run", "--heap", "marksweep"]
+        words += ["--every", "32768", "--reclaim", reclaim, *more, "--report", str(report)]
+        subprocess.run([*words, str(schedule)], check=True, capture_output=True)
+        found = json.loads(report.read_text())
+        assert found["collections"] > 100
+        times = ("seconds", "reserved_bytes")
+        reports.append({name: found[name] for name in found if not name.endswith(times)})
+    assert reports[0] == reports[1]

@@ -1,4 +1,4 @@
-//! Builds the reaps of managers/reap into the replayer.
+//! Builds the reaps of managers/reap into the replayer, and has it export the phases of a replay.
 
 use std::path::Path;
 
@@ -18,5 +18,8 @@ fn main() {
         .include(managers.join("layers/include"))
         .file(reap.join("reap.cpp"))
         .compile("tare-reap");
+    for phase in ["tare_replay_events", "tare_replay_collection"] {
+        println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol={phase}");
+    }
     println!("cargo::rerun-if-changed={}", reap.display());
 }

@@ -9,7 +9,8 @@ pub const USAGE: &str = "usage: \
 tare-replay compile [--death free|unreachable|last-use] [--uses] [--threads] [--clocks] [--stores FD]
                            OUTPUT
        tare-replay run [--heap malloc|emulation|region|reap|null] [--threads] [--touch birth|first-line] [--report FILE] SCHEDULE
-       tare-replay run --heap marksweep [--every BYTES] [--reclaim N] [--touch …] [--report FILE] SCHEDULE
+       tare-replay run --heap marksweep [--every BYTES] [--reclaim N] [--untimed] [--touch …]
+                           [--report FILE] SCHEDULE
        tare-replay show SCHEDULE";
 
 pub enum Arguments {
@@ -29,6 +30,8 @@ pub struct Run {
     pub backend: Backend,
     /// Each thread of the schedule has one of its own; only under malloc.
     pub threads: bool,
+    /// Mark-sweep does not mark where deaths say all: what collections take means nothing then.
+    pub untimed: bool,
     /// All lines of an object are written at its birth, and not only the first.
     pub touch: bool,
     pub report: Option<PathBuf>,
@@ -85,6 +88,7 @@ impl Arguments {
             Some("run") => Arguments::Run(Run {
                 backend: options.backend()?,
                 threads: options.flag("--threads"),
+                untimed: options.flag("--untimed"),
                 touch: options.choice("--touch", &[("birth", true), ("first-line", false)])?,
                 report: options.value("--report").map(PathBuf::from),
                 schedule: options.file()?,
@@ -102,7 +106,7 @@ impl Arguments {
     }
 }
 
-const FLAGS: [&str; 3] = ["--uses", "--threads", "--clocks"];
+const FLAGS: [&str; 4] = ["--uses", "--threads", "--clocks", "--untimed"];
 
 /// Options with their values, and what is no option.
 struct Options {

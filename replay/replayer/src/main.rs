@@ -121,7 +121,7 @@ fn run_schedule(asked: &Run) -> Result<ExitCode, String> {
             measured(heap, asked, &schedule, &graph)
         }
         Backend::MarkSweep(period) => {
-            let heap = MarkSweep::new(period, schedule.header());
+            let heap = MarkSweep::new(period, schedule.header(), asked.untimed);
             measured(heap, asked, &schedule, &graph)
         }
         Backend::Null => {
@@ -140,7 +140,7 @@ fn measured<H: Heap>(
     graph: &FinalGraph,
 ) -> Result<ExitCode, String> {
     let text = |error: io::Error| error.to_string();
-    let streams = asked.threads.then(|| Streams::of(schedule));
+    let mut streams = asked.threads.then(|| Streams::of(schedule));
     let shares = streams.as_ref().map(|all| (all.threads(), all.waits()));
     let objects = table_of(schedule).map_err(text)?;
     measure::forget_peak().map_err(text)?;
@@ -148,12 +148,15 @@ fn measured<H: Heap>(
 
     let begun = Instant::now();
     let processor = measure::processor_seconds();
-    let ended = match (streams, asked.touch) {
-        (None, true) => replay::<H, true>(&mut heap, schedule, objects),
-        (None, false) => replay::<H, false>(&mut heap, schedule, objects),
-        (Some(streams), true) => replay_by_threads::<true>(streams, objects),
-        (Some(streams), false) => replay_by_threads::<false>(streams, objects),
-    };
+    let mut ended = Ok(());
+    in_events(&mut || {
+        ended = match (streams.take(), asked.touch) {
+            (None, true) => replay::<H, true>(&mut heap, schedule, objects),
+            (None, false) => replay::<H, false>(&mut heap, schedule, objects),
+            (Some(streams), true) => replay_by_threads::<true>(streams, objects),
+            (Some(streams), false) => replay_by_threads::<false>(streams, objects),
+        };
+    });
     let seconds = begun.elapsed().as_secs_f64();
     let processor = measure::processor_seconds() - processor;
 
@@ -223,6 +226,13 @@ fn write_collections(report: &mut String, counted: &Collections) -> fmt::Result 
         counted.live_at_peak,
         counted.garbage_at_peak
     )
+}
+
+/// All events of a schedule, under a name by which the instrument finds them.
+#[export_name = "tare_replay_events"]
+#[inline(never)]
+fn in_events(replay: &mut dyn FnMut()) {
+    replay();
 }
 
 /// A table for the objects of a schedule, which stays until the process ends.

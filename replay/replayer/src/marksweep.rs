@@ -41,6 +41,10 @@ pub struct MarkSweep {
     fields: Vec<Vec<u32>>,
     has_stores: bool,
     to_scan: Vec<u32>,
+    /// Cells that lost their root since the last sweep, where nothing else holds an object and time
+    /// does not matter: these are the garbage then, and nothing is marked.
+    dead: Option<Vec<u32>>,
+    dead_bytes: u64,
     field_bytes: u64,
     peak_field_bytes: u64,
     pages: ActivePages,
@@ -52,7 +56,7 @@ pub struct MarkSweep {
 impl MarkSweep {
     /// Its tables take memory only as they are used, for they are given room for all that the
     /// schedule can need.
-    pub fn new(period: Period, header: &Header) -> MarkSweep {
+    pub fn new(period: Period, header: &Header, untimed: bool) -> MarkSweep {
         let births = (header.objects + header.resizes) as usize;
         let has_stores = header.stores > 0;
         MarkSweep {
@@ -66,6 +70,8 @@ impl MarkSweep {
             fields: Vec::with_capacity(if has_stores { births } else { 0 }),
             has_stores,
             to_scan: Vec::new(),
+            dead: (untimed && !has_stores).then(Vec::new),
+            dead_bytes: 0,
             field_bytes: 0,
             peak_field_bytes: 0,
             pages: ActivePages::new(),
@@ -103,11 +109,13 @@ impl MarkSweep {
         self.roots[slot as usize] = place;
     }
 
+    /// Has a name by which the instrument finds it.
+    #[export_name = "tare_replay_collection"]
     #[cold]
     #[inline(never)]
     fn collect(&mut self) {
         let begun = Instant::now();
-        let live_bytes = self.mark();
+        let live_bytes = self.live_bytes();
         self.note_peak(live_bytes);
         self.counted.count += 1;
         self.counted.marked_bytes += live_bytes;
@@ -120,6 +128,14 @@ impl MarkSweep {
         let pause = begun.elapsed();
         self.counted.pauses += pause;
         self.counted.longest_pause = self.counted.longest_pause.max(pause);
+    }
+
+    /// Of what can be reached, which is marked unless it is known.
+    fn live_bytes(&mut self) -> u64 {
+        match self.dead {
+            Some(_) => self.held_bytes - self.dead_bytes,
+            None => self.mark(),
+        }
     }
 
     /// Pages only grow between two collections, so their peak is before one of these, or at the end.
@@ -164,27 +180,48 @@ impl MarkSweep {
         self.cells[at].size as u64
     }
 
-    /// Frees what is not marked, and gives its bytes.
+    /// Frees what is garbage, and gives its bytes.
     fn sweep(&mut self) -> u64 {
+        if let Some(mut dead) = self.dead.take() {
+            let bytes = dead.drain(..).map(|cell| self.reclaim(cell)).sum();
+            self.dead = Some(dead);
+            self.dead_bytes = 0;
+            return bytes;
+        }
         let mut bytes = 0;
         for at in 0..self.cells.len() {
-            let Cell { object, size } = self.cells[at];
-            if std::mem::replace(&mut self.marks[at], false) || object.is_null() {
-                continue;
-            }
-            bytes += size as u64;
-            self.pages.remove(object, size);
-            self.held_bytes -= size as u64;
-            // SAFETY: it is of this malloc, and neither a slot nor a pointer leads to it.
-            unsafe { Malloc.free(0, object, false) };
-            self.cells[at].object = null_mut();
-            self.unused.push(at as u32);
-            if self.has_stores {
-                self.field_bytes -= bytes_of(&self.fields[at]);
-                self.fields[at] = Vec::new();
+            let is_marked = std::mem::replace(&mut self.marks[at], false);
+            if !is_marked && !self.cells[at].object.is_null() {
+                bytes += self.reclaim(at as u32);
             }
         }
         bytes
+    }
+
+    /// Frees the object of a cell, and gives its bytes.
+    fn reclaim(&mut self, cell: u32) -> u64 {
+        let at = cell as usize;
+        let Cell { object, size } = self.cells[at];
+        self.pages.remove(object, size);
+        self.held_bytes -= size as u64;
+        // SAFETY: it is of this malloc, and neither a slot nor a pointer leads to it.
+        unsafe { Malloc.free(0, object, false) };
+        self.cells[at].object = null_mut();
+        self.unused.push(cell);
+        if self.has_stores {
+            self.field_bytes -= bytes_of(&self.fields[at]);
+            self.fields[at] = Vec::new();
+        }
+        size as u64
+    }
+
+    /// The object of a cell has lost its root.
+    #[inline(always)]
+    fn note_death(&mut self, cell: u32) {
+        if let Some(dead) = &mut self.dead {
+            dead.push(cell);
+            self.dead_bytes += self.cells[cell as usize].size as u64;
+        }
     }
 
     fn set_fields(&mut self, cell: u32, change: impl FnOnce(&mut Vec<u32>)) {
@@ -231,6 +268,7 @@ impl Heap for MarkSweep {
             region: None,
         });
         if !grown.is_null() {
+            self.note_death(old);
             // SAFETY: both objects have so many bytes, and they do not overlap: both live.
             unsafe { grown.copy_from_nonoverlapping(object, held) };
             if self.has_stores {
@@ -244,7 +282,8 @@ impl Heap for MarkSweep {
 
     #[inline(always)]
     unsafe fn free(&mut self, slot: u32, _: *mut u8, _: bool) {
-        self.roots[slot as usize] = NONE;
+        let cell = std::mem::replace(&mut self.roots[slot as usize], NONE);
+        self.note_death(cell);
     }
 
     #[inline(always)]
@@ -267,7 +306,7 @@ impl Heap for MarkSweep {
     }
 
     fn collections(&mut self) -> Option<Collections> {
-        let live_bytes = self.mark();
+        let live_bytes = self.live_bytes();
         self.marks.fill(false);
         self.note_peak(live_bytes);
         Some(Collections {
