@@ -4,7 +4,7 @@
 
 #include "regions.hpp"
 
-#include <valgrind/valgrind.h>
+#include <valgrind.h>
 
 #include <cstddef>
 #include <cstdint>
