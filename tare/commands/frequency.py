@@ -8,6 +8,7 @@ import click
 
 from tare import api, options
 from tare.errors import UsageError
+from tare.frequency_executed import frequency_executed, serves
 from tare.frequency_replayed import frequency_replayed
 from tare.options import Output
 from tare.presenting import present
@@ -24,6 +25,7 @@ Examples:
   tare frequency -m mimalloc -m tcmalloc --every 1MiB,8MiB,32MiB -- perl job.pl
   tare frequency --every 8MiB --reclaim 1,2,4,8,16 -n 20 -- lua script.lua
   tare frequency -m immix -m semispace recorded.tare
+  tare frequency -m jvm.serial --every 8MiB,32MiB --full 64MiB -- java -cp classes Main
 """
 
 
@@ -54,8 +56,8 @@ def _numbers(
     "managers",
     multiple=True,
     metavar="M",
-    help="An allocator to put the collector over; for a trace, a collector. Repeat it. Default: "
-    "glibc; for a trace, immix and genimmix.",
+    help="An allocator to put the collector over; for a trace, a collector; for a java command, "
+    "jvm.serial or jvm.parallel. Repeat it. Default: glibc; for a trace, immix and genimmix.",
 )
 @click.option(
     "--every",
@@ -63,7 +65,14 @@ def _numbers(
     callback=_periods,
     metavar="SIZE,SIZE…",
     help="Bytes allocated between two collections. Default: 256KiB,1MiB,4MiB,16MiB; for a trace "
-    "8MiB,16MiB,32MiB,64MiB, or less where it allocates little.",
+    "8MiB,16MiB,32MiB,64MiB, or less where it allocates little; under a JVM 4MiB,8MiB,16MiB,32MiB.",
+)
+@click.option(
+    "--full",
+    callback=_periods,
+    metavar="SIZE,SIZE…",
+    help="Under a JVM: bytes allocated between two full collections, multiples of the others. "
+    "Default: 64MiB; never always takes part.",
 )
 @click.option(
     "--reclaim",
@@ -82,6 +91,7 @@ def command(
     program: Program,
     managers: tuple[str, ...],
     periods: tuple[int, ...],
+    full: tuple[int, ...],
     reclaim: tuple[int, ...],
     runs: int,
     warmup: int,
@@ -100,10 +110,12 @@ def command(
 
     A T.tare is replayed instead, under collectors of MMTk that know all pointers, in a heap so
     large that nothing but the period makes them collect it.
+
+    Under jvm.serial or jvm.parallel the JVM's own collector does young and full collections at the
+    periods given.
     """
     given: dict[str, Any] = {
         "periods": periods,
-        "reclaim": reclaim,
         "runs": runs,
         "warmup": warmup,
         "seed": seed,
@@ -112,10 +124,17 @@ def command(
         "watcher": TerminalWatcher(output.quiet),
     }
     trace = options.trace_of(program)
+    executed = trace is None and serves(managers)
+    if full and not executed:
+        raise UsageError("--full is for a java command, with -m jvm.serial or jvm.parallel")
     if trace is not None:
-        results = frequency_replayed(trace, managers, how=how, **given)
+        results = frequency_replayed(trace, managers, how=how, reclaim=reclaim, **given)
     elif how != How():
         raise UsageError("--death, --process and --no-pointers are for a recorded T.tare")
+    elif executed:
+        if reclaim:
+            raise UsageError("--reclaim is for a mark-sweep collector over an allocator")
+        results = frequency_executed(program, managers, full=full, **given)
     else:
-        results = api.frequency(program, managers, **given)
+        results = api.frequency(program, managers, reclaim=reclaim, **given)
     return present(results, output)

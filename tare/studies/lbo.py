@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tare.errors import UsageError
 from tare.measurement import METRICS, Obtained, Status
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.results import Record, Results, Run
+from tare.results import Record, Results, Run, read_records
 from tare.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval, verdict
 from tare.studies import compare
 from tare.studies.compare import Plan, planned_runs
@@ -233,7 +233,7 @@ def section(results: Results) -> Section:
         ]
         tables.append(_details_table(program, points, rows, endings))
         figure = _figure(list(found), points, ratios, run["unit"])
-        findings = _findings(run, found)
+        findings = [*_findings(run, found), *_unsteady(results)]
         broken = failed(results)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise UsageError(
@@ -276,6 +276,22 @@ def _findings(run: Mapping[str, Any], found: Mapping[str, Overheads]) -> list[st
         "allocation, threads beside it) is in the baseline as far as its own manager has it."
     )
     return sentences
+
+
+def _unsteady(results: Results) -> list[str]:
+    """What is to be known of runs that reported iterations and did not become steady."""
+    work = [
+        record.outcome.details["work"]
+        for record in read_records(results.folder)
+        if "work" in record.outcome.details and not record.run.warmup
+    ]
+    restless = sum(facts["steady_from"] is None for facts in work)
+    if not restless:
+        return []
+    return [
+        f"In {restless} of {len(work)} runs the iterations were still getting faster at the end; "
+        "of these the last few count. Let the program do more of them."
+    ]
 
 
 def _table(

@@ -1,0 +1,107 @@
+"""How often to collect, under a JVM's collectors: a program with several young and full periods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tare.errors import UsageError
+from tare.machine import describe_machine
+from tare.manager import Manager, parse_name, resolve
+from tare.measuring import (
+    Command,
+    Planned,
+    Watcher,
+    Where,
+    check_counts,
+    managers_of,
+    measure,
+    programs_of,
+)
+from tare.results import Results
+from tare.runner import Limits
+from tare.studies import compare
+from tare.studies import frequency_executed as study
+from tare.sweeps import ascending, size_text
+
+MIB = 1 << 20
+DEFAULT_PERIODS = (4 * MIB, 8 * MIB, 16 * MIB, 32 * MIB)
+DEFAULT_FULL = (64 * MIB,)
+MOST_HEAP = 2 << 30
+"""Without heap=: so large that nothing but the periods makes the JVM collect."""
+
+
+def serves(managers: Sequence[str]) -> bool:
+    """Whether any of the managers is a collector of a runtime."""
+    return any(resolve(name).runtime is not None for name in managers)
+
+
+def frequency_executed(
+    program: Command,
+    managers: Sequence[str],
+    *,
+    periods: Sequence[int] = (),
+    full: Sequence[int] = (),
+    runs: int = 12,
+    warmup: int = 1,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """Mutator time of a program under collectors of a JVM that collect more or less often.
+
+    ``managers`` are jvm.serial or jvm.parallel. ``periods`` are bytes allocated between young
+    collections; none means 4, 8, 16 and 32 MiB. ``full`` are bytes between full ones, multiples of
+    each period; none means 64 MiB, and no full ones always take part.
+    """
+    check_counts(runs, warmup)
+    (chosen,) = programs_of(program)
+    found = [
+        study.Setting(_named(name, period, each), name, period, each)
+        for name in dict.fromkeys(managers)
+        for period in ascending(set(periods or DEFAULT_PERIODS))
+        for each in (study.NEVER, *ascending(set(full or DEFAULT_FULL)))
+    ]
+    resolved, baseline = managers_of([each.manager for each in found], found[0].manager)
+
+    def plan(seed: int) -> Planned:
+        rounds = compare.Plan((chosen.name,), tuple(resolved), baseline, runs, warmup, seed)
+        return Planned(
+            lambda records: study.next_round(rounds, records), compare.planned_runs(rounds)
+        )
+
+    return measure(
+        study.STUDY,
+        "mutator time of collection periods",
+        [chosen],
+        resolved,
+        baseline,
+        {"runs": runs, "warmup": warmup},
+        plan,
+        Where(seed, limits, folder, watcher),
+        settings=[asdict(each) for each in found],
+    )
+
+
+def _named(manager: str, period: int, full: int) -> str:
+    name, options = parse_name(manager)
+    _check(resolve(manager), options)
+    heap = min(MOST_HEAP, describe_machine()["memory_bytes"] // 4) // MIB * MIB
+    settings = {"heap": size_text(heap), **options, "period": size_text(period)}
+    if full != study.NEVER:
+        settings["full-period"] = size_text(full)
+    return f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
+
+
+def _check(manager: Manager, options: dict[str, str]) -> None:
+    if manager.runtime is None:
+        raise UsageError(
+            f"{manager.name} is no collector of a JVM, and others that were given are",
+            "measure them apart: the periods of both are not the same",
+        )
+    if {"period", "full-period", "young"} & options.keys():
+        raise UsageError(
+            f"{manager.name}: the periods are what varies", "leave them out, see --every and --full"
+        )
