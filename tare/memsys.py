@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare import runner
 from tare.errors import TareError, UsageError
+from tare.events import Events as Places
 from tare.instrument import Instrument, read_process_files
 from tare.manager import Manager
 from tare.measurement import Status
@@ -103,21 +104,24 @@ def run_once(
     workspace: Path,
     keep_output: Path | None = None,
     what: How | None = None,
+    phases: Places = (),
 ) -> Outcome:
     """Run ``program`` under ``manager`` and simulate its memory system; see ``runner.run_once``.
+    With ``phases`` only what happens in these counts.
 
     ``values`` of a good outcome are those of the first model. ``details`` has ``wall_seconds`` of
     this run, ``processes``, ``models`` (see ``model_details``) and ``curves`` (see
     ``curve_details``).
     """
-    simulator = _Simulator(what or how((), False))
+    simulator = _Simulator(what or how((), False), phases)
     return runner.run_once(program, manager, limits, workspace, keep_output, simulator)
 
 
 class _Simulator(Instrument):
-    def __init__(self, what: How) -> None:
-        super().__init__()
+    def __init__(self, what: How, phases: Places) -> None:
+        super().__init__(events=phases)
         self._what = what
+        self._phases = {event.name for event in phases}
 
     def prefix(self, folder: Path) -> Sequence[str]:
         found = folder / "memsys"
@@ -134,7 +138,8 @@ class _Simulator(Instrument):
         counted = super().complete(folder, pids, outcome)
         if counted.status is not Status.OK:
             return counted
-        return add_up(read_files(folder / "memsys", self._what), self._what, counted)
+        files = read_files(folder / "memsys", self._what)
+        return add_up(files, self._what, counted, self._phases)
 
 
 def simulator_text(what: How) -> str:
@@ -157,12 +162,23 @@ def read_files(folder: Path, what: How) -> list[dict[str, Any]]:
     return [found for _, found in files]
 
 
-def add_up(files: Sequence[Mapping[str, Any]], what: How, counted: Outcome) -> Outcome:
-    """``counted``, the outcome of a count, with what the simulation found in all processes."""
+def add_up(
+    files: Sequence[Mapping[str, Any]],
+    what: How,
+    counted: Outcome,
+    phases: Collection[str] = (),
+) -> Outcome:
+    """``counted``, the outcome of a count, with what the simulation found in all processes: in
+    these ``phases``, or in all where none is named."""
     if not files:
         reason = "the instrument left no simulation"
         return replace(counted, status=Status.FAILED, reason=reason, values={}, details={})
-    contexts = [c for file in files for c in file["contexts"] if c["operation"] != PROOF]
+    contexts = [
+        context
+        for file in files
+        for context in file["contexts"]
+        if context["operation"] != PROOF and (not phases or context["phase"] in phases)
+    ]
     details = {
         "wall_seconds": counted.details["wall_seconds"],
         "processes": counted.details["processes"],
@@ -173,7 +189,7 @@ def add_up(files: Sequence[Mapping[str, Any]], what: How, counted: Outcome) -> O
         ],
         "curves": curve_details(files),
     }
-    kept = ("instructions", "manager_instructions", "processes")
+    kept = ("processes",) if phases else ("instructions", "manager_instructions", "processes")
     values = {name: counted.values[name] for name in kept}
     return replace(counted, values=values | values_of(details["models"][0]), details=details)
 

@@ -129,10 +129,8 @@ def run_once(
     keep_output: Path | None = None,
 ) -> Outcome:
     """Replay under ``manager``; ``program`` is one of ``program_of``. See ``runner.run_once``."""
-    command, verb, *rest = program.argv
-    replayer = manager.replayer or (command, verb, *_heap_words(manager))
     outcome = runner.run_once(
-        replace(program, argv=(*replayer, *rest)),
+        under(program, manager),
         manager,
         limits,
         workspace,
@@ -142,6 +140,13 @@ def run_once(
     if outcome.status is Status.FAILED and outcome.exit_code == OUT_OF_MEMORY_EXIT:
         return replace(outcome, status=Status.OUT_OF_MEMORY, reason="the manager had no memory")
     return outcome
+
+
+def under(program: Program, manager: Manager) -> Program:
+    """``program``, one of ``program_of``, with what of the replayer serves under ``manager``."""
+    command, verb, *rest = program.argv
+    replayer = manager.replayer or (command, verb, *_heap_words(manager))
+    return replace(program, argv=(*replayer, *rest))
 
 
 def managers_of(names: Sequence[str], baseline: str = "") -> tuple[dict[str, Manager], str]:
@@ -227,6 +232,21 @@ def name_of(trace: Trace) -> str:
     return named[:NAME_LIMIT]
 
 
+def how_under(managers: Mapping[str, Manager], trace: Trace, how: How) -> How:
+    """``how``, without regions where none of the managers has any. Raises UsageError where a
+    manager cannot replay so."""
+    if how.threads:
+        _check_threads(managers)
+    if not any(heap_of(manager) in regions.ROUTES for manager in managers.values()):
+        return replace(how, regions="")
+    if how.regions == "trace" and not has_regions(trace):
+        raise UsageError(
+            f"{trace.folder} has no regions",
+            "make one of each call site with --regions-by site, or record a program that has some",
+        )
+    return how
+
+
 def _check_threads(managers: Mapping[str, Manager]) -> None:
     """Raises UsageError where one of these serves a single thread of the replayer only."""
     for name, manager in managers.items():
@@ -260,17 +280,8 @@ def replay(
     from tare.studies import replay as study
 
     opened = open_trace(trace)
-    how = how or How()
     resolved, baseline = managers_of(managers, baseline)
-    if not any(heap_of(manager) in regions.ROUTES for manager in resolved.values()):
-        how = replace(how, regions="")
-    if how.regions == "trace" and not has_regions(opened):
-        raise UsageError(
-            f"{opened.folder} has no regions",
-            "make one of each call site with --regions-by site, or record a program that has some",
-        )
-    if how.threads:
-        _check_threads(resolved)
+    how = how_under(resolved, opened, how or How())
     measuring.check_counts(runs, warmup)
     prepared = prepare(opened, how, study.STUDY, folder, watcher)
     resolved, heaps = heap_multiples.in_bytes(prepared, resolved, limits)

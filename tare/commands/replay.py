@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tare import options
+from tare.errors import UsageError
 from tare.options import Output
 from tare.presenting import present
 from tare.progress import TerminalWatcher
@@ -20,6 +22,7 @@ Examples:
   tare replay -m glibc -m mimalloc -m 'delay(glibc, size=1MiB)' gawk.tare
   tare replay --regions-by site -m glibc -m 'regions(glibc, as=reap)' gawk.tare
   tare replay --death last-use -m glibc -m jemalloc used.tare
+  tare replay --cache -m glibc -m 'marksweep(glibc, every=1MiB)' gawk.tare
 """
 
 
@@ -28,6 +31,18 @@ Examples:
 @click.option("-n", "--runs", default=10, show_default=True, help="Runs under each manager.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
 @options.replay_options()
+@click.option(
+    "--cache",
+    is_flag=True,
+    help="Simulate the caches under the replay, once for each manager, and measure no time.",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="MODEL",
+    help="With --cache: a memory system, as for tare memsys; repeat it. Default: host.",
+)
 @options.run_options
 @options.output_options
 @options.trace_argument
@@ -38,6 +53,8 @@ def command(
     runs: int,
     warmup: int,
     how: How,
+    cache: bool,
+    models: tuple[str, ...],
     seed: int | None,
     limits: Limits,
     output: Output,
@@ -48,16 +65,20 @@ def command(
     all managers do the same work, and the time is theirs. Each replay ends with a digest of what
     then lies in memory, and one that differs from the baseline's counts as wrong output.
     """
-    results = replay(
-        trace,
-        managers,
-        baseline=baseline,
-        how=how,
-        runs=runs,
-        warmup=warmup,
-        seed=seed,
-        limits=limits,
-        folder=output.folder,
-        watcher=TerminalWatcher(output.quiet),
-    )
+    if models and not cache:
+        raise UsageError("--model is about the simulation of --cache", "add --cache")
+    common: dict[str, Any] = {
+        "baseline": baseline,
+        "how": how,
+        "seed": seed,
+        "limits": limits,
+        "folder": output.folder,
+        "watcher": TerminalWatcher(output.quiet),
+    }
+    if cache:
+        from tare.replay_cache import replay_cache
+
+        results = replay_cache(trace, managers, models=models, **common)
+    else:
+        results = replay(trace, managers, runs=runs, warmup=warmup, **common)
     return present(results, output)
