@@ -1,0 +1,52 @@
+"""Replays under a build of MMTk that verifies its heap after each collection, and all that it
+assumes: a long run, because that build takes minutes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tare.collectors import PLANS
+from tests.test_mmtk import compiled, malloc_says, tangled
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
+
+FOLDER = Path(__file__).parent.parent / "replay" / "mmtk"
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    """The replayer, by whether Immix never moves an object."""
+    cargo = os.environ.get("CARGO") or shutil.which("cargo")
+    if cargo is None:
+        pytest.skip("cargo is not installed")
+    target = tmp_path_factory.mktemp("checked")
+    built = {}
+    for nonmoving in (False, True):
+        features = "checked,nonmoving" if nonmoving else "checked"
+        command = [cargo, "build", "--quiet", "--release", "--locked", "--features", features]
+        subprocess.run([*command, "--target-dir", target], cwd=FOLDER, check=True)
+        built[nonmoving] = target / f"replayer-{nonmoving}"
+        shutil.copy(target / "release" / "tare-replay-mmtk", built[nonmoving])
+    return built
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_heap_is_sound_after_each_collection(
+    name: str, checked: dict[bool, Path], tmp_path: Path
+) -> None:
+    plan = PLANS[name]
+    schedule = compiled(tmp_path, *tangled(6_000, seed=11))
+    command = [str(checked[plan.collector.endswith("nonmoving")]), "--plan", plan.plan]
+    report = tmp_path / "report"
+    command += ["--period", str(128 << 10), "--heap", str(16 << 20)]
+    command += ["--report", str(report), str(schedule)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == malloc_says(schedule)
+    assert json.loads(report.read_text())["collections"] > 10
