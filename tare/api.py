@@ -15,7 +15,16 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tare import drag_run, executor, instrument, recorder, regions_share, space_run, tracing
+from tare import (
+    drag_run,
+    executor,
+    instrument,
+    recorder,
+    regions_share,
+    runtimes,
+    space_run,
+    tracing,
+)
 from tare import manager as managers_module
 from tare import memsys as memsys_module
 from tare.answers import difference, export_text, summary, worst_status, write_page
@@ -156,6 +165,7 @@ def _watch(
     chosen = programs_of(programs)
     resolved, baseline = managers_of(managers, baseline)
     study = watched.study
+    runtimes.check(chosen, resolved.values(), f"tare {study.STUDY}")
     plan = Plan(tuple(program.name for program in chosen), tuple(resolved), watched.runs)
     planned = Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
     return measure(
@@ -264,6 +274,7 @@ def trace(
     (chosen,) = programs_of(program)
     check_program(chosen)
     resolved = managers_module.resolve(manager)
+    runtimes.check([chosen], [resolved], "tare trace")
     name = default_folder("trace", Path(chosen.argv[0]).name)
     target = Path(folder) if folder else name.with_name(f"{name.name}.tare")
     tracing.refuse_occupied(target, replace_trace=replace)

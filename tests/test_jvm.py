@@ -255,6 +255,17 @@ def test_the_environment_may_not_clash_either(tare: Callable[..., Completed]) ->
     assert "-Xmx64m" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["count", "space", "drag", "trace"])
+def test_what_looks_at_malloc_refuses_a_runtime(
+    tare: Callable[..., Completed], tmp_path: Path, command: str
+) -> None:
+    done = tare(command, "-m", "jvm.g1", "--", "true")
+    assert done.returncode in (2, 3), done.stderr
+    if done.returncode == 2:  # 3: what looks is not built
+        assert "malloc and free" in done.stderr
+    assert not (tmp_path / "tare-results").exists()
+
+
 def test_options_behind_the_program_are_its_own() -> None:
     program = Program("test", ("java", "-cp", "a:b", "-ea", "Main", "-Xmx64m", "-XX:+UseG1GC"))
     assert jvm_command.options_of(program) == ["-cp", "-ea"]

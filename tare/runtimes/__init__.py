@@ -153,16 +153,15 @@ def setting_of(name: str, options: Mapping[str, str]) -> Setting:
     return setting
 
 
-def check(programs: Iterable[Program], managers: Iterable[Manager], observer: str = "") -> None:
+def check(programs: Iterable[Program], managers: Iterable[Manager], watched: str = "") -> None:
     """Raise what ``Runtime.check`` raises for any of the programs under any of the managers, and
-    UsageError where an ``observer`` is to watch a runtime's collector, which only the runner can.
+    UsageError for what looks at malloc and free, whose name is ``watched``.
     """
     of_runtimes = [manager for manager in managers if manager.runtime is not None]
     for manager in of_runtimes:
-        if observer:
+        if watched:
             raise UsageError(
-                f"{manager.name} is a collector of a runtime; the observer '{observer}' looks at "
-                "malloc and free",
+                f"{manager.name} is a collector of a runtime; {watched} looks at malloc and free",
                 f"tare compare -m '{manager.name}' measures time, memory and collections",
             )
         setting = manager.runtime
