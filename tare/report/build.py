@@ -21,12 +21,17 @@ def build_report(results: Results) -> Report:
     programs = [program["name"] for program in run["programs"]]
     subject = programs[0] if len(programs) == 1 else f"{len(programs)} programs"
     return Report(
-        title=f"tare {run['study']}: {subject}",
+        title=f"tare {_command(run['study'])}: {subject}",
         subtitle=_subtitle(run),
         facts=_facts(run, _obtained(results)),
         sections=_sections(results),
         warnings=[*coverage_warnings(results), *map(_sentence, noise_warnings(run["machine"]))],
     )
+
+
+def _command(study: str) -> str:
+    """What was typed: a command's studies are called by its name, and what tells them apart."""
+    return study.partition("-")[0]
 
 
 def _sections(results: Results) -> list[Section]:
