@@ -10,7 +10,7 @@ from pathlib import Path
 from tare import executor
 from tare import manager as managers_module
 from tare.manager import OWN, Manager
-from tare.measurement import Status
+from tare.measurement import REPLAYING, Status
 from tare.measuring import (
     Command,
     Watcher,
@@ -94,12 +94,17 @@ def _weigh_section(
         runs = section.next_runs(setting, records)
         added = {run.manager for run in runs} - known.keys()
         if added:
-            new = {name: managers_module.resolve(name) for name in sorted(added)}
+            replayed = {run.manager for run in runs if run.observer in REPLAYING}
+            new = {
+                name: managers_module.resolve(name, replays=name in replayed)
+                for name in sorted(added)
+            }
             known.update(new)
             store.update(managers={**store.run["managers"], **describe_managers(new)})
         return runs
 
-    results = execute(store, planner, {program.name: program}, known, limits, watcher)
+    observers = {**executor.OBSERVERS, **getattr(section, "OBSERVERS", {})}
+    results = execute(store, planner, {program.name: program}, known, limits, watcher, observers)
     costs = dict(store.run.get("sections", {}))
     took = earlier + time.monotonic() - begun
     costs[section.IDENTIFIER] = {"expected_seconds": expected, "took_seconds": took}

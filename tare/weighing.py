@@ -2,8 +2,8 @@
 
 A section is a module of ``tare.sections`` with IDENTIFIER, TITLE, ORDER and the functions
 ``expected_runs(setting)``, ``expected_seconds(setting)``, ``next_runs(setting, records)`` and
-``section(results)``. A file added there is a section of every bill; nothing else needs to know of
-it.
+``section(results)``. One whose runs need an observer of their own has it in OBSERVERS, by its name.
+A file added there is a section of every bill; nothing else needs to know of it.
 """
 
 from __future__ import annotations

@@ -2,9 +2,11 @@
 over mimalloc.
 
     python traces/study.py FOLDER [--pointers] [--only PROGRAM]...
+    python traces/study.py FOLDER --trace T.tare...
 
-Records the programs of the suite `papers` into FOLDER, seeks the least heaps, and prints a table
-with the published rows below ours. What is in FOLDER already is not done again.
+Records the programs of the suite `papers` into FOLDER, or takes the traces that are named; seeks
+the least heaps, and prints a table with the published rows below ours. What is in FOLDER already is
+not done again.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tare import api
-from tare.errors import TareError
+from tare.errors import InterruptedStudy, TareError
 from tare.measurement import Status
 from tare.minheap import minheap
 from tare.results import load, read_records
@@ -41,9 +43,9 @@ def record(folder: Path, only: Sequence[str], *, pointers: bool) -> list[Path]:
     return recorded
 
 
-def least_heaps(trace: Path, *, repeats: int) -> Heaps:
+def least_heaps(trace: Path, folder: Path, *, repeats: int) -> Heaps:
     """By collector, the bytes of its least heap; none for one that has none."""
-    results = trace.with_suffix(".minheap")
+    results = folder / f"{trace.stem}.minheap"
     if not (results.exists() and load(results).run.get("finished")):
         _tell(f"least heaps of {trace.stem}")
         minheap(trace, ["glibc", *COLLECTORS], repeats=repeats, folder=results)
@@ -57,7 +59,7 @@ def least_heaps(trace: Path, *, repeats: int) -> Heaps:
 def table(ours: Mapping[str, Heaps]) -> str:
     """As Markdown: a line for each program, ours and the published ones, and the means."""
     lines = [
-        f"| program | {' | '.join(COLLECTORS)} |",
+        f"| MB | {' | '.join(COLLECTORS)} |",
         f"| --- |{' ---: |' * len(COLLECTORS)}",
     ]
     for program, heaps in ours.items():
@@ -107,13 +109,18 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pointers", action="store_true", help="record stores of pointers, too")
     parser.add_argument("--only", action="append", default=[], metavar="PROGRAM")
+    parser.add_argument("--trace", action="append", default=[], type=Path, metavar="T.tare")
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     try:
-        traces = record(given.folder, given.only, pointers=given.pointers)
-        ours = {trace.stem: least_heaps(trace, repeats=given.repeats) for trace in traces}
+        traces = given.trace or record(given.folder, given.only, pointers=given.pointers)
+        ours = {
+            trace.stem: least_heaps(trace, given.folder, repeats=given.repeats) for trace in traces
+        }
     except TareError as error:
         sys.exit(f"{error}")
+    except InterruptedStudy as interrupted:
+        sys.exit(f"interrupted; the same command goes on from {interrupted.folder}")
     print(table(ours))
 
 

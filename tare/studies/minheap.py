@@ -39,6 +39,7 @@ PARTS = (
     "heap_unused_bytes",
 )
 """What a least heap is made of."""
+PART_TITLES = ("live", "copy reserve", "metadata", "fragmentation", "garbage", "unused")
 STATUSES = ("ok", "out-of-memory", "timeout", "failed")
 """Of trials, in the order of the columns that count them."""
 REFERENCE = "marksweep(mimalloc, every=64KiB)"
@@ -232,7 +233,10 @@ def _parts_table(run: Any, split: Sequence[Record]) -> Table:
     live = run["schedule"]["peak_bytes"]
     columns = [
         Column("manager", "What served the objects.", numeric=False),
-        *(Column(METRICS[part].title, METRICS[part].explanation) for part in PARTS),
+        *(
+            Column(title, METRICS[part].explanation)
+            for title, part in zip(PART_TITLES, PARTS, strict=True)
+        ),
         Column("least heap", "The sum."),
     ]
     lines = []

@@ -32,7 +32,7 @@ pub trait Heap {
     fn note_store(&mut self, _source: u32, _offset: u64, _target: Option<u32>) {}
 
     /// What a heap that collects has counted.
-    fn collections(&mut self) -> Option<Collections> {
+    fn collections(&self) -> Option<Collections> {
         None
     }
 
@@ -54,9 +54,9 @@ pub struct Collections {
     pub swept_bytes: u64,
     /// The most bytes of pages that held an object at one moment.
     pub peak_active_bytes: u64,
-    /// Of objects that lived then, as asked for.
+    /// Of objects that had not died then, as asked for.
     pub live_at_peak: u64,
-    /// Of objects that were dead then, and not freed yet.
+    /// Of objects that had died then, and were not freed yet.
     pub garbage_at_peak: u64,
 }
 

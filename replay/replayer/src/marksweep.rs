@@ -44,12 +44,13 @@ pub struct MarkSweep {
     /// Cells that lost their root since the last sweep, where nothing else holds an object and time
     /// does not matter: these are the garbage then, and nothing is marked.
     dead: Option<Vec<u32>>,
-    dead_bytes: u64,
     field_bytes: u64,
     peak_field_bytes: u64,
     pages: ActivePages,
     /// Of all objects that were not reclaimed.
     held_bytes: u64,
+    /// Of all objects that have not died.
+    rooted_bytes: u64,
     counted: Collections,
 }
 
@@ -71,11 +72,11 @@ impl MarkSweep {
             has_stores,
             to_scan: Vec::new(),
             dead: (untimed && !has_stores).then(Vec::new),
-            dead_bytes: 0,
             field_bytes: 0,
             peak_field_bytes: 0,
             pages: ActivePages::new(),
             held_bytes: 0,
+            rooted_bytes: 0,
             counted: Collections::default(),
         }
     }
@@ -92,8 +93,12 @@ impl MarkSweep {
 
     #[inline(always)]
     fn add(&mut self, slot: u32, object: *mut u8, size: usize) {
-        self.pages.add(object, size);
         self.held_bytes += size as u64;
+        self.rooted_bytes += size as u64;
+        if self.pages.add(object, size) {
+            self.counted.live_at_peak = self.rooted_bytes;
+            self.counted.garbage_at_peak = self.held_bytes - self.rooted_bytes;
+        }
         let cell = Cell { object, size };
         let place = if let Some(place) = self.unused.pop() {
             self.cells[place as usize] = cell;
@@ -116,7 +121,6 @@ impl MarkSweep {
     fn collect(&mut self) {
         let begun = Instant::now();
         let live_bytes = self.live_bytes();
-        self.note_peak(live_bytes);
         self.counted.count += 1;
         self.counted.marked_bytes += live_bytes;
         if self.period.reclaim > 0 && self.counted.count % self.period.reclaim == 0 {
@@ -133,16 +137,8 @@ impl MarkSweep {
     /// Of what can be reached, which is marked unless it is known.
     fn live_bytes(&mut self) -> u64 {
         match self.dead {
-            Some(_) => self.held_bytes - self.dead_bytes,
+            Some(_) => self.rooted_bytes,
             None => self.mark(),
-        }
-    }
-
-    /// Pages only grow between two collections, so their peak is before one of these, or at the end.
-    fn note_peak(&mut self, live_bytes: u64) {
-        if self.pages.are_at_their_peak() {
-            self.counted.live_at_peak = live_bytes;
-            self.counted.garbage_at_peak = self.held_bytes - live_bytes;
         }
     }
 
@@ -185,7 +181,6 @@ impl MarkSweep {
         if let Some(mut dead) = self.dead.take() {
             let bytes = dead.drain(..).map(|cell| self.reclaim(cell)).sum();
             self.dead = Some(dead);
-            self.dead_bytes = 0;
             return bytes;
         }
         let mut bytes = 0;
@@ -218,9 +213,9 @@ impl MarkSweep {
     /// The object of a cell has lost its root.
     #[inline(always)]
     fn note_death(&mut self, cell: u32) {
+        self.rooted_bytes -= self.cells[cell as usize].size as u64;
         if let Some(dead) = &mut self.dead {
             dead.push(cell);
-            self.dead_bytes += self.cells[cell as usize].size as u64;
         }
     }
 
@@ -305,10 +300,7 @@ impl Heap for MarkSweep {
         });
     }
 
-    fn collections(&mut self) -> Option<Collections> {
-        let live_bytes = self.live_bytes();
-        self.marks.fill(false);
-        self.note_peak(live_bytes);
+    fn collections(&self) -> Option<Collections> {
         Some(Collections {
             peak_active_bytes: self.pages.peak_bytes(),
             ..self.counted

@@ -26,12 +26,9 @@ impl ActivePages {
         self.peak << PAGE_SHIFT
     }
 
-    pub fn are_at_their_peak(&self) -> bool {
-        self.active == self.peak
-    }
-
+    /// Whether the pages that hold an object are more than ever now.
     #[inline(always)]
-    pub fn add(&mut self, object: *const u8, size: usize) {
+    pub fn add(&mut self, object: *const u8, size: usize) -> bool {
         for page in pages_of(object, size) {
             let objects = self.objects_in(page);
             *objects += 1;
@@ -39,7 +36,11 @@ impl ActivePages {
                 self.active += 1;
             }
         }
-        self.peak = self.peak.max(self.active);
+        let is_peak = self.active > self.peak;
+        if is_peak {
+            self.peak = self.active;
+        }
+        is_peak
     }
 
     #[inline(always)]

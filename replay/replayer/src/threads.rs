@@ -4,6 +4,7 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tare_schedule::{Stream, Streams, What};
 
@@ -11,8 +12,12 @@ use crate::heap::Malloc;
 use crate::objects::Objects;
 use crate::replay::{Replay, Stopped};
 
-/// A thread that waits looks so often before it lets others have the processor.
+/// A thread that waits looks so often before it lets others have the processor,
 const LOOKS: u32 = 200;
+/// and offers it so often before it sleeps between looks.
+const OFFERS: u32 = 20;
+const OFFERED: u32 = LOOKS + OFFERS;
+const SLEEP: Duration = Duration::from_micros(50);
 
 /// How many words of its stream a thread has told to be done, in a line of the cache of its own.
 #[derive(Default)]
@@ -131,19 +136,21 @@ fn start<const TOUCH: bool>(shared: &Arc<Shared>, thread: u32) -> Result<(), Sto
 impl Shared {
     /// Waits until `comes` is true; false where a thread has stopped instead.
     fn wait(&self, comes: impl Fn() -> bool) -> bool {
-        for _ in 0..LOOKS {
+        let mut looks = 0;
+        loop {
             if comes() {
                 return true;
             }
-            spin_loop();
-        }
-        while !comes() {
             if self.stopped.load(Ordering::Acquire) {
                 return false;
             }
-            thread::yield_now();
+            match looks {
+                0..LOOKS => spin_loop(),
+                LOOKS..OFFERED => thread::yield_now(),
+                _ => thread::sleep(SLEEP),
+            }
+            looks = OFFERED.min(looks + 1);
         }
-        true
     }
 
     /// Passes over the parts that are done.

@@ -111,6 +111,7 @@ impl Streams {
 struct Done {
     thread: u32,
     words: usize,
+    part: u32,
 }
 
 /// The last events with the object of a slot, and the last that gave it an address.
@@ -123,6 +124,7 @@ struct Touched {
 const NOTHING: Done = Done {
     thread: u32::MAX,
     words: 0,
+    part: 0,
 };
 
 struct Builder<'a> {
@@ -240,12 +242,14 @@ impl<'a> Builder<'a> {
     }
 
     fn add(&mut self, thread: u32, event: Event, words: &[u64], at: usize) {
-        self.enter(thread, (at / WORDS_IN_A_PART) as u32);
+        let part = (at / WORDS_IN_A_PART) as u32;
+        self.enter(thread, part);
         let stream = &mut self.streams[thread as usize];
         let words_after = stream.words() + words.len();
         let done = Done {
             thread,
             words: words_after,
+            part,
         };
         let (slot, has_address) = match event {
             Event::Allocate { slot, .. } | Event::Resize { slot, .. } => (slot, true),
@@ -254,13 +258,13 @@ impl<'a> Builder<'a> {
             }
             Event::Store { source, target, .. } => {
                 if let Some(target) = target {
-                    self.wait(thread, self.touched[target as usize].address);
+                    self.wait(thread, part, self.touched[target as usize].address);
                 }
                 (source, false)
             }
             Event::Thread { .. } => return,
         };
-        self.wait(thread, self.touched[slot as usize].last);
+        self.wait(thread, part, self.touched[slot as usize].last);
         let touched = &mut self.touched[slot as usize];
         touched.last = done;
         if has_address {
@@ -283,9 +287,10 @@ impl<'a> Builder<'a> {
         self.parts[part as usize] += 1;
     }
 
-    /// `thread` waits for what another has done, where it does not know it yet.
-    fn wait(&mut self, thread: u32, done: Done) {
-        if done.words == 0 || done.thread == thread {
+    /// `thread`, in `part`, waits for what another has done, where it does not know it yet: from
+    /// before, or because that part is over.
+    fn wait(&mut self, thread: u32, part: u32, done: Done) {
+        if done.words == 0 || done.thread == thread || done.part + 1 < part {
             return;
         }
         let known = self.known.entry((thread, done.thread)).or_default();
