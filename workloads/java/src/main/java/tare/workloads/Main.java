@@ -11,7 +11,8 @@ import java.util.List;
 public final class Main {
     private static final int FAILED = 1;
     private static final int WRONG_USAGE = 2;
-    private static final List<String> NAMES = List.of("lucene-index", "lucene-search");
+    private static final List<String> NAMES = 
+            List.of("graph", "h2", "jdt", "lucene-index", "lucene-search", "xalan", "zxing");
 
     private Main() {}
 
@@ -34,8 +35,13 @@ public final class Main {
 
     private static Workload open(Options options) throws Exception {
         return switch (options.workload()) {
+            case "graph" -> new Graph(options);
+            case "h2" -> new H2(options);
+            case "jdt" -> new Jdt(options);
             case "lucene-index" -> new LuceneIndex(options);
             case "lucene-search" -> new LuceneSearch(options);
+            case "xalan" -> new Xalan(options);
+            case "zxing" -> new ZXing(options);
             default -> throw new IllegalArgumentException(options.workload());
         };
     }

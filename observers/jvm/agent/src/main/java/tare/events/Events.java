@@ -1,0 +1,114 @@
+package tare.events;
+
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
+import java.util.concurrent.locks.LockSupport;
+
+/** What timed methods call. Of calls inside one another on a thread only the outermost counts. */
+public final class Events {
+    private static final int EVENT = 1;
+    private static final int SPIN = 2;
+    private static final int PARK = 3;
+    private static final int SAFEPOINT = 4;
+    private static final int KINDS_OF_PAUSES = 3;
+
+    /**
+     * To read a thread's processor time is a call of the kernel, and dear. Between two events that
+     * are no farther apart than this the thread did not rest, so it is known without.
+     */
+    private static final long NO_REST_NANOS = 5_000;
+
+    private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+    private static final ThreadLocal<Timer> TIMERS = ThreadLocal.withInitial(Timer::new);
+
+    private static Records records;
+    private static int every;
+    private static long length;
+
+    private Events() {}
+
+    /** Before any timed method is called. */
+    static void open(Records into, Settings settings) {
+        records = into;
+        every = settings.every;
+        length = settings.length;
+    }
+
+    /** A timed method begins; {@code key} says which events do the same. */
+    public static Timer begin(long key) {
+        Timer timer = TIMERS.get();
+        timer.begin(key);
+        return timer;
+    }
+
+    /** The key of an event that is told apart by a text. */
+    public static long key(String text) {
+        return text == null ? 0 : text.hashCode();
+    }
+
+    /** The events of one thread. */
+    public static final class Timer {
+        private final long thread = threadNumber();
+        private int depth;
+        private int count;
+        private long key;
+        private long start;
+        private long cpu;
+        private long lastRead;
+        private long lastCpu;
+
+        private void begin(long newKey) {
+            if (depth++ == 0) {
+                key = newKey;
+                start = System.nanoTime();
+                if (start - lastRead < NO_REST_NANOS) {
+                    cpu = lastCpu + (start - lastRead);
+                } else {
+                    cpu = THREADS.getCurrentThreadCpuTime();
+                    start = System.nanoTime();
+                }
+            }
+        }
+
+        /** The timed method ends, however it does. */
+        public void end() {
+            if (--depth == 0) {
+                long end = System.nanoTime();
+                lastCpu = THREADS.getCurrentThreadCpuTime();
+                lastRead = System.nanoTime();
+                records.add(EVENT, start, end - start, Math.max(lastCpu - cpu, 0), key, thread);
+                if (every > 0 && ++count % every == 0) {
+                    pause(SPIN + count / every % KINDS_OF_PAUSES);
+                }
+            }
+        }
+
+        private void pause(int kind) {
+            long begun = System.nanoTime();
+            long until = begun + length;
+            switch (kind) {
+                case SPIN:
+                    while (System.nanoTime() < until) {}
+                    break;
+                case PARK:
+                    LockSupport.parkNanos(length);
+                    break;
+                case SAFEPOINT:
+                    // Stops all threads, looks at their locks, and allocates nothing.
+                    do {
+                        THREADS.findMonitorDeadlockedThreads();
+                    } while (System.nanoTime() < until);
+                    break;
+                default:
+                    throw new IllegalArgumentException("a pause of kind " + kind);
+            }
+            records.add(kind, begun, System.nanoTime() - begun, 0, 0, thread);
+        }
+
+        // Thread.getId() is deprecated from Java 19 on, and its successor is not in Java 11.
+        @SuppressWarnings("deprecation")
+        private static long threadNumber() {
+            return Thread.currentThread().getId();
+        }
+    }
+}
