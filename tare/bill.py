@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tare import executor
+from tare import executor, runtimes
 from tare import manager as managers_module
 from tare.manager import OWN, Manager
 from tare.measurement import REPLAYING, Status
@@ -46,6 +46,7 @@ def weigh(
     described = describe_program(chosen, check_program(chosen))
     names = list(managers) or managers_module.default_managers()
     resolved, baseline = managers_of(names, baseline)
+    runtimes.check([chosen], resolved.values(), "tare weigh")
     request = {
         "programs": [described],
         "managers": sorted(resolved),
