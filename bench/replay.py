@@ -10,11 +10,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from bench.row import Row
+from tare import collectors
 from tare.errors import MissingError
 from tare.native import native_file
 from tare.schedule import How, compile_trace
@@ -32,6 +34,10 @@ LIFE = np.uint64(100_000)
 MOST_NULL_NANOSECONDS = 6.0
 MOST_RATIO_TO_C = 1.25
 LEAST_OBJECTS_A_SECOND = 10e6
+MOST_RATIO_TO_GLIBC = 2.0
+PLANS = ("immix", "semispace")
+HEAP_IN_LIVE = 8
+"""What collectors have, in the most bytes that live."""
 
 
 def rows() -> list[Row]:
@@ -61,6 +67,15 @@ def rows() -> list[Row]:
             subprocess.run(command, check=True, capture_output=True)
             return float(json.loads(report.read_text())["processor_seconds"])
 
+        def mutator_under(plan: str) -> float:
+            heap = HEAP_IN_LIVE * counted["peak_bytes"]
+            report = folder / "report"
+            words = collectors.command(plan, {"heap": str(heap)})
+            command = [*words, "--report", str(report), str(schedule)]
+            subprocess.run(command, check=True, capture_output=True)
+            # Of the thread that replays: collections have threads of their own.
+            return float(json.loads(report.read_text())["processor_seconds"])
+
         def in_c() -> float:
             done = subprocess.run([plain, schedule], check=True, capture_output=True, text=True)
             return float(done.stdout)
@@ -69,6 +84,7 @@ def rows() -> list[Row]:
             "null": lambda: replayed("--heap", "null"),
             "glibc": replayed,
             "c": in_c,
+            **{plan: partial(mutator_under, plan) for plan in PLANS if _is_built(plan)},
         }
         times: dict[str, list[float]] = {name: [] for name in contenders}
         for _ in range(TRIES):
@@ -91,6 +107,16 @@ def rows() -> list[Row]:
             f"at most {MOST_RATIO_TO_C}x",
             ratio <= MOST_RATIO_TO_C,
         ),
+        *(
+            Row(
+                f"mutator time under {plan}, beside the replay under glibc",
+                f"{(beside := median[plan] / median['glibc']):.2f}x",
+                f"at most {MOST_RATIO_TO_GLIBC:.0f}x",
+                beside <= MOST_RATIO_TO_GLIBC,
+            )
+            for plan in PLANS
+            if plan in median
+        ),
         Row(
             f"compiling a trace of {OBJECTS / 1e6:.0f} million objects",
             f"{rate / 1e6:.1f} million objects a second "
@@ -100,6 +126,14 @@ def rows() -> list[Row]:
         ),
         *memory,
     ]
+
+
+def _is_built(plan: str) -> bool:
+    try:
+        collectors.command(plan, {})
+    except MissingError:
+        return False
+    return True
 
 
 def _compiling_bytes(folder: Path, replayer: str) -> list[Row]:
