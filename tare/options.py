@@ -185,7 +185,10 @@ def trace_of(program: Program) -> Path | None:
             raise UsageError(f"{path} does not exist", "tare trace -o NAME.tare -- PROGRAM records")
         return None
     if len(program.argv) > 1:
-        raise UsageError(f"{path} is a folder, and {program.argv[1]} stands behind it")
+        raise UsageError(
+            f"{path} is a folder, and {program.argv[1]} stands behind it",
+            "options come first, as in: tare drag -o results NAME.tare",
+        )
     if program.stdin:
         raise UsageError(f"{path} is recorded: its program does not run again", "leave out -i")
     return path

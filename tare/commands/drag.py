@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from tare import api, options
@@ -15,7 +13,6 @@ from tare.program import Program
 from tare.progress import TerminalWatcher
 from tare.runner import Limits
 
-TRACE_SUFFIX = ".tare"
 DEFAULT_MANAGERS = ("glibc",)
 
 EPILOG = """\b
@@ -56,7 +53,7 @@ def command(
     PROGRAM is recorded under Valgrind's core, 10 to 30 times slower than by itself, under glibc
     unless -m names others. The trace is kept in the results folder.
     """
-    trace = _trace(program)
+    trace = options.trace_of(program)
     if trace is None:
         results = api.drag(
             program,
@@ -77,18 +74,3 @@ def command(
         watcher = TerminalWatcher(output.quiet)
         results = api.drag_of_trace(trace, clock=clock, folder=output.folder, watcher=watcher)
     return present(results, output)
-
-
-def _trace(program: Program) -> Path | None:
-    """The trace that the first word names: a folder, which cannot be a program."""
-    path = Path(program.argv[0])
-    if path.is_dir():
-        if len(program.argv) > 1:
-            raise UsageError(
-                f"{path} is a folder, and {program.argv[1]} stands behind it",
-                "options come first, as in: tare drag -o results NAME.tare",
-            )
-        return path
-    if path.name.endswith(TRACE_SUFFIX) and not path.exists():
-        raise UsageError(f"{path} does not exist", "tare trace -o NAME.tare -- PROGRAM records one")
-    return None
