@@ -187,7 +187,7 @@ def trace_of(program: Program) -> Path | None:
     if len(program.argv) > 1:
         raise UsageError(
             f"{path} is a folder, and {program.argv[1]} stands behind it",
-            "options come first, as in: tare drag -o results NAME.tare",
+            "options come first, and the trace last",
         )
     if program.stdin:
         raise UsageError(f"{path} is recorded: its program does not run again", "leave out -i")

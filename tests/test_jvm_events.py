@@ -304,7 +304,7 @@ def test_a_killed_process_leaves_whole_events(classes: Classes, jar: Path, tmp_p
         try:
             while not has_events(tmp_path / "e"):
                 assert process.poll() is None
-                time.sleep(0.01)
+                time.sleep(0.01)  # waiting for another process, as long as that runs
         finally:
             process.kill()
     events = read_recorded(tmp_path / "e", 10_000).events

@@ -123,7 +123,7 @@ def test_an_interrupt_ends_all_trials_side_by_side(tmp_path: Path) -> None:
     )
     deadline = time.monotonic() + 60
     while len(kept_trials(out / TRIALS_FILE, "semispace")) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.05)  # waiting for another process, with a deadline
     search.terminate()
     _, errors = search.communicate(timeout=60)
     assert search.returncode == 130, errors
