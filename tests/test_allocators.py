@@ -44,7 +44,7 @@ C_PROGRAM = r"""
   } while (0)
 
 /* Keeps the compiler from removing or foreseeing what is tested. */
-static void* volatile sink;
+static _Thread_local void* volatile sink;
 static void* opaque(void* p) { sink = p; return sink; }
 static size_t opaque_size(size_t n) { volatile size_t v = n; return v; }
 

@@ -179,7 +179,8 @@ def test_the_recorder_sees_the_same_of_threads_and_a_fork(tmp_path: Path) -> Non
             pl.len(), pl.col("clears").sum(), pl.col("destroyed_bytes").count()
         )
         regions.append(counted.sort("process").collect())
-    assert lives[0].equals(lives[1])
+    only = [a.join(b, on=a.columns, how="anti").rows() for a, b in (lives, lives[::-1])]
+    assert only == [[], []]
     assert regions[0].equals(regions[1])
     assert min(regions[0]["len"].to_list()) > 10
     assert lives[0]["len"].sum() > 40_000

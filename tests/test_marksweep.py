@@ -45,7 +45,7 @@ PRELUDE = r"""
 #include <unistd.h>
 extern void tare_marksweep_collect(void) __attribute__((weak));
 extern void tare_layer_held(void (*)(void*, size_t, void*), void*) __attribute__((weak));
-static void* volatile sink;
+static _Thread_local void* volatile sink;
 static void* opaque(void* p) { sink = p; return (void*)sink; }
 __attribute__((noinline)) static void scrub(void) {
   volatile char garbage[1 << 16];

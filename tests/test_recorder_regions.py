@@ -104,6 +104,31 @@ def test_a_child_knows_the_regions_of_its_parent_by_their_objects(trace: Trace) 
     assert regions.filter(pl.col("region") != outer)["parent"].to_list() == [outer]
 
 
+def test_the_end_of_a_region_may_be_told_when_its_memory_is_anothers(tmp_path: Path) -> None:
+    source = """
+#include "regions.hpp"
+int main() {
+  const tare::regions::Recorder &recorder = tare::regions::FindRecorder();
+  static char memory[64];
+  const auto one = recorder.create(0, nullptr);
+  recorder.allocate(one, memory, 24, 24, nullptr);
+  recorder.allocate(one, memory + 24, 16, 16, nullptr);
+  const auto other = recorder.create(0, nullptr);
+  recorder.allocate(other, memory, 40, 40, nullptr);
+  recorder.destroy(one, nullptr);
+  recorder.destroy(other, nullptr);
+}
+"""
+    compiled = compile_cpp(tmp_path, source, "-std=c++20", "-fno-builtin", f"-I{HEADERS}")
+    outcome, found = record(tmp_path, compiled)
+    assert outcome.status is Status.OK
+    objects = found.objects().filter(pl.col("region").is_not_null()).collect().sort("id")
+    ends = objects.select("region", "size", "free_operation").rows()
+    assert ends == [(1, 24, "region"), (1, 16, "region"), (2, 40, "region")]
+    moments = objects["free_nanoseconds"].to_list()
+    assert moments[0] <= moments[1] <= moments[2]
+
+
 def test_a_sample_of_regions_has_few_of_their_objects(tmp_path: Path) -> None:
     _, found = record(tmp_path, program(tmp_path), sample_bytes=400)
     objects = found.objects().filter((pl.col("process") == 0) & (pl.col("region") > 0)).collect()

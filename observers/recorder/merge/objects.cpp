@@ -237,7 +237,11 @@ class Objects {
   }
 
   void BeBorn(const Event& event) {
-    if (LiveObject* const before = live_.Find(event.address); before != nullptr) {
+    LiveObject* const before = live_.Find(event.address);
+    if (before != nullptr && before->region != 0) {
+      // A library gives the memory of a region back before the end of the region can be told.
+      End(before, event, kByRegion);
+    } else if (before != nullptr) {
       ++totals.reused;
       replaced_[event.address] = event.time;
       End(before, event, kByFree);
