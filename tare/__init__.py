@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tare.api import (
+        check,
         compare,
         count,
         delay,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         examination,
         export_text,
         frequency,
+        limits_broken,
         load,
         managers,
         regions,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "__version__",
+    "check",
     "compare",
     "count",
     "delay",
@@ -39,6 +42,7 @@ __all__ = [
     "examination",
     "export_text",
     "frequency",
+    "limits_broken",
     "load",
     "managers",
     "regions",

@@ -63,3 +63,11 @@ def export_text(results: Results, name: str) -> str:
 def worst_status(results: Results) -> bool:
     """Whether any measured run gave a status instead of a number."""
     return bool((results.measurements["status"] != str(Status.OK)).any())
+
+
+def limits_broken(results: Results, *, strict: bool = False) -> bool:
+    """Whether a limit of the results of ``check`` is not kept; with ``strict``, one that lies
+    within the noise counts as well."""
+    from tare.limits import is_broken, judged
+
+    return is_broken(judged(results), strict=strict)

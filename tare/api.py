@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,8 +28,17 @@ from tare import (
 )
 from tare import manager as managers_module
 from tare import memsys as memsys_module
-from tare.answers import difference, export_text, summary, worst_status, write_page
+from tare.answers import (
+    difference,
+    export_text,
+    limits_broken,
+    summary,
+    worst_status,
+    write_page,
+)
 from tare.bill import weigh
+from tare.checking import check
+from tare.cluster import Cluster
 from tare.errors import MissingError, UsageError
 from tare.events import as_text, read_events
 from tare.executor import Observe
@@ -85,13 +95,18 @@ def compare(
     watcher: Watcher | None = None,
     study: str = compare_study.STUDY,
     label: str = "",
+    observe: Observe | None = None,
+    cluster: Cluster | None = None,
+    canary: bool = False,
 ) -> Results:
     """Time and memory of programs under each manager.
 
     ``managers`` empty means the installed defaults; ``baseline`` is added to them when it is not
     among them, and is ``glibc`` or else the first. ``precision`` 0.01 measures until each interval
     of the wall-time ratio is within 1% of it, ``most_runs`` at most. A ``folder`` that holds an
-    interrupted study of the same question is resumed.
+    interrupted study of the same question is resumed. ``observe`` watches the runs instead of the
+    runner. With ``cluster`` its workers do the runs; ``canary`` also looks whether the machine
+    drifts, as is always done on a cluster.
     """
     check_counts(runs, warmup, most_runs, precision)
     chosen = programs_of(programs)
@@ -118,14 +133,28 @@ def compare(
             most_runs=most_runs,
         )
         return Planned(
-            lambda records: compare_study.next_round(rounds, records),
+            partial(compare_study.next_round, rounds),
             compare_study.planned_runs(rounds),
+            {
+                name: partial(compare_study.next_round, replace(rounds, programs=(name,)))
+                for name in rounds.programs
+            },
         )
 
-    where = Where(seed, limits, folder, watcher, label)
+    where = Where(seed, limits, folder, watcher, label, cluster, canary)
     facts: dict[str, Any] = {"heaps": heaps} if heaps else {}
+    observers = {**executor.OBSERVERS, **({"runner": observe} if observe else {})}
     return measure(
-        study, "time and memory", chosen, resolved, baseline, asked, plan, where, **facts
+        study,
+        "time and memory",
+        chosen,
+        resolved,
+        baseline,
+        asked,
+        plan,
+        where,
+        observers,
+        **facts,
     )
 
 
@@ -323,6 +352,35 @@ def memsys(
     return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
 
 
+def breakdown(
+    programs: Command | Sequence[Program],
+    managers: Sequence[str] = (),
+    *,
+    runtime: str = "",
+    baseline: str = "",
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """The instructions of programs by component of storage management.
+
+    ``runtime`` names the descriptor to go by; without it that of the runtime in each process's
+    executable is taken, or that of malloc. ``managers`` serve malloc; none means glibc.
+    ``baseline`` and ``folder`` are as for ``compare``.
+    """
+    from tare.breakdown import run as breakdown_run
+    from tare.studies import breakdown as study
+
+    instrument.launcher()
+    descriptors = breakdown_run.described(programs_of(programs), runtime)
+    observe = breakdown_run.observer(runtime)
+    watched = _Watched(study, "counting instructions by component", observe)
+    asked = {"runtime": runtime, "descriptors": descriptors}
+    managers = managers or ("glibc",)
+    return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
+
+
 def delay(
     programs: Command | Sequence[Program],
     managers: Sequence[str] = (),
@@ -360,8 +418,16 @@ def delay(
     left_out = "it was not asked for" if not live else "" if is_built() else NOT_BUILT
 
     def plan(seed: int) -> Planned:
-        names = [program.name for program in chosen]
-        timed = delay_study.timed_plan(names, list(resolved), baseline, runs, warmup, seed)
+        names = tuple(program.name for program in chosen)
+        timed = compare_study.Plan(
+            names,
+            tuple(resolved),
+            baseline,
+            runs,
+            warmup,
+            seed,
+            references=delay_study.references(tuple(resolved)),
+        )
         whole = delay_study.Plan(timed, live=not left_out)
         return Planned(
             lambda records: delay_study.next_round(whole, records), delay_study.planned_runs(whole)
@@ -418,8 +484,16 @@ def frequency(
         limits = replace(limits, memory_bytes=describe_machine()["memory_bytes"] // 2)
 
     def plan(seed: int) -> Planned:
-        names = [program.name for program in chosen]
-        rounds = frequency_study.plan(names, list(resolved), baseline, runs, warmup, seed)
+        names = tuple(program.name for program in chosen)
+        rounds = compare_study.Plan(
+            names,
+            tuple(resolved),
+            baseline,
+            runs,
+            warmup,
+            seed,
+            references=frequency_study.references(tuple(resolved)),
+        )
         return Planned(
             lambda records: frequency_study.next_round(rounds, records),
             compare_study.planned_runs(rounds),
@@ -481,8 +555,16 @@ def regions(
     dragged = "" if left_out else regions_study.dragged(baseline).name
 
     def plan(seed: int) -> Planned:
-        names = [program.name for program in chosen]
-        timed = regions_study.timed_plan(names, list(resolved), baseline, runs, warmup, seed)
+        names = tuple(program.name for program in chosen)
+        timed = compare_study.Plan(
+            names,
+            tuple(resolved),
+            baseline,
+            runs,
+            warmup,
+            seed,
+            references=regions_study.references(tuple(resolved)),
+        )
         shared = baseline if is_built() else ""
         whole = regions_study.Plan(timed, counted.name, dragged, shared)
         return Planned(
@@ -588,6 +670,8 @@ def managers() -> polars.DataFrame:
 
 __all__ = [
     "Watcher",
+    "breakdown",
+    "check",
     "compare",
     "count",
     "delay",
@@ -597,6 +681,7 @@ __all__ = [
     "examination",
     "export_text",
     "frequency",
+    "limits_broken",
     "load",
     "managers",
     "memsys",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tare import instrument, recorder, runtimes
 from tare.errors import TareError
-from tare.machine import describe_machine, noise_warnings
+from tare.machine import describe_machine, noise_warnings, set_quiet
 from tare.manager import OWN, machine_libc, resolve
 from tare.measurement import HARDWARE_METRICS, Status
 from tare.native import native_file
@@ -23,7 +23,8 @@ from tare.units import format_seconds
 
 @dataclass(frozen=True)
 class Finding:
-    """``state`` is ``works``, ``missing``, ``broken`` or ``noise``; ``mend`` says what helps."""
+    """``state`` is ``works``, ``missing``, ``broken``, ``noise`` or ``set``; ``mend`` says what
+    helps, or how to undo it."""
 
     subject: str
     state: str
@@ -49,6 +50,23 @@ def examine() -> list[Finding]:
         for warning in noise_warnings(describe_machine())
     ]
     return findings
+
+
+def fix() -> list[Finding]:
+    """Sets what makes measurements noisy and can be set; a finding for each file of the kernel's
+    that was written, or could not be."""
+    return [
+        Finding(str(change.file), "broken", change.trouble, "run tare doctor --fix as root")
+        if change.trouble
+        else Finding(
+            str(change.file),
+            "set",
+            f"{change.before} → {change.now}, until the machine starts again",
+            f"to undo: echo {change.before} > {change.file}",
+        )
+        for warning in noise_warnings(describe_machine())
+        for change in set_quiet(warning)
+    ]
 
 
 _TOOLS = (

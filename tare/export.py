@@ -9,13 +9,15 @@ import re
 import shlex
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tare import __version__
+from tare.limits import judged
 from tare.measurement import METRICS
-from tare.report.labels import visible
+from tare.report.labels import markdown_code, shortened, visible
 from tare.results import Results
+from tare.studies import check
 from tare.units import format_value
 
 if TYPE_CHECKING:
@@ -30,6 +32,16 @@ _SUMMARY_KEYS = (
 _HEADLINES = ("wall_seconds", "peak_resident_bytes")
 _FORMULA_START = re.compile(r"^[=+\-@\t\r]")
 _SUCCESS = 0
+_NANOSECONDS = 1e9
+_APART = ("lower", "higher")
+_LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "\\": "\\textbackslash{}",
+    "<": "\\textless{}",
+    ">": "\\textgreater{}",
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class Format:
 
 def to_json(results: Results, summary: polars.DataFrame) -> dict[str, Any]:
     """What ``--json`` writes. A measurement that is not ``ok`` has no key ``value``; a figure of
-    the summary that does not exist is null."""
+    the summary that does not exist is null. Results of `tare check` have their limits as well."""
     measurements = []
     for row in results.measurements.select(_MEASUREMENT_KEYS).iter_rows(named=True):
         if _finite(row["value"]) is None:
@@ -60,7 +72,12 @@ def to_json(results: Results, summary: polars.DataFrame) -> dict[str, Any]:
             }
             for row in summary.select(_SUMMARY_KEYS).iter_rows(named=True)
         ],
+        **({"limits": [asdict(row) for row in judged(results)]} if _has_limits(results) else {}),
     }
+
+
+def _has_limits(results: Results) -> bool:
+    return results.run.get("study") == check.STUDY
 
 
 def to_csv(results: Results) -> str:
@@ -83,19 +100,32 @@ def to_csv(results: Results) -> str:
 def to_markdown(summary: polars.DataFrame) -> str:
     """The summary as a table for a pull request: time and memory, or every metric of a study that
     has neither."""
+    metrics, rows = _headline_table(summary)
+    header = ["program", "manager"]
+    for name in metrics:
+        title = METRICS[name].title if name in METRICS else markdown_code(name)
+        header += [title, "ratio (95% interval)"]
+    lines = [header, ["---", "---", *["---:", "---"] * len(metrics)]]
+    for program, manager, cells in rows:
+        line = [markdown_code(program), markdown_code(manager)]
+        for cell in cells:
+            line += _markdown_cells(cell)
+        lines.append(line)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+_Row = Mapping[str, Any]
+
+
+def _headline_table(
+    summary: polars.DataFrame,
+) -> tuple[list[str], list[tuple[str, str, list[_Row | None]]]]:
+    """The metrics of a small table, and by program and manager their rows of the summary."""
     cells = {(r["program"], r["manager"], r["metric"]): r for r in summary.iter_rows(named=True)}
     present = dict.fromkeys(metric for _, _, metric in cells)
     metrics = [name for name in _HEADLINES if name in present] or list(present)
-    header = ["program", "manager"]
-    for name in metrics:
-        header += [METRICS[name].title if name in METRICS else _code(name), "ratio (95% interval)"]
-    lines = [header, ["---", "---", *["---:", "---"] * len(metrics)]]
-    for program, manager in dict.fromkeys((program, manager) for program, manager, _ in cells):
-        line = [_code(program), _code(manager)]
-        for name in metrics:
-            line += _markdown_cells(cells.get((program, manager, name)))
-        lines.append(line)
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    pairs = dict.fromkeys((program, manager) for program, manager, _ in cells)
+    return metrics, [(p, m, [cells.get((p, m, name)) for name in metrics]) for p, m in pairs]
 
 
 def to_hyperfine(results: Results) -> dict[str, Any]:
@@ -123,6 +153,62 @@ def to_hyperfine(results: Results) -> dict[str, Any]:
             command = f"{commands.get(program, program)}  # {visible(manager)}"
             entries.append(_hyperfine_entry(command, manager, times, values))
     return {"results": entries}
+
+
+def to_bencher(summary: polars.DataFrame) -> dict[str, Any]:
+    """Bencher's Metric Format: a benchmark per program and manager, a measure per metric, with the
+    bounds of its median. Wall time is there as Bencher's own measure, too: ``latency``, in
+    nanoseconds. A program without a figure has no entry, since the form has no word for it."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in summary.iter_rows(named=True):
+        if _finite(row["median"]) is None:
+            continue
+        name = shortened(f"{visible(row['program'])} under {visible(row['manager'])}", 1024)
+        measures = found.setdefault(name, {})
+        measures[row["metric"].replace("_", "-")] = _bencher_metric(row, 1.0)
+        if row["metric"] == "wall_seconds":
+            measures["latency"] = _bencher_metric(row, _NANOSECONDS)
+    return found
+
+
+def _bencher_metric(row: Mapping[str, Any], factor: float) -> dict[str, float]:
+    keys = {"value": "median", "lower_value": "low", "upper_value": "high"}
+    return {key: row[of] * factor for key, of in keys.items() if _finite(row[of]) is not None}
+
+
+def to_latex(summary: polars.DataFrame) -> str:
+    """The summary as a table of the package booktabs. Bold is a difference beyond noise."""
+    metrics, lines = _headline_table(summary)
+    columns = "ll" + "rr" * len(metrics)
+    heads = [
+        f"\\multicolumn{{2}}{{r}}{{{_latex(METRICS[name].title if name in METRICS else name)}}}"
+        for name in metrics
+    ]
+    rows = [
+        " & ".join([_latex(visible(program)), _latex(visible(manager)), *map(_latex_cells, cells)])
+        for program, manager, cells in lines
+    ]
+    return (
+        "% needs \\usepackage{booktabs}; ratios to the baseline with 95% intervals\n"
+        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n"
+        f"{' & '.join(['program', 'manager', *heads])} \\\\\n\\midrule\n"
+        + "".join(f"{row} \\\\\n" for row in rows)
+        + "\\bottomrule\n\\end{tabular}\n"
+    )
+
+
+def _latex_cells(row: Mapping[str, Any] | None) -> str:
+    if row is None or _finite(row["median"]) is None:
+        return "\\multicolumn{2}{r}{no data}"
+    median = _latex(format_value(row["median"], row["unit"] or ""))
+    if row["verdict"] == "baseline" or _finite(row["ratio"]) is None:
+        return f"{median} & {'baseline' if row['verdict'] == 'baseline' else 'no data'}"
+    ratio = f"{row['ratio']:.3f} ({row['ratio_low']:.3f}--{row['ratio_high']:.3f})"
+    return f"{median} & " + (f"\\textbf{{{ratio}}}" if row["verdict"] in _APART else ratio)
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
 
 
 def _hyperfine_entry(
@@ -154,18 +240,9 @@ def _markdown_cells(row: Mapping[str, Any] | None) -> list[str]:
     if _finite(row["ratio"]) is None:
         return [median, "no data"]
     ratio = f"{row['ratio']:.3f} ({row['ratio_low']:.3f} to {row['ratio_high']:.3f})"
-    if row["verdict"] in ("lower", "higher"):
+    if row["verdict"] in _APART:
         return [median, f"**{ratio}**"]
     return [median, f"{ratio}, {row['verdict']}"]
-
-
-def _code(name: str) -> str:
-    """A name as code, which neither formats nor mentions anybody, in a cell of a table."""
-    name = visible(name)
-    if "`" in name or not name.strip():
-        entities = "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in name)
-        return f"<code>{entities}</code>"
-    return "`" + name.replace("\\|", "\\\\|").replace("|", "\\|") + "`"
 
 
 def _finite(value: float | None) -> float | None:
@@ -176,14 +253,20 @@ def _json_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
+def _markdown_text(results: Results, summary: polars.DataFrame) -> str:
+    return check.to_markdown(results) if _has_limits(results) else to_markdown(summary)
+
+
 FORMATS: dict[str, Format] = {
     "csv": Format("all measurements, one a line", lambda results, _: to_csv(results)),
     "json": Format(
         "measurements and summary",
         lambda results, summary: _json_text(to_json(results, summary)),
     ),
-    "markdown": Format(
-        "the summary as a table for a pull request", lambda _, summary: to_markdown(summary)
+    "markdown": Format("the summary as a table for a pull request", _markdown_text),
+    "latex": Format("the summary as a table for a paper", lambda _, summary: to_latex(summary)),
+    "bencher": Format(
+        "the summary for bencher.dev", lambda _, summary: _json_text(to_bencher(summary))
     ),
     "hyperfine": Format(
         "what hyperfine --export-json writes",

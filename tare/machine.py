@@ -17,21 +17,61 @@ _STEERING = re.compile(
 
 @dataclass(frozen=True)
 class Warning_:  # noqa: N801 - Warning is Python's own
-    """A setting that adds noise, what it does and what helps."""
+    """A setting that adds noise, what it does and what helps. ``files``, patterns of the kernel's
+    files, would hold ``value`` on a quiet machine; there are none where Tare cannot set it."""
 
     setting: str
     effect: str
     mend: str
+    files: tuple[str, ...] = ()
+    value: str = ""
 
 
-def _read(path: str) -> str:
+_GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+_NO_TURBO = "/sys/devices/system/cpu/intel_pstate/no_turbo"
+_BOOST = "/sys/devices/system/cpu/cpufreq/boost"
+_HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
+
+
+def _read(path: str | Path) -> str:
     try:
         return Path(path).read_text().strip()
     except OSError:
         return ""
 
 
-def _selected(text: str) -> str:
+@dataclass(frozen=True)
+class Change:
+    """What a file of the kernel's held and holds now. ``trouble`` says why that is not what was
+    wished."""
+
+    file: Path
+    before: str
+    now: str
+    trouble: str = ""
+
+
+def set_quiet(warning: Warning_, root: Path = Path("/")) -> list[Change]:
+    """Sets what ``warning`` is about, in all files that exist below ``root``; until the machine
+    starts again."""
+    files = [path for name in warning.files for path in sorted(root.glob(name.lstrip("/")))]
+    return [_set(path, warning.value) for path in files]
+
+
+def _set(file: Path, value: str) -> Change:
+    before = selected(_read(file))
+    trouble = ""
+    try:
+        file.write_text(value)
+    except OSError as error:
+        trouble = f"cannot be written: {error.strerror}"
+    now = selected(_read(file))
+    if now != value and not trouble:
+        trouble = f"the kernel keeps {now}"
+    return Change(file, before, now, trouble)
+
+
+def selected(text: str) -> str:
     """The choice that the kernel shows in brackets: ``always [madvise] never``."""
     start, end = text.find("["), text.find("]")
     return text[start + 1 : end] if 0 <= start < end else text
@@ -60,7 +100,7 @@ def describe_machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "frequency_governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "turbo": _turbo(),
-        "transparent_huge_pages": _selected(_read("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "transparent_huge_pages": selected(_read(_HUGE_PAGES)),
         "address_space_randomisation": _read("/proc/sys/kernel/randomize_va_space"),
         "swap": bool(swaps),
         "overcommit_memory": _read("/proc/sys/vm/overcommit_memory"),
@@ -85,9 +125,9 @@ def describe_environment() -> dict[str, Any]:
 
 
 def _turbo() -> str:
-    if no_turbo := _read("/sys/devices/system/cpu/intel_pstate/no_turbo"):
+    if no_turbo := _read(_NO_TURBO):
         return "off" if no_turbo == "1" else "on"
-    if boost := _read("/sys/devices/system/cpu/cpufreq/boost"):
+    if boost := _read(_BOOST):
         return "on" if boost == "1" else "off"
     return ""
 
@@ -108,7 +148,9 @@ def noise_warnings(machine: dict[str, Any]) -> list[Warning_]:
             Warning_(
                 f"frequency governor {machine['frequency_governor']}",
                 "the clock follows the load, so that short runs look slow",
-                "cpupower frequency-set -g performance",
+                "tare doctor --fix, or cpupower frequency-set -g performance",
+                (_GOVERNORS,),
+                "performance",
             )
         )
     if machine["turbo"] == "on":
@@ -116,8 +158,9 @@ def noise_warnings(machine: dict[str, Any]) -> list[Warning_]:
             Warning_(
                 "turbo on",
                 "the clock depends on heat and on what the other cores do",
-                "switch it off under /sys/devices/system/cpu (intel_pstate/no_turbo or "
-                "cpufreq/boost)",
+                "tare doctor --fix, or switch it off under /sys/devices/system/cpu "
+                "(intel_pstate/no_turbo or cpufreq/boost)",
+                *(((_NO_TURBO,), "1") if _read(_NO_TURBO) else ((_BOOST,), "0")),
             )
         )
     if machine["transparent_huge_pages"] == "always":
@@ -125,7 +168,9 @@ def noise_warnings(machine: dict[str, Any]) -> list[Warning_]:
             Warning_(
                 "transparent huge pages always",
                 "an allocator's resident size depends on the alignment of its chunks",
-                "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+                f"tare doctor --fix, or echo madvise > {_HUGE_PAGES}",
+                (_HUGE_PAGES,),
+                "madvise",
             )
         )
     if machine["swap"]:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tare.trace import Trace
 
 
-def present(results: Results, output: Output) -> int:
+def present(results: Results, output: Output, markdown: Path | None = None) -> int:
     """Show and write ``results``; exit code 1 when a run gave a status instead of a figure."""
-    files = {"json": output.json_file, "csv": output.csv_file}
+    files = {"json": output.json_file, "csv": output.csv_file, "markdown": markdown}
     for name, file in files.items():
         if file is not None:
             write_export(results, name, file)

@@ -70,13 +70,16 @@ PAGE_FILE = "report.html"
 OUTPUTS_FOLDER = "outputs"
 _RUN_FILE_LIMIT = 16 << 20
 _RECORDS_LIMIT = 4 << 30
+CANARY = "canary"
+"""The study of the runs that only watch the machine, see ``tare.canary``."""
 
 
 @dataclass(frozen=True)
 class Run:
     """One planned invocation of one program under one manager. ``order`` counts all runs of the
     study as they happened. Of warm-up runs only failures count. ``observer`` names what watches the
-    run: an entry of ``tare.executor.OBSERVERS``."""
+    run: an entry of ``tare.executor.OBSERVERS``. ``machine`` is the worker of a cluster that did
+    it, and ``group`` names its kind; both are empty for this machine."""
 
     study: str
     program: str
@@ -85,6 +88,8 @@ class Run:
     order: int
     warmup: bool = False
     observer: str = "runner"
+    machine: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ class Record:
 def _check_types(run: Run, outcome: Mapping[str, Any]) -> None:
     """Raises ValueError where a line of runs.jsonl holds something else than runs leave there."""
     numbers = run.invocation, run.order
-    names = run.study, run.program, run.manager
+    names = run.study, run.program, run.manager, run.machine, run.group
     if not all(isinstance(n, int) for n in numbers) or not all(isinstance(n, str) for n in names):
         raise ValueError("a run is described by something else than names and numbers")
     values = outcome.get("values", {})
@@ -135,6 +140,17 @@ class Results:
     folder: Path
     run: dict[str, Any]
     measurements: polars.DataFrame
+
+
+@contextmanager
+def telling_damage(results: Results) -> Iterator[None]:
+    """UsageError where what a study reads in a results folder turns out to be something else."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise UsageError(
+            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {error})"
+        ) from error
 
 
 def default_folder(study: str, subject: str) -> Path:
@@ -336,6 +352,14 @@ def read_records(folder: Path) -> list[Record]:
     return records
 
 
+def counted(records: Sequence[Record]) -> list[Record]:
+    """The runs that answer the question. Those of a program that was begun anew on another kind of
+    machines are set aside, so that a ratio never mixes machines."""
+    answers = [record for record in records if record.run.study != CANARY]
+    last = {record.run.program: record.run.group for record in answers}
+    return [record for record in answers if record.run.group == last[record.run.program]]
+
+
 def load(folder: Path | str) -> Results:
     """Read a results folder, finished or not."""
     import polars
@@ -378,13 +402,14 @@ def measurement_schema() -> dict[str, Any]:
 
 
 def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> polars.DataFrame:
-    """The tidy rows of all runs but those that warmed up well.
+    """The tidy rows of all runs that count, but those that warmed up well.
 
     A run that is not ok gives one row, with the wall time as its metric and no value.
     """
     import polars as pl
 
     rows: dict[str, list[Any]] = {name: [] for name in measurement_schema()}
+    records = counted(records)
     references = reference_outputs(run, records)
     for record in records:
         status = judged_status(record, references)

@@ -48,7 +48,8 @@ _RESERVED_VARIABLES = frozenset({"LD_PRELOAD", "LD_AUDIT"})
 
 @dataclass(frozen=True)
 class SuiteProgram:
-    """One program of a suite, as written in the file: placeholders are not yet replaced."""
+    """One program of a suite, as written in the file: placeholders are not yet replaced. In
+    ``limits`` is the most that metrics may be under ``manager``, for ``tare.limits``."""
 
     name: str
     description: str
@@ -62,6 +63,8 @@ class SuiteProgram:
     output_sha256: str | None = None
     ignore_output: bool = False
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    manager: str = ""
+    limits: Mapping[str, str | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -462,6 +465,8 @@ class _Reader:
             output_sha256=output_sha256,
             ignore_output=ignore_output,
             timeout_seconds=self._timeout(table),
+            manager=self._text(table, "manager") if "manager" in table else "",
+            limits=self._limits(table),
         )
 
     def _name(self, table: dict[str, Any]) -> str:
@@ -507,6 +512,15 @@ class _Reader:
                 raise self._error("environment", f"{name} must be a string")
             self._check_placeholders("environment", self._printable("environment", value), allowed)
         return dict(environment)
+
+    def _limits(self, table: dict[str, Any]) -> Mapping[str, str | float]:
+        limits = table.get("limits", {})
+        if not isinstance(limits, dict):
+            raise self._error("limits", "must be a table of metrics and the most that each may be")
+        for metric, most in limits.items():
+            if isinstance(most, bool) or not isinstance(most, str | int | float):
+                raise self._error("limits", f"{metric} must be a number, or one with its unit")
+        return dict(limits)
 
     def _timeout(self, table: dict[str, Any]) -> float:
         value = table.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS)

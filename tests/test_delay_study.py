@@ -30,6 +30,7 @@ from tare.studies import delay as study
 from tare.sweeps import Variant, size_text, sizes_of, variant
 from tare.weighing import TOTAL_SECONDS, Effort, Setting
 from tests.conftest import Completed
+from tests.timed_plans import timed
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (4 * KIB, MIB)
@@ -87,7 +88,7 @@ def test_variants_and_what_they_are_held_against() -> None:
 
 
 def plan(runs: int = 4, live: bool = True) -> study.Plan:
-    return study.Plan(study.timed_plan(["p"], NAMES, "glibc", runs, 1, seed=3), live)
+    return study.Plan(timed(study, NAMES, runs, 1, seed=3), live)
 
 
 def walls(run: Run) -> Outcome:
@@ -164,12 +165,12 @@ def test_a_run_for_the_live_bytes_that_would_take_too_long_is_left_out() -> None
     def slow(run: Run) -> Outcome:
         return Outcome(Status.OK, values={"wall_seconds": 100.0, "peak_resident_bytes": 1.0})
 
-    few = study.Plan(study.timed_plan(["p"], ["glibc", NAMES[1]], "glibc", 1, 0, seed=1))
+    few = study.Plan(timed(study, ["glibc", NAMES[1]], 1, 0, seed=1))
     records = carry_out(few, slow)
     assert {r.run.study for r in records} == {study.STUDY}
     reason = study.live_left_out(records, "p", "glibc")
     assert reason == "a run under the instrument would take about 26 min 41 s"
-    many = study.Plan(study.timed_plan(["p"], NAMES, "glibc", 10, 0, seed=1))
+    many = study.Plan(timed(study, NAMES, 10, 0, seed=1))
     assert carry_out(many, slow)[-1].run.study == "count", "shorter than all the others together"
 
 

@@ -18,7 +18,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.export import FORMATS, to_csv, to_hyperfine, to_json, to_markdown
+from tare.export import (
+    FORMATS,
+    to_bencher,
+    to_csv,
+    to_hyperfine,
+    to_json,
+    to_latex,
+    to_markdown,
+)
 from tare.measurement import METRICS, Status
 from tare.results import Results, measurement_schema
 from tare.studies.compare import summarise
@@ -188,6 +196,75 @@ def test_markdown_says_what_is_known() -> None:
     assert "| `gawk` | `glibc` | 1.15 s | baseline | 1.00 MiB | baseline |" in text
     assert "| `gawk` | `mimalloc` | 575 ms | **0.500 (" in text
     assert "| `gawk` | `broken` | no data |" in text
+
+
+BENCHER_SCHEMA = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "properties": {
+                f"{bound}value": {"type": "number"} for bound in ("", "lower_", "upper_")
+            },
+            "required": ["value"],
+            "additionalProperties": False,
+        },
+    },
+}
+"""After Bencher's reference of its metric format."""
+BENCHER_LONGEST_BENCHMARK, BENCHER_LONGEST_MEASURE = 1024, 64
+
+
+@given(program=names, manager=names)
+def test_bencher_form_of_any_name_keeps_its_schema(program: str, manager: str) -> None:
+    document = to_bencher(summary_of(usual(program * 100, manager)))
+    jsonschema.validate(document, BENCHER_SCHEMA)
+    assert len(document) == 2
+    assert all(0 < len(name) <= BENCHER_LONGEST_BENCHMARK for name in document)
+    slugs = {slug for measures in document.values() for slug in measures}
+    assert all(len(slug) <= BENCHER_LONGEST_MEASURE and "_" not in slug for slug in slugs)
+
+
+def test_bencher_form_has_the_medians_and_their_bounds() -> None:
+    measures = to_bencher(summary_of(usual()))["gawk under mimalloc"]
+    assert measures["wall-seconds"]["value"] == pytest.approx(0.575)
+    assert measures["latency"]["value"] == pytest.approx(0.575e9)
+    wall = measures["wall-seconds"]
+    assert wall["lower_value"] <= wall["value"] <= wall["upper_value"]
+    assert measures["peak-resident-bytes"]["value"] == 1 << 20
+
+
+def plain_latex(text: str) -> str:
+    """Without what LaTeX reads as one character, or as a command that the table is made of."""
+    words = ("textasciitilde", "textasciicircum", "textbackslash", "textless", "textgreater")
+    for command in words:
+        text = text.replace(f"\\{command}{{}}", "")
+    for character in "&%$#_{}":
+        text = text.replace(f"\\{character}", "")
+    return text
+
+
+@given(program=names, manager=names)
+def test_latex_is_one_table_whatever_the_names(program: str, manager: str) -> None:
+    lines = to_latex(summary_of(usual(program, manager))).splitlines()
+    assert lines[1] == "\\begin{tabular}{llrrrr}"
+    assert lines[-1] == "\\end{tabular}"
+    rows = lines[5:-2]
+    assert len(rows) == 3
+    for row in rows:
+        bare = plain_latex(row.removesuffix(" \\\\"))
+        spans = bare.count("\\multicolumn{2}")
+        assert bare.count("&") + spans == 5
+        rest = bare.replace("\\multicolumn{2}{r}{", "").replace("\\textbf{", "").replace("}", "")
+        assert not set(rest) & set("\\{%$#_^~")
+
+
+def test_latex_says_what_is_known() -> None:
+    text = to_latex(summary_of(usual()))
+    assert "gawk & glibc & 1.15 s & baseline & 1.00 MiB & baseline \\\\" in text
+    assert "gawk & mimalloc & 575 ms & \\textbf{0.500 (" in text
+    assert "gawk & broken & \\multicolumn{2}{r}{no data}" in text
 
 
 def test_hyperfine_form_has_the_statistics_of_the_runs() -> None:

@@ -24,6 +24,7 @@ from tare.studies import frequency as study
 from tare.sweeps import sizes_of, variant
 from tests.conftest import Completed
 from tests.test_delay_study import MACHINE
+from tests.timed_plans import timed
 
 KIB, MIB = 1 << 10, 1 << 20
 PERIODS = (256 * KIB, MIB)
@@ -55,7 +56,7 @@ def test_variants_and_what_they_are_held_against() -> None:
 
 
 def plan(runs: int = 8) -> Any:
-    return study.plan(["p"], NAMES, "glibc", runs, 1, seed=3)
+    return timed(study, NAMES, runs, 1, seed=3)
 
 
 def walls(run: Run) -> Outcome:

@@ -28,6 +28,7 @@ from tare.studies import drag
 from tare.studies import regions as study
 from tare.suite import load_suite
 from tests.conftest import Completed
+from tests.timed_plans import timed
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "managers" / "regions"
@@ -261,7 +262,7 @@ def test_what_runs_and_what_it_is_held_against() -> None:
 
 
 def plan(runs: int = 4) -> study.Plan:
-    return study.Plan(study.timed_plan(["p"], NAMES, "glibc", runs, 1, seed=3), COUNTED, DRAGGED)
+    return study.Plan(timed(study, NAMES, runs, 1, seed=3), COUNTED, DRAGGED)
 
 
 def played(planned: study.Plan, kinds: dict[str, Any], wall: float = 1.0) -> list[Record]:

@@ -20,6 +20,7 @@ from tare.runner import Limits, Outcome
 from tare.studies import count
 from tare.studies import regions as study
 from tests.test_regions import COUNTED, DRAGGED, NAMES, compiled, flags_of
+from tests.timed_plans import timed
 from tests.valgrind import both_tools, collected, needs_valgrind, ours
 
 __all__ = ["both_tools"]
@@ -116,8 +117,7 @@ def test_what_malloc_does_for_regions_counts_once() -> None:
 
 
 def test_the_plan_has_one_run_more_for_it() -> None:
-    timed = study.timed_plan(["p"], NAMES, "glibc", 2, 0, seed=3)
-    planned = study.Plan(timed, COUNTED, DRAGGED, "glibc")
+    planned = study.Plan(timed(study, NAMES, 2, seed=3), COUNTED, DRAGGED, "glibc")
     records: list[Record] = []
     while runs := study.next_round(planned, records):
         for run in runs:

@@ -34,6 +34,15 @@ def visible(text: str) -> str:
     )
 
 
+def markdown_code(name: str) -> str:
+    """A name as code, which neither formats nor mentions anybody, in a cell of a table."""
+    name = visible(name)
+    if "`" in name or not name.strip():
+        entities = "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in name)
+        return f"<code>{entities}</code>"
+    return "`" + name.replace("\\|", "\\\\|").replace("|", "\\|") + "`"
+
+
 def shortened(text: str, longest: int = LONGEST_NAME) -> str:
     """The start and the end of a text that is too long: both tell names apart."""
     if len(text) <= longest:

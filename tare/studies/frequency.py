@@ -111,19 +111,9 @@ def _collects(each: Variant) -> bool:
     return bool(each.layer) and each.option("every") != NEVER
 
 
-def plan(
-    programs: Sequence[str],
-    managers: Sequence[str],
-    baseline: str,
-    runs: int,
-    warmup: int,
-    seed: int,
-) -> compare.Plan:
-    """The rounds of all managers of the study."""
-    never = [name for name in managers if variant(name).option("every") == NEVER]
-    return compare.Plan(
-        tuple(programs), tuple(managers), baseline, runs, warmup, seed, references=tuple(never)
-    )
+def references(managers: Sequence[str]) -> tuple[str, ...]:
+    """What others are held against: they run as often as a baseline."""
+    return tuple(name for name in managers if variant(name).option("every") == NEVER)
 
 
 def next_round(planned: compare.Plan, records: Sequence[Record]) -> list[Run]:

@@ -6,15 +6,16 @@ one that differs from it in one thing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tare.errors import UsageError
-from tare.report.comparison import Row, failure_table, measured_cells, ratio_cell, summary_rows
+from tare import contrasts
+from tare.contrasts import Contrast
+from tare.report.comparison import failure_table, measured_cells, ratio_cell
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.report.sweeps import Curve, Panel, Rows, effect, ratio_figure
-from tare.results import Record, Results, Run
+from tare.report.sweeps import Curve, Panel, effect, ratio_figure
+from tare.results import Record, Results, Run, telling_damage
 from tare.studies import compare
 from tare.studies.compare import Plan, planned_runs
 from tare.sweeps import size_text
@@ -43,17 +44,6 @@ class Setting:
     full: int
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """Settings held against what differs from them in one thing. ``reference`` finds that among
-    the settings of a collector; None where there is none."""
-
-    identifier: str
-    title: str
-    what: str
-    reference: Callable[[Setting, Sequence[Setting]], Setting | None]
-
-
 def _find(settings: Sequence[Setting], period: int, full: int) -> Setting | None:
     return next((s for s in settings if (s.period, s.full) == (period, full)), None)
 
@@ -72,30 +62,18 @@ CONTRASTS = (
         "period",
         "Mutator time against the young period",
         "relative to the shortest period",
+        "shortest",
         _shortest,
     ),
     Contrast(
         "full",
         "Mutator time against full collections",
         "relative to no full collections",
+        "no full ones",
         _without_full,
     ),
 )
-
-
-@dataclass(frozen=True)
-class Answers:
-    program: str
-    rows: Rows
-    by_contrast: Mapping[str, Rows]
-    groups: Mapping[str, Sequence[Setting]]
-
-    def row(self, contrast: Contrast, each: Setting) -> Row | None:
-        """Of the mutator time, against the reference of the contrast."""
-        if contrast.reference(each, self.groups[each.collector]) is None:
-            return None
-        row = self.by_contrast[contrast.identifier].get((self.program, each.manager, MUTATOR))
-        return row if row is not None and row["ratio"] is not None else None
+Answers = contrasts.Answers[Setting]
 
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
@@ -111,15 +89,12 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
 def section(results: Results) -> Section:
     """Findings, tables and figures of a results folder. UsageError where it holds something
     else."""
-    try:
-        answers = _answers(results)
+    with telling_damage(results):
+        settings = [Setting(**raw) for raw in results.run["settings"]]
+        answers = contrasts.answers(results, settings, CONTRASTS, MUTATOR)
         tables = [_table(answers), _collections_table(answers)]
         findings = _findings(answers)
         figures = [_figure(answers, contrast) for contrast in CONTRASTS]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {error})"
-        ) from error
     if (failures := failure_table(results)) is not None:
         tables.insert(0, failures)
     return Section(
@@ -130,26 +105,6 @@ def section(results: Results) -> Section:
         figures=[figure for figure in figures if figure is not None],
         took_seconds=results.run.get("took_seconds"),
     )
-
-
-def _answers(results: Results) -> Answers:
-    run, measurements = results.run, results.measurements
-    groups: dict[str, list[Setting]] = {}
-    for raw in run["settings"]:
-        setting = Setting(**raw)
-        groups.setdefault(setting.collector, []).append(setting)
-    by_contrast = {}
-    for contrast in CONTRASTS:
-        references = {
-            each.manager: (contrast.reference(each, group) or each).manager
-            for group in groups.values()
-            for each in group
-        }
-        summary = compare.summarise_against(measurements, references.__getitem__, run["seed"])
-        by_contrast[contrast.identifier] = summary_rows(summary)
-    rows = summary_rows(summarise(measurements, run["baseline"], run["seed"]))
-    (program,) = (each["name"] for each in run["programs"])
-    return Answers(program, rows, by_contrast, groups)
 
 
 def _full_text(full: int) -> str:
@@ -182,8 +137,8 @@ def _table(answers: Answers) -> Table:
         Column("full", "Bytes allocated between full collections."),
         Column("mutator time", "Wall time without the pauses; the median of all runs."),
         *(
-            Column(f"to {what}", f"Median mutator time, {contrast.what}.")
-            for contrast, what in zip(CONTRASTS, ("shortest", "no full ones"), strict=True)
+            Column(f"to {contrast.against}", f"Median mutator time, {contrast.what}.")
+            for contrast in CONTRASTS
         ),
         Column("runs", "Good runs that the figures rest on.", essential=False),
     ]
@@ -229,9 +184,8 @@ def _collections_table(answers: Answers) -> Table:
     lines = []
     for settings in answers.groups.values():
         for each in settings:
-            found = [answers.rows.get((answers.program, each.manager, name)) for name in names]
-            medians = [row["median"] for row in found if row is not None]
-            if len(medians) < len(names) or any(median is None for median in medians):
+            medians = answers.medians(each, *names)
+            if medians is None:
                 continue
             allocated, collections, full, stopped, wall, longest = medians
             measured = allocated / collections if collections else 0.0
@@ -255,7 +209,7 @@ def _collections_table(answers: Answers) -> Table:
     return Table("table-frequency-executed-collections", "Collections", columns, lines, notes)
 
 
-def _figure(answers: Answers, contrast: Contrast) -> Figure | None:
+def _figure(answers: Answers, contrast: Contrast[Setting]) -> Figure | None:
     settings = [each for group in answers.groups.values() for each in group]
     periods = sorted({each.period for each in settings})
     panels = []

@@ -7,16 +7,17 @@ is held against the one that differs from it in one thing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tare.errors import UsageError
+from tare import contrasts
+from tare.contrasts import Contrast
 from tare.measurement import METRICS, Obtained
-from tare.report.comparison import Row, failure_table, measured_cells, ratio_cell, summary_rows
+from tare.report.comparison import failure_table, measured_cells, ratio_cell
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.report.sweeps import Curve, Panel, Rows, effect, ratio_figure
-from tare.results import Record, Results, Run
+from tare.report.sweeps import Curve, Panel, effect, ratio_figure
+from tare.results import Record, Results, Run, telling_damage
 from tare.studies import compare
 from tare.studies.compare import Plan, planned_runs
 from tare.sweeps import size_text
@@ -49,18 +50,6 @@ class Setting:
     collector: str
     period: int
     reclaim: int
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """Settings held against what differs from them in one thing. ``reference`` finds that among
-    the settings of a collector; None where there is none."""
-
-    identifier: str
-    title: str
-    what: str
-    against: str
-    reference: Callable[[Setting, Sequence[Setting]], Setting | None]
 
 
 def _find(settings: Sequence[Setting], period: int, reclaim: int) -> Setting | None:
@@ -107,12 +96,7 @@ CONTRASTS = (
 )
 
 
-@dataclass(frozen=True)
-class Answers:
-    program: str
-    rows: Rows
-    by_contrast: Mapping[str, Rows]
-    groups: Mapping[str, Sequence[Setting]]
+Answers = contrasts.Answers[Setting]
 
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
@@ -128,15 +112,12 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
 def section(results: Results) -> Section:
     """Findings, tables and figures of a results folder. UsageError where it holds something
     else."""
-    try:
-        answers = _answers(results)
+    with telling_damage(results):
+        settings = [Setting(**raw) for raw in results.run["settings"]]
+        answers = contrasts.answers(results, settings, CONTRASTS, MUTATOR)
         tables = [_table(answers), _collections_table(answers)]
         findings = _findings(results.run, answers)
         figures = [_figure(answers, contrast) for contrast in CONTRASTS]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {error})"
-        ) from error
     if (failures := failure_table(results)) is not None:
         tables.insert(0, failures)
     return Section(
@@ -148,40 +129,6 @@ def section(results: Results) -> Section:
         obtained=Obtained.REPLAYED,
         took_seconds=results.run.get("took_seconds"),
     )
-
-
-def _answers(results: Results) -> Answers:
-    run, measurements = results.run, results.measurements
-    groups: dict[str, list[Setting]] = {}
-    for setting in run["settings"]:
-        groups.setdefault(setting["collector"], []).append(Setting(**setting))
-
-    def against(reference: Callable[[str], str]) -> Rows:
-        summary = compare.summarise_against(measurements, reference, run["seed"])
-        return summary_rows(summary)
-
-    def of_contrast(contrast: Contrast) -> Rows:
-        references = {
-            each.manager: found.manager
-            for group in groups.values()
-            for each in group
-            if (found := contrast.reference(each, group)) is not None
-        }
-        return against(lambda manager: references.get(manager, manager))
-
-    return Answers(
-        results.run["programs"][0]["name"],
-        against(lambda _manager: run["baseline"]),
-        {contrast.identifier: of_contrast(contrast) for contrast in CONTRASTS},
-        groups,
-    )
-
-
-def _row(answers: Answers, contrast: Contrast, each: Setting) -> Row | None:
-    """What the contrast says of a setting; None where it has no reference or was not measured."""
-    row = answers.by_contrast[contrast.identifier].get((answers.program, each.manager, MUTATOR))
-    known = row is not None and row["ratio"] is not None and row["verdict"] != "baseline"
-    return row if known else None
 
 
 def _findings(run: Any, answers: Answers) -> list[str]:
@@ -199,7 +146,7 @@ def _findings(run: Any, answers: Answers) -> list[str]:
                 seen := [
                     (_label(each), row)
                     for each in settings
-                    if (row := _row(answers, contrast, each)) is not None
+                    if (row := answers.row(contrast, each)) is not None
                 ]
             )
         ]
@@ -220,14 +167,8 @@ def _label(each: Setting) -> str:
     return period if each.reclaim == EACH_TIME else f"{period} × {each.reclaim}"
 
 
-def _medians(answers: Answers, each: Setting, *metrics: str) -> list[float] | None:
-    rows = [answers.rows.get((answers.program, each.manager, metric)) for metric in metrics]
-    found = [float(row["median"]) for row in rows if row is not None and row["median"] is not None]
-    return found if len(found) == len(metrics) else None
-
-
 def _share(answers: Answers, each: Setting) -> float | None:
-    medians = _medians(answers, each, MUTATOR, COLLECTOR)
+    medians = answers.medians(each, MUTATOR, COLLECTOR)
     return medians[1] / sum(medians) if medians and sum(medians) else None
 
 
@@ -256,7 +197,7 @@ def _table(answers: Answers) -> Table:
                     Cell(size_text(each.period), each.period),
                     Cell(str(each.reclaim), each.reclaim),
                     measured_cells(row)[0],
-                    *(ratio_cell(_row(answers, contrast, each)) for contrast in CONTRASTS),
+                    *(ratio_cell(answers.row(contrast, each)) for contrast in CONTRASTS),
                     Cell(str(row["runs"]), row["runs"]) if row else Cell("0", 0),
                 ]
             )
@@ -285,7 +226,7 @@ def _collections_table(answers: Answers) -> Table:
     names = ("collections", "nursery_collections", COLLECTOR, "pauses", "max_pause_seconds", peak)
     for collector, settings in answers.groups.items():
         for each in settings:
-            medians = _medians(answers, each, *names)
+            medians = answers.medians(each, *names)
             share = _share(answers, each)
             if medians is None or share is None:
                 continue
@@ -313,7 +254,7 @@ def _collections_table(answers: Answers) -> Table:
     return Table(identifier, "Collections", columns, lines, notes)
 
 
-def _figure(answers: Answers, contrast: Contrast) -> Figure | None:
+def _figure(answers: Answers, contrast: Contrast[Setting]) -> Figure | None:
     periods = sorted({each.period for group in answers.groups.values() for each in group})
     rates = sorted({each.reclaim for group in answers.groups.values() for each in group})
     panels = []
@@ -321,7 +262,7 @@ def _figure(answers: Answers, contrast: Contrast) -> Figure | None:
         curves = []
         for rate in rates:
             by_period = {
-                each.period: _row(answers, contrast, each)
+                each.period: answers.row(contrast, each)
                 for each in settings
                 if each.reclaim == rate
             }

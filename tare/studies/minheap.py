@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tare import planning
-from tare.errors import UsageError
 from tare.measurement import METRICS, Obtained, Status
 from tare.planning import Plan
 from tare.report.model import Cell, Column, Section, Table
-from tare.results import Record, Results, Run, read_records
+from tare.results import Record, Results, Run, read_records, telling_damage
 from tare.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -98,17 +97,13 @@ def section(results: Results) -> Section:
 
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
-    try:
+    with telling_damage(results):
         tables = [_table(results.run, good)]
         if split := [record for record in good if PARTS[0] in record.outcome.values]:
             tables.append(_parts_table(results.run, split))
         if limited := [record for record in good if _is_limited(record)]:
             tables.append(_trials_table(limited))
         findings = _findings(results.run, good)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {error})"
-        ) from error
     if (failures := failure_table(results)) is not None:
         tables.insert(0, failures)
     return Section(

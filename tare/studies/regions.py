@@ -119,19 +119,9 @@ def reference_of(manager: str) -> str:
     return variant(manager).allocator
 
 
-def timed_plan(
-    programs: Sequence[str],
-    managers: Sequence[str],
-    baseline: str,
-    runs: int,
-    warmup: int,
-    seed: int,
-) -> compare.Plan:
-    """The rounds of all managers of the study."""
-    references = tuple(dict.fromkeys(map(reference_of, managers)))
-    return compare.Plan(
-        tuple(programs), tuple(managers), baseline, runs, warmup, seed, references=references
-    )
+def references(managers: Sequence[str]) -> tuple[str, ...]:
+    """What others are held against: they run as often as a baseline."""
+    return tuple(dict.fromkeys(map(reference_of, managers)))
 
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tare.errors import UsageError
 from tare.measurement import METRICS, Obtained, Status
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.results import Record, Results, Run
+from tare.results import Record, Results, Run, telling_damage
 from tare.studies import compare
 from tare.studies.compare import Plan, planned_runs
 from tare.units import format_bytes, format_count, format_floor, format_percent, format_value
@@ -116,7 +115,7 @@ def section(results: Results) -> Section:
     else."""
     from tare.report.comparison import failure_table
 
-    try:
+    with telling_damage(results):
         answers = _answers(results)
         tables = [
             _curve_table(answers, TIME, "table-tradeoff-time"),
@@ -127,10 +126,6 @@ def section(results: Results) -> Section:
         findings = _findings(results.run, answers)
         figure = _figure(answers)
         broken = failed(results)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {error})"
-        ) from error
     if (failures := failure_table(results)) is not None:
         tables.insert(0, replace(failures, essential=broken))
     return Section(

@@ -1,0 +1,109 @@
+"""Settings of a machine that add noise, and what `tare doctor --fix` does to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tare import __main__ as main
+from tare import doctor, machine
+from tare.machine import Warning_, describe_machine, noise_warnings, set_quiet
+
+QUIET = {
+    "load_average": 0.0,
+    "cores": 2,
+    "frequency_governor": "performance",
+    "turbo": "off",
+    "transparent_huge_pages": "madvise",
+    "swap": False,
+    "hypervisor": False,
+}
+
+
+def kernel_file(root: Path, name: str, text: str) -> Path:
+    path = root / name.lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n")
+    return path
+
+
+def test_a_quiet_machine_has_no_warning() -> None:
+    assert set(QUIET) <= set(describe_machine())
+    assert noise_warnings(QUIET) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "can_be_set"),
+    [
+        ("load_average", 1.1, False),
+        ("frequency_governor", "powersave", True),
+        ("turbo", "on", True),
+        ("transparent_huge_pages", "always", True),
+        ("swap", True, False),
+        ("hypervisor", True, False),
+    ],
+)
+def test_a_noisy_setting_is_named(setting: str, value: Any, can_be_set: bool) -> None:
+    (warning,) = noise_warnings({**QUIET, setting: value})
+    assert warning.effect
+    assert warning.mend
+    assert bool(warning.files) is can_be_set
+
+
+def test_every_file_of_a_setting_is_written(tmp_path: Path) -> None:
+    names = [f"/sys/devices/system/cpu/cpu{n}/cpufreq/scaling_governor" for n in (0, 1)]
+    files = [kernel_file(tmp_path, name, "powersave") for name in names]
+    (warning,) = noise_warnings({**QUIET, "frequency_governor": "powersave"})
+    changes = set_quiet(warning, tmp_path)
+    assert [change.file for change in changes] == files
+    for file, change in zip(files, changes, strict=True):
+        assert (change.before, change.now, change.trouble) == ("powersave", "performance", "")
+        assert file.read_text() == "performance"
+
+
+def test_a_choice_in_brackets_is_what_was_chosen(tmp_path: Path) -> None:
+    name = "/sys/kernel/mm/transparent_hugepage/enabled"
+    kernel_file(tmp_path, name, "[always] madvise never")
+    (warning,) = noise_warnings({**QUIET, "transparent_huge_pages": "always"})
+    (change,) = set_quiet(warning, tmp_path)
+    assert (change.before, change.now) == ("always", "madvise")
+
+
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "setting").mkdir()  # root may write any file, and no folder
+    warning = Warning_("a setting", "noise", "nothing", ("setting",), "quiet")
+    (change,) = set_quiet(warning, tmp_path)
+    assert "cannot be written" in change.trouble
+
+
+def test_nothing_is_touched_that_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "describe_machine", lambda: QUIET)
+    assert main.run(["doctor", "--fix"]) == 0
+    assert "nothing to set" in capsys.readouterr().out
+
+
+def test_fix_says_what_it_did_and_how_to_undo_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "/sys/devices/system/cpu/cpufreq/boost"
+    file = kernel_file(tmp_path, name, "1")
+    (tmp_path / "folder").mkdir()
+    warnings = [
+        Warning_("turbo on", "noise", "fix", (name,), "0"),
+        Warning_("another", "noise", "fix", ("folder",), "0"),
+    ]
+    monkeypatch.setattr(doctor, "noise_warnings", lambda _machine: warnings[:1])
+    monkeypatch.setattr(doctor, "set_quiet", lambda each: machine.set_quiet(each, tmp_path))
+    (finding,) = doctor.fix()
+    assert finding.state == "set"
+    assert finding.detail.startswith("1 → 0")
+    assert finding.mend == f"to undo: echo 1 > {file}"
+    assert main.run(["doctor", "--fix"]) == 0
+    assert "set" in capsys.readouterr().out
+    assert file.read_text() == "0"
+    monkeypatch.setattr(doctor, "noise_warnings", lambda _machine: warnings)
+    assert main.run(["doctor", "--fix"]) == 4
