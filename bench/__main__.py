@@ -18,6 +18,7 @@ from bench import (
     memsys,
     minheap,
     page,
+    proximity,
     reading,
     reap,
     recorder,
@@ -45,6 +46,7 @@ MODULES = (
     replay,
     minheap,
     memsys,
+    proximity,
     page,
 )
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tare.breakdown.components import COMPONENTS, metric
+
 
 class Status(StrEnum):
     """How one invocation ended. Only ``ok`` carries values."""
@@ -586,6 +588,19 @@ METRICS: dict[str, Metric] = {
             "does so twice for a collection, or more often.",
         ),
         Metric(
+            "median_pause_seconds",
+            "median pause",
+            "s",
+            "Half of the times that a collector stopped the program took less.",
+        ),
+        Metric(
+            "iteration_seconds",
+            "time of an iteration",
+            "s",
+            "Of a program that does the same work again and again: the median of the iterations "
+            "once it is steady, or of the last three.",
+        ),
+        Metric(
             "copy_reserve_bytes",
             "copy reserve",
             "B",
@@ -717,6 +732,22 @@ METRICS: dict[str, Metric] = {
             "Events that a collection or another stop of the program fell into; they are left out.",
         ),
         *(
+            Metric(metric(component.name), component.title, "", component.explanation)
+            for component in COMPONENTS.values()
+        ),
+        Metric(
+            "integer_tag_high_instructions",
+            "integer tags, at most",
+            "",
+            "Integer tags with what looks like them, and what does their work as well.",
+        ),
+        Metric(
+            "unexplained_instructions",
+            "no rule",
+            "",
+            "Of the program's own instructions, those in code that no rule is about.",
+        ),
+        *(
             Metric(
                 f"after_{rank}{suffix}_ratio",
                 f"event {rank} after{title}",
@@ -738,6 +769,7 @@ FIRST_METRICS = {
     "instrument": "instructions",
     "drag": "peak_free_bytes",
     "memsys": "simulated_cycles",
+    "breakdown": "instructions",
     "space": "resident_bytes",
     "replay": "mutator_seconds",
     "replay-cache": "simulated_cycles",

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "events.h"
 
+#include "executions.h"
 #include "files.h"
 #include "memsys/feed.h"
 #include "pub_tool_xarray.h"
 #include "symbols.h"
-#include "threads.h"
 
-enum { MOST_NAMES = 1024, NAME_BYTES = 64, MOST_DEPTH = 1 << 16, OUTSIDE = OP_COUNT };
+enum {
+  MOST_NAMES = 1024,
+  NAME_BYTES = 64,
+  MOST_DEPTH = 1 << 16,
+  OUTSIDE = OP_COUNT,
+  PHASE_BITS = 64
+};
 
 typedef enum { COUNT, BEGIN, END, DURING } Effect;
 
@@ -35,6 +41,7 @@ typedef struct {
 typedef struct {
   UInt name;
   Addr leaves_above;  // 0: until its end is executed
+  ULong around;       // the phases that it began in, as bits
 } Phase;
 
 typedef struct {
@@ -134,6 +141,8 @@ static void read_line(const HChar* path, UInt number, HChar* line) {
   if (event.effect > DURING) refuse(path, number, "expected count, begin, end or during");
   event.name = name_of(name, event.effect != COUNT);
   if (event.name == MOST_NAMES) refuse(path, number, "too many names, or too long a name");
+  if (executions_are_on() && event.name >= PHASE_BITS)
+    refuse(path, number, "too many names to tell executions apart by phases");
   if (!read_place(place, &event)) refuse(path, number, "the place cannot be understood");
   VG_(addToXA)(events, &event);
 }
@@ -231,8 +240,21 @@ static Addr bound_of(const Progress* now) {
   return bound == 0 ? ~(Addr)0 : bound;
 }
 
+// Bits of the numbers of their names.
+static ULong phases_of(const Progress* now) {
+  if (now->depth == 0) return 0;
+  const Phase* const innermost = &now->phases[now->depth - 1];
+  return innermost->around | (ULong)1 << innermost->name % PHASE_BITS;
+}
+
+static void choose_counters(Registers* registers, const Progress* now) {
+  if (executions_are_on())
+    registers->counters = executions_counters(phases_of(now), now->operation);
+}
+
 static void push_phase(Progress* now, Phase phase) {
   if (now->depth == MOST_DEPTH) return;
+  phase.around = phases_of(now);
   if (now->depth == now->capacity) {
     now->capacity = now->capacity == 0 ? 8 : 2 * now->capacity;
     now->phases = VG_(realloc)("tare.phases", now->phases, now->capacity * sizeof *now->phases);
@@ -256,13 +278,14 @@ static VG_REGPARM(2) void change_phase(VexGuestAMD64State* state, ULong index) {
   if (event->effect != END) {
     ++names[event->name].times;
     if (!goes_on(now, event))
-      push_phase(now, (Phase){event->name, event->effect == DURING ? state->guest_RSP : 0});
+      push_phase(now, (Phase){event->name, event->effect == DURING ? state->guest_RSP : 0, 0});
   } else {
     UInt depth = now->depth;
     while (depth > 0 && now->phases[depth - 1].name != event->name) --depth;
     if (depth > 0) now->depth = depth - 1;
   }
   registers->phase_ends_above = bound_of(now);
+  choose_counters(registers, now);
   if (feed_is_on()) feed_set_phase(events_phase(registers->thread_id));
 }
 
@@ -273,6 +296,7 @@ static VG_REGPARM(2) void end_phases(VexGuestAMD64State* state, ULong unused) {
   settle(now, registers->clock);
   while (bound_of(now) < state->guest_RSP) --now->depth;
   registers->phase_ends_above = bound_of(now);
+  choose_counters(registers, now);
   if (feed_is_on()) feed_set_phase(events_phase(registers->thread_id));
 }
 
@@ -306,10 +330,11 @@ void events_shift_clock(ThreadId thread, ULong difference) {
   if (progress[thread] != NULL) progress[thread]->resumed += difference;
 }
 
-void events_note_operation(ThreadId thread, ULong clock, Operation operation) {
-  Progress* const now = progress_of(thread);
-  settle(now, clock);
+void events_note_operation(Registers* registers, Operation operation) {
+  Progress* const now = progress_of(registers->thread_id);
+  settle(now, registers->clock);
   now->operation = operation;
+  choose_counters(registers, now);
 }
 
 UInt events_phase(ThreadId thread) {

@@ -18,6 +18,7 @@
 
 #include "core.h"
 #include "counts.h"
+#include "threads.h"
 #include "translation.h"
 
 // Reads the file; ends the process, after a message, where it cannot be understood.
@@ -37,7 +38,7 @@ void events_add_return(Translation* translation);
 
 // The thread's clock goes on from another value; or what it does is another operation from now on.
 void events_shift_clock(ThreadId thread, ULong difference);
-void events_note_operation(ThreadId thread, ULong clock, Operation operation);
+void events_note_operation(Registers* registers, Operation operation);
 
 // The phase that the thread is in, from 1; 0: none.
 UInt events_phase(ThreadId thread);

@@ -14,6 +14,7 @@
 #include "counts.h"
 #include "entries.h"
 #include "events.h"
+#include "executions.h"
 #include "memsys/feed.h"
 #include "memsys/output.h"
 #include "objects.h"
@@ -31,6 +32,7 @@ static const HChar* count_folder;
 static const HChar* memsys_models;
 static const HChar* memsys_folder;
 static const HChar* events_file;
+static const HChar* code_folder;
 
 // ---- life of the process ----
 
@@ -39,6 +41,7 @@ static void write_files(const HChar* end) {
   if (count_folder != NULL) report_write(count_folder, end, clock);
   trace_finish(end, clock);
   if (feed_is_on() && memsys_folder != NULL) output_write(memsys_folder, end);
+  if (executions_are_on()) executions_write(code_folder, end, clock);
 }
 
 static void before_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count) {
@@ -104,6 +107,7 @@ static Bool process_option(const HChar* argument) {
   } else if (VG_STR_CLO(argument, "--memsys", memsys_models)) {
   } else if (VG_STR_CLO(argument, "--memsys-folder", memsys_folder)) {
   } else if (VG_STR_CLO(argument, "--events", events_file)) {
+  } else if (VG_STR_CLO(argument, "--code-folder", code_folder)) {
   } else if (VG_STR_CLO(argument, "--trace-folder", trace_options.folder)) {
   } else if (VG_BOOL_CLO(argument, "--last-use", trace_options.last_use)) {
   } else if (VG_BOOL_CLO(argument, "--sites", trace_options.sites)) {
@@ -123,6 +127,7 @@ static void print_usage(void) {
    "    --memsys=FILE             simulate the memory systems that FILE describes\n"
    "    --memsys-folder=DIR       write what each process met there into DIR\n"
    "    --events=FILE             count also what is named there\n"
+   "    --code-folder=DIR         write how often each instruction was executed into DIR\n"
    "    --trace-folder=DIR        record the objects of each process into DIR, and of them:\n"
    "    --last-use=no|yes         when they were first and last used [yes]\n"
    "    --sites=no|yes            which calls led to them [yes]\n"
@@ -138,9 +143,10 @@ static void print_debug_usage(void) {}
 static void after_options(void) {
   if (!trace_is_on()) trace_options = (TraceOptions){.usable_size = "no"};
   // A block that goes on past a branch contains calls, and instructions that may not be executed.
-  if (trace_options.sites || events_file != NULL || memsys_models != NULL)
+  if (trace_options.sites || events_file != NULL || memsys_models != NULL || code_folder != NULL)
     VG_(clo_vex_control).guest_chase = False;
   counts_reset();
+  if (code_folder != NULL) executions_begin();
   if (events_file != NULL) events_read(events_file);
   if (memsys_models != NULL) feed_start(memsys_models);
   const Bool searches = trace_options.reachability_bytes != 0;

@@ -3,6 +3,7 @@
 
 #include "counts.h"
 #include "events.h"
+#include "executions.h"
 #include "memsys/feed.h"
 #include "objects.h"
 #include "reachability.h"
@@ -91,13 +92,17 @@ static void charge_accesses(const Thread* thread) {
   feed_set_phase(events_phase(thread->id));
 }
 
+static inline void note_operation(Registers* registers, Operation operation) {
+  if (events_are_on() || executions_are_on()) events_note_operation(registers, operation);
+}
+
 // What translated code looks at, in an operation and outside.
 static inline void be_inside(const Thread* thread, Registers* registers, Frame* frame) {
   registers->inside = 1;
   registers->leaves_above = frame->stack_pointer;
   registers->map = EMPTY_MAP;
   frame->resumed = registers->clock;
-  if (events_are_on()) events_note_operation(thread->id, registers->clock, frame->entry->operation);
+  note_operation(registers, frame->entry->operation);
   charge_accesses(thread);
 }
 
@@ -105,7 +110,7 @@ static inline void be_outside(const Thread* thread, Registers* registers) {
   registers->inside = 0;
   registers->leaves_above = NEVER;
   registers->map = OBJECT_MAP;
-  if (events_are_on()) events_note_operation(thread->id, registers->clock, OP_COUNT);
+  note_operation(registers, OP_COUNT);
   charge_accesses(thread);
 }
 
@@ -386,6 +391,7 @@ static void start_thread(ThreadId id) {
                      .phase_ends_above = NEVER,
                      .thread_id = id,
                      .thread = threads[id]};
+  if (executions_are_on()) fresh.counters = executions_counters(0, OP_COUNT);
   sites_start_thread(id, &fresh);
   store_registers(id, &fresh);
 }
@@ -467,6 +473,7 @@ static void start_child(ThreadId id) {
   Registers registers = load_registers(id);
   registers.clock = 0;
   events_start_child(id);
+  if (executions_are_on()) executions_start_child();
   sites_start_child(&registers, id);
   store_registers(id, &registers);
   trace_start_child();

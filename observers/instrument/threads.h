@@ -23,6 +23,7 @@ typedef struct {
   Addr calls;             // sites.c: behind the last note of a call
   Addr calls_end;         // from where on the notes must be made fewer
   Addr phase_ends_above;  // events.c: a return with a stack pointer above this ends a phase
+  Addr counters;          // executions.c: of the context that the thread is in
   ULong thread_id;
   Thread* thread;
 } Registers;

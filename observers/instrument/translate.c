@@ -3,6 +3,7 @@
 
 #include "entries.h"
 #include "events.h"
+#include "executions.h"
 #include "memsys/feed.h"
 #include "objects.h"
 #include "pointers.h"
@@ -278,6 +279,8 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
     branched = is_branch(last);
     events_add(&translation, last);
     if (feeds) feed_statement(&translation, statement);
+    if (executions_are_on())
+      executions_add_instruction(&translation, last, statement->Ist.IMark.len);
     ++translation.counted;
   }
   bring_up_to_date(&translation);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "translation.h"
 
+#include "executions.h"
 #include "threads.h"
 
 IRExpr* assign(Translation* translation, IRType type, IRExpr* expression) {
@@ -43,6 +44,7 @@ IRExpr* clock_before(Translation* translation) {
 
 void bring_up_to_date(Translation* translation) {
   if (translation->counted == translation->stored) return;
+  if (executions_are_on()) executions_add_stretch(translation);
   IRExpr* const after =
       binary(translation, Iop_Add64, clock_before(translation), number(translation->counted));
   put_register(translation, offsetof(Registers, clock), after);

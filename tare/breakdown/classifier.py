@@ -1,0 +1,128 @@
+"""Charges each instruction of a language's code to a component, by a runtime's descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tare.breakdown.allocation import Allocations, Site
+from tare.breakdown.code import Instruction, runs
+from tare.breakdown.components import OTHER
+from tare.breakdown.descriptor import Descriptor
+from tare.breakdown.patterns import Line, Mark, Names, Pattern
+
+_ABOVE_LIMIT = frozenset({"ja", "jae"})
+"""Jumps of a check that are taken where there is room, when the allocation pointer comes first."""
+
+
+@dataclass
+class Classification:
+    """``marks``: by address and length, of the instructions that are storage management; all others
+    are the program's own. ``sites``: the places that allocate."""
+
+    marks: dict[tuple[int, int], Mark] = field(default_factory=dict)
+    sites: list[Site] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _SlowPath:
+    """Where a check goes when something is to be done, and where it goes on."""
+
+    address: int
+    resumes: int
+    mark: Mark
+    lines: tuple[Line, ...]
+
+
+class Classifier:
+    """Of one runtime; ``names`` are the symbols at addresses."""
+
+    def __init__(self, descriptor: Descriptor, names: Names) -> None:
+        self._names = names
+        self._allocation = descriptor.allocation
+        self._by_mnemonic: dict[str, list[Pattern]] = {}
+        for pattern in descriptor.patterns:
+            for mnemonic in pattern.lines[0].mnemonics:
+                self._by_mnemonic.setdefault(mnemonic, []).append(pattern)
+
+    def classify(self, instructions: Iterable[Instruction]) -> Classification:
+        """Of code of the language; that which is not executed, or not known, may be missing."""
+        known = list(instructions)
+        joined = {one.target for one in known if one.target is not None and one.mnemonic != "call"}
+        result = Classification()
+        slow_paths: list[_SlowPath] = []
+        for run in runs(known):
+            self._classify_run(run, joined, result, slow_paths)
+        by_address = {one.address: one for one in known} if slow_paths else {}
+        for slow_path in slow_paths:
+            self._follow_slow_path(slow_path, by_address, result)
+        result.marks = {key: m for key, m in result.marks.items() if m.component != OTHER}
+        return result
+
+    def _classify_run(
+        self,
+        run: Sequence[Instruction],
+        joined: set[int],
+        result: Classification,
+        slow_paths: list[_SlowPath],
+    ) -> None:
+        marks: dict[int, Mark] = {}
+        allocations = (
+            Allocations(self._allocation, self._names) if self._allocation is not None else None
+        )
+        for place, one in enumerate(run):
+            if allocations is not None:
+                allocations.arrive(one.address, one.address in joined)
+                allocations.follow(place, one)
+            if place not in marks:
+                self._match(run, place, marks, allocations, slow_paths)
+        if allocations is not None:
+            allocations.end()
+            marks.update(allocations.marks)
+            result.sites += allocations.sites
+        for place, mark in marks.items():
+            result.marks[run[place].address, run[place].length] = mark
+
+    def _match(
+        self,
+        run: Sequence[Instruction],
+        place: int,
+        marks: dict[int, Mark],
+        allocations: Allocations | None,
+        slow_paths: list[_SlowPath],
+    ) -> None:
+        allocated = allocations is not None and allocations.is_unchecked
+        for pattern in self._by_mnemonic.get(run[place].mnemonic, ()):
+            found = pattern.match(run, place, self._names, allocated)
+            if found is None:
+                continue
+            for at, mark in found:
+                marks.setdefault(at, mark)
+            if pattern.slow_path:
+                slow_path = _slow_path_of(pattern, run[place + len(pattern.lines) - 1])
+                slow_paths += [slow_path] if slow_path is not None else []
+                if slow_path is not None and pattern.allocated and allocations is not None:
+                    allocations.note_check(slow_path.address, slow_path.resumes)
+            return
+
+    def _follow_slow_path(
+        self, path: _SlowPath, by_address: Mapping[int, Instruction], result: Classification
+    ) -> None:
+        one = by_address.get(path.address)
+        if one is not None and one.mnemonic == "jmp" and one.target is not None:
+            result.marks[one.address, one.length] = path.mark
+            one = by_address.get(one.target)
+        for line in path.lines:
+            if one is None or not line.matches(one, {}, self._names):
+                return
+            result.marks[one.address, one.length] = path.mark
+            one = by_address.get(one.after)
+
+
+def _slow_path_of(pattern: Pattern, jump: Instruction) -> _SlowPath | None:
+    mark = pattern.lines[-1].mark
+    if jump.target is None or mark is None:
+        return None
+    ways = jump.target, jump.after
+    address, resumes = reversed(ways) if jump.mnemonic in _ABOVE_LIMIT else ways
+    return _SlowPath(address, resumes, mark, pattern.slow_path)

@@ -1,0 +1,147 @@
+"""Machine code as instructions that can be compared with patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from iced_x86 import Decoder, FlowControl, Mnemonic, OpKind, Register, RegisterExt
+from iced_x86 import Instruction as Decoded
+
+if TYPE_CHECKING:
+    from iced_x86._iced_x86_py import Register as RegisterNumber
+
+
+class Memory(NamedTuple):
+    """What an operand in memory is addressed by; names are empty where there is none. The
+    ``displacement`` from ``rip`` is an address."""
+
+    base: str
+    index_register: str
+    scale: int
+    displacement: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a direct branch or call leads."""
+
+    address: int
+
+
+Operand = str | int | Memory | Target | None
+"""A register by the name of the whole of it, a number, a place in memory, or code; None: another
+kind."""
+
+
+class Instruction(NamedTuple):
+    """``ends``: what follows is not reached from here."""
+
+    address: int
+    length: int
+    mnemonic: str
+    operands: tuple[Operand, ...]
+    ends: bool
+
+    @property
+    def after(self) -> int:
+        return self.address + self.length
+
+    @property
+    def target(self) -> int | None:
+        """Of a direct jump, conditional or not, or of a call."""
+        first = self.operands[0] if self.operands else None
+        return first.address if isinstance(first, Target) else None
+
+
+_NAMES: Mapping[int, str] = {
+    value: name.lower() for name, value in vars(Mnemonic).items() if isinstance(value, int)
+}
+_REGISTERS: Mapping[int, str] = {
+    value: name.lower() for name, value in vars(Register).items() if isinstance(value, int)
+}
+_IMMEDIATES = frozenset(
+    value
+    for name, value in vars(OpKind).items()
+    if isinstance(value, int) and name.startswith("IMMEDIATE")
+)
+_BRANCHES = frozenset({OpKind.NEAR_BRANCH16, OpKind.NEAR_BRANCH32, OpKind.NEAR_BRANCH64})
+_ENDS = frozenset(
+    {FlowControl.UNCONDITIONAL_BRANCH, FlowControl.INDIRECT_BRANCH, FlowControl.RETURN,
+     FlowControl.EXCEPTION}
+)  # fmt: skip
+UNKNOWN = "invalid"
+"""The mnemonic of bytes that are no instruction."""
+
+
+def signed(value: int) -> int:
+    """The number that 64 bits are in two's complement."""
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _register(register: RegisterNumber) -> str:
+    return "" if register == Register.NONE else _REGISTERS[RegisterExt.full_register(register)]
+
+
+def _operand(decoded: Decoded, place: int) -> Operand:
+    kind = decoded.op_kind(place)
+    if kind == OpKind.REGISTER:
+        return _register(decoded.op_register(place))
+    if kind == OpKind.MEMORY:
+        return Memory(
+            _register(decoded.memory_base),
+            _register(decoded.memory_index),
+            decoded.memory_index_scale,
+            signed(decoded.memory_displacement),
+        )
+    if kind in _IMMEDIATES:
+        return signed(decoded.immediate(place))
+    if kind in _BRANCHES:
+        return Target(decoded.near_branch_target)
+    return None
+
+
+def _instruction(decoded: Decoded) -> Instruction:
+    return Instruction(
+        decoded.ip,
+        decoded.len,
+        _NAMES[decoded.mnemonic],
+        tuple(_operand(decoded, place) for place in range(decoded.op_count)),
+        decoded.flow_control in _ENDS,
+    )
+
+
+def decode(address: int, content: bytes) -> Instruction:
+    """The one instruction that ``content`` is."""
+    decoded = next(iter(Decoder(64, content, ip=address)), None)
+    if decoded is None or decoded.len != len(content) or decoded.mnemonic == Mnemonic.INVALID:
+        return Instruction(address, len(content), UNKNOWN, (), False)
+    return _instruction(decoded)
+
+
+def decode_all(address: int, content: bytes) -> Iterator[Instruction]:
+    """What code in a row, without data in it, is made of."""
+    for decoded in Decoder(64, content, ip=address):
+        yield _instruction(decoded)
+
+
+def runs(instructions: Iterable[Instruction]) -> Iterator[list[Instruction]]:
+    """The instructions, in pieces in which each begins where the one before ends. Where code has
+    lain over other code, each has pieces of its own."""
+    left = sorted(instructions, key=lambda one: one.address)
+    while left:
+        overlapping: list[Instruction] = []
+        run: list[Instruction] = []
+        for one in left:
+            if run and one.address < run[-1].after:
+                overlapping.append(one)
+                continue
+            if run and one.address > run[-1].after:
+                yield run
+                run = []
+            run.append(one)
+        if run:
+            yield run
+        left = overlapping

@@ -1,0 +1,119 @@
+"""What storage management consists of: the components that instructions are charged to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+OTHER = "other"
+MALLOC = "malloc"
+"""The descriptor of programs without a runtime that is known."""
+
+
+class Certainty(StrEnum):
+    """How sure it is that an instruction is its component's."""
+
+    SURE = "sure"
+    AMBIGUOUS = "ambiguous"
+    FOLDED = "folded"
+
+
+@dataclass(frozen=True)
+class Component:
+    """``explanation`` is one sentence for somebody who sees it first."""
+
+    name: str
+    title: str
+    explanation: str
+
+
+COMPONENTS: dict[str, Component] = {
+    component.name: component
+    for component in (
+        Component(
+            "allocation",
+            "allocation",
+            "Taking memory for new objects and pointing to them, in line and in functions.",
+        ),
+        Component(
+            "gc_check",
+            "check for a collection",
+            "Comparing the allocation pointer with its limit, and jumping to the collector.",
+        ),
+        Component(
+            "poll",
+            "poll",
+            "Asking whether the program has to stop, where nothing is allocated.",
+        ),
+        Component(
+            "record_tag",
+            "header words",
+            "Writing the header words of objects.",
+        ),
+        Component(
+            "closure_info",
+            "closure information",
+            "Writing the word that tells the collector of a closure's parts.",
+        ),
+        Component(
+            "integer_tag",
+            "integer tags",
+            "Setting and removing the tags of integers.",
+        ),
+        Component(
+            "write_barrier",
+            "write barrier",
+            "Noting stores of pointers: their calls, arguments and functions, or a store list.",
+        ),
+        Component(
+            "position_independent",
+            "position-independent code",
+            "Keeping code movable: a base register, and addresses computed from it.",
+        ),
+        Component(
+            "stack_check",
+            "stack check",
+            "Comparing the stack pointer with the limit of a stack that the runtime can move.",
+        ),
+        Component(
+            "gc_entry",
+            "entering the collector",
+            "Saving and restoring registers, and deciding what to collect.",
+        ),
+        Component(
+            "roots",
+            "roots",
+            "Stacks, registers, global data and remembered stores, as roots of a collection.",
+        ),
+        Component(
+            "copy",
+            "copying",
+            "Scanning and copying the young objects that live.",
+        ),
+        Component(
+            "promotion",
+            "promotion",
+            "Finding memory in the old generation for objects that are copied there.",
+        ),
+        Component(
+            "major", "major collection", "Marking and sweeping, or copying, the old generation."
+        ),
+        Component(
+            "moveback",
+            "moving back",
+            "Moving old objects together: compaction, or moving the heap back.",
+        ),
+        Component("deallocation", "deallocation", "Giving memory back: free and its kin."),
+        Component(
+            "resizing", "resizing", "Making objects larger or smaller: realloc, with copies."
+        ),
+        Component(OTHER, "the program's own", "All other instructions."),
+    )
+}
+"""In the order of tables and bars; they sum to all instructions."""
+IN_COLLECTIONS = ("gc_entry", "roots", "copy", "promotion", "major", "moveback")
+"""Those of a garbage collection; the rest, but for ``other``, are of the program between them."""
+
+
+def metric(component: str) -> str:
+    return f"{component}_instructions"

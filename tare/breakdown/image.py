@@ -1,0 +1,112 @@
+"""An executable file as the classifier needs it: its symbols, and the bytes at an address."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import struct
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from tare.errors import TareError
+
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QQq")
+_RELATIVE, _ABSOLUTE, _GLOBAL = 8, 1, 6
+"""Types of relocations of amd64: R_X86_64_RELATIVE, R_X86_64_64, R_X86_64_GLOB_DAT."""
+_TEXT_TYPES = (0, 1, 2)
+"""Symbols of no type, of objects and of functions."""
+_MOST_BYTES = 1 << 30
+
+
+class Image:
+    """An ELF file for amd64. Addresses are those in the file."""
+
+    def __init__(self, path: Path) -> None:
+        """TareError where it is none, or cannot be read."""
+        self.path = path
+        self.symbols: dict[str, int] = {}
+        self._segments: list[tuple[int, bytes]] = []
+        try:
+            self._read()
+        except (ELFError, OSError, ValueError, struct.error, UnicodeDecodeError) as error:
+            raise TareError(f"{path} cannot be read as an ELF file: {error}") from None
+
+    def _read(self) -> None:
+        if self.path.stat().st_size > _MOST_BYTES:
+            raise ValueError("it is too large")
+        with self.path.open("rb") as file:
+            elf = ELFFile(file)
+            if elf.get_machine_arch() != "x64":
+                raise ValueError("it is not for amd64")
+            for segment in elf.iter_segments("PT_LOAD"):
+                self._segments.append((segment["p_vaddr"], segment.data()))
+            self._dynamic: list[tuple[str, int]] = []
+            for name in (".dynsym", ".symtab"):
+                table = elf.get_section_by_name(name)
+                if table is None:
+                    continue
+                texts = elf.get_section(table["sh_link"]).data()
+                found = _symbols(table.data(), texts)
+                if name == ".dynsym":
+                    self._dynamic = [(text, value) for text, value, _ in found]
+                for text, value, wanted in found:
+                    if wanted and text:
+                        self.symbols.setdefault(text, value)
+            section = elf.get_section_by_name(".rela.dyn")
+            self._relocations = section.data() if section is not None else b""
+
+    def bytes_at(self, address: int, count: int) -> bytes:
+        """Fewer than ``count`` where the file has no more."""
+        for start, data in self._segments:
+            if start <= address < start + len(data):
+                return data[address - start : address - start + count]
+        return b""
+
+    def word_at(self, address: int) -> int | None:
+        """Eight bytes as the dynamic linker makes them, but for where the object is loaded."""
+        if (found := self._relocated.get(address)) is not None:
+            return found
+        stored = self.bytes_at(address, 8)
+        return int.from_bytes(stored, "little") if len(stored) == 8 else None
+
+    @functools.cached_property
+    def _relocated(self) -> dict[int, int]:
+        words = {}
+        whole = len(self._relocations) // _RELOCATION.size * _RELOCATION.size
+        for place, kind, addend in _RELOCATION.iter_unpack(self._relocations[:whole]):
+            if kind & 0xFFFFFFFF == _RELATIVE:
+                words[place] = addend
+            elif kind & 0xFFFFFFFF in (_ABSOLUTE, _GLOBAL) and kind >> 32 < len(self._dynamic):
+                words[place] = self._dynamic[kind >> 32][1] + addend
+        return words
+
+    @functools.cached_property
+    def names(self) -> dict[int, list[str]]:
+        """The names of each address that has one."""
+        names: dict[int, list[str]] = {}
+        for name, address in self.symbols.items():
+            names.setdefault(address, []).append(name)
+        return names
+
+    @functools.cached_property
+    def _addresses(self) -> list[int]:
+        return sorted(self.names)
+
+    def name_before(self, address: int) -> str:
+        """The nearest symbol at or before an address; empty where there is none."""
+        place = bisect.bisect_right(self._addresses, address) - 1
+        return min(self.names[self._addresses[place]]) if place >= 0 else ""
+
+
+def _symbols(table: bytes, texts: bytes) -> list[tuple[str, int, bool]]:
+    """Name, value, and whether it is the address of something that is there."""
+    found = []
+    whole = len(table) // _SYMBOL.size * _SYMBOL.size
+    for name, info, _other, section, value, _size in _SYMBOL.iter_unpack(table[:whole]):
+        end = texts.find(b"\0", name)
+        text = texts[name:end].decode("utf-8", "replace")
+        found.append((text, value, section != 0 and value != 0 and info & 15 in _TEXT_TYPES))
+    return found

@@ -1,0 +1,404 @@
+"""One run whose instructions are charged to the components of storage management.
+
+The instrument leaves three files per process, documented in docs/breakdown.md: the code that was
+executed, how often each stretch of it was, in which phases, and what the process had loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare import runner
+from tare.breakdown import frame_tables
+from tare.breakdown.allocation import Site
+from tare.breakdown.classifier import Classifier
+from tare.breakdown.code import Instruction, decode
+from tare.breakdown.components import COMPONENTS, MALLOC, OTHER, Certainty, metric
+from tare.breakdown.descriptor import Descriptor, shipped
+from tare.breakdown.image import Image
+from tare.elf import interpreter_of
+from tare.errors import TareError, UsageError
+from tare.events import Events
+from tare.instrument import Instrument, read_process_files
+from tare.manager import Manager
+from tare.measurement import Status
+from tare.program import Program, check_program
+from tare.recording import TableReader
+from tare.runner import Limits, Outcome
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tare.executor import Observe
+
+FORMAT, FORMAT_VERSION = "tare-code", 1
+_PROOF = "proof"
+_CODE = ("stretch", "object", "address", "length", "low", "high")
+_EXECUTIONS = ("stretch", "context", "count")
+_MOST_OBJECTS_SHOWN = 8
+_MOST_CODE_ROWS = 1 << 26
+
+
+def find_descriptor(image: Image) -> Descriptor:
+    """Of the runtime in an executable; that of malloc where it has none that is known."""
+    known = shipped()
+    for descriptor in known.values():
+        if descriptor.recognise and descriptor.recognises(image):
+            return descriptor
+    return known[MALLOC]
+
+
+def chosen_descriptors(program: Program, runtime: str) -> tuple[Descriptor, ...]:
+    """What to look for: the runtime of that name; without a name that of the program's executable,
+    or all, for what a script may start."""
+    known = shipped()
+    if runtime:
+        if runtime not in known:
+            raise UsageError(
+                f"there is no descriptor of a runtime {runtime!r}", f"one of: {', '.join(known)}"
+            )
+        return (known[runtime],)
+    try:
+        found = find_descriptor(Image(interpreter_of(check_program(program))))
+    except TareError:
+        return tuple(known.values())
+    return (found,) if found.recognise else tuple(known.values())
+
+
+def described(programs: Sequence[Program], runtime: str) -> list[str]:
+    """The names of the descriptors that programs are observed with. UsageError for a ``runtime``
+    that has none."""
+    names = (d.name for one in programs for d in chosen_descriptors(one, runtime))
+    return sorted(set(names))
+
+
+def observer(runtime: str = "") -> Observe:
+    """What the executor starts for a run."""
+    return functools.partial(run_once, runtime=runtime)
+
+
+def run_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+    runtime: str = "",
+) -> Outcome:
+    """Run ``program`` under ``manager`` and charge its instructions; see ``runner.run_once``.
+
+    ``values`` of a good outcome have a metric for each component, which sum to ``instructions``,
+    and ``integer_tag_high_instructions``. ``details`` is what ``Found.details`` says, with
+    ``wall_seconds``, ``processes`` and ``uncounted_processes``.
+    """
+    descriptors = chosen_descriptors(program, runtime)
+    return runner.run_once(
+        program, manager, limits, workspace, keep_output, _Counter(descriptors, bool(runtime))
+    )
+
+
+class _Counter(Instrument):
+    def __init__(self, descriptors: Sequence[Descriptor], is_given: bool) -> None:
+        super().__init__(events=_events(descriptors))
+        self._given = descriptors[0] if is_given else None
+
+    def prefix(self, folder: Path) -> Sequence[str]:
+        found = folder / "code"
+        found.mkdir()
+        return (*super().prefix(folder), f"--code-folder={found.resolve()}")
+
+    def complete(self, folder: Path, pids: Collection[int], outcome: Outcome) -> Outcome:
+        counted = super().complete(folder, pids, outcome)
+        if counted.status is not Status.OK:
+            return counted
+        found = read_folder(folder / "code", self._given)
+        return add_up(found, counted)
+
+
+def _events(descriptors: Sequence[Descriptor]) -> Events:
+    return tuple(
+        replace(event, name=f"{descriptor.name}:{event.name}")
+        for descriptor in descriptors
+        for event in descriptor.events()
+    )
+
+
+@dataclass
+class Found:
+    """What all processes of a run did. Numbers are of instructions.
+
+    ``components`` by name and certainty; ``unexplained`` are those in code that no rule is about,
+    by object file; ``runtimes`` the instructions of processes by the runtime in them.
+    """
+
+    components: Counter[tuple[str, Certainty]] = field(default_factory=Counter)
+    own: int = 0
+    unexplained: Counter[str] = field(default_factory=Counter)
+    runtimes: Counter[str] = field(default_factory=Counter)
+    sites: int = 0
+    tiled_sites: int = 0
+    checked_sites: int = 0
+    agreeing_sites: int = 0
+
+    @property
+    def instructions(self) -> int:
+        return self.components.total() + self.own + self.unexplained.total()
+
+    def of(self, component: str, *certainties: Certainty) -> int:
+        return sum(self.components[component, certainty] for certainty in certainties)
+
+    def values(self) -> dict[str, float]:
+        sure = {metric(name): self.of(name, Certainty.SURE) for name in COMPONENTS if name != OTHER}
+        return {
+            **sure,
+            metric(OTHER): self.instructions - sum(sure.values()),
+            "unexplained_instructions": self.unexplained.total(),
+            "integer_tag_high_instructions": self.of("integer_tag", *Certainty),
+        }
+
+    def details(self) -> dict[str, Any]:
+        """``components``: by name, instructions that are ``sure``, ``ambiguous`` and ``folded``;
+        ``own``: those of the language's code that are no storage management; ``unexplained``: by
+        object file; ``runtimes``, and the ``titles`` of those but malloc; ``sites``: places that
+        allocate, how many of them have headers that tile what they take, how many the runtime's own
+        tables tell of, and how many agree."""
+        return {
+            "components": {
+                name: {str(certainty): self.of(name, certainty) for certainty in Certainty}
+                for name in COMPONENTS
+                if name != OTHER
+            },
+            "own": self.own,
+            "unexplained": dict(self.unexplained.most_common(_MOST_OBJECTS_SHOWN)),
+            "runtimes": dict(self.runtimes),
+            "titles": [shipped()[name].title for name in self.runtimes if name != MALLOC],
+            "sites": {
+                "all": self.sites,
+                "tiled": self.tiled_sites,
+                "checked": self.checked_sites,
+                "agreeing": self.agreeing_sites,
+            },
+        }
+
+
+def add_up(found: Found, counted: Outcome) -> Outcome:
+    """``counted``, the outcome of a count, with the components as its values."""
+    instructions = int(counted.values["instructions"])
+    if found.instructions != instructions:
+        reason = (
+            f"the components sum to {found.instructions:,} of {instructions:,} instructions: "
+            "a process was killed while it wrote, or this is a fault of Tare"
+        )
+        return replace(counted, status=Status.FAILED, reason=reason, values={}, details={})
+    kept = ("wall_seconds", "processes", "uncounted_processes")
+    return replace(
+        counted,
+        values={
+            "instructions": instructions,
+            **found.values(),
+            "processes": counted.values["processes"],
+        },
+        details={**{name: counted.details[name] for name in kept}, **found.details()},
+    )
+
+
+# ---- the files of the instrument ----
+
+
+@dataclass(frozen=True)
+class _Code:
+    """The tables of one process, as columns."""
+
+    code: Mapping[str, NDArray[np.uint64]]
+    executions: Mapping[str, NDArray[np.uint64]]
+    objects: Sequence[Mapping[str, Any]]
+    contexts: Sequence[Mapping[str, Any]]
+
+
+def read_folder(folder: Path, given: Descriptor | None = None) -> Found:
+    """What the processes of a run did; each by the runtime in its executable, or as ``given``."""
+    found = Found()
+    images: dict[str, Image | None] = {}
+    for path, described in read_process_files(folder, FORMAT, FORMAT_VERSION):
+        tables = _Code(
+            _columns(path.with_suffix(".code"), "code", _CODE),
+            _columns(path.with_suffix(".executions"), "executions", _EXECUTIONS),
+            described["objects"],
+            described["contexts"],
+        )
+        _add_process(tables, images, given, found)
+    return found
+
+
+def _columns(path: Path, name: str, columns: tuple[str, ...]) -> dict[str, NDArray[np.uint64]]:
+    import numpy as np
+
+    reader = TableReader(path, name, columns)
+    batches = []
+    for batch in reader:
+        batches.append(batch)
+        if reader.rows > _MOST_CODE_ROWS:
+            raise TareError(f"{path} is too large to be the instrument's")
+    if reader.damage:
+        raise TareError(f"{path} is damaged: {reader.damage}")
+    return {
+        column: np.concatenate([batch[column] for batch in batches])
+        if batches
+        else np.zeros(0, np.uint64)
+        for column in columns
+    }
+
+
+def _image(images: dict[str, Image | None], file: str) -> Image | None:
+    if file not in images:
+        try:
+            images[file] = Image(Path(file)) if file else None
+        except TareError:
+            images[file] = None
+    return images[file]
+
+
+def _add_process(
+    tables: _Code, images: dict[str, Image | None], given: Descriptor | None, found: Found
+) -> None:
+    import numpy as np
+
+    descriptor, language = _runtime_of(tables.objects, images, given)
+    code, executions = tables.code, tables.executions
+    stretches = 1 + int(max(code["stretch"].max(initial=0), executions["stretch"].max(initial=0)))
+    lengths = np.bincount(code["stretch"].astype(np.int64), minlength=stretches)
+    lengths[0] = 1  # code beyond the most that is told apart: counted by instructions
+    plain = np.zeros(stretches, np.int64)
+    before = found.instructions
+    for number, context in enumerate(tables.contexts):
+        chosen = executions["context"] == number
+        which = executions["stretch"][chosen].astype(np.int64)
+        counts = executions["count"][chosen].astype(np.int64)
+        component = _component_of(context, descriptor)
+        if context["operation"] == _PROOF:
+            continue
+        if component is None:
+            plain[which] += counts
+        else:
+            found.components[component, Certainty.SURE] += int((counts * lengths[which]).sum())
+    found.unexplained["code beyond the most that is told apart"] += int(plain[0])
+    _add_plain(tables, plain, descriptor, language, found)
+    found.unexplained = +found.unexplained
+    found.runtimes[descriptor.name] += found.instructions - before
+
+
+def _component_of(context: Mapping[str, Any], descriptor: Descriptor) -> str | None:
+    prefix = f"{descriptor.name}:"
+    phases = [name.removeprefix(prefix) for name in context["phases"] if name.startswith(prefix)]
+    of_phases = descriptor.component_of_phases(phases)
+    return of_phases or descriptor.operations.get(context["operation"])
+
+
+def _runtime_of(
+    objects: Sequence[Mapping[str, Any]],
+    images: dict[str, Image | None],
+    given: Descriptor | None,
+) -> tuple[Descriptor, dict[int, Image]]:
+    """The runtime of a process, and the objects with code of its language."""
+    for number, one in enumerate(objects):
+        image = _image(images, one["file"])
+        if image is None:
+            continue
+        if given is not None and given.recognises(image):
+            return given, {number: image}
+        descriptor = find_descriptor(image)
+        if given is None and descriptor.recognise:
+            return descriptor, {number: image}
+    return given or shipped()[MALLOC], {}
+
+
+def _add_plain(
+    tables: _Code,
+    plain: NDArray[np.int64],
+    descriptor: Descriptor,
+    language: Mapping[int, Image],
+    found: Found,
+) -> None:
+    """Instructions outside all phases and operations."""
+    import numpy as np
+
+    code = tables.code
+    counts = plain[code["stretch"].astype(np.int64)]
+    objects = code["object"].astype(np.int64)
+    for number, one in enumerate(tables.objects):
+        mine = (objects == number) & (counts > 0)
+        rows = np.flatnonzero(mine)
+        if not len(rows):
+            continue
+        if not descriptor.recognise:
+            found.own += int(counts[rows].sum())
+        elif number in language:
+            _add_language(tables, rows, counts, descriptor, language[number], found)
+        else:
+            found.unexplained[Path(one["file"]).name or "code of no file"] += int(
+                counts[rows].sum()
+            )
+
+
+def _add_language(
+    tables: _Code,
+    rows: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    descriptor: Descriptor,
+    image: Image,
+    found: Found,
+) -> None:
+    """Those in an object that has code of the language, and perhaps other code."""
+    import numpy as np
+
+    code = tables.code
+    bias = int(tables.objects[int(code["object"][rows[0]])]["bias"])
+    addresses = code["address"][rows] - np.uint64(bias & (1 << 64) - 1)
+    ranges = np.array(descriptor.code_ranges(image), np.uint64).reshape(-1, 2)
+    place = np.searchsorted(ranges[:, 0], addresses, side="right") - 1
+    inside = (
+        (place >= 0) & (addresses < ranges[np.maximum(place, 0), 1]) if len(ranges) else place >= 0
+    )
+    found.unexplained[f"{image.path.name}, not in the language"] += int(counts[rows[~inside]].sum())
+    rows, addresses = rows[inside], addresses[inside]
+    executed: Counter[tuple[int, int, int, int]] = Counter()
+    for address, length, low, high, count in zip(
+        addresses.tolist(),
+        code["length"][rows].tolist(),
+        code["low"][rows].tolist(),
+        code["high"][rows].tolist(),
+        counts[rows].tolist(),
+        strict=True,
+    ):
+        executed[address, length, low, high] += count
+    classification = Classifier(descriptor, image.names).classify(map(_decoded, executed))
+    for (address, length, _, _), count in executed.items():
+        mark = classification.marks.get((address, length))
+        if mark is None:
+            found.own += count
+        else:
+            found.components[mark.component, mark.certainty] += count
+    _check_sites(descriptor, image, classification.sites, found)
+
+
+def _decoded(row: tuple[int, int, int, int]) -> Instruction:
+    address, length, low, high = row
+    return decode(address, (low | high << 64).to_bytes(16, "little")[:length])
+
+
+def _check_sites(descriptor: Descriptor, image: Image, sites: Sequence[Site], found: Found) -> None:
+    found.sites += len(sites)
+    found.tiled_sites += sum(site.words is not None for site in sites)
+    if descriptor.oracle != "ocaml-frame-tables":
+        return
+    frames = frame_tables.read_frame_tables(image)
+    for site in sites:
+        if (verdict := frame_tables.agrees(image, frames, site)) is not None:
+            found.checked_sites += 1
+            found.agreeing_sites += verdict

@@ -1,0 +1,398 @@
+"""The study behind `tare breakdown`: what storage management takes, by component.
+
+A run is charged by ``tare.breakdown.run``; its record holds all that is shown here. The rows of
+1994 are of table 8 of Tarditi and Diwan, Measuring the Cost of Storage Management (CMU-CS-94-201).
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare import breakdown as breakdown_package
+from tare import planning
+from tare.breakdown.components import COMPONENTS, IN_COLLECTIONS, OTHER, Certainty, metric
+from tare.measurement import Status
+from tare.planning import Plan
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.results import Record, Results, Run, read_records
+from tare.studies.count import first_records, sentences_by_program
+from tare.units import format_count, format_percent
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "breakdown"
+OBSERVER = "breakdown"
+TITLE = "Storage management by component"
+FIRST_METRIC = "instructions"
+PAPER = "Tarditi and Diwan 1994"
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "allocation, freeing": ("allocation", "deallocation", "resizing"),
+    "checks, polls": ("gc_check", "poll", "stack_check"),
+    "header words": ("record_tag", "closure_info"),
+    "integer tags": ("integer_tag",),
+    "write barrier": ("write_barrier",),
+    "young collections": ("gc_entry", "roots", "copy", "promotion"),
+    "old generation": ("major", "moveback"),
+    "movable code": ("position_independent",),
+}
+"""Components as the figure shows them, one colour each."""
+
+Details = Mapping[str, Any]
+Shares = Mapping[str, float]
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return planning.next_round(plan, records, STUDY, OBSERVER)
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.studies.count.summarise``."""
+    from tare.studies import count
+
+    return count.summarise(measurements, baseline, seed, FIRST_METRIC)
+
+
+@functools.cache
+def published() -> Mapping[str, Shares]:
+    """By program of the paper, the share of its run time in each component."""
+    path = Path(breakdown_package.__file__).with_name("published.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        return {
+            row.pop("program"): {name: float(share) for name, share in row.items()}
+            for row in csv.DictReader(file)
+        }
+
+
+# ---- the section of a report ----
+
+
+def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
+    """Findings, tables and a figure of all breakdowns in a results folder."""
+    from tare.report.comparison import failure_table
+
+    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
+    good = [r for r in records if r.outcome.status is Status.OK]
+    tables: list[Table] = []
+    if (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    programs = list(dict.fromkeys(r.run.program for r in good))
+    firsts = {program: first_records(good, program) for program in programs}
+    for number, program in enumerate(programs, 1):
+        for place, (manager, record) in enumerate(firsts[program].items(), 1):
+            about = program if len(firsts[program]) == 1 else f"{program} under {manager}"
+            tag = f"{number}-{place}"
+            tables.append(components_table(about, record, f"table-components-{tag}"))
+            tables += unexplained_tables(about, record, f"table-unexplained-{tag}")
+    rows = {
+        program if len(found) == 1 else f"{program}, {manager}": record
+        for program, found in firsts.items()
+        for manager, record in found.items()
+    }
+    if rows:
+        tables.append(comparison_table(rows))
+    return Section(
+        identifier=identifier,
+        title=title,
+        findings=findings(good),
+        tables=tables,
+        figures=[shares_figure(rows)] if rows else [],
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def shares_of(record: Record) -> dict[str, float]:
+    """The share of all instructions that is surely each component's, but for ``other``."""
+    values = record.outcome.values
+    instructions = max(values["instructions"], 1)
+    return {name: values[metric(name)] / instructions for name in COMPONENTS if name != OTHER}
+
+
+def highest_share(record: Record) -> float:
+    """Of all components together, with all that may be theirs."""
+    parts = record.outcome.details["components"].values()
+    return sum(sum(one.values()) for one in parts) / max(record.outcome.values["instructions"], 1)
+
+
+def findings(good: Sequence[Record]) -> list[str]:
+    """What the breakdowns say, in sentences."""
+    if not good:
+        return ["No run gave a breakdown."]
+    sentences = sentences_by_program(good, _sentences)
+    if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
+        sentences.append(
+            f"{uncounted} of the processes ended without a count (killed, or started in a way that "
+            "leaves Valgrind): their instructions are missing."
+        )
+    return sentences
+
+
+def _sentences(firsts: Mapping[str, Record]) -> list[str]:
+    sentences = []
+    for manager, record in firsts.items():
+        shares = shares_of(record)
+        low, high = sum(shares.values()), highest_share(record)
+        bounds = format_percent(low)
+        if format_percent(high) != bounds:
+            bounds = f"{bounds} to {format_percent(high)}"
+        where = f" under {manager}" if len(firsts) > 1 else ""
+        sentence = f"Storage management is {bounds} of the instructions{where}"
+        if _has_runtime(record):
+            collecting = sum(shares[name] for name in IN_COLLECTIONS)
+            sentence += (
+                f": {format_percent(collecting)} in collections, and "
+                f"{format_percent(low - collecting)} at the least between them"
+            )
+        largest = sorted(shares, key=lambda name: -shares[name])[:3]
+        named = ", ".join(
+            f"{COMPONENTS[name].title} {format_percent(shares[name])}"
+            for name in largest
+            if shares[name] > 0
+        )
+        sentences.append(f"{sentence}. The largest parts: {named}." if named else f"{sentence}.")
+    sentences += _about_rules(next(iter(firsts.values())))
+    return sentences
+
+
+def _has_runtime(record: Record) -> bool:
+    return bool(record.outcome.details["titles"])
+
+
+def _about_rules(record: Record) -> list[str]:
+    details = record.outcome.details
+    if not _has_runtime(record):
+        return [
+            "No runtime that Tare has a descriptor of was found: what is counted is malloc and its "
+            "family, and a collector of the program's own counts as the program."
+        ]
+    instructions = max(record.outcome.values["instructions"], 1)
+    unexplained = record.outcome.values["unexplained_instructions"] / instructions
+    titles = ", ".join(details["titles"])
+    sentences = [
+        f"Runtime: {titles}. {format_percent(unexplained)} of the instructions are in "
+        "code that no rule is about, such as primitives and libraries in C; they count as the "
+        "program's own."
+    ]
+    sites = details["sites"]
+    if sites["all"]:
+        words = (
+            f"Of {sites['all']:,} places that allocate and were executed, {sites['tiled']:,} have "
+            "headers that fill exactly what they take"
+        )
+        if sites["checked"]:
+            words += (
+                f"; of {sites['checked']:,} that the compiler's frame tables tell of, "
+                f"{sites['agreeing']:,} agree with them"
+            )
+        sentences.append(f"{words}.")
+    return sentences
+
+
+# ---- tables ----
+
+
+def _count(value: float) -> Cell:
+    return Cell(format_count(value), value)
+
+
+def _share(part: float, whole: float) -> Cell:
+    fraction = part / whole if whole else 0.0
+    return Cell(format_percent(fraction), fraction)
+
+
+def components_table(about: str, record: Record, identifier: str) -> Table:
+    """A line per component with a low and a high bound."""
+    values, details = record.outcome.values, record.outcome.details
+    instructions = values["instructions"]
+    columns = (
+        Column("component", "What the instructions do.", numeric=False),
+        Column("instructions", "Those that are surely its own."),
+        Column("share", "Of all instructions of the program: the low bound."),
+        Column("at most", "The high bound: with those that may be its own, or do its work beside "
+               "the program's."),
+        Column("ambiguous", "Instructions that look like its own, and can be the program's.",
+               essential=False),
+        Column("folded", "Instructions of the program that do its work as well.",
+               essential=False),
+        Column("what it is", "", numeric=False, essential=False),
+    )  # fmt: skip
+    lines = []
+    for name, component in COMPONENTS.items():
+        if name == OTHER:
+            continue
+        part = details["components"][name]
+        most = sum(part.values())
+        if most == 0:
+            continue
+        lines.append(
+            [
+                Cell(component.title, component.title),
+                _count(part[Certainty.SURE]),
+                _share(part[Certainty.SURE], instructions),
+                _share(most, instructions),
+                _count(part[Certainty.AMBIGUOUS]),
+                _count(part[Certainty.FOLDED]),
+                Cell(component.explanation),
+            ]
+        )
+    own = values[metric(OTHER)] - values["unexplained_instructions"]
+    for title, number, words in (
+        (COMPONENTS[OTHER].title, own, "Code that the rules are about, and none charges."),
+        ("no rule", values["unexplained_instructions"], "Code that no rule is about."),
+    ):
+        lines.append(
+            [
+                Cell(title, title, tone="quiet"),
+                _count(number),
+                _share(number, instructions),
+                Cell("–"),
+                Cell("–"),
+                Cell("–"),
+                Cell(words),
+            ]
+        )
+    notes = [f"all lines sum to {format_count(instructions)} instructions, exactly."]
+    return Table(identifier, f"Components: {about}", columns, lines, notes)
+
+
+def unexplained_tables(about: str, record: Record, identifier: str) -> list[Table]:
+    """Where the code is that no rule is about."""
+    from tare.report.labels import shortened, visible
+
+    found = record.outcome.details["unexplained"]
+    if not found:
+        return []
+    columns = (
+        Column("code", "The object file, or a part of it.", numeric=False),
+        Column("instructions", "Executed there, outside all that rules are about."),
+        Column("share", "Of all instructions of the program."),
+    )
+    lines = []
+    for name, number in found.items():
+        label = shortened(visible(name), 60)
+        lines.append(
+            [
+                Cell(label, label),
+                _count(number),
+                _share(number, record.outcome.values["instructions"]),
+            ]
+        )
+    return [Table(identifier, f"No rule: {about}", columns, lines, essential=False)]
+
+
+def comparison_table(rows: Mapping[str, Record]) -> Table:
+    """A line per run, and below those of the paper; shares of instructions, and of its time."""
+    from tare.report.labels import shortened, visible
+
+    shown = [
+        name
+        for name in COMPONENTS
+        if name != OTHER
+        and (
+            any(shares_of(record)[name] for record in rows.values())
+            or any(row.get(name) for row in published().values())
+        )
+    ]
+    columns = (
+        Column("program", "", numeric=False),
+        Column("all", "All components together: the low bound."),
+        Column("at most", "The high bound."),
+        Column("collections", "The components of collections together."),
+        *(
+            Column(COMPONENTS[name].title, COMPONENTS[name].explanation, essential=False)
+            for name in shown
+        ),
+        Column("no rule", "In code that no rule is about."),
+    )
+    lines = []
+    for label, record in rows.items():
+        shares = shares_of(record)
+        name = shortened(visible(label), 40)
+        lines.append(
+            [
+                Cell(name, name),
+                _share(sum(shares.values()), 1),
+                _share(highest_share(record), 1),
+                _share(sum(shares[part] for part in IN_COLLECTIONS), 1),
+                *(_share(shares[part], 1) for part in shown),
+                _share(
+                    record.outcome.values["unexplained_instructions"],
+                    record.outcome.values["instructions"],
+                ),
+            ]
+        )
+    for program, row in published().items():
+        everything = sum(row.values())
+        lines.append(
+            [
+                Cell(f"{program} (1994)", program, "quiet"),
+                _share(everything, 1),
+                Cell("–"),
+                _share(sum(row.get(part, 0.0) for part in IN_COLLECTIONS), 1),
+                *(_share(row[part], 1) if part in row else Cell("–") for part in shown),
+                Cell("–"),
+            ]
+        )
+    notes = [
+        f"the lines of 1994 are those that {PAPER} published, of SML/NJ on a DECstation 5000/200: "
+        "shares of the run time, and in collections with what memory took. The others are shares "
+        "of instructions, of other programs."
+    ]
+    return Table("table-breakdown", "Shares beside those of 1994", columns, lines, notes)
+
+
+# ---- the figure ----
+
+
+def shares_figure(rows: Mapping[str, Record]) -> Figure:
+    """A bar per run and per program of the paper, stacked of groups of components."""
+    from tare.report.labels import shortened, visible
+    from tare.report.specs import SERIES, params, rounded
+
+    bars = {shortened(visible(label), 30): shares_of(record) for label, record in rows.items()}
+    bars |= {f"{program} (1994)": dict(shares) for program, shares in published().items()}
+    values = []
+    for label, shares in bars.items():
+        for place, (group, parts) in enumerate(GROUPS.items()):
+            share = sum(shares.get(part, 0.0) for part in parts)
+            if share:
+                values.append(
+                    {
+                        "program": label,
+                        "group": group,
+                        "share": rounded(share),
+                        "place": place,
+                        "tip": f"{label}: {group}, {format_percent(share)}",
+                    }
+                )
+    spec = {
+        "params": params(),
+        "data": {"values": values},
+        "height": {"step": 24},
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": {"field": "program", "type": "nominal", "sort": list(bars),
+                  "scale": {"domain": list(bars), "paddingInner": 0.25},
+                  "axis": {"title": None}},
+            "x": {"field": "share", "type": "quantitative", "stack": "zero",
+                  "axis": {"title": "share of all instructions (1994: of the run time)",
+                           "format": ".0%", "tickCount": {"expr": "narrow ? 4 : 8"}}},
+            "order": {"field": "place", "type": "quantitative"},
+            "color": {"field": "group", "type": "nominal", "sort": list(GROUPS),
+                      "scale": {"domain": list(GROUPS), "range": list(SERIES[: len(GROUPS)])},
+                      "legend": {"title": None, "orient": "bottom", "columns": 3}},
+            "description": {"field": "tip"},
+        },
+    }  # fmt: skip
+    return Figure(
+        identifier="figure-breakdown",
+        title="Storage management by component",
+        caption="The low bounds, in groups of components; below, what was published in 1994 of "
+        "other programs, on another machine.",
+        spec=spec,
+    )

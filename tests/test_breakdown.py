@@ -1,0 +1,341 @@
+"""The classifier of the breakdown: patterns, allocations, descriptors; on code that `as` makes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tare.breakdown.classifier import Classification, Classifier
+from tare.breakdown.code import Instruction, decode_all
+from tare.breakdown.components import COMPONENTS, MALLOC, OTHER, Certainty
+from tare.breakdown.descriptor import read_descriptor, shipped
+from tare.breakdown.patterns import read_line
+from tare.errors import TareError
+from tare.studies import breakdown as study
+
+Assemble = Callable[[str], bytes]
+OCAML = shipped()["ocaml-4"]
+START = 0x1000
+
+pytestmark = pytest.mark.skipif(shutil.which("as") is None, reason="binutils is missing")
+
+
+@pytest.fixture
+def assemble(tmp_path: Path) -> Assemble:
+    """Machine code of lines in AT&T syntax."""
+
+    def make(text: str) -> bytes:
+        source, made, flat = (tmp_path / f"code.{ending}" for ending in ("s", "o", "bin"))
+        source.write_text(f".text\n{text}\n")
+        subprocess.run(["as", "-o", made, source], check=True)
+        subprocess.run(["objcopy", "-O", "binary", "-j", ".text", made, flat], check=True)
+        return flat.read_bytes()
+
+    return make
+
+
+def classify(code: bytes, names: dict[int, list[str]] | None = None) -> Classification:
+    return Classifier(OCAML, names or {}).classify(decode_all(START, code))
+
+
+def key(one: Instruction) -> tuple[int, int]:
+    return one.address, one.length
+
+
+def labels(code: bytes, names: dict[int, list[str]] | None = None) -> list[str]:
+    """The component of each instruction; with ? or ~ where it is not sure."""
+    marks = classify(code, names).marks
+    signs = {Certainty.SURE: "", Certainty.AMBIGUOUS: "?", Certainty.FOLDED: "~"}
+    found = []
+    for one in decode_all(START, code):
+        mark = marks.get(key(one))
+        found.append(OTHER if mark is None else mark.component + signs[mark.certainty])
+    return found
+
+
+def expect(text: str) -> tuple[str, list[str]]:
+    """Assembly whose comments are the components; without one it is the program's own."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    code = "\n".join(line.split("#")[0] for line in lines)
+    wanted = [
+        line.partition("#")[2].strip() or OTHER
+        for line in lines
+        if not line.split("#")[0].strip().endswith(":")
+    ]
+    return code, wanted
+
+
+CODE = {
+    "a cons": """
+        subq $24, %r15        # allocation
+        cmpq (%r14), %r15     # gc_check
+        jb 9f                 # gc_check
+        leaq 8(%r15), %rdi    # allocation
+        movq $2048, -8(%rdi)  # record_tag
+        movq %rax, (%rdi)
+        movq %rbx, 8(%rdi)
+        movq %rdi, %rax
+        ret
+        9:
+    """,
+    "three objects at once, the last one first": """
+        subq $56, %r15        # allocation
+        cmpq (%r14), %r15     # gc_check
+        jb 9f                 # gc_check
+        leaq 48(%r15), %rax   # allocation
+        movq $1277, -8(%rax)  # record_tag
+        movsd %xmm0, (%rax)
+        leaq -24(%rax), %rbx  # allocation
+        movq $2049, -8(%rbx)  # record_tag
+        movq $1, (%rbx)
+        movq %rax, 8(%rbx)
+        addq $-16, %rbx       # allocation
+        movq $1024, -8(%rbx)  # record_tag
+        movq $2048, (%rbx)
+        ret
+        9:
+    """,
+    "a closure, with an infix header, its information in registers": """
+        subq $72, %r15                    # allocation
+        cmpq (%r14), %r15                 # gc_check
+        jb 9f                             # gc_check
+        leaq 8(%r15), %rax                # allocation
+        movq $8439, -8(%rax)              # record_tag
+        leaq 100(%rip), %rbx
+        movq %rbx, (%rax)
+        movabsq $0x10000000000000f, %rbx  # closure_info
+        movq %rbx, 8(%rax)                # closure_info
+        movq $4345, 16(%rax)              # record_tag
+        movq %rdi, 24(%rax)
+        movabsq $0x200000000000009, %rsi  # closure_info
+        movq %rsi, 32(%rax)               # closure_info
+        movq %rdi, 40(%rax)
+        movq %rdx, 48(%rax)
+        movq %rcx, 56(%rax)
+        ret
+        9:
+    """,
+    "a pointer that was put on the stack meanwhile": """
+        subq $32, %r15          # allocation
+        cmpq (%r14), %r15       # gc_check
+        jb 9f                   # gc_check
+        leaq 8(%r15), %rax      # allocation
+        movq %rax, 16(%rsp)
+        movq $3072, -8(%rax)    # record_tag
+        xorq %rax, %rax
+        movq 16(%rsp), %rbx
+        movq $3, (%rbx)
+        movq $5, 8(%rbx)
+        ret
+        9:
+    """,
+    "headers that do not fill what was taken are not believed": """
+        subq $32, %r15        # allocation
+        leaq 8(%r15), %rax    # allocation
+        movq $2048, -8(%rax)
+        ret
+    """,
+    "a header behind a join is another's": """
+        subq $16, %r15        # allocation
+        leaq 8(%r15), %rax    # allocation
+        1:
+        movq $1024, -8(%rax)
+        jmp 1b
+    """,
+    "a check without allocation is a poll": """
+        cmpq (%r14), %r15     # poll
+        jbe 9f                # poll
+        ret
+        9:
+    """,
+    "a check is of one allocation": """
+        subq $16, %r15        # allocation
+        cmpq (%r14), %r15     # gc_check
+        jae 2f                # gc_check
+        hlt
+        2:
+        cmpq (%r14), %r15     # poll
+        ja 2b                 # poll
+    """,
+    "tags are set": """
+        leaq 1(%rax,%rax), %rax  # integer_tag
+        leaq 1(,%rbx,2), %rcx    # integer_tag
+        shlq $1, %rdx            # integer_tag
+        incq %rdx                # integer_tag
+        shlq $1, %rdx
+        movq %rdx, %rax
+        xorq %rbx, %rax
+        orq $1, %rax             # integer_tag
+        orq $2, %rax
+        ret
+    """,
+    "tags are removed": """
+        sarq $1, %rax            # integer_tag
+        movq (%rax), %rbx
+        sarq $1, %rax
+        movq %rcx, %rdx
+        orq $1, %rax             # integer_tag
+        sarq $3, %rax
+        orq $1, %rax             # integer_tag
+        cvtsi2sdq %rax, %xmm0
+        ret
+    """,
+    "tags are set right again": """
+        decq %rax                # integer_tag
+        imulq %rbx, %rax
+        incq %rax                # integer_tag
+        leaq -1(%rax), %rbx      # integer_tag
+        addq $-1, %rax           # integer_tag
+        addq $2, %rax
+        leaq -1(%rax,%rbx), %rcx # integer_tag~
+        addq $7, %rax            # integer_tag?
+        leaq 3(%rax,%rbx,4), %rax # integer_tag?
+        leaq 8(%rsp), %rax
+        ret
+    """,
+}
+
+
+@pytest.mark.parametrize("what", CODE)
+def test_each_instruction_gets_its_component(what: str, assemble: Assemble) -> None:
+    code, wanted = expect(CODE[what])
+    assert labels(assemble(code)) == wanted
+
+
+def test_the_barrier_is_its_call_with_its_arguments(assemble: Assemble) -> None:
+    code = assemble(
+        """
+        movq %rbx, %rdi
+        movq $1, %rcx
+        movq %rax, %rsi
+        leaq 8(%rbx), %rdi
+        call f
+        movq %rbx, %rdi
+        call g
+        jmp 1b
+        1: ret
+        .set f, .+0x1000
+        .set g, .+0x2000
+        """.replace("jmp 1b\n        1: ret", "ret")
+    )
+    targets = [one.target for one in decode_all(START, code) if one.mnemonic == "call"]
+    names = {targets[0] or 0: ["caml_modify"], targets[1] or 0: ["caml_other"]}
+    barrier = "write_barrier"
+    assert labels(code, names) == [OTHER, OTHER, barrier, barrier, barrier, OTHER, OTHER, OTHER]
+
+
+def test_the_slow_path_of_a_check(assemble: Assemble) -> None:
+    code = assemble(
+        """
+        1: subq $16, %r15
+        cmpq (%r14), %r15
+        jb 2f
+        3: leaq 8(%r15), %rax
+        movq $1024, -8(%rax)
+        ret
+        2: call f
+        jmp 3b
+        .set f, .+0x1000
+        """
+    )
+    (target,) = [one.target for one in decode_all(START, code) if one.mnemonic == "call"]
+    found = labels(code, {target or 0: ["caml_call_gc"]})
+    assert found[-2:] == ["gc_check", "gc_check"]
+    (site,) = classify(code).sites
+    assert (site.bytes, site.words) == (16, (1,))
+    assert site.slow_path == START + len(code) - 7
+
+
+def test_code_that_is_known_in_pieces(assemble: Assemble) -> None:
+    code, wanted = expect(CODE["a cons"])
+    everything = list(decode_all(START, assemble(code)))
+    pieces = [*everything[5:], *everything[:3]]
+    marks = Classifier(OCAML, {}).classify(pieces).marks
+    found = [mark.component if (mark := marks.get(key(one))) else OTHER for one in everything]
+    assert found == [*wanted[:3], OTHER, OTHER, *wanted[5:]]
+
+
+# ---- patterns and descriptors ----
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "-> allocation",
+        "add rax, 1 -> taxes",
+        "add rax, 1 -> ",
+        "add rax, $1 -> allocation",
+        "mov [rax, 1 -> allocation",
+        "lea rax, [rbx + rcx] -> allocation",
+    ],
+)
+def test_a_line_that_makes_no_sense_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        read_line(line)
+
+
+BAD_DESCRIPTORS = {
+    "schema = 2": "schema 2",
+    "nonsense = 1": "'nonsense' means nothing here",
+    '[[pattern]]\ncode = ["ret"]': "charges no instruction",
+    '[[pattern]]\ncode = ["ret -> allocation"]\nwhen = 1': "'when'",
+    '[[phase]]\nname = "a"\ncomponent = "b"\nfunctions = []': "no component 'b'",
+    '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = "f"': "no list of texts",
+    '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = ["f"]\ninside = "z"': "inside z",
+    '[code]\nprefix = ""\nbegin = ["a"]\nend = []': "different length",
+    "[": "is no descriptor",
+}
+
+
+@pytest.mark.parametrize("wrong", BAD_DESCRIPTORS)
+def test_a_descriptor_that_makes_no_sense_is_refused(wrong: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    head = 'schema = 1\nname = "x"\ntitle = "X"\nrecognise = []\n'
+    path.write_text(wrong if wrong.startswith("schema") else head + wrong)
+    if wrong.startswith("schema"):
+        path.write_text(f"{wrong}\n" + head.partition("\n")[2])
+    with pytest.raises(TareError) as caught:
+        read_descriptor(path)
+    assert str(path) in caught.value.message
+    assert BAD_DESCRIPTORS[wrong] in caught.value.message
+
+
+def test_what_is_shipped() -> None:
+    assert MALLOC in shipped()
+    for name, descriptor in shipped().items():
+        assert descriptor.name == name
+        assert bool(descriptor.recognise) is (name != MALLOC)
+
+
+def test_phases_nest_by_priority() -> None:
+    def component(*phases: str) -> str | None:
+        return OCAML.component_of_phases(phases)
+
+    assert component("minor", "entry") == "roots"
+    assert component("minor", "scan") == "copy"
+    assert component("promotion", "scan", "minor") == "promotion"
+    assert component("scan") is None
+    assert component("compaction", "major") == "moveback"
+    assert component("allocation", "entry", "major") == "major"
+    assert component() is None
+
+
+def test_groups_of_the_figure_have_each_component_once() -> None:
+    grouped: Sequence[str] = [name for parts in study.GROUPS.values() for name in parts]
+    assert sorted([*grouped, OTHER]) == sorted(COMPONENTS)
+
+
+def test_published_rows_are_of_components() -> None:
+    rows = study.published()
+    assert len(rows) == 8
+    for row in rows.values():
+        assert set(row) < set(COMPONENTS)
+    # 19% to 46% of the time, as the paper says of all its programs; its table is rounded.
+    sums = [sum(row.values()) for row in rows.values()]
+    assert min(sums) > 0.18
+    assert max(sums) < 0.47
