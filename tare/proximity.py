@@ -1,26 +1,26 @@
 """Latency of events against the distance to the preceding collection.
 
 An invocation is two runs of the program under one collector: one as it is, and one in which pauses
-as long as the collections' were put in, which are controls. Both times an agent in the JVM times
-each call of a chosen method. ``tare.proximity_events`` holds the analysis.
+as long as the collections' were put in, which are controls. ``tare.proximity_runs`` does a run,
+``tare.proximity_events`` holds the analysis.
 """
 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tare import iterations, jvm_command, measuring, runner, runtimes
+from tare import jvm_command, measuring
 from tare.errors import UsageError
-from tare.event_agent import MOST_EVENTS, agent_jar, agent_option
-from tare.manager import Manager
+from tare.event_agent import agent_jar
+from tare.layers import marksweep
+from tare.manager import Manager, resolve
 from tare.measurement import Status
 from tare.planning import Plan, planned_runs
 from tare.program import Program, hash_file
@@ -29,27 +29,25 @@ from tare.proximity_events import (
     COLLECTION,
     CONTROLS,
     KINDS,
-    OTHER,
     RANKS,
     Bools,
-    Events,
     Halts,
     Ints,
-    Recorded,
     after,
     distances,
     extremes,
     fakes,
     groups,
-    halts,
     interrupted,
     medians,
-    read_recorded,
     relative,
+    without_halts,
 )
+from tare.proximity_periods import chosen_periods
+from tare.proximity_runs import InJvm, Pauses, Seen, Told, Way, timed_run
+from tare.results import default_folder
 from tare.runner import Limits, Outcome
-from tare.runtimes import Process
-from tare.runtimes.jvm import read_processes
+from tare.runtimes.jvm import NAME as JVM
 from tare.studies import proximity as study
 
 if TYPE_CHECKING:
@@ -57,6 +55,8 @@ if TYPE_CHECKING:
     from tare.results import Results
 
 DEFAULT_MANAGERS = ("jvm.serial", "jvm.g1")
+"""Of methods in a JVM."""
+DEFAULT_NATIVE = ("marksweep(glibc)",)
 MOST_METHODS = 20
 _NAME = r"[A-Za-z_$][\w$]*"
 _EVENT = re.compile(rf"(@{_NAME}|{_NAME}\.{_NAME})(\.{_NAME})*")
@@ -64,40 +64,63 @@ _CONTROLS_OF_A_KIND = 300
 """Pauses of each kind that are put into the steady part of a run, where it has room for them."""
 _MOST_FAKES = 5000
 _FEWEST_COLLECTIONS = 5
-_FEWEST_EVENTS = 200
 
 
 def proximity(
     program: measuring.Command,
-    events: Sequence[str],
+    events: Sequence[str] = (),
     managers: Sequence[str] = (),
     *,
+    collections: Sequence[int] = (),
     runs: int = 3,
     seed: int | None = None,
     limits: Limits | None = None,
     folder: Path | str | None = None,
     watcher: measuring.Watcher | None = None,
 ) -> Results:
-    """How long calls of the methods ``events`` take, by how far they are from the collection before
-    them; ``managers`` are collectors of a JVM. ``folder`` is as for ``tare.compare``.
+    """How long events of a program take, by how far they are from the collection before them.
 
-    A method is ``package.Class.method``, or ``@package.Annotation`` for all that have it.
+    ``events`` are methods of a Java program, ``package.Class.method``, or ``@package.Annotation``
+    for all that have it; then ``managers`` are collectors of a JVM. Without any the program tells
+    its events itself, and ``managers`` are `marksweep(…)` or collectors of other runtimes.
+    ``collections`` asks for so many of them after the warm-up, each number by itself; how much the
+    program allocates is found out first. ``folder`` is as for ``tare.compare``.
     """
     from tare.executor import OBSERVERS
 
     measuring.check_counts(runs, 0)
-    _check_events(events)
     programs = measuring.programs_of(program)
-    names = list(managers) or list(DEFAULT_MANAGERS)
-    resolved, baseline = measuring.managers_of(names, names[0])
-    for manager in resolved.values():
-        if manager.runtime is None:
-            raise UsageError(
-                f"{manager.name} is no collector of a JVM",
-                "give one that is, like -m jvm.serial or -m 'jvm.parallel(period=16MiB)'",
-            )
+    names = list(managers) or list(DEFAULT_MANAGERS if events else DEFAULT_NATIVE)
+    _check(programs, events, names)
     watcher = watcher or measuring.Watcher()
-    jar = agent_jar(watcher.note)
+    points = [study.Variant(resolve(name).name, name, None) for name in names]
+    if collections:
+        if len(programs) != 1:
+            raise UsageError("how often to collect is chosen for one program")
+        (chosen,) = programs
+        where = Path(folder) if folder else default_folder(study.STUDY, Path(chosen.argv[0]).name)
+
+        def pilot(names: Sequence[str]) -> Results:
+            beside = where.with_name(f"{where.name}-periods")
+            return proximity(
+                chosen,
+                events,
+                names,
+                runs=1,
+                seed=seed,
+                limits=limits,
+                folder=beside,
+                watcher=watcher,
+            )
+
+        points = chosen_periods(names, collections, pilot)
+        folder = where
+    resolved, baseline = measuring.managers_of(
+        [point.manager for point in points], points[0].manager
+    )
+    jar = agent_jar(watcher.note) if events else None
+    way: Way = InJvm(jar, tuple(events)) if jar else Told()
+    asked = {"events": list(events), "agent_sha256": hash_file(jar)} if jar else {}
     plan = Plan(tuple(each.name for each in programs), tuple(resolved), runs)
     planned = measuring.Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
     return measuring.measure(
@@ -106,11 +129,42 @@ def proximity(
         programs,
         resolved,
         baseline,
-        {"events": list(events), "runs": runs, "agent_sha256": hash_file(jar)},
+        {**asked, "runs": runs, "collections": list(collections)},
         lambda _seed: planned,
         measuring.Where(seed, limits, folder, watcher),
-        {**OBSERVERS, study.OBSERVER: observe(jar, tuple(events))},
+        {**OBSERVERS, study.OBSERVER: observe(way)},
+        variants=[asdict(point) for point in points],
     )
+
+
+def _check(programs: Sequence[Program], events: Sequence[str], names: Sequence[str]) -> None:
+    """Whether the managers can show the collections of such events."""
+    if events:
+        _check_events(events)
+    elif any(jvm_command.is_java(program) for program in programs):
+        raise UsageError(
+            "which calls are events of a Java program is not said",
+            "name a method: --event org.example.Search.query",
+        )
+    for name in names:
+        manager = resolve(name)
+        in_jvm = manager.runtime is not None and manager.runtime.runtime == JVM
+        if events and not in_jvm:
+            raise UsageError(
+                f"{manager.name} is no collector of a JVM, and --event names methods there",
+                "give one that is, like -m jvm.serial or -m 'jvm.parallel(period=16MiB)'; a native "
+                "program tells its events itself, by tare/events.h, without --event",
+            )
+        if not events and in_jvm:
+            raise UsageError(
+                f"{manager.name} is a collector of a JVM, and no method is named",
+                "name those that are events: --event org.example.Search.query",
+            )
+        if manager.runtime is None and manager.layer_name != marksweep.NAME:
+            raise UsageError(
+                f"{manager.name} collects nothing",
+                f"put a collector over it: -m 'marksweep({manager.name}, every=1MiB)'",
+            )
 
 
 def _check_events(events: Sequence[str]) -> None:
@@ -127,7 +181,7 @@ def _check_events(events: Sequence[str]) -> None:
             )
 
 
-def observe(jar: Path, events: tuple[str, ...]) -> Observe:
+def observe(way: Way) -> Observe:
     """What does the two runs of an invocation, as an observer of the executor."""
 
     def run_once(
@@ -137,153 +191,59 @@ def observe(jar: Path, events: tuple[str, ...]) -> Observe:
         workspace: Path,
         keep_output: Path | None = None,
     ) -> Outcome:
-        plain = _Timed(jar, events)
-        outcome = plain.run(program, manager, limits, workspace, keep_output)
-        if outcome.status is not Status.OK:
-            return replace(outcome, values={}, details={})
+        def run(pauses: Pauses) -> tuple[Outcome, Seen | None]:
+            outcome, left = timed_run(way, pauses, program, manager, limits, workspace, keep_output)
+            return outcome, way.seen(left) if outcome.status is Status.OK else None
+
+        outcome = Outcome(Status.FAILED)
         try:
-            seen = plain.seen()
-            every, length = _controls(seen)
-            paused = _Timed(jar, events, every, length)
-            second = paused.run(program, manager, limits, workspace, keep_output)
-            if second.status is not Status.OK:
-                return replace(second, values={}, details={})
-            values, details = _analysed(seen, paused.seen())
+            outcome, plain = run(Pauses())
+            if plain is None:
+                return replace(outcome, values={}, details={})
+            pauses = _controls(plain, manager)
+            paused = None
+            if _puts_in_pauses(manager):
+                second, paused = run(pauses)
+                if paused is None:
+                    return replace(second, values={}, details={})
+            values, details = _analysed(plain, paused)
         except UsageError as error:
             hint = f"; {error.hint}" if error.hint else ""
             reason = f"{error.message}{hint}"
             return replace(outcome, status=Status.FAILED, reason=reason, values={}, details={})
-        return replace(outcome, values=values, details={**details, "every": every})
+        return replace(outcome, values=values, details={**details, "every": pauses.every})
 
     return run_once
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """The steady part of a run. ``stops`` is all that stopped a thread."""
-
-    events: Events
-    stops: Halts
-    dropped: int
-    steady: str
+def _puts_in_pauses(manager: Manager) -> bool:
+    """The agent of JVMs does, and the layer."""
+    return manager.runtime is None or manager.runtime.runtime == JVM
 
 
-@dataclass
-class _Timed:
-    """One run with the agent: the runner's observer, which keeps what the JVM left."""
-
-    jar: Path
-    methods: tuple[str, ...]
-    every: int = 0
-    length_ns: int = 0
-    _processes: list[Process] = field(default_factory=list)
-    _recorded: dict[int, Recorded] = field(default_factory=dict)
-    _iterations: list[iterations.Iteration] = field(default_factory=list)
-
-    def run(
-        self,
-        program: Program,
-        manager: Manager,
-        limits: Limits,
-        workspace: Path,
-        keep_output: Path | None,
-    ) -> Outcome:
-        with tempfile.TemporaryDirectory(prefix="events-", dir=workspace) as name:
-            folder = Path(name).resolve()
-            option = agent_option(
-                self.jar, self.methods, folder / "events-%p", self.every, self.length_ns
-            )
-            told = folder / "iterations"
-            timed = jvm_command.with_options(program, [option])
-            variables = {**timed.environment, iterations.VARIABLE: str(told)}
-            timed = replace(timed, environment=variables)
-            outcome = runner.run_once(timed, manager, limits, workspace, keep_output, self)
-            if outcome.status is Status.OK:
-                for path in folder.glob("events-*"):
-                    process = int(path.name.partition("-")[2])
-                    self._recorded[process] = read_recorded(path, MOST_EVENTS)
-                if told.exists():
-                    self._iterations = iterations.read_iterations(told)
-        return outcome
-
-    def prefix(self, folder: Path) -> Sequence[str]:  # noqa: ARG002
-        return ()
-
-    def hosts(self, executable: str) -> bool:  # noqa: ARG002
-        return False
-
-    def complete(self, folder: Path, pids: Collection[int], outcome: Outcome) -> Outcome:  # noqa: ARG002
-        self._processes = read_processes(folder / runtimes.FOLDER)
-        return outcome
-
-    def seen(self) -> _Seen:
-        """UsageError where there is nothing to analyse."""
-        if not any(each.methods for each in self._recorded.values()):
-            raise UsageError(
-                f"no class of the program has the method {' or '.join(self.methods)}",
-                "check the name: a class inside another is written Outer$Inner",
-            )
-        pid, recorded = max(self._recorded.items(), key=lambda each: len(each[1].events))
-        process = next((each for each in self._processes if each.pid == pid), None)
-        if process is None:
-            raise UsageError("the JVM of the events did not show its collections")
-        own = recorded.halts
-        first, steady = self._steady(recorded.events)
-        pauses = halts(
-            [
-                (each.start_ns, each.end_ns, COLLECTION if each.collection != -1 else OTHER)
-                for each in process.pauses
-                if each.collection != -1 or not _is_inside(own, each.start_ns, each.end_ns)
-            ]
-        )
-        stops = pauses.joined(own)
-        events = recorded.events.where(recorded.events.start >= first)
-        if len(events) < _FEWEST_EVENTS:
-            raise UsageError(
-                f"only {len(events)} events after the warm-up",
-                "let the program do more, in more iterations if it has such",
-            )
-        return _Seen(events, stops.where(stops.end >= first), recorded.dropped, steady)
-
-    def _steady(self, events: Events) -> tuple[int, str]:
-        """From when on the program is steady, and how that is known."""
-        walls = [each.wall_seconds for each in self._iterations]
-        place = iterations.steady_from(walls)
-        if place is not None:
-            return self._iterations[place].start_ns, (
-                f"the program was steady from iteration {place + 1} of {len(walls)} on"
-            )
-        half = int(events.start[len(events) // 2]) if len(events) else 0
-        return half, "the first half of the events was taken for warm-up"
-
-
-def _is_inside(own: Halts, start: int, end: int) -> bool:
-    """Whether a pause was put in on purpose at that time: a safepoint is seen by the JVM, too."""
-    place = int(np.searchsorted(own.end, start))
-    return place < len(own) and int(own.start[place]) <= end
-
-
-def _controls(seen: _Seen) -> tuple[int, int]:
-    """After how many events of a thread there is to be a pause, and of how many ns."""
+def _controls(seen: Seen, manager: Manager) -> Pauses:
+    """Those to put in, as long as the collections' are."""
     collections = seen.stops.of(COLLECTION)
     if len(collections) < _FEWEST_COLLECTIONS:
+        example = "jvm.serial(period=16MiB)" if manager.runtime else "marksweep(glibc, every=1MiB)"
         raise UsageError(
             f"only {len(collections)} pauses for collections after the warm-up",
-            "give a smaller heap or young generation, or a period: -m 'jvm.serial(period=16MiB)'",
+            f"give a smaller heap or young generation, or a shorter period: -m '{example}'",
         )
     busiest = int(np.unique(seen.events.thread, return_counts=True)[1].max())
     every = max(busiest // (len(CONTROLS) * _CONTROLS_OF_A_KIND), APART + RANKS + 1)
-    return every | 1, int(np.median(collections.end - collections.start))
+    return Pauses(every | 1, int(np.median(collections.end - collections.start)))
 
 
-def _analysed(plain: _Seen, paused: _Seen) -> tuple[dict[str, float], dict[str, Any]]:
-    """Metrics, and what the study shows beside them."""
-    curves = {
-        study.NULL: _null(plain),
-        study.COLLECTION: _curves(plain, COLLECTION),
-        **{kind: _curves(paused, kind) for kind in CONTROLS},
-        study.AGAIN: _curves(paused, COLLECTION),
-    }
+def _analysed(plain: Seen, paused: Seen | None) -> tuple[dict[str, float], dict[str, Any]]:
+    """Metrics, and what the study shows beside them. ``paused`` is None where no pauses could be
+    put in."""
+    curves = {study.NULL: _null(plain), study.COLLECTION: _curves(plain, COLLECTION)}
+    lengths = {COLLECTION: _lengths(plain.stops.of(COLLECTION))}
+    if paused is not None:
+        curves |= {kind: _curves(paused, kind) for kind in CONTROLS}
+        curves[study.AGAIN] = _curves(paused, COLLECTION)
+        lengths |= {kind: _lengths(paused.stops.of(kind)) for kind in CONTROLS}
     cut = interrupted(plain.events, plain.stops)
     collections = plain.stops.of(COLLECTION)
     values: dict[str, float] = {
@@ -299,16 +259,13 @@ def _analysed(plain: _Seen, paused: _Seen) -> tuple[dict[str, float], dict[str, 
     details = {
         "curves": curves,
         **_by_distance(plain),
-        **_survivors(plain.events, cut),
-        "pause_ns": {
-            COLLECTION: _lengths(collections),
-            **{kind: _lengths(paused.stops.of(kind)) for kind in CONTROLS},
-        },
+        **_survivors(plain, cut),
+        "pause_ns": lengths,
         "kinds": dict(Counter(KINDS[kind] for kind in plain.stops.kind.tolist())),
         "threads": int(np.unique(plain.events.thread).size),
         "keys": int(np.unique(plain.events.key).size),
         "steady": plain.steady,
-        "dropped": plain.dropped + paused.dropped,
+        "dropped": plain.dropped + (paused.dropped if paused else 0),
         "events_ns": float(np.median(plain.events.wall)),
     }
     return values, details
@@ -318,16 +275,16 @@ _Curves = dict[str, list[list[float] | None]]
 """By clock."""
 
 
-def _curves(seen: _Seen, kind: str) -> _Curves:
+def _curves(seen: Seen, kind: str) -> _Curves:
     """Of the events that follow stops of a kind."""
     return _curves_at(seen, after(seen.events, seen.stops).of(kind))
 
 
-def _null(seen: _Seen) -> _Curves:
+def _null(seen: Seen) -> _Curves:
     return _curves_at(seen, fakes(seen.events, seen.stops, _MOST_FAKES))
 
 
-def _curves_at(seen: _Seen, places: Ints) -> _Curves:
+def _curves_at(seen: Seen, places: Ints) -> _Curves:
     events = seen.events
     kept = ~interrupted(events, seen.stops)
     return {
@@ -336,7 +293,7 @@ def _curves_at(seen: _Seen, places: Ints) -> _Curves:
     }
 
 
-def _by_distance(seen: _Seen) -> dict[str, Any]:
+def _by_distance(seen: Seen) -> dict[str, Any]:
     """What the papers show."""
     events = seen.events
     cut = interrupted(events, seen.stops)
@@ -349,11 +306,13 @@ def _by_distance(seen: _Seen) -> dict[str, Any]:
     }
 
 
-def _survivors(events: Events, cut: Bools) -> dict[str, float]:
-    """Mean processor times of the events that are kept, and of those that were interrupted."""
+def _survivors(seen: Seen, cut: Bools) -> dict[str, float]:
+    """Median wall times, without the stops, of the events that are kept, and of those that were
+    interrupted."""
+    own = without_halts(seen.events, seen.stops)
     return {
-        "kept_cpu_ns": float(events.cpu[~cut].mean()) if (~cut).any() else 0.0,
-        "interrupted_cpu_ns": float(events.cpu[cut].mean()) if cut.any() else 0.0,
+        "kept_ns": float(np.median(own[~cut])) if (~cut).any() else 0.0,
+        "interrupted_ns": float(np.median(own[cut])) if cut.any() else 0.0,
     }
 
 
@@ -371,4 +330,4 @@ def _plain(value: Any) -> Any:
     return value
 
 
-__all__ = ["DEFAULT_MANAGERS", "observe", "proximity"]
+__all__ = ["DEFAULT_MANAGERS", "DEFAULT_NATIVE", "observe", "proximity"]

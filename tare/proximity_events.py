@@ -1,10 +1,10 @@
 """Latency of events against what stopped the program before them: pure functions on arrays.
 
-All times are nanoseconds of CLOCK_MONOTONIC. Events are calls of a timed method, one after another
-on each thread. A halt is anything that stopped a thread: a collection, a pause that was put in on
-purpose, another safepoint. Events are ranked by their number since the last halt, so a slow period
-of the machine does not fall to some ranks more than to others; and each is divided by the median of
-all events that do the same.
+All times are nanoseconds of CLOCK_MONOTONIC. Events are calls of a timed method, or what a program
+tells of itself, one after another on each thread. A halt is anything that stopped a thread: a
+collection, a pause that was put in on purpose, another stop. Events are ranked by their number
+since the last halt, so a slow period of the machine does not fall to some ranks more than to
+others; and each is divided by the median of all events that do the same.
 """
 
 from __future__ import annotations
@@ -39,18 +39,20 @@ EVERYWHERE = -1
 """The thread of a halt that stops all of them."""
 
 COLLECTION, OTHER = "collection", "other"
-CONTROLS = ("spin", "park", "safepoint")
+CONTROLS = ("spin", "park", "stop")
+"""Pauses without a collection: of the thread of the events the first two, the last of all."""
 KINDS = (COLLECTION, *CONTROLS, OTHER)
 
 MAGIC = 0x3154564545524154
 WORDS = 6
 _EVENT = 1
-_PAUSES = {2: "spin", 3: "park", 4: "safepoint"}
+_PAUSES = {2: "spin", 3: "park", 4: "stop"}
 
 
 @dataclass(frozen=True)
 class Events:
-    """Arrays of one length. ``key`` is the same for events that do the same."""
+    """Arrays of one length. ``key`` is the same for events that do the same; ``cpu`` is 0 where it
+    is not known."""
 
     start: Ints
     wall: Ints
@@ -103,12 +105,14 @@ class Halts:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the agent wrote. ``methods`` are timed, ``dropped`` events found no room."""
+    """What the agent wrote, or a program itself. ``methods`` are timed, ``dropped`` events found no
+    room. ``server`` is the process that serves the events, 0 for the one that wrote."""
 
     events: Events
     halts: Halts
     methods: int
     dropped: int
+    server: int = 0
 
 
 def halts(intervals: Sequence[tuple[int, int, str]]) -> Halts:
@@ -123,9 +127,9 @@ def halts(intervals: Sequence[tuple[int, int, str]]) -> Halts:
 
 
 def read_recorded(path: Path, most_records: int) -> Recorded:
-    """What the agent left in a file; UsageError where that is damaged."""
+    """What the agent or a program left in a file; UsageError where that is damaged."""
     if not path.is_file():
-        raise UsageError(f"{path.name}: the agent wrote nothing")
+        raise UsageError(f"{path.name}: no events were written")
     size = path.stat().st_size
     if size % (8 * WORDS) or not 8 * WORDS <= size <= 8 * WORDS * (most_records + 1):
         raise UsageError(f"{path.name}: {size} bytes are no events")
@@ -141,11 +145,17 @@ def read_recorded(path: Path, most_records: int) -> Recorded:
     events = Events(start, wall, cpu, key, thread).where(what == _EVENT)
     events = events.where(np.argsort(events.start, kind="stable"))
     kinds = np.array([KINDS.index(_PAUSES.get(code, OTHER)) for code in range(max(_PAUSES) + 1)])
-    # A safepoint stops all threads, whichever asked for it.
-    where = np.where(kinds[what] == KINDS.index("safepoint"), EVERYWHERE, thread)
+    where = np.where(kinds[what] == KINDS.index("stop"), EVERYWHERE, thread)
     pauses = Halts(start, start + wall, kinds[what], where).where(what != _EVENT)
     pauses = pauses.where(np.argsort(pauses.end, kind="stable"))
-    return Recorded(events, pauses, int(words[0, 2]), int(words[0, 3]))
+    return Recorded(events, pauses, *(int(words[0, place]) for place in (2, 3, 4)))
+
+
+def joined_events(parts: Sequence[Events]) -> Events:
+    """Events of several processes, by their starts."""
+    names = ("start", "wall", "cpu", "key", "thread")
+    both = Events(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return both.where(np.argsort(both.start, kind="stable"))
 
 
 def interrupted(events: Events, stops: Halts) -> Bools:
@@ -161,6 +171,25 @@ def interrupted(events: Events, stops: Halts) -> Bools:
         begun = np.searchsorted(starts, events.end[own], side="right")
         hit[own] |= reached[begun] >= events.start[own]
     return hit
+
+
+def without_halts(events: Events, stops: Halts) -> Floats:
+    """The wall time of each event less that of the halts within it."""
+    rest = events.wall.astype(np.float64)
+    for thread in np.unique(stops.thread):
+        own = np.full(len(events), True) if thread == EVERYWHERE else events.thread == thread
+        mine = stops.where(stops.thread == thread)
+        mine = mine.where(np.argsort(mine.start, kind="stable"))
+        ends = np.maximum.accumulate(mine.end)
+        starts = np.maximum(mine.start, np.concatenate([mine.start[:1], ends[:-1]]))
+        lengths = np.maximum(ends - starts, 0)
+        # How much of the time until a moment was halted: a line with a corner at each border.
+        borders = np.stack([starts, starts + lengths], axis=1).ravel()
+        total = np.cumsum(lengths)
+        halted = np.stack([total - lengths, total], axis=1).ravel()
+        within = np.interp(events.end[own], borders, halted)
+        rest[own] -= within - np.interp(events.start[own], borders, halted)
+    return np.maximum(rest, 0.0)
 
 
 def relative(values: Ints, key: Ints, kept: Bools) -> Floats:
@@ -273,12 +302,14 @@ def distances(events: Events, collections: Halts, cut: Bools, ratios: Floats) ->
 @dataclass(frozen=True)
 class Groups:
     """Equal groups by distance: the mean distance in ns, the mean wall time by that of the best
-    group, and the mean of the events by their own medians. ``chance`` is the mean wall time of the
-    worst of as many groups by that of the best when events are dealt out at random."""
+    group, ``best`` in ns, and the mean of the events by their own medians. ``chance`` is the mean
+    wall time of the worst of as many groups by that of the best when events are dealt out at
+    random."""
 
     distance: Floats
     wall: Floats
     relative: Floats
+    best: float
     chance: float
 
 
@@ -300,6 +331,7 @@ def groups(of: Distances, seed: int, wanted: int = GROUPS) -> Groups | None:
         means(of.distance[order]),
         wall / wall.min(),
         means(of.relative[order]),
+        float(wall.min()),
         float(dealt.max() / dealt.min()),
     )
 

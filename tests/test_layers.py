@@ -6,13 +6,12 @@ import struct
 from dataclasses import fields
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tare.errors import TareError, UsageError
 from tare.layers import layers, marksweep, split_name
 
-MAGIC = 0x314B52414D455254
+MAGIC = 0x324B52414D455254
 
 
 def counters(
@@ -27,7 +26,8 @@ def counters(
     slots = struct.pack("<8Q", *of_threads) + struct.pack("<8Q", 10, *[0] * 7)
     names = b"/m.so\0".ljust(1792, b"\0") + b"/f.so\0".ljust(1792, b"\0")
     rows = b"".join(
-        struct.pack("<8Q", begin, end, 0, 0, 0, 0, 0, kind) for begin, end, kind in pauses
+        struct.pack("<16Q", begin, end, *[0] * 5, kind, end, *[0] * 7)
+        for begin, end, kind in pauses
     )
     path.write_bytes(header + names + slots.ljust(192 * 64, b"\0") + rows)
     process = marksweep.read_process(path)
@@ -43,7 +43,18 @@ def test_a_file_is_read_back(tmp_path: Path) -> None:
     assert process.counts.allocated_objects == 17
     assert process.servers == ("/m.so", "/f.so")
     assert process.counts.swept_bytes == 5
-    assert process.collections[:, :2].tolist() == [[10, 30], [50, 60]]
+    assert process.collections[["begin", "end"]].tolist() == [(10, 30), (50, 60)]
+    assert process.collections["released"].tolist() == [30, 60]
+
+
+def test_pauses_that_were_put_in_are_no_collections(tmp_path: Path) -> None:
+    kinds = [1, *marksweep.PAUSES.values()]
+    records = [(10 * n, 10 * n + 5, kind) for n, kind in enumerate(kinds)]
+    process = counters(tmp_path / "1", 1, records, collections=1, pause_nanoseconds=5)
+    assert process.collections["begin"].tolist() == [0]
+    assert process.pauses["begin"].tolist() == [10, 20, 30]
+    assert marksweep.stopped_seconds([process]) == pytest.approx(5e-9)
+    assert marksweep.pause_histogram([process]) == [[4, 8, 1]]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +127,6 @@ def test_a_record_cut_off_is_left_out(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-8])
     process = marksweep.read_process(path)
     assert process is not None
-    assert process.collections.dtype == np.uint64
     assert len(process.collections) == 1
 
 

@@ -36,7 +36,9 @@ from tare.proximity_events import (
     medians,
     read_recorded,
     relative,
+    without_halts,
 )
+from tare.proximity_runs import InJvm, Seen
 from tare.report.build import build_report
 from tare.results import Results
 from tare.runner import Outcome
@@ -185,6 +187,16 @@ def test_a_stop_of_another_thread_does_not_interrupt() -> None:
     assert interrupted(events, replace(own, thread=np.array([EVERYWHERE]))).all()
 
 
+def test_the_time_of_events_without_that_of_halts() -> None:
+    start = np.array([100, 200, 300, 400])
+    events = Events(start, np.array([50, 50, 50, 50]), start, start, np.array([1, 1, 2, 1]))
+    stops = halts([(110, 120, OTHER), (115, 130, OTHER), (190, 205, COLLECTION), (240, 320, OTHER)])
+    own = Halts(*(np.array([value]) for value in (330, 425, KINDS.index("spin"), 1)))
+    assert without_halts(events, stops).tolist() == [30, 35, 30, 50]
+    assert without_halts(events, stops.joined(own)).tolist() == [30, 35, 30, 25]
+    assert without_halts(events, halts([])).tolist() == [50] * 4
+
+
 def test_relative_to_the_own_median() -> None:
     values = np.array([10, 20, 30, 5, 7, 0, 0])
     key = np.array([1, 1, 1, 2, 2, 3, 3])
@@ -223,6 +235,7 @@ def test_groups_show_the_first_events() -> None:
     assert found.relative[10:].mean() == pytest.approx(1.0, abs=0.01)
     assert (np.diff(found.distance) > 0).all()
     assert 1.0 < found.chance < 1.5
+    assert found.best == pytest.approx(events.wall[30:].mean(), rel=0.2)
 
 
 def test_slow_periods_look_like_an_effect_of_distance() -> None:
@@ -275,8 +288,8 @@ def test_a_recording_is_read(tmp_path: Path) -> None:
     assert found.events.end.tolist() == [106, 305]
     assert found.events.key.tolist() == [12, 11]
     assert found.halts.end.tolist() == [260, 450]
-    assert [KINDS[kind] for kind in found.halts.kind] == ["safepoint", "spin"]
-    assert found.halts.thread.tolist() == [EVERYWHERE, 2]  # a safepoint stops all threads
+    assert [KINDS[kind] for kind in found.halts.kind] == ["stop", "spin"]
+    assert found.halts.thread.tolist() == [EVERYWHERE, 2]  # the first stops all threads
     assert (found.methods, found.dropped) == (2, 9)
 
 
@@ -318,7 +331,7 @@ def point(middle: float, spread: float = 0.05) -> Point:
     ("collection", "controls", "answer"),
     [
         (point(1.7), {"spin": point(1.1), "park": point(1.2)}, "the collection itself"),
-        (point(1.7), {"safepoint": point(1.65), "park": point(1.2)}, "any pause"),
+        (point(1.7), {"stop": point(1.65), "park": point(1.2)}, "any pause"),
         (point(1.2), {"spin": point(1.6), "park": point(1.7)}, "less than a pause"),
         (point(1.2), {"spin": point(1.1), "park": point(1.7)}, "any pause"),
         (point(1.04), {"park": point(1.7)}, "nothing"),
@@ -349,16 +362,13 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pretended:
     ``paused`` are what the two runs of an invocation show."""
 
     def study_of(plain: tuple[Events, Halts], paused: tuple[Events, Halts], runs: int = 1) -> Any:
-        def run(self: Any, *_: Any) -> Outcome:
-            self.shown = paused if self.every else plain
-            return Outcome(Status.OK, output_sha256="same")
+        def run(_way: Any, pauses: Any, *_: Any) -> tuple[Outcome, Seen]:
+            events, stops = paused if pauses.every else plain
+            seen = Seen(events, stops, 0, "made up")
+            return Outcome(Status.OK, output_sha256="same"), seen
 
-        def seen(self: Any) -> Any:
-            events, stops = self.shown
-            return command._Seen(events, stops, 0, "made up")
-
-        monkeypatch.setattr(command._Timed, "run", run)
-        monkeypatch.setattr(command._Timed, "seen", seen)
+        monkeypatch.setattr(command, "timed_run", run)
+        monkeypatch.setattr(InJvm, "seen", lambda _self, left: left)
         monkeypatch.setattr(command, "agent_jar", lambda _report: Path("/dev/null"))
         monkeypatch.setattr("tare.runtimes.check", lambda *_, **__: None)
         return command.proximity(
@@ -392,7 +402,7 @@ def test_what_any_pause_does_is_no_doing_of_a_collection(pretended: Pretended) -
 
 
 def test_what_no_pause_does_is_of_the_collection(pretended: Pretended) -> None:
-    results = pretended(simulated(), with_kind(simulated(factors=(1.1,)), "safepoint"))
+    results = pretended(simulated(), with_kind(simulated(factors=(1.1,)), "stop"))
     assert "comes from the collection itself" in told(results)
 
 
@@ -402,7 +412,7 @@ def test_nothing_is_told_as_nothing(pretended: Pretended) -> None:
 
 
 def test_a_pause_of_another_length_is_no_control(pretended: Pretended) -> None:
-    events, stops = with_kind(simulated(factors=(3.0,)), "safepoint")
+    events, stops = with_kind(simulated(factors=(3.0,)), "stop")
     longer = replace(stops, start=stops.end - 5 * COLLECTION_NS)
     said = told(pretended(simulated(), (events, longer)))
     assert "only pauses about as long" in said
@@ -472,7 +482,7 @@ def test_a_real_program(tmp_path: Path, tare: Any) -> None:
     assert 0 < values["interrupted_events"] < 1000
     assert values["after_1_ratio"] > 0
     page = (tmp_path / "out" / "report.html").read_text()
-    for words in ("By distance in time", "a safepoint", "Where the fastest and the slowest 5%"):
+    for words in ("By distance in time", "a stop of all", "Where the fastest and the slowest 5%"):
         assert words in page
     missing = tare("proximity", "-e", "Main.play", *options, "-o", "none", *java)
     assert missing.returncode == 1
@@ -486,6 +496,7 @@ def test_a_real_program(tmp_path: Path, tare: Any) -> None:
         (["-e", "a.b", "-m", "glibc"], "is no collector of a JVM"),
         (["-e", "a.b", "-n", "0"], "0 runs"),
         ([], "--event"),
+        (["-e", "a.b", "--collections", "few"], "give numbers"),
     ],
 )
 def test_wrong_usage(words: list[str], said: str, tmp_path: Path, tare: Any) -> None:
@@ -494,3 +505,30 @@ def test_wrong_usage(words: list[str], said: str, tmp_path: Path, tare: Any) -> 
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "events", "managers", "collections", "said"),
+    [
+        ("java", [], ["marksweep(glibc)"], [], "is not said"),
+        ("java", ["a.b"], ["marksweep(glibc)"], [], "is no collector of a JVM"),
+        ("java", ["a.b"], [], [3], "cannot be had"),
+        ("java", ["a.b"], ["jvm.zgc"], [10], "cannot be set"),
+        ("java", ["a.b"], ["jvm.g1(young=8MiB)"], [10], "is what varies"),
+        ("true", [], ["glibc"], [], "glibc collects nothing"),
+        ("true", [], ["jvm.serial"], [], "no method is named"),
+        ("true", [], ["marksweep(glibc, every=1MiB)"], [10], "is what varies"),
+    ],
+)
+def test_what_does_not_go_together(
+    program: str,
+    events: list[str],
+    managers: list[str],
+    collections: list[int],
+    said: str,
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "out"
+    with pytest.raises(UsageError, match=said):
+        command.proximity([program], events, managers, collections=collections, folder=folder)
+    assert not folder.exists()

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <ctime>
 #include <mutex>
 
 #include "helpers.hpp"
@@ -141,6 +142,14 @@ inline void SweepAll() {
 inline void SetThreshold(std::size_t marked_bytes) {
   process.threshold =
       process.options.every != 0 ? process.options.every : std::max(kLeastThreshold, marked_bytes);
+  process.pause_at = process.options.pause_nanoseconds != 0 ? process.threshold / 2 : kNever;
+}
+
+// Of all threads of the process.
+inline Count ProcessorNanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<Count>(now.tv_sec) * 1'000'000'000 + static_cast<Count>(now.tv_nsec);
 }
 
 inline bool Reclaims(Count kind) {
@@ -164,7 +173,7 @@ inline Record* KeepRecord(const Record& record) {
 // All but what happens outside of the pause. The collector's lock is held, signals are blocked.
 __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
   Header& header = *process.header;
-  const Count begin = Nanoseconds();
+  const Count begin_cpu = ProcessorNanoseconds(), begin = Nanoseconds();
   roots.FindStaticData();
   if (!StopWorld()) return false;
   const Count stopped = Nanoseconds();
@@ -183,11 +192,12 @@ __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
   CountDrag(verdict.freed);
   if (reclaims && !process.options.verify) sweep = {metadata.FirstLeaf(), 0, nullptr};
   const Count threads = world.asked.Size();
-  const Count end = Nanoseconds();
+  const Count end = Nanoseconds(), cpu = ProcessorNanoseconds() - begin_cpu;
   StartWorld();
 
   process.last_marked_bytes = markers.Bytes();
   header.pause_nanoseconds += end - begin;
+  header.pause_cpu_nanoseconds += cpu;
   header.longest_nanoseconds = std::max(header.longest_nanoseconds, end - begin);
   header.stop_nanoseconds += stopped - begin;
   header.mark_nanoseconds += marked - stopped;
@@ -202,10 +212,17 @@ __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
   header.metadata_bytes.store(metadata.OwnBytes(), std::memory_order_relaxed);
   header.reclaiming_collections += reclaims;
   ++header.collections;
-  sweep.record =
-      KeepRecord({begin, end, markers.Objects(), markers.Bytes(), verdict.condemned_objects,
-                  verdict.condemned_bytes, metadata.ActivePages() * kPageBytes,
-                  kind | (reclaims ? Count{kReclaimed} : 0)});
+  sweep.record = KeepRecord({.begin = begin,
+                             .end = end,
+                             .marked_objects = markers.Objects(),
+                             .marked_bytes = markers.Bytes(),
+                             .swept_objects = verdict.condemned_objects,
+                             .swept_bytes = verdict.condemned_bytes,
+                             .active_pages_bytes = metadata.ActivePages() * kPageBytes,
+                             .kind = kind | (reclaims ? Count{kReclaimed} : 0),
+                             .released = end,
+                             .cpu_nanoseconds = cpu,
+                             .thread = static_cast<Count>(ThreadId())});
   return true;
 }
 
@@ -236,6 +253,7 @@ inline bool CollectLocked(const StackInUse& own, Count kind, std::size_t more) {
   if (!done) ++process.header->skipped_collections;
   SetThreshold(process.last_marked_bytes);
   SweepAll();
+  if (done && sweep.record != nullptr) sweep.record->released = Nanoseconds();
   if (done && (kind & kHeapLimit) != 0 && IsHeapFull(more)) HeapIsFull();
   return done;
 }

@@ -25,14 +25,14 @@ inline constexpr std::size_t kHeaderBytes = 4096;
 inline constexpr std::size_t kMostSlots = 192;
 inline constexpr std::size_t kMostRecords = 65536;
 inline constexpr std::size_t kSlotBytes = 64;
-inline constexpr std::size_t kRecordBytes = 64;
+inline constexpr std::size_t kRecordBytes = 128;
 inline constexpr std::size_t kRecordsOffset = kHeaderBytes + kMostSlots * kSlotBytes;
 static_assert(kRecordsOffset % 4096 == 0);
 
 // Written by the thread that collects, but for the numbers of type SharedCount. What threads do
 // between collections is in their slots.
 struct Header {
-  static constexpr Count kMagic = 0x314b52414d455254;  // "TREMARK1", little-endian
+  static constexpr Count kMagic = 0x324b52414d455254;  // "TREMARK2", little-endian
   static constexpr std::size_t kFilledBytes = kRecordsOffset;
   static constexpr std::size_t kFileBytes = kRecordsOffset + kMostRecords * kRecordBytes;
 
@@ -64,8 +64,9 @@ struct Header {
   Count threads_stopped_max;
   Count records;
   Count records_lost;
-  SharedCount metadata_bytes;  // address space of bits, marks and tables
-  Count spare[35];
+  SharedCount metadata_bytes;   // address space of bits, marks and tables
+  Count pause_cpu_nanoseconds;  // processor time of the process in its pauses
+  Count spare[34];
   char names[kHeaderBytes - kNamesOffset];  // files of the inner malloc and, in the second half,
                                             // of the inner free
 };
@@ -85,18 +86,31 @@ struct alignas(64) Slot {
 };
 static_assert(sizeof(Slot) == kSlotBytes);
 
-enum RecordKind : Count { kReclaimed = 1, kHeapLimit = 2, kMallocFailed = 4 };
+// The last three are pauses that were put in, no collections; see pauses.hpp.
+enum RecordKind : Count {
+  kReclaimed = 1,
+  kHeapLimit = 2,
+  kMallocFailed = 4,
+  kSpun = 8,
+  kSlept = 16,
+  kStopped = 32
+};
 
-// Of one collection. What it releases outside of its pause is counted here as well.
+// Of one collection, or of a pause that was put in. What a collection releases outside of its pause
+// is counted here as well.
 struct Record {
-  Count begin;  // of the pause, on CLOCK_MONOTONIC, in nanoseconds
-  Count end;
-  Count marked_objects;
-  Count marked_bytes;
-  Count swept_objects;
-  Count swept_bytes;
-  Count active_pages_bytes;  // after it
-  Count kind;
+  Count begin = 0;  // of the pause, on CLOCK_MONOTONIC, in nanoseconds
+  Count end = 0;
+  Count marked_objects = 0;
+  Count marked_bytes = 0;
+  Count swept_objects = 0;
+  Count swept_bytes = 0;
+  Count active_pages_bytes = 0;  // after it
+  Count kind = 0;
+  Count released = 0;         // when the thread that collected had released all and went on
+  Count cpu_nanoseconds = 0;  // processor time of the process in the pause
+  Count thread = 0;           // that collected, or that paused
+  Count spare[5] = {};
 };
 static_assert(sizeof(Record) == kRecordBytes);
 

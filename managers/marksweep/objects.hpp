@@ -13,6 +13,7 @@
 #include "collector.hpp"
 #include "metadata.hpp"
 #include "next.hpp"
+#include "pauses.hpp"
 #include "process.hpp"
 
 namespace tare {
@@ -87,8 +88,11 @@ __attribute__((noinline)) inline void Think(Thread& t, std::size_t bytes) {
     Collect(kHeapLimit, false, bytes);
   else if (process.since_collection.load(std::memory_order_relaxed) >= process.threshold)
     Collect(0, false, bytes);
+  else if (process.since_collection.load(std::memory_order_relaxed) >= process.pause_at)
+    PauseOnPurpose();
   const std::size_t since = process.since_collection.load(std::memory_order_relaxed);
-  const std::size_t left = process.threshold > since ? process.threshold - since - 1 : 0;
+  const std::size_t next = std::min(process.threshold, process.pause_at);
+  const std::size_t left = next > since ? next - since - 1 : 0;
   std::size_t step = process.options.heap != 0 ? kStepWithHeap : kStep;
   if (!__libc_single_threaded) step = std::min(step, process.threshold / kStepsOfThreads);
   t.granted = t.credit = static_cast<std::int64_t>(std::min(left, step));

@@ -20,11 +20,13 @@ struct Options {
   FreeMode free = FreeMode::kIgnore;
   std::size_t heap = 0;  // most bytes of active pages; 0: any
   std::size_t markers = 1;
-  bool verify = false;  // condemn what would be reclaimed, and see whether it is used
+  bool verify = false;                // condemn what would be reclaimed, and see whether it is used
+  std::size_t pause_nanoseconds = 0;  // of pauses midway between collections; 0: there are none
 };
 
 inline constexpr std::size_t kMostMarkers = 16;
 inline constexpr std::size_t kAnySize = std::numeric_limits<std::size_t>::max() / 16;
+inline constexpr std::size_t kLongestPause = 10'000'000'000;
 inline constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
 
 inline std::size_t ReadEvery() {
@@ -51,6 +53,7 @@ inline Options ReadOptions() {
   options.heap = ReadBytes("TARE_MARKSWEEP_HEAP", options.heap, 0, kAnySize);
   options.markers = ReadBytes("TARE_MARKSWEEP_MARKERS", options.markers, 1, kMostMarkers);
   options.verify = ReadChoice("TARE_MARKSWEEP_VERIFY", options.verify, "yes", "no");
+  options.pause_nanoseconds = ReadBytes("TARE_MARKSWEEP_PAUSE", 0, 0, kLongestPause);
   return options;
 }
 

@@ -55,6 +55,8 @@ struct Process {
 
   SpinLock collector;  // held while one thread collects or sweeps
   std::size_t threshold = 0;
+  std::size_t pause_at = kNever;  // bytes since the collection at which a pause is put in
+  Count pauses = 0;               // put in so far
   std::size_t last_marked_bytes = 0;
   alignas(64) std::atomic<Count> allocated = 0;  // bytes that threads have made known, as also:
   std::atomic<Count> since_collection = 0;

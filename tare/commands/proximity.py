@@ -14,8 +14,16 @@ from tare.runner import Limits
 EPILOG = """\b
 Examples:
   tare proximity --event org.example.Search.query -- java -jar search.jar
-  tare proximity -m 'jvm.serial(period=16MiB)' --event @org.example.Timed -- java -jar app.jar
+  tare proximity -m jvm.serial --collections 100,1000 -e @org.example.Timed -- java -jar app.jar
+  tare proximity -m 'marksweep(jemalloc, every=1MiB)' -- ./load-test   # includes tare/events.h
 """
+
+
+def _numbers(_context: click.Context, _option: click.Parameter, text: str | None) -> list[int]:
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise click.BadParameter("give numbers like 10,100,1000")
+    return [int(part) for part in parts]
 
 
 @click.command(epilog=EPILOG)
@@ -24,10 +32,10 @@ Examples:
     "--event",
     "events",
     multiple=True,
-    required=True,
     metavar="METHOD",
-    help="A method each of whose calls is an event, like org.example.Search.query, or "
-    "@org.example.Timed for all methods with an annotation; repeat it.",
+    help="A method of a Java program each of whose calls is an event, like "
+    "org.example.Search.query, or @org.example.Timed for all methods with an annotation; repeat "
+    "it. Other programs tell their events themselves, by tare/events.h.",
 )
 @click.option(
     "-m",
@@ -35,7 +43,15 @@ Examples:
     "managers",
     multiple=True,
     metavar="M",
-    help="A collector of a JVM, see tare managers; repeat it. Default: jvm.serial and jvm.g1.",
+    help="A collector of a JVM, or marksweep(ALLOCATOR, every=1MiB) for other programs; repeat it. "
+    "Default: jvm.serial and jvm.g1 with --event, marksweep(glibc) without.",
+)
+@click.option(
+    "--collections",
+    metavar="N,N…",
+    callback=_numbers,
+    help="Choose how often to collect, so that there are so many collections after the warm-up; "
+    "each number is measured by itself, like 10,100,1000.",
 )
 @click.option(
     "-n", "--runs", default=3, show_default=True, help="Pairs of runs for each collector."
@@ -47,14 +63,16 @@ def command(
     program: Program,
     events: tuple[str, ...],
     managers: tuple[str, ...],
+    collections: list[int],
     runs: int,
     seed: int | None,
     limits: Limits,
     output: Output,
 ) -> int:
-    """How long events of a Java program take, by how many came since the collection before.
+    """How long events of a program take, by how many came since the collection before.
 
-    An event is a call of a method. Each is held against the median of those that do the same. The
+    An event is a call of a method of a Java program, or what another program tells itself, like
+    the requests of a server. Each is held against the median of those that do the same. The
     program runs a second time with pauses as long as the collections', to tell what a collection
     does from what any pause does.
     """
@@ -64,6 +82,7 @@ def command(
         program,
         events,
         managers,
+        collections=collections,
         runs=runs,
         seed=seed,
         limits=limits,

@@ -99,12 +99,32 @@ def environment(options: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-_MAGIC = 0x314B52414D455254
+PAUSE_VARIABLE = "TARE_MARKSWEEP_PAUSE"
+"""Nanoseconds of pauses that are put in midway between collections, in turn of each kind of
+``PAUSES``; for ``tare proximity``."""
+PAUSES = {"spin": 8, "park": 16, "stop": 32}
+"""The bits of a record's kind that tell pauses that were put in: the thread spun, it slept, or all
+threads were stopped."""
+
+_MAGIC = 0x324B52414D455254
 _HEADER_BYTES = 4096
 _NAMES_AT = 512
 _SLOT_BYTES = 64
 _MOST_SLOTS = 192
-_RECORD_BYTES = 64
+_RECORD_FIELDS = (
+    "begin",
+    "end",
+    "marked_objects",
+    "marked_bytes",
+    "swept_objects",
+    "swept_bytes",
+    "active_bytes",
+    "kind",
+    "released",
+    "cpu",
+    "thread",
+)
+_RECORD_BYTES = 128
 _RECORDS_AT = _HEADER_BYTES + _MOST_SLOTS * _SLOT_BYTES
 _MOST_RECORDS = 65_536
 _FOR_HEAP = 2
@@ -141,6 +161,7 @@ class Counts:
     records: int
     records_lost: int
     metadata_bytes: int
+    pause_cpu_nanoseconds: int
     allocated_objects: int
     allocated_bytes: int
     freed_objects: int
@@ -160,12 +181,14 @@ _EXTREMES = ("longest_nanoseconds", "most_threads")
 
 @dataclass(frozen=True)
 class Process(layers.Process):
-    """``collections`` has one row of eight numbers for each: begin and end on the clock
-    CLOCK_MONOTONIC in nanoseconds, objects and bytes marked, objects and bytes swept, bytes of
-    active pages afterwards, kind."""
+    """``collections`` has a row for each with the fields of a record in
+    managers/marksweep/counters.hpp: ``begin`` and ``end`` of the pause and ``released``, when the
+    thread that collected went on, in nanoseconds of CLOCK_MONOTONIC; ``cpu``, nanoseconds of the
+    process in the pause; and what it found. ``pauses`` are those that were put in."""
 
     counts: Counts
-    collections: NDArray[np.uint64]
+    collections: NDArray[np.void]
+    pauses: NDArray[np.void]
 
 
 def read_process(path: Path) -> Process | None:
@@ -190,9 +213,22 @@ def read_process(path: Path) -> Process | None:
         file.seek(_RECORDS_AT)
         rows = file.read(min(counts.records, _MOST_RECORDS) * _RECORD_BYTES)
     whole = len(rows) - len(rows) % _RECORD_BYTES
-    collections = np.frombuffer(rows[:whole], dtype="<u8").reshape(-1, _RECORD_BYTES // 8)
+    records = np.frombuffer(rows[:whole], dtype=_record_type())
+    put_in = (records["kind"] & sum(PAUSES.values())) != 0
     servers = layers.served_by(header[_NAMES_AT:])
-    return Process(pid, bool(forked), servers, counts, collections)
+    return Process(pid, bool(forked), servers, counts, records[~put_in], records[put_in])
+
+
+def _record_type() -> np.dtype[np.void]:
+    import numpy as np
+
+    return np.dtype(
+        {
+            "names": _RECORD_FIELDS,
+            "formats": ["<i8"] * len(_RECORD_FIELDS),
+            "itemsize": _RECORD_BYTES,
+        }
+    )
 
 
 def values(processes: Sequence[Process]) -> dict[str, float]:
@@ -205,6 +241,7 @@ def values(processes: Sequence[Process]) -> dict[str, float]:
         "pause_seconds": total.pause_nanoseconds / 1e9,
         "max_pause_seconds": total.longest_nanoseconds / 1e9,
         "collector_seconds": stopped_seconds(processes),
+        "pause_cpu_seconds": total.pause_cpu_nanoseconds / 1e9,
         "marked_bytes": total.marked_bytes,
         "swept_bytes": total.swept_bytes,
         "peak_active_bytes": total.peak_active_pages_bytes,
@@ -217,13 +254,13 @@ def stopped_seconds(processes: Sequence[Process]) -> float:
     that all share. Pauses beyond those recorded are taken to overlap with none."""
     import numpy as np
 
-    pauses = [process.collections[:, :2].astype(np.int64) for process in processes]
-    recorded = np.concatenate(pauses) if pauses else np.empty((0, 2), np.int64)
-    unrecorded = _total(processes).pause_nanoseconds - int((recorded[:, 1] - recorded[:, 0]).sum())
-    recorded = recorded[np.argsort(recorded[:, 0], kind="stable")]
-    before = np.concatenate(([0], np.maximum.accumulate(recorded[:, 1])))[:-1]
-    begins = np.maximum(recorded[:, 0], before)
-    union = int(np.maximum(recorded[:, 1] - begins, 0).sum())
+    found = [process.collections for process in processes]
+    recorded = np.concatenate(found) if found else np.empty(0, _record_type())
+    unrecorded = _total(processes).pause_nanoseconds - int(_lengths(recorded).sum())
+    recorded = recorded[np.argsort(recorded["begin"], kind="stable")]
+    before = np.concatenate(([0], np.maximum.accumulate(recorded["end"])))[:-1]
+    begins = np.maximum(recorded["begin"], before)
+    union = int(np.maximum(recorded["end"] - begins, 0).sum())
     return (union + max(0, unrecorded)) / 1e9
 
 
@@ -241,7 +278,7 @@ def pause_histogram(processes: Sequence[Process]) -> list[list[int]]:
     least as long as the first and shorter than the second. Rows of none are left out."""
     import numpy as np
 
-    lengths = [(p.collections[:, 1] - p.collections[:, 0]).astype(np.int64) for p in processes]
+    lengths = [_lengths(process.collections) for process in processes]
     every = np.concatenate(lengths) if lengths else np.empty(0, np.int64)
     powers = np.frexp(np.maximum(every, 1))[1].astype(np.int64) - 1
     found, counts = np.unique(powers, return_counts=True)
@@ -251,9 +288,14 @@ def pause_histogram(processes: Sequence[Process]) -> list[list[int]]:
     ]
 
 
+def _lengths(records: NDArray[np.void]) -> NDArray[np.int64]:
+    lengths: NDArray[np.int64] = records["end"] - records["begin"]
+    return lengths
+
+
 def ran_out(processes: Sequence[Process], exit_code: int | None) -> str:
     """Why a run ended for lack of memory within ``heap``, or ""."""
-    full = any(len(p.collections) and int(p.collections[-1][7]) & _FOR_HEAP for p in processes)
+    full = any(len(p.collections) and int(p.collections[-1]["kind"]) & _FOR_HEAP for p in processes)
     if exit_code != HEAP_IS_FULL or not full:
         return ""
     return "its live objects did not fit into the heap that the manager was given"

@@ -43,8 +43,9 @@ def groups_figure(groups: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure
         "proximity-groups",
         "Events by their distance to the collection before",
         "Equal groups, the closest on the left. Coloured: mean wall time by that of the best "
-        "group; dark: mean of the events by their own medians. Events that a collection "
-        "interrupted are left out, so long ones are lacking on the right. First invocation.",
+        "group, of all periods where one collector has several; dark: mean of the events by their "
+        "own medians. Events that a collection interrupted are left out, so long ones are lacking "
+        "on the right. First invocation.",
         {"params": params(), "concat": panels, "columns": 2},
     )
 

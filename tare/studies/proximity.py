@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tare import planning
-from tare.errors import UsageError
 from tare.measurement import Status
 from tare.planning import Plan
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.results import Record, Results, Run, read_records
+from tare.results import Record, Results, Run, read_records, telling_damage
 from tare.units import format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -31,18 +30,20 @@ RANKS = (1, 2, 3, 5, 10, 20)
 DRAWN = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20)
 FIRST = "after_1_ratio"
 COLLECTION, AGAIN, NULL = "collection", "collection again", "null"
-CONTROLS = ("spin", "park", "safepoint")
+CONTROLS = ("spin", "park", "stop")
 TITLES = {
     COLLECTION: "a collection",
     AGAIN: "one, among pauses",
     "spin": "a spin",
     "park": "a sleep",
-    "safepoint": "a safepoint",
+    "stop": "a stop of all",
     NULL: "nothing",
 }
 CLOCKS = {"wall": "wall time", "cpu": "processor time of the thread"}
 NEGLIGIBLE = 0.02
 """Ratios within this of 1 are told as no effect, however narrow their intervals are."""
+BIASED = 1.1
+"""Interrupted events that are longer than the others by this are told as a bias."""
 MATCHED = 2.0
 """A control counts for the verdict where its pauses are not so many times as long as those of the
 collections, or so many times shorter."""
@@ -68,6 +69,15 @@ class Point:
 
 
 Curve = Sequence[Point | None]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A manager, and that which it was made of where so many ``collections`` were asked for."""
+
+    manager: str
+    base: str
+    collections: int | None
 
 
 @dataclass(frozen=True)
@@ -151,19 +161,15 @@ def section(results: Results) -> Section:
     else."""
     from tare.report.comparison import failure_table
 
-    try:
+    with telling_damage(results):
         answers = _answers(results)
         findings = [sentence for answer in answers for sentence in _findings(answer, answers)]
         tables = [
-            *(_after_table(answers, clock) for clock in CLOCKS),
+            *(_after_table(answers, clock) for clock in CLOCKS if _is_known(answers, clock)),
             _distance_table(answers),
             _runs_table(answers),
         ]
-        figures = [_after_figure(answers), *_distance_figures(answers)]
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {error})"
-        ) from error
+        figures = [_after_figure(answers), *_distance_figures(answers, _bases(results))]
     if (failures := failure_table(results)) is not None:
         tables.insert(0, failures)
     return Section(
@@ -186,11 +192,22 @@ def _answers(results: Results) -> list[Answer]:
         seen = [record.outcome.details["curves"] for record in records]
         curves = {
             (name, clock): combined([each[name][clock] for each in seen])
-            for name in TITLES
+            for name in seen[0]
             for clock in CLOCKS
         }
         answers.append(Answer(program, manager, records, curves))
     return answers
+
+
+def _is_known(answers: Sequence[Answer], clock: str) -> bool:
+    """A server's clients do not know the processor time of a request."""
+    return any(answer.at(NULL, clock, 1) or answer.at(COLLECTION, clock, 1) for answer in answers)
+
+
+def _bases(results: Results) -> dict[str, str]:
+    """By manager, the one that it is made of with another period."""
+    variants = [Variant(**each) for each in results.run.get("variants", [])]
+    return {each.manager: each.base for each in variants}
 
 
 # ---- findings ----
@@ -232,6 +249,8 @@ def _answer_sentence(answer: Answer, under: str, first: Point) -> str:
         )
         pause = format_seconds(answer.length(COLLECTION))
         told += f" After pauses without a collection, as long as one ({pause}), it is {words}."
+    else:
+        told += " No pauses could be put in, to hold it against them."
     if len(matched) < len(controls):
         told += " Of these only pauses about as long as collections are held against them."
     return (
@@ -241,8 +260,8 @@ def _answer_sentence(answer: Answer, under: str, first: Point) -> str:
             _ANY: " So what follows a collection is within what pauses without one do.",
             _ITSELF: " So a part of it comes from the collection itself.",
             _LESS: " So a collection costs the next event less than a pause does.",
-            "": " Whether that is the collection's own is left open: no sleep and no safepoint was "
-            "about as long.",
+            "": " Whether that is the collection's own is left open: no sleep and no stop of all "
+            "threads was about as long.",
         }[reason]
     )
 
@@ -265,17 +284,16 @@ def _null_sentence(answer: Answer) -> str:
 def _survivors_sentence(answer: Answer) -> str:
     events, cut = answer.total("events"), answer.total("interrupted_events")
     details = answer.details()
-    kept = statistics.fmean(each["kept_cpu_ns"] for each in details)
-    own = statistics.fmean(each["interrupted_cpu_ns"] for each in details)
+    kept = statistics.median(each["kept_ns"] for each in details)
+    own = statistics.median(each["interrupted_ns"] for each in details)
     told = (
         f"{format_count(cut)} of {format_count(events)} events ({format_percent(cut / events)}) "
         "were interrupted and are left out"
     )
     if cut and kept > 0:
-        told += (
-            f"; they had {own / kept:.2f} times the processor time of the others: long events are "
-            "lacking where the next collection is near (survivor bias)"
-        )
+        told += f"; without the stops they took {own / kept:.2f} times as long as the others"
+        if own > BIASED * kept:
+            told += ": long events are lacking where the next collection is near (survivor bias)"
     return told + "."
 
 
@@ -284,7 +302,7 @@ def _survivors_sentence(answer: Answer) -> str:
 
 def _after_table(answers: Sequence[Answer], clock: str) -> Table:
     columns = [
-        Column("manager", "The collector of the runtime.", numeric=False),
+        Column("manager", "The collector.", numeric=False),
         Column("events after", "What had stopped the program, or had not.", numeric=False),
         Column("length", "Median length of what stopped it.", essential=False),
         Column("times", "How often that was followed by an event that counts."),
@@ -319,7 +337,8 @@ def _after_table(answers: Sequence[Answer], clock: str) -> Table:
             )
     notes = [
         "one, among pauses: a collection in the second run. spin and sleep: of the thread of the "
-        "events. safepoint: a stop of all threads without a collection. nothing: the null.",
+        "events, or of the one that serves them. a stop of all: of all threads, without a "
+        "collection. nothing: the null.",
         "coloured: beyond the null and 2%. Only what has 20 events before it without another stop "
         "counts.",
     ]
@@ -347,7 +366,8 @@ def _length(answer: Answer, name: str) -> Cell:
 
 def _distance_table(answers: Sequence[Answer]) -> Table:
     columns = [
-        Column("manager", "The collector of the runtime.", numeric=False),
+        Column("manager", "The collector.", numeric=False),
+        Column("collections", "Pauses for collections after the warm-up; median of the runs."),
         Column("groups", "Equal groups of events by their distance to the collection before."),
         Column("closest", "Mean wall time of the closest group, by that of the best group."),
         Column("farthest", "Mean wall time of the farthest group, by that of the best group."),
@@ -365,6 +385,7 @@ def _distance_table(answers: Sequence[Answer]) -> Table:
         lines.append(
             [
                 Cell(answer.manager, answer.manager),
+                _median([r.outcome.values for r in answer.records], _pauses, "{:.0f}"),
                 _median(grouped, lambda each: len(each["wall"]), "{:.0f}"),
                 _median(grouped, lambda each: each["wall"][0]),
                 _median(grouped, lambda each: each["wall"][-1]),
@@ -384,6 +405,10 @@ def _distance_table(answers: Sequence[Answer]) -> Table:
     return Table("table-proximity-distance", "By distance in time", columns, lines, notes)
 
 
+def _pauses(values: Mapping[str, float]) -> float:
+    return values["pauses"]
+
+
 def _median(found: Sequence[Any], value: Any, form: str = "{:.2f}") -> Cell:
     if not found:
         return Cell("–")
@@ -393,7 +418,7 @@ def _median(found: Sequence[Any], value: Any, form: str = "{:.2f}") -> Cell:
 
 def _runs_table(answers: Sequence[Answer]) -> Table:
     columns = [
-        Column("manager", "The collector of the runtime.", numeric=False),
+        Column("manager", "The collector.", numeric=False),
         Column("invocation", "Number of the pair of runs."),
         Column("events", "Events after the warm-up."),
         Column("median", "Of their wall times."),
@@ -442,10 +467,12 @@ def _after_figure(answers: Sequence[Answer]) -> Figure | None:
             [
                 Drawn(name, [_row(name, answer.at(name, clock, rank)) for rank in DRAWN])
                 for name in (COLLECTION, *CONTROLS, NULL)
+                if answer.at(name, clock, 1) is not None
             ],
         )
         for answer in answers
         for clock, words in (("wall", "wall time"), ("cpu", "processor time"))
+        if _is_known([answer], clock)
     ]
     return ratio_figure(
         "proximity-after",
@@ -472,12 +499,24 @@ def _row(name: str, point: Point | None) -> Any:
     }
 
 
-def _distance_figures(answers: Sequence[Answer]) -> list[Figure | None]:
+def _distance_figures(answers: Sequence[Answer], bases: Mapping[str, str]) -> list[Figure | None]:
     from tare.report.proximity import densities_figure, groups_figure
 
     first = {answer.manager: answer.details()[0] for answer in answers}
+    grouped = {name: each["groups"] for name, each in first.items() if each["groups"]}
+    best: dict[str, float] = {}
+    for name, each in grouped.items():
+        base = bases.get(name, name)
+        best[base] = min(each["best"], best.get(base, each["best"]))
+    scaled = {
+        name: {
+            **each,
+            "wall": [wall * each["best"] / best[bases.get(name, name)] for wall in each["wall"]],
+        }
+        for name, each in grouped.items()
+    }
     return [
-        groups_figure({name: each["groups"] for name, each in first.items() if each["groups"]}),
+        groups_figure(scaled),
         densities_figure(
             {name: each["extremes"] for name, each in first.items() if each["extremes"]}
         ),
