@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tare.breakdown.classifier import Classification, Classifier
-from tare.breakdown.code import Instruction, decode_all
+from tare.breakdown.code import Instruction, decode, decode_all
 from tare.breakdown.components import COMPONENTS, MALLOC, OTHER, Certainty
 from tare.breakdown.descriptor import read_descriptor, shipped
 from tare.breakdown.patterns import read_line
@@ -21,12 +23,12 @@ Assemble = Callable[[str], bytes]
 OCAML = shipped()["ocaml-4"]
 START = 0x1000
 
-pytestmark = pytest.mark.skipif(shutil.which("as") is None, reason="binutils is missing")
-
 
 @pytest.fixture
 def assemble(tmp_path: Path) -> Assemble:
     """Machine code of lines in AT&T syntax."""
+    if shutil.which("as") is None:
+        pytest.skip("binutils is missing")
 
     def make(text: str) -> bytes:
         source, made, flat = (tmp_path / f"code.{ending}" for ending in ("s", "o", "bin"))
@@ -322,6 +324,8 @@ def test_phases_nest_by_priority() -> None:
     assert component("scan") is None
     assert component("compaction", "major") == "moveback"
     assert component("allocation", "entry", "major") == "major"
+    assert component("callbacks", "entry") is None
+    assert component("callbacks", "entry", "minor") == "roots"
     assert component() is None
 
 
@@ -339,3 +343,67 @@ def test_published_rows_are_of_components() -> None:
     sums = [sum(row.values()) for row in rows.values()]
     assert min(sums) > 0.18
     assert max(sums) < 0.47
+
+
+# ---- instructions that were labelled by hand ----
+
+CORPUS = Path(__file__).parent / "data" / "breakdown" / "ocaml-4.txt"
+ROW = re.compile(r"(?P<address>[0-9a-f]+) (?P<bytes>[0-9a-f]+) +(?P<label>[a-z_~]+) +(?P<text>.+)")
+CALLED = re.compile(r"(?:call|jmp) +(?P<address>[0-9a-f]+) <(?P<name>\w+)>")
+Labelled = list[tuple[Instruction, str]]
+
+
+def corpus() -> dict[str, list[tuple[dict[int, list[str]], Labelled]]]:
+    """By part, the functions: the names of what they call, and instructions with their labels."""
+    parts: dict[str, list[tuple[dict[int, list[str]], Labelled]]] = {}
+    for line in CORPUS.read_text().splitlines():
+        if line.startswith("## part "):
+            functions = parts.setdefault(line.removeprefix("## part "), [])
+        elif line.startswith("# "):
+            functions.append(({}, []))
+        elif (row := ROW.fullmatch(line)) is not None:
+            names, rows = functions[-1]
+            rows.append(
+                (decode(int(row["address"], 16), bytes.fromhex(row["bytes"])), row["label"])
+            )
+            if (called := CALLED.match(row["text"])) is not None:
+                names[int(called["address"], 16)] = [called["name"]]
+        else:
+            assert not line or line.startswith("##"), line
+    return parts
+
+
+def compared(functions: list[tuple[dict[int, list[str]], Labelled]]) -> Counter[tuple[str, str]]:
+    """How often which label met which answer."""
+    found: Counter[tuple[str, str]] = Counter()
+    for names, rows in functions:
+        marks = Classifier(OCAML, names).classify([one for one, _ in rows]).marks
+        for one, label in rows:
+            mark = marks.get(key(one))
+            sure = mark is None or mark.certainty is Certainty.SURE
+            found[label, (mark.component if mark else OTHER) + ("" if sure else "~")] += 1
+    return found
+
+
+@pytest.mark.parametrize(("part", "least"), [("first", 900), ("second", 700), ("third", 500)])
+def test_instructions_labelled_by_hand(part: str, least: int) -> None:
+    found = compared(corpus()[part])
+    right = sum(number for (label, answer), number in found.items() if label == answer)
+    assert found.total() >= least
+    assert right / found.total() >= 0.99
+
+
+def test_each_component_is_recognised() -> None:
+    found: Counter[tuple[str, str]] = Counter()
+    for functions in corpus().values():
+        found += compared(functions)
+    labels = {label for label, _ in found}
+    assert labels == {OTHER, "integer_tag~", *(
+        "allocation gc_check poll record_tag closure_info integer_tag write_barrier".split()
+    )}  # fmt: skip
+    for component in labels:
+        labelled = sum(n for (label, _), n in found.items() if label == component)
+        answered = sum(n for (_, answer), n in found.items() if answer == component)
+        right = found[component, component]
+        assert right / labelled > 0.94, component
+        assert right / answered > 0.94, component

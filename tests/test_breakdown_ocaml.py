@@ -163,6 +163,32 @@ def test_components_of_a_known_program(tmp_path: Path, compile_ocaml: CompileOca
     }
 
 
+FINALISERS = """
+let rec work n = if n > 0 then work (n - 1)
+let rec make n =
+  if n > 0 then begin
+    let cell = ref n in
+    Gc.finalise (fun _ -> work 100000) cell;
+    make (n - 1)
+  end
+let () = make 20; Gc.full_major ()
+"""
+
+
+@needs_ocaml
+def test_finalisers_are_the_program(
+    tare: Tare, tmp_path: Path, compile_ocaml: CompileOcaml
+) -> None:
+    program = compile_ocaml(FINALISERS)
+    done = tare("breakdown", "--quiet", "--no-page", "--json", "-", "--", program)
+    assert done.returncode == 0, done.stderr
+    found = values(json.loads(done.stdout))
+    rounds = 20 * 100_000
+    assert found["poll_instructions"] >= 2 * rounds
+    assert found["other_instructions"] >= 2 * rounds
+    assert found["gc_entry_instructions"] < rounds / 20
+
+
 # ---- the command ----
 
 GRAMMAR = """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tare.breakdown.components import COMPONENTS
+from tare.breakdown.components import COMPONENTS, OTHER
 from tare.breakdown.image import Image
 from tare.breakdown.patterns import Line, Pattern, read_line
 from tare.errors import TareError
@@ -25,7 +25,8 @@ class Phase:
     """Functions of the runtime, from their entry to their return, with all that they call.
 
     Where several phases nest, the first in the file counts. ``inside`` names a phase, without which
-    this one does not count.
+    this one does not count. With the component ``other`` what they do is judged as outside of
+    phases.
     """
 
     name: str
@@ -115,7 +116,7 @@ class Descriptor:
         there = set(names)
         for phase in self.phases:
             if phase.name in there and (not phase.inside or phase.inside in there):
-                return phase.component
+                return None if phase.component == OTHER else phase.component
         return None
 
     def code_ranges(self, image: Image) -> list[tuple[int, int]]:

@@ -8,9 +8,10 @@ An operand is a register by its 64-bit name or several (``rdi|rsi``), ``%a`` for
 same wherever it is named again, a number or ``odd``, memory such as ``[r14]``, ``[%a + %b*_ + 1]``
 or ``[]`` for any, code by its symbols (``@caml_modify|@caml_initialize``), or ``_`` for anything.
 In memory ``_`` is any scale or displacement. Behind the arrow stands the component that the
-instruction is charged to, if any; ``other`` for the program's own, whatever else fits it. With ``?`` behind it only in the upper bound, because code that
-has nothing to do with storage can look the same; with ``~`` likewise, because the work is folded
-into an instruction that the program needs anyway.
+instruction is charged to, if any; ``other`` for the program's own, whatever else fits it. With
+``?`` behind it the instruction is charged only in the upper bound, because code that has nothing to
+do with storage can look the same; with ``~`` likewise, because the work is folded into an
+instruction that the program needs anyway.
 """
 
 from __future__ import annotations
