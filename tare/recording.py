@@ -42,6 +42,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     ),
     "sites": ("caller", "frame", "address"),
     "pointers": ("instructions", "source", "offset", "target"),
+    "references": ("source", "target"),
     "marks": (
         "instructions",
         "bytes",

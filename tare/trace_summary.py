@@ -21,6 +21,7 @@ _KINDS = {
     "nanoseconds": "times",
     "address": "addresses",
 }
+_OBSERVERS = {"recorder": "the recorder", "jvm": "the JVM's agent"}
 
 
 def summary_report(trace: Trace) -> Report:
@@ -54,8 +55,30 @@ def _findings(meta: Mapping[str, Any]) -> list[str]:
             "below are of the time when it was on."
         )
     if (wall := meta.get("wall_seconds")) is not None:
-        under = "the recorder" if meta["observer"] == "recorder" else "Valgrind's core"
+        under = _OBSERVERS.get(meta["observer"], "Valgrind's core")
         findings.append(f"The run took {format_seconds(wall)} under {under}.")
+    return findings + java_findings(meta)
+
+
+def java_findings(meta: Mapping[str, Any]) -> list[str]:
+    """How complete the trace of a Java program is; nothing of another program."""
+    found = meta.get("jvm")
+    if not isinstance(found, dict) or not meta["complete"]:
+        return []
+    at_end, there = found["objects_at_end"], found["objects_found_at_end"]
+    findings = [
+        f"Deaths were found by collections of the whole heap, one each "
+        f"{format_bytes(meta['reachability_bytes'])} allocated.",
+        f"At its end {format_count(at_end)} objects of the trace were alive, and a walk over the "
+        f"heap found {format_count(there)} of them; {format_count(found['missed_objects'])} others "
+        f"({format_bytes(found['missed_bytes'])}) are not in the trace.",
+    ]
+    if references := found.get("references_at_end"):
+        share = found["references_known"] / references
+        findings.append(
+            f"Stores told of {100 * share:.2f}% of the {format_count(references)} pointers that "
+            "were in its objects then."
+        )
     return findings
 
 

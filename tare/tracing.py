@@ -1,4 +1,5 @@
-"""Records the heap trace of one run: by the recorder, or by the instrument for what that lacks."""
+"""Records the heap trace of one run: by the recorder, by the instrument for what that lacks, or by
+the agent of Java programs."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tare import __version__, recorder, runner
+from tare import __version__, jvm_trace, recorder, runner
 from tare.errors import TareError, UsageError
 from tare.instrument import Instrument, launcher, seeing_regions
 from tare.manager import Manager
@@ -30,6 +31,9 @@ class Asked:
     are allocated between two marks; 0 is no marks. ``sample_bytes``, for the recorder alone, is how
     many bytes are allocated between two samples on average; 0 is all objects.
 
+    With ``jvm`` the objects are those of a Java program, and marks are collections of its whole
+    heap; with ``last_seen`` deaths are moved from there to when an object was last seen.
+
     The recorder can be turned on and off while the program runs, by a signal of ``signal_number``
     if that is not 0, and by words that are written to the file ``control``. If ``paused`` it is off
     at first."""
@@ -42,6 +46,8 @@ class Asked:
     paused: bool = False
     signal_number: int = 0
     control: Path | None = None
+    jvm: bool = False
+    last_seen: bool = False
 
     @property
     def has_switch(self) -> bool:
@@ -51,20 +57,27 @@ class Asked:
     @property
     def needs_instrument(self) -> bool:
         """Whether it takes more than births and frees, which the recorder sees."""
-        return self.last_use or self.pointers or self.reachability_bytes > 0
+        return not self.jvm and (self.last_use or self.pointers or self.reachability_bytes > 0)
+
+    @property
+    def observer(self) -> str:
+        """What records this, as meta.json names it."""
+        if self.jvm:
+            return jvm_trace.OBSERVER
+        return "instrument" if self.needs_instrument else "recorder"
 
     def observed(self) -> list[str]:
         """The words for meta.json."""
         wanted = {
-            "free": True,
-            "usable_size": True,
+            "free": not self.jvm,
+            "usable_size": not self.jvm,
             "sites": self.sites,
             "first_use": self.last_use,
             "last_use": self.last_use,
             "unreachable": self.reachability_bytes > 0,
             "pointers": self.pointers,
-            "nanoseconds": not self.needs_instrument,
-            "address": not self.needs_instrument,
+            "nanoseconds": self.observer == "recorder",
+            "address": self.observer == "recorder",
         }
         return [word for word, there in wanted.items() if there]
 
@@ -94,16 +107,19 @@ def run_once(
     from tare.machine import describe_machine
     from tare.results import now
 
+    if what.jvm:
+        jvm_trace.check(program, what)
     facts: dict[str, Any] = {
         "tare": __version__,
-        "observer": "instrument" if what.needs_instrument else "recorder",
+        "observer": what.observer,
         "observed": what.observed(),
         "reachability_bytes": what.reachability_bytes,
         "sample_bytes": what.sample_bytes,
         "switched": what.has_switch,
+        "last_seen": what.last_seen,
         "program": describe_program(program, check_program(program)),
-        "manager": manager.name,
-        "manager_version": manager.version,
+        "manager": jvm_trace.MANAGER if what.jvm else manager.name,
+        "manager_version": "" if what.jvm else manager.version,
         "started": now(),
         "machine": describe_machine(),
         "server": "",
@@ -116,10 +132,11 @@ def run_once(
         recording.mkdir()
         folder.mkdir()
         observed, observer = _observer(recording, manager, what)
+        started = jvm_trace.under(program, recording, what, note) if what.jvm else program
         try:
             with _switch(recording, what, note):
                 outcome = runner.run_once(
-                    program, observed, limits, workspace or partial, keep_output, observer
+                    started, observed, limits, workspace or partial, keep_output, observer
                 )
         except KeyboardInterrupt:
             note("interrupted: keeping what was recorded; interrupt again to give it up")
@@ -151,6 +168,8 @@ def _whole(value: float | None) -> int | None:
 
 def _observer(recording: Path, manager: Manager, what: Asked) -> tuple[Manager, runner.Observer]:
     """What watches the run, and the manager as it is then run."""
+    if what.jvm:
+        return manager, jvm_trace.JvmTrace(recording)
     if what.needs_instrument:
         return seeing_regions(manager), Instrument(*_options(recording, manager, what))
     in_front = recorder.in_front_of(
@@ -166,7 +185,22 @@ def _observer(recording: Path, manager: Manager, what: Asked) -> tuple[Manager, 
 
 def require_observer(what: Asked) -> None:
     """Raise MissingError where what it takes to record this is not installed."""
-    if what.needs_instrument:
+    if what.jvm:
+        if what.last_use or what.sample_bytes or what.has_switch:
+            raise UsageError(
+                "of a Java program all objects are recorded, and no uses",
+                "leave out --last-use, --sample, --paused, --signal and --control",
+            )
+        if what.last_seen and not what.pointers:
+            raise UsageError("stores show when an object was last seen", "give --pointers as well")
+        if what.reachability_bytes == 0:
+            raise UsageError(
+                "the deaths of a Java program are found by collections", "say how often"
+            )
+        jvm_trace.require()
+    elif what.last_seen:
+        raise UsageError("--last-seen is for Java programs", "give --jvm as well")
+    elif what.needs_instrument:
         if what.sample_bytes:
             raise UsageError(
                 "the instrument does not sample: uses, pointers and reachability are of all objects"
@@ -236,6 +270,13 @@ def finish(
         recorder.merge(recording, note)
         if facts["status"] == Status.OK:
             facts = facts | _sums(recording, sampled=facts["sample_bytes"] > 0)
+    if facts["observer"] == jvm_trace.OBSERVER:
+        if facts.get("last_seen"):
+            jvm_trace.move_deaths(recording, note)
+        found = jvm_trace.facts(recording, pointers="pointers" in facts["observed"])
+        facts = {**facts, "clock": "events", "jvm": found}
+        if facts["status"] == Status.OK:
+            facts |= _sums(recording, sampled=False)
     meta = convert(recording, folder, facts, reason, note)
     refuse_occupied(target, replace_trace=True)
     if is_trace(target):

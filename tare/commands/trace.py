@@ -10,6 +10,7 @@ import click
 
 from tare import api, options
 from tare.errors import UsageError
+from tare.jvm_trace import DEFAULT_PERIOD
 from tare.measurement import Status
 from tare.program import Program
 from tare.progress import TerminalWatcher
@@ -27,6 +28,7 @@ Examples:
   tare trace -o gawk.tare --last-use -- gawk -f report.awk words.txt
   tare trace --last-use --reachability 64KiB -- sqlite3 my.db .dump
   tare trace --pointers --no-sites -m mimalloc -- perl job.pl
+  tare trace --jvm --pointers -- java -cp classes Main
 """
 
 
@@ -90,6 +92,17 @@ def _signal_number(_context: click.Context, _option: click.Parameter, text: str 
     metavar="FILE",
     help="Turn recording on and off by the words on and off, written to FILE, a pipe that is made.",
 )
+@click.option(
+    "--jvm",
+    is_flag=True,
+    help="Record the heap of a Java program, and not its malloc. Deaths are found by collections, "
+    "one each 4MiB unless --reachability says otherwise.",
+)
+@click.option(
+    "--last-seen",
+    is_flag=True,
+    help="With --jvm --pointers: let objects die when a store or a collection last showed them.",
+)
 @click.option("--no-sites", is_flag=True, help="Do not record call sites.")
 @click.option(
     "-m",
@@ -112,6 +125,8 @@ def command(
     paused: bool,
     signal_number: int,
     control: Path | None,
+    jvm: bool,
+    last_seen: bool,
     no_sites: bool,
     manager: str,
     limits: Limits,
@@ -127,6 +142,8 @@ def command(
         raise UsageError("no program can handle the signals KILL and STOP", "give USR2, say")
     if paused and signal_number == 0 and control is None:
         signal_number = signal.SIGUSR2
+    if jvm and reachability_bytes == 0:
+        reachability_bytes = DEFAULT_PERIOD
     what = Asked(
         last_use,
         not no_sites,
@@ -136,6 +153,8 @@ def command(
         paused,
         signal_number,
         control,
+        jvm,
+        last_seen,
     )
     trace = api.trace(
         program,

@@ -13,9 +13,14 @@ public final class Events {
     private static final int KINDS_OF_PAUSES = 3;
 
     /**
-     * To read a thread's processor time is a call of the kernel, and dear. Between two events that
-     * are no farther apart than this the thread did not rest, so it is known without.
+     * To read a thread's processor time is a call of the kernel, and dear: it costs more than all
+     * else here. So it is read for each so many events in a row, and then not for some blocks.
      */
+    private static final int BLOCK = 64;
+
+    private static final int BLOCKS_TO_ONE_READ = 4;
+
+    /** Between two events that are no farther apart than this the thread did not rest. */
     private static final long NO_REST_NANOS = 5_000;
 
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
@@ -50,7 +55,8 @@ public final class Events {
     public static final class Timer {
         private final long thread = threadNumber();
         private int depth;
-        private int count;
+        private long count;
+        private boolean readsCpu;
         private long key;
         private long start;
         private long cpu;
@@ -60,7 +66,11 @@ public final class Events {
         private void begin(long newKey) {
             if (depth++ == 0) {
                 key = newKey;
+                readsCpu = count / BLOCK % BLOCKS_TO_ONE_READ == 0;
                 start = System.nanoTime();
+                if (!readsCpu) {
+                    return;
+                }
                 if (start - lastRead < NO_REST_NANOS) {
                     cpu = lastCpu + (start - lastRead);
                 } else {
@@ -74,11 +84,16 @@ public final class Events {
         public void end() {
             if (--depth == 0) {
                 long end = System.nanoTime();
-                lastCpu = THREADS.getCurrentThreadCpuTime();
-                lastRead = System.nanoTime();
-                records.add(EVENT, start, end - start, Math.max(lastCpu - cpu, 0), key, thread);
-                if (every > 0 && ++count % every == 0) {
-                    pause(SPIN + count / every % KINDS_OF_PAUSES);
+                long used = 0;
+                if (readsCpu) {
+                    lastCpu = THREADS.getCurrentThreadCpuTime();
+                    lastRead = System.nanoTime();
+                    used = Math.max(lastCpu - cpu, 1);
+                }
+                records.add(EVENT, start, end - start, used, key, thread);
+                count++;
+                if (every > 0 && count % every == 0) {
+                    pause(SPIN + (int) (count / every % KINDS_OF_PAUSES));
                 }
             }
         }

@@ -15,8 +15,8 @@ import java.util.concurrent.atomic.AtomicLong;
  *
  * <p>All numbers are 64 bits, little-endian. A head of six: {@link #MAGIC}, the capacity in records,
  * methods that are timed, records that found no room, and two of no meaning. Then records of six:
- * what it is (see {@link Events}), start, wall time and processor time of the thread in ns, key,
- * thread. Where the first is 0 there is no record.
+ * what it is (see {@link Events}), start, wall time and processor time of the thread in ns (0: not
+ * known), key, thread. Where the first is 0 there is no record.
  */
 final class Records {
     /** "TAREEVT1". */

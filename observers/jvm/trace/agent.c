@@ -1,0 +1,252 @@
+// libtare-jvm-trace: loaded by a JVM, it records the program's heap for a heap trace:
+//
+//   -agentpath:…/libtare-jvm-trace.so=period=BYTES,sites=0|1,rewriter=JAR,folder=FOLDER
+//
+// A collection of the whole heap is forced each time so many bytes were allocated. With a rewriter
+// stores of pointers are recorded, too.
+
+#define _GNU_SOURCE
+#include <jvmti.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "observer.h"
+#include "recording.h"
+#include "rewriting.h"
+#include "sites.h"
+
+// Tags of objects that are not recorded.
+static const jlong OBSERVERS = -1;
+static const jlong MISSED = -2;  // found at the end
+
+static uint64_t period;
+static bool wants_sites;
+static char rewriter[2048];
+static char folder[3000];
+
+_Thread_local bool is_observing;
+static _Thread_local uint32_t thread_number;
+
+// Identity hashes follow one another (-XX:hashCode=3), but the JVM does not count under a lock.
+// This one is held while the JVM is called, so no callback of a collection may take it.
+static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t collecting = PTHREAD_MUTEX_INITIALIZER;
+
+static bool wants_pointers(void) { return rewriter[0] != '\0'; }
+
+static uint32_t hash_of(jvmtiEnv* tools, jobject object) {
+  jint hash = 0;
+  (*tools)->GetObjectHashCode(tools, object, &hash);
+  return (uint32_t)hash;
+}
+
+static void collect_all(jvmtiEnv* tools) {
+  pthread_mutex_lock(&collecting);
+  (*tools)->ForceGarbageCollection(tools);
+  recording_mark_begin();
+  // The deaths that the JVM has not told of yet are told of now.
+  (*tools)->SetEventNotificationMode(tools, JVMTI_DISABLE, JVMTI_EVENT_OBJECT_FREE, NULL);
+  (*tools)->SetEventNotificationMode(tools, JVMTI_ENABLE, JVMTI_EVENT_OBJECT_FREE, NULL);
+  recording_mark_end();
+  pthread_mutex_unlock(&collecting);
+}
+
+static void record_allocation(jvmtiEnv* tools, JNIEnv* java, jobject object, jclass type,
+                              jlong size) {
+  struct birth birth = {.size = (uint64_t)size};
+  uint32_t hash = 0;
+  jvmtiFrameInfo frames[MOST_FRAMES];
+  jint count = 0;
+  if (wants_sites) (*tools)->GetStackTrace(tools, NULL, 0, MOST_FRAMES, frames, &count);
+  if (wants_sites || wants_pointers()) {
+    pthread_mutex_lock(&naming);
+    if (wants_pointers()) hash = hash_of(tools, object);
+    if (wants_sites) birth.site = site_of(tools, java, type, hash_of(tools, type), frames, count);
+    pthread_mutex_unlock(&naming);
+  }
+  if (thread_number == 0) thread_number = recording_new_thread();
+  birth.thread = thread_number;
+  const jlong tag = recording_birth(birth);
+  if (tag == 0) return;
+  if (wants_pointers()) recording_name(hash, tag);
+  (*tools)->SetTag(tools, object, tag);
+}
+
+static void JNICALL on_allocation(jvmtiEnv* tools, JNIEnv* java, jthread thread, jobject object,
+                                  jclass type, jlong size) {
+  (void)thread;
+  if (is_observing) {
+    (*tools)->SetTag(tools, object, OBSERVERS);
+    return;
+  }
+  is_observing = true;
+  record_allocation(tools, java, object, type, size);
+  if (recording_is_due(period)) collect_all(tools);
+  is_observing = false;
+}
+
+static void JNICALL on_free(jvmtiEnv* tools, jlong tag) {
+  (void)tools;
+  if (tag > 0) recording_death(tag);
+}
+
+void introduce(jvmtiEnv* tools, jobject object) {
+  pthread_mutex_lock(&naming);
+  jlong tag = 0;
+  (*tools)->GetTag(tools, object, &tag);
+  if (tag <= 0) {
+    jlong size = 0;
+    (*tools)->GetObjectSize(tools, object, &size);
+    tag = recording_late_birth((uint64_t)size);
+    if (tag != 0) (*tools)->SetTag(tools, object, tag);
+  }
+  if (tag != 0) recording_name(hash_of(tools, object), tag);
+  pthread_mutex_unlock(&naming);
+}
+
+static jint JNICALL on_first_object(jlong type, jlong size, jlong* tag, jint length, void* unused) {
+  (void)type;
+  (void)length;
+  (void)unused;
+  if (*tag == 0) *tag = recording_first_birth((uint64_t)size);
+  return JVMTI_VISIT_OBJECTS;
+}
+
+static void enable(jvmtiEnv* tools, jvmtiEvent event) {
+  (*tools)->SetEventNotificationMode(tools, JVMTI_ENABLE, event, NULL);
+}
+
+static void JNICALL on_init(jvmtiEnv* tools, JNIEnv* java, jthread thread) {
+  (void)thread;
+  is_observing = true;
+  enable(tools, JVMTI_EVENT_SAMPLED_OBJECT_ALLOC);
+  enable(tools, JVMTI_EVENT_OBJECT_FREE);
+  if (wants_pointers() && !rewriting_begin(tools, java))
+    (*java)->FatalError(java, "tare: this JVM does not let its classes be rewritten");
+  (*tools)->ForceGarbageCollection(tools);
+  const jvmtiHeapCallbacks callbacks = {.heap_iteration_callback = on_first_object};
+  (*tools)->IterateThroughHeap(tools, 0, NULL, &callbacks, NULL);
+  is_observing = false;
+}
+
+static jint JNICALL on_reference(jvmtiHeapReferenceKind kind, const jvmtiHeapReferenceInfo* info,
+                                 jlong type, jlong referrer_type, jlong size, jlong* tag,
+                                 jlong* referrer, jint length, void* found_by_caller) {
+  (void)info;
+  (void)type;
+  (void)referrer_type;
+  (void)length;
+  struct found* const found = found_by_caller;
+  if (*tag == 0) {
+    ++found->missed;
+    found->missed_bytes += (uint64_t)size;
+    *tag = MISSED;
+  }
+  const bool is_pointer =
+      kind == JVMTI_HEAP_REFERENCE_FIELD || kind == JVMTI_HEAP_REFERENCE_ARRAY_ELEMENT;
+  if (is_pointer && wants_pointers() && *tag > 0 && referrer != NULL && *referrer > 0)
+    recording_reference(*referrer, *tag);
+  return JVMTI_VISIT_OBJECTS;
+}
+
+static jint JNICALL on_last_object(jlong type, jlong size, jlong* tag, jint length,
+                                   void* found_by_caller) {
+  (void)type;
+  (void)size;
+  (void)length;
+  struct found* const found = found_by_caller;
+  found->recorded += *tag > 0;
+  return JVMTI_VISIT_OBJECTS;
+}
+
+// References lead to all that was missed, but not to what only the JVM itself holds; and what lies
+// in the heap may be dead, if it has no tag.
+static struct found look_at_heap(jvmtiEnv* tools) {
+  struct found found = {0};
+  const jvmtiHeapCallbacks references = {.heap_reference_callback = on_reference};
+  (*tools)->FollowReferences(tools, 0, NULL, NULL, &references, &found);
+  const jvmtiHeapCallbacks objects = {.heap_iteration_callback = on_last_object};
+  (*tools)->IterateThroughHeap(tools, JVMTI_HEAP_FILTER_UNTAGGED, NULL, &objects, &found);
+  return found;
+}
+
+static void JNICALL on_death(jvmtiEnv* tools, JNIEnv* java) {
+  (void)java;
+  is_observing = true;
+  collect_all(tools);
+  recording_stop();
+  const struct found found = look_at_heap(tools);
+  pthread_mutex_lock(&naming);
+  sites_flush();
+  pthread_mutex_unlock(&naming);
+  recording_end(found);
+}
+
+static bool ask_for_events(JavaVM* vm) {
+  jvmtiEnv* tools = NULL;
+  if ((*vm)->GetEnv(vm, (void**)&tools, JVMTI_VERSION_11) != JNI_OK) return false;
+  const jvmtiCapabilities wanted = {
+      .can_tag_objects = 1,
+      .can_generate_object_free_events = 1,
+      .can_generate_sampled_object_alloc_events = 1,
+      .can_get_source_file_name = wants_sites,
+      .can_get_line_numbers = wants_sites,
+      .can_generate_all_class_hook_events = wants_pointers(),
+      .can_retransform_classes = wants_pointers(),
+      .can_retransform_any_class = wants_pointers(),
+  };
+  const jvmtiEventCallbacks callbacks = {
+      .VMInit = on_init,
+      .VMDeath = on_death,
+      .SampledObjectAlloc = on_allocation,
+      .ObjectFree = on_free,
+      .ClassFileLoadHook = on_class_file,
+  };
+  if ((*tools)->AddCapabilities(tools, &wanted) != JVMTI_ERROR_NONE ||
+      (*tools)->SetEventCallbacks(tools, &callbacks, sizeof callbacks) != JVMTI_ERROR_NONE ||
+      (*tools)->SetHeapSamplingInterval(tools, 0) != JVMTI_ERROR_NONE)
+    return false;
+  if (wants_pointers()) {
+    if ((*tools)->AddToBootstrapClassLoaderSearch(tools, rewriter) != JVMTI_ERROR_NONE)
+      return false;
+    enable(tools, JVMTI_EVENT_CLASS_FILE_LOAD_HOOK);
+  }
+  enable(tools, JVMTI_EVENT_VM_INIT);
+  enable(tools, JVMTI_EVENT_VM_DEATH);
+  return true;
+}
+
+// The folder comes last, and may hold commas.
+static bool read_options(const char* text) {
+  unsigned long long bytes = 0;
+  int sites = 0;
+  if (text == NULL || sscanf(text, "period=%llu,sites=%d,", &bytes, &sites) != 2) return false;
+  const char* const jar = strstr(text, ",rewriter=");
+  const char* const place = strstr(text, ",folder=");
+  if (jar == NULL || place == NULL || bytes == 0) return false;
+  period = bytes;
+  wants_sites = sites != 0;
+  const char* const path = jar + strlen(",rewriter=");
+  const int length = snprintf(rewriter, sizeof rewriter, "%.*s", (int)(place - path), path);
+  snprintf(folder, sizeof folder, "%s", place + strlen(",folder="));
+  return length < (int)sizeof rewriter;
+}
+
+JNIEXPORT jint JNICALL Agent_OnLoad(JavaVM* vm, char* options, void* reserved) {
+  (void)reserved;
+  if (!read_options(options)) {
+    fputs("tare: the options of the agent are wrong\n", stderr);
+    return JNI_ERR;
+  }
+  if (!recording_open(folder, wants_pointers())) {
+    fprintf(stderr, "tare: the agent cannot write to %s\n", folder);
+    return JNI_ERR;
+  }
+  if (!ask_for_events(vm)) {
+    fputs("tare: this JVM does not tell an agent of its allocations\n", stderr);
+    return JNI_ERR;
+  }
+  return JNI_OK;
+}

@@ -1,0 +1,26 @@
+// Call sites of a JVM: a tree of frames, whose leaf says what was made. Every stack is written
+// once.
+#ifndef TARE_JVM_SITES_H
+#define TARE_JVM_SITES_H
+
+#include <jvmti.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+// Of a stack the innermost frames are kept.
+enum { MOST_FRAMES = 8 };
+
+bool sites_open(const char* stem);
+
+// The site of objects of `type`, which has this identity hash, that are made from there. Calls the
+// JVM, so the caller holds a lock that no collection waits for. NO_SITE where there are too many.
+uint32_t site_of(jvmtiEnv* tools, JNIEnv* java, jclass type, uint32_t type_hash,
+                 const jvmtiFrameInfo* frames, jint count);
+
+void sites_flush(void);
+bool sites_failed(void);
+
+void write_json_text(FILE* file, const char* text);
+
+#endif
