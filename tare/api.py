@@ -112,14 +112,16 @@ def compare(
     chosen = programs_of(programs)
     resolved, baseline = managers_of(managers, baseline)
     asked = {"runs": runs, "warmup": warmup, "precision": precision, "most_runs": most_runs}
-    heaps: dict[str, dict[str, int]] = {}
+    heaps: dict[str, Any] = {}
     if any(manager.runtime for manager in resolved.values()):
         from tare import runtime_heaps
 
         if runtime_heaps.has_multiples(resolved):
             folder = Path(folder) if folder else default_folder(study, label or chosen[0].argv[0])
             beside = folder.with_name(f"{folder.name}-least-heaps")
-            resolved, heaps = runtime_heaps.in_bytes(chosen, resolved, limits, beside, watcher)
+            settled, heaps = runtime_heaps.in_bytes(chosen, resolved, limits, beside, watcher)
+            observe = runtime_heaps.observer(settled, observe or executor.OBSERVERS["runner"])
+            resolved = settled[chosen[0].name]
 
     def plan(seed: int) -> Planned:
         rounds = compare_study.Plan(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tare import drag_run, instrument, memsys, runner, space_run
+from tare import canary, drag_run, instrument, memsys, runner, space_run
 from tare.manager import Manager
 from tare.program import Program
 from tare.results import OUTPUTS_FOLDER, Record, Run, Store, now
@@ -38,8 +38,10 @@ def execute(
     store: Store,
     watch: Watcher,
     observers: Mapping[str, Observe] = OBSERVERS,
+    clock: canary.Clock | None = None,
 ) -> None:
     """Do rounds of runs until ``planner`` has no more. ``observers`` are by the names in runs.
+    ``clock`` says when the canary is visited between them.
 
     On Ctrl-C or SIGTERM the running program's whole tree is ended and KeyboardInterrupt goes on;
     what had finished is in the store.
@@ -51,6 +53,9 @@ def execute(
                 record = _execute_one(run, programs, managers, limits, store, observers)
                 store.append(record)
                 watch(run, record)
+                if clock is not None:
+                    for visited in canary.visits(store.workspace, store.records, clock):
+                        store.append(visited)
 
 
 def _execute_one(
@@ -62,13 +67,12 @@ def _execute_one(
     observers: Mapping[str, Observe],
 ) -> Record:
     started = now()
-    kept = store.folder / OUTPUTS_FOLDER / _file_name(run)
     outcome = observers[run.observer](
         programs[run.program],
         managers[run.manager],
         limits,
         store.workspace,
-        None if programs[run.program].ignore_output else kept,
+        None if programs[run.program].ignore_output else kept_output(store, run),
     )
     return Record(run, outcome, started)
 
@@ -82,9 +86,10 @@ def plain(text: str) -> str:
     return f"{kept}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _file_name(run: Run) -> Path:
+def kept_output(store: Store, run: Run) -> Path:
     """One kept output per program and manager."""
-    return Path(f"{plain(run.program)}.{plain(run.manager)}.stdout")
+    name = f"{plain(run.program)}.{plain(run.manager)}.stdout"
+    return store.folder / OUTPUTS_FOLDER / name
 
 
 @contextmanager

@@ -11,12 +11,15 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tare import executor, runtimes
 from tare import manager as managers_module
+from tare.canary import Clock
+from tare.cluster import Cluster
 from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
 from tare.executor import Observe
 from tare.manager import OWN, Manager
@@ -45,21 +48,26 @@ class Watcher:
 
 @dataclass(frozen=True)
 class Planned:
-    """What to run next, and how many runs that makes when nothing fails."""
+    """What to run next, and how many runs that makes when nothing fails. ``planners`` do the same
+    for each program apart, where programs can be measured side by side."""
 
     planner: executor.Planner
     runs: int
+    planners: Mapping[str, executor.Planner] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Where:
-    """What all studies are given beside their question. ``label`` is for the folder's name."""
+    """What all studies are given beside their question. ``label`` is for the folder's name. With a
+    ``cluster`` its workers do the runs; with ``canary`` it is looked whether the machine drifts."""
 
     seed: int | None
     limits: Limits | None
     folder: Path | str | None
     watcher: Watcher | None
     label: str = ""
+    cluster: Cluster | None = None
+    canary: bool = False
 
 
 def measure(
@@ -78,11 +86,15 @@ def measure(
     what progress says of them; ``asked`` is what the request holds beyond programs and managers,
     and ``facts`` are kept in run.json."""
     runtimes.check(programs, managers.values())
+    preloads = any(manager.runtime is None for manager in managers.values())
     request = {
-        "programs": [describe_program(program, check_program(program)) for program in programs],
+        "programs": [
+            describe_program(program, check_program(program, preloads)) for program in programs
+        ],
         "managers": sorted(managers),
         "baseline": baseline,
         **asked,
+        **({"cluster": True} if where.cluster else {}),
     }
     run = new_run(study, sys.argv, **facts_of(request, managers, where.seed), **facts)
     label = where.label or Path(programs[0].argv[0]).name
@@ -91,15 +103,25 @@ def measure(
     with Store(folder, run, key="request") as store:
         planned = plan(store.run["seed"])
         watcher.begin(doing, max(planned.runs - len(store.records), 0), None)
-        return execute(
-            store,
-            planned.planner,
-            {program.name: program for program in programs},
-            managers,
-            where.limits or Limits(),
-            watcher,
-            observers,
-        )
+        named = {program.name: program for program in programs}
+        limits = where.limits or Limits()
+        if where.cluster is not None:
+            from tare.cluster import campaign
+
+            doing_runs = partial(
+                campaign.execute,
+                planned.planners,
+                named,
+                managers,
+                limits,
+                store,
+                watcher,
+                observers,
+                where.cluster,
+            )
+            return _keeping_what_is_measured(store, watcher, doing_runs)
+        clock = Clock() if where.canary else None
+        return execute(store, planned.planner, named, managers, limits, watcher, observers, clock)
 
 
 def execute(
@@ -110,14 +132,27 @@ def execute(
     limits: Limits,
     watcher: Watcher,
     observers: Mapping[str, executor.Observe] = executor.OBSERVERS,
+    clock: Clock | None = None,
 ) -> Results:
     """Run what the planner asks for; on any interruption the folder is still made whole."""
-    begun = time.monotonic()
-    earlier = store.run.get("took_seconds", 0.0)
     if "observer_seconds" not in store.run:
         store.update(observer_seconds=observer_cost(store.workspace))
+    return _keeping_what_is_measured(
+        store,
+        watcher,
+        lambda: executor.execute(
+            planner, programs, managers, limits, store, watcher.run, observers, clock
+        ),
+    )
+
+
+def _keeping_what_is_measured(
+    store: Store, watcher: Watcher, do_runs: Callable[[], None]
+) -> Results:
+    begun = time.monotonic()
+    earlier = store.run.get("took_seconds", 0.0)
     try:
-        executor.execute(planner, programs, managers, limits, store, watcher.run, observers)
+        do_runs()
     except BaseException as error:
         with contextlib.suppress(TareError):  # the first trouble is the one to tell of
             store.finish()

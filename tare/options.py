@@ -199,6 +199,17 @@ def trace_argument(function: Command) -> Command:
     return click.argument("trace", type=_PATH, metavar="T.tare")(function)
 
 
+def scheduler_option(function: Command) -> Command:
+    """Adds --scheduler; gives ``scheduler``, "" for runs on this machine."""
+    return click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        default="",
+        help="Do the runs on the workers of the Dask cluster with this scheduler, as "
+        "tcp://HOST:8786.",
+    )(function)
+
+
 def run_options(function: Command) -> Command:
     """Adds the seed and the bounds of a run; gives ``seed`` and ``limits``."""
     return _add(

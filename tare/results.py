@@ -54,6 +54,7 @@ _MACHINE_FIELDS = {
     "swap": bool,
     "hypervisor": bool,
 }
+_WORKER_FIELDS = {"group": str, "host": str, "machine": dict}
 _PROGRAM_FIELDS = {
     "name": str,
     "argv": list,
@@ -316,6 +317,10 @@ def read_run(folder: Path) -> dict[str, Any]:
         )
     check_fields(path, "", run, _RUN_FIELDS)
     check_fields(path, "machine.", run["machine"], _MACHINE_FIELDS)
+    check_fields(path, "", {"machines": {}, **run}, {"machines": dict})
+    for worker in run.get("machines", {}).values():
+        check_fields(path, "machines.", worker, _WORKER_FIELDS)
+        check_fields(path, "machines.machine.", worker["machine"], _MACHINE_FIELDS)
     for program in run["programs"]:
         check_fields(path, "programs.", program, _PROGRAM_FIELDS)
     for manager in run["managers"].values():

@@ -9,21 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tare.collectors import HEAP, multiple_of
 from tare.errors import UsageError
+from tare.executor import Observe, plain
 from tare.manager import Manager, parse_name
 from tare.measurement import Status
 from tare.measuring import Watcher
 from tare.minheap_executed import UNIT, minheap_executed
 from tare.program import Program
 from tare.results import read_records
-from tare.runner import Limits
+from tare.runner import Limits, Outcome
+from tare.runtimes import Setting
 from tare.studies.minheap_executed import HIGH
 from tare.sweeps import size_text
 
 REPEATS = 2
+Heap = dict[str, int]
 
 
 def has_multiples(managers: Mapping[str, Manager]) -> bool:
@@ -40,28 +45,44 @@ def in_bytes(
     limits: Limits | None,
     folder: Path,
     watcher: Watcher | None,
-) -> tuple[dict[str, Manager], dict[str, dict[str, int]]]:
-    """``managers`` with heaps in bytes; and of each whose heap was a multiple, the ``least_bytes``
-    that were found and the ``heap_bytes`` that it has. The search is kept in ``folder``.
+) -> tuple[dict[str, dict[str, Manager]], dict[str, Any]]:
+    """By program, ``managers`` with heaps in bytes; and of each whose heap was a multiple, the
+    ``least_bytes`` that were found and the ``heap_bytes`` that it has, by program where there are
+    several. The search is kept in ``folder``.
 
-    Raises UsageError where there is no least heap, or more than one program.
+    Raises UsageError where there is no least heap.
     """
-    if len(programs) != 1:
-        raise UsageError(
-            "a multiple of the least heap is different for each program",
-            "measure one program, or give the heap in bytes, like heap=64MiB",
-        )
+    if len(programs) == 1:
+        settled, heaps = _of_program(programs[0], managers, limits, folder, watcher)
+        return {programs[0].name: settled}, dict(heaps)
+    by_program: dict[str, dict[str, Manager]] = {}
+    found: dict[str, dict[str, Heap]] = {}
+    for program in programs:
+        beside = folder / plain(program.name)
+        by_program[program.name], heaps = _of_program(program, managers, limits, beside, watcher)
+        for manager, heap in heaps.items():
+            found.setdefault(manager, {})[program.name] = heap
+    return by_program, found
+
+
+def _of_program(
+    program: Program,
+    managers: Mapping[str, Manager],
+    limits: Limits | None,
+    folder: Path,
+    watcher: Watcher | None,
+) -> tuple[dict[str, Manager], dict[str, Heap]]:
     bases = {name: _without_heap(name) for name, each in managers.items() if _multiple(each)}
     sought = list(dict.fromkeys(bases.values()))
     results = minheap_executed(
-        programs[0], sought, repeats=REPEATS, limits=limits, folder=folder, watcher=watcher
+        program, sought, repeats=REPEATS, limits=limits, folder=folder, watcher=watcher
     )
     outcomes = {record.run.manager: record.outcome for record in read_records(results.folder)}
     settled, found = dict(managers), {}
     for name, base in bases.items():
         if outcomes[base].status is not Status.OK:
             raise UsageError(
-                f"{base} has no least heap for this program: {outcomes[base].reason}",
+                f"{base} has no least heap for {program.name}: {outcomes[base].reason}",
                 "give its heap in bytes, like heap=64MiB",
             )
         least = int(outcomes[base].values[HIGH])
@@ -72,6 +93,26 @@ def in_bytes(
         options = {**setting.options, HEAP: size_text(heap)}
         settled[name] = replace(managers[name], runtime=replace(setting, options=options))
     return settled, found
+
+
+def observer(settled: Mapping[str, Mapping[str, Manager]], observe: Observe) -> Observe:
+    """Watches a run as ``observe`` does, in the heap that its program has in ``settled``."""
+    settings = {
+        program: {name: each.runtime for name, each in managers.items() if each.runtime}
+        for program, managers in settled.items()
+    }
+    return partial(_run_in_heap, settings, observe)
+
+
+def _run_in_heap(
+    settings: Mapping[str, Mapping[str, Setting]],
+    observe: Observe,
+    program: Program,
+    manager: Manager,
+    *others: Any,
+) -> Outcome:
+    setting = settings[program.name].get(manager.name, manager.runtime)
+    return observe(program, replace(manager, runtime=setting), *others)
 
 
 def _without_heap(manager: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tare import collectors, layers, runtimes
+from tare import collectors, java_suites, layers, runtimes
 from tare.__main__ import tare_group
 from tare.diff import VERDICTS
 from tare.export import FORMATS
@@ -124,7 +124,8 @@ def test_an_example_parses(page: str, line: str) -> None:
         if words[:1] == ["managers"] and name:
             assert name in recipes or name in layers.layers()
     suite = given.get("suite_name")
-    assert suite is None or suite.endswith(".toml") or suite in shipped_suites()
+    known = (*shipped_suites(), *java_suites.HARNESSES)
+    assert suite is None or suite.endswith(".toml") or suite in known
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)

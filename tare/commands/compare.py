@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tare import api, options
+from tare.cluster import Cluster
 from tare.options import Output
 from tare.presenting import present
 from tare.program import Program
@@ -43,6 +44,7 @@ def _fraction(
     help="Measure on until the interval of each ratio of wall times is so narrow.",
 )
 @click.option("--most-runs", default=100, show_default=True, help="The cap for --precision.")
+@options.scheduler_option
 @options.run_options
 @options.output_options
 @options.program_argument
@@ -54,6 +56,7 @@ def command(
     warmup: int,
     precision: float | None,
     most_runs: int,
+    scheduler: str,
     seed: int | None,
     limits: Limits,
     output: Output,
@@ -75,5 +78,6 @@ def command(
         limits=limits,
         folder=output.folder,
         watcher=TerminalWatcher(output.quiet),
+        cluster=Cluster(scheduler) if scheduler else None,
     )
     return present(results, output)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
-from tare import api, options
+from tare import api, java_bill, java_suites, options
+from tare.cluster import Cluster
+from tare.errors import UsageError
+from tare.executor import Observe
 from tare.options import Output
 from tare.presenting import present
+from tare.program import Program
 from tare.progress import TerminalWatcher
+from tare.results import Results, default_folder
 from tare.runner import Limits
+from tare.studies import compare, count, drag, memsys, space
 from tare.suite import load_suite, missing, shipped_suites
 
 EPILOG = """\b
@@ -20,7 +28,18 @@ Examples:
   tare suite run quick
   tare suite run papers -o papers-results      (type it again to resume)
   tare suite run my-programs.toml -m glibc -m mimalloc -n 20
+  tare suite run quick --study count -m glibc -m jemalloc
+  tare suite run dacapo --jar dacapo-23.11-chopin.jar -p fop -p h2
+  tare suite run papers --scheduler tcp://head:8786 -o papers-results
 """
+DEFAULT_ITERATIONS = 5
+_WATCHED: dict[str, Callable[..., Results]] = {
+    count.STUDY: api.count,
+    drag.STUDY: api.drag,
+    memsys.STUDY: api.memsys,
+    space.STUDY: api.space,
+}
+_OF_COMPARE = ("runs", "warmup", "jar", "iterations", "scheduler")
 
 
 @click.group(epilog=EPILOG)
@@ -53,30 +72,69 @@ def packages(suite_name: str) -> int:
 @command.command()
 @click.argument("suite_name", metavar="NAME|FILE")
 @click.option("-p", "--program", "only", multiple=True, metavar="P", help="Only this program.")
+@click.option(
+    "--study",
+    type=click.Choice([compare.STUDY, *_WATCHED]),
+    default=compare.STUDY,
+    help="What to do with each program: the command of that name. Default: compare.",
+)
 @options.manager_options
 @click.option("-n", "--runs", default=6, show_default=True, help="Runs under each manager.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
+@click.option(
+    "--jar",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Your jar of the suite dacapo or renaissance.",
+)
+@click.option(
+    "--iterations",
+    type=int,
+    metavar="N",
+    help="Iterations in each run, for a suite with --jar. Default: 5.",
+)
+@options.scheduler_option
 @options.run_options
 @options.output_options
 def run(
     suite_name: str,
     only: tuple[str, ...],
+    study: str,
+    jar: Path | None,
+    iterations: int | None,
     managers: tuple[str, ...],
     baseline: str,
     runs: int,
     warmup: int,
+    scheduler: str,
     seed: int | None,
     limits: Limits,
     output: Output,
 ) -> int:
-    """Compare managers over all programs of a suite.
+    """Compare managers over all programs of a suite, or do another study of each.
 
     Programs whose packages are not installed are skipped and named. A folder given with -o is
     resumed where it was interrupted.
     """
-    programs = api.suite_programs(
-        suite_name, only, lambda line: print(line, file=sys.stderr, flush=True)
-    )
+    if study != compare.STUDY:
+        _refuse_options_of_compare(study)
+        results = _WATCHED[study](
+            _of_suite(suite_name, only),
+            managers or (("glibc",) if study == drag.STUDY else ()),
+            baseline=baseline,
+            seed=seed,
+            limits=limits,
+            folder=output.folder or default_folder(study, _label(suite_name)),
+            watcher=TerminalWatcher(output.quiet),
+        )
+        return present(results, output)
+    observe: Observe | None = None
+    if suite_name in java_suites.HARNESSES or jar is not None or iterations is not None:
+        programs, observe = _of_jar(suite_name, only, jar, iterations)
+        if not managers and not baseline:
+            managers = tuple(java_bill.default_managers(programs[0]))
+    else:
+        programs = _of_suite(suite_name, only)
     results = api.compare(
         programs,
         managers,
@@ -87,6 +145,44 @@ def run(
         limits=limits,
         folder=output.folder,
         watcher=TerminalWatcher(output.quiet),
-        label=f"suite-{Path(suite_name).stem}",
+        label=_label(suite_name),
+        observe=observe,
+        cluster=Cluster(scheduler, suite="" if observe else suite_name) if scheduler else None,
+        canary=True,
     )
     return present(results, output)
+
+
+def _label(suite_name: str) -> str:
+    return f"suite-{Path(suite_name).stem}"
+
+
+def _of_suite(suite_name: str, only: tuple[str, ...]) -> list[Program]:
+    return api.suite_programs(
+        suite_name, only, lambda line: print(line, file=sys.stderr, flush=True)
+    )
+
+
+def _refuse_options_of_compare(study: str) -> None:
+    context = click.get_current_context()
+    for name in _OF_COMPARE:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"--{name} is not for --study {study}",
+                f"leave it out, or measure time and memory: --study {compare.STUDY}",
+            )
+
+
+def _of_jar(
+    suite_name: str, only: tuple[str, ...], jar: Path | None, iterations: int | None
+) -> tuple[list[Program], Observe]:
+    if suite_name not in java_suites.HARNESSES:
+        raise UsageError(
+            f"--jar and --iterations are not for the suite {suite_name}",
+            f"they are for {' and '.join(java_suites.HARNESSES)}",
+        )
+    if jar is None:
+        raise UsageError(f"{suite_name} does not come with Tare", "name your jar of it: --jar PATH")
+    wanted = DEFAULT_ITERATIONS if iterations is None else iterations
+    programs = java_suites.programs(suite_name, jar, only, wanted)
+    return programs, java_suites.observe(suite_name)

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from tare.errors import UsageError
-from tare.machine import Warning_, noise_warnings
 from tare.measurement import Obtained
+from tare.report import machines
 from tare.report.comparison import coverage_warnings
 from tare.report.model import Report, Section
-from tare.results import Results
+from tare.results import Results, read_records
 from tare.studies import studies
-from tare.units import format_bytes, format_duration, format_seconds
+from tare.units import format_duration, format_seconds
 
 
 def build_report(results: Results) -> Report:
@@ -25,7 +25,10 @@ def build_report(results: Results) -> Report:
         subtitle=_subtitle(run),
         facts=_facts(run, _obtained(results)),
         sections=_sections(results),
-        warnings=[*coverage_warnings(results), *map(_sentence, noise_warnings(run["machine"]))],
+        warnings=[
+            *coverage_warnings(results),
+            *machines.warnings(run, read_records(results.folder)),
+        ],
     )
 
 
@@ -40,7 +43,8 @@ def _sections(results: Results) -> list[Section]:
 
         costs = results.run.get("sections", {})
         return [
-            replace(each.section(results), **costs.get(each.IDENTIFIER, {})) for each in sections()
+            replace(each.section(results), **costs.get(each.IDENTIFIER, {}))
+            for each in sections(results.run.get("runtime", ""))
         ]
     study = results.run["study"]
     found = [each.section(results) for each in studies() if study == each.STUDY]
@@ -58,11 +62,9 @@ def _observer_cost(run: dict[str, Any]) -> str:
 
 
 def _subtitle(run: dict[str, Any]) -> str:
-    machine = run["machine"]
     ended = "" if run.get("finished") else ", not finished"
     return (
-        f"{machine['processor']}, {machine['cores']} cores, "
-        f"{format_bytes(machine['memory_bytes'])}; {run['started'][:16].replace('T', ' ')} UTC"
+        f"{machines.hardware(run)}; {run['started'][:16].replace('T', ' ')} UTC"
         f"{_observer_cost(run)}{ended}"
     )
 
@@ -72,7 +74,7 @@ def _obtained(results: Results) -> str:
 
 
 def _facts(run: dict[str, Any], obtained: str) -> list[tuple[str, str]]:
-    machine = run["machine"]
+    where = "the workers of a cluster" if run.get("machines") else "this machine"
     facts = [
         ("tare", run["tare"]),
         ("command", " ".join(run["command"])),
@@ -80,8 +82,8 @@ def _facts(run: dict[str, Any], obtained: str) -> list[tuple[str, str]]:
         ("took", format_duration(run.get("took_seconds", 0.0))),
         ("seed", str(run["seed"])),
         ("baseline", run["baseline"]),
-        ("results", f"{obtained} on this machine"),
-        *((name.replace("_", " "), str(value)) for name, value in machine.items()),
+        ("results", f"{obtained} on {where}"),
+        *machines.facts(run),
     ]
     for program in run["programs"]:
         facts.append((f"program {program['name']}", program["executable"]))
@@ -89,7 +91,3 @@ def _facts(run: dict[str, Any], obtained: str) -> list[tuple[str, str]]:
     for name, manager in run["managers"].items():
         facts.append((f"manager {name}", f"{manager['version']} {manager['object'] or ''}".strip()))
     return facts
-
-
-def _sentence(warning: Warning_) -> str:
-    return f"{warning.setting}: {warning.effect}. {warning.mend}."

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tare.measurement import METRICS, Status
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.results import Record, Results, judged_status, read_records, reference_outputs
+from tare.results import (
+    Record,
+    Results,
+    counted,
+    judged_status,
+    read_records,
+    reference_outputs,
+)
 from tare.statistics import FEWEST_FOR_INTERVAL
 from tare.units import format_floor, format_percent, format_value
 
@@ -18,8 +25,10 @@ if TYPE_CHECKING:
 
 TIME = "wall_seconds"
 MEMORY = "peak_resident_bytes"
+ITERATION = "iteration_seconds"
 _TONES = {"lower": "good", "higher": "bad", "no difference seen": "quiet"}
 _DETAILS = (
+    ITERATION,
     "user_seconds",
     "system_seconds",
     "minor_faults",
@@ -47,6 +56,7 @@ _OF_COLLECTORS = (
 )
 _ESSENTIAL_METRICS = 5
 _TABLES_ON_A_TERMINAL = 3
+COLLECTIONS_TABLE, FAILURES_TABLE = "table-collections", "table-failures"
 Row = Mapping[str, Any]
 
 
@@ -64,8 +74,11 @@ def comparison_section(results: Results, summary: polars.DataFrame) -> Section:
     managers = [manager for manager in results.run["managers"] if manager in measured]
     tables: list[Table] = []
     if len(programs) > 1:
+        known = {metric for _, _, metric in rows}
         tables += [
-            ratio_table(results, rows, programs, managers, metric) for metric in (TIME, MEMORY)
+            ratio_table(results, rows, programs, managers, metric)
+            for metric in (ITERATION, TIME, MEMORY)
+            if metric in known
         ]
     for number, program in enumerate(programs, 1):
         identifier = f"table-program-{number}"
@@ -195,7 +208,7 @@ def collections_table(
 ) -> Table:
     """What managers that collect told of it, medians only."""
     return _medians(
-        "table-collections", "Collections (medians)", _OF_COLLECTORS, rows, program, managers
+        COLLECTIONS_TABLE, "Collections (medians)", _OF_COLLECTORS, rows, program, managers
     )
 
 
@@ -300,12 +313,14 @@ def ratio_cell(row: Row | None) -> Cell:
     return Cell(f"{row['ratio']:.3f}", row["ratio"], _TONES.get(row["verdict"], ""))
 
 
-def failure_table(results: Results) -> Table | None:
-    """Runs that gave no figure, and why; None when there was none."""
-    records = read_records(results.folder)
+def failure_table(results: Results, study: str = "") -> Table | None:
+    """Runs, of one study or of all, that gave no figure, and why; None when there was none."""
+    records = counted(read_records(results.folder))
     references = reference_outputs(results.run, records)
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for record in records:
+        if study and record.run.study != study:
+            continue
         status = judged_status(record, references)
         if status is not Status.OK:
             reason = _reason(record, status)
@@ -323,7 +338,7 @@ def failure_table(results: Results) -> Table | None:
         [Cell(p, p), Cell(m, m), Cell(s, s, "bad"), Cell(str(n), n), Cell(reason, reason)]
         for (p, m, s, reason), n in counts.items()
     ]
-    return Table("table-failures", "Runs without a figure", columns, lines)
+    return Table(FAILURES_TABLE, "Runs without a figure", columns, lines)
 
 
 def _reason(record: Record, status: Status) -> str:
@@ -335,7 +350,7 @@ def _reason(record: Record, status: Status) -> str:
 
 def coverage_warnings(results: Results) -> list[str]:
     """What a reader must know before trusting the figures, each with the programs it is about."""
-    records = read_records(results.folder)
+    records = counted(read_records(results.folder))
     references = reference_outputs(results.run, records)
     found: dict[str, list[str]] = {}
     for program in results.run["programs"]:

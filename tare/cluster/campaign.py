@@ -1,0 +1,453 @@
+"""Hands out the runs of a study to the workers of a Dask cluster, and collects what comes back.
+
+The runs of a program are done one after another on one worker, those of different programs side by
+side. Only this side decides what runs where: a worker that goes takes its task with it, and the run
+is planned again. A run counts once its record is in the store, so none can be lost or count twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import socket
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare import canary, executor
+from tare.cluster import Cluster
+from tare.cluster import worker as there
+from tare.cluster.machines import group_of, group_to_go_on, refusal
+from tare.errors import MissingError, TareError, UsageError
+from tare.executor import Observe, Planner
+from tare.manager import Manager
+from tare.measurement import Status
+from tare.program import Program, hash_file
+from tare.results import Record, Run, Store, now, writing
+from tare.runner import Limits, Outcome
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+    from tare.measuring import Watcher
+
+CONNECT_SECONDS = 10.0
+LOSSES_ALLOWED = 5
+"""After so many workers have gone in a row while they ran a program under a manager, it is taken
+for the cause: the run has failed."""
+_LOOK_SECONDS = 1.0
+
+
+@dataclass
+class _Job:
+    """A task on a worker, and what is done with its result. Only measured runs have a ``run``."""
+
+    future: Future
+    done: Callable[[Any], None]
+    run: Run | None = None
+
+
+@dataclass
+class _Worker:
+    """``group`` is empty until the worker was looked at; ``refused`` says why it takes no part."""
+
+    address: str
+    name: str = ""
+    host: str = ""
+    group: str = ""
+    refused: str = ""
+    job: _Job | None = None
+    clock: canary.Clock = field(default_factory=canary.Clock)
+
+    @property
+    def takes_part(self) -> bool:
+        return bool(self.group) and not self.refused
+
+
+def execute(
+    planners: Mapping[str, Planner],
+    programs: Mapping[str, Program],
+    managers: Mapping[str, Manager],
+    limits: Limits,
+    store: Store,
+    watcher: Watcher,
+    observers: Mapping[str, Observe],
+    cluster: Cluster,
+) -> None:
+    """Do rounds of runs until no planner, of which each program has one, has more. As
+    ``executor.execute``, but on the workers of ``cluster``.
+
+    On Ctrl-C or SIGTERM, and when this process dies, the programs on the workers are ended.
+    """
+    with executor.termination_as_interrupt(), _connected(cluster.scheduler) as client:
+        campaign = _Campaign(
+            client, planners, programs, managers, limits, store, watcher, observers, cluster
+        )
+        try:
+            campaign.go()
+        finally:
+            campaign.let_go()
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[Client]:
+    with _silenced("distributed", "distributed.client"):  # what is wrong is told here
+        client = _client(address)
+        try:
+            yield client
+        finally:
+            with contextlib.suppress(OSError):
+                client.close(timeout=CONNECT_SECONDS)
+
+
+def _client(address: str) -> Client:
+    try:
+        from distributed import Client
+        from distributed.comm import get_address_host_port
+    except ImportError:
+        raise MissingError(
+            "--scheduler needs the Python package distributed", "pip install 'tare[cluster]'"
+        ) from None
+    try:
+        # A client of Dask that finds nobody leaves threads behind, so look first.
+        socket.create_connection(get_address_host_port(address), CONNECT_SECONDS).close()
+        return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except ValueError as error:
+        raise UsageError(f"{address} is not the address of a scheduler: {error}") from None
+    except OSError:
+        raise MissingError(
+            f"no scheduler answers at {address}",
+            "dask scheduler starts one and shows its address, like tcp://HOST:8786",
+        ) from None
+
+
+@contextlib.contextmanager
+def _silenced(*names: str) -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _scheduler_gone(address: str) -> TareError:
+    return TareError(
+        f"the scheduler at {address} has gone",
+        "the runs so far are kept; start it again, and the same command with -o of the results "
+        "folder goes on from them",
+    )
+
+
+class _Campaign:
+    """The state of one call of ``execute``. ``homes`` has the worker that each program under way is
+    done on, and ``pending`` what is left of its round."""
+
+    def __init__(
+        self,
+        client: Client,
+        planners: Mapping[str, Planner],
+        programs: Mapping[str, Program],
+        managers: Mapping[str, Manager],
+        limits: Limits,
+        store: Store,
+        watcher: Watcher,
+        observers: Mapping[str, Observe],
+        cluster: Cluster,
+    ) -> None:
+        self._client = client
+        self._planners = planners
+        self._managers = managers
+        self._limits = limits
+        self._store = store
+        self._watcher = watcher
+        self._observers = observers
+        self._cluster = cluster
+        self._study = uuid.uuid4().hex
+        self._source = _source(programs, cluster.suite)
+        self._compared = {name for name, each in programs.items() if not each.ignore_output}
+        self._workers: dict[str, _Worker] = {}
+        self._homes: dict[str, str] = {}
+        self._pending: dict[str, list[Run]] = {}
+        self._finished: set[str] = set()
+        self._waiting_since: dict[str, float] = {}
+        self._losses: Counter[tuple[str, str]] = Counter()
+        self._order = max((record.run.order for record in store.records), default=0)
+        self._events: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        self._looked = float("-inf")
+
+    def go(self) -> None:
+        while self._finished != set(self._planners):
+            self._look_at_workers()
+            for worker in list(self._workers.values()):
+                if worker.takes_part and worker.job is None:
+                    self._hand_out(worker)
+            self._collect()
+
+    def let_go(self) -> None:
+        """End what is under way."""
+        futures = [worker.job.future for worker in self._workers.values() if worker.job]
+        if futures:
+            with contextlib.suppress(Exception):  # whatever ended the campaign is what is told
+                self._client.cancel(futures, force=True)
+
+    # Workers
+
+    def _look_at_workers(self) -> None:
+        if time.monotonic() - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        if self._client.status != "running":
+            raise _scheduler_gone(self._cluster.scheduler)
+        try:
+            present = set(self._client.nthreads())
+        except OSError:
+            raise _scheduler_gone(self._cluster.scheduler) from None
+        for worker in list(self._workers.values()):
+            if worker.address not in present:
+                self._lose(worker)
+        for address in sorted(present - self._workers.keys()):
+            worker = self._workers[address] = _Worker(address)
+            self._submit(
+                worker,
+                partial(self._meet, worker),
+                there.examine,
+                self._study,
+                self._source,
+                {name: manager.runtime for name, manager in self._managers.items()},
+            )
+        self._check_that_someone_is_there()
+
+    def _meet(self, worker: _Worker, found: Mapping[str, Any]) -> None:
+        worker.name, worker.host = f"{found['name']}@{found['host']}", found["host"]
+        if reason := refusal(found, self._store.run):
+            self._refuse(worker, reason)
+            return
+        worker.group = group_of(found["machine"], found["environment"])
+        kept = {key: value for key, value in found.items() if key not in ("managers", "programs")}
+        entry = {"group": worker.group, "joined": now(), **kept}
+        machines = self._store.run.get("machines", {})
+        self._store.update(machines={**machines, worker.name: entry})
+        self._watcher.note(f"worker {worker.name} takes part (group {worker.group})")
+        if any(
+            other is not worker and other.takes_part and other.host == worker.host
+            for other in self._workers.values()
+        ):
+            self._watcher.note(
+                f"several workers share {worker.host}: their runs disturb each other"
+            )
+
+    def _refuse(self, worker: _Worker, reason: str) -> None:
+        worker.refused = reason
+        self._leave_home(worker)
+        self._watcher.note(f"worker {worker.name or worker.address} takes no part: {reason}")
+
+    def _lose(self, worker: _Worker) -> None:
+        del self._workers[worker.address]
+        self._leave_home(worker)
+        job, worker.job = worker.job, None
+        if worker.refused:
+            return
+        self._watcher.note(f"worker {worker.name or worker.address} has gone")
+        if job is None:
+            return
+        self._client.cancel([job.future], force=True)
+        if job.run is not None:
+            self._blame(job.run)
+
+    def _blame(self, run: Run) -> None:
+        self._losses[run.program, run.manager] += 1
+        if self._losses[run.program, run.manager] >= LOSSES_ALLOWED:
+            reason = f"{LOSSES_ALLOWED} workers in a row were lost while it ran"
+            self._keep(run, Outcome(Status.FAILED, reason), now())
+
+    def _leave_home(self, worker: _Worker) -> None:
+        for program in [name for name, home in self._homes.items() if home == worker.address]:
+            del self._homes[program]
+            self._pending.pop(program, None)
+
+    def _check_that_someone_is_there(self) -> None:
+        if any(not worker.refused for worker in self._workers.values()):
+            self._waiting_since.pop("", None)
+            return
+        if self._workers:
+            reasons = [f"{w.name or w.address}: {w.refused}" for w in self._workers.values()]
+            raise MissingError(f"no worker can take part. {'. '.join(reasons)}")
+        if not self._waited(""):
+            return
+        if "machines" in self._store.run:
+            raise TareError(
+                "all workers have gone",
+                "the runs so far are kept; start workers, and the same command with -o of the "
+                "results folder goes on from them",
+            )
+        raise MissingError(
+            f"the scheduler at {self._cluster.scheduler} has no workers",
+            f"dask worker {self._cluster.scheduler} starts one",
+        )
+
+    def _waited(self, subject: str) -> bool:
+        """Whether a program, or with "" everything, has waited for workers long enough."""
+        if subject not in self._waiting_since:
+            self._waiting_since[subject] = time.monotonic()
+            self._watcher.note(
+                f"{subject} waits for a machine like the one it was measured on"
+                if subject
+                else "waiting for workers"
+            )
+        waited = time.monotonic() - self._waiting_since[subject]
+        return waited >= self._cluster.patience_seconds
+
+    # Runs
+
+    def _hand_out(self, worker: _Worker) -> None:
+        if worker.clock.due():
+            self._submit(worker, lambda result: self._keep_visit(worker, *result), there.visit)
+            return
+        run = self._next_run(worker)
+        if run is None:
+            return
+        self._order += 1
+        run = replace(run, order=self._order, machine=worker.name, group=worker.group)
+        self._watcher.run(run, None)
+        self._submit(
+            worker,
+            lambda result: self._keep(run, result[1], result[0], result[2]),
+            there.measure,
+            self._study,
+            run,
+            self._observers[run.observer],
+            self._limits,
+            run.program in self._compared and not self._output_of(run).exists(),
+            run=run,
+        )
+
+    def _next_run(self, worker: _Worker) -> Run | None:
+        while True:
+            at_home = [name for name, home in self._homes.items() if home == worker.address]
+            program = at_home[0] if at_home else self._pick(worker)
+            if program is None:
+                return None
+            self._homes[program] = worker.address
+            if not self._pending.get(program):
+                mine = [
+                    record
+                    for record in self._store.records
+                    if record.run.program == program and record.run.group == worker.group
+                ]
+                self._pending[program] = self._planners[program](mine)
+            if self._pending[program]:
+                return self._pending[program].pop(0)
+            self._finished.add(program)
+            del self._homes[program]
+
+    def _pick(self, worker: _Worker) -> str | None:
+        """The first program that nobody does and that this worker may."""
+        present = {each.group for each in self._workers.values() if each.takes_part}
+        for program in self._planners:
+            if program in self._finished or program in self._homes:
+                continue
+            group = group_to_go_on(program, self._store.records, present)
+            if group is not None:
+                self._waiting_since.pop(program, None)
+            if group in ("", worker.group) or (group is None and self._waited(program)):
+                return program
+        return None
+
+    def _submit(
+        self,
+        worker: _Worker,
+        done: Callable[[Any], None],
+        function: Callable[..., Any],
+        *arguments: Any,
+        run: Run | None = None,
+    ) -> None:
+        future = self._client.submit(
+            function, *arguments, workers=[worker.address], pure=False, retries=0
+        )
+        worker.job = _Job(future, done, run)
+        future.add_done_callback(self._events.put)
+
+    def _collect(self) -> None:
+        """Take in what has ended; wait for it a while."""
+        with contextlib.suppress(queue.Empty):
+            self._take(self._events.get(timeout=_LOOK_SECONDS))
+            while True:
+                self._take(self._events.get_nowait())
+
+    def _take(self, future: Future) -> None:
+        worker = next(
+            (w for w in self._workers.values() if w.job and w.job.future.key == future.key), None
+        )
+        if worker is None or worker.job is None:
+            return  # its worker was given up meanwhile
+        job = worker.job
+        error = future.exception() if future.status == "error" else None
+        if future.status == "cancelled" or isinstance(error, there.Unknown | there.LetGo):
+            self._lose(worker)
+            return
+        worker.job = None
+        if error is not None:
+            self._refuse(worker, _words(error))
+            return
+        job.done(future.result())
+
+    def _keep(self, run: Run, outcome: Outcome, started: str, output: bytes | None = None) -> None:
+        path = self._output_of(run)
+        if output is not None and not path.exists():
+            with writing(self._store.folder):
+                path.parent.mkdir(exist_ok=True)
+                path.write_bytes(output)
+        record = Record(run, outcome, started)
+        self._store.append(record)
+        self._losses.pop((run.program, run.manager), None)
+        self._watcher.run(run, record)
+
+    def _keep_visit(
+        self, worker: _Worker, started: str, seconds: float, outcomes: list[Outcome]
+    ) -> None:
+        worker.clock.visited(seconds)
+        for record in canary.records_of(
+            outcomes, started, self._store.records, worker.name, worker.group
+        ):
+            self._store.append(record)
+
+    def _output_of(self, run: Run) -> Path:
+        return executor.kept_output(self._store, run)
+
+
+def _source(programs: Mapping[str, Program], suite: str) -> there.Source:
+    """What workers are told of the programs: places are those of this machine."""
+    here = Path.cwd()
+    absolute = tuple(
+        replace(
+            program,
+            directory=program.directory or here,
+            stdin=program.stdin.absolute() if program.stdin else None,
+        )
+        for program in programs.values()
+    )
+    if not suite:
+        return there.Source(absolute, here)
+    from tare.suite import load_suite, shipped_suites
+
+    path = load_suite(suite).path
+    name = suite if suite in shipped_suites() else str(path)
+    return there.Source(absolute, here, name, hash_file(path))
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"Tare, or this version of it, is not installed there ({error})"
+    if isinstance(error, TareError):
+        return f"{error.message}; {error.hint}" if error.hint else error.message
+    return f"{type(error).__name__}: {error}"

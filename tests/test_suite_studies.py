@@ -1,0 +1,62 @@
+"""`tare suite run --study`: other studies than a comparison over the programs of a suite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tare.errors import TareError
+from tare.instrument import launcher
+from tests.conftest import Completed
+
+SUITE = """
+schema = 1
+name = "two"
+description = "two small programs"
+[[program]]
+name = "sorted"
+description = "x"
+command = ["sort", "{suite}/two.toml"]
+[[program]]
+name = "said"
+description = "x"
+command = ["echo", "said"]
+"""
+
+
+def run(tare: Callable[..., Completed], folder: Path, *arguments: str) -> Completed:
+    (folder / "two.toml").write_text(SUITE)
+    return tare("suite", "run", "two.toml", "--no-page", *arguments)
+
+
+def test_each_program_of_a_suite_is_counted(tare: Callable[..., Completed], tmp_path: Path) -> None:
+    try:
+        launcher()
+    except TareError as error:
+        pytest.skip(error.message)
+    done = run(tare, tmp_path, "--study", "count", "-m", "glibc", "--json", "out.json")
+    assert done.returncode == 0, done.stderr
+    out = json.loads((tmp_path / "out.json").read_text())
+    assert out["study"] == "count"
+    counted = {
+        row["program"]: row["value"]
+        for row in out["measurements"]
+        if row["metric"] == "instructions"
+    }
+    assert set(counted) == {"sorted", "said"}
+    assert counted["sorted"] != counted["said"]
+    (folder,) = (tmp_path / "tare-results").iterdir()
+    assert folder.name.startswith("count-suite-two-")
+
+
+@pytest.mark.parametrize("option", ["--runs", "--warmup", "--iterations"])
+def test_a_study_refuses_what_is_for_comparisons(
+    tare: Callable[..., Completed], tmp_path: Path, option: str
+) -> None:
+    done = run(tare, tmp_path, "--study", "space", option, "6")
+    assert done.returncode == 2
+    assert f"{option} is not for --study space" in done.stderr
+    assert not (tmp_path / "tare-results").exists()
