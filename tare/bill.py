@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tare import executor, runtimes
+from tare import executor, java_bill
 from tare import manager as managers_module
 from tare.manager import OWN, Manager
 from tare.measurement import REPLAYING, Status
@@ -22,8 +22,17 @@ from tare.measuring import (
 )
 from tare.program import Program, check_program, describe_program
 from tare.results import Record, Results, Run, Store, default_folder, new_run, now
-from tare.runner import Limits
-from tare.weighing import TOTAL_SECONDS, Effort, Setting, WeighSection, sections, shares
+from tare.runner import Limits, Outcome
+from tare.studies import lbo
+from tare.weighing import (
+    TOTAL_SECONDS,
+    Effort,
+    Setting,
+    WeighSection,
+    observers,
+    sections,
+    shares,
+)
 
 PILOT_STUDY = "pilot"
 
@@ -44,29 +53,43 @@ def weigh(
     watcher = watcher or Watcher()
     limits = limits or Limits()
     described = describe_program(chosen, check_program(chosen))
-    names = list(managers) or managers_module.default_managers()
-    resolved, baseline = managers_of(names, baseline)
-    runtimes.check([chosen], resolved.values(), "tare weigh")
+    runtime = java_bill.runtime_of(chosen, [*managers, *([baseline] if baseline else [])])
+    if runtime:
+        names = list(managers) or java_bill.default_managers(chosen)
+    else:
+        names = list(managers) or managers_module.default_managers()
+    resolved, first = managers_of(names, baseline)
+    if runtime:
+        java_bill.check(chosen, resolved.values())
     request = {
         "programs": [described],
         "managers": sorted(resolved),
-        "baseline": baseline,
+        "baseline": first,
         "effort": str(effort),
     }
-    run = new_run("weigh", sys.argv, **facts_of(request, resolved, seed))
+    run = new_run("weigh", sys.argv, **facts_of(request, resolved, seed), runtime=runtime)
     where = Path(folder) if folder else default_folder("weigh", Path(chosen.argv[0]).name)
     with Store(where, run, key="request") as store:
-        resolved, baseline = _pilot(store, chosen, resolved, baseline, limits, watcher)
-        found = sections()
+        if runtime:
+            pilot = _pilot(store, chosen, java_bill.OWN, limits, watcher)
+            asked = first if baseline else ""
+            resolved, first = java_bill.settle(
+                store, chosen, pilot, resolved, asked, add_own=not managers
+            )
+        else:
+            pilot = _pilot(store, chosen, OWN, limits, watcher)
+            resolved, first = _settle(store, pilot, resolved, first, watcher)
+        found = sections(runtime)
         setting = Setting(
             program=chosen.name,
             managers=tuple(resolved),
-            baseline=baseline,
+            baseline=first,
             effort=effort,
             pilot_seconds=store.run["pilot_seconds"],
             budget_seconds=TOTAL_SECONDS[effort],
             seed=store.run["seed"],
             managers_asked=bool(managers),
+            pilot=pilot.values,
         )
         results = None
         for section, share in zip(found, shares(found, setting), strict=True):
@@ -86,7 +109,9 @@ def _weigh_section(
     watcher: Watcher,
 ) -> Results:
     expected = section.expected_seconds(setting)
-    watcher.begin(section.TITLE, section.expected_runs(setting), expected)
+    planned = section.expected_runs(setting)
+    if planned:
+        watcher.begin(section.TITLE, planned, expected)
     earlier = store.run.get("sections", {}).get(section.IDENTIFIER, {}).get("took_seconds", 0.0)
     begun = time.monotonic()
     known = dict(managers)
@@ -104,37 +129,26 @@ def _weigh_section(
             store.update(managers={**store.run["managers"], **describe_managers(new)})
         return runs
 
-    observers = {**executor.OBSERVERS, **getattr(section, "OBSERVERS", {})}
-    results = execute(store, planner, {program.name: program}, known, limits, watcher, observers)
+    watching = observers(section, setting)
+    results = execute(store, planner, {program.name: program}, known, limits, watcher, watching)
     costs = dict(store.run.get("sections", {}))
     took = earlier + time.monotonic() - begun
-    costs[section.IDENTIFIER] = {"expected_seconds": expected, "took_seconds": took}
-    store.update(sections=costs)
+    if planned:
+        costs[section.IDENTIFIER] = {"expected_seconds": expected, "took_seconds": took}
+        store.update(sections=costs)
     return Results(results.folder, store.run, results.measurements)
 
 
-def _pilot(
-    store: Store,
-    program: Program,
-    managers: dict[str, Manager],
-    baseline: str,
-    limits: Limits,
-    watcher: Watcher,
-) -> tuple[dict[str, Manager], str]:
-    """One run as the program is: how long it takes, and whether it brings its own allocator.
-
-    A program that links another malloc than the C library's is its own baseline, and glibc one of
-    the alternatives.
-    """
+def _pilot(store: Store, program: Program, own: str, limits: Limits, watcher: Watcher) -> Outcome:
+    """One run as the program is, under the manager ``own``, to learn how long it takes."""
     done = [r for r in store.records if r.run.study == PILOT_STUDY]
     if not done:
         watcher.note("one run to see how long it takes")
-        run = Run(PILOT_STUDY, program.name, OWN, 0, 0, warmup=True)
-        own = {OWN: managers_module.resolve(OWN)}
+        run = Run(PILOT_STUDY, program.name, own, 0, 0, warmup=True)
         executor.execute(
             lambda records: [] if records else [run],
             {program.name: program},
-            own,
+            {own: managers_module.resolve(own)},
             limits,
             store,
             lambda *_: None,
@@ -145,11 +159,37 @@ def _pilot(
         store.update(pilot_seconds=outcome.values["wall_seconds"])
     else:
         store.update(pilot_seconds=limits.timeout_seconds or 1.0)
+    return outcome
+
+
+def _settle(
+    store: Store,
+    pilot: Outcome,
+    managers: dict[str, Manager],
+    baseline: str,
+    watcher: Watcher,
+) -> tuple[dict[str, Manager], str]:
+    """The managers and the baseline, now that it is known what the program brings.
+
+    A program that links another malloc than the C library's is its own baseline, and glibc one of
+    the alternatives.
+    """
     glibc = managers_module.resolve("glibc")
-    brings_its_own = outcome.status is Status.OK and not glibc.serves(outcome.server)
+    brings_its_own = pilot.status is Status.OK and not glibc.serves(pilot.server)
     if brings_its_own and baseline == "glibc":
-        watcher.note(f"the program links an allocator of its own, {outcome.server}")
+        watcher.note(f"the program links an allocator of its own, {pilot.server}")
         managers = {OWN: managers_module.resolve(OWN), **managers}
         baseline = OWN
         store.update(baseline=baseline, managers=describe_managers(managers))
     return managers, baseline
+
+
+def failed(results: Results) -> bool:
+    """Whether a run gave a status instead of a number, other than one in a heap that a section made
+    too small to see what happens."""
+    fine = {str(Status.OK)}
+    ended = results.measurements.select("study", "status").unique().rows()
+    return any(
+        status not in (fine.union(lbo.TOO_SMALL) if study == lbo.STUDY else fine)
+        for study, status in ended
+    )

@@ -140,6 +140,8 @@ def _runtime_finding(name: str, folder: Path) -> Finding:
     except TareError as error:
         return Finding(subject, "missing", error.message, error.hint)
     outcome = run_once(program, manager, Limits(20.0), folder)
+    if outcome.status is Status.NOT_LOADED and outcome.exit_code:
+        return Finding(subject, "missing", outcome.reason)  # it refused, so it does not have it
     if outcome.status is not Status.OK:
         return Finding(subject, "broken", f"{outcome.reason} {outcome.error_tail}".strip())
     return Finding(subject, "works", f"{manager.version}, served a run")

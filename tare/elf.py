@@ -7,9 +7,14 @@ import platform
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tare.errors import MissingError, UsageError
 
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+_OCAML_SYMBOL = "caml_main"
 _SHEBANG_LIMIT = 256
 _SHEBANG_DEPTH = 4
 _MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
@@ -93,6 +98,45 @@ def _immune_format(path: Path) -> Immunity | None:
             raise UsageError(f"{path}: a damaged ELF file ({error})") from None
 
 
+def is_ocaml(path: Path) -> bool:
+    """Whether the file is a program that OCaml compiled, or a script that its interpreter runs."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.sections import SymbolTableSection
+
+    try:
+        target = interpreter_of(path)
+    except UsageError:
+        return False
+    with target.open("rb") as file:
+        try:
+            elf = ELFFile(file)
+            tables = [elf.get_section_by_name(name) for name in (".symtab", ".dynsym")]
+            return any(
+                table.get_symbol_by_name(_OCAML_SYMBOL)
+                for table in tables
+                if isinstance(table, SymbolTableSection)
+            )
+        except (ELFError, UnicodeDecodeError, ValueError):
+            return False
+
+
+def is_go(path: Path) -> bool:
+    """Whether the file is a Go program."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    with path.open("rb") as file:
+        try:
+            return _has_go(ELFFile(file))
+        except (ELFError, UnicodeDecodeError, ValueError):
+            return False
+
+
+def _has_go(elf: ELFFile) -> bool:
+    return any(elf.get_section_by_name(name) for name in (".go.buildinfo", ".note.go.buildid"))
+
+
 def _immune_elf(elf: object) -> Immunity | None:
     from elftools.elf.elffile import ELFFile
     from elftools.elf.segments import InterpSegment
@@ -105,10 +149,11 @@ def _immune_elf(elf: object) -> Immunity | None:
             f"and the managers are built for {machine}",
             "build the program for this machine",
         )
-    if any(elf.get_section_by_name(name) for name in (".go.buildinfo", ".note.go.buildid")):
+    if _has_go(elf):
         return Immunity(
             "it is a Go program, whose own runtime allocates its memory without malloc",
-            "Tare does not measure it yet: no preloaded manager reaches its heap",
+            "no preloaded manager reaches its heap; its collector can be measured: "
+            "tare compare -m go.gogc -m go.off",
         )
     linker = next(
         (s.get_interp_name() for s in elf.iter_segments() if isinstance(s, InterpSegment)), None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from tare import runtimes
 from tare.errors import UsageError
 from tare.machine import describe_machine
 from tare.manager import Manager, parse_name, resolve
@@ -100,6 +101,13 @@ def _check(manager: Manager, options: dict[str, str]) -> None:
         raise UsageError(
             f"{manager.name} is no collector of a JVM, and others that were given are",
             "measure them apart: the periods of both are not the same",
+        )
+    setting = manager.runtime
+    known = runtimes.runtime(setting.runtime).recipes()[f"{setting.runtime}.{setting.collector}"]
+    if all(option.name != "period" for option in known.options):
+        raise UsageError(
+            f"{manager.name} has no option 'period': it cannot collect each so many bytes",
+            "jvm.serial and jvm.parallel can; `tare lbo` varies what this collector goes by",
         )
     if {"period", "full-period", "young"} & options.keys():
         raise UsageError(

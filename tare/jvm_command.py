@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +58,34 @@ def _before_the_program(words: Sequence[str], folder: Path) -> Iterator[str]:
             yield word
             if word in _TAKE_A_WORD:
                 next(rest, None)
+
+
+def without(program: Program, unwanted: Callable[[str], bool]) -> Program:
+    """The program without the options of its command and of the variables that JVMs read which are
+    ``unwanted``. Those in files that the command names with @ stay."""
+    environment = {**os.environ, **program.environment}
+    changed = {}
+    for name in _VARIABLES:
+        words = _split(environment.get(name, ""))
+        kept = [word for word in words if not unwanted(word)]
+        if len(kept) < len(words):
+            changed[name] = " ".join(map(_quoted, kept))
+    argv = program.argv
+    if is_java(program):
+        argv = (argv[0], *_wanted(argv[1:], unwanted))
+    return replace(program, argv=argv, environment={**program.environment, **changed})
+
+
+def _wanted(words: Sequence[str], unwanted: Callable[[str], bool]) -> Iterator[str]:
+    rest = iter(words)
+    for word in rest:
+        if word in _ENDS_OPTIONS or not word.startswith(("-", "@")):
+            yield word
+            yield from rest
+        elif not unwanted(word):
+            yield word
+            if word in _TAKE_A_WORD:
+                yield from itertools.islice(rest, 1)
 
 
 def _options_in_file(path: Path) -> list[str]:

@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from tare import iterations, replay, runner, runtimes
+from tare.collectors import HEAP
 from tare.errors import UsageError
 from tare.executor import OBSERVERS
 from tare.machine import describe_machine
@@ -31,12 +32,12 @@ from tare.measuring import (
     measure,
     programs_of,
 )
-from tare.minheap_executed import DEFAULT_MANAGERS, UNIT, in_heap, minheap_executed
+from tare.minheap_executed import UNIT, in_heap, minheap_executed
 from tare.program import Program
 from tare.replay_runs import measure_replays, prepare
 from tare.results import Results, default_folder
 from tare.runner import Limits, Outcome
-from tare.runtimes import Pause
+from tare.runtimes import Pause, jvm
 from tare.schedule import How
 from tare.studies import compare
 from tare.studies import lbo as study
@@ -45,15 +46,16 @@ from tare.trace import open_trace
 from tare.tradeoff import in_heap as replayed_in_heap
 from tare.tradeoff import slow
 
-REFERENCE = "jvm.serial"
-"""The collector whose least heap is the unit of heaps, unless it is given: it needs least."""
 DEFAULT_HEAPS = (1.5, 2.0, 3.0, 4.0, 6.0)
 DEFAULT_REPLAYED = ("immix", "genimmix", "semispace", "glibc")
 LEAST_HEAP, MOST_HEAP, MOST_HEAPS = 1.0, 64.0, 12
 SLOW = 10.0
 """A run that takes so many times the wall time of the least heap is ended."""
 _LEAST_TIMEOUT_SECONDS = 30.0
-_EPSILON = "jvm.epsilon"
+REFERENCE = f"{jvm.NAME}.{jvm.REFERENCE}"
+"""Of JVMs, the collector whose least heap is the unit of heaps."""
+_EPSILON = f"{jvm.NAME}.{jvm.OFF}"
+"""Is given a heap for all that is allocated. Other collectors that never collect need none."""
 _EPSILON_SPARE = 1.25
 """Of the bytes allocated under the reference: some differ from run to run."""
 _STEPS_IN_LEAST_HEAP = 2
@@ -130,11 +132,12 @@ class _WorkObserver:
         return False
 
     def complete(self, folder: Path, _pids: Collection[int], outcome: Outcome) -> Outcome:
-        if not self.reported.exists():
-            return replace(outcome, values={**outcome.values, **whole_run(outcome.values).values()})
-        reported = iterations.read_iterations(self.reported)
+        reported = iterations.read_iterations(self.reported) if self.reported.exists() else []
         if not reported or not self.runtime:
-            return replace(outcome, values={**outcome.values, **whole_run(outcome.values).values()})
+            # A runtime that does not tell what its pauses cost leaves that in the baseline.
+            unknown = {"pause_cpu_seconds": 0.0} if self.runtime else {}
+            work = whole_run({**unknown, **outcome.values})
+            return replace(outcome, values={**outcome.values, **work.values()})
         processes = runtimes.runtime(self.runtime).read_processes(folder / runtimes.FOLDER)
         pauses = [pause for process in processes for pause in process.pauses]
         work, first = steady_work(reported, pauses)
@@ -199,20 +202,22 @@ def lbo(
 ) -> Results:
     """What collectors cost a program at least, in ``heaps``, multiples of ``least_heap`` bytes.
 
-    Without ``least_heap`` that of the serial collector is sought first, in a results folder beside.
+    Without ``least_heap`` that of the runtime's collector that needs least is sought first, in a
+    results folder beside.
     Managers whose heap cannot be set take part as they are. ``folder`` is as for ``tare.compare``.
     """
     check_counts(runs, warmup)
     heaps = _checked(heaps)
     (chosen,) = programs_of(program)
-    names = list(dict.fromkeys(managers or DEFAULT_MANAGERS))
+    names = list(dict.fromkeys(managers or runtimes.running(chosen).SWEEP))
     varied = [name for name in names if _has_heap(resolve(name))]
     runtimes.check([chosen], [resolve(in_heap(name, UNIT)) for name in varied])
     where = Path(folder) if folder else default_folder(study.STUDY, Path(chosen.argv[0]).name)
     limits = limits or Limits()
     found: dict[str, float] = {}
+    reference = _reference(varied)
     if varied and least_heap is None:
-        found = _least_heap(chosen, where, seed, limits, watcher)
+        found = _least_heap(chosen, reference, where, seed, limits, watcher)
         least_heap = round(found[HIGH])
     points = [
         study.Point(in_heap(name, _whole(heap * (least_heap or 0))), name, heap)
@@ -220,7 +225,7 @@ def lbo(
         for heap in heaps
     ]
     points += [study.Point(name, name, None) for name in names if name not in varied]
-    if epsilon := _epsilon(found) if not managers else "":
+    if epsilon := _epsilon(found) if reference == REFERENCE and not managers else "":
         points.append(study.Point(epsilon, _EPSILON, None))
     resolved, baseline = managers_of([point.manager for point in points], points[0].manager)
     if limits.timeout_seconds is None and found:
@@ -244,29 +249,43 @@ def lbo(
         Where(seed, limits, where, watcher),
         {**OBSERVERS, study.OBSERVER: run_once},
         points=[asdict(point) for point in points],
-        unit=f"the least heap of {REFERENCE}" if found else "the least heap given",
+        unit=f"the least heap of {reference}" if found else "the least heap given",
         least_heap_bytes=least_heap,
     )
 
 
 def _has_heap(manager: Manager) -> bool:
     """Whether the heap of the manager is one that the study varies."""
-    if manager.runtime is None or manager.runtime.collector == "epsilon":
+    if manager.runtime is None or not runtimes.has_heap(manager.runtime):
         return False
-    if "heap" in manager.runtime.options:
+    if HEAP in manager.runtime.options:
         raise UsageError(f"{manager.name}: the heap is what varies", "leave out heap=, see --heaps")
     return True
 
 
+def _reference(varied: Sequence[str]) -> str:
+    """The collector whose least heap is the unit of heaps: the one of the runtime that needs least.
+    "" where no heap varies."""
+    setting = resolve(varied[0]).runtime if varied else None
+    if setting is None:
+        return ""
+    return f"{setting.runtime}.{runtimes.runtime(setting.runtime).REFERENCE}"
+
+
 def _least_heap(
-    program: Program, where: Path, seed: int | None, limits: Limits, watcher: Watcher | None
+    program: Program,
+    reference: str,
+    where: Path,
+    seed: int | None,
+    limits: Limits,
+    watcher: Watcher | None,
 ) -> dict[str, float]:
     """What the run in the least heap of the reference showed."""
     from tare.results import read_records
 
     results = minheap_executed(
         program,
-        [REFERENCE],
+        [reference],
         repeats=_STEPS_IN_LEAST_HEAP,
         seed=seed,
         limits=limits,
@@ -276,7 +295,7 @@ def _least_heap(
     (record,) = read_records(results.folder)
     if record.outcome.status is not Status.OK:
         raise UsageError(
-            f"no least heap of {REFERENCE} was found: {record.outcome.reason}",
+            f"no least heap of {reference} was found: {record.outcome.reason}",
             f"see {results.folder}; or give one: --least-heap 64MiB",
         )
     return dict(record.outcome.values)

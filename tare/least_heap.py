@@ -29,7 +29,8 @@ _STUDY, _FACTS = "least-heap-trial", "trial"
 class Search:
     """How the least heap is sought; sizes are bytes. ``guess`` is the first heap; the interval is
     narrowed to ``step``, and each of its ends tried ``repeats`` times. Heaps are multiples of
-    ``unit``, and at most ``most``. ``side_by_side`` trials are made at the same time, which is for
+    ``unit``, and at most ``most``. ``second`` is the heap to try after the first, near where the
+    least one is to be expected. ``side_by_side`` trials are made at the same time, which is for
     trials whose time does not matter."""
 
     guess: int
@@ -38,6 +39,7 @@ class Search:
     unit: int = PAGE
     most: int | None = None
     side_by_side: int = 1
+    second: int | None = None
 
     @property
     def largest(self) -> int:
@@ -103,6 +105,8 @@ def next_trials(trials: Sequence[Trial], search: Search) -> list[int]:
     if found.high is None:
         larger = min(max(sizes) * 2, search.whole(search.largest))
         return [larger] if larger > max(sizes) else []
+    if found.low is None and search.second and min(sizes) > (second := search.whole(search.second)):
+        return [second]
     if found.low is None and min(sizes) > search.unit:
         # The smallest heap of all is one unit, and nothing fits into none.
         smaller = (min(sizes) >> halvings for halvings in range(1, search.side_by_side + 1))

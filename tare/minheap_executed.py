@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tare import least_heap, runner, runtimes
+from tare.collectors import HEAP
 from tare.errors import UsageError
 from tare.executor import OBSERVERS, Observe
 from tare.least_heap import Search, Trial
@@ -24,6 +25,7 @@ from tare.planning import Plan, planned_runs
 from tare.program import Program
 from tare.results import Results, default_folder
 from tare.runner import Limits, Outcome
+from tare.runtimes import jvm
 from tare.studies import minheap_executed as study
 from tare.sweeps import size_text
 
@@ -37,7 +39,8 @@ _LEAST_TIMEOUT_SECONDS = 20.0
 _WAITING = 4.0
 """A trial may take so many times the wall time that its processor time would allow."""
 TRIALS_FILE = "trials.jsonl"
-DEFAULT_MANAGERS = ("jvm.serial", "jvm.parallel", "jvm.g1", "jvm.shenandoah", "jvm.zgc")
+DEFAULT_MANAGERS = jvm.LIMITED
+"""Of JVMs."""
 
 
 def in_heap(manager: str, size: int) -> str:
@@ -120,13 +123,26 @@ def check_collectors(managers: Sequence[Manager]) -> None:
                 "give collectors of a runtime, like -m jvm.serial; "
                 "a recorded T.tare has a least heap under any collector of MMTk",
             )
-        if "heap" in manager.runtime.options:
+        setting, runtime = manager.runtime, runtimes.runtime(manager.runtime.runtime)
+        if HEAP in setting.options:
             raise UsageError(f"{manager.name}: the heap is what is sought", "leave out heap=")
-        if manager.runtime.collector == "epsilon":
+        if setting.collector == runtime.OFF:
             raise UsageError(
                 f"{manager.name} never collects: its least heap is what is ever allocated",
-                f"tare compare -m {manager.name} shows heap_allocated_bytes",
+                f"tare compare -m {manager.name} shows what that takes",
             )
+        if not runtimes.has_heap(setting):
+            raise UsageError(f"{manager.name} takes no limit for its heap", runtime.NO_HEAP)
+
+
+def _limited(program: Program) -> tuple[str, ...]:
+    """The collectors of the program's runtime that have a limit for their heap."""
+    runtime = runtimes.running(program)
+    if not runtime.LIMITED:
+        raise UsageError(
+            f"{program.name}: {runtime.TITLE} has no limit for its heap", runtime.NO_HEAP
+        )
+    return runtime.LIMITED
 
 
 def minheap_executed(
@@ -152,7 +168,7 @@ def minheap_executed(
     if not 1 < slow <= 1000:
         raise UsageError(f"{slow:g} times the processor time: give a number from 1 to 1000")
     (chosen,) = programs_of(program)
-    resolved, baseline = managers_of(managers or DEFAULT_MANAGERS, "")
+    resolved, baseline = managers_of(managers or _limited(chosen), "")
     check_collectors(list(resolved.values()))
     runtimes.check([chosen], [resolve(in_heap(name, UNIT)) for name in resolved])
     search = search_for(step, repeats)

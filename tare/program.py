@@ -84,15 +84,17 @@ def find_executable(program: Program) -> Path:
     return Path(found)
 
 
-def check_program(program: Program) -> Path:
-    """The executable, after every check that can be made without running it."""
+def check_program(program: Program, preloads: bool = True) -> Path:
+    """The executable, after every check that can be made without running it. With ``preloads``
+    a manager is to be put under it."""
     executable = find_executable(program)
     if program.stdin is not None:
         if not program.stdin.exists():
             raise UsageError(f"the input file {program.stdin} does not exist")
         if program.stdin.is_dir() or not os.access(program.stdin, os.R_OK):
             raise UsageError(f"the input file {program.stdin} cannot be read")
-    refuse_immune(executable)
+    if preloads:
+        refuse_immune(executable)
     return executable
 
 

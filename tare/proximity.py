@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tare import jvm_command, measuring
+from tare import jvm_command, measuring, runtimes
 from tare.errors import UsageError
 from tare.event_agent import agent_jar
 from tare.layers import marksweep
@@ -31,6 +31,7 @@ from tare.proximity_events import (
     KINDS,
     RANKS,
     Bools,
+    Events,
     Halts,
     Ints,
     after,
@@ -41,7 +42,7 @@ from tare.proximity_events import (
     interrupted,
     medians,
     relative,
-    without_halts,
+    typical,
 )
 from tare.proximity_periods import chosen_periods
 from tare.proximity_runs import InJvm, Pauses, Seen, Told, Way, timed_run
@@ -160,6 +161,11 @@ def _check(programs: Sequence[Program], events: Sequence[str], names: Sequence[s
                 f"{manager.name} is a collector of a JVM, and no method is named",
                 "name those that are events: --event org.example.Search.query",
             )
+        if manager.runtime and not runtimes.runtime(manager.runtime.runtime).TELLS_WHEN:
+            raise UsageError(
+                f"{manager.name} does not tell which process it stopped and when exactly",
+                "collectors of Node and CPython do, and those of a JVM",
+            )
         if manager.runtime is None and manager.layer_name != marksweep.NAME:
             raise UsageError(
                 f"{manager.name} collects nothing",
@@ -259,7 +265,7 @@ def _analysed(plain: Seen, paused: Seen | None) -> tuple[dict[str, float], dict[
     details = {
         "curves": curves,
         **_by_distance(plain),
-        **_survivors(plain, cut),
+        **_survivors(plain.events, cut),
         "pause_ns": lengths,
         "kinds": dict(Counter(KINDS[kind] for kind in plain.stops.kind.tolist())),
         "threads": int(np.unique(plain.events.thread).size),
@@ -287,9 +293,11 @@ def _null(seen: Seen) -> _Curves:
 def _curves_at(seen: Seen, places: Ints) -> _Curves:
     events = seen.events
     kept = ~interrupted(events, seen.stops)
+    known = {"wall": kept, "cpu": kept & (events.cpu > 0)}
+    values = {"wall": events.wall, "cpu": events.cpu}
     return {
-        clock: medians(relative(values, events.key, kept), places, 0)
-        for clock, values in (("wall", events.wall), ("cpu", events.cpu))
+        clock: medians(relative(values[clock], events.key, known[clock]), places, 0)
+        for clock in known
     }
 
 
@@ -306,13 +314,15 @@ def _by_distance(seen: Seen) -> dict[str, Any]:
     }
 
 
-def _survivors(seen: Seen, cut: Bools) -> dict[str, float]:
-    """Median wall times, without the stops, of the events that are kept, and of those that were
-    interrupted."""
-    own = without_halts(seen.events, seen.stops)
+def _survivors(events: Events, cut: Bools) -> dict[str, float]:
+    """How long events of the same keys take as those that are kept, and as those that were
+    interrupted: means over them."""
+    usual = typical(events.wall, events.key, ~cut)
+    known = ~np.isnan(usual)
+    kept, lost = usual[known & ~cut], usual[known & cut]
     return {
-        "kept_ns": float(np.median(own[~cut])) if (~cut).any() else 0.0,
-        "interrupted_ns": float(np.median(own[cut])) if cut.any() else 0.0,
+        "kept_ns": float(kept.mean()) if kept.size else 0.0,
+        "interrupted_ns": float(lost.mean()) if lost.size else 0.0,
     }
 
 

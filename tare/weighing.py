@@ -2,19 +2,22 @@
 
 A section is a module of ``tare.sections`` with IDENTIFIER, TITLE, ORDER and the functions
 ``expected_runs(setting)``, ``expected_seconds(setting)``, ``next_runs(setting, records)`` and
-``section(results)``. One whose runs need an observer of their own has it in OBSERVERS, by its name.
-A file added there is a section of every bill; nothing else needs to know of it.
+``section(results)``. One whose runs need observers of their own gives them, by name, in
+``observers(setting)``. One that is about the programs of a runtime names that in RUNTIME; the
+others look at malloc and free. A file added there is a section of every bill of its kind; nothing
+else needs to know of it.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol, cast
 
+from tare.executor import OBSERVERS, Observe
 from tare.report.model import Section
 from tare.results import Record, Results, Run
 
@@ -33,7 +36,7 @@ TOTAL_SECONDS = {Effort.QUICK: 18.0, Effort.DEFAULT: 105.0, Effort.THOROUGH: 360
 class Setting:
     """``pilot_seconds`` is the wall time of one run before anything was planned;
     ``budget_seconds`` is what one section may take; ``managers_asked`` says that the user named
-    the managers, so that none may be left out."""
+    the managers, so that none may be left out; ``pilot`` holds what was measured in that run."""
 
     program: str
     managers: tuple[str, ...]
@@ -43,6 +46,7 @@ class Setting:
     budget_seconds: float
     seed: int
     managers_asked: bool = False
+    pilot: Mapping[str, float] = field(default_factory=dict)
 
 
 class WeighSection(Protocol):
@@ -59,13 +63,20 @@ class WeighSection(Protocol):
     def section(self, results: Results) -> Section: ...
 
 
-def sections() -> list[WeighSection]:
-    """All sections in the order of the bill."""
+def sections(runtime: str = "") -> list[WeighSection]:
+    """All sections about programs of ``runtime``, or about malloc, in the order of the bill."""
     import tare.sections
 
     names = [module.name for module in pkgutil.iter_modules(tare.sections.__path__)]
     found = [cast(WeighSection, importlib.import_module(f"tare.sections.{name}")) for name in names]
-    return sorted(found, key=lambda each: each.ORDER)
+    mine = [each for each in found if getattr(each, "RUNTIME", "") == runtime]
+    return sorted(mine, key=lambda each: each.ORDER)
+
+
+def observers(section: WeighSection, setting: Setting) -> Mapping[str, Observe]:
+    """What watches the runs of a section."""
+    given = getattr(section, "observers", None)
+    return {**OBSERVERS, **(given(setting) if given else {})}
 
 
 def shares(found: Sequence[WeighSection], whole: Setting) -> list[Setting]:

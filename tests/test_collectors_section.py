@@ -62,7 +62,7 @@ def test_an_allocator_of_the_programs_own_is_left_alone() -> None:
 def test_a_program_is_weighed_under_collectors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bill, "sections", lambda: [collectors])
+    monkeypatch.setattr(bill, "sections", lambda _runtime: [collectors])
     results = api.weigh(["gawk", GAWK], ["glibc"], effort=Effort.THOROUGH, folder=tmp_path / "out")
     records = [r for r in read_records(results.folder) if r.run.study == collectors.STUDY]
     assert [r.outcome.status for r in records] == [Status.OK] * 4
@@ -86,7 +86,7 @@ def test_a_program_is_weighed_under_collectors(
 
 
 def test_too_many_objects_are_not_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bill, "sections", lambda: [collectors])
+    monkeypatch.setattr(bill, "sections", lambda _runtime: [collectors])
     monkeypatch.setattr(collector_run, "MOST_OBJECTS", 1000)
     results = api.weigh(["gawk", GAWK], ["glibc"], effort=Effort.THOROUGH, folder=tmp_path / "out")
     (finding,) = collectors.section(results).findings

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def run(tmp_path: Path, classes: Path) -> Run:
 
 
 @needs_java
-@pytest.mark.parametrize("collector", jvm.COLLECTORS)
+@pytest.mark.parametrize("collector", [c for c in jvm.COLLECTORS if c not in (jvm.MMTK, jvm.OWN)])
 def test_a_collector_serves_and_shows_itself(run: Run, collector: str) -> None:
     outcome = run(f"jvm.{collector}(heap=256MiB)", "Churn", 100, 4)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
@@ -295,6 +296,8 @@ def test_options_are_inserted_where_the_jvm_reads_them() -> None:
         "jvm.serial(full-period=64MiB)",
         "jvm.serial(period=4MiB, full-period=6MiB)",
         "delay(jvm.g1)",
+        "jvm.g1(plan=Immix)",
+        "jvm.mmtk(plan=NoSuchPlan)",
     ],
 )
 def test_names_that_mean_nothing_are_refused(name: str) -> None:
@@ -319,3 +322,68 @@ def test_without_java_the_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_
     with pytest.raises(MissingError) as error:
         jvm.check(Setting("jvm", "g1"), Program("test", ("java", "Main")))
     assert "openjdk" in error.value.hint
+
+
+@needs_java
+def test_the_collector_that_the_command_chooses(run: Run, classes: Path) -> None:
+    argv = ("java", "-XX:+UseParallelGC", "-cp", str(classes), "Churn", "100", "4")
+    outcome = run("jvm.own", argv=argv)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    (process,) = outcome.details["jvm"]["processes"]
+    assert process["collector"] == "parallel"
+
+
+@needs_java
+def test_pauses_are_told_by_their_length(run: Run) -> None:
+    outcome = run("jvm.serial(heap=24MiB)", "Churn", 200, 4)
+    histogram, values = outcome.details["jvm"]["pause_histogram"], outcome.values
+    assert sum(count for _, _, count in histogram) == values["pauses"]
+    assert all(high == 2 * low for low, high, _ in histogram)
+    low, high, _ = histogram[-1]
+    assert low <= values["max_pause_seconds"] * 1e9 <= high
+    assert values["median_pause_seconds"] <= values["max_pause_seconds"]
+
+
+# ---- a JVM with MMTk, for which another stands in ----
+
+LIKE_MMTK = r"""#!{python}
+# Runs a JVM under another collector, and makes its log one of MMTk's: no line of a collection, and
+# safepoints under MMTk's name.
+import os, re, subprocess, sys
+words = ["-XX:+UseSerialGC" if word == "-XX:+UseThirdPartyHeap" else word for word in sys.argv[1:]]
+(log,) = [re.match("-Xlog:.*:file=([^:]*)/%p", word) for word in words if ":file=" in word]
+done = subprocess.run([{java!r}, *words])
+for name in os.listdir(log[1]):
+    if name.endswith(".gc.log"):
+        path = os.path.join(log[1], name)
+        lines = open(path).read().replace("Using Serial", "Using MMTk").splitlines()
+        lines = [re.sub('"\w*Collect\w*"', '"MMTkSTWOperation"', line) for line in lines]
+        kept = [line for line in lines if "GC(" not in line and "Heap" not in line]
+        open(path, "w").write("\n".join(kept) + "\n")
+print(os.environ["MMTK_PLAN"], flush=True)
+sys.exit(done.returncode)
+"""
+
+
+@needs_java
+def test_a_jvm_with_mmtk(run: Run, classes: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "jdk"
+    folder.mkdir()
+    java = folder / "java"
+    java.write_text(LIKE_MMTK.format(python=sys.executable, java=JAVA))
+    java.chmod(0o755)
+    argv = (str(java), "-cp", str(classes), "Churn", "200", "4")
+    outcome = run("jvm.mmtk(plan=Immix, heap=24MiB)", argv=argv)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    assert outcome.values["collections"] == outcome.values["pauses"] > 5
+    assert 0 < outcome.values["collector_seconds"] < outcome.values["wall_seconds"]
+    assert not {"collector_cpu_seconds", "full_collections"} & outcome.values.keys()
+    (process,) = outcome.details["jvm"]["processes"]
+    assert process["collector"] == "mmtk"
+
+
+@needs_java
+def test_a_jvm_without_mmtk_says_so(run: Run) -> None:
+    outcome = run("jvm.mmtk(plan=Immix)", "Churn", 10, 4)
+    assert outcome.status is Status.NOT_LOADED
+    assert "UseThirdPartyHeap" in outcome.reason

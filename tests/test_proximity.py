@@ -36,7 +36,7 @@ from tare.proximity_events import (
     medians,
     read_recorded,
     relative,
-    without_halts,
+    typical,
 )
 from tare.proximity_runs import InJvm, Seen
 from tare.report.build import build_report
@@ -187,14 +187,12 @@ def test_a_stop_of_another_thread_does_not_interrupt() -> None:
     assert interrupted(events, replace(own, thread=np.array([EVERYWHERE]))).all()
 
 
-def test_the_time_of_events_without_that_of_halts() -> None:
-    start = np.array([100, 200, 300, 400])
-    events = Events(start, np.array([50, 50, 50, 50]), start, start, np.array([1, 1, 2, 1]))
-    stops = halts([(110, 120, OTHER), (115, 130, OTHER), (190, 205, COLLECTION), (240, 320, OTHER)])
-    own = Halts(*(np.array([value]) for value in (330, 425, KINDS.index("spin"), 1)))
-    assert without_halts(events, stops).tolist() == [30, 35, 30, 50]
-    assert without_halts(events, stops.joined(own)).tolist() == [30, 35, 30, 25]
-    assert without_halts(events, halts([])).tolist() == [50] * 4
+def test_what_is_typical_of_a_key() -> None:
+    values = np.array([10, 20, 60, 5, 7])
+    key = np.array([1, 1, 1, 2, 3])
+    kept = np.array([True, True, False, True, False])
+    assert typical(values, key, kept)[:4].tolist() == [15, 15, 15, 5]
+    assert np.isnan(typical(values, key, kept)[4])
 
 
 def test_relative_to_the_own_median() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,11 +163,3 @@ def test_as_many_sections_run_as_the_time_allows(seconds: float) -> None:
 
 def test_sections_are_found_by_being_there() -> None:
     assert time_and_memory.IDENTIFIER in [each.IDENTIFIER for each in sections()]
-
-
-def test_a_collector_of_a_runtime_is_refused(tmp_path: Path, tare: Any) -> None:
-    """The sections look at malloc and free."""
-    done = tare("weigh", "-m", "jvm.g1", "-o", str(tmp_path / "out"), "--", "true")
-    assert done.returncode == 2, done.stderr
-    assert "tare weigh looks at malloc" in " ".join(done.stderr.split())
-    assert not (tmp_path / "out").exists()

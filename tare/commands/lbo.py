@@ -48,8 +48,9 @@ def _size(_context: click.Context, _parameter: click.Parameter, text: str | None
     "managers",
     multiple=True,
     metavar="M",
-    help="A collector, without heap=, or another manager; repeat it. Default: those of the JVM; "
-    "of a trace, immix, genimmix, semispace and glibc.",
+    help="A collector, without heap=, or another manager; repeat it. Default: those of the JVM, "
+    "or settings of Go, Node, CPython or OCaml for a program of these; of a trace, immix, "
+    "genimmix, semispace and glibc.",
 )
 @click.option(
     "--heaps",
@@ -62,7 +63,8 @@ def _size(_context: click.Context, _parameter: click.Parameter, text: str | None
     "--least-heap",
     callback=_size,
     metavar="SIZE",
-    help="What heaps are multiples of. Default: the least heap of jvm.serial, sought first.",
+    help="What heaps are multiples of. Default: the least heap of the runtime's collector "
+    "that needs least, sought first.",
 )
 @click.option("-n", "--runs", default=6, show_default=True, help="Runs in each heap.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")

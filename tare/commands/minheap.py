@@ -39,8 +39,8 @@ def _size(_context: click.Context, _parameter: click.Parameter, text: str | None
     multiple=True,
     metavar="M",
     help="A collector, without heap=, or, of a trace, another manager; repeat it. Default: five "
-    "collectors of the JVM; of a trace, eight collectors of MMTk; glibc, mimalloc and tcmalloc; "
-    "and mark-sweep over the last two.",
+    "collectors of the JVM, or go.limit or node.v8 for a program of these; of a trace, eight "
+    "collectors of MMTk; glibc, mimalloc and tcmalloc; and mark-sweep over the last two.",
 )
 @click.option(
     "--step",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tare import api, options
+from tare.bill import failed
 from tare.options import Output
 from tare.presenting import present
 from tare.program import Program
@@ -17,6 +18,7 @@ Examples:
   tare weigh -- gawk -f report.awk words.txt
   tare weigh --quick -i queries.sql -- sqlite3 my.db
   tare weigh --thorough -m glibc -m snmalloc -- ./render scene.pov
+  tare weigh -- java -jar application.jar
 """
 
 
@@ -61,4 +63,5 @@ def command(
         folder=output.folder,
         watcher=TerminalWatcher(output.quiet),
     )
-    return present(results, output)
+    present(results, output)
+    return 1 if failed(results) else 0

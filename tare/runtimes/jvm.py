@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from tare import gc_log, jvm_command, runtimes
-from tare.collectors import HEAP, multiple_of
+from tare.collectors import HEAP
 from tare.errors import MissingError, TareError, UsageError
 from tare.gc_log import GcLog, Logged
 from tare.jvm_stops import Stop, Stops, read_stops
@@ -28,9 +29,18 @@ from tare.runner import Outcome
 from tare.runtimes import Collection, Pause, Process, Setting
 
 NAME = "jvm"
+MMTK = "mmtk"
+OWN = "own"
+"""The collector that runs when none is asked for."""
 TITLE = "Java virtual machines"
 PACKAGE = "openjdk-17-jdk-headless"
 TRIAL = ("java", "-version")
+LIMITED = ("jvm.serial", "jvm.parallel", "jvm.g1", "jvm.shenandoah", "jvm.zgc")
+SWEEP = LIMITED
+REFERENCE = "serial"
+OFF = "epsilon"
+TELLS_WHEN = True
+NO_HEAP = ""
 OBJECT = "lib/libtare-jvm.so"
 _STOPS_SUFFIX = ".stops"
 _LOG_SUFFIX = ".gc.log"
@@ -40,6 +50,7 @@ _REFUSED_EXIT = 1
 _TAIL_BYTES = 1 << 16
 _LEAST_SLACK = 4 << 20
 """A JVM rounds its heap up, to whole regions for instance."""
+_TRIAL_SECONDS = 20.0
 _FULL_EVERY = "TARE_JVM_FULL_EVERY"
 _THREAD_BUFFER = "64k"
 """With a fixed period: the part of a thread's buffer that a collection finds unused is allocated,
@@ -59,6 +70,11 @@ class Collector:
     young: bool = False
     unit: int = 0
     extra: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What a JVM is told to use it."""
+        return (*self.extra, *([f"-XX:+{self.flag}"] if self.flag else []))
 
 
 COLLECTORS: Mapping[str, Collector] = {
@@ -108,6 +124,13 @@ COLLECTORS: Mapping[str, Collector] = {
         stops=True,
         extra=("-XX:+UnlockExperimentalVMOptions",),
     ),
+    MMTK: Collector(
+        "a collector of MMTk, for a JVM that was built with it",
+        "UseThirdPartyHeap",
+        "MMTk",
+        stops=False,
+    ),
+    OWN: Collector("the one that the program's command or the JVM chooses", "", "", stops=False),
 }
 
 _HEAP = Option(
@@ -123,11 +146,32 @@ _PERIOD = Option("period", "a young collection each time so many bytes were allo
 _FULL_PERIOD = Option(
     "full-period", "a full collection each time so many bytes were allocated", "size", ""
 )
+_PLANS = (
+    "Compressor",
+    "ConcurrentImmix",
+    "GenCopy",
+    "GenImmix",
+    "Immix",
+    "MarkCompact",
+    "MarkSweep",
+    "NoGC",
+    "PageProtect",
+    "SemiSpace",
+    "StickyImmix",
+)
+_PLAN = Option(
+    "plan",
+    "the collector of MMTk; without it the one that the JVM was built with",
+    "choice",
+    "MMTK_PLAN",
+    {plan: plan for plan in _PLANS},
+)
 _CLASHES = (
     (
         "",
         re.compile(
-            r"-XX:[+-]Use(Serial|Parallel|ParallelOld|G1|Shenandoah|Z|Epsilon|ConcMarkSweep)GC"
+            r"-XX:[+-]Use((Serial|Parallel|ParallelOld|G1|Shenandoah|Z|Epsilon|ConcMarkSweep)GC"
+            r"|ThirdPartyHeap)"
         ),
     ),
     (
@@ -154,6 +198,7 @@ def options_of(collector: str) -> tuple[Option, ...]:
         *([_YOUNG] if facts.young else []),
         *([_THREADS] if facts.threads else []),
         *([_PERIOD, _FULL_PERIOD] if facts.unit else []),
+        *([_PLAN] if collector == MMTK else []),
     )
 
 
@@ -195,34 +240,39 @@ def _installed_version() -> str:
     return match[1] if match else ""
 
 
+def runs(program: Program) -> bool:
+    return jvm_command.is_java(program)
+
+
 def check_setting(setting: Setting) -> None:
     _arguments(setting)
+    _plan(setting)
 
 
 def _numbers(setting: Setting) -> dict[str, int]:
-    """The options of a setting as numbers. Raises UsageError."""
-    name = f"{NAME}.{setting.collector}"
-    known = {option.name: option for option in options_of(setting.collector)}
-    numbers = {}
-    for key, value in setting.options.items():
-        if key not in known:
-            raise UsageError(f"{name} has no option '{key}'", f"its options: {', '.join(known)}")
-        if key == HEAP and multiple_of(value):
-            continue  # tare.runtime_heaps puts bytes in its place
-        try:
-            numbers[key] = int(known[key].carried(value))
-        except ValueError as error:
-            raise UsageError(f"{name}({key}={value}): {error}") from None
-        if numbers[key] < 1:
-            raise UsageError(f"{name}({key}={value}): must be above 0")
-    return numbers
+    counted = {name: value for name, value in setting.options.items() if name != _PLAN.name}
+    options = [each for each in options_of(setting.collector) if each != _PLAN]
+    return runtimes.numbers(replace(setting, options=counted), options)
+
+
+def _plan(setting: Setting) -> dict[str, str]:
+    """The variable that names the plan of MMTk. Raises UsageError."""
+    given = setting.options.get(_PLAN.name)
+    if given is None:
+        return {}
+    if setting.collector != MMTK:
+        raise UsageError(f"{NAME}.{setting.collector} has no option '{_PLAN.name}'")
+    try:
+        return _PLAN.environment_for(given)
+    except ValueError as error:
+        raise UsageError(f"{NAME}.{MMTK}({_PLAN.name}={given}): {error}") from None
 
 
 def _arguments(setting: Setting) -> list[str]:
     """The JVM's options for a setting."""
     facts = COLLECTORS[setting.collector]
     numbers = _numbers(setting)
-    words = [*facts.extra, f"-XX:+{facts.flag}"]
+    words = [*facts.options]
     if "heap" in numbers:
         words += [f"-Xms{numbers['heap']}", f"-Xmx{numbers['heap']}"]
     if "threads" in numbers:
@@ -277,16 +327,12 @@ def _full_every(setting: Setting) -> int:
 
 def check(setting: Setting, program: Program) -> None:
     agent()
-    if multiple_of(setting.options.get(HEAP, "")):
-        raise UsageError(
-            f"{NAME}.{setting.collector}: a multiple of the least heap is for tare compare",
-            "give the heap in bytes, like heap=64MiB; tare minheap finds the least one",
-        )
+    runtimes.refuse_multiple(setting)
     if jvm_command.is_java(program) and "/" not in program.argv[0]:
         path = program.environment.get("PATH", os.environ.get("PATH", os.defpath))
         if shutil.which(program.argv[0], path=path) is None:
             raise MissingError("java is not installed", f"apt-get install {PACKAGE}")
-    given = {"", *setting.options}
+    given = {*setting.options, *([] if setting.collector == OWN else [""])}
     for word in jvm_command.options_of(program):
         for option, pattern in _CLASHES:
             if option in given and pattern.match(word):
@@ -296,6 +342,44 @@ def check(setting: Setting, program: Program) -> None:
                     f"{NAME}.{setting.collector}: {said} says the same",
                     f"leave {word} out of the command and of JDK_JAVA_OPTIONS",
                 )
+
+
+def without(program: Program, *settings: str) -> Program:
+    """The program without options of its own that say what ``settings`` of a manager say: names of
+    its options, or "" for the collector."""
+    return jvm_command.without(program, lambda word: _says(word, settings))
+
+
+def own_options(program: Program, *settings: str) -> list[str]:
+    """The options that ``without`` leaves out."""
+    return [word for word in jvm_command.options_of(program) if _says(word, settings)]
+
+
+def _says(word: str, settings: Sequence[str]) -> bool:
+    return any(name in settings and pattern.match(word) for name, pattern in _CLASHES)
+
+
+def has(program: Program, collector: str) -> bool:
+    """Whether the JVM of a `java` command starts with that collector."""
+    try:
+        done = subprocess.run(
+            [program.argv[0], *COLLECTORS[collector].options, "-version"],
+            env={**os.environ, **without(program, "").environment},
+            cwd=program.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_TRIAL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def advice(setting: Setting, program: Program) -> Program:
+    """The program with the options that choose the collector, as a user would type them."""
+    return jvm_command.with_options(without(program, "", *setting.options), _arguments(setting))
 
 
 def agent() -> Path:
@@ -321,10 +405,8 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
         f"-agentpath:{agent()}={folder}",
     ]
     changed = jvm_command.with_options(program, options)
-    if every:
-        variables = {**changed.environment, _FULL_EVERY: str(every)}
-        changed = replace(changed, environment=variables)
-    return changed
+    variables = {**_plan(setting), **({_FULL_EVERY: str(every)} if every else {})}
+    return replace(changed, environment={**changed.environment, **variables})
 
 
 def read_processes(folder: Path) -> list[Process]:
@@ -343,6 +425,8 @@ def read_processes(folder: Path) -> list[Process]:
 
 def _process(seen: Stops, log: GcLog) -> Process:
     collector = _collector_named(log.uses)
+    if collector == MMTK:
+        log = _with_stops_as_collections(log)
     pauses = _pauses(log, seen.stops)
     return Process(
         pid=seen.pid,
@@ -352,7 +436,8 @@ def _process(seen: Stops, log: GcLog) -> Process:
         ended=seen.ended_ns != 0,
         collections=tuple(_collections(log, pauses)),
         pauses=tuple(pauses),
-        collector_cpu_ns=seen.collector_cpu_ns,
+        # Threads are known as the collector's by names that are not those of MMTk.
+        collector_cpu_ns=None if collector == MMTK else seen.collector_cpu_ns,
         observer_cpu_ns=seen.observer_cpu_ns,
         allocated_bytes=(
             log.allocated_bytes
@@ -364,8 +449,18 @@ def _process(seen: Stops, log: GcLog) -> Process:
     )
 
 
+def _with_stops_as_collections(log: GcLog) -> GcLog:
+    """MMTk's collections have no lines of their own: each is a safepoint with a name of MMTk's."""
+    stops = [each for each in log.safepoints if each.operation.startswith("MMTk")]
+    collections = [
+        Logged(number, stop.start_ns, stop.end_ns, {"Pause"}, [stop.end_ns])
+        for number, stop in enumerate(stops)
+    ]
+    return replace(log, collections=tuple(collections))
+
+
 def _collector_named(uses: str) -> str:
-    return next((key for key, each in COLLECTORS.items() if each.uses == uses), "")
+    return next((key for key, each in COLLECTORS.items() if uses and each.uses == uses), "")
 
 
 _RANK = {"concurrent": 0, "young": 1, "mixed": 2, "full": 3}
@@ -455,10 +550,11 @@ def judge(setting: Setting, outcome: Outcome, folder: Path) -> Outcome:
         return outcome
     if reason := _fault(setting, processes):
         return replace(outcome, status=Status.NOT_LOADED, reason=reason, values={})
-    values = {**outcome.values, **runtimes.summed(processes)}
-    values["mutator_seconds"] = max(values["wall_seconds"] - values["collector_seconds"], 0.0)
-    shown = {**outcome.details, NAME: runtimes.details(processes)}
-    return replace(outcome, values=values, details=shown)
+    served = runtimes.served(setting, outcome, processes)
+    if any(process.collector == MMTK for process in processes):  # it tells no kinds
+        known = {name: v for name, v in served.values.items() if name != "full_collections"}
+        return replace(served, values=known)
+    return served
 
 
 def _fault(setting: Setting, processes: Sequence[Process]) -> str:
@@ -467,9 +563,11 @@ def _fault(setting: Setting, processes: Sequence[Process]) -> str:
         return "no JVM of the run showed its collector"
     asked = _numbers(setting).get("heap")
     for process in processes:
-        if process.collector != setting.collector:
+        if not process.collector or setting.collector not in (OWN, process.collector):
             return f"the JVM of process {process.pid} uses {process.collector or 'no collector'}"
         heap = process.heap_bytes
+        if heap is None and process.collector == MMTK:  # it says nothing of it
+            continue
         if asked is not None and (
             heap is None or not asked <= heap <= asked + max(_LEAST_SLACK, asked // 16)
         ):

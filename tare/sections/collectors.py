@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tare import collector_run, collectors, recorder
 from tare.collector_run import HEAPS, PAIRS, ratios
 from tare.errors import MissingError
+from tare.executor import Observe
 from tare.manager import OWN
 from tare.measurement import Obtained, Status
 from tare.native import native_file
@@ -26,7 +27,6 @@ from tare.weighing import TOTAL_SECONDS, Effort, Setting
 IDENTIFIER = "collectors"
 STUDY = "collectors"
 OBSERVER = "collectors"
-OBSERVERS = {OBSERVER: collector_run.run_once}
 TITLE = "Under a garbage collector this program would…"
 ORDER = 50
 
@@ -35,6 +35,10 @@ START_SECONDS = 1.5
 """What recording and the searches take of a program that allocates next to nothing."""
 SLOWDOWN = 30.0
 """Of programs that allocate a lot, for the recording and each search."""
+
+
+def observers(_setting: Setting) -> Mapping[str, Observe]:
+    return {OBSERVER: collector_run.run_once}
 
 
 def run_seconds(pilot_seconds: float) -> float:

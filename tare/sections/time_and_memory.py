@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tare.report.comparison import MEMORY, TIME, change, comparison_section, summary_rows
@@ -25,11 +25,12 @@ _FEWEST_RUNS = 3
 _THOROUGH_PRECISION = 0.01
 
 
-def plan(setting: Setting) -> compare.Plan:
-    """As many rounds as the section's share of the time allows, within bounds."""
+def plan(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> compare.Plan:
+    """As many rounds as the section's share of the time allows, within bounds. ``quick`` are the
+    managers that a quick bill tries beside the baseline, unless they were asked for."""
     managers = setting.managers
     if setting.effort is Effort.QUICK and not setting.managers_asked:
-        kept = {setting.baseline, *_QUICK_MANAGERS}
+        kept = {setting.baseline, *quick}
         managers = tuple(manager for manager in managers if manager in kept)
     most = _MOST_RUNS[setting.effort]
     warmup = 0 if setting.effort is Effort.QUICK else 1
@@ -79,10 +80,14 @@ def section(results: Results) -> Section:
 
 
 def verdict(
-    run: Mapping[str, Any], rows: Mapping[tuple[str, str, str], Mapping[str, Any]]
+    run: Mapping[str, Any],
+    rows: Mapping[tuple[str, str, str], Mapping[str, Any]],
+    kind: str = "allocator",
+    command: Callable[[Mapping[str, Any], str], str] | None = None,
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """What to change, what it brings and how sure that is, in sentences; and the labelled commands
-    that carry out the change.
+    that carry out the change. ``kind`` is what the managers are, and ``command`` gives the shell
+    command that runs the program under one.
 
     Of managers that are as fast as each other, the one with the least memory is advised.
     """
@@ -95,20 +100,20 @@ def verdict(
     times = {m: rows[program, m, TIME] for m in managers if rows[program, m, TIME]["runs"]}
     memories = {m: rows[program, m, MEMORY] for m in times}
     if not times:
-        return ["No other allocator could be measured."], []
+        return [f"No other {kind} could be measured."], []
     as_fast = _tied_best(times)
     faster = min(as_fast, key=lambda m: memories[m]["ratio"]) if as_fast else None
     smaller = _best(memories)
     sentences = []
     if faster is None:
-        sentences.append(f"Keep {baseline} for speed: no other allocator was seen to be faster.")
+        sentences.append(f"Keep {baseline} for speed: no other {kind} was seen to be faster.")
     else:
         sentences.append(
             f"Run it under {faster}: {change(times[faster], 'time')}, "
             f"{change(memories[faster], 'memory')}." + _ties(faster, as_fast)
         )
     if smaller is None:
-        sentences.append(f"No other allocator was seen to need less memory than {baseline}.")
+        sentences.append(f"No other {kind} was seen to need less memory than {baseline}.")
     elif smaller != faster:
         sentences.append(
             f"For the least memory: {smaller}, {change(memories[smaller], 'memory')}, "
@@ -116,7 +121,7 @@ def verdict(
         )
     sentences.append(_sureness(base, times))
     advised = dict.fromkeys(name for name in (faster, smaller) if name is not None)
-    commands = [(f"to run it under {name}", _command(run, name)) for name in advised]
+    commands = [(f"to run it under {name}", (command or _command)(run, name)) for name in advised]
     return sentences, [(label, command) for label, command in commands if command]
 
 

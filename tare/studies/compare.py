@@ -231,7 +231,7 @@ def geometric_means(measurements: polars.DataFrame, baseline: str, seed: int) ->
         "ratio_high": pl.Float64,
     }
     rows = []
-    for metric in ("wall_seconds", "user_seconds", "peak_resident_bytes"):
+    for metric in ("wall_seconds", "user_seconds", "peak_resident_bytes", "iteration_seconds"):
         groups: dict[str, dict[str, list[float]]] = {}
         of_metric = good.filter(pl.col("metric") == metric)
         for key, part in of_metric.group_by(["program", "manager"], maintain_order=True):

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tare.errors import UsageError
 from tare.measurement import METRICS, Obtained, Status
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.results import Record, Results, Run, read_records
+from tare.results import Record, Results, Run, read_records, telling_damage
 from tare.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval, verdict
 from tare.studies import compare
 from tare.studies.compare import Plan, planned_runs
@@ -212,7 +211,7 @@ def section(results: Results) -> Section:
     from tare.report.comparison import failure_table, summary_rows
 
     run = results.run
-    try:
+    with telling_damage(results):
         points, endings = _points(run), _endings(results)
         (program,) = (each["name"] for each in run["programs"])
         rows = summary_rows(summarise(results.measurements, run["baseline"], run["seed"]))
@@ -235,11 +234,7 @@ def section(results: Results) -> Section:
         figure = _figure(list(found), points, ratios, run["unit"])
         findings = [*_findings(run, found), *_unsteady(results)]
         broken = failed(results)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {error})"
-        ) from error
-    if (failures := failure_table(results)) is not None:
+    if (failures := failure_table(results, STUDY)) is not None:
         tables.insert(0, replace(failures, essential=broken))
     return Section(
         identifier=STUDY,

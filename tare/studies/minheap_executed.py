@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tare import planning
-from tare.errors import UsageError
 from tare.measurement import Obtained, Status
 from tare.planning import Plan
 from tare.report.model import Cell, Column, Section, Table
-from tare.results import Record, Results, Run, read_records
+from tare.results import Record, Results, Run, read_records, telling_damage
 from tare.units import format_bytes, format_count, format_value
 
 if TYPE_CHECKING:
@@ -51,14 +50,10 @@ def section(results: Results) -> Section:
 
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
-    try:
+    with telling_damage(results):
         tables = [_table(good), _trials_table(records)]
         findings = _findings(results.run["request"]["slow"], good)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {error})"
-        ) from error
-    if (failures := failure_table(results)) is not None:
+    if (failures := failure_table(results, STUDY)) is not None:
         tables.insert(0, failures)
     return Section(
         identifier=STUDY,

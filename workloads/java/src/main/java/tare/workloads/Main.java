@@ -11,8 +11,21 @@ import java.util.List;
 public final class Main {
     private static final int FAILED = 1;
     private static final int WRONG_USAGE = 2;
-    private static final List<String> NAMES = 
-            List.of("graph", "h2", "jdt", "lucene-index", "lucene-search", "xalan", "zxing");
+    private static final List<String> NAMES =
+            List.of(
+                    "batik",
+                    "biojava",
+                    "fop",
+                    "graph",
+                    "h2",
+                    "jdt",
+                    "jython",
+                    "lucene-index",
+                    "lucene-search",
+                    "pmd",
+                    "tomcat",
+                    "xalan",
+                    "zxing");
 
     private Main() {}
 
@@ -35,11 +48,17 @@ public final class Main {
 
     private static Workload open(Options options) throws Exception {
         return switch (options.workload()) {
+            case "batik" -> new Batik(options);
+            case "biojava" -> new BioJava(options);
+            case "fop" -> new Fop(options);
             case "graph" -> new Graph(options);
             case "h2" -> new H2(options);
             case "jdt" -> new Jdt(options);
+            case "jython" -> new Jython(options);
             case "lucene-index" -> new LuceneIndex(options);
             case "lucene-search" -> new LuceneSearch(options);
+            case "pmd" -> new Pmd(options);
+            case "tomcat" -> new TomcatServer(options);
             case "xalan" -> new Xalan(options);
             case "zxing" -> new ZXing(options);
             default -> throw new IllegalArgumentException(options.workload());
