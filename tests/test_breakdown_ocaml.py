@@ -21,6 +21,8 @@ from tare.breakdown.components import COMPONENTS, OTHER, metric
 from tare.breakdown.descriptor import Descriptor
 from tare.breakdown.image import Image
 from tare.breakdown.run import find_descriptor
+from tare.studies import breakdown as study
+from tare.suite import load_suite
 from tests.executions import Executed, run_tool
 
 Completed = subprocess.CompletedProcess[str]
@@ -293,3 +295,35 @@ def test_what_cannot_be_measured(options: Sequence[str], code: int, words: str, 
     assert done.returncode == code
     assert words in " ".join((done.stdout + done.stderr).split())
     assert "Traceback" not in done.stderr
+
+
+# ---- the programs of the suite ----
+
+STORAGE = Path(__file__).resolve().parent.parent / "workloads" / "storage"
+
+KNOWN: dict[tuple[str, str], Callable[[str], bool]] = {
+    # The complete system of the axioms of groups has ten rules: Knuth and Bendix 1970.
+    ("knuth_bendix", "1"): lambda text: len(text.splitlines()) == 10,
+    # A glider, of five cells, every 30 generations; 36 cells at the start.
+    ("life", "120"): lambda text: text == "56 cells after 120 generations\n",
+    ("perspective", "3"): lambda text: text.endswith("true\n"),
+    ("fluid", "10"): lambda text: "water kept: true" in text,
+    # Of n switches only how many are on can be told.
+    ("processes", "7"): lambda text: "128 states, 8 classes" in text,
+}
+
+
+@needs_ocaml
+@pytest.mark.parametrize(("name", "size"), KNOWN, ids=lambda word: word)
+def test_a_program_of_the_suite_gives_the_known_answer(
+    name: str, size: str, compile_ocaml: CompileOcaml
+) -> None:
+    program = compile_ocaml((STORAGE / f"{name}.ml").read_text(), name=name)
+    done = subprocess.run([program, size], capture_output=True, text=True, check=True)
+    assert KNOWN[name, size](done.stdout), done.stdout
+
+
+def test_the_suite_has_a_descendant_of_each_program() -> None:
+    programs = load_suite("storage").programs
+    descendants = {program.paper.removeprefix("004 ") for program in programs}
+    assert descendants == set(study.published())

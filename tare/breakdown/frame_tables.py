@@ -45,7 +45,7 @@ def _read_table(image: Image, address: int, frames: dict[int, tuple[int, ...]]) 
         lengths: tuple[int, ...] = ()
         if size != _SPECIAL:
             if size & _HAS_ALLOCATIONS:
-                number = image.bytes_at(at, 1)[0]
+                number = int.from_bytes(image.bytes_at(at, 1), "little")
                 # A length is stored as the words of the object, without its header, less 1.
                 lengths = tuple(1 + length for length in image.bytes_at(at + 1, number))
                 at += 1 + number

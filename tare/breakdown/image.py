@@ -19,6 +19,17 @@ _RELATIVE, _ABSOLUTE, _GLOBAL = 8, 1, 6
 _TEXT_TYPES = (0, 1, 2)
 """Symbols of no type, of objects and of functions."""
 _MOST_BYTES = 1 << 30
+_NOT_ELF = (
+    ELFError,
+    OSError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    struct.error,
+)
+"""What pyelftools raises for headers that lie."""
 
 
 class Image:
@@ -31,7 +42,7 @@ class Image:
         self._segments: list[tuple[int, bytes]] = []
         try:
             self._read()
-        except (ELFError, OSError, ValueError, struct.error, UnicodeDecodeError) as error:
+        except _NOT_ELF as error:
             raise TareError(f"{path} cannot be read as an ELF file: {error}") from None
 
     def _read(self) -> None:

@@ -341,8 +341,8 @@ def _add_plain(
         elif number in language:
             _add_language(tables, rows, counts, descriptor, language[number], found)
         else:
-            found.unexplained[Path(one["file"]).name or "code of no file"] += int(
-                counts[rows].sum()
+            found.unexplained[Path(one["file"]).name or "linkage tables, and code of no file"] += (
+                int(counts[rows].sum())
             )
 
 

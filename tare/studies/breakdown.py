@@ -123,7 +123,7 @@ def findings(good: Sequence[Record]) -> list[str]:
     """What the breakdowns say, in sentences."""
     if not good:
         return ["No run gave a breakdown."]
-    sentences = sentences_by_program(good, _sentences)
+    sentences = sentences_by_program(good, _sentences) + _about_rules(good)
     if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
         sentences.append(
             f"{uncounted} of the processes ended without a count (killed, or started in a way that "
@@ -142,7 +142,7 @@ def _sentences(firsts: Mapping[str, Record]) -> list[str]:
             bounds = f"{bounds} to {format_percent(high)}"
         where = f" under {manager}" if len(firsts) > 1 else ""
         sentence = f"Storage management is {bounds} of the instructions{where}"
-        if _has_runtime(record):
+        if record.outcome.details["titles"]:
             collecting = sum(shares[name] for name in IN_COLLECTIONS)
             sentence += (
                 f": {format_percent(collecting)} in collections, and "
@@ -155,42 +155,54 @@ def _sentences(firsts: Mapping[str, Record]) -> list[str]:
             if shares[name] > 0
         )
         sentences.append(f"{sentence}. The largest parts: {named}." if named else f"{sentence}.")
-    sentences += _about_rules(next(iter(firsts.values())))
     return sentences
 
 
-def _has_runtime(record: Record) -> bool:
-    return bool(record.outcome.details["titles"])
-
-
-def _about_rules(record: Record) -> list[str]:
-    details = record.outcome.details
-    if not _has_runtime(record):
-        return [
-            "No runtime that Tare has a descriptor of was found: what is counted is malloc and its "
-            "family, and a collector of the program's own counts as the program."
+def _about_rules(good: Sequence[Record]) -> list[str]:
+    """By which rules the runs were judged, and how far these reach."""
+    judged = [record for record in good if record.outcome.details["titles"]]
+    sentences = []
+    if judged:
+        titles = {title for record in judged for title in record.outcome.details["titles"]}
+        shares = [
+            record.outcome.values["unexplained_instructions"]
+            / max(record.outcome.values["instructions"], 1)
+            for record in judged
         ]
-    instructions = max(record.outcome.values["instructions"], 1)
-    unexplained = record.outcome.values["unexplained_instructions"] / instructions
-    titles = ", ".join(details["titles"])
-    sentences = [
-        f"Runtime: {titles}. {format_percent(unexplained)} of the instructions are in "
-        "code that no rule is about, such as primitives and libraries in C; they count as the "
-        "program's own."
-    ]
-    sites = details["sites"]
-    if sites["all"]:
-        words = (
-            f"Of {sites['all']:,} places that allocate and were executed, {sites['tiled']:,} have "
-            "headers that fill exactly what they take"
+        bounds = " to ".join(dict.fromkeys(map(format_percent, (min(shares), max(shares)))))
+        sentences.append(
+            f"Runtime: {', '.join(sorted(titles))}. {bounds} of the instructions are in code that "
+            "no rule is about, such as primitives and libraries in C; they count as the program's "
+            "own."
         )
-        if sites["checked"]:
-            words += (
-                f"; of {sites['checked']:,} that the compiler's frame tables tell of, "
-                f"{sites['agreeing']:,} agree with them"
-            )
-        sentences.append(f"{words}.")
+        sentences += _about_sites(judged)
+    if others := len(good) - len(judged):
+        which = f"In {others} of the runs no" if judged else "No"
+        sentences.append(
+            f"{which} runtime that Tare has a descriptor of was looked for and found: what is "
+            "counted is malloc and its family, and a collector of the program's own counts as the "
+            "program."
+        )
     return sentences
+
+
+def _about_sites(judged: Sequence[Record]) -> list[str]:
+    sites = {
+        name: sum(record.outcome.details["sites"][name] for record in judged)
+        for name in ("all", "tiled", "checked", "agreeing")
+    }
+    if not sites["all"]:
+        return []
+    words = (
+        f"Of {sites['all']:,} places that allocate and were executed, {sites['tiled']:,} have "
+        "headers that fill exactly what they take"
+    )
+    if sites["checked"]:
+        words += (
+            f"; of {sites['checked']:,} that the compiler's frame tables tell of, "
+            f"{sites['agreeing']:,} agree with them"
+        )
+    return [f"{words}."]
 
 
 # ---- tables ----

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Writes the grammar, for menhir, or the lexer, for ocamllex, of a language with so many levels of
+operators: make_grammar.py grammar|lexer LEVELS FILE."""
+
+import sys
+
+
+def grammar(levels: int) -> str:
+    each = range(levels)
+    lines = ["%token EOF LEFT RIGHT SEMI COMMA ID NUM LET EQ FUN ARROW IF THEN ELSE MATCH BAR"]
+    lines += [f"%token OPERATOR{i} PREFIX{i} KEYWORD{i}" for i in each]
+    lines += ["%start <unit> main", "%%", "main: declarations EOF {()}"]
+    lines += ["declarations: {()} | declarations declaration {()}"]
+    lines += ["declaration: LET ID names EQ level0 SEMI {()}"]
+    lines += [f"  | KEYWORD{i} ID LEFT list{i} RIGHT SEMI {{()}}" for i in each]
+    lines += [f"list{i}: level{i} {{()}} | list{i} COMMA level{i} {{()}}" for i in each]
+    lines += ["names: {()} | names ID {()}"]
+    lines += [
+        f"level{i}: level{i + 1} {{()}} | level{i} OPERATOR{i} level{i + 1} {{()}} "
+        f"| PREFIX{i} level{i} {{()}}"
+        for i in each
+    ]
+    last = f"level{levels}"
+    lines += [f"{last}: ID {{()}} | NUM {{()}} | LEFT level0 RIGHT {{()}}"]
+    lines += [f"  | {last} LEFT list0 RIGHT {{()}} | MATCH level0 cases SEMI {{()}}"]
+    lines += ["  | IF level0 THEN level0 ELSE level0 SEMI {()} | FUN ID ARROW level0 SEMI {()}"]
+    lines += ["cases: choice {()} | cases BAR choice {()}", "choice: ID ARROW level0 {()}"]
+    return "\n".join(lines) + "\n"
+
+
+def lexer(levels: int) -> str:
+    lines = ["rule token = parse", "  | [' ' '\\t' '\\n']+ { token lexbuf }"]
+    lines += ["  | ['0'-'9']+ ('.' ['0'-'9']*)? (['e' 'E'] ['+' '-']? ['0'-'9']+)? { 0 }"]
+    lines += [f'  | "keyword{i}" | "prefix{i * 7 % 101}of" | "{i * 31 % 97}th" {{ {i + 1} }}'
+              for i in range(levels)]  # fmt: skip
+    lines += ["  | ['a'-'z' 'A'-'Z' '_'] ['a'-'z' 'A'-'Z' '_' '0'-'9']* { -1 }"]
+    lines += ["  | '\"' ([^ '\"' '\\\\'] | '\\\\' _)* '\"' { -2 }", "  | eof { -3 }"]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    make = {"grammar": grammar, "lexer": lexer}[sys.argv[1]]
+    with open(sys.argv[3], "w", encoding="utf-8") as file:
+        file.write(make(int(sys.argv[2])))
+
+
+if __name__ == "__main__":
+    main()
