@@ -2,18 +2,17 @@ package tare.workloads;
 
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.lang.reflect.Field;
-import java.lang.reflect.Method;
-import java.nio.file.Path;
 import org.apache.lucene.index.IndexReader;
 
 /**
- * Searches with and without the timing of events, in one process: the agent leaves the method as it
- * was under the name {@code search$tare}. Both search for the same queries, a few at a time and in
- * turns, so that both meet the same periods of the machine. Prints for each round the processor
- * time of the thread in ns with and without.
+ * Searches, and after each search calls a method that does nothing: in turns as the agent made it,
+ * timed, and as it left it under the name {@code nothing$tare}. So what differs is an event alone,
+ * in a program whose caches are full of other things, and all else is the same compiled code. Prints
+ * for each round the processor time of the thread in ns with events and without.
  *
  * <p>usage: EventCost DATA ROUNDS WARMUP_ROUNDS
  */
@@ -21,20 +20,28 @@ final class EventCost {
     private static final int QUERIES = 2_048;
     private static final int AT_A_TIME = 32;
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+    private static final MethodHandle TIMED = method("nothing");
+    private static final MethodHandle PLAIN = method("nothing$tare");
 
-    private final MethodHandle timed;
-    private final MethodHandle plain;
+    private final LuceneSearcher searcher;
     private long digest;
 
-    private EventCost(LuceneSearcher searcher) throws ReflectiveOperationException {
-        timed = method("search").bindTo(searcher);
-        plain = method("search$tare").bindTo(searcher);
+    private EventCost(LuceneSearcher searcher) {
+        this.searcher = searcher;
     }
 
-    private static MethodHandle method(String name) throws ReflectiveOperationException {
-        Method method = LuceneSearcher.class.getDeclaredMethod(name, int.class);
-        method.setAccessible(true);
-        return MethodHandles.lookup().unreflect(method);
+    static long nothing(int query) {
+        return query;
+    }
+
+    private static MethodHandle method(String name) {
+        try {
+            return MethodHandles.lookup()
+                    .findStatic(
+                            EventCost.class, name, MethodType.methodType(long.class, int.class));
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException("the agent does not time events", error);
+        }
     }
 
     public static void main(String[] arguments) throws Throwable {
@@ -66,18 +73,16 @@ final class EventCost {
             for (int i = 0; i < 2; i++) {
                 int which = (turn + i) % 2;
                 long before = THREADS.getCurrentThreadCpuTime();
-                digest += searched(which == 0 ? timed : plain, from);
+                for (int query = from; query < from + AT_A_TIME; query++) {
+                    digest += searcher.search(query);
+                    digest +=
+                            which == 0
+                                    ? (long) TIMED.invokeExact(query)
+                                    : (long) PLAIN.invokeExact(query);
+                }
                 times[which] += THREADS.getCurrentThreadCpuTime() - before;
             }
         }
         return times;
-    }
-
-    private static long searched(MethodHandle search, int from) throws Throwable {
-        long sum = 0;
-        for (int query = from; query < from + AT_A_TIME; query++) {
-            sum += (long) search.invokeExact(query);
-        }
-        return sum;
     }
 }

@@ -97,8 +97,7 @@ def _listed(suite: str, listing: Program) -> list[str]:
         done = subprocess.run(
             listing.argv,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             env={**os.environ, "LC_ALL": "C.UTF-8"},
             timeout=LIST_SECONDS,
             check=False,

@@ -27,6 +27,8 @@ RANKS = 20
 """Events after a halt that are looked at, one by one."""
 APART = 20
 """Events that have to lie between a halt and the one before, or their effects would mix."""
+FEWEST_FOR_MEDIAN = 6
+"""With fewer values their least and greatest are no 95% interval of the median."""
 GROUPS = 1000
 FEWEST_IN_GROUP = 20
 """There are fewer groups where this many events for each are not there."""
@@ -173,35 +175,23 @@ def interrupted(events: Events, stops: Halts) -> Bools:
     return hit
 
 
-def without_halts(events: Events, stops: Halts) -> Floats:
-    """The wall time of each event less that of the halts within it."""
-    rest = events.wall.astype(np.float64)
-    for thread in np.unique(stops.thread):
-        own = np.full(len(events), True) if thread == EVERYWHERE else events.thread == thread
-        mine = stops.where(stops.thread == thread)
-        mine = mine.where(np.argsort(mine.start, kind="stable"))
-        ends = np.maximum.accumulate(mine.end)
-        starts = np.maximum(mine.start, np.concatenate([mine.start[:1], ends[:-1]]))
-        lengths = np.maximum(ends - starts, 0)
-        # How much of the time until a moment was halted: a line with a corner at each border.
-        borders = np.stack([starts, starts + lengths], axis=1).ravel()
-        total = np.cumsum(lengths)
-        halted = np.stack([total - lengths, total], axis=1).ravel()
-        within = np.interp(events.end[own], borders, halted)
-        rest[own] -= within - np.interp(events.start[own], borders, halted)
-    return np.maximum(rest, 0.0)
+def typical(values: Ints, key: Ints, kept: Bools) -> Floats:
+    """For each event the median of the kept values of its key; NaN where none is kept."""
+    found = np.full(values.size, np.nan)
+    order = np.argsort(key, kind="stable")
+    for same in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+        if kept[same].any():
+            found[same] = np.median(values[same][kept[same]])
+    return found
 
 
 def relative(values: Ints, key: Ints, kept: Bools) -> Floats:
     """Each value by the median of the kept values of its key; NaN where that is not above 0, and
     of values that are not kept."""
+    middle = typical(values, key, kept)
+    counts = kept & (middle > 0)
     found = np.full(values.size, np.nan)
-    places = np.flatnonzero(kept)
-    places = places[np.argsort(key[places], kind="stable")]
-    borders = np.flatnonzero(np.diff(key[places])) + 1
-    for same in np.split(places, borders):
-        if same.size and (median := float(np.median(values[same]))) > 0:
-            found[same] = values[same] / median
+    found[counts] = values[counts] / middle[counts]
     return found
 
 
@@ -264,11 +254,14 @@ def fakes(
 
 def medians(values: Floats, places: Ints, seed: int) -> list[list[float] | None]:
     """By rank: the median of the values at the places, its bounds and how many there were; None
-    without any."""
+    where they are too few."""
     found: list[list[float] | None] = []
     for column in places.T:
         sample = values[column[column >= 0]]
         sample = sample[~np.isnan(sample)]
+        if sample.size < FEWEST_FOR_MEDIAN:
+            found.append(None)
+            continue
         interval = statistics.median_interval(sample.tolist(), seed)
         found.append(
             [interval.median, interval.low, interval.high, float(sample.size)] if interval else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import subprocess
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tare.breakdown import frame_tables
 from tare.breakdown.classifier import Classification, Classifier
 from tare.breakdown.code import Instruction, decode, decode_all
 from tare.breakdown.components import COMPONENTS, MALLOC, OTHER, Certainty
 from tare.breakdown.descriptor import read_descriptor, shipped
+from tare.breakdown.image import Image
 from tare.breakdown.patterns import read_line
 from tare.errors import TareError
 from tare.studies import breakdown as study
@@ -343,6 +346,30 @@ def test_published_rows_are_of_components() -> None:
     sums = [sum(row.values()) for row in rows.values()]
     assert min(sums) > 0.18
     assert max(sums) < 0.47
+
+
+def test_a_damaged_executable_is_refused_or_read(
+    tmp_path: Path, compile_c: Callable[..., Path]
+) -> None:
+    content = compile_c("int main(void) { return 0; }").read_bytes()
+    sections = int.from_bytes(content[40:48], "little")
+    headers = [*range(16, 800), *range(sections, len(content))]
+    dice = random.Random(7)
+    refused = 0
+    for round_ in range(150):
+        damaged = bytearray(content)
+        for _ in range(3):
+            damaged[dice.choice(headers)] = dice.choice((0, 1, 0x7F, 0xFF))
+        path = tmp_path / "damaged"
+        path.write_bytes(damaged[: dice.randrange(len(damaged))] if round_ % 10 == 0 else damaged)
+        try:
+            image = Image(path)
+        except TareError:
+            refused += 1
+        else:
+            assert frame_tables.read_frame_tables(image) == {}
+            assert OCAML.code_ranges(image) == []
+    assert 5 < refused < 150
 
 
 # ---- instructions that were labelled by hand ----

@@ -43,7 +43,7 @@ CLOCKS = {"wall": "wall time", "cpu": "processor time of the thread"}
 NEGLIGIBLE = 0.02
 """Ratios within this of 1 are told as no effect, however narrow their intervals are."""
 BIASED = 1.1
-"""Interrupted events that are longer than the others by this are told as a bias."""
+"""Interrupted events whose keys take longer than the others by this are told as a bias."""
 MATCHED = 2.0
 """A control counts for the verdict where its pauses are not so many times as long as those of the
 collections, or so many times shorter."""
@@ -220,8 +220,8 @@ def _findings(answer: Answer, answers: Sequence[Answer]) -> list[str]:
     first = answer.at(COLLECTION, "wall", 1)
     if first is None:
         return [
-            f"{under} collections come so close together that no event has 20 others between it "
-            "and the collection before: nothing can be said. Give a larger heap or period."
+            f"{under} too few collections have 20 events between them and the one before: nothing "
+            "can be said. Give another heap or period, or let the program do more."
         ]
     sentences = [_answer_sentence(answer, under, first)]
     sentences.append(_null_sentence(answer))
@@ -291,7 +291,7 @@ def _survivors_sentence(answer: Answer) -> str:
         "were interrupted and are left out"
     )
     if cut and kept > 0:
-        told += f"; without the stops they took {own / kept:.2f} times as long as the others"
+        told += f"; events of their keys take {own / kept:.2f} times as long as those of the others"
         if own > BIASED * kept:
             told += ": long events are lacking where the next collection is near (survivor bias)"
     return told + "."

@@ -44,15 +44,24 @@ extern "C" {
 #define TARE_EVENTS_CAPACITY 4000000L
 #define TARE_EVENTS_WORDS 6L
 
+/* To read a thread's processor time is a call of the kernel, and dear. So it is read for so many
+ * events in a row, and then not for some blocks. */
+#define TARE_EVENTS_BLOCK 64
+#define TARE_EVENTS_BLOCKS_TO_ONE_READ 4
+
 struct tare_event {
   int depth;
-  int64_t key, start, cpu;
+  int64_t count, key, start, cpu;
 };
 
 /* One for all parts of the program that include this. */
 __attribute__((weak)) int64_t* tare_events_words;
 __attribute__((weak)) pthread_once_t tare_events_once = PTHREAD_ONCE_INIT;
 __attribute__((weak)) __thread struct tare_event tare_events_current;
+
+static inline int tare_events_reads_cpu(const struct tare_event* event) {
+  return event->count / TARE_EVENTS_BLOCK % TARE_EVENTS_BLOCKS_TO_ONE_READ == 0;
+}
 
 static inline int64_t tare_events_clock(clockid_t clock) {
   struct timespec now;
@@ -100,7 +109,7 @@ static inline void tare_event_begin(int64_t key) {
   pthread_once(&tare_events_once, tare_events_begin_process);
   if (tare_events_words == NULL || event->depth++ > 0) return;
   event->key = key;
-  event->cpu = tare_events_clock(CLOCK_THREAD_CPUTIME_ID);
+  if (tare_events_reads_cpu(event)) event->cpu = tare_events_clock(CLOCK_THREAD_CPUTIME_ID);
   event->start = tare_events_clock(CLOCK_MONOTONIC);
 }
 
@@ -109,7 +118,9 @@ static inline void tare_event_end(void) {
   int64_t end, cpu, number, *record;
   if (tare_events_words == NULL || event->depth == 0 || --event->depth > 0) return;
   end = tare_events_clock(CLOCK_MONOTONIC);
-  cpu = tare_events_clock(CLOCK_THREAD_CPUTIME_ID);
+  cpu = 0;
+  if (tare_events_reads_cpu(event)) cpu = tare_events_clock(CLOCK_THREAD_CPUTIME_ID) - event->cpu;
+  event->count++;
   number = __atomic_fetch_add(&tare_events_words[5], 1, __ATOMIC_RELAXED);
   if (number >= TARE_EVENTS_CAPACITY) {
     __atomic_fetch_add(&tare_events_words[3], 1, __ATOMIC_RELAXED);
@@ -118,7 +129,7 @@ static inline void tare_event_end(void) {
   record = tare_events_words + (number + 1) * TARE_EVENTS_WORDS;
   record[1] = event->start;
   record[2] = end - event->start;
-  record[3] = cpu - event->cpu;
+  record[3] = cpu;
   record[4] = event->key;
   record[5] = (int64_t)syscall(SYS_gettid);
   __atomic_store_n(&record[0], 1, __ATOMIC_RELEASE);
