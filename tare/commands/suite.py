@@ -19,7 +19,7 @@ from tare.program import Program
 from tare.progress import TerminalWatcher
 from tare.results import Results, default_folder
 from tare.runner import Limits
-from tare.studies import compare, count, drag, memsys, space
+from tare.studies import breakdown, compare, count, drag, memsys, space
 from tare.suite import load_suite, missing, shipped_suites
 
 EPILOG = """\b
@@ -29,11 +29,13 @@ Examples:
   tare suite run papers -o papers-results      (type it again to resume)
   tare suite run my-programs.toml -m glibc -m mimalloc -n 20
   tare suite run quick --study count -m glibc -m jemalloc
+  tare suite run storage --study breakdown
   tare suite run dacapo --jar dacapo-23.11-chopin.jar -p fop -p h2
   tare suite run papers --scheduler tcp://head:8786 -o papers-results
 """
 DEFAULT_ITERATIONS = 5
 _WATCHED: dict[str, Callable[..., Results]] = {
+    breakdown.STUDY: api.breakdown,
     count.STUDY: api.count,
     drag.STUDY: api.drag,
     memsys.STUDY: api.memsys,
