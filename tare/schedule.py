@@ -66,12 +66,23 @@ class How:
     regions: str = ""
 
 
+def is_collected(trace: Trace) -> bool:
+    """Whether the recorded program had a collector in place of frees."""
+    observed = trace.meta["observed"]
+    return "unreachable" in observed and "free" not in observed
+
+
 def check(trace: Trace, how: How) -> int:
     """The process to replay. Raises UsageError where the trace does not have what ``how`` needs."""
     if how.death not in DEATHS or how.touch not in TOUCHES or how.regions not in ("", *REGIONS):
         raise UsageError(f"'{how.death}', '{how.touch}' or '{how.regions}' is no way to replay")
     if how.regions == "site" and "sites" not in trace.meta["observed"]:
         raise UsageError(f"{trace.folder} has no call sites", "record it again, without --no-sites")
+    if how.death == "free" and is_collected(trace):
+        raise UsageError(
+            f"{trace.folder} has no frees: the program's objects were collected",
+            "replay them with --death unreachable",
+        )
     needed = {NEEDED_WORDS.get(how.death), "last_use" if how.touch == "uses" else None} - {None}
     if missing := needed - set(trace.meta["observed"]):
         option = {"unreachable": "--reachability", "last_use": "--last-use"}

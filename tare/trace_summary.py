@@ -57,10 +57,10 @@ def _findings(meta: Mapping[str, Any]) -> list[str]:
     if (wall := meta.get("wall_seconds")) is not None:
         under = _OBSERVERS.get(meta["observer"], "Valgrind's core")
         findings.append(f"The run took {format_seconds(wall)} under {under}.")
-    return findings + java_findings(meta)
+    return findings + _java_findings(meta)
 
 
-def java_findings(meta: Mapping[str, Any]) -> list[str]:
+def _java_findings(meta: Mapping[str, Any]) -> list[str]:
     """How complete the trace of a Java program is; nothing of another program."""
     found = meta.get("jvm")
     if not isinstance(found, dict) or not meta["complete"]:
@@ -73,6 +73,8 @@ def java_findings(meta: Mapping[str, Any]) -> list[str]:
         f"heap found {format_count(there)} of them; {format_count(found['missed_objects'])} others "
         f"({format_bytes(found['missed_bytes'])}) are not in the trace.",
     ]
+    if meta.get("last_seen"):
+        findings.append("Deaths are dated by when a store or a collection last showed the object.")
     if references := found.get("references_at_end"):
         share = found["references_known"] / references
         findings.append(

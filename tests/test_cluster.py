@@ -10,14 +10,15 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from itertools import cycle, pairwise
+from itertools import count, cycle, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tare
 from tare import __version__, canary
-from tare.cluster import Cluster
+from tare.cluster import Cluster, campaign
 from tare.cluster.machines import group_of, group_to_go_on, refusal
 from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
 from tare.machine import describe_environment, describe_machine
@@ -207,6 +208,27 @@ def test_nothing_is_lost_or_counted_twice_when_workers_are_killed(
     told = Told(kill_now_and_then)
     check_whole(measured(tmp_path / "r", address, watcher=told))
     assert sum("has gone" in note for note in told.notes) >= 1
+
+
+def test_a_result_that_is_lost_with_its_worker_is_measured_again(
+    dask: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = dask.scheduler()
+    dask.worker("a", address)
+    take = campaign._Campaign._take
+    ended = count(1)
+
+    def take_too_late(self: campaign._Campaign, future: Any) -> None:
+        if next(ended) == 6:
+            dask.kill("a")
+            dask.worker("b", address)
+        take(self, future)
+
+    monkeypatch.setattr(campaign._Campaign, "_take", take_too_late)
+    records = measured(tmp_path / "r", address, PROGRAMS[:1])
+    check_whole(records, PROGRAMS[:1])
+    # The first event is the look at the worker.
+    assert [r.run.machine[0] for r in records] == ["a"] * 4 + ["b"] * (len(records) - 4)
 
 
 def test_a_program_is_begun_anew_on_another_kind_of_machine(
@@ -408,6 +430,10 @@ def test_random_kills_again_and_again(dask: Processes, tmp_path: Path) -> None:
         for number in range(1, 25)
     ]
     moments = random.Random(11)
+
+    def kill(name: str) -> None:
+        if name in dask.pids:
+            dask.kill(name)
 
     def disturb(_number: int, _run: Run) -> None:
         chance = moments.random()

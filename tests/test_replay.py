@@ -382,6 +382,15 @@ def test_a_trace_without_what_is_asked_is_refused(tmp_path: Path) -> None:
         check(sampled, How())
 
 
+def test_frees_of_a_program_that_has_none_are_refused(tmp_path: Path) -> None:
+    made = write_trace_folder(tmp_path / "t.tare", objects_frame(LIVES), observed=["unreachable"])
+    trace = open_trace(made)
+    with pytest.raises(UsageError, match="no frees") as caught:
+        check(trace, How())
+    assert "--death unreachable" in caught.value.hint
+    assert check(trace, How("unreachable")) == 0
+
+
 def test_the_process_with_most_objects_is_replayed(compiled: Compiled) -> None:
     rows = [{"birth": 1, "size": 5, "process": 0}] + [
         {"birth": n, "size": 3, "process": 1} for n in (1, 2)

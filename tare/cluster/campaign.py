@@ -15,6 +15,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -381,7 +382,7 @@ class _Campaign:
         """Take in what has ended; wait for it a while."""
         with contextlib.suppress(queue.Empty):
             self._take(self._events.get(timeout=_LOOK_SECONDS))
-            while True:
+            for _ in range(self._events.qsize()):
                 self._take(self._events.get_nowait())
 
     def _take(self, future: Future) -> None:
@@ -395,11 +396,21 @@ class _Campaign:
         if future.status == "cancelled" or isinstance(error, there.Unknown | there.LetGo):
             self._lose(worker)
             return
-        worker.job = None
         if error is not None:
+            worker.job = None
             self._refuse(worker, _words(error))
             return
-        job.done(future.result())
+        try:
+            result = future.result(timeout=_LOOK_SECONDS)
+        except TimeoutError:
+            # Slow, or gone with the worker after it had ended: the next look tells which.
+            self._events.put(future)
+            return
+        except CancelledError:
+            self._lose(worker)
+            return
+        worker.job = None
+        job.done(result)
 
     def _keep(self, run: Run, outcome: Outcome, started: str, output: bytes | None = None) -> None:
         path = self._output_of(run)

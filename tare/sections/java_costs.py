@@ -13,6 +13,7 @@ from tare.executor import Observe
 from tare.manager import Manager
 from tare.minheap_executed import UNIT, in_heap
 from tare.program import Program
+from tare.report.comparison import summary_rows
 from tare.report.model import Section
 from tare.results import Record, Results, Run, read_records
 from tare.runner import Limits, Outcome
@@ -134,7 +135,34 @@ def section(results: Results) -> Section:
         "baseline": known[0].manager,
     }
     mine = results.measurements.filter(results.measurements["study"] == study.STUDY)
-    return replace(study.section(Results(results.folder, run, mine)), identifier=IDENTIFIER)
+    filtered = Results(results.folder, run, mine)
+    whole = study.section(filtered)
+    headline = _headline(filtered, known[0].collector)
+    return replace(whole, identifier=IDENTIFIER, findings=[*headline, *whole.findings])
+
+
+def _headline(results: Results, collector: str) -> list[str]:
+    """What the first collector costs in each heap."""
+    run = results.run
+    rows = summary_rows(study.summarise(results.measurements, run["baseline"], run["seed"]))
+    program = run["programs"][0]["name"]
+    found = [
+        (point["heap"], row)
+        for point in run["points"]
+        if point["collector"] == collector
+        and (row := rows.get((program, point["manager"], "lbo_cpu_ratio"))) is not None
+    ]
+    if not found:
+        return []
+    each = [
+        f"{row['ratio']:.2f} times ({row['ratio_low']:.2f} to {row['ratio_high']:.2f}) in {heap:g} "
+        "least heaps"
+        for heap, row in found
+    ]
+    return [
+        f"Under {collector} it takes, of the processor time that it would take without a "
+        f"collector, at least {' and '.join(each)}."
+    ]
 
 
 def _left_out(results: Results) -> str:

@@ -90,9 +90,11 @@ def observers(setting: Setting) -> Mapping[str, Observe]:
         keep_output: Path | None = None,
     ) -> Outcome:
         begun = time.monotonic()
-        trials = workspace / minheap_executed.TRIALS_FILE
+        # Beside the workspace, which goes with an interruption.
+        trials = workspace.parent / minheap_executed.TRIALS_FILE
         search = minheap_executed.observe(search_for(setting), minheap_executed.SLOW, trials)
         outcome = search(program, manager, limits, workspace, keep_output)
+        trials.unlink(missing_ok=True)  # they are in the outcome now
         details = {**outcome.details, "took_seconds": time.monotonic() - begun}
         return replace(outcome, details=details)
 
