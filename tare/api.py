@@ -420,16 +420,7 @@ def delay(
     left_out = "it was not asked for" if not live else "" if is_built() else NOT_BUILT
 
     def plan(seed: int) -> Planned:
-        names = tuple(program.name for program in chosen)
-        timed = compare_study.Plan(
-            names,
-            tuple(resolved),
-            baseline,
-            runs,
-            warmup,
-            seed,
-            references=delay_study.references(tuple(resolved)),
-        )
+        timed = _rounds(delay_study, chosen, resolved, baseline, runs, warmup, seed)
         whole = delay_study.Plan(timed, live=not left_out)
         return Planned(
             lambda records: delay_study.next_round(whole, records), delay_study.planned_runs(whole)
@@ -486,16 +477,7 @@ def frequency(
         limits = replace(limits, memory_bytes=describe_machine()["memory_bytes"] // 2)
 
     def plan(seed: int) -> Planned:
-        names = tuple(program.name for program in chosen)
-        rounds = compare_study.Plan(
-            names,
-            tuple(resolved),
-            baseline,
-            runs,
-            warmup,
-            seed,
-            references=frequency_study.references(tuple(resolved)),
-        )
+        rounds = _rounds(frequency_study, chosen, resolved, baseline, runs, warmup, seed)
         return Planned(
             lambda records: frequency_study.next_round(rounds, records),
             compare_study.planned_runs(rounds),
@@ -531,6 +513,33 @@ def _sweep(
     return resolved, "glibc" if "glibc" in bare else bare[0]
 
 
+class _AgainstOthers(Protocol):
+    """A study that holds managers against others than the baseline."""
+
+    def references(self, managers: Sequence[str]) -> tuple[str, ...]: ...
+
+
+def _rounds(
+    study: _AgainstOthers,
+    programs: Sequence[Program],
+    managers: Mapping[str, Manager],
+    baseline: str,
+    runs: int,
+    warmup: int,
+    seed: int,
+) -> compare_study.Plan:
+    names = tuple(managers)
+    return compare_study.Plan(
+        tuple(program.name for program in programs),
+        names,
+        baseline,
+        runs,
+        warmup,
+        seed,
+        references=study.references(names),
+    )
+
+
 def regions(
     programs: Command | Sequence[Program],
     managers: Sequence[str] = (),
@@ -557,16 +566,7 @@ def regions(
     dragged = "" if left_out else regions_study.dragged(baseline).name
 
     def plan(seed: int) -> Planned:
-        names = tuple(program.name for program in chosen)
-        timed = compare_study.Plan(
-            names,
-            tuple(resolved),
-            baseline,
-            runs,
-            warmup,
-            seed,
-            references=regions_study.references(tuple(resolved)),
-        )
+        timed = _rounds(regions_study, chosen, resolved, baseline, runs, warmup, seed)
         shared = baseline if is_built() else ""
         whole = regions_study.Plan(timed, counted.name, dragged, shared)
         return Planned(

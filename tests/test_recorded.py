@@ -76,13 +76,17 @@ class Recording:
         return names
 
 
+OF_A_JVM = {"references"}
+"""Tables that the instrument does not write."""
+
+
 def read(folder: Path) -> list[Recording]:
     return [_read_one(process) for process in read_processes(folder)]
 
 
 def _read_one(process: Process) -> Recording:
     tables, damage = {}, {}
-    for name in TABLES:
+    for name in TABLES.keys() - OF_A_JVM:
         reader = TableReader(process.table(name), name)
         batches = list(reader)
         empty = np.zeros(0, np.uint64)

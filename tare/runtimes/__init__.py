@@ -11,6 +11,7 @@ import importlib
 import os
 import pkgutil
 import re
+import shutil
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ _INSIDE = Path("observers", "runtimes")
 _CHECKOUT = Path(__file__).resolve().parent.parent.parent
 _TAIL_BYTES = 1 << 16
 _UNKNOWN = "jvm"
+_MOST_PROCESSES = 10_000
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,20 @@ class Runtime(Protocol):
 
     def judge(self, setting: Setting, outcome: Outcome, folder: Path) -> Outcome:
         """``outcome`` with what the processes showed; ``folder`` is that of the whole run."""
+
+
+def found(program: str) -> Path | None:
+    """A program, as a shell would find it."""
+    path = shutil.which(program)
+    return None if path is None else Path(path).resolve()
+
+
+def left_in(folder: Path, suffix: str) -> list[Path]:
+    """The files of one kind that the processes of a run left. TareError where they are too many."""
+    paths = sorted(folder.glob(f"*{suffix}"))
+    if len(paths) > _MOST_PROCESSES:
+        raise TareError(f"{folder}: the run had more than {_MOST_PROCESSES} processes to look at")
+    return paths
 
 
 @cache

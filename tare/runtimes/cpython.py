@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tare import runtimes
-from tare.errors import TareError, UsageError
+from tare.errors import UsageError
 from tare.measurement import Status
 from tare.program import Program
 from tare.recipes import Option, Recipe
@@ -47,7 +46,6 @@ _SEEN_SUFFIX = ".process"
 _ROWS_SUFFIX = ".collections"
 _ROW = struct.Struct("<qqqii")
 _MOST_ROWS = 1 << 21
-_MOST_PROCESSES = 10_000
 _MOST_SEEN_BYTES = 1 << 16
 _OLDEST = 2
 _OUT_OF_MEMORY = re.compile(r"^MemoryError\b.*$", re.MULTILINE)
@@ -88,8 +86,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def installed() -> Path | None:
-    found = shutil.which("python3")
-    return None if found is None else Path(found).resolve()
+    return runtimes.found("python3")
 
 
 def runs(program: Program) -> bool:
@@ -141,11 +138,8 @@ def read_processes(folder: Path) -> list[Process]:
 def _seen(folder: Path) -> list[tuple[Process, Mapping[str, Any]]]:
     """The Python processes of a run, with what they wrote of themselves, in the order of their
     numbers."""
-    paths = list(folder.glob(f"*{_SEEN_SUFFIX}"))
-    if len(paths) > _MOST_PROCESSES:
-        raise TareError(f"{folder}: the run had more than {_MOST_PROCESSES} Python processes")
     found = []
-    for path in paths:
+    for path in runtimes.left_in(folder, _SEEN_SUFFIX):
         facts = _facts(path)
         rows = path.with_suffix(_ROWS_SUFFIX)
         if facts is not None and rows.exists():

@@ -8,7 +8,6 @@ the program itself; docs/runtimes.md says what is made of them.
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -141,8 +140,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def installed() -> Path | None:
-    found = shutil.which("go")
-    return None if found is None else Path(found).resolve()
+    return runtimes.found("go")
 
 
 def runs(program: Program) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tare import gc_log, jvm_command, runtimes
 from tare.collectors import HEAP
-from tare.errors import MissingError, TareError, UsageError
+from tare.errors import MissingError, UsageError
 from tare.gc_log import GcLog, Logged
 from tare.jvm_stops import Stop, Stops, read_stops
 from tare.measurement import Status
@@ -44,7 +44,6 @@ NO_HEAP = ""
 OBJECT = "lib/libtare-jvm.so"
 _STOPS_SUFFIX = ".stops"
 _LOG_SUFFIX = ".gc.log"
-_MOST_PROCESSES = 10_000
 _OUT_OF_MEMORY_EXIT = 3
 _REFUSED_EXIT = 1
 _TAIL_BYTES = 1 << 16
@@ -222,8 +221,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def installed() -> Path | None:
-    found = shutil.which("java")
-    return None if found is None else Path(found).resolve()
+    return runtimes.found("java")
 
 
 @cache
@@ -411,11 +409,8 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
 
 def read_processes(folder: Path) -> list[Process]:
     """What the JVMs of a run left in ``folder``, in the order of their numbers."""
-    paths = sorted(folder.glob(f"*{_STOPS_SUFFIX}"))
-    if len(paths) > _MOST_PROCESSES:
-        raise TareError(f"{folder}: the run had more than {_MOST_PROCESSES} JVMs")
     processes = []
-    for path in paths:
+    for path in runtimes.left_in(folder, _STOPS_SUFFIX):
         seen = read_stops(path)
         log = path.with_name(path.name.removesuffix(_STOPS_SUFFIX) + _LOG_SUFFIX)
         if seen is not None and log.exists():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import Any
 
 from tare import runtimes
 from tare.collectors import HEAP
-from tare.errors import TareError, UsageError
+from tare.errors import UsageError
 from tare.measurement import Status
 from tare.program import Program
 from tare.recipes import Option, Recipe
@@ -42,7 +41,6 @@ _EVENTS_SUFFIX = ".events"
 _MIB = 1 << 20
 _MOST_SEMI = 64 << 20
 """Half of the young generation, unless it is given; the young one is thrice that."""
-_MOST_PROCESSES = 10_000
 _MOST_EVENT_BYTES = 512 << 20
 _MOST_SEEN_BYTES = 1 << 20
 _REFUSED_EXIT = 9
@@ -111,8 +109,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def installed() -> Path | None:
-    found = shutil.which("node")
-    return None if found is None else Path(found).resolve()
+    return runtimes.found("node")
 
 
 def _installed_version() -> str:
@@ -207,11 +204,8 @@ def read_processes(folder: Path) -> list[Process]:
 def _seen(folder: Path) -> list[tuple[Process, Mapping[str, Any]]]:
     """The Node processes of a run, with what they wrote themselves, in the order of their
     numbers."""
-    paths = list(folder.glob(f"*{_SEEN_SUFFIX}"))
-    if len(paths) > _MOST_PROCESSES:
-        raise TareError(f"{folder}: the run had more than {_MOST_PROCESSES} Node processes")
     found = []
-    for path in paths:
+    for path in runtimes.left_in(folder, _SEEN_SUFFIX):
         facts = _facts(path)
         if facts is not None:
             files = sorted(folder.glob(f"{facts['pid']}-*{_EVENTS_SUFFIX}"), key=_rotation)

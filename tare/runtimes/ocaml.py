@@ -7,7 +7,6 @@ in all. It tells of no single collection; docs/runtimes.md says what follows fro
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -78,8 +77,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def installed() -> Path | None:
-    found = shutil.which("ocaml")
-    return None if found is None else Path(found).resolve()
+    return runtimes.found("ocaml")
 
 
 def runs(program: Program) -> bool:
