@@ -233,7 +233,12 @@ def test_components_sum_to_all_instructions_and_repeat(
     for name in ("allocation", "gc_check", "record_tag", "integer_tag", "write_barrier", "poll"):
         assert found[metric(name)] > found["instructions"] / 1000
     assert found[metric("position_independent")] == found[metric("stack_check")] == 0
-    assert values(breakdown()) == found
+    again = values(breakdown())
+    # What the probe writes of a process has not always the same number of digits.
+    outside = ("instructions", "unexplained_instructions", metric(OTHER))
+    for name in outside:
+        assert again.pop(name) == pytest.approx(found.pop(name), rel=1e-3)
+    assert again == found
 
 
 def test_what_is_shown(tare: Tare, tmp_path: Path) -> None:
@@ -275,7 +280,8 @@ def test_a_program_with_malloc_alone(tare: Tare, compile_c: Callable[..., Path])
         assert done.returncode == 0, done.stderr
         found[command] = values(json.loads(done.stdout))
     parts, whole = found["breakdown"], found["count"]
-    assert parts["instructions"] == whole["instructions"]
+    # Two runs: what the probe writes of a process has not always the same number of digits.
+    assert parts["instructions"] == pytest.approx(whole["instructions"], rel=1e-3)
     assert parts["allocation_instructions"] == whole["malloc_instructions"]
     assert parts["deallocation_instructions"] == whole["free_instructions"]
     assert parts["resizing_instructions"] == whole["realloc_instructions"] > 0

@@ -237,7 +237,7 @@ def test_all_forms_of_free_are_held(tmp_path: Path) -> None:
     #include <cstring>
     #include <dlfcn.h>
     #include <new>
-    static _Thread_local void* volatile sink;
+    static void* volatile sink;
     static void* opaque(void* p) { sink = p; return sink; }
     struct alignas(64) Wide { char bytes[64]; };
     int main() {
