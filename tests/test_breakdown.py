@@ -16,7 +16,7 @@ from tare.breakdown import frame_tables
 from tare.breakdown.classifier import Classification, Classifier
 from tare.breakdown.code import Instruction, decode, decode_all
 from tare.breakdown.components import COMPONENTS, MALLOC, OTHER, Certainty
-from tare.breakdown.descriptor import read_descriptor, shipped
+from tare.breakdown.descriptor import Descriptor, read_descriptor, shipped
 from tare.breakdown.image import Image
 from tare.breakdown.patterns import read_line
 from tare.errors import TareError
@@ -43,17 +43,21 @@ def assemble(tmp_path: Path) -> Assemble:
     return make
 
 
-def classify(code: bytes, names: dict[int, list[str]] | None = None) -> Classification:
-    return Classifier(OCAML, names or {}).classify(decode_all(START, code))
+def classify(
+    code: bytes, names: dict[int, list[str]] | None = None, runtime: Descriptor = OCAML
+) -> Classification:
+    return Classifier(runtime, names or {}).classify(decode_all(START, code))
 
 
 def key(one: Instruction) -> tuple[int, int]:
     return one.address, one.length
 
 
-def labels(code: bytes, names: dict[int, list[str]] | None = None) -> list[str]:
+def labels(
+    code: bytes, names: dict[int, list[str]] | None = None, runtime: Descriptor = OCAML
+) -> list[str]:
     """The component of each instruction; with ? or ~ where it is not sure."""
-    marks = classify(code, names).marks
+    marks = classify(code, names, runtime).marks
     signs = {Certainty.SURE: "", Certainty.AMBIGUOUS: "?", Certainty.FOLDED: "~"}
     found = []
     for one in decode_all(START, code):
@@ -264,6 +268,106 @@ def test_code_that_is_known_in_pieces(assemble: Assemble) -> None:
     assert found == [*wanted[:3], OTHER, OTHER, *wanted[5:]]
 
 
+# ---- allocation pointers that go up ----
+
+UPWARD = """
+schema = 1
+name = "upward"
+title = "Upward"
+recognise = []
+[allocation]
+register = "r12"
+direction = "up"
+first = {first}
+pointer_tags = 7
+component = "allocation"
+word = 8
+[allocation.header]
+size_shift = 8
+one = 2
+zero = 1
+component = "record_tag"
+[[pattern]]
+allocated = true
+code = ["cmp r12, [r13] -> gc_check", "ja _ -> gc_check"]
+with_room = ["jbe"]
+slow_path = ["jmp _"]
+"""
+
+UPWARD_CODE = {
+    "it is moved first, and is at the last word": (8, """
+        addq $40, %r12            # allocation
+        cmpq (%r13), %r12         # gc_check
+        ja 9f                     # gc_check
+        movq $0x202, -32(%r12)    # record_tag
+        movq %rax, -24(%r12)
+        movq $0x102, -8(%r12)     # record_tag
+        leaq -32(%r12), %rax      # allocation
+        movq %rax, (%r12)
+        leaq -6(%r12), %rbx       # allocation
+        jmp *(%rbp)
+        9: jmp *(%rbp)            # gc_check
+    """),
+    "objects are initialised first": (0, """
+        movq $0x202, (%r12)       # record_tag
+        movq %rax, 8(%r12)
+        leaq 8(%r12), %rbx        # allocation
+        movq %rbx, 16(%r12)
+        addq $24, %r12            # allocation
+        movl $0x102, %ecx         # record_tag
+        movq %rcx, (%r12)         # record_tag
+        movq %rbx, 8(%r12)
+        leaq 8(%r12), %rbx        # allocation
+        addq $16, %r12            # allocation
+        jmp *(%rbp)
+    """),
+    "one way fills it, another gives it back": (8, """
+        addq $24, %r12            # allocation
+        testq %rax, %rax
+        jne 1f
+        addq $-24, %r12           # allocation
+        jmp *(%rbp)
+        1: movq $0x202, -16(%r12) # record_tag
+        call 2f
+        movq %rax, -8(%r12)
+        jmp *(%rbp)
+        2:
+    """),
+    "one way gives a part back": (8, """
+        addq $40, %r12            # allocation
+        movq $0x202, -32(%r12)    # record_tag
+        testq %rax, %rax
+        jne 1f
+        addq $-16, %r12           # allocation
+        leaq 8(%r12), %rax
+        jmp *(%rbp)
+        1: movq $0x102, -8(%r12)  # record_tag
+        jmp *(%rbp)
+    """),
+    "two ways lead there, and nothing is known": (8, """
+        addq $24, %r12            # allocation
+        testq %rax, %rax
+        jne 1f
+        jmp 1f
+        1: movq $0x202, -16(%r12)
+        jmp *(%rbp)
+    """),
+    "a word that is no header": (8, """
+        addq $24, %r12            # allocation
+        movq $0x203, -16(%r12)
+        jmp *(%rbp)
+    """),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", UPWARD_CODE)
+def test_allocation_upwards(what: str, assemble: Assemble, tmp_path: Path) -> None:
+    first, text = UPWARD_CODE[what]
+    (tmp_path / "upward.toml").write_text(UPWARD.format(first=first))
+    code, wanted = expect(text)
+    assert labels(assemble(code), runtime=read_descriptor(tmp_path / "upward.toml")) == wanted
+
+
 # ---- patterns and descriptors ----
 
 
@@ -293,6 +397,7 @@ BAD_DESCRIPTORS = {
     '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = "f"': "no list of texts",
     '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = ["f"]\ninside = "z"': "inside z",
     '[code]\nprefix = ""\nbegin = ["a"]\nend = []': "different length",
+    '[allocation]\ndirection = "left"\nheader = {}': "'left' is not up or down",
     "[": "is no descriptor",
 }
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tare.breakdown.allocation import Allocations, Site
 from tare.breakdown.code import Instruction, runs
 from tare.breakdown.components import OTHER
-from tare.breakdown.descriptor import Descriptor
+from tare.breakdown.descriptor import BytesAt, Descriptor
 from tare.breakdown.patterns import Line, Mark, Names, Pattern
-
-_ABOVE_LIMIT = frozenset({"ja", "jae"})
-"""Jumps of a check that are taken where there is room, when the allocation pointer comes first."""
 
 
 @dataclass
@@ -35,10 +33,13 @@ class _SlowPath:
 
 
 class Classifier:
-    """Of one runtime; ``names`` are the symbols at addresses."""
+    """Of one runtime; ``names`` are the symbols at addresses, ``bytes_at`` reads the executable."""
 
-    def __init__(self, descriptor: Descriptor, names: Names) -> None:
+    def __init__(
+        self, descriptor: Descriptor, names: Names, bytes_at: BytesAt = lambda _at, _count: b""
+    ) -> None:
         self._names = names
+        self._bytes_at = bytes_at
         self._allocation = descriptor.allocation
         self._by_mnemonic: dict[str, list[Pattern]] = {}
         for pattern in descriptor.patterns:
@@ -48,38 +49,44 @@ class Classifier:
     def classify(self, instructions: Iterable[Instruction]) -> Classification:
         """Of code of the language; that which is not executed, or not known, may be missing."""
         known = list(instructions)
-        joined = {one.target for one in known if one.target is not None and one.mnemonic != "call"}
         result = Classification()
         slow_paths: list[_SlowPath] = []
+        allocations = self._allocations(known)
         for run in runs(known):
-            self._classify_run(run, joined, result, slow_paths)
+            self._classify_run(run, allocations, result, slow_paths)
+        if allocations is not None:
+            allocations.end()
+            result.marks.update(allocations.marks)
+            result.sites = allocations.sites
         by_address = {one.address: one for one in known} if slow_paths else {}
         for slow_path in slow_paths:
             self._follow_slow_path(slow_path, by_address, result)
         result.marks = {key: m for key, m in result.marks.items() if m.component != OTHER}
         return result
 
+    def _allocations(self, known: Iterable[Instruction]) -> Allocations | None:
+        if self._allocation is None:
+            return None
+        ways_in = Counter(
+            one.target for one in known if one.target is not None and one.mnemonic != "call"
+        )
+        words = self._allocation.header.reader(self._bytes_at)
+        return Allocations(self._allocation, self._names, ways_in, words)
+
     def _classify_run(
         self,
         run: Sequence[Instruction],
-        joined: set[int],
+        allocations: Allocations | None,
         result: Classification,
         slow_paths: list[_SlowPath],
     ) -> None:
         marks: dict[int, Mark] = {}
-        allocations = (
-            Allocations(self._allocation, self._names) if self._allocation is not None else None
-        )
         for place, one in enumerate(run):
             if allocations is not None:
-                allocations.arrive(one.address, one.address in joined)
-                allocations.follow(place, one)
+                allocations.arrive(one.address)
+                allocations.follow(one)
             if place not in marks:
                 self._match(run, place, marks, allocations, slow_paths)
-        if allocations is not None:
-            allocations.end()
-            marks.update(allocations.marks)
-            result.sites += allocations.sites
         for place, mark in marks.items():
             result.marks[run[place].address, run[place].length] = mark
 
@@ -124,5 +131,5 @@ def _slow_path_of(pattern: Pattern, jump: Instruction) -> _SlowPath | None:
     if jump.target is None or mark is None:
         return None
     ways = jump.target, jump.after
-    address, resumes = reversed(ways) if jump.mnemonic in _ABOVE_LIMIT else ways
+    address, resumes = reversed(ways) if jump.mnemonic in pattern.with_room else ways
     return _SlowPath(address, resumes, mark, pattern.slow_path)

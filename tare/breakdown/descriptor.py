@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tare.breakdown import info_tables
 from tare.breakdown.components import COMPONENTS, OTHER
 from tare.breakdown.image import Image
 from tare.breakdown.patterns import Line, Pattern, read_line
 from tare.errors import TareError
 from tare.events import Event, Events
 
+BytesAt = Callable[[int, int], bytes]
+"""What lies in an executable at an address, so many bytes; fewer where there are no more."""
 FOLDER = Path(__file__).resolve().parent / "runtimes"
 _SCHEMA = 1
 
@@ -49,12 +52,26 @@ class Ranges:
 
 @dataclass(frozen=True)
 class Header:
-    """A word before an object. ``size_shift``: where its number of words begins; ``zero``: the bits
-    that are 0 in the header of a new object."""
+    """A word before an object. ``size_shift``: where its number of words begins; ``zero`` and
+    ``one``: the bits that are 0, and 1, in the header of a new object. ``info_tables``: it is the
+    address of code instead, before which a table says how large the object is."""
 
     size_shift: int
     zero: int
+    one: int
+    info_tables: bool
     component: str
+
+    def reader(self, bytes_at: BytesAt) -> Callable[[int, int | None], int | None]:
+        """How many words a header says that its object has, as ``allocation.HeaderWords``."""
+        if self.info_tables:
+            return functools.partial(info_tables.words_of, bytes_at)
+        return self._words_of
+
+    def _words_of(self, header: int, _second: int | None) -> int | None:
+        if header & self.zero or header & self.one != self.one:
+            return None
+        return header >> self.size_shift
 
 
 @dataclass(frozen=True)
@@ -71,11 +88,16 @@ class Constant:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Objects are made by subtracting from a register, whose value then is the address of the first
-    header; several at once fill what was taken, one behind the other. ``calls``: functions that do
-    so and check, by the bytes they take; 0 where they only check what was taken before."""
+    """Objects are made by moving a register; several at once fill what was taken, one behind the
+    other. Where it goes down its value then is the address of the first header; where it goes up
+    that address was its value before, and ``first`` bytes more. ``pointer_tags``: bits that a
+    pointer to an object may carry. ``calls``: functions that take so and check, by the bytes they
+    take; 0 where they only check what was taken before."""
 
     register: str
+    goes_up: bool
+    first: int
+    pointer_tags: int
     component: str
     word: int
     header: Header
@@ -226,18 +248,33 @@ def _ranges(table: Mapping[str, Any]) -> Ranges:
 
 
 def _allocation(table: Mapping[str, Any]) -> Allocation:
-    _only(table, "register component word header constant calls")
+    _only(table, "register direction first pointer_tags component word header constant calls")
     header = table["header"]
-    _only(header, "size_shift zero component")
+    _only(header, "size_shift zero one info_tables component")
+    if table.get("direction", "down") not in ("down", "up"):
+        raise ValueError(f"allocation: the direction {table['direction']!r} is not up or down")
     return Allocation(
         register=table["register"],
+        goes_up=table.get("direction") == "up",
+        first=int(table.get("first", 0)),
+        pointer_tags=int(table.get("pointer_tags", 0)),
         component=_component(table["component"]),
         word=int(table["word"]),
-        header=Header(int(header["size_shift"]), int(header["zero"]),
-                      _component(header["component"])),
+        header=_header(header),
         constants=tuple(_constant(one) for one in table.get("constant", ())),
         calls={name: int(taken) for name, taken in table.get("calls", {}).items()},
     )  # fmt: skip
+
+
+def _header(table: Mapping[str, Any]) -> Header:
+    is_told = bool(table.get("info_tables", False))
+    return Header(
+        size_shift=0 if is_told else int(table["size_shift"]),
+        zero=int(table.get("zero", 0)),
+        one=int(table.get("one", 0)),
+        info_tables=is_told,
+        component=_component(table["component"]),
+    )
 
 
 def _constant(table: Mapping[str, Any]) -> Constant:
@@ -252,7 +289,7 @@ def _constant(table: Mapping[str, Any]) -> Constant:
 
 
 def _pattern(table: Mapping[str, Any]) -> Pattern:
-    _only(table, "code before most_before unless_next_use slow_path allocated")
+    _only(table, "code before most_before unless_next_use slow_path with_room allocated")
     lines = tuple(read_line(text) for text in _texts(table["code"]))
     if not lines or not any(line.mark for line in lines):
         raise ValueError("a pattern charges no instruction to a component")
@@ -269,5 +306,6 @@ def _pattern(table: Mapping[str, Any]) -> Pattern:
         int(table.get("most_before", 0)),
         read_line(next_use) if next_use is not None else None,
         slow_path,
+        frozenset(_texts(table.get("with_room", ["ja", "jae"]))),
         table.get("allocated"),
     )

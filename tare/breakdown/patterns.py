@@ -165,8 +165,8 @@ class Pattern:
     ``unless_next_use``: not where the next instruction that has the register ``%a`` as an operand
     of its own matches this. ``slow_path``: the lines of the code that its last instruction, a jump,
     goes to when something is to be done; they are charged to the same component, and so is a jump
-    to there. ``allocated``: only behind an allocation which nothing has checked yet, or only not
-    there.
+    to there; but the jumps ``with_room`` are taken when there is nothing to do. ``allocated``: only
+    behind an allocation which nothing has checked yet, or only not there.
     """
 
     lines: tuple[Line, ...]
@@ -174,6 +174,7 @@ class Pattern:
     most_before: int = 0
     unless_next_use: Line | None = None
     slow_path: tuple[Line, ...] = ()
+    with_room: frozenset[str] = frozenset()
     allocated: bool | None = None
 
     def match(

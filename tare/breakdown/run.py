@@ -377,7 +377,9 @@ def _add_language(
         strict=True,
     ):
         executed[address, length, low, high] += count
-    classification = Classifier(descriptor, image.names).classify(map(_decoded, executed))
+    classification = Classifier(descriptor, image.names, image.bytes_at).classify(
+        map(_decoded, executed)
+    )
     for (address, length, _, _), count in executed.items():
         mark = classification.marks.get((address, length))
         if mark is None:
