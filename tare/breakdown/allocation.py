@@ -8,8 +8,9 @@ objects are initialised, or behind; it is followed over conditional jumps, and m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tare.breakdown.code import Instruction, Memory, Operand
 from tare.breakdown.descriptor import Allocation
@@ -102,12 +103,19 @@ class Chunk:
 
 
 _Constants = dict[str, tuple[int, Key]]
+State = tuple[Chunk, _Constants]
+
+
+def _keep_common(mine: dict[Any, Any], others: Mapping[Any, Any]) -> None:
+    for name in [name for name, value in mine.items() if others.get(name) != value]:
+        del mine[name]
 
 
 class Allocations:
     """Goes over instructions by their addresses, one at a time. Gathers ``marks`` and ``sites``.
 
-    ``ways_in``: how many known jumps lead to an address.
+    ``ways_in``: how many known jumps lead to an address. ``carried_before``: what was ``carried``
+    to addresses in an earlier pass, which jumps backwards have to be known from.
     """
 
     def __init__(
@@ -116,6 +124,7 @@ class Allocations:
         names: Names,
         ways_in: Mapping[int, int],
         header_words: HeaderWords,
+        carried_before: Mapping[int, Sequence[State]],
     ) -> None:
         self.how = how
         self._names = names
@@ -125,7 +134,8 @@ class Allocations:
         self.marks: dict[Key, Mark] = {}
         self._sites: dict[int, Site] = {}
         self._constants: _Constants = {}
-        self._carried: dict[int, tuple[Chunk, _Constants]] = {}
+        self.carried: dict[int, list[State]] = {}
+        self._carried_before = carried_before
         self._last: Instruction | None = None
 
     @property
@@ -149,13 +159,17 @@ class Allocations:
         last = self._last
         falls_through = last is not None and last.after == address and not last.ends
         if not falls_through:
-            self.end()
+            self._break_off()
         ways_in = self._ways_in.get(address, 0)
         if ways_in == 0 or (self.chunk is not None and address == self.chunk.resumes):
             return
-        self.end()
-        if ways_in == 1 and not falls_through and address in self._carried:
-            self.chunk, self._constants = self._carried.pop(address)
+        carried = self.carried.get(address) or self._carried_before.get(address, [])
+        if len(carried) < ways_in:
+            self.end()
+            return
+        if falls_through and self.chunk is not None:
+            carried = [*carried, (self.chunk, self._constants)]
+        self._join(carried)
 
     def follow(self, one: Instruction) -> None:
         """One instruction; ``arrive`` comes before."""
@@ -173,6 +187,13 @@ class Allocations:
             self.end()
         elif one.target is not None:
             self._carry(one.target)
+
+    def _break_off(self) -> None:
+        """What comes next was not executed, and is not known. Nothing can be said of the place."""
+        if self.chunk is not None and self.how.goes_up:
+            self._mark_pointers(self.chunk)
+            self.chunk = self._nothing()
+        self.end()
 
     def end(self) -> None:
         """What is behind does not belong to the chunk."""
@@ -219,6 +240,8 @@ class Allocations:
             chunk.address, chunk.bytes = address, taken
         chunk.register += taken
         chunk.end += taken
+        if chunk.end < 0:
+            self.chunk = self._nothing()  # it gives back what was taken before all that is known
 
     def _calls(self, one: Instruction) -> int | None:
         """The bytes that a function takes which is called here, and which checks."""
@@ -245,9 +268,31 @@ class Allocations:
             self._forget(register)
 
     def _carry(self, target: int) -> None:
-        """The state goes on at the target of a conditional jump, if that has no other way in."""
+        """The state goes on at the target of a conditional jump."""
         if self.how.goes_up and self.chunk is not None and target != self.chunk.slow_path:
-            self._carried[target] = self.chunk.copy(), dict(self._constants)
+            states = self.carried.setdefault(target, [])
+            states.append((self.chunk.copy(), dict(self._constants)))
+
+    def _join(self, states: Sequence[State]) -> None:
+        """All ways in are known: what is so on each of them goes on, if they are of one taking."""
+        (first, first_constants), *others = states
+        chunk, constants = first.copy(), dict(first_constants)
+        if any(
+            (other.address, other.register) != (chunk.address, chunk.register)
+            for other, _ in others
+        ):
+            self.end()
+            return
+        for other, other_constants in others:
+            for mine, its in (
+                (chunk.pointers, other.pointers),
+                (chunk.slots, other.slots),
+                (chunk.stores, other.stores),
+                (constants, other_constants),
+            ):
+                _keep_common(mine, its)
+            chunk.pointing += other.pointing
+        self.chunk, self._constants = chunk, constants
 
     def _points(self, one: Instruction, chunk: Chunk) -> bool:
         """Whether the instruction makes a pointer to an object."""
@@ -337,9 +382,7 @@ class Allocations:
     def _finish(self, chunk: Chunk) -> None:
         if chunk.address is None:
             return
-        for offset, key in chunk.pointing:
-            if offset < chunk.end:
-                self.marks[key] = Mark(self.how.component)
+        self._mark_pointers(chunk)
         words = self._tile(chunk)
         known = self._sites.get(chunk.address)
         # Several ways can lead on from one place: it is tiled where all are.
@@ -347,6 +390,11 @@ class Allocations:
             self._sites[chunk.address] = Site(
                 chunk.address, chunk.bytes, words, chunk.slow_path, chunk.returns_to
             )
+
+    def _mark_pointers(self, chunk: Chunk) -> None:
+        for offset, key in chunk.pointing:
+            if offset < chunk.end:
+                self.marks[key] = Mark(self.how.component)
 
     def _tile(self, chunk: Chunk) -> tuple[int, ...] | None:
         """The words of the objects, whose headers are marked; None where they do not tile it."""

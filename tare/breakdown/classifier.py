@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tare.breakdown.allocation import Allocations, Site
+from tare.breakdown.allocation import Allocations, Site, State
 from tare.breakdown.code import Instruction, runs
 from tare.breakdown.components import OTHER
 from tare.breakdown.descriptor import BytesAt, Descriptor
@@ -51,27 +51,42 @@ class Classifier:
         known = list(instructions)
         result = Classification()
         slow_paths: list[_SlowPath] = []
-        allocations = self._allocations(known)
-        for run in runs(known):
-            self._classify_run(run, allocations, result, slow_paths)
-        if allocations is not None:
-            allocations.end()
-            result.marks.update(allocations.marks)
-            result.sites = allocations.sites
+        allocations = self._allocations(known, {})
+        self._classify_runs(known, allocations, result, slow_paths)
+        if allocations is not None and allocations.carried:
+            result, slow_paths = Classification(), []
+            allocations = self._allocations(known, allocations.carried)
+            self._classify_runs(known, allocations, result, slow_paths)
         by_address = {one.address: one for one in known} if slow_paths else {}
         for slow_path in slow_paths:
             self._follow_slow_path(slow_path, by_address, result)
         result.marks = {key: m for key, m in result.marks.items() if m.component != OTHER}
         return result
 
-    def _allocations(self, known: Iterable[Instruction]) -> Allocations | None:
+    def _classify_runs(
+        self,
+        known: Sequence[Instruction],
+        allocations: Allocations | None,
+        result: Classification,
+        slow_paths: list[_SlowPath],
+    ) -> None:
+        for run in runs(known):
+            self._classify_run(run, allocations, result, slow_paths)
+        if allocations is not None:
+            allocations.end()
+            result.marks.update(allocations.marks)
+            result.sites = allocations.sites
+
+    def _allocations(
+        self, known: Sequence[Instruction], carried_before: Mapping[int, Sequence[State]]
+    ) -> Allocations | None:
         if self._allocation is None:
             return None
         ways_in = Counter(
             one.target for one in known if one.target is not None and one.mnemonic != "call"
         )
         words = self._allocation.header.reader(self._bytes_at)
-        return Allocations(self._allocation, self._names, ways_in, words)
+        return Allocations(self._allocation, self._names, ways_in, words, carried_before)
 
     def _classify_run(
         self,
@@ -120,7 +135,10 @@ class Classifier:
             result.marks[one.address, one.length] = path.mark
             one = by_address.get(one.target)
         for line in path.lines:
-            if one is None or not line.matches(one, {}, self._names):
+            while line.is_gap and one is not None and not one.ends:
+                result.marks[one.address, one.length] = path.mark
+                one = by_address.get(one.after)
+            if one is None or not (line.is_gap or line.matches(one, {}, self._names)):
                 return
             result.marks[one.address, one.length] = path.mark
             one = by_address.get(one.after)

@@ -61,6 +61,11 @@ COMPONENTS: dict[str, Component] = {
             "Setting and removing the tags of integers.",
         ),
         Component(
+            "pointer_tag",
+            "pointer tags",
+            "Asking the tag of a pointer whether its object has a value, and which.",
+        ),
+        Component(
             "write_barrier",
             "write barrier",
             "Noting stores of pointers: their calls, arguments and functions, or a store list.",

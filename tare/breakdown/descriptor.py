@@ -13,7 +13,8 @@ from typing import Any
 from tare.breakdown import info_tables
 from tare.breakdown.components import COMPONENTS, OTHER
 from tare.breakdown.image import Image
-from tare.breakdown.patterns import Line, Pattern, read_line
+from tare.breakdown.patterns import Pattern, read_line
+from tare.breakdown.signatures import Signature, find_functions, read_signatures
 from tare.errors import TareError
 from tare.events import Event, Events
 
@@ -39,11 +40,30 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Routine:
+    """Functions whose own instructions are charged to a component, but not what they call: those
+    that are jumped to and do not return, of which a phase would have no end."""
+
+    component: str
+    functions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """How functions of a stripped executable get names. It is only searched for ``signatures``
+    where it contains all the texts."""
+
+    signatures: tuple[Signature, ...]
+    contains: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Ranges:
     """The code that the language's compiler made: between each symbol that ends in one of
     ``begin`` and the symbol of the same start that ends in the ``end`` of the same place, but for
-    the symbols in ``without``."""
+    the symbols in ``without``. Or all of .text but what is ``unwound``, where this is False."""
 
+    unwound: bool
     without: tuple[str, ...]
     prefix: str
     begin: tuple[str, ...]
@@ -107,7 +127,8 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """One runtime. ``recognise``: symbols that an executable with it has, all of them."""
+    """One runtime. ``recognise``: symbols that an executable with it has, all of them; ``named``:
+    all functions that it names."""
 
     name: str
     title: str
@@ -117,18 +138,31 @@ class Descriptor:
     allocation: Allocation | None
     patterns: tuple[Pattern, ...]
     phases: tuple[Phase, ...]
+    routines: tuple[Routine, ...]
+    symbols: Symbols | None
+    named: frozenset[str]
     operations: Mapping[str, str]
     oracle: str
 
     def recognises(self, image: Image) -> bool:
+        """Names functions of the image first, if they have to be found."""
+        self.name_functions(image)
         return all(symbol in image.symbols for symbol in self.recognise) and not any(
             symbol in image.symbols for symbol in self.without
         )
 
-    def events(self) -> Events:
-        """What the instrument is to follow."""
+    def name_functions(self, image: Image) -> None:
+        """Those of a stripped image that can be found."""
+        symbols = self.symbols
+        if symbols is None or not all(image.contains(text.encode()) for text in symbols.contains):
+            return
+        start, text = image.text
+        image.add_functions(find_functions(symbols.signatures, start, text))
+
+    def events(self, image: Image | None) -> Events:
+        """What the instrument is to follow; in this executable, where functions had to be found."""
         return tuple(
-            Event("during", phase.name, "", function, 0)
+            _event(phase.name, function, image)
             for phase in self.phases
             for function in phase.functions
         )
@@ -145,6 +179,8 @@ class Descriptor:
         """The language's code in an executable, in order."""
         if self.ranges is None:
             return []
+        if not self.ranges.unwound:
+            return _between(image)
         found = []
         for begin, end in zip(self.ranges.begin, self.ranges.end, strict=True):
             for symbol, address in image.symbols.items():
@@ -155,6 +191,33 @@ class Descriptor:
                     if behind is not None and behind > address:
                         found.append((address, behind))
         return sorted(found)
+
+    def routine_ranges(self, image: Image) -> list[tuple[int, int, str]]:
+        """Where the routines lie, from and to, with their components, in order."""
+        return sorted(
+            (image.symbols[name], image.symbols[name] + image.sizes[name], routine.component)
+            for routine in self.routines
+            for name in routine.functions
+            if name in image.symbols
+        )
+
+
+def _event(phase: str, function: str, image: Image | None) -> Event:
+    if image is not None and function in image.found:
+        return Event("during", phase, image.path.name, "", image.symbols[function])
+    return Event("during", phase, "", function, 0)
+
+
+def _between(image: Image) -> list[tuple[int, int]]:
+    """The text of an executable without what is unwound."""
+    start, text = image.text
+    end = start + len(text)
+    found = []
+    for first, behind in image.unwound:
+        if start < first < end:
+            found.append((start, first))
+        start = max(start, behind)
+    return [*found, (start, end)] if start < end else found
 
 
 # ---- reading ----
@@ -173,16 +236,16 @@ def read_descriptor(path: Path) -> Descriptor:
     """TareError where the file is no descriptor."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-        return _descriptor(table)
+        return _descriptor(table, path.parent)
     except OSError as error:
         raise TareError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TareError(f"{path} is no descriptor of a runtime: {error}") from None
 
 
-def _descriptor(table: Mapping[str, Any]) -> Descriptor:
-    _only(table, "schema name title recognise without code allocation pattern phase operations"
-          " oracle")  # fmt: skip
+def _descriptor(table: Mapping[str, Any], folder: Path) -> Descriptor:
+    _only(table, "schema name title recognise without symbols code allocation pattern phase routine"
+          " operations oracle")  # fmt: skip
     if table["schema"] != _SCHEMA:
         raise ValueError(f"schema {table['schema']!r}; this is Tare for {_SCHEMA}")
     if not re.fullmatch(r"[a-z][a-z0-9.-]*", table["name"]):
@@ -202,6 +265,9 @@ def _descriptor(table: Mapping[str, Any]) -> Descriptor:
         allocation=_allocation(table["allocation"]) if "allocation" in table else None,
         patterns=tuple(_pattern(one) for one in table.get("pattern", ())),
         phases=phases,
+        routines=tuple(_routine(one) for one in table.get("routine", ())),
+        symbols=_symbols(table["symbols"], folder) if "symbols" in table else None,
+        named=_named(table),
         operations={name: _component(value) for name, value in operations.items()},
         oracle=table.get("oracle", ""),
     )
@@ -234,9 +300,44 @@ def _phase(table: Mapping[str, Any]) -> Phase:
     )
 
 
+def _routine(table: Mapping[str, Any]) -> Routine:
+    _only(table, "component functions")
+    return Routine(_component(table["component"]), _texts(table["functions"]))
+
+
+def _symbols(table: Mapping[str, Any], folder: Path) -> Symbols:
+    _only(table, "signatures contains")
+    return Symbols(read_signatures(folder / table["signatures"]), _texts(table.get("contains", [])))
+
+
+def _named(table: Mapping[str, Any]) -> frozenset[str]:
+    """The functions that a descriptor names: in lists, and in lines of patterns."""
+    lists = [*table.get("phase", ()), *table.get("routine", ())]
+    lines = [text for one in table.get("pattern", ()) for text in _lines_of(one)]
+    return frozenset(
+        [
+            *table["recognise"],
+            *(name for one in lists for name in one["functions"]),
+            *(name for line in lines for name in re.findall(r"@([\w.]+)", line)),
+        ]
+    )
+
+
+def _lines_of(pattern: Mapping[str, Any]) -> list[str]:
+    before = pattern.get("before", [])
+    return [*pattern["code"], *pattern.get("slow_path", []), *_listed(before)]
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
 def _ranges(table: Mapping[str, Any]) -> Ranges:
-    _only(table, "without prefix begin end")
+    _only(table, "unwound without prefix begin end")
+    if table.get("unwound") is False:
+        return Ranges(False, (), "", (), ())
     ranges = Ranges(
+        True,
         _texts(table.get("without", [])),
         table["prefix"],
         _texts(table["begin"]),
@@ -296,7 +397,7 @@ def _pattern(table: Mapping[str, Any]) -> Pattern:
     slow_path = tuple(read_line(text) for text in _texts(table.get("slow_path", [])))
     if slow_path and lines[-1].mark is None:
         raise ValueError("slow_path: the jump to it is charged to no component")
-    before: Line | None = read_line(table["before"]) if "before" in table else None
+    before = tuple(read_line(text) for text in _listed(table.get("before", [])))
     next_use = table.get("unless_next_use")
     if next_use is not None and not any("%a" in text for text in table["code"]):
         raise ValueError("unless_next_use is about %a, which the pattern does not name")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import bisect
 import functools
 import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from elftools.common.exceptions import ELFError
+from elftools.common.exceptions import DWARFError, ELFError
+from elftools.dwarf.callframe import FDE
 from elftools.elf.elffile import ELFFile
 
 from tare.errors import TareError
@@ -21,6 +24,7 @@ _TEXT_TYPES = (0, 1, 2)
 _MOST_BYTES = 1 << 30
 _NOT_ELF = (
     ELFError,
+    DWARFError,
     OSError,
     ValueError,
     LookupError,
@@ -32,13 +36,25 @@ _NOT_ELF = (
 """What pyelftools raises for headers that lie."""
 
 
+@dataclass(frozen=True)
+class Function:
+    """Where a function lies, and how many bytes it has."""
+
+    address: int
+    size: int
+
+
 class Image:
-    """An ELF file for amd64. Addresses are those in the file."""
+    """An ELF file for amd64. Addresses are those in the file. ``text`` is where the section of that
+    name begins, and what it has; ``found``: functions that no table of symbols names."""
 
     def __init__(self, path: Path) -> None:
         """TareError where it is none, or cannot be read."""
         self.path = path
         self.symbols: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}
+        self.found: dict[str, Function] = {}
+        self.text: tuple[int, bytes] = 0, b""
         self._segments: list[tuple[int, bytes]] = []
         try:
             self._read()
@@ -62,12 +78,43 @@ class Image:
                 texts = elf.get_section(table["sh_link"]).data()
                 found = _symbols(table.data(), texts)
                 if name == ".dynsym":
-                    self._dynamic = [(text, value) for text, value, _ in found]
-                for text, value, wanted in found:
-                    if wanted and text:
-                        self.symbols.setdefault(text, value)
+                    self._dynamic = [(text, value) for text, value, _, _ in found]
+                for text, value, size, wanted in found:
+                    if wanted and text and text not in self.symbols:
+                        self.symbols[text], self.sizes[text] = value, size
             section = elf.get_section_by_name(".rela.dyn")
             self._relocations = section.data() if section is not None else b""
+            code = elf.get_section_by_name(".text")
+            if code is not None:
+                self.text = code["sh_addr"], code.data()
+
+    def add_functions(self, found: Mapping[str, Function]) -> None:
+        """Names that were found in another way than by a table of symbols, which comes first."""
+        for name, function in found.items():
+            if name not in self.symbols:
+                self.symbols[name], self.sizes[name] = function.address, function.size
+                self.found[name] = function
+        for cached in ("names", "_addresses"):
+            self.__dict__.pop(cached, None)
+
+    def contains(self, text: bytes) -> bool:
+        return any(text in data for _, data in self._segments)
+
+    @functools.cached_property
+    def unwound(self) -> list[tuple[int, int]]:
+        """Code that .eh_frame says how to unwind, from and to, in order."""
+        try:
+            with self.path.open("rb") as file:
+                information = ELFFile(file).get_dwarf_info(relocate_dwarf_sections=False)
+                entries = information.EH_CFI_entries() if information.has_EH_CFI() else []
+                places = [
+                    (entry["initial_location"], entry["address_range"])
+                    for entry in entries
+                    if isinstance(entry, FDE)
+                ]
+        except _NOT_ELF as error:
+            raise TareError(f"{self.path}: .eh_frame cannot be read: {error}") from None
+        return sorted((start, start + size) for start, size in places)
 
     def bytes_at(self, address: int, count: int) -> bytes:
         """Fewer than ``count`` where the file has no more."""
@@ -112,12 +159,13 @@ class Image:
         return min(self.names[self._addresses[place]]) if place >= 0 else ""
 
 
-def _symbols(table: bytes, texts: bytes) -> list[tuple[str, int, bool]]:
-    """Name, value, and whether it is the address of something that is there."""
+def _symbols(table: bytes, texts: bytes) -> list[tuple[str, int, int, bool]]:
+    """Name, value, size, and whether it is the address of something that is there."""
     found = []
     whole = len(table) // _SYMBOL.size * _SYMBOL.size
-    for name, info, _other, section, value, _size in _SYMBOL.iter_unpack(table[:whole]):
+    for name, info, _other, section, value, size in _SYMBOL.iter_unpack(table[:whole]):
         end = texts.find(b"\0", name)
         text = texts[name:end].decode("utf-8", "replace")
-        found.append((text, value, section != 0 and value != 0 and info & 15 in _TEXT_TYPES))
+        is_there = section != 0 and value != 0 and info & 15 in _TEXT_TYPES
+        found.append((text, value, size, is_there))
     return found

@@ -1,10 +1,19 @@
-"""What GHC's info tables say of objects: an object's header is the address of the code that enters
-it, and right before that code lies a table for the collector."""
+"""What GHC says of objects: checks of the classifier, by the compiler.
+
+An object's header is the address of the code that enters it, and right before that code lies a
+table for the collector. And where there is no room for objects, code says how much was asked for.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tare.breakdown.code import Memory, decode_all
+
+if TYPE_CHECKING:
+    from tare.breakdown.allocation import Site
 
 _TABLE = struct.Struct("<IIII")
 """How many pointers, how many other words, the kind, and where static references are."""
@@ -24,7 +33,8 @@ def words_of(bytes_at: Callable[[int, int], bytes], header: int, second: int | N
     table = bytes_at(header - _TABLE.size, _TABLE.size)
     if len(table) < _TABLE.size:
         return None
-    pointers, others, kind, _ = _TABLE.unpack(table)
+    fields: tuple[int, int, int, int] = _TABLE.unpack(table)
+    pointers, others, kind, _ = fields
     if max(pointers, others) > _MOST_WORDS:
         return None
     if kind in _PLAIN:
@@ -38,3 +48,26 @@ def words_of(bytes_at: Callable[[int, int], bytes], header: int, second: int | N
     if kind == _BYTES:
         return 1 + (second + _WORD - 1) // _WORD
     return 1 + second if kind in _SMALL_ARRAYS else None
+
+
+ASKED_FOR = Memory("r13", "", 1, 0x388)
+"""In the capability: what a check that failed asked for."""
+_MOST_SLOW_PATH_BYTES = 64
+
+
+def asked_for(bytes_at: Callable[[int, int], bytes], slow_path: int) -> int | None:
+    """The bytes that a slow path says it needs."""
+    for one in decode_all(slow_path, bytes_at(slow_path, _MOST_SLOW_PATH_BYTES)):
+        if one.mnemonic == "mov" and one.operands[0] == ASKED_FOR:
+            amount = one.operands[1]
+            return amount if isinstance(amount, int) else None
+        if one.ends:
+            return None
+    return None
+
+
+def agrees(bytes_at: Callable[[int, int], bytes], site: Site) -> bool | None:
+    """Whether a place takes what its slow path says. None where it does not check for room, or asks
+    for what is only known as it runs."""
+    asked = None if site.slow_path is None else asked_for(bytes_at, site.slow_path)
+    return None if asked is None else asked == site.bytes

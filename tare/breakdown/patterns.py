@@ -33,6 +33,7 @@ _LINE = re.compile(r"(?P<code>[^>]*?)(?:\s*->\s*(?P<component>[a-z_]+)(?P<certai
 _REGISTER = re.compile(r"r[a-z0-9]{1,3}|xmm\d{1,2}")
 _NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)")
 _ANY = "_"
+_GAP = "..."
 
 
 _CERTAINTIES = {"": Certainty.SURE, "?": Certainty.AMBIGUOUS, "~": Certainty.FOLDED}
@@ -53,6 +54,11 @@ class Line:
     mnemonics: frozenset[str]
     operands: tuple[_Matcher, ...]
     mark: Mark | None
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether it stands for all instructions up to where they end."""
+        return _GAP in self.mnemonics
 
     def matches(self, one: Instruction, bindings: Bindings, names: Names) -> bool:
         """Adds to ``bindings``, also where it does not match in the end."""
@@ -88,9 +94,7 @@ def _read_operand(word: str) -> _Matcher:
         return lambda _operand, _bindings, _names: True
     if word.startswith("@"):
         symbols = frozenset(part.removeprefix("@") for part in word.split("|"))
-        return lambda operand, _bindings, names: (
-            isinstance(operand, Target) and not symbols.isdisjoint(names.get(operand.address, ()))
-        )
+        return lambda operand, _bindings, names: not symbols.isdisjoint(_named(operand, names))
     if word.startswith("["):
         return _read_memory(word)
     if word == "odd":
@@ -99,6 +103,12 @@ def _read_operand(word: str) -> _Matcher:
         wanted = int(word, 0)
         return lambda operand, _bindings, _names: operand == wanted
     return _read_register(word)
+
+
+def _named(operand: Operand, names: Names) -> Sequence[str]:
+    """The symbols of code that an operand leads to, or is the address of."""
+    address = operand.address if isinstance(operand, Target) else operand
+    return names.get(address, ()) if isinstance(address, int) else ()
 
 
 def _read_register(word: str) -> _Matcher:
@@ -161,7 +171,8 @@ def _is_displaced(displacement: int, wanted: str) -> bool:
 class Pattern:
     """Instructions in a row, and what they are charged to.
 
-    ``before``: of the instructions right before, those that match it, at most ``most_before``.
+    ``before``: of the instructions right before, those that match one of these lines, at most
+    ``most_before``.
     ``unless_next_use``: not where the next instruction that has the register ``%a`` as an operand
     of its own matches this. ``slow_path``: the lines of the code that its last instruction, a jump,
     goes to when something is to be done; they are charged to the same component, and so is a jump
@@ -170,7 +181,7 @@ class Pattern:
     """
 
     lines: tuple[Line, ...]
-    before: Line | None = None
+    before: tuple[Line, ...] = ()
     most_before: int = 0
     unless_next_use: Line | None = None
     slow_path: tuple[Line, ...] = ()
@@ -202,13 +213,12 @@ class Pattern:
     def _marks_before(
         self, run: Sequence[Instruction], place: int, names: Names
     ) -> list[tuple[int, Mark]]:
-        if self.before is None or self.before.mark is None:
-            return []
         found = []
         for earlier in range(place - 1, max(place - 1 - self.most_before, -1), -1):
-            if not self.before.matches(run[earlier], {}, names):
+            line = next((x for x in self.before if x.matches(run[earlier], {}, names)), None)
+            if line is None or line.mark is None:
                 break
-            found.append((earlier, self.before.mark))
+            found.append((earlier, line.mark))
         return found
 
     def _is_used_so(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare import runner
-from tare.breakdown import frame_tables
+from tare.breakdown import frame_tables, info_tables
 from tare.breakdown.allocation import Site
 from tare.breakdown.classifier import Classifier
 from tare.breakdown.code import Instruction, decode
@@ -57,18 +57,28 @@ def find_descriptor(image: Image) -> Descriptor:
 def chosen_descriptors(program: Program, runtime: str) -> tuple[Descriptor, ...]:
     """What to look for: the runtime of that name; without a name that of the program's executable,
     or all, for what a script may start."""
+    return _choose(_image_of(program), runtime)
+
+
+def _choose(image: Image | None, runtime: str) -> tuple[Descriptor, ...]:
     known = shipped()
     if runtime:
         if runtime not in known:
             raise UsageError(
                 f"there is no descriptor of a runtime {runtime!r}", f"one of: {', '.join(known)}"
             )
+        if image is not None:
+            known[runtime].name_functions(image)
         return (known[runtime],)
-    try:
-        found = find_descriptor(Image(interpreter_of(check_program(program))))
-    except TareError:
-        return tuple(known.values())
+    found = find_descriptor(image) if image is not None else known[MALLOC]
     return (found,) if found.recognise else tuple(known.values())
+
+
+def _image_of(program: Program) -> Image | None:
+    try:
+        return Image(interpreter_of(check_program(program)).resolve())
+    except TareError:
+        return None
 
 
 def described(programs: Sequence[Program], runtime: str) -> list[str]:
@@ -97,16 +107,17 @@ def run_once(
     and ``integer_tag_high_instructions``. ``details`` is what ``Found.details`` says, with
     ``wall_seconds``, ``processes`` and ``uncounted_processes``.
     """
-    descriptors = chosen_descriptors(program, runtime)
-    return runner.run_once(
-        program, manager, limits, workspace, keep_output, _Counter(descriptors, bool(runtime))
-    )
+    image = _image_of(program)
+    descriptors = _choose(image, runtime)
+    given = descriptors[0] if runtime else None
+    counter = _Counter(_events(descriptors, image), given)
+    return runner.run_once(program, manager, limits, workspace, keep_output, counter)
 
 
 class _Counter(Instrument):
-    def __init__(self, descriptors: Sequence[Descriptor], is_given: bool) -> None:
-        super().__init__(events=_events(descriptors))
-        self._given = descriptors[0] if is_given else None
+    def __init__(self, events: Events, given: Descriptor | None) -> None:
+        super().__init__(events=events)
+        self._given = given
 
     def prefix(self, folder: Path) -> Sequence[str]:
         found = folder / "code"
@@ -121,11 +132,11 @@ class _Counter(Instrument):
         return add_up(found, counted)
 
 
-def _events(descriptors: Sequence[Descriptor]) -> Events:
+def _events(descriptors: Sequence[Descriptor], image: Image | None) -> Events:
     return tuple(
         replace(event, name=f"{descriptor.name}:{event.name}")
         for descriptor in descriptors
-        for event in descriptor.events()
+        for event in descriptor.events(image)
     )
 
 
@@ -360,11 +371,11 @@ def _add_language(
     code = tables.code
     bias = int(tables.objects[int(code["object"][rows[0]])]["bias"])
     addresses = code["address"][rows] - np.uint64(bias & (1 << 64) - 1)
-    ranges = np.array(descriptor.code_ranges(image), np.uint64).reshape(-1, 2)
-    place = np.searchsorted(ranges[:, 0], addresses, side="right") - 1
-    inside = (
-        (place >= 0) & (addresses < ranges[np.maximum(place, 0), 1]) if len(ranges) else place >= 0
-    )
+    for start, end, component in descriptor.routine_ranges(image):
+        there = (addresses >= np.uint64(start)) & (addresses < np.uint64(end))
+        found.components[component, Certainty.SURE] += int(counts[rows[there]].sum())
+        rows, addresses = rows[~there], addresses[~there]
+    inside = _is_in(addresses, descriptor.code_ranges(image))
     found.unexplained[f"{image.path.name}, not in the language"] += int(counts[rows[~inside]].sum())
     rows, addresses = rows[inside], addresses[inside]
     executed: Counter[tuple[int, int, int, int]] = Counter()
@@ -389,6 +400,18 @@ def _add_language(
     _check_sites(descriptor, image, classification.sites, found)
 
 
+def _is_in(addresses: NDArray[np.uint64], ranges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Of addresses, whether they lie in one of the ranges, which are in order."""
+    import numpy as np
+
+    if not ranges:
+        return np.zeros(len(addresses), np.bool_)
+    sides = np.array(ranges, np.uint64)
+    place = np.searchsorted(sides[:, 0], addresses, side="right") - 1
+    found: NDArray[np.bool_] = (place >= 0) & (addresses < sides[np.maximum(place, 0), 1])
+    return found
+
+
 def _decoded(row: tuple[int, int, int, int]) -> Instruction:
     address, length, low, high = row
     return decode(address, (low | high << 64).to_bytes(16, "little")[:length])
@@ -397,10 +420,22 @@ def _decoded(row: tuple[int, int, int, int]) -> Instruction:
 def _check_sites(descriptor: Descriptor, image: Image, sites: Sequence[Site], found: Found) -> None:
     found.sites += len(sites)
     found.tiled_sites += sum(site.words is not None for site in sites)
-    if descriptor.oracle != "ocaml-frame-tables":
+    if descriptor.oracle not in _ORACLES:
         return
-    frames = frame_tables.read_frame_tables(image)
+    agrees = _ORACLES[descriptor.oracle](image)
     for site in sites:
-        if (verdict := frame_tables.agrees(image, frames, site)) is not None:
+        if (verdict := agrees(site)) is not None:
             found.checked_sites += 1
             found.agreeing_sites += verdict
+
+
+def _frame_tables(image: Image) -> Callable[[Site], bool | None]:
+    return functools.partial(frame_tables.agrees, image, frame_tables.read_frame_tables(image))
+
+
+def _heap_checks(image: Image) -> Callable[[Site], bool | None]:
+    return functools.partial(info_tables.agrees, image.bytes_at)
+
+
+_ORACLES = {"ocaml-frame-tables": _frame_tables, "ghc-heap-checks": _heap_checks}
+"""Whether a place that allocates is what the compiler says elsewhere; None where it does not."""
