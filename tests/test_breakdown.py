@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import struct
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -352,6 +354,33 @@ UPWARD_CODE = {
         1: movq $0x202, -16(%r12)
         jmp *(%rbp)
     """),
+    "two ways lead there, and both are known": (8, """
+        addq $24, %r12            # allocation
+        testq %rax, %rax
+        jne 1f
+        testq %rbx, %rbx
+        jne 1f
+        addq $-24, %r12           # allocation
+        jmp *(%rbp)
+        1: movq $0x202, -16(%r12) # record_tag
+        jmp *(%rbp)
+    """),
+    "the way leads backwards": (8, """
+        jmp 2f
+        1: movq $0x202, -16(%r12) # record_tag
+        jmp *(%rbp)
+        2: addq $24, %r12         # allocation
+        testq %rax, %rax
+        jne 1b
+        addq $-24, %r12           # allocation
+        jmp *(%rbp)
+    """),
+    "what was taken before is given back": (8, """
+        addq $-24, %r12           # allocation
+        addq $24, %r12            # allocation
+        movq $0x202, -16(%r12)    # record_tag
+        jmp *(%rbp)
+    """),
     "a word that is no header": (8, """
         addq $24, %r12            # allocation
         movq $0x203, -16(%r12)
@@ -398,6 +427,8 @@ BAD_DESCRIPTORS = {
     '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = ["f"]\ninside = "z"': "inside z",
     '[code]\nprefix = ""\nbegin = ["a"]\nend = []': "different length",
     '[allocation]\ndirection = "left"\nheader = {}': "'left' is not up or down",
+    '[symbols]\nsignatures = "none"\nsize = 1': "'size' means nothing here",
+    '[[routine]]\ncomponent = "rent"\nfunctions = []': "no component 'rent'",
     "[": "is no descriptor",
 }
 
@@ -479,47 +510,71 @@ def test_a_damaged_executable_is_refused_or_read(
 
 # ---- instructions that were labelled by hand ----
 
-CORPUS = Path(__file__).parent / "data" / "breakdown" / "ocaml-4.txt"
+CORPORA = Path(__file__).parent / "data" / "breakdown"
 ROW = re.compile(r"(?P<address>[0-9a-f]+) (?P<bytes>[0-9a-f]+) +(?P<label>[a-z_~]+) +(?P<text>.+)")
-CALLED = re.compile(r"(?:call|jmp) +(?P<address>[0-9a-f]+) <(?P<name>\w+)>")
-Labelled = list[tuple[Instruction, str]]
+NAMED = re.compile(r".*?(?P<address>[0-9a-f]{4,})\b.* <(?P<name>\w+)>")
 
 
-def corpus() -> dict[str, list[tuple[dict[int, list[str]], Labelled]]]:
-    """By part, the functions: the names of what they call, and instructions with their labels."""
-    parts: dict[str, list[tuple[dict[int, list[str]], Labelled]]] = {}
-    for line in CORPUS.read_text().splitlines():
+@dataclass
+class Labelled:
+    """A function: ``names`` of what it refers to, info ``tables`` by the end of each, and its
+    instructions with their labels."""
+
+    names: dict[int, list[str]] = field(default_factory=dict)
+    tables: dict[int, bytes] = field(default_factory=dict)
+    rows: list[tuple[Instruction, str]] = field(default_factory=list)
+
+    def bytes_at(self, address: int, count: int) -> bytes:
+        return self.tables.get(address + count, b"")
+
+
+def corpus(runtime: str) -> dict[str, list[Labelled]]:
+    """The functions by part."""
+    parts: dict[str, list[Labelled]] = {}
+    for line in (CORPORA / f"{runtime}.txt").read_text().splitlines():
         if line.startswith("## part "):
             functions = parts.setdefault(line.removeprefix("## part "), [])
         elif line.startswith("# "):
-            functions.append(({}, []))
+            functions.append(Labelled())
+        elif line.startswith("@ "):
+            address, *table = line.split()[1:]
+            functions[-1].tables[int(address, 16)] = struct.pack("<IIII", *map(int, table), 0)
         elif (row := ROW.fullmatch(line)) is not None:
-            names, rows = functions[-1]
-            rows.append(
-                (decode(int(row["address"], 16), bytes.fromhex(row["bytes"])), row["label"])
-            )
-            if (called := CALLED.match(row["text"])) is not None:
-                names[int(called["address"], 16)] = [called["name"]]
+            one = decode(int(row["address"], 16), bytes.fromhex(row["bytes"]))
+            functions[-1].rows.append((one, row["label"]))
+            if (named := NAMED.match(row["text"])) is not None:
+                functions[-1].names[int(named["address"], 16)] = [named["name"]]
         else:
             assert not line or line.startswith("##"), line
     return parts
 
 
-def compared(functions: list[tuple[dict[int, list[str]], Labelled]]) -> Counter[tuple[str, str]]:
+def compared(runtime: str, functions: list[Labelled]) -> Counter[tuple[str, str]]:
     """How often which label met which answer."""
     found: Counter[tuple[str, str]] = Counter()
-    for names, rows in functions:
-        marks = Classifier(OCAML, names).classify([one for one, _ in rows]).marks
-        for one, label in rows:
+    for function in functions:
+        classifier = Classifier(shipped()[runtime], function.names, function.bytes_at)
+        marks = classifier.classify([one for one, _ in function.rows]).marks
+        for one, label in function.rows:
             mark = marks.get(key(one))
             sure = mark is None or mark.certainty is Certainty.SURE
             found[label, (mark.component if mark else OTHER) + ("" if sure else "~")] += 1
     return found
 
 
-@pytest.mark.parametrize(("part", "least"), [("first", 900), ("second", 700), ("third", 500)])
-def test_instructions_labelled_by_hand(part: str, least: int) -> None:
-    found = compared(corpus()[part])
+@pytest.mark.parametrize(
+    ("runtime", "part", "least"),
+    [
+        ("ocaml-4", "first", 900),
+        ("ocaml-4", "second", 700),
+        ("ocaml-4", "third", 500),
+        ("ghc-9", "first", 300),
+        ("ghc-9", "second", 300),
+        ("ghc-9", "third", 250),
+    ],
+)
+def test_instructions_labelled_by_hand(runtime: str, part: str, least: int) -> None:
+    found = compared(runtime, corpus(runtime)[part])
     right = sum(number for (label, answer), number in found.items() if label == answer)
     assert found.total() >= least
     assert right / found.total() >= 0.99
@@ -527,8 +582,8 @@ def test_instructions_labelled_by_hand(part: str, least: int) -> None:
 
 def test_each_component_is_recognised() -> None:
     found: Counter[tuple[str, str]] = Counter()
-    for functions in corpus().values():
-        found += compared(functions)
+    for functions in corpus("ocaml-4").values():
+        found += compared("ocaml-4", functions)
     labels = {label for label, _ in found}
     assert labels == {OTHER, "integer_tag~", *(
         "allocation gc_check poll record_tag closure_info integer_tag write_barrier".split()

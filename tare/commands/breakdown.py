@@ -42,8 +42,8 @@ def command(
     """What storage management takes of the instructions of PROGRAM, by component.
 
     Allocation, checks, header words, integer tags, the write barrier and the parts of collections
-    of an OCaml program; malloc, free and realloc of any other. The executable is used as it is. The
-    program runs once under Valgrind's core, 10 to 30 times slower than by itself.
+    of an OCaml or Haskell program; malloc, free and realloc of any other. The executable is used as
+    it is. The program runs once under Valgrind's core, 10 to 30 times slower than by itself.
     """
     results = api.breakdown(
         program,

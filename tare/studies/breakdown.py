@@ -34,7 +34,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "allocation, freeing": ("allocation", "deallocation", "resizing"),
     "checks, polls": ("gc_check", "poll", "stack_check"),
     "header words": ("record_tag", "closure_info"),
-    "integer tags": ("integer_tag",),
+    "tags": ("integer_tag", "pointer_tag"),
     "write barrier": ("write_barrier",),
     "young collections": ("gc_entry", "roots", "copy", "promotion"),
     "old generation": ("major", "moveback"),
@@ -199,8 +199,8 @@ def _about_sites(judged: Sequence[Record]) -> list[str]:
     )
     if sites["checked"]:
         words += (
-            f"; of {sites['checked']:,} that the compiler's frame tables tell of, "
-            f"{sites['agreeing']:,} agree with them"
+            f"; of {sites['checked']:,} that the compiler tells of elsewhere, "
+            f"{sites['agreeing']:,} agree with it"
         )
     return [f"{words}."]
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the grammar, for menhir, or the lexer, for ocamllex, of a language with so many levels of
-operators: make_grammar.py grammar|lexer LEVELS FILE."""
+"""Writes the grammar, for menhir or happy, or the lexer, for ocamllex or alex, of a language with so
+many levels of operators: make_grammar.py menhir|happy|ocamllex|alex LEVELS FILE."""
 
 import sys
 
 
-def grammar(levels: int) -> str:
+def menhir(levels: int) -> str:
     each = range(levels)
     lines = ["%token EOF LEFT RIGHT SEMI COMMA ID NUM LET EQ FUN ARROW IF THEN ELSE MATCH BAR"]
     lines += [f"%token OPERATOR{i} PREFIX{i} KEYWORD{i}" for i in each]
@@ -28,7 +28,7 @@ def grammar(levels: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def lexer(levels: int) -> str:
+def ocamllex(levels: int) -> str:
     lines = ["rule token = parse", "  | [' ' '\\t' '\\n']+ { token lexbuf }"]
     lines += ["  | ['0'-'9']+ ('.' ['0'-'9']*)? (['e' 'E'] ['+' '-']? ['0'-'9']+)? { 0 }"]
     lines += [f'  | "keyword{i}" | "prefix{i * 7 % 101}of" | "{i * 31 % 97}th" {{ {i + 1} }}'
@@ -38,8 +38,28 @@ def lexer(levels: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def happy(levels: int) -> str:
+    head, _, rules = menhir(levels).partition("%%\n")
+    tokens = [
+        word for line in head.splitlines() for word in line.split()[1:] if line.startswith("%token")
+    ]
+    lines = ["{", "module Parser where", "}", "%name parse main", "%tokentype { Token }"]
+    lines += ["%error { error }", "%token", *(f"  {token} {{ {token} }}" for token in tokens), "%%"]
+    return "\n".join(lines) + "\n" + rules
+
+
+def alex(levels: int) -> str:
+    lines = ["{", "module Lexer where", "}", '%wrapper "basic"', "tokens :-", "  $white+ ;"]
+    lines += [r"  [0-9]+ (\. [0-9]*)? ([eE] [\+\-]? [0-9]+)? { const 0 }"]
+    lines += [f'  "keyword{i}" | "prefix{i * 7 % 101}of" | "{i * 31 % 97}th" {{ const {i + 1} }}'
+              for i in range(levels)]  # fmt: skip
+    lines += ["  [a-zA-Z_] [a-zA-Z_0-9]* { const (-1) }"]
+    lines += [r"  \" ([^ \" \\] | \\ .)* \" { const (-2) }"]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    make = {"grammar": grammar, "lexer": lexer}[sys.argv[1]]
+    make = {"menhir": menhir, "happy": happy, "ocamllex": ocamllex, "alex": alex}[sys.argv[1]]
     with open(sys.argv[3], "w", encoding="utf-8") as file:
         file.write(make(int(sys.argv[2])))
 
