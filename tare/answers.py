@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,15 @@ def write_page(results: Results) -> Path:
     with writing(results.folder):
         page.write_page(build_report(results), path)
     return path
+
+
+def explore(folder: Path | str, note: Callable[[str], None] = lambda _text: None) -> Path:
+    """Write the explorer of all results in ``folder``, one page; returns its path. ``note`` is told
+    of the progress."""
+    from tare.explorer.collecting import collect
+    from tare.explorer.page import write_explorer
+
+    return write_explorer(collect(Path(folder), note))
 
 
 def difference(old: Results, new: Results, threshold: float = 0.02) -> DiffResult:

@@ -30,6 +30,7 @@ from tare import manager as managers_module
 from tare import memsys as memsys_module
 from tare.answers import (
     difference,
+    explore,
     export_text,
     limits_broken,
     summary,
@@ -681,6 +682,7 @@ __all__ = [
     "drag",
     "drag_of_trace",
     "examination",
+    "explore",
     "export_text",
     "frequency",
     "limits_broken",

@@ -64,6 +64,10 @@ class DiffResult:
     report: Report
     regressed: bool
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return self.report._repr_html_()
+
 
 @dataclass(frozen=True)
 class _Side:

@@ -142,6 +142,12 @@ class Results:
     run: dict[str, Any]
     measurements: polars.DataFrame
 
+    def _repr_html_(self) -> str:
+        """The report of the folder, for a notebook."""
+        from tare.report.build import build_report
+
+        return build_report(self)._repr_html_()
+
 
 @contextmanager
 def telling_damage(results: Results) -> Iterator[None]:

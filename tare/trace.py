@@ -168,6 +168,12 @@ class Trace:
     meta: Mapping[str, Any]
     clocks_are_stored: bool = False
 
+    def _repr_html_(self) -> str:
+        """What was recorded, for a notebook."""
+        from tare.trace_summary import summary_report
+
+        return summary_report(self)._repr_html_()
+
     @property
     def processes(self) -> Sequence[Mapping[str, Any]]:
         """What meta.json says of each process, by number."""

@@ -79,3 +79,9 @@ class Report:
     facts: Sequence[tuple[str, str]] = ()
     sections: Sequence[Section] = ()
     warnings: Sequence[str] = field(default_factory=tuple)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from tare.report.notebook import as_html
+
+        return as_html(self)

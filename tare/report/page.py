@@ -95,15 +95,21 @@ def _page(report: Report, limit: int, figures: _Figures) -> str:
         ),
         f"<footer>Made by Tare {__version__} from the measurements beside it.</footer>",
     ]
-    style, script = _style(), _asset("page.js")
+    return render_document(report.title, "\n".join(part for part in content if part))
+
+
+def render_document(title: str, content: str, style: str = "", script: str = "") -> str:
+    """A page around ``content``, which is HTML, with the theme and the script of all pages;
+    ``style`` and ``script`` are what this one has besides."""
+    style, script = _style() + style, _asset("page.js") + script
     return _fill(
         _asset("page.html"),
-        TITLE=_text(shortened(report.title, 120)) + " · Tare",
+        TITLE=_text(shortened(title, 120)) + " · Tare",
         STYLE=style,
         STYLE_HASH=_hash(style),
         SCRIPT=script,
         SCRIPT_HASH=_hash(script),
-        CONTENT="\n".join(part for part in content if part),
+        CONTENT=content,
     )
 
 
