@@ -1,6 +1,6 @@
 # make demo   weigh one real program        make test    every test
 # make check  formatters, linters, types    make bench   what Tare itself costs
-# make papers the programs of the papers    make soak    long runs, TARE_SOAK_SECONDS of layers
+# make papers docs/papers.md, in a night      make soak    long runs, TARE_SOAK_SECONDS of layers
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test check format bench papers soak lock clean
 
@@ -64,7 +64,7 @@ bench: build
 
 papers: build
 	@scripts/setup.sh demo
-	$(TARE) suite run papers -o papers-results
+	$(PYTHON) -m bench.papers run
 
 soak: build
 	@scripts/setup.sh demo test soak
