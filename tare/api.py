@@ -39,6 +39,7 @@ from tare.answers import (
 from tare.bill import weigh
 from tare.checking import check
 from tare.cluster import Cluster
+from tare.drag_traces import drag_of_traces
 from tare.errors import MissingError, UsageError
 from tare.events import as_text, read_events
 from tare.executor import Observe
@@ -680,6 +681,7 @@ __all__ = [
     "difference",
     "drag",
     "drag_of_trace",
+    "drag_of_traces",
     "examination",
     "export_text",
     "frequency",
