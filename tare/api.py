@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -40,6 +40,7 @@ from tare.answers import (
 from tare.bill import weigh
 from tare.checking import check
 from tare.cluster import Cluster
+from tare.drag_traces import drag_of_traces
 from tare.errors import MissingError, UsageError
 from tare.events import as_text, read_events
 from tare.executor import Observe
@@ -173,12 +174,14 @@ class _WatchedStudy(Protocol):
 
 @dataclass(frozen=True)
 class _Watched:
-    """``doing`` is what progress says of the runs."""
+    """``doing`` is what progress says of the runs; ``others`` observe further ones, as many, by the
+    names that the study gives them."""
 
     study: _WatchedStudy
     doing: str
     observe: Observe
     runs: int = 1
+    others: Mapping[str, Observe] = field(default_factory=dict)
 
 
 def _watch(
@@ -199,7 +202,8 @@ def _watch(
     study = watched.study
     runtimes.check(chosen, resolved.values(), f"tare {study.STUDY}")
     plan = Plan(tuple(program.name for program in chosen), tuple(resolved), watched.runs)
-    planned = Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
+    runs = planned_runs(plan) * (1 + len(watched.others))
+    planned = Planned(lambda records: study.next_round(plan, records), runs)
     return measure(
         study.STUDY,
         watched.doing,
@@ -209,7 +213,7 @@ def _watch(
         asked,
         lambda _seed: planned,
         Where(seed, limits, folder, watcher),
-        {**executor.OBSERVERS, study.OBSERVER: watched.observe},
+        {**executor.OBSERVERS, study.OBSERVER: watched.observe, **watched.others},
     )
 
 
@@ -377,8 +381,12 @@ def breakdown(
 
     instrument.launcher()
     descriptors = breakdown_run.described(programs_of(programs), runtime)
-    observe = breakdown_run.observer(runtime)
-    watched = _Watched(study, "counting instructions by component", observe)
+    watched = _Watched(
+        study,
+        "counting instructions by component",
+        breakdown_run.observer(runtime),
+        others={study.PAGES: breakdown_run.count_pages},
+    )
     asked = {"runtime": runtime, "descriptors": descriptors}
     managers = managers or ("glibc",)
     return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
@@ -681,6 +689,7 @@ __all__ = [
     "difference",
     "drag",
     "drag_of_trace",
+    "drag_of_traces",
     "examination",
     "explore",
     "export_text",

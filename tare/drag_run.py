@@ -18,6 +18,7 @@ from tare.units import format_count
 
 if TYPE_CHECKING:
     from tare.executor import Observe
+    from tare.trace import Trace
 
 TRACES_FOLDER = "traces"
 MANY_OBJECTS = 2_000_000
@@ -99,11 +100,18 @@ def outcome_of_trace(
 ) -> tuple[Outcome, dict[str, Any]]:
     """As ``run_once``, of a trace that is there already; and what run.json says of it. ``note`` is
     told what takes long."""
-    from tare.residence import analyse
-    from tare.studies.drag import values_of
-    from tare.trace import META_FILE, open_trace
+    from tare.trace import open_trace
 
     trace = open_trace(folder)
+    return analysed(trace, clock, note), facts_of(trace, clock)
+
+
+def analysed(trace: Trace, clock: str, note: Callable[[str], None] = lambda _: None) -> Outcome:
+    """As ``run_once``, of a trace that is there already."""
+    from tare.residence import analyse
+    from tare.studies.drag import values_of
+
+    folder = trace.folder
     begun = time.monotonic()
     if (objects := trace.meta["objects"]) >= MANY_OBJECTS:
         note(f"analysing {format_count(objects)} objects")
@@ -115,9 +123,17 @@ def outcome_of_trace(
         "wall_seconds": wall if isinstance(wall, float) else 0.0,
         "analysis_seconds": time.monotonic() - begun,
     }
+    return Outcome(Status.OK, values=values_of(found), details=details)
+
+
+def facts_of(trace: Trace, clock: str) -> dict[str, Any]:
+    """What run.json says of the analysis of a trace."""
+    from tare.trace import META_FILE
+
+    folder = trace.folder
     manager = shortened(trace.meta["manager"] or "unknown")
     program = _described(trace.meta["program"], folder)
-    facts: dict[str, Any] = {
+    return {
         "request": {
             "trace": str(folder.resolve()),
             "meta_sha256": hash_file(folder / META_FILE),
@@ -129,7 +145,6 @@ def outcome_of_trace(
         "managers": {manager: _described_manager(trace.meta)},
         **_where_and_when(trace.meta),
     }
-    return Outcome(Status.OK, values=values_of(found), details=details), facts
 
 
 def _described(program: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tare import __version__
+from tare.errors import UsageError
 from tare.limits import judged
 from tare.measurement import METRICS
 from tare.report.labels import markdown_code, shortened, visible
-from tare.results import Results
-from tare.studies import check
+from tare.results import Results, read_records, telling_damage
+from tare.studies import check, proximity
 from tare.units import format_value
 
 if TYPE_CHECKING:
@@ -245,6 +246,52 @@ def _markdown_cells(row: Mapping[str, Any] | None) -> list[str]:
     return [median, f"{ratio}, {row['verdict']}"]
 
 
+def to_perfetto(results: Results) -> dict[str, Any]:
+    """Trace events for ui.perfetto.dev: a process for each run of `tare proximity`, with a track of
+    what stopped all threads, and for each thread its events and what stopped it alone."""
+    from tare.proximity_events import EVERYWHERE
+
+    found: list[dict[str, Any]] = []
+    with telling_damage(results):
+        for number, record in enumerate(read_records(results.folder), 1):
+            timeline = record.outcome.details.get("timeline")
+            if record.run.study != proximity.STUDY or timeline is None:
+                continue
+            run = record.run
+            name = f"{visible(run.program)} under {visible(run.manager)}, run {run.invocation + 1}"
+            found.append(_perfetto_name("process_name", number, 0, shortened(name, 1024)))
+            found.append(_perfetto_name("thread_name", number, 0, "all threads"))
+            tracks: dict[int, int] = {EVERYWHERE: 0}
+            slices = [(start, length, thread, "event") for start, length, thread
+                      in timeline["events"]]  # fmt: skip
+            for start, length, thread, kind in sorted([*slices, *map(tuple, timeline["halts"])]):
+                if thread not in tracks:
+                    tracks[thread] = len(tracks)
+                    found.append(
+                        _perfetto_name("thread_name", number, tracks[thread], f"thread {thread}")
+                    )
+                found.append(
+                    {
+                        "name": kind,
+                        "cat": "event" if kind == "event" else "halt",
+                        "ph": "X",
+                        "ts": start / 1e3,
+                        "dur": length / 1e3,
+                        "pid": number,
+                        "tid": tracks[thread],
+                    }
+                )
+    if not found:
+        raise UsageError(
+            f"{results.folder} has no timeline", "give results of tare proximity of this version"
+        )
+    return {"traceEvents": found, "displayTimeUnit": "ns"}
+
+
+def _perfetto_name(what: str, process: int, track: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
+
+
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
@@ -271,5 +318,9 @@ FORMATS: dict[str, Format] = {
     "hyperfine": Format(
         "what hyperfine --export-json writes",
         lambda results, _: _json_text(to_hyperfine(results)),
+    ),
+    "perfetto": Format(
+        "events and collections of tare proximity on a timeline, for ui.perfetto.dev",
+        lambda results, _: _json_text(to_perfetto(results)),
     ),
 }

@@ -749,6 +749,26 @@ METRICS: dict[str, Metric] = {
         ),
         *(
             Metric(
+                f"{kind}latency_{point.replace('.', '')}_seconds",
+                f"{title} {'at most' if point == 'max' else f'{point}%'}",
+                "s",
+                f"Time from {begin} to its end, {rarity}.",
+            )
+            for kind, title, begin in (
+                ("", "latency", "the start of a request"),
+                ("metered_", "metered latency", "when a request would start, if all came evenly,"),
+            )
+            for point, rarity in (
+                ("50", "of the median request"),
+                ("90", "that one request in 10 exceeds"),
+                ("99", "that one request in 100 exceeds"),
+                ("99.9", "that one request in 1,000 exceeds"),
+                ("99.99", "that one request in 10,000 exceeds"),
+                ("max", "of the longest request"),
+            )
+        ),
+        *(
+            Metric(
                 f"after_{rank}{suffix}_ratio",
                 f"event {rank} after{title}",
                 "ratio",
@@ -770,6 +790,8 @@ FIRST_METRICS = {
     "drag": "peak_free_bytes",
     "memsys": "simulated_cycles",
     "breakdown": "instructions",
+    "pages": "instructions",
+    "import": "wall_seconds",
     "space": "resident_bytes",
     "replay": "mutator_seconds",
     "replay-cache": "simulated_cycles",

@@ -177,6 +177,17 @@ def replay_options(*left_out: str) -> Callable[[Command], Command]:
     return decorate
 
 
+def traces_of(program: Program) -> list[Path]:
+    """The traces that a command line names in place of a program; none, or one, or several."""
+    paths = [Path(word) for word in program.argv]
+    if len(paths) > 1 and all(path.is_dir() for path in paths):
+        if program.stdin:
+            raise UsageError("the programs of traces do not run again", "leave out -i")
+        return paths
+    path = trace_of(program)
+    return [path] if path is not None else []
+
+
 def trace_of(program: Program) -> Path | None:
     """The trace that a command line names in place of a program: a folder, which cannot be one."""
     path = Path(program.argv[0])

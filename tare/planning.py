@@ -24,7 +24,7 @@ def next_round(plan: Plan, records: Sequence[Record], study: str, observer: str)
     A program that failed under a manager is not tried there again.
     """
     order = 1 + max((record.run.order for record in records), default=0)
-    mine = [record for record in records if record.run.study == study]
+    mine = [r for r in records if (r.run.study, r.run.observer) == (study, observer)]
     for program in plan.programs:
         for invocation in range(plan.runs):
             done = {

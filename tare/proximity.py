@@ -64,6 +64,8 @@ _EVENT = re.compile(rf"(@{_NAME}|{_NAME}\.{_NAME})(\.{_NAME})*")
 _CONTROLS_OF_A_KIND = 300
 """Pauses of each kind that are put into the steady part of a run, where it has room for them."""
 _MOST_FAKES = 5000
+TIMELINE_EVENTS = 5000
+"""So many are kept to be drawn on a timeline."""
 _FEWEST_COLLECTIONS = 5
 
 
@@ -273,8 +275,31 @@ def _analysed(plain: Seen, paused: Seen | None) -> tuple[dict[str, float], dict[
         "steady": plain.steady,
         "dropped": plain.dropped + (paused.dropped if paused else 0),
         "events_ns": float(np.median(plain.events.wall)),
+        "timeline": timeline(plain),
     }
     return values, details
+
+
+def timeline(seen: Seen) -> dict[str, Any]:
+    """The last events, with the halts between them, for a look at them one by one: times are
+    nanoseconds since the first."""
+    events = seen.events.where(np.argsort(seen.events.start)[-TIMELINE_EVENTS:])
+    begin, end = int(events.start[0]), int(events.end.max())
+    halts = seen.stops.where((seen.stops.end > begin) & (seen.stops.start < end))
+    halts = halts.where(np.arange(len(halts))[-TIMELINE_EVENTS:])
+    return {
+        "events": np.stack([events.start - begin, events.wall, events.thread], 1).tolist(),
+        "halts": [
+            [start - begin, length, thread, KINDS[kind]]
+            for start, length, thread, kind in zip(
+                halts.start.tolist(),
+                (halts.end - halts.start).tolist(),
+                halts.thread.tolist(),
+                halts.kind.tolist(),
+                strict=True,
+            )
+        ],
+    }
 
 
 _Curves = dict[str, list[list[float] | None]]

@@ -33,7 +33,7 @@ class Executed:
 
 def executed(folder: Path) -> list[Executed]:
     """What the tool left in ``folder``, by process."""
-    found = instrument.read_process_files(folder, "tare-code", 1)
+    found = instrument.read_process_files(folder, "tare-code", 2)
     return [_process(path, described) for path, described in found]
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import shutil
 import statistics
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tare.errors import UsageError
 from tare.export import (
     FORMATS,
     to_bencher,
@@ -26,9 +30,14 @@ from tare.export import (
     to_json,
     to_latex,
     to_markdown,
+    to_perfetto,
 )
 from tare.measurement import METRICS, Status
-from tare.results import Results, measurement_schema
+from tare.proximity import TIMELINE_EVENTS, timeline
+from tare.proximity_events import Events, Halts, halts
+from tare.proximity_runs import Seen
+from tare.results import Record, Results, Run, measurement_schema
+from tare.runner import Outcome
 from tare.studies.compare import summarise
 
 NUMBER_OR_NULL = {"type": ["number", "null"]}
@@ -312,4 +321,61 @@ def test_every_format_renders_text() -> None:
     results = usual()
     for name, form in FORMATS.items():
         assert form.title
+        if name == "perfetto":
+            continue  # of results with a timeline: below
         assert form.render(results, summary_of(results)).endswith("\n"), name
+
+
+# ---- a timeline ----
+
+
+def seen() -> Seen:
+    """Two threads with events of 10 microseconds, 100 apart; a collection after each ten of them,
+    and a sleep of one thread."""
+    starts = np.arange(2000, dtype=np.int64) * 100_000
+    events = Events(
+        np.repeat(starts, 2),
+        np.full(4000, 10_000, np.int64),
+        np.zeros(4000, np.int64),
+        np.zeros(4000, np.int64),
+        np.tile(np.array([71, 72], np.int64), 2000),
+    )
+    collections = [(start + 20_000, start + 50_000, "collection") for start in starts[::10]]
+    sleep = Halts(*(np.array([n], np.int64) for n in (100_120_000, 100_130_000, 2, 71)))
+    return Seen(events, halts(collections).joined(sleep), 0, "")
+
+
+def test_perfetto_form_is_a_timeline_of_each_run(tmp_path: Path) -> None:
+    recorded = timeline(seen())
+    assert len(recorded["events"]) == 4000 < TIMELINE_EVENTS
+    details = {"timeline": recorded}
+    records = [
+        Record(Run("proximity", "p<q>", manager, 0, order), Outcome(Status.OK, details=details))
+        for order, manager in enumerate(("jvm.g1", "jvm.serial"), 1)
+    ]
+    (tmp_path / "runs.jsonl").write_text("".join(f"{record.to_line()}\n" for record in records))
+    found = json.loads(
+        FORMATS["perfetto"].render(Results(tmp_path, {}, pl.DataFrame()), pl.DataFrame())
+    )
+    rows = found["traceEvents"]
+    assert {row["ph"] for row in rows} == {"M", "X"}
+    names = {(row["pid"], row["tid"], row["args"]["name"]) for row in rows if row["ph"] == "M"}
+    assert {name for pid, _, name in names if pid == 2} == {
+        "p<q> under jvm.serial, run 1", "all threads", "thread 71", "thread 72",
+    }  # fmt: skip
+    slices = [row for row in rows if row["ph"] == "X" and row["pid"] == 1]
+    tracks = {name: tid for pid, tid, name in names if pid == 1}
+    on = Counter((row["name"], row["tid"]) for row in slices)
+    assert on["event", tracks["thread 71"]] == on["event", tracks["thread 72"]] == 2000
+    assert on["collection", tracks["all threads"]] == 200
+    assert on["park", tracks["thread 71"]] == 1
+    assert {row["dur"] for row in slices if row["name"] == "event"} == {10.0}
+    assert {row["dur"] for row in slices if row["name"] == "collection"} == {30.0}
+    for track in tracks.values():
+        mine = sorted((row["ts"], row["ts"] + row["dur"]) for row in slices if row["tid"] == track)
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(mine))
+
+
+def test_perfetto_form_needs_a_timeline(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no timeline"):
+        to_perfetto(Results(tmp_path, {}, pl.DataFrame()))

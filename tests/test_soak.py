@@ -1,6 +1,7 @@
 """Long runs, behind `make soak`.
 
 TARE_SOAK_SECONDS is the time that the layers take, all allocators together: an hour by default.
+TARE_SOAK_MILLION_OBJECTS is the length of the generated heap trace: 500 by default.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from tare.manager import resolve
 from tare.measurement import Status
 from tare.program import Program
 from tare.recipes import load_recipes, object_path
+from tare.results import read_records
 from tare.runner import Limits, Outcome, run_once
 from tare.suite import workloads_folder
 from tare.trace import open_trace
 from tests.delay_fuzzer import fuzz_sanitized, sanitized_fuzzer
 from tests.test_cli import start
+from tests.traces import regular_totals, write_regular_trace
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 INTERRUPTIONS = 60
@@ -106,6 +109,36 @@ def test_a_hundred_million_objects_take_bounded_memory_and_space(tmp_path: Path)
     assert trace.meta["complete"]
     size = sum(file.stat().st_size for file in (tmp_path / "t.tare").iterdir())
     assert size < 12 * trace.meta["objects"]
+
+
+GENERATED_MILLIONS = int(os.environ.get("TARE_SOAK_MILLION_OBJECTS", "500"))
+
+
+def test_a_generated_trace_larger_than_memory_is_analysed_in_bounded_memory(tmp_path: Path) -> None:
+    """Every sum of it is known; its peak is that of a short one, for it repeats itself."""
+    count = GENERATED_MILLIONS * 1_000_000
+    write_regular_trace(tmp_path / "t.tare", count)
+    write_regular_trace(tmp_path / "short.tare", 200_000)
+    found = []
+    for name in ("t", "short"):
+        process = start("drag", "--quiet", "--no-page", "-o", name, f"{name}.tare", cwd=tmp_path)
+        _, status, usage = os.wait4(process.pid, 0)
+        assert status == 0
+        assert usage.ru_maxrss < MOST_MEMORY_KILOBYTES
+        (record,) = read_records(tmp_path / name)
+        found.append(record.outcome)
+    whole, short = found
+    totals, expected = whole.details["totals"], regular_totals(count)
+    assert {name: totals[name] for name in expected} == expected
+    assert whole.details["peaks"] == short.details["peaks"]
+    assert whole.values["drag_ratio"] == pytest.approx(short.values["drag_ratio"], rel=0.02)
+    exported = start("export", "-f", "collapsed", "--weight", "objects", "-o", "stacks", "t.tare",
+                     cwd=tmp_path)  # fmt: skip
+    _, status, usage = os.wait4(exported.pid, 0)
+    assert status == 0
+    assert usage.ru_maxrss < MOST_MEMORY_KILOBYTES
+    lines = (tmp_path / "stacks").read_text().splitlines()
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == count
 
 
 # The layers

@@ -170,3 +170,85 @@ def many_objects(count: int, seed: int = 1) -> pl.DataFrame:
     return frame.with_columns(missing).select(
         pl.col(name).cast(kind) for name, kind in OBJECTS.items()
     )
+
+
+# ---- a trace of any length ----
+
+_WARM_UP = 64 * 50
+"""No object of a regular trace lives longer, in births."""
+
+
+def regular_objects(start: int, stop: int, count: int) -> pl.DataFrame:
+    """Rows ``start`` to ``stop`` of a trace of ``count`` objects: sizes, lives and uses follow from
+    the row's number, so the whole repeats itself, and every sum is known."""
+    number = np.arange(start, stop, dtype=np.int64)
+    lives = number % 64 * 50
+    columns: dict[str, Any] = {
+        "process": np.zeros(len(number), np.uint32),
+        "id": number + 1,
+        "operation": pl.repeat("malloc", len(number), eager=True),
+        "thread": np.ones(len(number), np.uint32),
+        "site": number % 3 + 1,
+        "size": 16 * (1 + number % 7),
+    }
+    frame = pl.DataFrame(columns)
+    used, freed = number % 10 != 9, number + lives < count
+    for moment, at, there in (
+        ("birth", number, number >= 0),
+        ("first_use", number, used),
+        ("last_use", np.minimum(number + lives // 2, count - 1), used),
+        ("free", number + lives, freed),
+    ):
+        for clock, times in (("instructions", 100 * (at + 1)), ("bytes", regular_clock(at))):
+            known = pl.when(pl.Series(there)).then(pl.Series(times))
+            frame = frame.with_columns(known.alias(f"{moment}_{clock}"))
+    missing = [pl.lit(None, kind).alias(n) for n, kind in OBJECTS.items() if n not in frame.columns]
+    return frame.with_columns(missing).select(
+        pl.col(name).cast(kind) for name, kind in OBJECTS.items()
+    )
+
+
+def regular_clock(number: Any) -> Any:
+    """Bytes allocated up to these rows of a regular trace, with them."""
+    within = number % 7 + 1
+    return number // 7 * (16 * 28) + 8 * within * (within + 1)
+
+
+def regular_totals(count: int) -> dict[str, int]:
+    """What an analysis of a regular trace of ``count`` objects has to find."""
+    last = np.arange(max(count - _WARM_UP, 0), count)
+    unfreed = last[last + last % 64 * 50 >= count]
+    return {
+        "objects": count,
+        "bytes": int(regular_clock(count - 1)),
+        "never_used_objects": count // 10,
+        "never_freed_objects": len(unfreed),
+        "never_freed_bytes": int((16 * (1 + unfreed % 7)).sum()),
+    }
+
+
+def write_regular_trace(folder: Path, count: int, rows_at_once: int = 1 << 20) -> Path:
+    """A regular trace, in little memory, and little on the disk however long it is."""
+    write_trace_folder(folder, regular_objects(0, 1, count))
+    schema = arrow_schema(TABLES["objects"])
+    numbers = [field.name for field in schema if str(field.type).startswith("uint")]
+    with pq.ParquetWriter(
+        folder / "objects.parquet",
+        schema,
+        compression="zstd",
+        use_dictionary=["operation"],
+        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+    ) as writer:
+        for start in range(0, count, rows_at_once):
+            part = regular_objects(start, min(start + rows_at_once, count), count)
+            writer.write_table(part.to_arrow().cast(schema))
+    meta = json.loads((folder / "meta.json").read_text())
+    meta["objects"] = count
+    (process,) = meta["processes"]
+    process |= {
+        "objects": count,
+        "allocated_bytes": int(regular_clock(count - 1)),
+        "instructions": 100 * count + 1,
+    }
+    (folder / "meta.json").write_text(json.dumps(meta))
+    return folder

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "counts.h"
 
-const HChar* const operation_names[OP_COUNT] = {"malloc", "calloc", "realloc", "aligned", "new",
-                                                "free",   "delete", "other",   "proof"};
+const HChar* const operation_names[OP_COUNT] = {"malloc", "calloc",  "realloc", "aligned",
+                                                "new",    "free",    "delete",  "other",
+                                                "proof",  "zeroing", "copying"};
 
-OperationCount operation_counts[OP_COUNT];
+OperationCount operation_counts[OP_COUNT + 1];
 ProcessCount process_count;
 
 void counts_reset(void) {

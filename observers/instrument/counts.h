@@ -16,6 +16,9 @@ typedef enum {
   OP_DELETE,
   OP_OTHER,  // malloc_usable_size, malloc_trim: the manager's work, for no object
   OP_PROOF,  // the probe that proves which manager serves: not the program's work, left out
+  // Parts of a calloc and of a realloc, told apart where executions are counted.
+  OP_ZEROING,
+  OP_COPYING,
   OP_COUNT
 } Operation;
 
@@ -57,7 +60,7 @@ typedef struct {
   ULong signals;
 } ProcessCount;
 
-extern OperationCount operation_counts[OP_COUNT];
+extern OperationCount operation_counts[OP_COUNT + 1];  // the last: of what is no operation
 extern ProcessCount process_count;
 
 void counts_reset(void);

@@ -2,6 +2,7 @@
 #include "entries.h"
 
 #include "events.h"
+#include "executions.h"
 #include "symbols.h"
 
 static const Entry family[] = {
@@ -47,6 +48,15 @@ static const Entry family[] = {
     {"tare_probe_fork", OP_PROOF, WANTS_NOTHING},
 };
 
+static const Entry memory_functions[] = {
+    {"memset", OP_ZEROING, WORKS_INSIDE},        {"__memset_chk", OP_ZEROING, WORKS_INSIDE},
+    {"bzero", OP_ZEROING, WORKS_INSIDE},         {"memcpy", OP_COPYING, WORKS_INSIDE},
+    {"__memcpy_chk", OP_COPYING, WORKS_INSIDE},  {"memmove", OP_COPYING, WORKS_INSIDE},
+    {"__memmove_chk", OP_COPYING, WORKS_INSIDE}, {"mempcpy", OP_COPYING, WORKS_INSIDE},
+};
+enum { MEMORY_FUNCTIONS = sizeof memory_functions / sizeof *memory_functions };
+static Entry resolvers[MEMORY_FUNCTIONS];
+
 typedef struct _Place {
   struct _Place* next;
   UWord address;
@@ -70,6 +80,8 @@ static DiEpoch epoch_seen;
 
 void entries_initialise(void) {
   places = VG_(HT_construct)("tare.places");
+  for (UInt i = 0; i < MEMORY_FUNCTIONS; ++i)
+    resolvers[i] = (Entry){memory_functions[i].symbol, OP_COUNT, RESOLVES};
   epoch_seen = DiEpoch_INVALID();
 }
 
@@ -77,6 +89,13 @@ static const Entry* entry_named(const HChar* name) {
   if (VG_(strchr)("mcrapvft_", name[0]) == NULL) return NULL;
   for (UInt i = 0; i < sizeof family / sizeof *family; ++i)
     if (VG_(strcmp)(name, family[i].symbol) == 0) return &family[i];
+  return NULL;
+}
+
+static const Entry* memory_function_named(const HChar* name, Bool is_resolver) {
+  for (UInt i = 0; i < MEMORY_FUNCTIONS; ++i)
+    if (VG_(strcmp)(name, memory_functions[i].symbol) == 0)
+      return is_resolver ? &resolvers[i] : &memory_functions[i];
   return NULL;
 }
 
@@ -89,10 +108,12 @@ static void add_place(Addr address, const Entry* entry) {
   if (VG_(clo_verbosity) > 1) VG_(umsg)("entry %s at %#lx\n", entry->symbol, address);
 }
 
-static void note_symbol(const DebugInfo* info, const HChar* name, Addr address, void* context) {
+static void note_symbol(const DebugInfo* info, const HChar* name, Addr address, Bool is_resolver,
+                        void* context) {
   (void)info;
   Loaded* const there = context;
-  const Entry* const entry = entry_named(name);
+  const Entry* entry = entry_named(name);
+  if (entry == NULL && executions_are_on()) entry = memory_function_named(name, is_resolver);
   if (entry == NULL) return;
   add_place(address, entry);
   there->has_entries = True;
@@ -181,6 +202,10 @@ const Entry* entry_at(Addr address) {
   }
   const Place* const place = VG_(HT_lookup)(places, address);
   return place != NULL ? place->entry : NULL;
+}
+
+void entries_add_resolved(const Entry* resolver, Addr function) {
+  add_place(function, &memory_functions[resolver - resolvers]);
 }
 
 Bool may_end_operation(Addr address) {

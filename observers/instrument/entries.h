@@ -20,7 +20,9 @@ typedef enum {
   RESIZES_ELEMENTS,      // object, elements, their size
   ENDS_FIRST,            // object
   WANTS_USABLE_SIZE,     // object
-  WANTS_NOTHING
+  WANTS_NOTHING,
+  WORKS_INSIDE,  // sets or copies memory: counted apart in a calloc or a realloc, else not at all
+  RESOLVES       // gives the address of the function to use on this processor (GNU's IFUNC)
 } Shape;
 
 typedef struct {
@@ -36,6 +38,9 @@ void entries_initialise(void);
 // NULL unless an operation begins at `address`. Objects loaded since the last call are looked into
 // first, so this must be asked before code at `address` is translated.
 const Entry* entry_at(Addr address);
+
+// The resolver at `resolver` has found where its function begins.
+void entries_add_resolved(const Entry* resolver, Addr function);
 
 // malloc_usable_size of the object that has the program's malloc; 0 when it has none.
 Addr usable_size_function(void);

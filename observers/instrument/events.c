@@ -185,8 +185,9 @@ static Bool is_in(const Event* event, const DebugInfo* info) {
   return length >= wanted && VG_(strcmp)(file + length - wanted, event->object) == 0;
 }
 
-static void add_symbol(const DebugInfo* info, const HChar* symbol, Addr address, void* unused) {
-  (void)unused;
+static void add_symbol(const DebugInfo* info, const HChar* symbol, Addr address, Bool is_resolver,
+                       void* unused) {
+  (void)is_resolver, (void)unused;
   for (Word i = 0; i < VG_(sizeXA)(events); ++i) {
     const Event* const event = VG_(indexXA)(events, i);
     if (event->symbol != NULL && VG_(strcmp)(event->symbol, symbol) == 0 && is_in(event, info))

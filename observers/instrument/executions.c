@@ -4,10 +4,11 @@
 #include "events.h"
 #include "files.h"
 #include "pub_tool_xarray.h"
+#include "report.h"
 #include "table.h"
 
 enum {
-  FORMAT_VERSION = 1,
+  FORMAT_VERSION = 2,
   MOST_STRETCHES = 1 << 21,  // of one process; its further code is counted without being told apart
   MOST_CONTEXTS = 64,
   MOST_INSTRUCTIONS = 255,
@@ -208,7 +209,9 @@ static void describe(const HChar* end, ULong clock) {
     VG_(fprintf)(file, "%s", i == 0 ? "\n  " : ",\n  ");
     write_context(file, &contexts[i]);
   }
-  VG_(fprintf)(file, "]}\n");
+  VG_(fprintf)(file, "],\n ");
+  report_write_operations(file);
+  VG_(fprintf)(file, "}\n");
   file_end(file, path_of("json"));
 }
 

@@ -29,6 +29,18 @@ static void write_operation(VgFile* file, Operation operation) {
   VG_(fprintf)(file, "]}");
 }
 
+void report_write_operations(VgFile* file) {
+  VG_(fprintf)(file, "\"operations\": {");
+  const HChar* separator = "\n  ";
+  for (Operation operation = 0; operation < OP_COUNT; ++operation) {
+    if (operation_counts[operation].calls == 0) continue;
+    VG_(fprintf)(file, "%s", separator);
+    write_operation(file, operation);
+    separator = ",\n  ";
+  }
+  VG_(fprintf)(file, "}");
+}
+
 static void claim_file(const HChar* folder) {
   file_claim(folder, "json", path);
   VG_(strcat)(path, ".json");
@@ -63,15 +75,8 @@ void report_write(const HChar* folder, const HChar* end, ULong clock) {
    count->inherited_frees);
   events_write(file);
   VG_(fprintf)
-  (file, " \"threads\": %llu, \"signals\": %llu,\n \"operations\": {", count->threads,
-   count->signals);
-  const HChar* separator = "\n  ";
-  for (Operation operation = 0; operation < OP_COUNT; ++operation) {
-    if (operation_counts[operation].calls == 0) continue;
-    VG_(fprintf)(file, "%s", separator);
-    write_operation(file, operation);
-    separator = ",\n  ";
-  }
-  VG_(fprintf)(file, "}}\n");
+  (file, " \"threads\": %llu, \"signals\": %llu,\n ", count->threads, count->signals);
+  report_write_operations(file);
+  VG_(fprintf)(file, "}\n");
   file_end(file, path);
 }

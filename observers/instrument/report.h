@@ -10,6 +10,9 @@
 // `clock` is what threads_clock() gave.
 void report_write(const HChar* folder, const HChar* end, ULong clock);
 
+// The member "operations" of the file of a process.
+void report_write_operations(VgFile* file);
+
 // In the child of a fork: the file is the parent's.
 void report_forget_file(void);
 

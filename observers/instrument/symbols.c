@@ -12,7 +12,8 @@ void symbols_visit(const DebugInfo* info, VisitSymbol visit, void* context) {
     VG_(DebugInfo_syms_getidx)
     (info, i, &address, &size, &name, &others, &is_text, &is_ifunc, &is_global);
     if (!is_text) continue;
-    visit(info, name, address.main, context);
-    for (; others != NULL && *others != NULL; ++others) visit(info, *others, address.main, context);
+    visit(info, name, address.main, is_ifunc, context);
+    for (; others != NULL && *others != NULL; ++others)
+      visit(info, *others, address.main, is_ifunc, context);
   }
 }

@@ -6,7 +6,9 @@
 
 #include "core.h"
 
-typedef void (*VisitSymbol)(const DebugInfo* info, const HChar* name, Addr address, void* context);
+// `is_resolver`: the address is not the function's own, but of one that gives it.
+typedef void (*VisitSymbol)(const DebugInfo* info, const HChar* name, Addr address,
+                            Bool is_resolver, void* context);
 
 // Calls `visit` for each name, aliases included.
 void symbols_visit(const DebugInfo* info, VisitSymbol visit, void* context);

@@ -85,7 +85,7 @@ static inline Frame* push(Thread* thread) {
 static void charge_accesses(const Thread* thread) {
   if (!feed_is_on()) return;
   const Frame* const frame = top(thread);
-  if (frame != NULL && frame->entry != NULL)
+  if (frame != NULL && frame->entry != NULL && frame->entry->operation != OP_COUNT)
     feed_set_operation(frame->entry->operation + 1, frame->returns_to);
   else
     feed_set_operation(0, 0);
@@ -177,7 +177,24 @@ VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry
   }
   if (gives_objects(entry)) frame->site = site_of(registers, frame->stack_pointer);
   be_inside(thread, registers, frame);
-  if (feed_is_on()) feed_count_call();
+  if (feed_is_on() && entry->operation != OP_COUNT) feed_count_call();
+}
+
+static Bool is_about(Operation part, Operation whole) {
+  return (part == OP_ZEROING && whole == OP_CALLOC) || (part == OP_COPYING && whole == OP_REALLOC);
+}
+
+VG_REGPARM(2) void enter_memory_function(VexGuestAMD64State* state, const Entry* entry) {
+  Registers* const registers = registers_of(state);
+  Thread* const thread = registers->thread;
+  Frame* const around = top(thread);
+  if (!is_about(entry->operation, around->entry->operation)) return;
+  around->instructions += registers->clock - around->resumed;
+  Frame* const frame = push(thread);
+  frame->entry = entry;
+  frame->stack_pointer = state->guest_RSP;
+  frame->returns_to = *(const Addr*)state->guest_RSP;
+  be_inside(thread, registers, frame);
 }
 
 static void note_birth(const Thread* thread, OperationCount* count, const Birth* birth) {
@@ -261,8 +278,12 @@ static void note_effect(const Thread* thread, const Frame* frame, Addr result, S
     case ENDS_FIRST:
       if (wanted[0] == 0) ++count->no_object;
       break;
+    case RESOLVES:
+      entries_add_resolved(frame->entry, result);
+      break;
     case WANTS_USABLE_SIZE:
     case WANTS_NOTHING:
+    case WORKS_INSIDE:
       break;
   }
 }
@@ -284,7 +305,10 @@ static void end_operation(Registers* registers, Addr next, Addr result, SizeT us
 }
 
 VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
-  end_operation(registers_of(state), next, state->guest_RAX, 0);
+  Registers* const registers = registers_of(state);
+  // Of a calloc that ends by a jump to memset both are over.
+  while (registers->leaves_above < state->guest_RSP)
+    end_operation(registers, next, state->guest_RAX, 0);
 }
 
 static Addr new_object(const Frame* frame, Addr result) {

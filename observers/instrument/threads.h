@@ -64,6 +64,7 @@ ULong threads_clock(void);
 
 // Translated code calls these with the guest state.
 VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry);
+VG_REGPARM(2) void enter_memory_function(VexGuestAMD64State* state, const Entry* entry);
 VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next);
 
 // The same for an object whose usable size is to be known: the first time it goes on to the

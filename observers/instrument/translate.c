@@ -28,8 +28,14 @@ static void add_entry(Translation* translation, const Entry* entry) {
   bring_up_to_date(translation);
   if (feed_is_on()) feed_before_call(translation);
   IRExpr* const inside = get_register(translation, offsetof(Registers, inside));
-  IRExpr* const outside = binary(translation, Iop_CmpEQ64, inside, number(0));
-  call_if(translation, outside, "enter_operation", enter_operation, number((ULong)entry));
+  if (entry->shape == WORKS_INSIDE) {
+    IRExpr* const is_inside = binary(translation, Iop_CmpEQ64, inside, number(1));
+    call_if(translation, is_inside, "enter_memory_function", enter_memory_function,
+            number((ULong)entry));
+  } else {
+    IRExpr* const outside = binary(translation, Iop_CmpEQ64, inside, number(0));
+    call_if(translation, outside, "enter_operation", enter_operation, number((ULong)entry));
+  }
   uses_begin_stretch(translation);
 }
 

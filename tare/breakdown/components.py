@@ -108,9 +108,31 @@ COMPONENTS: dict[str, Component] = {
             "moving back",
             "Moving old objects together: compaction, or moving the heap back.",
         ),
+        Component(
+            "allocation_slow",
+            "slow allocation",
+            "What calls of malloc and its kin take beyond the quickest ones of the program: "
+            "searching, splitting, asking the system for memory.",
+        ),
+        Component(
+            "zeroing",
+            "zeroing",
+            "Clearing memory in calloc, by the C library's functions.",
+        ),
         Component("deallocation", "deallocation", "Giving memory back: free and its kin."),
         Component(
-            "resizing", "resizing", "Making objects larger or smaller: realloc, with copies."
+            "deallocation_slow",
+            "slow deallocation",
+            "What calls of free and its kin take beyond the quickest ones of the program: merging, "
+            "giving memory back to the system.",
+        ),
+        Component(
+            "resizing", "resizing", "Making objects larger or smaller: realloc, without copies."
+        ),
+        Component(
+            "resize_copy",
+            "copying by realloc",
+            "Copying objects to where they are larger, by the C library's functions.",
         ),
         Component(OTHER, "the program's own", "All other instructions."),
     )

@@ -128,7 +128,8 @@ class Allocation:
 @dataclass(frozen=True)
 class Descriptor:
     """One runtime. ``recognise``: symbols that an executable with it has, all of them; ``named``:
-    all functions that it names."""
+    all functions that it names; ``slow``: by operation, the component of what its calls take beyond
+    the quickest."""
 
     name: str
     title: str
@@ -142,6 +143,7 @@ class Descriptor:
     symbols: Symbols | None
     named: frozenset[str]
     operations: Mapping[str, str]
+    slow: Mapping[str, str]
     oracle: str
 
     def recognises(self, image: Image) -> bool:
@@ -245,13 +247,18 @@ def read_descriptor(path: Path) -> Descriptor:
 
 def _descriptor(table: Mapping[str, Any], folder: Path) -> Descriptor:
     _only(table, "schema name title recognise without symbols code allocation pattern phase routine"
-          " operations oracle")  # fmt: skip
+          " operations slow oracle")  # fmt: skip
     if table["schema"] != _SCHEMA:
         raise ValueError(f"schema {table['schema']!r}; this is Tare for {_SCHEMA}")
     if not re.fullmatch(r"[a-z][a-z0-9.-]*", table["name"]):
         raise ValueError(f"the name {table['name']!r}")
     operations = dict(table.get("operations", {}))
+    slow = dict(table.get("slow", {}))
+    if unknown := set(slow) - set(operations):
+        raise ValueError(f"slow: {min(unknown)!r} is not among the operations")
     phases = tuple(_phase(one) for one in table.get("phase", ()))
+    if slow and phases:
+        raise ValueError("slow: calls inside of phases are not told from those outside")
     names = [phase.name for phase in phases]
     for phase in phases:
         if phase.inside and phase.inside not in names:
@@ -269,6 +276,7 @@ def _descriptor(table: Mapping[str, Any], folder: Path) -> Descriptor:
         symbols=_symbols(table["symbols"], folder) if "symbols" in table else None,
         named=_named(table),
         operations={name: _component(value) for name, value in operations.items()},
+        slow={name: _component(value) for name, value in slow.items()},
         oracle=table.get("oracle", ""),
     )
 

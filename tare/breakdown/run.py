@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from tare.breakdown.image import Image
 from tare.elf import interpreter_of
 from tare.errors import TareError, UsageError
 from tare.events import Events
-from tare.instrument import Instrument, read_process_files
+from tare.instrument import Instrument, Operation, read_process_files
 from tare.manager import Manager
 from tare.measurement import Status
 from tare.program import Program, check_program
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
     from tare.executor import Observe
 
-FORMAT, FORMAT_VERSION = "tare-code", 1
+FORMAT, FORMAT_VERSION = "tare-code", 2
+QUICKEST = 0.1
+"""Of the calls of an operation, the share by which it is judged how quick one can be."""
 _PROOF = "proof"
 _CODE = ("stretch", "object", "address", "length", "low", "high")
 _EXECUTIONS = ("stretch", "context", "count")
@@ -114,6 +116,28 @@ def run_once(
     return runner.run_once(program, manager, limits, workspace, keep_output, counter)
 
 
+def count_pages(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+) -> Outcome:
+    """Run ``program`` by itself, for what the kernel does: see ``runner.run_once``.
+
+    ``values`` of a good outcome are page faults; ``details`` the ``user_seconds`` and
+    ``system_seconds``, of this one run.
+    """
+    outcome = runner.run_once(program, manager, limits, workspace, keep_output)
+    if outcome.status is not Status.OK:
+        return outcome
+    return replace(
+        outcome,
+        values={name: outcome.values[name] for name in ("minor_faults", "major_faults")},
+        details={name: outcome.values[name] for name in ("user_seconds", "system_seconds")},
+    )
+
+
 class _Counter(Instrument):
     def __init__(self, events: Events, given: Descriptor | None) -> None:
         super().__init__(events=events)
@@ -140,18 +164,54 @@ def _events(descriptors: Sequence[Descriptor], image: Image | None) -> Events:
     )
 
 
+@dataclass(frozen=True)
+class Calls:
+    """Of one operation of malloc's family. ``quick``: the instructions of its calls, but of none
+    more than the quickest tenth of those that served an object take; ``slow``: all others."""
+
+    calls: int = 0
+    quick: int = 0
+    slow: int = 0
+
+    @staticmethod
+    def of(operation: Operation, instructions: int) -> Calls:
+        """``instructions`` are those of all calls, as they were counted one by one."""
+        quickest = _quickest(operation)
+        quick = sum(calls * min(low, quickest) for low, calls in operation["histogram"])
+        quick = min(quick, instructions)
+        return Calls(operation["calls"], quick, instructions - quick)
+
+    def __add__(self, other: Calls) -> Calls:
+        return Calls(self.calls + other.calls, self.quick + other.quick, self.slow + other.slow)
+
+
+def _quickest(operation: Operation) -> int:
+    """What the quickest tenth of the calls that served an object do not exceed. free(NULL), which
+    serves none, is quicker than any of them."""
+    without_object = operation["no_object"]
+    wanted = without_object + (operation["calls"] - without_object) * QUICKEST
+    seen = 0
+    for low, calls in operation["histogram"]:
+        seen += calls
+        if seen >= wanted:
+            return int(low)
+    return 0
+
+
 @dataclass
 class Found:
     """What all processes of a run did. Numbers are of instructions.
 
     ``components`` by name and certainty; ``unexplained`` are those in code that no rule is about,
-    by object file; ``runtimes`` the instructions of processes by the runtime in them.
+    by object file; ``runtimes`` the instructions of processes by the runtime in them; ``calls`` by
+    operation, where quick and slow ones are told apart.
     """
 
     components: Counter[tuple[str, Certainty]] = field(default_factory=Counter)
     own: int = 0
     unexplained: Counter[str] = field(default_factory=Counter)
     runtimes: Counter[str] = field(default_factory=Counter)
+    calls: dict[str, Calls] = field(default_factory=dict)
     sites: int = 0
     tiled_sites: int = 0
     checked_sites: int = 0
@@ -176,7 +236,8 @@ class Found:
     def details(self) -> dict[str, Any]:
         """``components``: by name, instructions that are ``sure``, ``ambiguous`` and ``folded``;
         ``own``: those of the language's code that are no storage management; ``unexplained``: by
-        object file; ``runtimes``, and the ``titles`` of those but malloc; ``sites``: places that
+        object file; ``runtimes``, and the ``titles`` of those but malloc; ``calls``: of malloc's
+        operations, with their ``quick`` and ``slow`` instructions; ``sites``: places that
         allocate, how many of them have headers that tile what they take, how many the runtime's own
         tables tell of, and how many agree."""
         return {
@@ -189,6 +250,7 @@ class Found:
             "unexplained": dict(self.unexplained.most_common(_MOST_OBJECTS_SHOWN)),
             "runtimes": dict(self.runtimes),
             "titles": [shipped()[name].title for name in self.runtimes if name != MALLOC],
+            "calls": {name: asdict(calls) for name, calls in self.calls.items()},
             "sites": {
                 "all": self.sites,
                 "tiled": self.tiled_sites,
@@ -230,6 +292,7 @@ class _Code:
     executions: Mapping[str, NDArray[np.uint64]]
     objects: Sequence[Mapping[str, Any]]
     contexts: Sequence[Mapping[str, Any]]
+    operations: Mapping[str, Operation]
 
 
 def read_folder(folder: Path, given: Descriptor | None = None) -> Found:
@@ -242,6 +305,7 @@ def read_folder(folder: Path, given: Descriptor | None = None) -> Found:
             _columns(path.with_suffix(".executions"), "executions", _EXECUTIONS),
             described["objects"],
             described["contexts"],
+            described["operations"],
         )
         _add_process(tables, images, given, found)
     return found
@@ -287,21 +351,42 @@ def _add_process(
     lengths[0] = 1  # code beyond the most that is told apart: counted by instructions
     plain = np.zeros(stretches, np.int64)
     before = found.instructions
+    in_operations: Counter[str] = Counter()
     for number, context in enumerate(tables.contexts):
         chosen = executions["context"] == number
         which = executions["stretch"][chosen].astype(np.int64)
         counts = executions["count"][chosen].astype(np.int64)
         component = _component_of(context, descriptor)
-        if context["operation"] == _PROOF:
+        operation = context["operation"]
+        if operation == _PROOF:
             continue
         if component is None:
             plain[which] += counts
-        else:
-            found.components[component, Certainty.SURE] += int((counts * lengths[which]).sum())
+            continue
+        instructions = int((counts * lengths[which]).sum())
+        found.components[component, Certainty.SURE] += instructions
+        in_operations[operation] += instructions
+    _split_calls(tables.operations, in_operations, descriptor, found)
     found.unexplained["code beyond the most that is told apart"] += int(plain[0])
     _add_plain(tables, plain, descriptor, language, found)
     found.unexplained = +found.unexplained
     found.runtimes[descriptor.name] += found.instructions - before
+
+
+def _split_calls(
+    operations: Mapping[str, Operation],
+    instructions: Mapping[str, int],
+    descriptor: Descriptor,
+    found: Found,
+) -> None:
+    """Charge what calls take beyond the quickest to a component of its own."""
+    for name, component in descriptor.slow.items():
+        if name not in operations:
+            continue
+        calls = Calls.of(operations[name], instructions[name])
+        found.calls[name] = found.calls.get(name, Calls()) + calls
+        found.components[descriptor.operations[name], Certainty.SURE] -= calls.slow
+        found.components[component, Certainty.SURE] += calls.slow
 
 
 def _component_of(context: Mapping[str, Any], descriptor: Descriptor) -> str | None:

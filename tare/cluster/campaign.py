@@ -86,7 +86,7 @@ def execute(
 
     On Ctrl-C or SIGTERM, and when this process dies, the programs on the workers are ended.
     """
-    with executor.termination_as_interrupt(), _connected(cluster.scheduler) as client:
+    with executor.termination_as_interrupt(), connected(cluster.scheduler) as client:
         campaign = _Campaign(
             client, planners, programs, managers, limits, store, watcher, observers, cluster
         )
@@ -97,7 +97,8 @@ def execute(
 
 
 @contextlib.contextmanager
-def _connected(address: str) -> Iterator[Client]:
+def connected(address: str) -> Iterator[Client]:
+    """A client of the scheduler at ``address``. UsageError or MissingError where there is none."""
     with _silenced("distributed", "distributed.client"):  # what is wrong is told here
         client = _client(address)
         try:

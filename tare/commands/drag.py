@@ -20,6 +20,7 @@ Examples:
   tare drag -- gawk -f report.awk words.txt
   tare drag --reachability 64KiB -o results -- ./server --selftest
   tare drag recorded.tare
+  tare drag --scheduler tcp://head:8786 /shared/*.tare
   tare export -f dhat -o dhat.json recorded.tare
 """
 
@@ -34,6 +35,7 @@ Examples:
 )
 @options.reachability_option
 @click.option("--discard-trace", is_flag=True, help="Do not keep the heap trace.")
+@options.scheduler_option
 @options.run_options
 @options.output_options
 @options.program_argument
@@ -44,17 +46,20 @@ def command(
     clock: str,
     reachability_bytes: int,
     discard_trace: bool,
+    scheduler: str,
     seed: int | None,
     limits: Limits,
     output: Output,
 ) -> int:
-    """What PROGRAM, or a recorded T.tare, holds in memory in vain: lag, drag and void.
+    """What PROGRAM, or recorded traces T.tare…, hold in memory in vain: lag, drag and void.
 
     PROGRAM is recorded under Valgrind's core, 10 to 30 times slower than by itself, under glibc
     unless -m names others. The trace is kept in the results folder.
     """
-    trace = options.trace_of(program)
-    if trace is None:
+    traces = options.traces_of(program)
+    if not traces:
+        if scheduler:
+            raise UsageError("--scheduler is for traces", "record with tare trace first")
         results = api.drag(
             program,
             managers or DEFAULT_MANAGERS,
@@ -68,9 +73,16 @@ def command(
     else:
         if managers or baseline or reachability_bytes or discard_trace or program.stdin:
             raise UsageError(
-                f"{trace} is recorded: its program does not run again",
+                f"{traces[0]} is recorded: its program does not run again",
                 "leave out what is for a run: -m, --baseline, --reachability, --discard-trace, -i",
             )
         watcher = TerminalWatcher(output.quiet)
-        results = api.drag_of_trace(trace, clock=clock, folder=output.folder, watcher=watcher)
+        if len(traces) == 1 and not scheduler:
+            results = api.drag_of_trace(
+                traces[0], clock=clock, folder=output.folder, watcher=watcher
+            )
+        else:
+            results = api.drag_of_traces(
+                traces, clock=clock, scheduler=scheduler, folder=output.folder, watcher=watcher
+            )
     return present(results, output)

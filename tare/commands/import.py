@@ -1,4 +1,4 @@
-"""`tare import`: a heap trace of what another tool recorded."""
+"""`tare import`: a heap trace of what another tool recorded, or results of runs that it did."""
 # ruff: noqa: N999 - the module of a command has its name
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tare.errors import UsageError
+from tare.options import Output
+from tare.presenting import present
 from tare.progress import TerminalWatcher
 from tare.report.terminal import print_report
 from tare.report.terminal_text import printable
@@ -23,6 +26,8 @@ Examples:
   tare import heaptrack.gawk.4711.zst
   tare import heaptrack.gawk.4711.raw.zst -o gawk.tare
   tare import mtrace.log -o program.tare
+  tare import dhat.out.4711
+  tare import running-ng-logs/host-2026-11-22/ -o results
 """
 
 
@@ -33,18 +38,27 @@ Examples:
     "--output",
     "folder",
     type=click.Path(path_type=Path),
-    metavar="T.tare",
-    help="The folder of the trace, which must be new. Default: the file's name with .tare.",
+    metavar="DIR",
+    help="The folder of the trace or the results, which must be new. Default: the file's name with "
+    ".tare, or a new folder in tare-results.",
 )
 @click.option("--force", is_flag=True, help="Replace a heap trace that is there.")
 @click.option("--quiet", is_flag=True, help="No progress, no summary.")
 def command(file: Path, folder: Path | None, force: bool, quiet: bool) -> int:
-    """Make a heap trace of FILE, which heaptrack or glibc's mtrace has recorded.
+    """Make a heap trace of FILE, which heaptrack or glibc's mtrace has recorded; or results of a
+    profile of DHAT, of a folder of logs of running-ng, or of DaCapo's files of latencies.
 
     What kind of file it is, its content says. Compressed files are read as they are.
     """
     from tare.importing import import_recording
+    from tare.importing.runs import format_of, import_runs
 
+    if (runs := format_of(file)) is not None:
+        if force:
+            raise UsageError("--force is for heap traces", "name another folder with -o")
+        results = import_runs(file, runs, folder, TerminalWatcher(quiet).note)
+        incomplete = present(results, Output(folder, None, None, page=True, quiet=quiet))
+        return 1 if results.run["imported"]["missing"] else incomplete
     target = folder or Path(f"{file.name}.tare")
     trace = import_recording(file, target, replace=force, note=TerminalWatcher(quiet).note)
     if not quiet:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tare import __version__
 from tare.errors import UsageError
 from tare.executor import termination_as_interrupt
+from tare.importing import runs
 from tare.importing.events import Facts, RecordingWriter
 from tare.importing.lines import Source
 from tare.program import NAME_LIMIT
@@ -83,7 +84,7 @@ def _format_of(source: Source) -> Format:
     if not head:
         reason = source.damage or "it is empty"
         raise UsageError(f"{source.path} has nothing that can be read: {reason}")
-    titles = ", ".join(each.TITLE for each in known)
+    titles = ", ".join([each.TITLE for each in known] + [each.TITLE for each in runs.formats()])
     raise UsageError(
         f"{source.path} is not a recording that Tare knows", f"it reads those of: {titles}"
     )

@@ -75,6 +75,7 @@ def _obtained(results: Results) -> str:
 
 def _facts(run: dict[str, Any], obtained: str) -> list[tuple[str, str]]:
     where = "the workers of a cluster" if run.get("machines") else "this machine"
+    where = "another machine" if "imported" in run else where
     facts = [
         ("tare", run["tare"]),
         ("command", " ".join(run["command"])),

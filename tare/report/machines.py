@@ -26,7 +26,10 @@ def kinds(run: Described) -> list[tuple[Described, int]]:
 
 
 def hardware(run: Described) -> str:
-    """One line: processor, cores and memory of each kind."""
+    """One line: processor, cores and memory of each kind; of runs that were imported, who did
+    them."""
+    if "imported" in run:
+        return f"runs of {run['imported']['tool']}, on a machine of which nothing is known"
     return "; ".join(
         (f"{number} × " if number else "")
         + f"{machine['processor']}, {machine['cores']} cores, "
@@ -37,6 +40,8 @@ def hardware(run: Described) -> str:
 
 def facts(run: Described) -> list[tuple[str, str]]:
     """Every setting of this machine, or a line for each worker."""
+    if "imported" in run:
+        return []
     if not run.get("machines"):
         return [(name.replace("_", " "), str(value)) for name, value in run["machine"].items()]
     return [
@@ -51,6 +56,8 @@ def facts(run: Described) -> list[tuple[str, str]]:
 
 def warnings(run: Described, records: Sequence[Record]) -> list[str]:
     """Noisy settings, machines that changed their pace or were shared, and runs set aside."""
+    if "imported" in run:
+        return []
     noise = [_sentence(each) for machine, _ in kinds(run) for each in noise_warnings(dict(machine))]
     return [*_of_cluster(run, records), *canary.warnings(records), *dict.fromkeys(noise)]
 

@@ -20,21 +20,28 @@ from tare.planning import Plan
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, Run, read_records
 from tare.studies.count import first_records, sentences_by_program
-from tare.units import format_count, format_percent
+from tare.units import format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
     import polars
 
 STUDY = "breakdown"
 OBSERVER = "breakdown"
+PAGES = "pages"
+"""The observer of a further run, without Valgrind."""
 TITLE = "Storage management by component"
 FIRST_METRIC = "instructions"
 PAPER = "Tarditi and Diwan 1994"
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "allocation, freeing": ("allocation", "deallocation", "resizing"),
+    "slow, zeroing, copies": (
+        "allocation_slow",
+        "deallocation_slow",
+        "zeroing",
+        "resize_copy",
+    ),
     "checks, polls": ("gc_check", "poll", "stack_check"),
-    "header words": ("record_tag", "closure_info"),
-    "tags": ("integer_tag", "pointer_tag"),
+    "headers, tags": ("record_tag", "closure_info", "integer_tag", "pointer_tag"),
     "write barrier": ("write_barrier",),
     "young collections": ("gc_entry", "roots", "copy", "promotion"),
     "old generation": ("major", "moveback"),
@@ -48,7 +55,9 @@ Shares = Mapping[str, float]
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
+    return planning.next_round(plan, records, STUDY, OBSERVER) or planning.next_round(
+        plan, records, STUDY, PAGES
+    )
 
 
 def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
@@ -77,7 +86,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     from tare.report.comparison import failure_table
 
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
-    good = [r for r in records if r.outcome.status is Status.OK]
+    good = [r for r in records if r.outcome.status is Status.OK and r.run.observer == OBSERVER]
     tables: list[Table] = []
     if (failures := failure_table(results)) is not None:
         tables.append(failures)
@@ -88,6 +97,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
             about = program if len(firsts[program]) == 1 else f"{program} under {manager}"
             tag = f"{number}-{place}"
             tables.append(components_table(about, record, f"table-components-{tag}"))
+            tables += calls_tables(about, record, f"table-calls-{tag}")
             tables += unexplained_tables(about, record, f"table-unexplained-{tag}")
     rows = {
         program if len(found) == 1 else f"{program}, {manager}": record
@@ -96,6 +106,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     }
     if rows:
         tables.append(comparison_table(rows))
+    tables += pages_tables(records)
     return Section(
         identifier=identifier,
         title=title,
@@ -297,6 +308,76 @@ def unexplained_tables(about: str, record: Record, identifier: str) -> list[Tabl
     return [Table(identifier, f"No rule: {about}", columns, lines, essential=False)]
 
 
+def calls_tables(about: str, record: Record, identifier: str) -> list[Table]:
+    """How much of malloc's operations is beyond their quickest calls."""
+    operations = record.outcome.details["calls"]
+    if not operations:
+        return []
+    columns = (
+        Column("operation", "", numeric=False),
+        Column("calls", "By the program, or one of its libraries."),
+        Column("a call", "Instructions, in the mean; zeroing in calloc is left out."),
+        Column("quick", "The same, if no call took more than the quickest tenth."),
+        Column("slow", "Of the operation's instructions, what is beyond that."),
+    )
+    lines = []
+    for name, of in operations.items():
+        instructions = of["quick"] + of["slow"]
+        lines.append(
+            [
+                Cell(name, name),
+                _count(of["calls"]),
+                _each(instructions, of["calls"]),
+                _each(of["quick"], of["calls"]),
+                _share(of["slow"], instructions),
+            ]
+        )
+    return [Table(identifier, f"Quick and slow calls: {about}", columns, lines)]
+
+
+def _each(instructions: int, calls: int) -> Cell:
+    mean = instructions / max(calls, 1)
+    return Cell(f"{mean:.1f}", mean)
+
+
+def pages_tables(records: Sequence[Record]) -> list[Table]:
+    """What the kernel did for memory, in runs by themselves."""
+    from tare.report.labels import shortened, visible
+
+    lines = []
+    for record in records:
+        if record.run.observer != PAGES or record.outcome.status is not Status.OK:
+            continue
+        values, seconds = record.outcome.values, record.outcome.details
+        system = seconds["system_seconds"]
+        name = shortened(visible(record.run.program), 40)
+        lines.append(
+            [
+                Cell(name, name),
+                Cell(record.run.manager, record.run.manager),
+                _count(values["minor_faults"]),
+                _count(values["major_faults"]),
+                Cell(format_seconds(system), system),
+                _share(system, system + seconds["user_seconds"]),
+            ]
+        )
+    if not lines:
+        return []
+    columns = (
+        Column("program", "", numeric=False),
+        Column("manager", "", numeric=False),
+        Column("page faults", "First touches of a page, which the kernel served without a disk."),
+        Column("from disk", "Those that had to wait for a disk.", essential=False),
+        Column("in the kernel", "Processor time there, for faults and all else."),
+        Column("share", "Of all processor time."),
+    )  # fmt: skip
+    notes = [
+        "one run each, really executed and without Valgrind, which counts no instructions of the "
+        "kernel: this is beside the components, not among them."
+    ]
+    return [Table("table-pages", "Pages, and time in the kernel", columns, lines, notes)]
+
+
 def comparison_table(rows: Mapping[str, Record]) -> Table:
     """A line per run, and below those of the paper; shares of instructions, and of its time."""
     from tare.report.labels import shortened, visible
@@ -404,7 +485,8 @@ def shares_figure(rows: Mapping[str, Record]) -> Figure:
     return Figure(
         identifier="figure-breakdown",
         title="Storage management by component",
-        caption="The low bounds, in groups of components; below, what was published in 1994 of "
+        caption="The low bounds, in groups of components; slow, zeroing and copies are of malloc "
+        "and realloc. Below, what was published in 1994 of "
         "other programs, on another machine.",
         spec=spec,
     )

@@ -1,0 +1,120 @@
+"""What programs hold in vain, of many heap traces at once: each by itself, one after another here,
+or side by side as tasks of a Dask cluster whose workers see the same folders."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tare import drag_run, executor
+from tare.errors import TareError
+from tare.measurement import Status
+from tare.measuring import Watcher
+from tare.results import Record, Results, Run, Store, default_folder, new_run, now
+from tare.runner import Outcome
+from tare.studies import drag as study
+from tare.trace import open_trace
+
+WORKERS_LOST = 5
+"""After so many workers have gone while they read a trace, it is taken for the cause."""
+
+
+def drag_of_traces(
+    traces: Sequence[Path | str],
+    *,
+    clock: str = "bytes",
+    scheduler: str = "",
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """As ``tare.api.drag_of_trace``, of several traces, in one results folder. A trace that cannot
+    be analysed gives a status, and the others go on. A ``folder`` that holds an interrupted
+    analysis of the same traces is resumed. With ``scheduler``, the address of a Dask cluster, its
+    workers do the analyses."""
+    watcher = watcher or Watcher()
+    paths = [Path(path).resolve() for path in traces]
+    facts = [drag_run.facts_of(open_trace(path), clock) for path in paths]
+    runs = _runs(paths, facts)
+    run = new_run(study.STUDY, sys.argv, **_facts(facts, runs))
+    where = Path(folder) if folder else default_folder(study.STUDY, f"{len(paths)}-traces")
+    with Store(where, run, key="request") as store, executor.termination_as_interrupt():
+        done = {record.run.order for record in store.records}
+        waiting = {one.order: one for one in runs if one.order not in done}
+        watcher.begin("analysing heap traces", len(waiting), None)
+        try:
+            by_order = {order: paths[order - 1] for order in waiting}
+            watcher.run(next(iter(waiting.values()), runs[0]), None)
+            for order, outcome in _outcomes(by_order, clock, scheduler):
+                record = Record(waiting.pop(order), outcome, now())
+                store.append(record)
+                watcher.run(record.run, record)
+                for one in list(waiting.values())[:1]:
+                    watcher.run(one, None)
+        finally:
+            results = store.finish()
+            watcher.end()
+        store.update(finished=now())
+        return Results(results.folder, store.run, results.measurements)
+
+
+def _runs(paths: Sequence[Path], facts: Sequence[dict[str, Any]]) -> list[Run]:
+    """One for each trace. Two of one program under one manager are told apart by their folders."""
+    named = [(one["programs"][0]["name"], one["baseline"]) for one in facts]
+    times = Counter(named)
+    runs = []
+    for order, ((name, manager), path) in enumerate(zip(named, paths, strict=True), 1):
+        program = f"{name} ({path.stem})" if times[name, manager] > 1 else name
+        runs.append(Run(study.STUDY, program, manager, 0, order, observer=study.OBSERVER))
+    return runs
+
+
+def _facts(facts: Sequence[dict[str, Any]], runs: Sequence[Run]) -> dict[str, Any]:
+    machine = facts[0].get("machine")
+    is_of_all = all(one.get("machine") == machine for one in facts)
+    programs = {
+        run.program: {**one["programs"][0], "name": run.program}
+        for one, run in zip(facts, runs, strict=True)
+    }
+    return {
+        "request": {"traces": [one["request"] for one in facts]},
+        "programs": list(programs.values()),
+        "managers": {name: each for one in facts for name, each in one["managers"].items()},
+        "baseline": facts[0]["baseline"],
+        "seed": 0,
+        **({"machine": machine} if machine and is_of_all else {}),
+    }
+
+
+def _outcomes(paths: dict[int, Path], clock: str, scheduler: str) -> Iterator[tuple[int, Outcome]]:
+    """In the order in which they are there."""
+    if not scheduler:
+        yield from ((order, analysed(path, clock)) for order, path in paths.items())
+        return
+    from tare.cluster.campaign import connected
+
+    with connected(scheduler) as client:
+        from distributed import as_completed
+
+        futures = {
+            client.submit(analysed, path, clock, pure=False, retries=WORKERS_LOST): order
+            for order, path in paths.items()
+        }
+        for future in as_completed(futures, loop=client.loop):
+            error = future.exception()
+            outcome = _failed(f"{type(error).__name__}: {error}") if error else future.result()
+            yield futures[future], outcome
+
+
+def analysed(path: Path, clock: str) -> Outcome:
+    """The outcome for one trace; what is wrong with it is its reason."""
+    try:
+        return drag_run.analysed(open_trace(path), clock)
+    except TareError as error:
+        return _failed(error.message)
+
+
+def _failed(reason: str) -> Outcome:
+    return Outcome(Status.FAILED, reason)

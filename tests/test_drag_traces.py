@@ -1,0 +1,128 @@
+"""Many heap traces at once: here, on a cluster, and interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tare.drag_traces
+from tare import api, residence
+from tare.drag_traces import drag_of_traces
+from tare.measurement import Status
+from tare.results import Record, read_records
+from tare.runner import Outcome
+from tare.trace import open_trace
+from tests.conftest import Completed
+from tests.dask_processes import processes
+from tests.traces import (
+    many_objects,
+    objects_frame,
+    regular_objects,
+    regular_totals,
+    write_regular_trace,
+    write_trace_folder,
+)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> list[Path]:
+    """Of one program twice, of another, and one that cannot be analysed."""
+    folders = [tmp_path / f"{name}.tare" for name in ("first", "second", "other", "useless")]
+    for seed, folder in enumerate(folders[:2]):
+        write_trace_folder(folder, many_objects(2000, seed))
+    other = {"name": "other", "argv": ["other"], "executable": "/bin/other"}
+    write_trace_folder(folders[2], many_objects(500, 2), program=other)
+    write_trace_folder(folders[3], objects_frame([{"birth": 1, "size": 8}]), observed=["sites"],
+                       program=other, manager="mimalloc")  # fmt: skip
+    return folders
+
+
+def found(records: Sequence[Record]) -> dict[tuple[str, str], tuple[Status, dict[str, Any]]]:
+    """All but the time that an analysis took."""
+    return {
+        (record.run.program, record.run.manager): (
+            record.outcome.status,
+            {**record.outcome.values, **record.outcome.details, "analysis_seconds": 0},
+        )
+        for record in records
+    }
+
+
+def test_each_trace_is_analysed_as_by_itself(traces: list[Path], tmp_path: Path) -> None:
+    results = drag_of_traces(traces, folder=tmp_path / "results")
+    together = found(read_records(results.folder))
+    assert list(together) == [
+        ("prog (first)", "glibc"),
+        ("prog (second)", "glibc"),
+        ("other", "glibc"),
+        ("other", "mimalloc"),
+    ]
+    for path, answer in zip(traces[:3], together.values(), strict=False):
+        alone = api.drag_of_trace(path, folder=tmp_path / f"{path.stem}-alone")
+        assert answer in found(read_records(alone.folder)).values()
+    useless = read_records(results.folder)[3].outcome
+    assert useless.status is Status.FAILED
+    assert "no last uses" in useless.reason
+    assert [each["name"] for each in results.run["programs"]] == [
+        "prog (first)", "prog (second)", "other",
+    ]  # fmt: skip
+
+
+def test_an_interrupted_analysis_goes_on(
+    traces: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = found(read_records(drag_of_traces(traces, folder=tmp_path / "whole").folder))
+    analysed, done = tare.drag_traces.analysed, list[Path]()
+
+    def interrupted(path: Path, clock: str) -> Outcome:
+        done.append(path)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        return analysed(path, clock)
+
+    monkeypatch.setattr(tare.drag_traces, "analysed", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        drag_of_traces(traces, folder=tmp_path / "results")
+    assert len(read_records(tmp_path / "results")) == 2
+    drag_of_traces(traces, folder=tmp_path / "results")
+    assert done == [*traces[:3], *traces[2:]]
+    assert found(read_records(tmp_path / "results")) == whole
+
+
+def test_a_cluster_gives_the_same(traces: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the Python package distributed is missing")
+    here = found(read_records(drag_of_traces(traces, folder=tmp_path / "here").folder))
+    with processes() as dask:
+        scheduler = dask.scheduler()
+        for name in ("one", "two"):
+            dask.worker(name, scheduler)
+        dask.kill("one")
+        results = drag_of_traces(traces, scheduler=scheduler, folder=tmp_path / "there")
+    assert found(read_records(results.folder)) == here
+
+
+def test_the_command(traces: list[Path], tare: Callable[..., Completed], tmp_path: Path) -> None:
+    done = tare("drag", "-o", "results", "--no-page", *traces[:3])
+    assert done.returncode == 0, done.stderr
+    assert "prog (second)" in done.stdout
+    assert tare("drag", "-o", "more", "--quiet", *traces).returncode == 1
+    refused = tare("drag", "--scheduler", "tcp://127.0.0.1:1", "--", "true")
+    assert refused.returncode == 2
+    assert "--scheduler is for traces" in refused.stderr
+
+
+# ---- the generated trace of the long test ----
+
+
+def test_sums_of_a_regular_trace_are_known(tmp_path: Path) -> None:
+    count = 20_000
+    folder = write_regular_trace(tmp_path / "regular.tare", count, rows_at_once=7000)
+    whole = write_trace_folder(tmp_path / "whole.tare", regular_objects(0, count, count),
+                               end_instructions=100 * count + 1)  # fmt: skip
+    analyses = [residence.analyse(open_trace(path)) for path in (folder, whole)]
+    assert analyses[0] == analyses[1]
+    totals = analyses[0]["totals"]
+    assert {name: totals[name] for name in regular_totals(count)} == regular_totals(count)
