@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from tare.breakdown import frame_tables
 from tare.breakdown.classifier import Classification, Classifier
@@ -505,6 +506,30 @@ def test_a_damaged_executable_is_refused_or_read(
         else:
             assert frame_tables.read_frame_tables(image) == {}
             assert OCAML.code_ranges(image) == []
+    assert 5 < refused < 150
+
+
+def test_a_damaged_table_of_the_unwinder(tmp_path: Path, compile_c: Callable[..., Path]) -> None:
+    program = compile_c("int main(void) { return 0; }")
+    whole = Image(program)
+    main = whole.symbols["main"]
+    assert any(start <= main < end for start, end in whole.unwound)
+    content = program.read_bytes()
+    with program.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".eh_frame")
+        assert table is not None
+        start, size = table["sh_offset"], table["sh_size"]
+    dice = random.Random(3)
+    refused = 0
+    for _ in range(150):
+        damaged = bytearray(content)
+        for _ in range(3):
+            damaged[start + dice.randrange(size)] = dice.choice((0, 1, 0x7F, 0xFF))
+        (tmp_path / "damaged").write_bytes(damaged)
+        try:
+            assert all(isinstance(end, int) for _, end in Image(tmp_path / "damaged").unwound)
+        except TareError:
+            refused += 1
     assert 5 < refused < 150
 
 

@@ -25,6 +25,7 @@ _MOST_BYTES = 1 << 30
 _NOT_ELF = (
     ELFError,
     DWARFError,
+    AssertionError,
     OSError,
     ValueError,
     LookupError,
