@@ -42,11 +42,13 @@ _OPTIONS = (
     "-Xshare:off",  # objects of the archive have hashes of their own
     "-XX:+UnlockExperimentalVMOptions",
     "-XX:hashCode=3",  # identity hashes are numbers that follow one another
+    "-XX:+PreserveFramePointer",  # the agent follows them up the stack
 )
 _WIDE_POINTERS = "-XX:-UseCompressedOops"
 _CLASHES = re.compile(
     r"-XX:[+-]Use(?!Serial)\w+GC$|-XX:-UseSerialGC$|"
-    r"-XX:[+-]TieredCompilation$|-XX:TieredStopAtLevel=|-XX:hashCode=|-Xshare:|-X(int|comp)$"
+    r"-XX:[+-]TieredCompilation$|-XX:TieredStopAtLevel=|-XX:hashCode=|"
+    r"-XX:-PreserveFramePointer$|-Xshare:|-X(int|comp)$"
 )
 _CLASHES_WITH_POINTERS = re.compile(r"-XX:[+-]Use(CompressedOops|CompactObjectHeaders)$")
 _COUNTED = (
@@ -57,6 +59,8 @@ _COUNTED = (
     "objects_found_at_end",
     "missed_objects",
     "missed_bytes",
+    "checked_stacks",
+    "wrong_stacks",
 )
 _COUNTED_WITH_POINTERS = (
     "stores",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -174,6 +175,64 @@ public class Threads {
 }
 """
 
+# A class is loaded while two threads are in `either`, whose compiled code relied on there being no
+# such class. It is thrown out, and both threads then have the same place in it.
+STACKS = """
+import java.util.concurrent.CountDownLatch;
+
+public class Stacks {
+    static class Made {}
+    static class Quiet { int step() { return 1; } }
+    static class Loud extends Quiet { int step() { return 2; } }
+    static final CountDownLatch arrived = new CountDownLatch(2);
+    static final CountDownLatch loaded = new CountDownLatch(1);
+    static Quiet quiet = new Quiet();
+    static volatile boolean waits;
+    static Object sink;
+
+    static void hold() throws InterruptedException {
+        if (waits) {
+            arrived.countDown();
+            loaded.await();
+        }
+        for (int i = 0; i < 4; i++) sink = new Made();
+    }
+
+    static int either(boolean first) throws InterruptedException {
+        if (first) hold();
+        else hold();
+        return quiet.step();
+    }
+
+    static int deep(int depth, boolean first) throws InterruptedException {
+        return depth == 0 ? either(first) : deep(depth - 1, first) + 1;
+    }
+
+    static void run(boolean first) {
+        try {
+            deep(8, first);
+        } catch (InterruptedException interrupted) {
+            throw new AssertionError(interrupted);
+        }
+    }
+
+    public static void main(String[] words) throws Exception {
+        sink = new Object();
+        for (int i = 0; i < 6000; i++) run(i % 3 == 0);
+        waits = true;
+        Thread one = new Thread(() -> run(true));
+        Thread other = new Thread(() -> run(false));
+        one.start();
+        other.start();
+        arrived.await();
+        quiet = new Loud();
+        loaded.countDown();
+        one.join();
+        other.join();
+    }
+}
+"""
+
 ENDLESS = """
 public class Endless {
     static Object sink;
@@ -323,6 +382,27 @@ def test_a_site_has_its_stack(recorded: Recorded) -> None:
     assert [frame["file"] for frame in frames] == ["", "Lives.java", "Lives.java"]
     assert frames[1]["line"] == LIVES[: LIVES.index("new Filler")].count("\n") + 1
     assert row["size"] == 48  # a header of 12 bytes, four longs, and the gap between
+
+
+def test_a_known_stack_has_the_site_that_the_jvm_would_tell(
+    compiled: Compiled, tmp_path: Path
+) -> None:
+    java, *rest = compiled("Stacks", STACKS)
+    dont_inline = "-XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Stacks::hold".split()
+    what = Asked(jvm=True, reachability_bytes=PERIOD)
+    trace = api.trace([java, "-Xbatch", *dont_inline, *rest], what=what, folder=tmp_path / "t.tare")
+    assert trace.meta["jvm"]["checked_stacks"] > 10
+    assert trace.meta["jvm"]["wrong_stacks"] == 0
+    lines: Counter[int] = Counter()
+    for site, count in (
+        of_type(objects_with_types(trace), "Stacks$Made")["site"].value_counts().rows()
+    ):
+        made, hold, either, *deep = trace.frames_of(0, site)
+        assert [made["function"], hold["function"]] == ["new Stacks$Made", "Stacks.hold"]
+        assert {frame["function"] for frame in deep} == {"Stacks.deep"}
+        lines[either["line"]] += count
+    first = STACKS[: STACKS.index("if (first) hold")].count("\n") + 1
+    assert lines == {first: 4 * (2000 + 1), first + 1: 4 * (4000 + 1)}
 
 
 def test_pointers_of_every_kind_are_told(recorded: Recorded) -> None:

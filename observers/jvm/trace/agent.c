@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mixed.h"
 #include "observer.h"
 #include "recording.h"
 #include "rewriting.h"
 #include "sites.h"
+#include "stacks.h"
 
 // Tags of objects that are not recorded.
 static const jlong OBSERVERS = -1;
@@ -45,6 +47,7 @@ static uint32_t hash_of(jvmtiEnv* tools, jobject object) {
 static void collect_all(jvmtiEnv* tools) {
   pthread_mutex_lock(&collecting);
   (*tools)->ForceGarbageCollection(tools);
+  stacks_forget();  // methods may be gone
   recording_mark_begin();
   // The deaths that the JVM has not told of yet are told of now.
   (*tools)->SetEventNotificationMode(tools, JVMTI_DISABLE, JVMTI_EVENT_OBJECT_FREE, NULL);
@@ -53,17 +56,42 @@ static void collect_all(jvmtiEnv* tools) {
   pthread_mutex_unlock(&collecting);
 }
 
+static bool is_to_be_checked(void) {
+  enum { STACKS_PER_CHECK = 1024 };
+  static uint32_t stacks;
+  return ++stacks % STACKS_PER_CHECK == 0;
+}
+
+// The JVM takes 900 instructions a frame. So it is asked only about stacks that were not seen
+// before, and about a few of the others, to be sure.
+static uint32_t site_here(jvmtiEnv* tools, JNIEnv* java, jclass type) {
+  struct stack stack;
+  follow_stack(&stack);
+  const uint32_t type_hash = hash_of(tools, type);
+  const uint64_t key = mixed(stack.key, type_hash);
+  const uint32_t known = stack.key == 0 ? NO_SITE : kept_site(key);
+  if (known != NO_SITE && !is_to_be_checked()) return known;
+  jvmtiFrameInfo frames[MOST_FRAMES];
+  jint count = 0;
+  (*tools)->GetStackTrace(tools, NULL, 0, MOST_FRAMES, frames, &count);
+  const uint32_t site = site_of(tools, java, type, type_hash, frames, count);
+  if (known != NO_SITE) {
+    recording_checked_stack(known == site);
+    if (known != site) stacks_give_up();
+  } else if (stack_is_sure(&stack, count)) {
+    keep_site(key, site);
+  }
+  return site;
+}
+
 static void record_allocation(jvmtiEnv* tools, JNIEnv* java, jobject object, jclass type,
                               jlong size) {
   struct birth birth = {.size = (uint64_t)size};
   uint32_t hash = 0;
-  jvmtiFrameInfo frames[MOST_FRAMES];
-  jint count = 0;
-  if (wants_sites) (*tools)->GetStackTrace(tools, NULL, 0, MOST_FRAMES, frames, &count);
   if (wants_sites || wants_pointers()) {
     pthread_mutex_lock(&naming);
     if (wants_pointers()) hash = hash_of(tools, object);
-    if (wants_sites) birth.site = site_of(tools, java, type, hash_of(tools, type), frames, count);
+    if (wants_sites) birth.site = site_here(tools, java, type);
     pthread_mutex_unlock(&naming);
   }
   if (thread_number == 0) thread_number = recording_new_thread();
@@ -123,6 +151,12 @@ static void JNICALL on_init(jvmtiEnv* tools, JNIEnv* java, jthread thread) {
   is_observing = true;
   enable(tools, JVMTI_EVENT_SAMPLED_OBJECT_ALLOC);
   enable(tools, JVMTI_EVENT_OBJECT_FREE);
+  if (wants_sites) {
+    enable(tools, JVMTI_EVENT_COMPILED_METHOD_LOAD);
+    enable(tools, JVMTI_EVENT_COMPILED_METHOD_UNLOAD);
+    enable(tools, JVMTI_EVENT_DYNAMIC_CODE_GENERATED);
+    stacks_begin(tools);
+  }
   if (wants_pointers() && !rewriting_begin(tools, java))
     (*java)->FatalError(java, "tare: this JVM does not let its classes be rewritten");
   (*tools)->ForceGarbageCollection(tools);
@@ -193,6 +227,7 @@ static bool ask_for_events(JavaVM* vm) {
       .can_generate_sampled_object_alloc_events = 1,
       .can_get_source_file_name = wants_sites,
       .can_get_line_numbers = wants_sites,
+      .can_generate_compiled_method_load_events = wants_sites,
       .can_generate_all_class_hook_events = wants_pointers(),
       .can_retransform_classes = wants_pointers(),
       .can_retransform_any_class = wants_pointers(),
@@ -202,6 +237,9 @@ static bool ask_for_events(JavaVM* vm) {
       .VMDeath = on_death,
       .SampledObjectAlloc = on_allocation,
       .ObjectFree = on_free,
+      .CompiledMethodLoad = on_compiled_method,
+      .CompiledMethodUnload = on_unloaded_method,
+      .DynamicCodeGenerated = on_stub,
       .ClassFileLoadHook = on_class_file,
   };
   if ((*tools)->AddCapabilities(tools, &wanted) != JVMTI_ERROR_NONE ||

@@ -48,6 +48,8 @@ static uint64_t lost_stores;
 static uint64_t unseen_copies;
 static uint64_t rewritten_classes;
 static uint64_t unchanged_classes;
+static uint64_t checked_stacks;
+static uint64_t wrong_stacks;
 static uint64_t end_references;
 
 static bool map_numbers(void) {
@@ -102,6 +104,8 @@ static bool write_facts(const char* end, struct found found) {
       {"unseen_copies", unseen_copies},
       {"rewritten_classes", rewritten_classes},
       {"unchanged_classes", unchanged_classes},
+      {"checked_stacks", checked_stacks},
+      {"wrong_stacks", wrong_stacks},
       {"references_at_end", end_references},
   };
   for (size_t i = 0; i < sizeof facts / sizeof *facts; ++i)
@@ -267,6 +271,11 @@ void recording_lost_store(void) { count(&lost_stores); }
 void recording_unseen_copy(void) { count(&unseen_copies); }
 
 void recording_class(bool rewritten) { count(rewritten ? &rewritten_classes : &unchanged_classes); }
+
+void recording_checked_stack(bool was_right) {
+  count(&checked_stacks);
+  if (!was_right) count(&wrong_stacks);
+}
 
 void recording_reference(int64_t source, int64_t target) {
   pthread_mutex_lock(&lock);

@@ -65,6 +65,9 @@ void recording_reference(int64_t source, int64_t target);
 
 void recording_class(bool rewritten);
 
+// A stack whose site was known was asked for again.
+void recording_checked_stack(bool was_right);
+
 // Nothing is recorded from now on but references.
 void recording_stop(void);
 void recording_end(struct found found);

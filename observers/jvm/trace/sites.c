@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mixed.h"
 #include "recording.h"
 #include "table.h"
 
 enum {
   MOST_SITES = 1 << 22,
   FIRST_PLACES = 1 << 14,
-  CACHED_STACKS = 1 << 14,
+  KEPT_STACKS = 1 << 16,
   NO_CALLER = 0,
   OF_ALL_CALLERS = UINT32_MAX,  // a frame has one line in the file of frames, whoever calls it
 };
@@ -30,10 +31,10 @@ static size_t places;
 static size_t taken;
 static uint32_t site_count;
 static uint32_t frame_count;
-static struct {
-  uint64_t hash;
+static struct kept {
+  uint64_t key;
   uint32_t site;
-} cache[CACHED_STACKS];
+} kept[KEPT_STACKS];
 
 bool sites_open(const char* stem) {
   char path[4096];
@@ -43,11 +44,6 @@ bool sites_open(const char* stem) {
   nodes = calloc(places, sizeof *nodes);
   return frames_file != NULL && nodes != NULL &&
          table_open(&sites, stem, "sites", "caller frame address");
-}
-
-static uint64_t mixed(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
-  return hash ^ (hash >> 29);
 }
 
 static struct node* place_of(uint32_t caller, uint64_t method, uint64_t location) {
@@ -216,29 +212,22 @@ static uint32_t site_under(jvmtiEnv* tools, JNIEnv* java, jclass type, uint32_t 
   return site_count;
 }
 
-static uint64_t hash_of(uint32_t type_hash, const jvmtiFrameInfo* frames, jint count) {
-  uint64_t hash = mixed((uint64_t)count, type_hash);
-  for (jint i = 0; i < count; ++i)
-    hash = mixed(mixed(hash, (uint64_t)(uintptr_t)frames[i].method), (uint64_t)frames[i].location);
-  return hash;
-}
-
 uint32_t site_of(jvmtiEnv* tools, JNIEnv* java, jclass type, uint32_t type_hash,
                  const jvmtiFrameInfo* frames, jint count) {
-  const uint64_t hash = hash_of(type_hash, frames, count);
-  const size_t place = hash & (CACHED_STACKS - 1);
-  if (cache[place].hash == hash && cache[place].site != NO_SITE) return cache[place].site;
   uint32_t site = NO_CALLER;
   for (jint i = count; i-- > 0;) {
     site = site_under(tools, java, type, site, (uint64_t)(uintptr_t)frames[i].method,
                       (uint64_t)frames[i].location);
     if (site == NO_SITE) return NO_SITE;
   }
-  site = site_under(tools, java, type, site, 0, type_hash);
-  cache[place].hash = hash;
-  cache[place].site = site;
-  return site;
+  return site_under(tools, java, type, site, 0, type_hash);
 }
+
+static struct kept* kept_at(uint64_t key) { return &kept[key & (KEPT_STACKS - 1)]; }
+
+uint32_t kept_site(uint64_t key) { return kept_at(key)->key == key ? kept_at(key)->site : NO_SITE; }
+
+void keep_site(uint64_t key, uint32_t site) { *kept_at(key) = (struct kept){key, site}; }
 
 void sites_flush(void) {
   table_flush(&sites);

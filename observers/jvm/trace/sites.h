@@ -18,6 +18,10 @@ bool sites_open(const char* stem);
 uint32_t site_of(jvmtiEnv* tools, JNIEnv* java, jclass type, uint32_t type_hash,
                  const jvmtiFrameInfo* frames, jint count);
 
+// The site that was last kept for a key; NO_SITE where another key took its place. Same lock.
+uint32_t kept_site(uint64_t key);
+void keep_site(uint64_t key, uint32_t site);
+
 void sites_flush(void);
 bool sites_failed(void);
 
