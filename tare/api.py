@@ -173,12 +173,13 @@ class _WatchedStudy(Protocol):
 
 @dataclass(frozen=True)
 class _Watched:
-    """``doing`` is what progress says of the runs."""
+    """``doing`` is what progress says of the runs; ``narrow``: programs can have 32 bits."""
 
     study: _WatchedStudy
     doing: str
     observe: Observe
     runs: int = 1
+    narrow: bool = False
 
 
 def _watch(
@@ -210,6 +211,7 @@ def _watch(
         lambda _seed: planned,
         Where(seed, limits, folder, watcher),
         {**executor.OBSERVERS, study.OBSERVER: watched.observe},
+        watched.narrow,
     )
 
 
@@ -369,7 +371,8 @@ def breakdown(
     """The instructions of programs by component of storage management.
 
     ``runtime`` names the descriptor to go by; without it that of the runtime in each process's
-    executable is taken, or that of malloc. ``managers`` serve malloc; none means glibc.
+    executable is taken, or that of malloc. ``managers`` serve malloc; none means glibc, and own for
+    programs of 32 bits.
     ``baseline`` and ``folder`` are as for ``compare``.
     """
     from tare.breakdown import run as breakdown_run
@@ -378,9 +381,9 @@ def breakdown(
     instrument.launcher()
     descriptors = breakdown_run.described(programs_of(programs), runtime)
     observe = breakdown_run.observer(runtime)
-    watched = _Watched(study, "counting instructions by component", observe)
+    watched = _Watched(study, "counting instructions by component", observe, narrow=True)
     asked = {"runtime": runtime, "descriptors": descriptors}
-    managers = managers or ("glibc",)
+    managers = managers or (breakdown_run.default_manager(programs_of(programs)),)
     return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
 
 

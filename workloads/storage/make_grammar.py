@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the grammar, for menhir, happy or ml-yacc, or the lexer, for ocamllex, alex or ml-lex, of a
-language with so many levels of operators: make_grammar.py TOOL LEVELS FILE."""
+"""Writes the grammar, for menhir, happy or ml-yacc, or the lexer, for ocamllex, alex or ml-lex, of
+a language with so many levels of operators: make_grammar.py TOOL LEVELS FILE."""
 
 import re
 import sys
