@@ -90,7 +90,7 @@ def _jar(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     project = workloads_folder() / "java"
     if not (folder / "jar" / "tare-workloads.jar").exists():
-        script = [sys.executable, project / "build.py", project, folder / "jar"]
+        script = [sys.executable, str(project / "build.py"), str(project), str(folder / "jar")]
         subprocess.run(script, check=True)
     return folder / "jar" / "tare-workloads.jar"
 

@@ -175,13 +175,14 @@ class _WatchedStudy(Protocol):
 @dataclass(frozen=True)
 class _Watched:
     """``doing`` is what progress says of the runs; ``others`` observe further ones, as many, by the
-    names that the study gives them."""
+    names that the study gives them; ``narrow``: programs can have 32 bits."""
 
     study: _WatchedStudy
     doing: str
     observe: Observe
     runs: int = 1
     others: Mapping[str, Observe] = field(default_factory=dict)
+    narrow: bool = False
 
 
 def _watch(
@@ -214,6 +215,7 @@ def _watch(
         lambda _seed: planned,
         Where(seed, limits, folder, watcher),
         {**executor.OBSERVERS, study.OBSERVER: watched.observe, **watched.others},
+        watched.narrow,
     )
 
 
@@ -373,7 +375,8 @@ def breakdown(
     """The instructions of programs by component of storage management.
 
     ``runtime`` names the descriptor to go by; without it that of the runtime in each process's
-    executable is taken, or that of malloc. ``managers`` serve malloc; none means glibc.
+    executable is taken, or that of malloc. ``managers`` serve malloc; none means glibc, and own for
+    programs of 32 bits.
     ``baseline`` and ``folder`` are as for ``compare``.
     """
     from tare.breakdown import run as breakdown_run
@@ -386,9 +389,10 @@ def breakdown(
         "counting instructions by component",
         breakdown_run.observer(runtime),
         others={study.PAGES: breakdown_run.count_pages},
+        narrow=True,
     )
     asked = {"runtime": runtime, "descriptors": descriptors}
-    managers = managers or ("glibc",)
+    managers = managers or (breakdown_run.default_manager(programs_of(programs)),)
     return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
 
 

@@ -18,6 +18,7 @@ _OCAML_SYMBOL = "caml_main"
 _SHEBANG_LIMIT = 256
 _SHEBANG_DEPTH = 4
 _MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
+_NARROW_MACHINES = {"x86_64": "EM_386"}
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,20 @@ def interpreter_of(path: Path) -> Path:
     raise UsageError(f"{path}: scripts that interpret scripts, more than {_SHEBANG_DEPTH} deep")
 
 
-def immunity(path: Path) -> Immunity | None:
-    """None when a preloaded manager can serve the program file ``path``."""
+def immunity(path: Path, narrow: bool = False) -> Immunity | None:
+    """None when a preloaded manager can serve the program file ``path``; with ``narrow`` also when
+    it is a 32-bit program, which is served by its own malloc only."""
     try:
         target = interpreter_of(path)
         privileged = _privileged(target)
-        return privileged or _immune_format(target)
+        return privileged or _immune_format(target, narrow)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def refuse_immune(path: Path) -> None:
+def refuse_immune(path: Path, narrow: bool = False) -> None:
     """Raise MissingError, exit code 3, when no preloaded manager can serve ``path``."""
-    found = immunity(path)
+    found = immunity(path, narrow)
     if found is not None:
         raise MissingError(f"{path}: {found.reason}", found.hint)
 
@@ -83,7 +85,7 @@ def _has_capabilities(path: Path) -> bool:
         return False
 
 
-def _immune_format(path: Path) -> Immunity | None:
+def _immune_format(path: Path, narrow: bool) -> Immunity | None:
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
@@ -93,7 +95,7 @@ def _immune_format(path: Path) -> Immunity | None:
         file.seek(0)
         try:
             elf = ELFFile(file)
-            return _immune_elf(elf)
+            return _immune_elf(elf, narrow)
         except (ELFError, UnicodeDecodeError, ValueError) as error:
             raise UsageError(f"{path}: a damaged ELF file ({error})") from None
 
@@ -137,13 +139,16 @@ def _has_go(elf: ELFFile) -> bool:
     return any(elf.get_section_by_name(name) for name in (".go.buildinfo", ".note.go.buildid"))
 
 
-def _immune_elf(elf: object) -> Immunity | None:
+def _immune_elf(elf: object, narrow: bool) -> Immunity | None:
     from elftools.elf.elffile import ELFFile
     from elftools.elf.segments import InterpSegment
 
     assert isinstance(elf, ELFFile)
     machine = platform.machine()
-    if elf.elfclass != 64 or elf["e_machine"] != _MACHINES.get(machine):
+    kinds = [(64, _MACHINES.get(machine))]
+    if narrow:
+        kinds.append((32, _NARROW_MACHINES.get(machine)))
+    if (elf.elfclass, elf["e_machine"]) not in kinds:
         return Immunity(
             f"it is a program for {elf.get_machine_arch()} ({elf.elfclass} bits), "
             f"and the managers are built for {machine}",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tare.executor import Observe
 
 LAUNCHER = "valgrind/tare-valgrind"
+TOOL_FOR_32_BITS = "valgrind/tareinst-x86-linux"
 REGIONS_OBJECT = "lib/libtare-instrument-regions.so"
 FORMAT, FORMAT_VERSION = "tare-count", 1
 FAMILIES = {
@@ -52,14 +53,28 @@ _OPERATION_SUMS = ("calls", "instructions", "bytes", "no_object", "left")
 Operation = Mapping[str, Any]
 
 
-def launcher() -> Path:
-    """The program that starts the tool. MissingError where Tare was built without it."""
+def launcher(bits: int = 64) -> Path:
+    """The program that starts the tool. MissingError where Tare was built without it, or without
+    what programs of so many ``bits`` need."""
+    if bits == 32:
+        _check_tool_for_32_bits()
     try:
         return native_file(LAUNCHER)
     except MissingError:
         raise MissingError(
             "the instrument is not built: it needs the Debian package valgrind, version 3.19.0",
             "apt-get install valgrind, then pip install . (or: make build)",
+        ) from None
+
+
+def _check_tool_for_32_bits() -> None:
+    try:
+        native_file(TOOL_FOR_32_BITS)
+    except MissingError:
+        raise MissingError(
+            "the instrument for 32-bit programs is not built: it needs the Debian package "
+            "lib32gcc-12-dev",
+            "apt-get install lib32gcc-12-dev, then pip install . (or: make build)",
         ) from None
 
 

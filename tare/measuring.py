@@ -80,16 +80,20 @@ def measure(
     plan: Callable[[int], Planned],
     where: Where,
     observers: Mapping[str, Observe] = executor.OBSERVERS,
+    narrow: bool = False,
     **facts: Any,
 ) -> Results:
     """Do the runs of a study, which ``plan`` gives for a seed, in a results folder. ``doing`` is
     what progress says of them; ``asked`` is what the request holds beyond programs and managers,
-    and ``facts`` are kept in run.json."""
+    and ``facts`` are kept in run.json. With ``narrow`` programs of 32 bits are taken, too,
+    where no manager is put under them."""
     runtimes.check(programs, managers.values())
     preloads = any(manager.runtime is None for manager in managers.values())
+    narrow = narrow and not any(manager.preload for manager in managers.values())
     request = {
         "programs": [
-            describe_program(program, check_program(program, preloads)) for program in programs
+            describe_program(program, check_program(program, preloads, narrow))
+            for program in programs
         ],
         "managers": sorted(managers),
         "baseline": baseline,

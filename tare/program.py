@@ -84,9 +84,9 @@ def find_executable(program: Program) -> Path:
     return Path(found)
 
 
-def check_program(program: Program, preloads: bool = True) -> Path:
+def check_program(program: Program, preloads: bool = True, narrow: bool = False) -> Path:
     """The executable, after every check that can be made without running it. With ``preloads``
-    a manager is to be put under it."""
+    a manager is to be put under it; with ``narrow`` it may be a 32-bit program."""
     executable = find_executable(program)
     if program.stdin is not None:
         if not program.stdin.exists():
@@ -94,7 +94,7 @@ def check_program(program: Program, preloads: bool = True) -> Path:
         if program.stdin.is_dir() or not os.access(program.stdin, os.R_OK):
             raise UsageError(f"the input file {program.stdin} cannot be read")
     if preloads:
-        refuse_immune(executable)
+        refuse_immune(executable, narrow)
     return executable
 
 

@@ -5,6 +5,13 @@
 #include "executions.h"
 #include "symbols.h"
 
+// size_t in the names of C++.
+#if defined(VGA_amd64)
+#define SIZE "m"
+#else
+#define SIZE "j"
+#endif
+
 static const Entry family[] = {
     {"malloc", OP_MALLOC, WANTS_FIRST},
     {"calloc", OP_CALLOC, WANTS_FIRST_X_SECOND},
@@ -22,25 +29,25 @@ static const Entry family[] = {
     {"malloc_usable_size", OP_OTHER, WANTS_USABLE_SIZE},
     {"malloc_trim", OP_OTHER, WANTS_NOTHING},
     // operator new and new[]: plain, nothrow, aligned, both
-    {"_Znwm", OP_NEW, WANTS_FIRST},
-    {"_Znam", OP_NEW, WANTS_FIRST},
-    {"_ZnwmRKSt9nothrow_t", OP_NEW, WANTS_FIRST},
-    {"_ZnamRKSt9nothrow_t", OP_NEW, WANTS_FIRST},
-    {"_ZnwmSt11align_val_t", OP_NEW, WANTS_FIRST_ALIGNED},
-    {"_ZnamSt11align_val_t", OP_NEW, WANTS_FIRST_ALIGNED},
-    {"_ZnwmSt11align_val_tRKSt9nothrow_t", OP_NEW, WANTS_FIRST_ALIGNED},
-    {"_ZnamSt11align_val_tRKSt9nothrow_t", OP_NEW, WANTS_FIRST_ALIGNED},
+    {"_Znw" SIZE, OP_NEW, WANTS_FIRST},
+    {"_Zna" SIZE, OP_NEW, WANTS_FIRST},
+    {"_Znw" SIZE "RKSt9nothrow_t", OP_NEW, WANTS_FIRST},
+    {"_Zna" SIZE "RKSt9nothrow_t", OP_NEW, WANTS_FIRST},
+    {"_Znw" SIZE "St11align_val_t", OP_NEW, WANTS_FIRST_ALIGNED},
+    {"_Zna" SIZE "St11align_val_t", OP_NEW, WANTS_FIRST_ALIGNED},
+    {"_Znw" SIZE "St11align_val_tRKSt9nothrow_t", OP_NEW, WANTS_FIRST_ALIGNED},
+    {"_Zna" SIZE "St11align_val_tRKSt9nothrow_t", OP_NEW, WANTS_FIRST_ALIGNED},
     // operator delete and delete[]: plain, sized, nothrow, aligned, and their combinations
     {"_ZdlPv", OP_DELETE, ENDS_FIRST},
     {"_ZdaPv", OP_DELETE, ENDS_FIRST},
-    {"_ZdlPvm", OP_DELETE, ENDS_FIRST},
-    {"_ZdaPvm", OP_DELETE, ENDS_FIRST},
+    {"_ZdlPv" SIZE, OP_DELETE, ENDS_FIRST},
+    {"_ZdaPv" SIZE, OP_DELETE, ENDS_FIRST},
     {"_ZdlPvRKSt9nothrow_t", OP_DELETE, ENDS_FIRST},
     {"_ZdaPvRKSt9nothrow_t", OP_DELETE, ENDS_FIRST},
     {"_ZdlPvSt11align_val_t", OP_DELETE, ENDS_FIRST},
     {"_ZdaPvSt11align_val_t", OP_DELETE, ENDS_FIRST},
-    {"_ZdlPvmSt11align_val_t", OP_DELETE, ENDS_FIRST},
-    {"_ZdaPvmSt11align_val_t", OP_DELETE, ENDS_FIRST},
+    {"_ZdlPv" SIZE "St11align_val_t", OP_DELETE, ENDS_FIRST},
+    {"_ZdaPv" SIZE "St11align_val_t", OP_DELETE, ENDS_FIRST},
     {"_ZdlPvSt11align_val_tRKSt9nothrow_t", OP_DELETE, ENDS_FIRST},
     {"_ZdaPvSt11align_val_tRKSt9nothrow_t", OP_DELETE, ENDS_FIRST},
     // The probe of ../runner, which every run carries.
@@ -215,9 +222,19 @@ Bool may_end_operation(Addr address) {
 }
 
 // The dynamic linker takes the C library's malloc only where no other object has one.
-Addr usable_size_function(void) {
+static const Loaded* object_with_malloc(void) {
   const Loaded* chosen = NULL;
   for (const Loaded* each = loaded; each != NULL; each = each->next)
     if (each->malloc_at != 0 && (chosen == NULL || chosen->is_libc)) chosen = each;
-  return chosen == NULL ? 0 : chosen->usable_size_at;
+  return chosen;
+}
+
+Addr usable_size_function(void) {
+  const Loaded* const object = object_with_malloc();
+  return object == NULL ? 0 : object->usable_size_at;
+}
+
+const HChar* malloc_server(void) {
+  const Loaded* const object = object_with_malloc();
+  return object == NULL ? "-" : object->file;
 }

@@ -45,6 +45,9 @@ void entries_add_resolved(const Entry* resolver, Addr function);
 // malloc_usable_size of the object that has the program's malloc; 0 when it has none.
 Addr usable_size_function(void);
 
+// The file of that object; "-" when there is none.
+const HChar* malloc_server(void);
+
 // Whether a return in the code at `address` can be the one that ends an operation. An operation
 // returns from the object in which it began, or from another of the family that it went on to in
 // a tail call, so the returns of other objects need not be looked at. entry_at() was asked before.

@@ -271,7 +271,7 @@ static Bool goes_on(const Progress* now, const Event* event) {
          (event->effect == DURING || innermost->leaves_above == 0);
 }
 
-static VG_REGPARM(2) void change_phase(VexGuestAMD64State* state, ULong index) {
+static HELPER void change_phase(GuestState* state, UWord index) {
   const Event* const event = VG_(indexXA)(events, (Word)index);
   Registers* const registers = registers_of(state);
   Progress* const now = progress_of(registers->thread_id);
@@ -279,7 +279,8 @@ static VG_REGPARM(2) void change_phase(VexGuestAMD64State* state, ULong index) {
   if (event->effect != END) {
     ++names[event->name].times;
     if (!goes_on(now, event))
-      push_phase(now, (Phase){event->name, event->effect == DURING ? state->guest_RSP : 0, 0});
+      push_phase(now,
+                 (Phase){event->name, event->effect == DURING ? state->GUEST_STACK_POINTER : 0, 0});
   } else {
     UInt depth = now->depth;
     while (depth > 0 && now->phases[depth - 1].name != event->name) --depth;
@@ -290,12 +291,12 @@ static VG_REGPARM(2) void change_phase(VexGuestAMD64State* state, ULong index) {
   if (feed_is_on()) feed_set_phase(events_phase(registers->thread_id));
 }
 
-static VG_REGPARM(2) void end_phases(VexGuestAMD64State* state, ULong unused) {
+static HELPER void end_phases(GuestState* state, UWord unused) {
   (void)unused;
   Registers* const registers = registers_of(state);
   Progress* const now = progress_of(registers->thread_id);
   settle(now, registers->clock);
-  while (bound_of(now) < state->guest_RSP) --now->depth;
+  while (bound_of(now) < state->GUEST_STACK_POINTER) --now->depth;
   registers->phase_ends_above = bound_of(now);
   choose_counters(registers, now);
   if (feed_is_on()) feed_set_phase(events_phase(registers->thread_id));
@@ -308,23 +309,23 @@ void events_add(Translation* translation, Addr instruction) {
     const UInt index = *(const UInt*)VG_(indexXA)(place->events, i);
     const Event* const event = VG_(indexXA)(events, index);
     if (event->effect == COUNT) {
-      IRExpr* const times = number((Addr)&names[event->name].times);
+      IRExpr* const times = word((Addr)&names[event->name].times);
       store(translation, times,
             binary(translation, Iop_Add64, load(translation, Ity_I64, times), number(1)));
     } else {
       bring_up_to_date(translation);
       if (feed_is_on()) feed_before_call(translation);
-      call_if(translation, NULL, "change_phase", change_phase, number(index));
+      call_if(translation, NULL, "change_phase", change_phase, word(index));
     }
   }
 }
 
 void events_add_return(Translation* translation) {
   if (events == NULL) return;
-  IRExpr* const bound = get_register(translation, offsetof(Registers, phase_ends_above));
-  IRExpr* const stack_pointer = get(translation, translation->stack_pointer);
-  call_if(translation, binary(translation, Iop_CmpLT64U, bound, stack_pointer), "end_phases",
-          end_phases, number(0));
+  IRExpr* const bound = get_address_register(translation, offsetof(Registers, phase_ends_above));
+  IRExpr* const stack_pointer = get_word(translation, translation->stack_pointer);
+  call_if(translation, binary(translation, WORD_BELOW, bound, stack_pointer), "end_phases",
+          end_phases, word(0));
 }
 
 void events_shift_clock(ThreadId thread, ULong difference) {

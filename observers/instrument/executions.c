@@ -153,9 +153,9 @@ void executions_add_stretch(Translation* translation) {
   const UInt instructions = draft.stretch.instructions;
   if (instructions == 0) return;
   const UInt number_ = number_of_draft();
-  IRExpr* const place =
-      binary(translation, Iop_Add64, get_register(translation, offsetof(Registers, counters)),
-             number(number_ * sizeof(ULong)));
+  IRExpr* const place = binary(translation, WORD_ADD,
+                               get_address_register(translation, offsetof(Registers, counters)),
+                               word(number_ * sizeof(ULong)));
   IRExpr* const count = load(translation, Ity_I64, place);
   store(translation, place,
         binary(translation, Iop_Add64, count, number(number_ == REST ? instructions : 1)));

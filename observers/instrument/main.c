@@ -18,6 +18,7 @@
 #include "memsys/feed.h"
 #include "memsys/output.h"
 #include "objects.h"
+#include "proof.h"
 #include "reachability.h"
 #include "regions.h"
 #include "report.h"
@@ -28,6 +29,7 @@
 
 _Static_assert(sizeof VERSION == sizeof TARE_VALGRIND_VERSION, "built for Valgrind 3.19.0 only");
 
+TraceOptions trace_options;
 static const HChar* count_folder;
 static const HChar* memsys_models;
 static const HChar* memsys_folder;
@@ -39,14 +41,22 @@ static const HChar* code_folder;
 static void write_files(const HChar* end) {
   const ULong clock = threads_clock();
   if (count_folder != NULL) report_write(count_folder, end, clock);
-  trace_finish(end, clock);
+  if (FOLLOWS_MEMORY) trace_finish(end, clock);
   if (feed_is_on() && memsys_folder != NULL) output_write(memsys_folder, end);
   if (executions_are_on()) executions_write(code_folder, end, clock);
+  if (PROVES_MANAGER) proof_write();
+}
+
+static Bool is_sigreturn(UInt number) {
+#if defined(VGA_x86)
+  if (number == __NR_sigreturn) return True;
+#endif
+  return number == __NR_rt_sigreturn;
 }
 
 static void before_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count) {
   (void)arguments, (void)count;
-  if (number == __NR_rt_sigreturn) threads_before_sigreturn(thread);
+  if (is_sigreturn(number)) threads_before_sigreturn(thread);
   // Nothing of this process is left to write a file once the exec has worked.
   if (number == __NR_execve || number == __NR_execveat) write_files("exec");
 }
@@ -67,7 +77,8 @@ static void note_mapping(ThreadId thread, UInt number, const UWord* arguments, A
 static void after_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count,
                           SysRes result) {
   (void)count;
-  if (!sr_isError(result)) note_mapping(thread, number, arguments, sr_Res(result));
+  if (FOLLOWS_MEMORY && !sr_isError(result))
+    note_mapping(thread, number, arguments, sr_Res(result));
 }
 
 // What the kernel reads and writes for the program.
@@ -91,7 +102,7 @@ static void note_kernel_s_read_of_text(CorePart part, ThreadId thread, const HCh
 static void start_child(ThreadId thread) {
   (void)thread;
   report_forget_file();
-  output_forget_file();
+  if (FOLLOWS_MEMORY) output_forget_file();
 }
 
 static void finish(Int exit_code) {
@@ -140,14 +151,15 @@ static void print_usage(void) {
 
 static void print_debug_usage(void) {}
 
-static void after_options(void) {
-  if (!trace_is_on()) trace_options = (TraceOptions){.usable_size = "no"};
-  // A block that goes on past a branch contains calls, and instructions that may not be executed.
-  if (trace_options.sites || events_file != NULL || memsys_models != NULL || code_folder != NULL)
-    VG_(clo_vex_control).guest_chase = False;
-  counts_reset();
-  if (code_folder != NULL) executions_begin();
-  if (events_file != NULL) events_read(events_file);
+// Figures that leave out the objects of a program must not pass for those of one that has none.
+static void refuse_what_is_not_followed(void) {
+  if (FOLLOWS_MEMORY) return;
+  if (code_folder != NULL && trace_options.folder == NULL && memsys_models == NULL) return;
+  VG_(umsg)("of a 32-bit program only the executed code is counted, as tare breakdown does\n");
+  VG_(exit)(1);
+}
+
+static void follow_memory(void) {
   if (memsys_models != NULL) feed_start(memsys_models);
   const Bool searches = trace_options.reachability_bytes != 0;
   objects_initialise(trace_options.last_use || trace_options.pointers || searches);
@@ -159,6 +171,18 @@ static void after_options(void) {
     VG_(track_post_mem_write)(note_kernel_s_use);
   }
   trace_start();
+}
+
+static void after_options(void) {
+  refuse_what_is_not_followed();
+  if (!trace_is_on()) trace_options = (TraceOptions){.usable_size = "no"};
+  // A block that goes on past a branch contains calls, and instructions that may not be executed.
+  if (trace_options.sites || events_file != NULL || memsys_models != NULL || code_folder != NULL)
+    VG_(clo_vex_control).guest_chase = False;
+  counts_reset();
+  if (code_folder != NULL) executions_begin();
+  if (events_file != NULL) events_read(events_file);
+  if (FOLLOWS_MEMORY) follow_memory();
 }
 
 static void before_options(void) {
@@ -173,7 +197,7 @@ static void before_options(void) {
   entries_initialise();
   trace_options = (TraceOptions){.last_use = True, .sites = True, .usable_size = "no"};
   threads_initialise();
-  regions_initialise();
+  if (FOLLOWS_MEMORY) regions_initialise();
   VG_(atfork)(NULL, NULL, start_child);
 }
 

@@ -58,7 +58,7 @@ void objects_initialise(Bool whole);
 // In the child of a fork: what is alive belongs to the parent's count.
 void objects_inherit(void);
 
-static inline Bool has_map_entry(Addr address) { return address >> ADDRESS_BITS == 0; }
+static inline Bool has_map_entry(Addr address) { return (ULong)address >> ADDRESS_BITS == 0; }
 static inline UInt* map_entry(Addr address) { return (UInt*)OBJECT_MAP + (address >> 3); }
 static inline Object* object_in(UInt slot) { return (Object*)OBJECT_SLOTS + slot; }
 static inline Use* use_of(UInt slot) { return (Use*)OBJECT_USES + slot; }

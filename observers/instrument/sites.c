@@ -37,7 +37,7 @@ typedef struct _Known {
   UInt call;
 } Known;
 
-static Bool is_on;
+Bool sites_were_asked;
 static CallInstruction* calls;
 static UInt calls_used, calls_capacity;
 static VgHashTable* known_calls;
@@ -49,13 +49,11 @@ static UInt table_bits;
 static UInt frames_used;
 
 void sites_initialise(void) {
-  is_on = True;
+  sites_were_asked = True;
   known_calls = VG_(HT_construct)("tare.calls");
   table_bits = FIRST_BITS;
   table = VG_(calloc)("tare.nodes", (SizeT)1 << table_bits, sizeof *table);
 }
-
-Bool sites_are_on(void) { return is_on; }
 
 // ---- calls ----
 
@@ -92,13 +90,13 @@ static void drop_returned(Registers* registers, Addr stack_pointer) {
   registers->calls = (Addr)behind_call(registers, stack_pointer);
 }
 
-static VG_REGPARM(2) void unwind_calls(VexGuestAMD64State* state, ULong unused) {
+static HELPER void unwind_calls(GuestState* state, ULong unused) {
   (void)unused;
-  drop_returned(registers_of(state), state->guest_RSP);
+  drop_returned(registers_of(state), state->GUEST_STACK_POINTER);
 }
 
 // The older half of a very deep recursion is forgotten.
-static VG_REGPARM(2) void halve_calls(VexGuestAMD64State* state, ULong unused) {
+static HELPER void halve_calls(GuestState* state, ULong unused) {
   (void)unused;
   enum { KEPT = CALLS_PER_THREAD / 2 };
   Registers* const registers = registers_of(state);
@@ -148,7 +146,6 @@ void sites_add_jump(Translation* translation) {
 }
 
 void sites_start_thread(ThreadId id, Registers* registers) {
-  if (!is_on) return;
   Call* const bottom = bottom_of(id);
   const SizeT bytes = CALLS_PER_THREAD * sizeof *bottom;
   // A thread that had this number before has left its memory here.
@@ -163,16 +160,13 @@ void sites_start_thread(ThreadId id, Registers* registers) {
 
 Addr sites_enter_handler(Registers* registers) {
   const Addr before = registers->calls;
-  if (!is_on) return before;
   Call* const barrier = (Call*)before;
   *barrier = (Call){OUTERMOST, 0, NO_CALL};
   registers->calls = (Addr)(barrier + 1);
   return before;
 }
 
-void sites_leave_handler(Registers* registers, Addr before) {
-  if (is_on) registers->calls = before;
-}
+void sites_leave_handler(Registers* registers, Addr before) { registers->calls = before; }
 
 // ---- the tree ----
 
@@ -231,17 +225,15 @@ static UInt node_before(Call* next) {
 }
 
 UInt site_of(Registers* registers, Addr stack_pointer) {
-  if (!is_on) return 0;
   drop_returned(registers, stack_pointer);
   return node_before((Call*)registers->calls);
 }
 
 UInt site_of_outer(const Registers* registers, Addr stack_pointer) {
-  return is_on ? node_before(behind_call(registers, stack_pointer)) : 0;
+  return node_before(behind_call(registers, stack_pointer));
 }
 
 void sites_start_child(Registers* registers, ThreadId id) {
-  if (!is_on) return;
   nodes_used = 1;
   frames_used = 0;
   VG_(memset)(table, 0, ((SizeT)1 << table_bits) * sizeof *table);

@@ -14,7 +14,10 @@
 #include "translation.h"
 
 void sites_initialise(void);
-Bool sites_are_on(void);
+extern Bool sites_were_asked;
+static inline Bool sites_are_on(void) { return FOLLOWS_MEMORY && sites_were_asked; }
+
+// All below only where they are on.
 
 // Code at the end of a block that calls, returns, or jumps with another stack pointer.
 void sites_add_call(Translation* translation, Addr call);

@@ -138,6 +138,10 @@ Bool is_on_stack(const Thread* thread, Addr stack_pointer, Addr address) {
          on_signal_stack(thread, address);
 }
 
+static void leave_calls_of_handler(Registers* registers, const Frame* handler) {
+  if (sites_are_on()) sites_leave_handler(registers, handler->calls);
+}
+
 // A handler that ended by a longjmp never returns to what it interrupted: frames below `lowest` are
 // over. Frames on the signal stack are, once the thread is not on it.
 static void drop_abandoned(Thread* thread, Registers* registers, Addr stack_pointer, Addr lowest) {
@@ -150,24 +154,16 @@ static void drop_abandoned(Thread* thread, Registers* registers, Addr stack_poin
       ++operation_counts[frame->entry->operation].left;
       charge(frame);
     } else {
-      sites_leave_handler(registers, frame->calls);
+      leave_calls_of_handler(registers, frame);
     }
     --thread->used;
   }
 }
 
-VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry) {
-  Registers* const registers = registers_of(state);
-  Thread* const thread = registers->thread;
-  // Whatever is still going on began further up the stack than what begins here.
-  if (thread->used > 0) drop_abandoned(thread, registers, state->guest_RSP, state->guest_RSP + 1);
-  Frame* const frame = push(thread);
-  frame->entry = entry;
-  frame->stack_pointer = state->guest_RSP;
-  frame->returns_to = *(const Addr*)state->guest_RSP;  // the call has just written it
-  frame->arguments[0] = state->guest_RDI;
-  frame->arguments[1] = state->guest_RSI;
-  frame->arguments[2] = state->guest_RDX;
+static void note_arguments(const GuestState* state, Registers* registers, Frame* frame) {
+  const Entry* const entry = frame->entry;
+  for (UInt i = 0; i < sizeof frame->arguments / sizeof *frame->arguments; ++i)
+    frame->arguments[i] = guest_argument(state, i);
   if (entry->shape == ENDS_FIRST && frame->arguments[0] != 0 &&
       !regions_take_own(frame->arguments[0]))
     object_died(frame->arguments[0], registers->clock);
@@ -175,7 +171,21 @@ VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry
     frame->resized = object_at(frame->arguments[0]);
     frame->resized_id = object_in(frame->resized)->id;
   }
-  if (gives_objects(entry)) frame->site = site_of(registers, frame->stack_pointer);
+  if (gives_objects(entry))
+    frame->site = sites_are_on() ? site_of(registers, frame->stack_pointer) : 0;
+}
+
+HELPER void enter_operation(GuestState* state, const Entry* entry) {
+  Registers* const registers = registers_of(state);
+  Thread* const thread = registers->thread;
+  // Whatever is still going on began further up the stack than what begins here.
+  const Addr stack_pointer = state->GUEST_STACK_POINTER;
+  if (thread->used > 0) drop_abandoned(thread, registers, stack_pointer, stack_pointer + 1);
+  Frame* const frame = push(thread);
+  frame->entry = entry;
+  frame->stack_pointer = stack_pointer;
+  frame->returns_to = *(const Addr*)stack_pointer;  // the call has just written it
+  if (FOLLOWS_MEMORY) note_arguments(state, registers, frame);
   be_inside(thread, registers, frame);
   if (feed_is_on() && entry->operation != OP_COUNT) feed_count_call();
 }
@@ -184,7 +194,7 @@ static Bool is_about(Operation part, Operation whole) {
   return (part == OP_ZEROING && whole == OP_CALLOC) || (part == OP_COPYING && whole == OP_REALLOC);
 }
 
-VG_REGPARM(2) void enter_memory_function(VexGuestAMD64State* state, const Entry* entry) {
+HELPER void enter_memory_function(GuestState* state, const Entry* entry) {
   Registers* const registers = registers_of(state);
   Thread* const thread = registers->thread;
   Frame* const around = top(thread);
@@ -192,8 +202,8 @@ VG_REGPARM(2) void enter_memory_function(VexGuestAMD64State* state, const Entry*
   around->instructions += registers->clock - around->resumed;
   Frame* const frame = push(thread);
   frame->entry = entry;
-  frame->stack_pointer = state->guest_RSP;
-  frame->returns_to = *(const Addr*)state->guest_RSP;
+  frame->stack_pointer = state->GUEST_STACK_POINTER;
+  frame->returns_to = *(const Addr*)state->GUEST_STACK_POINTER;
   be_inside(thread, registers, frame);
 }
 
@@ -262,7 +272,7 @@ static void note_effect(const Thread* thread, const Frame* frame, Addr result, S
       note_birth(thread, count, &birth);
       break;
     case WANTS_THIRD:
-      birth.address = (Int)result == 0 ? *(const Addr*)wanted[0] : 0;
+      birth.address = (Int)result == 0 ? *(const Addr*)(Addr)wanted[0] : 0;
       birth.alignment = wanted[1];
       birth.size = wanted[2];
       note_birth(thread, count, &birth);
@@ -295,21 +305,23 @@ static void end_operation(Registers* registers, Addr next, Addr result, SizeT us
   frame->instructions += registers->clock - frame->resumed;
   if (frame->forks == forks_so_far) {
     charge(frame);
-    if (next == frame->returns_to)
-      note_effect(thread, frame, result, usable_size, registers->clock);
-    else
+    if (next != frame->returns_to)
       ++operation_counts[frame->entry->operation].left;
+    else if (FOLLOWS_MEMORY)
+      note_effect(thread, frame, result, usable_size, registers->clock);
   }
   --thread->used;
   follow_top(thread, registers);
 }
 
-VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next) {
+HELPER void leave_operation(GuestState* state, Addr next) {
   Registers* const registers = registers_of(state);
   // Of a calloc that ends by a jump to memset both are over.
-  while (registers->leaves_above < state->guest_RSP)
-    end_operation(registers, next, state->guest_RAX, 0);
+  while (registers->leaves_above < state->GUEST_STACK_POINTER)
+    end_operation(registers, next, state->GUEST_RESULT, 0);
 }
+
+#if defined(VGA_amd64)  // what is asked for a recording
 
 static Addr new_object(const Frame* frame, Addr result) {
   if (frame->entry->shape != WANTS_THIRD) return result;
@@ -349,7 +361,7 @@ static SizeT take_answer(VexGuestAMD64State* state, Question* question) {
   return usable_size;
 }
 
-VG_REGPARM(2) Addr ask_and_leave_operation(VexGuestAMD64State* state, Addr next) {
+HELPER Addr ask_and_leave_operation(VexGuestAMD64State* state, Addr next) {
   Registers* const registers = registers_of(state);
   Frame* const frame = top(registers->thread);
   tl_assert(frame != NULL && frame->entry != NULL);
@@ -369,6 +381,8 @@ VG_REGPARM(2) Addr ask_and_leave_operation(VexGuestAMD64State* state, Addr next)
   registers->leaves_above = frame->stack_pointer = state->guest_RSP;
   return function;
 }
+
+#endif
 
 // All threads count on with one clock, which goes from each to the next.
 static void run_thread(ThreadId id, ULong blocks_done) {
@@ -394,7 +408,8 @@ ULong threads_clock(void) {
 Moment threads_moment(ThreadId id, Addr frame) {
   const Registers registers = load_registers(id);
   const Addr returns_to = frame + sizeof(Addr);  // where that address lies
-  return (Moment){registers.thread->number, site_of_outer(&registers, returns_to)};
+  return (Moment){registers.thread->number,
+                  sites_are_on() ? site_of_outer(&registers, returns_to) : 0};
 }
 
 void threads_begin_own(ThreadId id) { ++threads[id]->own; }
@@ -416,7 +431,7 @@ static void start_thread(ThreadId id) {
                      .thread_id = id,
                      .thread = threads[id]};
   if (executions_are_on()) fresh.counters = executions_counters(0, OP_COUNT);
-  sites_start_thread(id, &fresh);
+  if (sites_are_on()) sites_start_thread(id, &fresh);
   store_registers(id, &fresh);
 }
 
@@ -455,7 +470,7 @@ static void enter_handler(ThreadId id, Int signal_number, Bool alternative_stack
     interrupted->instructions += registers.clock - interrupted->resumed;
   Frame* const handler = push(thread);
   handler->stack_pointer = interrupted_at;
-  handler->calls = sites_enter_handler(&registers);
+  if (sites_are_on()) handler->calls = sites_enter_handler(&registers);
   follow_top(thread, &registers);
   store_registers(id, &registers);
   ++process_count.signals;
@@ -473,7 +488,7 @@ static void leave_handler(ThreadId id, Int signal_number) {
   Bool is_handler = False;
   while (!is_handler && thread->used > 0) {
     is_handler = top(thread)->entry == NULL;
-    if (is_handler) sites_leave_handler(&registers, top(thread)->calls);
+    if (is_handler) leave_calls_of_handler(&registers, top(thread));
     --thread->used;
   }
   follow_top(thread, &registers);
@@ -484,7 +499,7 @@ static void leave_handler(ThreadId id, Int signal_number) {
 static void start_child(ThreadId id) {
   ++forks_so_far;
   counts_reset();
-  objects_inherit();
+  if (FOLLOWS_MEMORY) objects_inherit();
   process_count.threads = 1;
   for (UInt other = 0; other < sizeof threads / sizeof *threads; ++other) {
     if (other == id || threads[other] == NULL) continue;
@@ -498,9 +513,9 @@ static void start_child(ThreadId id) {
   registers.clock = 0;
   events_start_child(id);
   if (executions_are_on()) executions_start_child();
-  sites_start_child(&registers, id);
+  if (sites_are_on()) sites_start_child(&registers, id);
   store_registers(id, &registers);
-  trace_start_child();
+  if (FOLLOWS_MEMORY) trace_start_child();
 }
 
 void threads_initialise(void) {

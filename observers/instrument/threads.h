@@ -12,13 +12,14 @@
 
 #include "core.h"
 #include "entries.h"
+#include "guest.h"
 
 typedef struct _Thread Thread;
 
 typedef struct {
   ULong clock;            // instructions of the process; right while the thread runs
   Addr leaves_above;      // a return with a stack pointer above this ends the operation
-  ULong inside;           // 1 in an operation of the manager, else 0
+  Addr inside;            // 1 in an operation of the manager, else 0
   Addr map;               // where code that uses memory looks for objects: OBJECT_MAP or EMPTY_MAP
   Addr calls;             // sites.c: behind the last note of a call
   Addr calls_end;         // from where on the notes must be made fewer
@@ -29,11 +30,11 @@ typedef struct {
 } Registers;
 
 enum {
-  REGISTERS_OFFSET = offsetof(VexGuestAMD64State, guest_RAX),
+  REGISTERS_OFFSET = offsetof(GuestState, GUEST_RESULT),
   REGISTERS_AREA = 1,
 };
 
-static inline Registers* registers_of(VexGuestAMD64State* state) {
+static inline Registers* registers_of(GuestState* state) {
   return (Registers*)((UChar*)(state + REGISTERS_AREA) + REGISTERS_OFFSET);
 }
 
@@ -63,13 +64,13 @@ void threads_end_own(ThreadId id);
 ULong threads_clock(void);
 
 // Translated code calls these with the guest state.
-VG_REGPARM(2) void enter_operation(VexGuestAMD64State* state, const Entry* entry);
-VG_REGPARM(2) void enter_memory_function(VexGuestAMD64State* state, const Entry* entry);
-VG_REGPARM(2) void leave_operation(VexGuestAMD64State* state, Addr next);
+HELPER void enter_operation(GuestState* state, const Entry* entry);
+HELPER void enter_memory_function(GuestState* state, const Entry* entry);
+HELPER void leave_operation(GuestState* state, Addr next);
 
 // The same for an object whose usable size is to be known: the first time it goes on to the
 // manager's malloc_usable_size, the second time to `next`. The result is where to.
-VG_REGPARM(2) Addr ask_and_leave_operation(VexGuestAMD64State* state, Addr next);
+HELPER Addr ask_and_leave_operation(GuestState* state, Addr next);
 
 // Ends what the threads still alive are in. Called once.
 void threads_finish(void);

@@ -8,7 +8,6 @@
 
 enum { RECORDING_VERSION = 1 };
 
-TraceOptions trace_options;
 
 static Table* births;
 static Table* deaths;

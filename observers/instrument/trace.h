@@ -6,6 +6,7 @@
 #define TARE_INSTRUMENT_TRACE_H
 
 #include "core.h"
+#include "guest.h"
 #include "objects.h"
 
 typedef struct {
@@ -19,7 +20,7 @@ typedef struct {
 
 extern TraceOptions trace_options;
 
-static inline Bool trace_is_on(void) { return trace_options.folder != NULL; }
+static inline Bool trace_is_on(void) { return FOLLOWS_MEMORY && trace_options.folder != NULL; }
 
 // Whether the program's malloc_usable_size is called for each object.
 static inline Bool trace_asks_usable_size(void) {

@@ -27,23 +27,23 @@ Addr __wrap_vgPlain_redir_do_lookup(Addr address, Bool* is_wrapper) {
 static void add_entry(Translation* translation, const Entry* entry) {
   bring_up_to_date(translation);
   if (feed_is_on()) feed_before_call(translation);
-  IRExpr* const inside = get_register(translation, offsetof(Registers, inside));
+  IRExpr* const inside = get_address_register(translation, offsetof(Registers, inside));
   if (entry->shape == WORKS_INSIDE) {
-    IRExpr* const is_inside = binary(translation, Iop_CmpEQ64, inside, number(1));
+    IRExpr* const is_inside = binary(translation, WORD_EQUAL, inside, word(1));
     call_if(translation, is_inside, "enter_memory_function", enter_memory_function,
-            number((ULong)entry));
+            word((Addr)entry));
   } else {
-    IRExpr* const outside = binary(translation, Iop_CmpEQ64, inside, number(0));
-    call_if(translation, outside, "enter_operation", enter_operation, number((ULong)entry));
+    IRExpr* const outside = binary(translation, WORD_EQUAL, inside, word(0));
+    call_if(translation, outside, "enter_operation", enter_operation, word((Addr)entry));
   }
-  uses_begin_stretch(translation);
+  if (FOLLOWS_MEMORY) uses_begin_stretch(translation);
 }
 
 static void add_exit(Translation* translation) {
   IRExpr* const next = translation->block->next;
-  IRExpr* const bound = get_register(translation, offsetof(Registers, leaves_above));
-  IRExpr* const stack_pointer = get(translation, translation->stack_pointer);
-  IRExpr* const leaves = binary(translation, Iop_CmpLT64U, bound, stack_pointer);
+  IRExpr* const bound = get_address_register(translation, offsetof(Registers, leaves_above));
+  IRExpr* const stack_pointer = get_word(translation, translation->stack_pointer);
+  IRExpr* const leaves = binary(translation, WORD_BELOW, bound, stack_pointer);
   if (trace_asks_usable_size()) {
     IRExpr* const place = call_for_result_if(translation, leaves, "ask_and_leave_operation",
                                              ask_and_leave_operation, next);
@@ -249,7 +249,8 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
       .registers = REGISTERS_AREA * layout->total_sizeB + REGISTERS_OFFSET,
       .stack_pointer = layout->offset_SP,
   };
-  const Bool follows_accesses = trace_options.last_use || trace_options.pointers;
+  const Bool follows_accesses =
+      FOLLOWS_MEMORY && (trace_options.last_use || trace_options.pointers);
   const Bool feeds = feed_is_on();
   Origins origins = find_origins(in, layout->offset_SP);
   UInt certain = 0;
@@ -272,7 +273,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
     }
     if (feeds && last != 0 && statement->tag != Ist_IMark) feed_statement(&translation, statement);
     addStmtToIRSB(translation.block, statement);
-    for (UInt part = 0; part < pending.used; ++part)
+    for (UInt part = 0; follows_accesses && part < pending.used; ++part)
       pointers_add_after_part(&translation, &pending.parts[part]);
     if (statement->tag == Ist_Put && statement->Ist.Put.offset == layout->offset_SP)
       moves_stack = True;

@@ -11,8 +11,9 @@ IRExpr* assign(Translation* translation, IRType type, IRExpr* expression) {
 }
 
 IRExpr* binary(Translation* translation, IROp operation, IRExpr* left, IRExpr* right) {
-  const Bool compares = operation == Iop_CmpEQ64 || operation == Iop_CmpLT64U;
-  return assign(translation, compares ? Ity_I1 : Ity_I64, IRExpr_Binop(operation, left, right));
+  IRType result, of_left, of_right, unused;
+  typeOfPrimop(operation, &result, &of_left, &of_right, &unused, &unused);
+  return assign(translation, result, IRExpr_Binop(operation, left, right));
 }
 
 IRExpr* load(Translation* translation, IRType type, IRExpr* address) {
@@ -27,8 +28,16 @@ IRExpr* get(Translation* translation, PtrdiffT offset) {
   return assign(translation, Ity_I64, IRExpr_Get((Int)offset, Ity_I64));
 }
 
+IRExpr* get_word(Translation* translation, PtrdiffT offset) {
+  return assign(translation, WORD_TYPE, IRExpr_Get((Int)offset, WORD_TYPE));
+}
+
 IRExpr* get_register(Translation* translation, SizeT field) {
   return get(translation, translation->registers + (PtrdiffT)field);
+}
+
+IRExpr* get_address_register(Translation* translation, SizeT field) {
+  return get_word(translation, translation->registers + (PtrdiffT)field);
 }
 
 void put_register(Translation* translation, SizeT field, IRExpr* value) {
@@ -70,26 +79,31 @@ static void declare(IRDirty* call, const Touched* touched, UInt count) {
 
 void call_if(Translation* translation, IRExpr* guard, const HChar* name, void* function,
              IRExpr* argument) {
-  IRDirty* const call = unsafeIRDirty_0_N(2, name, VG_(fnptr_to_fnentry)(function),
+  IRDirty* const call = unsafeIRDirty_0_N(HELPER_REGISTERS, name, VG_(fnptr_to_fnentry)(function),
                                           mkIRExprVec_2(IRExpr_GSPTR(), argument));
   if (guard != NULL) call->guard = guard;
   const Touched touched[] = {
       {Ifx_Modify, translation->registers, sizeof(Registers)},
-      {Ifx_Read, translation->stack_pointer, sizeof(ULong)},
-      {Ifx_Read, offsetof(VexGuestAMD64State, guest_RAX), sizeof(ULong)},
+      {Ifx_Read, translation->stack_pointer, sizeof(Addr)},
+      {Ifx_Read, offsetof(GuestState, GUEST_RESULT), sizeof(Addr)},
+#if defined(VGA_amd64)
       {Ifx_Read, offsetof(VexGuestAMD64State, guest_RDI), sizeof(ULong)},
       {Ifx_Read, offsetof(VexGuestAMD64State, guest_RSI), sizeof(ULong)},
       {Ifx_Read, offsetof(VexGuestAMD64State, guest_RDX), sizeof(ULong)},
+#endif
   };
   declare(call, touched, sizeof touched / sizeof *touched);
   addStmtToIRSB(translation->block, IRStmt_Dirty(call));
 }
 
+#if defined(VGA_amd64)
+
 IRExpr* call_for_result_if(Translation* translation, IRExpr* guard, const HChar* name,
                            void* function, IRExpr* argument) {
   const IRTemp result = newIRTemp(translation->block->tyenv, Ity_I64);
-  IRDirty* const call = unsafeIRDirty_1_N(result, 2, name, VG_(fnptr_to_fnentry)(function),
-                                          mkIRExprVec_2(IRExpr_GSPTR(), argument));
+  IRDirty* const call =
+      unsafeIRDirty_1_N(result, HELPER_REGISTERS, name, VG_(fnptr_to_fnentry)(function),
+                        mkIRExprVec_2(IRExpr_GSPTR(), argument));
   call->guard = guard;
   // RAX to R11 lie one after the other, the stack pointer among them.
   const PtrdiffT first = offsetof(VexGuestAMD64State, guest_RAX);
@@ -102,3 +116,5 @@ IRExpr* call_for_result_if(Translation* translation, IRExpr* guard, const HChar*
   addStmtToIRSB(translation->block, IRStmt_Dirty(call));
   return IRExpr_RdTmp(result);
 }
+
+#endif

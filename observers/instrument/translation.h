@@ -5,6 +5,7 @@
 #define TARE_INSTRUMENT_TRANSLATION_H
 
 #include "core.h"
+#include "guest.h"
 
 #define NOT_STORED (~(UInt)0)
 
@@ -27,9 +28,11 @@ IRExpr* binary(Translation* translation, IROp operation, IRExpr* left, IRExpr* r
 IRExpr* load(Translation* translation, IRType type, IRExpr* address);
 void store(Translation* translation, IRExpr* address, IRExpr* value);
 IRExpr* get(Translation* translation, PtrdiffT offset);
+IRExpr* get_word(Translation* translation, PtrdiffT offset);
 
 // `field` is an offset in Registers.
 IRExpr* get_register(Translation* translation, SizeT field);
+IRExpr* get_address_register(Translation* translation, SizeT field);
 void put_register(Translation* translation, SizeT field, IRExpr* value);
 
 // The clock at the start of the block.

@@ -75,17 +75,17 @@ UNKNOWN = "invalid"
 """The mnemonic of bytes that are no instruction."""
 
 
-def signed(value: int) -> int:
-    """The number that 64 bits are in two's complement."""
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value
+def signed(value: int, bits: int = 64) -> int:
+    """The number that so many bits are in two's complement."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def _register(register: RegisterNumber) -> str:
     return "" if register == Register.NONE else _REGISTERS[RegisterExt.full_register(register)]
 
 
-def _operand(decoded: Decoded, place: int) -> Operand:
+def _operand(decoded: Decoded, place: int, bits: int) -> Operand:
     kind = decoded.op_kind(place)
     if kind == OpKind.REGISTER:
         return _register(decoded.op_register(place))
@@ -94,7 +94,7 @@ def _operand(decoded: Decoded, place: int) -> Operand:
             _register(decoded.memory_base),
             _register(decoded.memory_index),
             decoded.memory_index_scale,
-            signed(decoded.memory_displacement),
+            signed(decoded.memory_displacement, bits),
         )
     if kind in _IMMEDIATES:
         return signed(decoded.immediate(place))
@@ -103,28 +103,28 @@ def _operand(decoded: Decoded, place: int) -> Operand:
     return None
 
 
-def _instruction(decoded: Decoded) -> Instruction:
+def _instruction(decoded: Decoded, bits: int) -> Instruction:
     return Instruction(
         decoded.ip,
         decoded.len,
         _NAMES[decoded.mnemonic],
-        tuple(_operand(decoded, place) for place in range(decoded.op_count)),
+        tuple(_operand(decoded, place, bits) for place in range(decoded.op_count)),
         decoded.flow_control in _ENDS,
     )
 
 
-def decode(address: int, content: bytes) -> Instruction:
-    """The one instruction that ``content`` is."""
-    decoded = next(iter(Decoder(64, content, ip=address)), None)
+def decode(address: int, content: bytes, bits: int = 64) -> Instruction:
+    """The one instruction that ``content`` is, for amd64 or, with 32 bits, for x86."""
+    decoded = next(iter(Decoder(bits, content, ip=address)), None)
     if decoded is None or decoded.len != len(content) or decoded.mnemonic == Mnemonic.INVALID:
         return Instruction(address, len(content), UNKNOWN, (), False)
-    return _instruction(decoded)
+    return _instruction(decoded, bits)
 
 
 def decode_all(address: int, content: bytes) -> Iterator[Instruction]:
     """What code in a row, without data in it, is made of."""
     for decoded in Decoder(64, content, ip=address):
-        yield _instruction(decoded)
+        yield _instruction(decoded, 64)
 
 
 def runs(instructions: Iterable[Instruction]) -> Iterator[list[Instruction]]:

@@ -7,10 +7,11 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
 
-from tare.breakdown import info_tables
+from tare.breakdown import archive, info_tables
 from tare.breakdown.components import COMPONENTS, OTHER
 from tare.breakdown.image import Image
 from tare.breakdown.patterns import Pattern, read_line
@@ -51,10 +52,14 @@ class Routine:
 @dataclass(frozen=True)
 class Symbols:
     """How functions of a stripped executable get names. It is only searched for ``signatures``
-    where it contains all the texts."""
+    where it contains all the texts. Or by an ``archive``, the static library that it was linked of,
+    with ``{executable}`` for the executable's path; ``executables``: where these can lie, as a
+    shell would write it, for scripts that start one."""
 
     signatures: tuple[Signature, ...]
     contains: tuple[str, ...]
+    archive: str
+    executables: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -127,14 +132,17 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """One runtime. ``recognise``: symbols that an executable with it has, all of them; ``named``:
-    all functions that it names; ``slow``: by operation, the component of what its calls take beyond
-    the quickest."""
+    """One runtime. ``bits``: of its executables; ``recognise``: symbols that one with it has, all
+    of them; ``named``: all functions that it names; ``code_is_anonymous``: code of the language is
+    what lies in no file; ``slow``: by operation, the component of what its calls take beyond the
+    quickest."""
 
     name: str
     title: str
+    bits: int
     recognise: tuple[str, ...]
     without: tuple[str, ...]
+    code_is_anonymous: bool
     ranges: Ranges | None
     allocation: Allocation | None
     patterns: tuple[Pattern, ...]
@@ -148,6 +156,8 @@ class Descriptor:
 
     def recognises(self, image: Image) -> bool:
         """Names functions of the image first, if they have to be found."""
+        if image.bits != self.bits:
+            return False
         self.name_functions(image)
         return all(symbol in image.symbols for symbol in self.recognise) and not any(
             symbol in image.symbols for symbol in self.without
@@ -158,16 +168,27 @@ class Descriptor:
         symbols = self.symbols
         if symbols is None or not all(image.contains(text.encode()) for text in symbols.contains):
             return
+        if symbols.archive and not image.found:
+            _find_by_archive(symbols.archive, image)
         start, text = image.text
         image.add_functions(find_functions(symbols.signatures, start, text))
 
     def events(self, image: Image | None) -> Events:
         """What the instrument is to follow; in this executable, where functions had to be found."""
         return tuple(
-            _event(phase.name, function, image)
+            _event(phase.name, function, one)
+            for one in self._executables(image)
             for phase in self.phases
             for function in phase.functions
         )
+
+    def _executables(self, image: Image | None) -> list[Image | None]:
+        """In which functions may have been found; without an archive no other can be known."""
+        known = () if self.symbols is None else self.symbols.executables
+        if not known or (image is not None and self.recognises(image)):
+            return [image]
+        paths = (path for pattern in known for path in sorted(glob(pattern)))
+        return [found for path in paths if self.recognises(found := Image(Path(path)))]
 
     def component_of_phases(self, names: Iterable[str]) -> str | None:
         """Of a thread that is in these phases."""
@@ -202,6 +223,11 @@ class Descriptor:
             for name in routine.functions
             if name in image.symbols
         )
+
+
+def _find_by_archive(path: str, image: Image) -> None:
+    beside = Path(path.replace("{executable}", str(image.path.resolve())))
+    image.add_functions(archive.find_functions(beside, *image.text))
 
 
 def _event(phase: str, function: str, image: Image | None) -> Event:
@@ -246,12 +272,16 @@ def read_descriptor(path: Path) -> Descriptor:
 
 
 def _descriptor(table: Mapping[str, Any], folder: Path) -> Descriptor:
-    _only(table, "schema name title recognise without symbols code allocation pattern phase routine"
-          " operations slow oracle")  # fmt: skip
+    _only(table, "schema name title bits recognise without symbols code allocation pattern phase"
+          " routine operations slow oracle")  # fmt: skip
     if table["schema"] != _SCHEMA:
         raise ValueError(f"schema {table['schema']!r}; this is Tare for {_SCHEMA}")
     if not re.fullmatch(r"[a-z][a-z0-9.-]*", table["name"]):
         raise ValueError(f"the name {table['name']!r}")
+    if table.get("bits", 64) not in (32, 64):
+        raise ValueError(f"bits: {table['bits']!r}; 32 and 64 are known")
+    code = dict(table.get("code", {}))
+    is_anonymous = bool(code.pop("anonymous", False))
     operations = dict(table.get("operations", {}))
     slow = dict(table.get("slow", {}))
     if unknown := set(slow) - set(operations):
@@ -266,9 +296,11 @@ def _descriptor(table: Mapping[str, Any], folder: Path) -> Descriptor:
     return Descriptor(
         name=table["name"],
         title=table["title"],
+        bits=table.get("bits", 64),
         recognise=_texts(table["recognise"]),
         without=_texts(table.get("without", [])),
-        ranges=_ranges(table["code"]) if "code" in table else None,
+        code_is_anonymous=is_anonymous,
+        ranges=_ranges(code) if code else None,
         allocation=_allocation(table["allocation"]) if "allocation" in table else None,
         patterns=tuple(_pattern(one) for one in table.get("pattern", ())),
         phases=phases,
@@ -314,8 +346,14 @@ def _routine(table: Mapping[str, Any]) -> Routine:
 
 
 def _symbols(table: Mapping[str, Any], folder: Path) -> Symbols:
-    _only(table, "signatures contains")
-    return Symbols(read_signatures(folder / table["signatures"]), _texts(table.get("contains", [])))
+    _only(table, "signatures contains archive executables")
+    file = table.get("signatures")
+    return Symbols(
+        read_signatures(folder / file) if file is not None else (),
+        _texts(table.get("contains", [])),
+        str(table.get("archive", "")),
+        _texts(table.get("executables", [])),
+    )
 
 
 def _named(table: Mapping[str, Any]) -> frozenset[str]:

@@ -16,13 +16,14 @@ from elftools.elf.elffile import ELFFile
 from tare.errors import TareError
 
 _SYMBOL = struct.Struct("<IBBHQQ")
+_SYMBOL_32 = struct.Struct("<IIIBBH")
 _RELOCATION = struct.Struct("<QQq")
 _RELATIVE, _ABSOLUTE, _GLOBAL = 8, 1, 6
 """Types of relocations of amd64: R_X86_64_RELATIVE, R_X86_64_64, R_X86_64_GLOB_DAT."""
 _TEXT_TYPES = (0, 1, 2)
 """Symbols of no type, of objects and of functions."""
 _MOST_BYTES = 1 << 30
-_NOT_ELF = (
+NOT_ELF = (
     ELFError,
     DWARFError,
     AssertionError,
@@ -46,20 +47,22 @@ class Function:
 
 
 class Image:
-    """An ELF file for amd64. Addresses are those in the file. ``text`` is where the section of that
-    name begins, and what it has; ``found``: functions that no table of symbols names."""
+    """An ELF file for amd64, or with ``bits`` of 32 for x86. Addresses are those in the file.
+    ``text`` is where the section of that name begins, and what it has; ``found``: functions that no
+    table of symbols names."""
 
     def __init__(self, path: Path) -> None:
         """TareError where it is none, or cannot be read."""
         self.path = path
         self.symbols: dict[str, int] = {}
+        self.bits = 64
         self.sizes: dict[str, int] = {}
         self.found: dict[str, Function] = {}
         self.text: tuple[int, bytes] = 0, b""
         self._segments: list[tuple[int, bytes]] = []
         try:
             self._read()
-        except _NOT_ELF as error:
+        except NOT_ELF as error:
             raise TareError(f"{path} cannot be read as an ELF file: {error}") from None
 
     def _read(self) -> None:
@@ -67,8 +70,9 @@ class Image:
             raise ValueError("it is too large")
         with self.path.open("rb") as file:
             elf = ELFFile(file)
-            if elf.get_machine_arch() != "x64":
-                raise ValueError("it is not for amd64")
+            if elf.get_machine_arch() not in ("x64", "x86"):
+                raise ValueError("it is not for amd64 or x86")
+            self.bits = elf.elfclass
             for segment in elf.iter_segments("PT_LOAD"):
                 self._segments.append((segment["p_vaddr"], segment.data()))
             self._dynamic: list[tuple[str, int]] = []
@@ -77,7 +81,7 @@ class Image:
                 if table is None:
                     continue
                 texts = elf.get_section(table["sh_link"]).data()
-                found = _symbols(table.data(), texts)
+                found = _symbols(table.data(), texts, self.bits)
                 if name == ".dynsym":
                     self._dynamic = [(text, value) for text, value, _, _ in found]
                 for text, value, size, wanted in found:
@@ -88,6 +92,10 @@ class Image:
             code = elf.get_section_by_name(".text")
             if code is not None:
                 self.text = code["sh_addr"], code.data()
+
+    def segments(self) -> list[tuple[int, int]]:
+        """Where the file is mapped: from, and up to."""
+        return [(start, start + len(data)) for start, data in self._segments]
 
     def add_functions(self, found: Mapping[str, Function]) -> None:
         """Names that were found in another way than by a table of symbols, which comes first."""
@@ -113,7 +121,7 @@ class Image:
                     for entry in entries
                     if isinstance(entry, FDE)
                 ]
-        except _NOT_ELF as error:
+        except NOT_ELF as error:
             raise TareError(f"{self.path}: .eh_frame cannot be read: {error}") from None
         return sorted((start, start + size) for start, size in places)
 
@@ -160,11 +168,16 @@ class Image:
         return min(self.names[self._addresses[place]]) if place >= 0 else ""
 
 
-def _symbols(table: bytes, texts: bytes) -> list[tuple[str, int, int, bool]]:
+def _symbols(table: bytes, texts: bytes, bits: int) -> list[tuple[str, int, int, bool]]:
     """Name, value, size, and whether it is the address of something that is there."""
     found = []
-    whole = len(table) // _SYMBOL.size * _SYMBOL.size
-    for name, info, _other, section, value, size in _SYMBOL.iter_unpack(table[:whole]):
+    shape = _SYMBOL if bits == 64 else _SYMBOL_32
+    whole = len(table) // shape.size * shape.size
+    for fields in shape.iter_unpack(table[:whole]):
+        if bits == 64:
+            name, info, _other, section, value, size = fields
+        else:
+            name, value, size, info, _other, section = fields
         end = texts.find(b"\0", name)
         text = texts[name:end].decode("utf-8", "replace")
         is_there = section != 0 and value != 0 and info & 15 in _TEXT_TYPES

@@ -5,7 +5,8 @@ A pattern is a list of lines, one an instruction, in Intel's order of operands:
     MNEMONIC|MNEMONIC OPERAND, OPERAND -> COMPONENT
 
 An operand is a register by its 64-bit name or several (``rdi|rsi``), ``%a`` for any register, the
-same wherever it is named again, a number or ``odd``, memory such as ``[r14]``, ``[%a + %b*_ + 1]``
+same wherever it is named again, a number, ``odd``, or ``2%4`` for any that leaves 2 when divided by
+4, memory such as ``[r14]``, ``[%a + %b*_ + 1]``
 or ``[]`` for any, code by its symbols (``@caml_modify|@caml_initialize``), or ``_`` for anything.
 In memory ``_`` is any scale or displacement. Behind the arrow stands the component that the
 instruction is charged to, if any; ``other`` for the program's own, whatever else fits it. With
@@ -32,6 +33,7 @@ _Matcher = Callable[[Operand, Bindings, Names], bool]
 _LINE = re.compile(r"(?P<code>[^>]*?)(?:\s*->\s*(?P<component>[a-z_]+)(?P<certainty>[?~]?))?\s*")
 _REGISTER = re.compile(r"r[a-z0-9]{1,3}|xmm\d{1,2}")
 _NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)")
+_REMAINDER = re.compile(r"(\d+)%([1-9]\d*)")
 _ANY = "_"
 _GAP = "..."
 
@@ -99,6 +101,11 @@ def _read_operand(word: str) -> _Matcher:
         return _read_memory(word)
     if word == "odd":
         return lambda operand, _bindings, _names: isinstance(operand, int) and operand % 2 == 1
+    if match := _REMAINDER.fullmatch(word):
+        remainder, divisor = int(match[1]), int(match[2])
+        return lambda operand, _bindings, _names: (
+            isinstance(operand, int) and operand % divisor == remainder
+        )
     if _NUMBER.fullmatch(word):
         wanted = int(word, 0)
         return lambda operand, _bindings, _names: operand == wanted

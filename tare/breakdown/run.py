@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import runner
+from tare import instrument, runner
 from tare.breakdown import frame_tables, info_tables
 from tare.breakdown.allocation import Site
 from tare.breakdown.classifier import Classifier
@@ -25,9 +25,9 @@ from tare.elf import interpreter_of
 from tare.errors import TareError, UsageError
 from tare.events import Events
 from tare.instrument import Instrument, Operation, read_process_files
-from tare.manager import Manager
+from tare.manager import OWN, Manager
 from tare.measurement import Status
-from tare.program import Program, check_program
+from tare.program import Program, find_executable
 from tare.recording import TableReader
 from tare.runner import Limits, Outcome
 
@@ -45,6 +45,7 @@ _CODE = ("stretch", "object", "address", "length", "low", "high")
 _EXECUTIONS = ("stretch", "context", "count")
 _MOST_OBJECTS_SHOWN = 8
 _MOST_CODE_ROWS = 1 << 26
+_NO_FILE = "linkage tables, and code of no file"
 
 
 def find_descriptor(image: Image) -> Descriptor:
@@ -77,10 +78,20 @@ def _choose(image: Image | None, runtime: str) -> tuple[Descriptor, ...]:
 
 
 def _image_of(program: Program) -> Image | None:
+    """Of the executable that the kernel maps. MissingError where the instrument lacks what it needs
+    for one of 32 bits."""
     try:
-        return Image(interpreter_of(check_program(program)).resolve())
+        image = Image(interpreter_of(find_executable(program)).resolve())
     except TareError:
         return None
+    instrument.launcher(image.bits)
+    return image
+
+
+def default_manager(programs: Sequence[Program]) -> str:
+    """What serves malloc where no manager is named: no preloaded object reaches 32-bit programs."""
+    images = [_image_of(program) for program in programs]
+    return OWN if any(image is not None and image.bits == 32 for image in images) else "glibc"
 
 
 def described(programs: Sequence[Program], runtime: str) -> list[str]:
@@ -368,7 +379,7 @@ def _add_process(
         in_operations[operation] += instructions
     _split_calls(tables.operations, in_operations, descriptor, found)
     found.unexplained["code beyond the most that is told apart"] += int(plain[0])
-    _add_plain(tables, plain, descriptor, language, found)
+    _add_plain(tables, plain, descriptor, language, images, found)
     found.unexplained = +found.unexplained
     found.runtimes[descriptor.name] += found.instructions - before
 
@@ -401,17 +412,22 @@ def _runtime_of(
     images: dict[str, Image | None],
     given: Descriptor | None,
 ) -> tuple[Descriptor, dict[int, Image]]:
-    """The runtime of a process, and the objects with code of its language."""
+    """The runtime of a process, and the objects with code of its language, with the executable that
+    tells of it. Object 0 stands for all code that lies in no file."""
     for number, one in enumerate(objects):
         image = _image(images, one["file"])
         if image is None:
             continue
         if given is not None and given.recognises(image):
-            return given, {number: image}
+            return given, _language(given, number, image)
         descriptor = find_descriptor(image)
         if given is None and descriptor.recognise:
-            return descriptor, {number: image}
+            return descriptor, _language(descriptor, number, image)
     return given or shipped()[MALLOC], {}
+
+
+def _language(descriptor: Descriptor, number: int, image: Image) -> dict[int, Image]:
+    return {number: image, 0: image} if descriptor.code_is_anonymous else {number: image}
 
 
 def _add_plain(
@@ -419,6 +435,7 @@ def _add_plain(
     plain: NDArray[np.int64],
     descriptor: Descriptor,
     language: Mapping[int, Image],
+    images: dict[str, Image | None],
     found: Found,
 ) -> None:
     """Instructions outside all phases and operations."""
@@ -435,11 +452,22 @@ def _add_plain(
         if not descriptor.recognise:
             found.own += int(counts[rows].sum())
         elif number in language:
-            _add_language(tables, rows, counts, descriptor, language[number], found)
+            mapped = _mapped(tables.objects, images) if number == 0 else []
+            _add_language(tables, rows, counts, descriptor, language[number], mapped, found)
         else:
-            found.unexplained[Path(one["file"]).name or "linkage tables, and code of no file"] += (
-                int(counts[rows].sum())
-            )
+            found.unexplained[Path(one["file"]).name or _NO_FILE] += int(counts[rows].sum())
+
+
+def _mapped(
+    objects: Sequence[Mapping[str, Any]], images: dict[str, Image | None]
+) -> list[tuple[int, int]]:
+    """Where object files lie, with their linkage tables, which the instrument knows no file of."""
+    return sorted(
+        (start + one["bias"], end + one["bias"])
+        for one in objects
+        if (image := _image(images, one["file"])) is not None
+        for start, end in image.segments()
+    )
 
 
 def _add_language(
@@ -448,21 +476,28 @@ def _add_language(
     counts: NDArray[np.int64],
     descriptor: Descriptor,
     image: Image,
+    mapped: Sequence[tuple[int, int]],
     found: Found,
 ) -> None:
-    """Those in an object that has code of the language, and perhaps other code."""
+    """Those in an object that has code of the language, and perhaps other code; or in no file, and
+    not where files are ``mapped``."""
     import numpy as np
 
     code = tables.code
-    bias = int(tables.objects[int(code["object"][rows[0]])]["bias"])
+    one = tables.objects[int(code["object"][rows[0]])]
+    bias = int(one["bias"])
     addresses = code["address"][rows] - np.uint64(bias & (1 << 64) - 1)
-    for start, end, component in descriptor.routine_ranges(image):
+    for start, end, component in descriptor.routine_ranges(image) if one["file"] else ():
         there = (addresses >= np.uint64(start)) & (addresses < np.uint64(end))
         found.components[component, Certainty.SURE] += int(counts[rows[there]].sum())
         rows, addresses = rows[~there], addresses[~there]
-    inside = _is_in(addresses, descriptor.code_ranges(image))
-    found.unexplained[f"{image.path.name}, not in the language"] += int(counts[rows[~inside]].sum())
-    rows, addresses = rows[inside], addresses[inside]
+    if one["file"]:
+        rest = f"{image.path.name}, not in the language"
+        is_language = _is_in(addresses, descriptor.code_ranges(image))
+    else:
+        rest, is_language = _NO_FILE, ~_is_in(addresses, mapped)
+    found.unexplained[rest] += int(counts[rows[~is_language]].sum())
+    rows, addresses = rows[is_language], addresses[is_language]
     executed: Counter[tuple[int, int, int, int]] = Counter()
     for address, length, low, high, count in zip(
         addresses.tolist(),
@@ -474,7 +509,7 @@ def _add_language(
     ):
         executed[address, length, low, high] += count
     classification = Classifier(descriptor, image.names, image.bytes_at).classify(
-        map(_decoded, executed)
+        _decoded(row, descriptor.bits) for row in executed
     )
     for (address, length, _, _), count in executed.items():
         mark = classification.marks.get((address, length))
@@ -497,9 +532,9 @@ def _is_in(addresses: NDArray[np.uint64], ranges: Sequence[tuple[int, int]]) -> 
     return found
 
 
-def _decoded(row: tuple[int, int, int, int]) -> Instruction:
+def _decoded(row: tuple[int, int, int, int], bits: int) -> Instruction:
     address, length, low, high = row
-    return decode(address, (low | high << 64).to_bytes(16, "little")[:length])
+    return decode(address, (low | high << 64).to_bytes(16, "little")[:length], bits)
 
 
 def _check_sites(descriptor: Descriptor, image: Image, sites: Sequence[Site], found: Found) -> None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import csv
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare import breakdown as breakdown_package
 from tare import planning
 from tare.breakdown.components import COMPONENTS, IN_COLLECTIONS, OTHER, Certainty, metric
+from tare.manager import OWN
 from tare.measurement import Status
 from tare.planning import Plan
 from tare.report.model import Cell, Column, Figure, Section, Table
@@ -54,9 +56,14 @@ Shares = Mapping[str, float]
 
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
+    """The runs to do next, given those that are done; empty when the study is complete.
+
+    Under ``own`` none is for pages: what programs of 32 bits use can only be proved by the
+    instrument.
+    """
+    preloaded = tuple(name for name in plan.managers if name != OWN)
     return planning.next_round(plan, records, STUDY, OBSERVER) or planning.next_round(
-        plan, records, STUDY, PAGES
+        replace(plan, managers=preloaded), records, STUDY, PAGES
     )
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the grammar, for menhir or happy, or the lexer, for ocamllex or alex, of a language with so
-many levels of operators: make_grammar.py menhir|happy|ocamllex|alex LEVELS FILE."""
+"""Writes the grammar, for menhir, happy or ml-yacc, or the lexer, for ocamllex, alex or ml-lex, of
+a language with so many levels of operators: make_grammar.py TOOL LEVELS FILE."""
 
+import re
 import sys
 
 
@@ -58,8 +59,34 @@ def alex(levels: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def ml_yacc(levels: int) -> str:
+    rules = menhir(levels).split("%%\n", 1)[1]
+    words = sorted(set(re.findall(r"\b[A-Z]+[0-9]*\b", rules)) - {"EOF"})
+    names = re.findall(r"^(\w+):", rules, re.MULTILINE)
+    lines = ["%%", "%name Language", "%pos int", "%eop EOF", "%noshift EOF", "%start main"]
+    lines += [f"%term EOF | {' | '.join(words)}", f"%nonterm {' | '.join(names)}", "%%"]
+    return "\n".join(lines) + "\n" + rules.replace("EOF ", "").replace("{()}", "()")
+
+
+def ml_lex(levels: int) -> str:
+    lines = ["type lexresult = int", "fun eof () = ~3", "%%", "letter=[a-zA-Z_];", "digit=[0-9];"]
+    lines += ["%%", "[\\ \\t\\n]+ => (lex ());"]
+    lines += ['{digit}+("."{digit}*)?([eE][+\\-]?{digit}+)? => (0);']
+    lines += [f'"keyword{i}"|"prefix{i * 7 % 101}of"|"{i * 31 % 97}th" => ({i + 1});'
+              for i in range(levels)]  # fmt: skip
+    lines += ["{letter}({letter}|{digit})* => (~1);", '"\\""[^"]*"\\"" => (~2);']
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    make = {"menhir": menhir, "happy": happy, "ocamllex": ocamllex, "alex": alex}[sys.argv[1]]
+    make = {
+        "menhir": menhir,
+        "happy": happy,
+        "ml-yacc": ml_yacc,
+        "ocamllex": ocamllex,
+        "alex": alex,
+        "ml-lex": ml_lex,
+    }[sys.argv[1]]
     with open(sys.argv[3], "w", encoding="utf-8") as file:
         file.write(make(int(sys.argv[2])))
 

@@ -6,7 +6,7 @@
 // There is room for what a stretch writes, since each makes it for the next.
 enum { SPARE_WORDS = 1 + MOST_ACCESSES, MODELS_BYTES = 1 << 16 };
 
-static Bool is_on;
+Bool feed_was_started;
 static FetchRules fetch_rules;
 
 static ULong stream[STREAM_WORDS];
@@ -27,8 +27,6 @@ typedef struct {
 static Origin* origins;
 static UInt origins_capacity;
 static Origin origin_of_waiting;
-
-Bool feed_is_on(void) { return is_on; }
 
 void feed_drain(void) {
   simulator_run(stream, position);
@@ -242,5 +240,5 @@ void feed_start(const HChar* path) {
   if (wrong != NULL) fail(path, wrong);
   fetch_rules = simulator_fetch_rules();
   VG_(atfork)(drain_before_fork, NULL, start_child);
-  is_on = True;
+  feed_was_started = True;
 }

@@ -9,7 +9,8 @@
 #include "translation.h"
 
 // False: nothing is simulated, and nothing below may be called.
-Bool feed_is_on(void);
+extern Bool feed_was_started;
+static inline Bool feed_is_on(void) { return FOLLOWS_MEMORY && feed_was_started; }
 
 // Reads the models of `path`, or ends the run with a message.
 void feed_start(const HChar* path);
