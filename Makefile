@@ -1,9 +1,9 @@
 # make demo   weigh one real program        make test    every test
 # make check  formatters, linters, types    make bench   what Tare itself costs
-# make papers docs/papers.md, in a night      make soak    long runs, TARE_SOAK_SECONDS of layers
-# make docs   the documentation as a site
+# make papers docs/papers.md, in a night     make soak    long runs, TARE_SOAK_SECONDS of layers
+# make wheel  what pip installs, in dist    make docs    the documentation as a site
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check format bench papers soak docs lock clean
+.PHONY: help setup build demo test check format bench papers soak wheel docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -70,6 +70,9 @@ papers: build
 soak: build
 	@scripts/setup.sh demo test soak
 	$(PYTHON) -m pytest -m soak
+
+wheel: build
+	PYTHON=$(PYTHON) scripts/build-wheel.sh
 
 docs: build
 	$(PYTHON) -m mkdocs build --strict
