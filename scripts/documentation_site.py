@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,9 +25,14 @@ def anchor(text: str, _separator: str = "-") -> str:
 
 
 def on_config(config: Any) -> Any:
-    """A page for each command stands in the navigation by being there."""
+    """A page stands in the navigation by being there: commands under theirs, others at the end."""
     (commands,) = [part["Commands"] for part in config.nav if "Commands" in part]
     commands += [{name: f"commands/{name}.md"} for name in command_names()]
+    named = set(re.findall(r"[\w/-]+\.md", str(config.nav)))
+    docs = Path(config.docs_dir)
+    others = sorted({str(page.relative_to(docs)) for page in docs.rglob("*.md")} - named)
+    if others:
+        config.nav.append({"More": others})
     return config
 
 
