@@ -1,8 +1,9 @@
 # make demo   weigh one real program        make test    every test
 # make check  formatters, linters, types    make bench   what Tare itself costs
-# make papers docs/papers.md, in a night      make soak    long runs, TARE_SOAK_SECONDS of layers
+# make papers docs/papers.md, in a night     make soak    long runs, TARE_SOAK_SECONDS of layers
+# make wheel  what pip installs, in dist    make docs    the documentation as a site
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check format bench papers soak lock clean
+.PHONY: help setup build demo test check format bench papers soak wheel docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -69,6 +70,12 @@ papers: build
 soak: build
 	@scripts/setup.sh demo test soak
 	$(PYTHON) -m pytest -m soak
+
+wheel: build
+	PYTHON=$(PYTHON) scripts/build-wheel.sh
+
+docs: build
+	$(PYTHON) -m mkdocs build --strict
 
 lock:
 	uv pip compile -q --universal --generate-hashes --no-emit-index-url --group dev \

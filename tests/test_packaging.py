@@ -1,4 +1,4 @@
-"""`pip install .` in a clean virtual environment gives a working tare, native parts inside."""
+"""A wheel with native parts inside gives a working tare in a clean virtual environment."""
 
 from __future__ import annotations
 
@@ -6,33 +6,65 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from tare import __version__
+
 ROOT = Path(__file__).resolve().parent.parent
+WHEEL = f"tare-{__version__}-py3-none-linux_x86_64.whl"
+# One allocator that builds in seconds stands for all: they share every line of the packaging. And
+# minutes of cargo, which the replayer's build has shown to work in seconds.
+LITTLE = (
+    "--config-settings=cmake.define.TARE_ALLOCATORS=mimalloc",
+    "--config-settings=cmake.define.TARE_COLLECTORS_WITH_PACKAGE=OFF",
+)
 
 
-@pytest.mark.timeout(900)
-def test_a_clean_install_measures(tmp_path: Path) -> None:
-    venv = tmp_path / "clean venv"  # the space is part of the test
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    source = tmp_path / "source"
+def copy_of_the_sources(folder: Path) -> Path:
     tracked = subprocess.check_output(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
     )
     for name in filter(None, tracked.split("\0")):
         if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, source / name)
-    # One allocator that builds in seconds stands for all: they share every line of the packaging.
-    only = "--config-settings=cmake.define.TARE_ALLOCATORS=mimalloc"
-    # Minutes of cargo, which the replayer's build has shown to work in seconds.
-    without = "--config-settings=cmake.define.TARE_COLLECTORS_WITH_PACKAGE=OFF"
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def build_wheel(source: Path) -> Path:
+    done = subprocess.run(
+        [source / "scripts" / "build-wheel.sh", *LITTLE],
+        env=os.environ | {"PYTHON": sys.executable, "SOURCE_DATE_EPOCH": "1700000000"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "libdw.so.1: tare-merge" in done.stdout, "what the wheel needs of a system"
+    return source / "dist" / WHEEL
+
+
+@pytest.mark.timeout(900)
+def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
+    source = copy_of_the_sources(tmp_path / "source")
+    wheel = build_wheel(source)
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        for name in names:
+            assert str(source).encode() not in archive.read(name), name
+    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+    for licence in ("LICENSE", "COPYING", "mimalloc.txt", "rust-crates.txt"):
+        assert [name for name in names if ".dist-info/licenses/" in name and licence in name]
+
+    venv = tmp_path / "clean venv"  # the space is part of the test
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     pip = str(venv / "bin" / "pip")
-    install = [pip, "install", "-q", "-c", str(constraints(tmp_path)), only, without, str(source)]
+    install = [pip, "install", "-q", "-c", str(constraints(tmp_path)), str(wheel)]
     done = subprocess.run(install, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    shutil.rmtree(source)  # nothing of it may be needed any more
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     options = ["-n", "2", "-m", "glibc", "-m", "mimalloc", "-o", "r"]
     run = subprocess.run(
@@ -50,6 +82,18 @@ def test_a_clean_install_measures(tmp_path: Path) -> None:
     )
     assert "quick" in suites
     assert "kernels" in suites
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_two_wheels_are_the_same_bytes(tmp_path: Path) -> None:
+    one = build_wheel(copy_of_the_sources(tmp_path / "one"))
+    two = build_wheel(copy_of_the_sources(tmp_path / "another-folder"))
+    with zipfile.ZipFile(one) as first, zipfile.ZipFile(two) as second:
+        assert first.namelist() == second.namelist()
+        differing = [name for name in first.namelist() if first.read(name) != second.read(name)]
+    assert not differing
+    assert one.read_bytes() == two.read_bytes()
 
 
 def constraints(tmp_path: Path) -> Path:

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Build dist/tare-VERSION-py3-none-linux_x86_64.whl with all native parts.
+#   scripts/build-wheel.sh [OPTION OF pip wheel…]
+# The same commit gives the same bytes in any folder, with the same compilers: dates are those of
+# the commit, and no path of the build is in what is built.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=${PYTHON:-.venv/bin/python}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+export CFLAGS="-ffile-prefix-map=$PWD=/tare"
+export CXXFLAGS="$CFLAGS"
+# Without --remap-path-prefix a panic's message names the builder's home.
+export RUSTFLAGS="--remap-path-prefix=$PWD=/tare --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+
+# A program or an object for LD_PRELOAD does not care for the version of Python.
+"$python" -m pip wheel --no-deps --no-build-isolation --wheel-dir dist \
+	--config-settings=wheel.py-api=py3 --config-settings=build-dir=build/wheel "$@" .
+"$python" scripts/wheel_needs.py dist/tare-*.whl
