@@ -11,6 +11,9 @@ from tare.breakdown.code import Instruction, runs
 from tare.breakdown.components import OTHER
 from tare.breakdown.descriptor import BytesAt, Descriptor
 from tare.breakdown.patterns import Line, Mark, Names, Pattern
+from tare.breakdown.thread_buffer import BufferAllocations, known_takings
+
+_Follower = Allocations | BufferAllocations
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Classifier:
         self._names = names
         self._bytes_at = bytes_at
         self._allocation = descriptor.allocation
+        self._buffer = descriptor.buffer
         self._by_mnemonic: dict[str, list[Pattern]] = {}
         for pattern in descriptor.patterns:
             for mnemonic in pattern.lines[0].mnemonics:
@@ -66,7 +70,7 @@ class Classifier:
     def _classify_runs(
         self,
         known: Sequence[Instruction],
-        allocations: Allocations | None,
+        allocations: _Follower | None,
         result: Classification,
         slow_paths: list[_SlowPath],
     ) -> None:
@@ -79,19 +83,21 @@ class Classifier:
 
     def _allocations(
         self, known: Sequence[Instruction], carried_before: Mapping[int, Sequence[State]]
-    ) -> Allocations | None:
-        if self._allocation is None:
-            return None
+    ) -> _Follower | None:
         ways_in = Counter(
             one.target for one in known if one.target is not None and one.mnemonic != "call"
         )
+        if self._buffer is not None:
+            return BufferAllocations(self._buffer, ways_in, known_takings(self._buffer, known))
+        if self._allocation is None:
+            return None
         words = self._allocation.header.reader(self._bytes_at)
         return Allocations(self._allocation, self._names, ways_in, words, carried_before)
 
     def _classify_run(
         self,
         run: Sequence[Instruction],
-        allocations: Allocations | None,
+        allocations: _Follower | None,
         result: Classification,
         slow_paths: list[_SlowPath],
     ) -> None:
@@ -110,7 +116,7 @@ class Classifier:
         run: Sequence[Instruction],
         place: int,
         marks: dict[int, Mark],
-        allocations: Allocations | None,
+        allocations: _Follower | None,
         slow_paths: list[_SlowPath],
     ) -> None:
         allocated = allocations is not None and allocations.is_unchecked
@@ -121,7 +127,7 @@ class Classifier:
             for at, mark in found:
                 marks.setdefault(at, mark)
             if pattern.slow_path:
-                slow_path = _slow_path_of(pattern, run[place + len(pattern.lines) - 1])
+                slow_path = _slow_path_of(pattern, run[max(at for at, _ in found)])
                 slow_paths += [slow_path] if slow_path is not None else []
                 if slow_path is not None and pattern.allocated and allocations is not None:
                     allocations.note_check(slow_path.address, slow_path.resumes)

@@ -71,8 +71,31 @@ _ENDS = frozenset(
     {FlowControl.UNCONDITIONAL_BRANCH, FlowControl.INDIRECT_BRANCH, FlowControl.RETURN,
      FlowControl.EXCEPTION}
 )  # fmt: skip
+_READ_ONLY = frozenset(
+    "cmp test push call jmp bt nop comisd comiss ucomisd ucomiss prefetchnta prefetcht0"
+    " prefetchw".split()
+)
+"""Mnemonics that do not write their first operand."""
+_IMPLICIT: Mapping[str, tuple[str, ...]] = {
+    "cqo": ("rdx",),
+    "cdq": ("rdx",),
+    "cdqe": ("rax",),
+    "idiv": ("rax", "rdx"),
+    "div": ("rax", "rdx"),
+    "mul": ("rax", "rdx"),
+}
+"""Registers that are written without being named."""
 UNKNOWN = "invalid"
 """The mnemonic of bytes that are no instruction."""
+
+
+def written(one: Instruction) -> tuple[str, ...]:
+    """The registers that an instruction writes; a call's are not told."""
+    implicit = _IMPLICIT.get(one.mnemonic, ())
+    named = one.operands[: 2 if one.mnemonic in ("xchg", "xadd") else 1]
+    if one.mnemonic in _READ_ONLY or one.target is not None:
+        return implicit
+    return (*implicit, *(operand for operand in named if isinstance(operand, str)))
 
 
 def signed(value: int, bits: int = 64) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from tare.breakdown import archive, info_tables
 from tare.breakdown.components import COMPONENTS, OTHER
 from tare.breakdown.image import Image
-from tare.breakdown.patterns import Pattern, read_line
+from tare.breakdown.patterns import Pattern, read_line, read_operand
 from tare.breakdown.signatures import Signature, find_functions, read_signatures
 from tare.errors import TareError
 from tare.events import Event, Events
@@ -31,13 +31,23 @@ class Phase:
 
     Where several phases nest, the first in the file counts. ``inside`` names a phase, without which
     this one does not count. With the component ``other`` what they do is judged as outside of
-    phases.
+    phases; where there is a ``title``, as code that no rule is about, which is told of under it.
     """
 
     name: str
     component: str
     functions: tuple[str, ...]
     inside: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class MadeCode:
+    """Code that a process makes as it runs, and tells of in a file /tmp/perf-PID.map: the
+    language's is that whose name ``names`` fits. ``java_options``: with which JVMs do so."""
+
+    names: re.Pattern[str]
+    java_options: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -131,10 +141,30 @@ class Allocation:
 
 
 @dataclass(frozen=True)
+class Buffer:
+    """How a runtime allocates from a thread's buffer: ``pointer`` and ``limit`` are places in
+    memory, as patterns write them. Of an object the first word is ``first`` when its address is not
+    known otherwise; ``class_at`` and ``length_at`` are where the other header words lie, and the
+    elements of an array begin at ``elements_at``. ``zero``: registers that always are 0."""
+
+    pointer: str
+    limit: str
+    component: str
+    header: str
+    zeroing: str
+    first: int
+    class_at: int
+    length_at: int
+    elements_at: int
+    zero: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Descriptor:
-    """One runtime. ``bits``: of its executables; ``recognise``: symbols that one with it has, all
-    of them; ``named``: all functions that it names; ``code_is_anonymous``: code of the language is
-    what lies in no file; ``slow``: by operation, the component of what its calls take beyond the
+    """One runtime. ``bits``: of its executables; ``recognise``: symbols that an executable or a
+    library with it has, all of them; ``launchers``: the names of executables that load such a
+    library; ``named``: all functions that it names. ``code_is_anonymous``: code of the language is
+    what lies in no file. ``slow``: by operation, the component of what its calls take beyond the
     quickest."""
 
     name: str
@@ -143,8 +173,11 @@ class Descriptor:
     recognise: tuple[str, ...]
     without: tuple[str, ...]
     code_is_anonymous: bool
+    launchers: tuple[str, ...]
     ranges: Ranges | None
+    made_code: MadeCode | None
     allocation: Allocation | None
+    buffer: Buffer | None
     patterns: tuple[Pattern, ...]
     phases: tuple[Phase, ...]
     routines: tuple[Routine, ...]
@@ -192,10 +225,20 @@ class Descriptor:
 
     def component_of_phases(self, names: Iterable[str]) -> str | None:
         """Of a thread that is in these phases."""
+        phase = self._phase_of(names)
+        return None if phase is None or phase.component == OTHER else phase.component
+
+    def title_of_phases(self, names: Iterable[str]) -> str:
+        """Under which what a thread does in these phases is told of, as code that no rule is about;
+        empty where it is not."""
+        phase = self._phase_of(names)
+        return "" if phase is None else phase.title
+
+    def _phase_of(self, names: Iterable[str]) -> Phase | None:
         there = set(names)
         for phase in self.phases:
             if phase.name in there and (not phase.inside or phase.inside in there):
-                return None if phase.component == OTHER else phase.component
+                return phase
         return None
 
     def code_ranges(self, image: Image) -> list[tuple[int, int]]:
@@ -272,8 +315,8 @@ def read_descriptor(path: Path) -> Descriptor:
 
 
 def _descriptor(table: Mapping[str, Any], folder: Path) -> Descriptor:
-    _only(table, "schema name title bits recognise without symbols code allocation pattern phase"
-          " routine operations slow oracle")  # fmt: skip
+    _only(table, "schema name title bits recognise without launchers symbols code made_code"
+          " allocation buffer pattern phase routine operations slow oracle")  # fmt: skip
     if table["schema"] != _SCHEMA:
         raise ValueError(f"schema {table['schema']!r}; this is Tare for {_SCHEMA}")
     if not re.fullmatch(r"[a-z][a-z0-9.-]*", table["name"]):
@@ -299,9 +342,12 @@ def _descriptor(table: Mapping[str, Any], folder: Path) -> Descriptor:
         bits=table.get("bits", 64),
         recognise=_texts(table["recognise"]),
         without=_texts(table.get("without", [])),
+        launchers=_texts(table.get("launchers", [])),
         code_is_anonymous=is_anonymous,
         ranges=_ranges(code) if code else None,
+        made_code=_made_code(table["made_code"]) if "made_code" in table else None,
         allocation=_allocation(table["allocation"]) if "allocation" in table else None,
+        buffer=_buffer(table["buffer"]) if "buffer" in table else None,
         patterns=tuple(_pattern(one) for one in table.get("pattern", ())),
         phases=phases,
         routines=tuple(_routine(one) for one in table.get("routine", ())),
@@ -331,12 +377,15 @@ def _component(name: str) -> str:
 
 
 def _phase(table: Mapping[str, Any]) -> Phase:
-    _only(table, "name component functions inside")
+    _only(table, "name component functions inside title")
+    if table.get("title") and table["component"] != OTHER:
+        raise ValueError(f"the phase {table['name']} has a title, but is not {OTHER}")
     return Phase(
         table["name"],
         _component(table["component"]),
         _texts(table["functions"]),
         table.get("inside", ""),
+        table.get("title", ""),
     )
 
 
@@ -394,6 +443,35 @@ def _ranges(table: Mapping[str, Any]) -> Ranges:
     return ranges
 
 
+def _made_code(table: Mapping[str, Any]) -> MadeCode:
+    _only(table, "names java_options")
+    try:
+        names = re.compile(table["names"])
+    except re.error as error:
+        raise ValueError(f"made_code: names: {error}") from None
+    return MadeCode(names, _texts(table.get("java_options", [])))
+
+
+def _buffer(table: Mapping[str, Any]) -> Buffer:
+    _only(table, "pointer limit component header zeroing zero")
+    header = table["header"]
+    _only(header, "first class_at length_at elements_at component")
+    for place in (table["pointer"], table["limit"]):
+        read_operand(place)
+    return Buffer(
+        pointer=table["pointer"],
+        limit=table["limit"],
+        component=_component(table["component"]),
+        header=_component(header["component"]),
+        zeroing=_component(table["zeroing"]),
+        first=int(header["first"]),
+        class_at=int(header["class_at"]),
+        length_at=int(header["length_at"]),
+        elements_at=int(header["elements_at"]),
+        zero=_texts(table["zero"]),
+    )
+
+
 def _allocation(table: Mapping[str, Any]) -> Allocation:
     _only(table, "register direction first pointer_tags component word header constant calls")
     header = table["header"]
@@ -436,7 +514,10 @@ def _constant(table: Mapping[str, Any]) -> Constant:
 
 
 def _pattern(table: Mapping[str, Any]) -> Pattern:
-    _only(table, "code before most_before unless_next_use slow_path with_room allocated")
+    _only(
+        table,
+        "code before most_before unless_next_use slow_path with_room allocated gap",
+    )
     lines = tuple(read_line(text) for text in _texts(table["code"]))
     if not lines or not any(line.mark for line in lines):
         raise ValueError("a pattern charges no instruction to a component")
@@ -455,4 +536,5 @@ def _pattern(table: Mapping[str, Any]) -> Pattern:
         slow_path,
         frozenset(_texts(table.get("with_room", ["ja", "jae"]))),
         table.get("allocated"),
+        int(table.get("gap", 0)),
     )

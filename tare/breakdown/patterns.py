@@ -5,9 +5,9 @@ A pattern is a list of lines, one an instruction, in Intel's order of operands:
     MNEMONIC|MNEMONIC OPERAND, OPERAND -> COMPONENT
 
 An operand is a register by its 64-bit name or several (``rdi|rsi``), ``%a`` for any register, the
-same wherever it is named again, a number, ``odd``, or ``2%4`` for any that leaves 2 when divided by
-4, memory such as ``[r14]``, ``[%a + %b*_ + 1]``
-or ``[]`` for any, code by its symbols (``@caml_modify|@caml_initialize``), or ``_`` for anything.
+same wherever it is named again, a number, ``odd``, ``number`` for any, or ``2%4`` for any that
+leaves 2 when divided by 4, memory such as ``[r14]``, ``[%a + %b*_ + 1]`` or ``[]`` for any, code by
+its symbols (``@caml_modify|@caml_initialize``), or ``_`` for anything.
 In memory ``_`` is any scale or displacement. Behind the arrow stands the component that the
 instruction is charged to, if any; ``other`` for the program's own, whatever else fits it. With
 ``?`` behind it the instruction is charged only in the upper bound, because code that has nothing to
@@ -17,23 +17,25 @@ instruction that the program needs anyway.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tare.breakdown.code import Instruction, Memory, Operand, Target
+from tare.breakdown.code import Instruction, Memory, Operand, Target, written
 from tare.breakdown.components import COMPONENTS, Certainty
 
 Names = Mapping[int, Sequence[str]]
 """The symbols at an address."""
 Bindings = dict[str, str]
 """What ``%`` names stand for."""
-_Matcher = Callable[[Operand, Bindings, Names], bool]
+Matcher = Callable[[Operand, Bindings, Names], bool]
 
 _LINE = re.compile(r"(?P<code>[^>]*?)(?:\s*->\s*(?P<component>[a-z_]+)(?P<certainty>[?~]?))?\s*")
 _REGISTER = re.compile(r"r[a-z0-9]{1,3}|xmm\d{1,2}")
 _NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)")
 _REMAINDER = re.compile(r"(\d+)%([1-9]\d*)")
+_NAME = re.compile(r"%[a-z]+")
 _ANY = "_"
 _GAP = "..."
 
@@ -51,11 +53,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """One instruction of a pattern."""
+    """One instruction of a pattern; ``names`` are the ``%`` names in it."""
 
     mnemonics: frozenset[str]
-    operands: tuple[_Matcher, ...]
+    operands: tuple[Matcher, ...]
     mark: Mark | None
+    names: frozenset[str] = frozenset()
 
     @property
     def is_gap(self) -> bool:
@@ -87,11 +90,15 @@ def read_line(text: str) -> Line:
     mnemonics, _, rest = match["code"].strip().partition(" ")
     operands = [word.strip() for word in rest.split(",")] if rest.strip() else []
     return Line(
-        frozenset(mnemonics.split("|")), tuple(_read_operand(word) for word in operands), mark
+        frozenset(mnemonics.split("|")),
+        tuple(read_operand(word) for word in operands),
+        mark,
+        frozenset(_NAME.findall(rest)),
     )
 
 
-def _read_operand(word: str) -> _Matcher:
+def read_operand(word: str) -> Matcher:
+    """ValueError where the operand cannot be understood."""
     if word == _ANY:
         return lambda _operand, _bindings, _names: True
     if word.startswith("@"):
@@ -99,6 +106,8 @@ def _read_operand(word: str) -> _Matcher:
         return lambda operand, _bindings, names: not symbols.isdisjoint(_named(operand, names))
     if word.startswith("["):
         return _read_memory(word)
+    if word == "number":
+        return lambda operand, _bindings, _names: isinstance(operand, int)
     if word == "odd":
         return lambda operand, _bindings, _names: isinstance(operand, int) and operand % 2 == 1
     if match := _REMAINDER.fullmatch(word):
@@ -118,7 +127,7 @@ def _named(operand: Operand, names: Names) -> Sequence[str]:
     return names.get(address, ()) if isinstance(address, int) else ()
 
 
-def _read_register(word: str) -> _Matcher:
+def _read_register(word: str) -> Matcher:
     if word.startswith("%"):
         return lambda operand, bindings, _names: (
             isinstance(operand, str) and (bindings.setdefault(word, operand) == operand)
@@ -129,7 +138,7 @@ def _read_register(word: str) -> _Matcher:
     return lambda operand, _bindings, _names: operand in registers
 
 
-def _read_memory(word: str) -> _Matcher:
+def _read_memory(word: str) -> Matcher:
     if not word.endswith("]"):
         raise ValueError(f"{word!r} lacks its ]")
     if word == "[]":
@@ -161,7 +170,7 @@ def _read_memory(word: str) -> _Matcher:
     return matches
 
 
-def _read_part(word: str) -> _Matcher:
+def _read_part(word: str) -> Matcher:
     """A base or an index, which may be none."""
     if word:
         return _read_register(word)
@@ -178,13 +187,16 @@ def _is_displaced(displacement: int, wanted: str) -> bool:
 class Pattern:
     """Instructions in a row, and what they are charged to.
 
-    ``before``: of the instructions right before, those that match one of these lines, at most
+    ``before``: of the instructions right before, padding left out, those that match one of these
+    lines, at most
     ``most_before``.
     ``unless_next_use``: not where the next instruction that has the register ``%a`` as an operand
     of its own matches this. ``slow_path``: the lines of the code that its last instruction, a jump,
     goes to when something is to be done; they are charged to the same component, and so is a jump
     to there; but the jumps ``with_room`` are taken when there is nothing to do. ``allocated``: only
-    behind an allocation which nothing has checked yet, or only not there.
+    behind an allocation which nothing has checked yet, or only not there. ``gap``: between two
+    lines so many instructions can lie that have nothing to do with the registers that ``%`` names
+    in later lines stand for.
     """
 
     lines: tuple[Line, ...]
@@ -194,6 +206,7 @@ class Pattern:
     slow_path: tuple[Line, ...] = ()
     with_room: frozenset[str] = frozenset()
     allocated: bool | None = None
+    gap: int = 0
 
     def match(
         self, run: Sequence[Instruction], place: int, names: Names, allocated: bool
@@ -202,26 +215,59 @@ class Pattern:
         if self.allocated is not None and self.allocated is not allocated:
             return None
         bindings: Bindings = {}
-        if len(run) - place < len(self.lines):
+        if not self.lines[0].matches(run[place], bindings, names):
             return None
-        for offset, line in enumerate(self.lines):
-            if not line.matches(run[place + offset], bindings, names):
+        places = [place]
+        for number in range(1, len(self.lines)):
+            at = self._find(number, run, places[-1] + 1, bindings, names)
+            if at is None:
                 return None
-        end = place + len(self.lines)
+            places.append(at)
+        end = places[-1] + 1
         if self.unless_next_use is not None and self._is_used_so(run, end, bindings, names):
             return None
         marks = [
-            (place + offset, line.mark)
-            for offset, line in enumerate(self.lines)
+            (at, line.mark)
+            for at, line in zip(places, self.lines, strict=True)
             if line.mark is not None
         ]
         return self._marks_before(run, place, names) + marks
 
+    def _find(
+        self, number: int, run: Sequence[Instruction], start: int, bindings: Bindings, names: Names
+    ) -> int | None:
+        """Where in the run a line fits, from ``start`` on; adds to ``bindings``."""
+        for at in range(start, min(start + 1 + self.gap, len(run))):
+            tried = dict(bindings)
+            if self.lines[number].matches(run[at], tried, names):
+                bindings.update(tried)
+                return at
+            if run[at].mnemonic == "call" or run[at].ends:
+                return None
+            needed = {bindings[name] for name in self._needed[number] if name in bindings}
+            if any(mentions(run[at], register) for register in needed):
+                return None
+            if needed.intersection(written(run[at])):
+                return None
+        return None
+
+    @functools.cached_property
+    def _needed(self) -> list[frozenset[str]]:
+        """By line, the ``%`` names in it and in those behind it."""
+        return [
+            frozenset().union(*(line.names for line in self.lines[number:]))
+            for number in range(len(self.lines))
+        ]
+
     def _marks_before(
         self, run: Sequence[Instruction], place: int, names: Names
     ) -> list[tuple[int, Mark]]:
-        found = []
-        for earlier in range(place - 1, max(place - 1 - self.most_before, -1), -1):
+        found: list[tuple[int, Mark]] = []
+        for earlier in range(place - 1, -1, -1):
+            if run[earlier].mnemonic == _PADDING:
+                continue
+            if len(found) == self.most_before:
+                break
             line = next((x for x in self.before if x.matches(run[earlier], {}, names)), None)
             if line is None or line.mark is None:
                 break
@@ -240,6 +286,7 @@ class Pattern:
 
 
 _NEXT_USE_WITHIN = 4
+_PADDING = "nop"
 
 
 def mentions(one: Instruction, register: str) -> bool:

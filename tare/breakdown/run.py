@@ -7,6 +7,8 @@ executed, how often each stretch of it was, in which phases, and what the proces
 from __future__ import annotations
 
 import functools
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -14,17 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare import instrument, runner
-from tare.breakdown import frame_tables, info_tables
+from tare.breakdown import frame_tables, info_tables, perf_map
 from tare.breakdown.allocation import Site
 from tare.breakdown.classifier import Classifier
 from tare.breakdown.code import Instruction, decode
 from tare.breakdown.components import COMPONENTS, MALLOC, OTHER, Certainty, metric
 from tare.breakdown.descriptor import Descriptor, shipped
 from tare.breakdown.image import Image
+from tare.breakdown.perf_map import Pieces
 from tare.elf import interpreter_of
 from tare.errors import TareError, UsageError
 from tare.events import Events
 from tare.instrument import Instrument, Operation, read_process_files
+from tare.jvm_command import with_options
 from tare.manager import OWN, Manager
 from tare.measurement import Status
 from tare.program import Program, find_executable
@@ -60,10 +64,10 @@ def find_descriptor(image: Image) -> Descriptor:
 def chosen_descriptors(program: Program, runtime: str) -> tuple[Descriptor, ...]:
     """What to look for: the runtime of that name; without a name that of the program's executable,
     or all, for what a script may start."""
-    return _choose(_image_of(program), runtime)
+    return _choose(program, _image_of(program), runtime)
 
 
-def _choose(image: Image | None, runtime: str) -> tuple[Descriptor, ...]:
+def _choose(program: Program, image: Image | None, runtime: str) -> tuple[Descriptor, ...]:
     known = shipped()
     if runtime:
         if runtime not in known:
@@ -73,8 +77,26 @@ def _choose(image: Image | None, runtime: str) -> tuple[Descriptor, ...]:
         if image is not None:
             known[runtime].name_functions(image)
         return (known[runtime],)
+    launched = tuple(one for one in known.values() if _launches(program, one))
+    if launched:
+        return launched
     found = find_descriptor(image) if image is not None else known[MALLOC]
     return (found,) if found.recognise else tuple(known.values())
+
+
+def _launches(program: Program, descriptor: Descriptor) -> bool:
+    return Path(program.argv[0]).name in descriptor.launchers
+
+
+def _telling_of_code(program: Program, descriptors: Sequence[Descriptor]) -> Program:
+    """``program`` with the options by which JVMs tell of the code that they make: where it is one,
+    or a script, which may start one."""
+    executable = find_executable(program)
+    is_script = interpreter_of(executable) != executable
+    for descriptor in descriptors:
+        if descriptor.made_code is not None and (is_script or _launches(program, descriptor)):
+            program = with_options(program, descriptor.made_code.java_options)
+    return program
 
 
 def _image_of(program: Program) -> Image | None:
@@ -121,10 +143,16 @@ def run_once(
     ``wall_seconds``, ``processes`` and ``uncounted_processes``.
     """
     image = _image_of(program)
-    descriptors = _choose(image, runtime)
+    descriptors = _choose(program, image, runtime)
     given = descriptors[0] if runtime else None
-    counter = _Counter(_events(descriptors, image), given)
-    return runner.run_once(program, manager, limits, workspace, keep_output, counter)
+    started = _telling_of_code(program, descriptors)
+    workspace.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="code-", dir=workspace) as folder:
+        counter = _Counter(_events(descriptors, image), given, Path(folder).resolve())
+        try:
+            return runner.run_once(started, manager, limits, workspace, keep_output, counter)
+        finally:
+            counter.take_made_code()
 
 
 def count_pages(
@@ -150,21 +178,29 @@ def count_pages(
 
 
 class _Counter(Instrument):
-    def __init__(self, events: Events, given: Descriptor | None) -> None:
+    """``code``: where the tool writes what was executed."""
+
+    def __init__(self, events: Events, given: Descriptor | None, code: Path) -> None:
         super().__init__(events=events)
         self._given = given
+        self._code = code
+        self._since = time.time()
 
     def prefix(self, folder: Path) -> Sequence[str]:
-        found = folder / "code"
-        found.mkdir()
-        return (*super().prefix(folder), f"--code-folder={found.resolve()}")
+        return (*super().prefix(folder), f"--code-folder={self._code}")
 
     def complete(self, folder: Path, pids: Collection[int], outcome: Outcome) -> Outcome:
         counted = super().complete(folder, pids, outcome)
         if counted.status is not Status.OK:
             return counted
-        found = read_folder(folder / "code", self._given)
+        found = read_folder(self._code, self._given, self.take_made_code())
         return add_up(found, counted)
+
+    def take_made_code(self) -> dict[int, Pieces]:
+        """What processes that have ended told of the code that they made; their files are removed,
+        also those of runs that failed."""
+        pids = {int(path.name.partition(".")[0]) for path in self._code.glob("*.json")}
+        return {pid: perf_map.take(pid, self._since) for pid in pids}
 
 
 def _events(descriptors: Sequence[Descriptor], image: Image | None) -> Events:
@@ -297,17 +333,22 @@ def add_up(found: Found, counted: Outcome) -> Outcome:
 
 @dataclass(frozen=True)
 class _Code:
-    """The tables of one process, as columns."""
+    """The tables of one process, as columns; ``made`` is what it told of code of no file."""
 
     code: Mapping[str, NDArray[np.uint64]]
     executions: Mapping[str, NDArray[np.uint64]]
     objects: Sequence[Mapping[str, Any]]
     contexts: Sequence[Mapping[str, Any]]
     operations: Mapping[str, Operation]
+    made: Pieces
 
 
-def read_folder(folder: Path, given: Descriptor | None = None) -> Found:
-    """What the processes of a run did; each by the runtime in its executable, or as ``given``."""
+def read_folder(
+    folder: Path, given: Descriptor | None = None, made: Mapping[int, Pieces] | None = None
+) -> Found:
+    """What the processes of a run did; each by the runtime in its executable, or as ``given``.
+    ``made``: by process, the code that it told of."""
+    nothing = Pieces(())
     found = Found()
     images: dict[str, Image | None] = {}
     for path, described in read_process_files(folder, FORMAT, FORMAT_VERSION):
@@ -317,6 +358,7 @@ def read_folder(folder: Path, given: Descriptor | None = None) -> Found:
             described["objects"],
             described["contexts"],
             described["operations"],
+            (made or {}).get(described["pid"], nothing),
         )
         _add_process(tables, images, given, found)
     return found
@@ -367,14 +409,17 @@ def _add_process(
         chosen = executions["context"] == number
         which = executions["stretch"][chosen].astype(np.int64)
         counts = executions["count"][chosen].astype(np.int64)
-        component = _component_of(context, descriptor)
+        component, title = _judge_context(context, descriptor)
         operation = context["operation"]
         if operation == _PROOF:
+            continue
+        instructions = int((counts * lengths[which]).sum())
+        if title:
+            found.unexplained[title] += instructions
             continue
         if component is None:
             plain[which] += counts
             continue
-        instructions = int((counts * lengths[which]).sum())
         found.components[component, Certainty.SURE] += instructions
         in_operations[operation] += instructions
     _split_calls(tables.operations, in_operations, descriptor, found)
@@ -400,11 +445,14 @@ def _split_calls(
         found.components[component, Certainty.SURE] += calls.slow
 
 
-def _component_of(context: Mapping[str, Any], descriptor: Descriptor) -> str | None:
+def _judge_context(context: Mapping[str, Any], descriptor: Descriptor) -> tuple[str | None, str]:
+    """The component of all that is executed in a context, if it has one; and under which title it
+    is told of, if no rule is about it."""
     prefix = f"{descriptor.name}:"
     phases = [name.removeprefix(prefix) for name in context["phases"] if name.startswith(prefix)]
     of_phases = descriptor.component_of_phases(phases)
-    return of_phases or descriptor.operations.get(context["operation"])
+    component = of_phases or descriptor.operations.get(context["operation"])
+    return component, descriptor.title_of_phases(phases)
 
 
 def _runtime_of(
@@ -427,7 +475,9 @@ def _runtime_of(
 
 
 def _language(descriptor: Descriptor, number: int, image: Image) -> dict[int, Image]:
-    return {number: image, 0: image} if descriptor.code_is_anonymous else {number: image}
+    if descriptor.code_is_anonymous:
+        return {number: image, 0: image}
+    return {number: image} if descriptor.ranges is not None else {}
 
 
 def _add_plain(
@@ -454,6 +504,8 @@ def _add_plain(
         elif number in language:
             mapped = _mapped(tables.objects, images) if number == 0 else []
             _add_language(tables, rows, counts, descriptor, language[number], mapped, found)
+        elif not one["file"] and descriptor.made_code is not None:
+            _add_made_code(tables, rows, counts, descriptor, found)
         else:
             found.unexplained[Path(one["file"]).name or _NO_FILE] += int(counts[rows].sum())
 
@@ -497,7 +549,49 @@ def _add_language(
     else:
         rest, is_language = _NO_FILE, ~_is_in(addresses, mapped)
     found.unexplained[rest] += int(counts[rows[~is_language]].sum())
+    classifier = Classifier(descriptor, image.names, image.bytes_at)
+    rows, addresses, bits = rows[is_language], addresses[is_language], descriptor.bits
+    sites = _add_instructions(tables, rows, addresses, counts, classifier, bits, found)
+    _check_sites(descriptor, image, sites, found)
+
+
+def _add_made_code(
+    tables: _Code,
+    rows: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    descriptor: Descriptor,
+    found: Found,
+) -> None:
+    """Those in code of no file, by what the process told of it."""
+    import numpy as np
+
+    assert descriptor.made_code is not None
+    addresses = tables.code["address"][rows]
+    is_language = np.zeros(len(rows), bool)
+    for place, address in enumerate(addresses.tolist()):
+        piece = tables.made.at(address)
+        if piece is not None and descriptor.made_code.names.fullmatch(piece.name):
+            is_language[place] = True
+        else:
+            name = _NO_FILE if piece is None else piece.name
+            found.unexplained[name] += int(counts[rows[place]])
     rows, addresses = rows[is_language], addresses[is_language]
+    classifier = Classifier(descriptor, tables.made.names)
+    sites = _add_instructions(tables, rows, addresses, counts, classifier, descriptor.bits, found)
+    _note_sites(sites, found)
+
+
+def _add_instructions(
+    tables: _Code,
+    rows: NDArray[np.int64],
+    addresses: NDArray[np.uint64],
+    counts: NDArray[np.int64],
+    classifier: Classifier,
+    bits: int,
+    found: Found,
+) -> list[Site]:
+    """Those in code of the language; returns the places that allocate."""
+    code = tables.code
     executed: Counter[tuple[int, int, int, int]] = Counter()
     for address, length, low, high, count in zip(
         addresses.tolist(),
@@ -508,16 +602,14 @@ def _add_language(
         strict=True,
     ):
         executed[address, length, low, high] += count
-    classification = Classifier(descriptor, image.names, image.bytes_at).classify(
-        _decoded(row, descriptor.bits) for row in executed
-    )
+    classification = classifier.classify(_decoded(row, bits) for row in executed)
     for (address, length, _, _), count in executed.items():
         mark = classification.marks.get((address, length))
         if mark is None:
             found.own += count
         else:
             found.components[mark.component, mark.certainty] += count
-    _check_sites(descriptor, image, classification.sites, found)
+    return classification.sites
 
 
 def _is_in(addresses: NDArray[np.uint64], ranges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
@@ -537,9 +629,13 @@ def _decoded(row: tuple[int, int, int, int], bits: int) -> Instruction:
     return decode(address, (low | high << 64).to_bytes(16, "little")[:length], bits)
 
 
-def _check_sites(descriptor: Descriptor, image: Image, sites: Sequence[Site], found: Found) -> None:
+def _note_sites(sites: Sequence[Site], found: Found) -> None:
     found.sites += len(sites)
     found.tiled_sites += sum(site.words is not None for site in sites)
+
+
+def _check_sites(descriptor: Descriptor, image: Image, sites: Sequence[Site], found: Found) -> None:
+    _note_sites(sites, found)
     if descriptor.oracle not in _ORACLES:
         return
     agrees = _ORACLES[descriptor.oracle](image)

@@ -212,8 +212,8 @@ def _about_sites(judged: Sequence[Record]) -> list[str]:
     if not sites["all"]:
         return []
     words = (
-        f"Of {sites['all']:,} places that allocate and were executed, {sites['tiled']:,} have "
-        "headers that fill exactly what they take"
+        f"Of {sites['all']:,} places that allocate and were executed, {sites['tiled']:,} have all "
+        "header words that belong there"
     )
     if sites["checked"]:
         words += (

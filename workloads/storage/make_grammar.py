@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the grammar, for menhir, happy or ml-yacc, or the lexer, for ocamllex, alex or ml-lex, of
-a language with so many levels of operators: make_grammar.py TOOL LEVELS FILE."""
+"""Writes the grammar, for menhir, happy, ml-yacc or CUP, or the lexer, for ocamllex, alex, ml-lex
+or JFlex, of a language with so many levels of operators: make_grammar.py TOOL LEVELS FILE."""
 
 import re
 import sys
@@ -49,6 +49,39 @@ def happy(levels: int) -> str:
     return "\n".join(lines) + "\n" + rules
 
 
+def cup(levels: int) -> str:
+    """The rules of ``menhir``, as CUP writes them."""
+    header, _, rules = menhir(levels).partition("%%\n")
+    tokens = [
+        word
+        for line in header.splitlines()
+        if line.startswith("%token")
+        for word in line.split()[1:]
+        if word != "EOF"
+    ]
+    written = rules.replace("main: declarations EOF", "main: declarations").replace("{()}", "")
+    productions: dict[str, str] = {}
+    name = ""
+    for line in written.splitlines():
+        start, colon, rest = line.partition(":")
+        if colon:
+            name = start.strip()
+        productions[name] = f"{productions.get(name, '')} {rest if colon else line}"
+    lines = [f"terminal {', '.join(tokens)};", f"non terminal {', '.join(productions)};"]
+    lines += ["start with main;"]
+    lines += [f"{name} ::= {rules.strip()};" for name, rules in productions.items()]
+    return "\n".join(lines) + "\n"
+
+
+def jflex(levels: int) -> str:
+    lines = ["%%", "%class Lexer", "%unicode", "%integer", "%%", r"[ \t\n]+ { }"]
+    lines += [r"[0-9]+ (\. [0-9]*)? ([eE] [+-]? [0-9]+)? { return 0; }"]
+    lines += [f'"keyword{i}" | "prefix{i * 7 % 101}of" | "{i * 31 % 97}th" {{ return {i + 1}; }}'
+              for i in range(levels)]  # fmt: skip
+    lines += ["[a-zA-Z_] [a-zA-Z_0-9]* { return -1; }", r"\" ([^\"\\] | \\ .)* \" { return -2; }"]
+    return "\n".join(lines) + "\n"
+
+
 def alex(levels: int) -> str:
     lines = ["{", "module Lexer where", "}", '%wrapper "basic"', "tokens :-", "  $white+ ;"]
     lines += [r"  [0-9]+ (\. [0-9]*)? ([eE] [\+\-]? [0-9]+)? { const 0 }"]
@@ -83,9 +116,11 @@ def main() -> None:
         "menhir": menhir,
         "happy": happy,
         "ml-yacc": ml_yacc,
+        "cup": cup,
         "ocamllex": ocamllex,
         "alex": alex,
         "ml-lex": ml_lex,
+        "jflex": jflex,
     }[sys.argv[1]]
     with open(sys.argv[3], "w", encoding="utf-8") as file:
         file.write(make(int(sys.argv[2])))
