@@ -289,8 +289,6 @@ static void note_effect(const Thread* thread, const Frame* frame, Addr result, S
       if (wanted[0] == 0) ++count->no_object;
       break;
     case RESOLVES:
-      entries_add_resolved(frame->entry, result);
-      break;
     case WANTS_USABLE_SIZE:
     case WANTS_NOTHING:
     case WORKS_INSIDE:
@@ -307,6 +305,8 @@ static void end_operation(Registers* registers, Addr next, Addr result, SizeT us
     charge(frame);
     if (next != frame->returns_to)
       ++operation_counts[frame->entry->operation].left;
+    else if (frame->entry->shape == RESOLVES)
+      entries_add_resolved(frame->entry, result);
     else if (FOLLOWS_MEMORY)
       note_effect(thread, frame, result, usable_size, registers->clock);
   }
