@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 import tare
+from tare.breakdown.components import COMPONENTS
 from tare.commands import report
 from tare.errors import UsageError
 from tare.explorer import collecting, page
@@ -582,6 +583,17 @@ def test_instructions_of_a_count(tmp_path: Path) -> None:
         ("p", manager): 400,
         ("p", manager, "malloc"): 300,
         ("p", manager, "free"): 100,
+    }
+
+
+def test_components_that_older_results_do_not_have_are_nothing(tmp_path: Path) -> None:
+    values = {"allocation_instructions": 30.0, "other_instructions": 70.0, "instructions": 100.0}
+    tree = recorded(tmp_path, "breakdown", values, {"own": 0})
+    of_some = {path: value for path, value in paths_of(tree.largest(100)).items() if value}
+    assert of_some == {
+        ("p",): 100,
+        ("p", COMPONENTS["allocation"].title): 30,
+        ("p", COMPONENTS["other"].title): 70,
     }
 
 

@@ -73,18 +73,15 @@ def test_no_script_comes_from_a_name(browser: Any) -> None:
 
 
 def test_a_cell_stays_small_and_says_so() -> None:
-    tables = tuple(big_table(3000, number) for number in range(40))
-    whole = Report(
-        "Big",
-        sections=tuple(Section(f"s{n}", "S", ("Found.",), (t,)) for n, t in enumerate(tables)),
-    )
-    cell = as_html(whole)
+    table = big_table(300)
+    sections = [Section(f"s{number}", "S", ("Found.",), [table]) for number in range(40)]
+    cell = as_html(Report("Big", sections=sections))
     assert len(cell.encode()) < MOST_BYTES
-    assert "The first 25 of 3,000 rows." in cell
+    assert "The first 25 of 300 rows." in cell
     assert "There is more in the page" in cell
     text = "x" * 900
-    wide = Table("t", "T", [Column(text)] * 20, [[Cell(text)] * 20] * 25)
-    huge = Report("Huge", sections=[Section(f"s{n}", text, [text] * 9, [wide]) for n in range(300)])
+    wide = Table("t", "T", [Column(text)] * 20, [[Cell(text)] * 20] * 10)
+    huge = Report("Huge", sections=[Section(f"s{n}", text, [text] * 9, [wide]) for n in range(50)])
     assert len(as_html(huge).encode()) < MOST_BYTES
     assert "There is more" not in as_html(Report("Small"))
 
@@ -109,7 +106,13 @@ def test_what_tare_returns_shows_itself(tmp_path: Path) -> None:
     assert "What was recorded" in trace._repr_html_()
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def runs_of_notebooks() -> list[Any]:
+    """That of `tare weigh` takes the seconds that a bill takes: a soak test."""
+    soak = {"weigh": pytest.mark.soak}
+    return [pytest.param(path, id=path.stem, marks=soak.get(path.stem, ())) for path in NOTEBOOKS]
+
+
+@pytest.mark.parametrize("path", runs_of_notebooks())
 def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat = pytest.importorskip("nbformat", reason="the Python package nbformat")
     nbclient = pytest.importorskip("nbclient", reason="the Python package nbclient")

@@ -123,13 +123,15 @@ def call_trees(results: Results, note: Note) -> list[CallTree]:
 
 
 def _firsts(records: Iterable[Record]) -> Iterator[Record]:
-    """The first good run of each program under each manager, of studies that have readers."""
+    """The first good run of each program under each manager, of studies that have readers; their
+    runs without an observer are for the figures alone."""
     seen = set()
     for record in records:
         run = record.run
         key = run.study, run.program, run.manager
         good = record.outcome.status is Status.OK and record.outcome.details
-        if run.study in _READERS and good and key not in seen:
+        watched = run.study in _READERS and run.observer != "runner"
+        if watched and good and key not in seen:
             seen.add(key)
             yield record
 
@@ -223,7 +225,7 @@ def _of_memsys(_results: Results, record: Record, _note: Note) -> list[CallTree]
 def _of_breakdown(_results: Results, record: Record, _note: Note) -> list[CallTree]:
     run, values = record.run, record.outcome.values
     stacks = [
-        ((component.title,), [float(values[metric(name)])])
+        ((component.title,), [float(values.get(metric(name), 0.0))])  # older results have fewer
         for name, component in COMPONENTS.items()
     ]
     weight = Weight("instructions", "")

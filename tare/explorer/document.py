@@ -56,6 +56,8 @@ def document(collection: Collection, detail: Detail) -> dict[str, Any]:
     trees: list[dict[str, Any]] = []
     for number, member in enumerate(collection.members):
         values = _values(member.results.measurements) if detail.runs else {}
+        for manager in _in_order(member):
+            managers.number(manager)
         for row in member.summary.iter_rows(named=True):
             key = row["program"], row["manager"], row["metric"]
             rows.append(
@@ -99,6 +101,12 @@ def document(collection: Collection, detail: Detail) -> dict[str, Any]:
             for text in collection.troubles[:MOST_TROUBLES]
         ],
     }
+
+
+def _in_order(member: Summarised) -> list[str]:
+    """The managers of a result as they were asked for, the baseline first."""
+    run, there = member.results.run, set(member.summary["manager"])
+    return [name for name in dict.fromkeys((run["baseline"], *run["managers"])) if name in there]
 
 
 def _number(value: float | None) -> float | None:

@@ -63,7 +63,7 @@ const runsFigure = (metric, line, managers) => {
 const figuresTable = (line, managers) => {
   const metrics = [...data.metrics.keys()].filter((metric) => managers.some((manager) => hasCell(metric, line, manager)));
   const shown = managers.filter((manager) => metrics.some((metric) => hasCell(metric, line, manager)));
-  return h("details", {}, h("summary", {}, `All ${counted(metrics.length, "figure")}`),
+  return h("details", {}, h("summary", {}, `${counted(metrics.length, "figure")} in all`),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "All figures" }, h("table", {},
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "figure"), shown.map((manager) => h("th", { scope: "col", class: "n" }, shortName(data.managers[manager], 40))))),
       h("tbody", {}, metrics.map((metric) => h("tr", {},
