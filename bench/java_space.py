@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tare.manager import parse_name
 from tare.studies.minheap import HIGH, PUBLISHED, PUBLISHED_COLLECTORS, REFERENCE
 from tare.suite import workloads_folder
-from tare.units import format_bytes
+from tare.units import format_bytes, parse_size
 
 
 class Application(NamedTuple):
@@ -50,7 +51,7 @@ DEATHS_EVERY = "256KiB"
 """Bytes allocated between two collections of the traced JVM."""
 COLLECTORS = (REFERENCE, *PUBLISHED_COLLECTORS, "genimmix")
 TIMED = ("glibc", "mimalloc", "semispace", "immix", "genimmix")
-HEAPS = "1.5,2,3,4"
+HEAPS = (1.5, 2, 3, 4)
 
 
 def main(words: Sequence[str]) -> int:
@@ -108,7 +109,7 @@ def _steps(folder: Path, name: str, jar: Path) -> list[_Step]:
     steps = [_Step(trace / "meta.json", trace, [*record, "-o", str(trace), "--", *program])]
     for study, managers, more in (
         ("minheap", COLLECTORS, []),
-        ("tradeoff", TIMED, ["--heaps", HEAPS, "-n", "5"]),
+        ("tradeoff", TIMED, ["--heaps", ",".join(map(str, HEAPS)), "-n", "5"]),
     ):
         results = folder / f"{name}-{study}"
         done = folder / f"{name}-{study}.json"
@@ -201,18 +202,27 @@ def _published(name: str, manager: str) -> float | None:
 
 
 def times(folder: Path) -> dict[str, dict[str, float]]:
-    """By application and manager with its heap: the ratio of replay time to glibc's."""
+    """By application and manager, a collector with its heap in multiples of the most alive: the
+    ratio of replay time to glibc's."""
     found: dict[str, dict[str, float]] = {}
     for name in APPLICATIONS:
         path = folder / f"{name}-tradeoff.json"
         if path.exists():
-            summary = json.loads(path.read_text())["summary"]
+            most_alive = _most_alive(folder / f"{name}-tradeoff")
             found[name] = {
-                row["manager"]: row["ratio"]
-                for row in summary
+                _with_multiple(row["manager"], most_alive): row["ratio"]
+                for row in json.loads(path.read_text())["summary"]
                 if row["metric"] == "replay_seconds" and row["ratio"] is not None
             }
     return found
+
+
+def _with_multiple(manager: str, most_alive: float) -> str:
+    name, options = parse_name(manager)
+    if "heap" not in options:
+        return manager
+    heap = parse_size(options["heap"])
+    return f"{name} {min(HEAPS, key=lambda multiple: abs(multiple * most_alive - heap))}x"
 
 
 def times_table(found: Mapping[str, Mapping[str, float]]) -> str:
