@@ -55,7 +55,7 @@ HEAPS = (1.5, 2, 3, 4)
 
 
 def main(words: Sequence[str]) -> int:
-    """2 for a wrong call, 1 where an application has no figures."""
+    """1 where an application has no figures, 2 for a wrong call, 3 without Java or Maven."""
     only_print = words[:1] == ["--print"]
     words = words[1:] if only_print else words
     if not words or (unknown := set(words[1:]) - set(APPLICATIONS)):
@@ -63,16 +63,19 @@ def main(words: Sequence[str]) -> int:
         print(f"{problem}; {__doc__}", file=sys.stderr)
         return 2
     folder, names = Path(words[0]), words[1:] or list(APPLICATIONS)
-    failed = [] if only_print else _all(folder, names)
+    failed: list[str] = []
+    if not only_print:
+        if (jar := _jar(folder)) is None:
+            return 3
+        failed = _all(folder, names, jar)
     print(least_heaps_table(least_heaps(folder)), times_table(times(folder)), sep="\n\n")
     if failed:
         print("without figures: " + ", ".join(failed), file=sys.stderr)
     return 1 if failed else 0
 
 
-def _all(folder: Path, names: Sequence[str]) -> list[str]:
+def _all(folder: Path, names: Sequence[str], jar: Path) -> list[str]:
     """The applications that failed."""
-    jar = _jar(folder)
     failed = []
     begun = time.monotonic()
     for number, name in enumerate(names):
@@ -87,13 +90,15 @@ def _all(folder: Path, names: Sequence[str]) -> list[str]:
     return failed
 
 
-def _jar(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    project = workloads_folder() / "java"
-    if not (folder / "jar" / "tare-workloads.jar").exists():
-        script = [sys.executable, str(project / "build.py"), str(project), str(folder / "jar")]
-        subprocess.run(script, check=True)
-    return folder / "jar" / "tare-workloads.jar"
+def _jar(folder: Path) -> Path | None:
+    """The jar of the workloads, or None where it could not be built; the builder said why."""
+    jar = folder / "jar" / "tare-workloads.jar"
+    if not jar.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        project = workloads_folder() / "java"
+        script = [sys.executable, str(project / "build.py"), str(project), str(jar.parent)]
+        subprocess.run(script, check=False)
+    return jar if jar.exists() else None
 
 
 class _Step(NamedTuple):
