@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tare.manager import parse_name
 from tare.studies.minheap import HIGH, PUBLISHED, PUBLISHED_COLLECTORS, REFERENCE
 from tare.suite import workloads_folder
-from tare.units import format_bytes
+from tare.units import format_bytes, parse_size
 
 
 class Application(NamedTuple):
@@ -50,11 +51,11 @@ DEATHS_EVERY = "256KiB"
 """Bytes allocated between two collections of the traced JVM."""
 COLLECTORS = (REFERENCE, *PUBLISHED_COLLECTORS, "genimmix")
 TIMED = ("glibc", "mimalloc", "semispace", "immix", "genimmix")
-HEAPS = "1.5,2,3,4"
+HEAPS = (1.5, 2, 3, 4)
 
 
 def main(words: Sequence[str]) -> int:
-    """2 for a wrong call, 1 where an application has no figures."""
+    """1 where an application has no figures, 2 for a wrong call, 3 without Java or Maven."""
     only_print = words[:1] == ["--print"]
     words = words[1:] if only_print else words
     if not words or (unknown := set(words[1:]) - set(APPLICATIONS)):
@@ -62,16 +63,19 @@ def main(words: Sequence[str]) -> int:
         print(f"{problem}; {__doc__}", file=sys.stderr)
         return 2
     folder, names = Path(words[0]), words[1:] or list(APPLICATIONS)
-    failed = [] if only_print else _all(folder, names)
+    failed: list[str] = []
+    if not only_print:
+        if (jar := _jar(folder)) is None:
+            return 3
+        failed = _all(folder, names, jar)
     print(least_heaps_table(least_heaps(folder)), times_table(times(folder)), sep="\n\n")
     if failed:
         print("without figures: " + ", ".join(failed), file=sys.stderr)
     return 1 if failed else 0
 
 
-def _all(folder: Path, names: Sequence[str]) -> list[str]:
+def _all(folder: Path, names: Sequence[str], jar: Path) -> list[str]:
     """The applications that failed."""
-    jar = _jar(folder)
     failed = []
     begun = time.monotonic()
     for number, name in enumerate(names):
@@ -86,13 +90,15 @@ def _all(folder: Path, names: Sequence[str]) -> list[str]:
     return failed
 
 
-def _jar(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    project = workloads_folder() / "java"
-    if not (folder / "jar" / "tare-workloads.jar").exists():
-        script = [sys.executable, str(project / "build.py"), str(project), str(folder / "jar")]
-        subprocess.run(script, check=True)
-    return folder / "jar" / "tare-workloads.jar"
+def _jar(folder: Path) -> Path | None:
+    """The jar of the workloads, or None where it could not be built; the builder said why."""
+    jar = folder / "jar" / "tare-workloads.jar"
+    if not jar.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        project = workloads_folder() / "java"
+        script = [sys.executable, str(project / "build.py"), str(project), str(jar.parent)]
+        subprocess.run(script, check=False)
+    return jar if jar.exists() else None
 
 
 class _Step(NamedTuple):
@@ -108,7 +114,7 @@ def _steps(folder: Path, name: str, jar: Path) -> list[_Step]:
     steps = [_Step(trace / "meta.json", trace, [*record, "-o", str(trace), "--", *program])]
     for study, managers, more in (
         ("minheap", COLLECTORS, []),
-        ("tradeoff", TIMED, ["--heaps", HEAPS, "-n", "5"]),
+        ("tradeoff", TIMED, ["--heaps", ",".join(map(str, HEAPS)), "-n", "5"]),
     ):
         results = folder / f"{name}-{study}"
         done = folder / f"{name}-{study}.json"
@@ -201,18 +207,27 @@ def _published(name: str, manager: str) -> float | None:
 
 
 def times(folder: Path) -> dict[str, dict[str, float]]:
-    """By application and manager with its heap: the ratio of replay time to glibc's."""
+    """By application and manager, a collector with its heap in multiples of the most alive: the
+    ratio of replay time to glibc's."""
     found: dict[str, dict[str, float]] = {}
     for name in APPLICATIONS:
         path = folder / f"{name}-tradeoff.json"
         if path.exists():
-            summary = json.loads(path.read_text())["summary"]
+            most_alive = _most_alive(folder / f"{name}-tradeoff")
             found[name] = {
-                row["manager"]: row["ratio"]
-                for row in summary
+                _with_multiple(row["manager"], most_alive): row["ratio"]
+                for row in json.loads(path.read_text())["summary"]
                 if row["metric"] == "replay_seconds" and row["ratio"] is not None
             }
     return found
+
+
+def _with_multiple(manager: str, most_alive: float) -> str:
+    name, options = parse_name(manager)
+    if "heap" not in options:
+        return manager
+    heap = parse_size(options["heap"])
+    return f"{name} {min(HEAPS, key=lambda multiple: abs(multiple * most_alive - heap))}x"
 
 
 def times_table(found: Mapping[str, Mapping[str, float]]) -> str:

@@ -210,7 +210,7 @@ public class Stacks {
 
     static void run(boolean first) {
         try {
-            deep(8, first);
+            deep(24, first);
         } catch (InterruptedException interrupted) {
             throw new AssertionError(interrupted);
         }

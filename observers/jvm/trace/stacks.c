@@ -19,6 +19,8 @@ struct code {
   uintptr_t begin;
   uintptr_t end;
   bool is_method;
+  size_t call_count;  // 0 of native and of interpreted methods, whose calls are not told
+  uintptr_t* calls;   // the places behind them
 };
 
 // What frame pointers of x86-64 and AArch64 point to.
@@ -70,11 +72,14 @@ static void add_code(struct code code) {
   pthread_mutex_lock(&lock);
   const size_t index = index_behind(code.begin);
   if (index > 0 && codes[index - 1].begin == code.begin) {
+    free(codes[index - 1].calls);
     codes[index - 1] = code;
   } else if (make_room()) {
     memmove(&codes[index + 1], &codes[index], (code_count - index) * sizeof *codes);
     codes[index] = code;
     ++code_count;
+  } else {
+    free(code.calls);
   }
   if (code.begin < least_code) least_code = code.begin;
   if (code.end > most_code) most_code = code.end;
@@ -85,11 +90,13 @@ void JNICALL on_compiled_method(jvmtiEnv* tools, jmethodID method, jint size, co
                                 jint count, const jvmtiAddrLocationMap* map, const void* details) {
   (void)tools;
   (void)method;
-  (void)count;
-  (void)map;
   (void)details;
   const uintptr_t begin = (uintptr_t)code;
-  add_code((struct code){begin, begin + (uintptr_t)size, true});
+  const size_t call_count = count < 0 ? 0 : (size_t)count;
+  uintptr_t* const calls = call_count == 0 ? NULL : malloc(call_count * sizeof *calls);
+  if (calls == NULL && call_count != 0) return;
+  for (size_t i = 0; i < call_count; ++i) calls[i] = (uintptr_t)map[i].start_address;
+  add_code((struct code){begin, begin + (uintptr_t)size, true, call_count, calls});
 }
 
 void JNICALL on_unloaded_method(jvmtiEnv* tools, jmethodID method, const void* code) {
@@ -98,6 +105,7 @@ void JNICALL on_unloaded_method(jvmtiEnv* tools, jmethodID method, const void* c
   pthread_mutex_lock(&lock);
   const size_t behind = index_behind((uintptr_t)code);
   if (behind > 0 && codes[behind - 1].begin == (uintptr_t)code) {
+    free(codes[behind - 1].calls);
     memmove(&codes[behind - 1], &codes[behind], (code_count - behind) * sizeof *codes);
     --code_count;
   }
@@ -114,7 +122,7 @@ void JNICALL on_stub(jvmtiEnv* tools, const char* name, const void* code, jint s
     interpreter_begin = begin;
     interpreter_end = end;
   }
-  add_code((struct code){begin, end, is_interpreter});
+  add_code((struct code){begin, end, is_interpreter, 0, NULL});
 }
 
 void stacks_begin(jvmtiEnv* tools) {
@@ -210,7 +218,14 @@ static bool is_outermost(size_t end, bool all_frames_seen) {
 }
 
 // A method that was thrown out while it runs has the place of the code that goes on with it in the
-// interpreter, wherever it is in the method. That place is in no code that the JVM tells of.
+// interpreter, wherever it is in the method. That place is behind none of its calls.
+static bool is_behind_call(const struct code* code, uintptr_t place) {
+  if (code->call_count == 0) return true;
+  for (size_t i = 0; i < code->call_count; ++i)
+    if (code->calls[i] == place) return true;
+  return false;
+}
+
 // Stubs may stand for frames that are not on the stack: only the one that allocates does not, nor
 // the one by which the JVM calls a method.
 bool stack_is_sure(const struct stack* stack, jint frame_count) {
@@ -222,7 +237,8 @@ bool stack_is_sure(const struct stack* stack, jint frame_count) {
   for (size_t i = 0; sure && methods < MOST_FRAMES && i < stack->count; ++i) {
     const struct code* const code = code_at(stack->places[i]);
     const bool is_call = stack->end != 0 && i + 1 == stack->count;
-    sure = code != NULL && (code->is_method || i == 0 || is_call);
+    sure = code != NULL &&
+           (code->is_method ? is_behind_call(code, stack->places[i]) : i == 0 || is_call);
     methods += sure && code->is_method;
   }
   pthread_mutex_unlock(&lock);
