@@ -593,6 +593,7 @@ def compared(runtime: str, functions: list[Labelled]) -> Counter[tuple[str, str]
         ("ocaml-4", "first", 900),
         ("ocaml-4", "second", 700),
         ("ocaml-4", "third", 500),
+        ("ocaml-5", "first", 600),
         ("ghc-9", "first", 300),
         ("ghc-9", "second", 300),
         ("ghc-9", "third", 250),
