@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Build dist/tare-VERSION-py3-none-linux_x86_64.whl with all native parts.
 #   scripts/build-wheel.sh [OPTION OF pip wheel…]
-# The same commit gives the same bytes in any folder, with the same compilers: dates are those of
-# the commit, and no path of the build is in what is built.
+# Dates in it are that of the commit, and no folder of the build is in what is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

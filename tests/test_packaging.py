@@ -84,18 +84,6 @@ def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
     assert "kernels" in suites
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(1800)
-def test_two_wheels_are_the_same_bytes(tmp_path: Path) -> None:
-    one = build_wheel(copy_of_the_sources(tmp_path / "one"))
-    two = build_wheel(copy_of_the_sources(tmp_path / "another-folder"))
-    with zipfile.ZipFile(one) as first, zipfile.ZipFile(two) as second:
-        assert first.namelist() == second.namelist()
-        differing = [name for name in first.namelist() if first.read(name) != second.read(name)]
-    assert not differing
-    assert one.read_bytes() == two.read_bytes()
-
-
 def constraints(tmp_path: Path) -> Path:
     """The versions of the lock file, without hashes, which pip cannot ask of a local folder."""
     pins = [
