@@ -18,17 +18,26 @@ from tare.breakdown import frame_tables, info_tables
 from tare.breakdown.allocation import Site
 from tare.breakdown.classifier import Classifier
 from tare.breakdown.code import Instruction, decode
-from tare.breakdown.components import COMPONENTS, MALLOC, OTHER, Certainty, metric
+from tare.breakdown.components import (
+    COMPONENTS,
+    MALLOC,
+    OTHER,
+    Certainty,
+    cycles_metric,
+    metric,
+)
 from tare.breakdown.descriptor import Descriptor, shipped
 from tare.breakdown.image import Image
+from tare.breakdown.memory import Judged, Memory, simulator_text
+from tare.breakdown.tables import read_columns
 from tare.elf import interpreter_of
 from tare.errors import TareError, UsageError
 from tare.events import Events
 from tare.instrument import Instrument, Operation, read_process_files
 from tare.manager import Manager
 from tare.measurement import Status
+from tare.memory_model import MemoryModel
 from tare.program import Program, check_program
-from tare.recording import TableReader
 from tare.runner import Limits, Outcome
 
 if TYPE_CHECKING:
@@ -44,7 +53,6 @@ _PROOF = "proof"
 _CODE = ("stretch", "object", "address", "length", "low", "high")
 _EXECUTIONS = ("stretch", "context", "count")
 _MOST_OBJECTS_SHOWN = 8
-_MOST_CODE_ROWS = 1 << 26
 
 
 def find_descriptor(image: Image) -> Descriptor:
@@ -90,9 +98,9 @@ def described(programs: Sequence[Program], runtime: str) -> list[str]:
     return sorted(set(names))
 
 
-def observer(runtime: str = "") -> Observe:
+def observer(runtime: str = "", models: tuple[MemoryModel, ...] = ()) -> Observe:
     """What the executor starts for a run."""
-    return functools.partial(run_once, runtime=runtime)
+    return functools.partial(run_once, runtime=runtime, models=models)
 
 
 def run_once(
@@ -102,17 +110,23 @@ def run_once(
     workspace: Path,
     keep_output: Path | None = None,
     runtime: str = "",
+    models: tuple[MemoryModel, ...] = (),
 ) -> Outcome:
     """Run ``program`` under ``manager`` and charge its instructions; see ``runner.run_once``.
 
     ``values`` of a good outcome have a metric for each component, which sum to ``instructions``,
     and ``integer_tag_high_instructions``. ``details`` is what ``Found.details`` says, with
     ``wall_seconds``, ``processes`` and ``uncounted_processes``.
+
+    With ``models`` the memory system is simulated in the same run: ``values`` also have
+    ``stall_cycles``, ``simulated_cycles`` and the cycles of each component, which sum to these, in
+    the first model; ``memory`` in ``details`` is what ``Memory.details`` says of all.
     """
     image = _image_of(program)
     descriptors = _choose(image, runtime)
     given = descriptors[0] if runtime else None
-    counter = _Counter(_events(descriptors, image), given)
+    text = simulator_text(models, descriptors) if models else ""
+    counter = _Counter(_events(descriptors, image), given, models, text)
     return runner.run_once(program, manager, limits, workspace, keep_output, counter)
 
 
@@ -139,20 +153,35 @@ def count_pages(
 
 
 class _Counter(Instrument):
-    def __init__(self, events: Events, given: Descriptor | None) -> None:
+    def __init__(
+        self,
+        events: Events,
+        given: Descriptor | None,
+        models: tuple[MemoryModel, ...],
+        simulator_text: str,
+    ) -> None:
         super().__init__(events=events)
         self._given = given
+        self._models = models
+        self._simulator_text = simulator_text
 
     def prefix(self, folder: Path) -> Sequence[str]:
         found = folder / "code"
         found.mkdir()
-        return (*super().prefix(folder), f"--code-folder={found.resolve()}")
+        asked = [*super().prefix(folder), f"--code-folder={found.resolve()}"]
+        if self._models:
+            memsys, description = folder / "memsys", folder / "models"
+            memsys.mkdir()
+            description.write_text(self._simulator_text)
+            asked += [f"--memsys={description.resolve()}", f"--memsys-folder={memsys.resolve()}"]
+        return asked
 
     def complete(self, folder: Path, pids: Collection[int], outcome: Outcome) -> Outcome:
         counted = super().complete(folder, pids, outcome)
         if counted.status is not Status.OK:
             return counted
-        found = read_folder(folder / "code", self._given)
+        memory = Memory(folder / "memsys", self._models) if self._models else None
+        found = read_folder(folder / "code", self._given, memory)
         return add_up(found, counted)
 
 
@@ -204,7 +233,7 @@ class Found:
 
     ``components`` by name and certainty; ``unexplained`` are those in code that no rule is about,
     by object file; ``runtimes`` the instructions of processes by the runtime in them; ``calls`` by
-    operation, where quick and slow ones are told apart.
+    operation, where quick and slow ones are told apart; ``allocated_bytes`` what was taken in line.
     """
 
     components: Counter[tuple[str, Certainty]] = field(default_factory=Counter)
@@ -216,6 +245,8 @@ class Found:
     tiled_sites: int = 0
     checked_sites: int = 0
     agreeing_sites: int = 0
+    allocated_bytes: int = 0
+    memory: Memory | None = None
 
     @property
     def instructions(self) -> int:
@@ -224,11 +255,14 @@ class Found:
     def of(self, component: str, *certainties: Certainty) -> int:
         return sum(self.components[component, certainty] for certainty in certainties)
 
+    def sure(self) -> dict[str, int]:
+        """By component, its low bound; ``other`` has the rest."""
+        sure = {name: self.of(name, Certainty.SURE) for name in COMPONENTS if name != OTHER}
+        return {**sure, OTHER: self.instructions - sum(sure.values())}
+
     def values(self) -> dict[str, float]:
-        sure = {metric(name): self.of(name, Certainty.SURE) for name in COMPONENTS if name != OTHER}
         return {
-            **sure,
-            metric(OTHER): self.instructions - sum(sure.values()),
+            **{metric(name): instructions for name, instructions in self.sure().items()},
             "unexplained_instructions": self.unexplained.total(),
             "integer_tag_high_instructions": self.of("integer_tag", *Certainty),
         }
@@ -270,15 +304,25 @@ def add_up(found: Found, counted: Outcome) -> Outcome:
         )
         return replace(counted, status=Status.FAILED, reason=reason, values={}, details={})
     kept = ("wall_seconds", "processes", "uncounted_processes")
+    values, details = found.values(), found.details()
+    if found.memory is not None:
+        details["memory"] = found.memory.details(found.sure(), found.allocated_bytes)
+        values |= _cycles(details["memory"][0])
     return replace(
         counted,
-        values={
-            "instructions": instructions,
-            **found.values(),
-            "processes": counted.values["processes"],
-        },
-        details={**{name: counted.details[name] for name in kept}, **found.details()},
+        values={"instructions": instructions, **values, "processes": counted.values["processes"]},
+        details={**{name: counted.details[name] for name in kept}, **details},
     )
+
+
+def _cycles(model: Mapping[str, Any]) -> dict[str, float]:
+    stalls = {name: sum(one["stalls"].values()) for name, one in model["components"].items()}
+    cycles = {name: one["cycles"] + stalls[name] for name, one in model["components"].items()}
+    return {
+        "simulated_cycles": sum(cycles.values()),
+        "stall_cycles": sum(stalls.values()),
+        **{cycles_metric(name): spent for name, spent in cycles.items()},
+    }
 
 
 # ---- the files of the instrument ----
@@ -295,39 +339,25 @@ class _Code:
     operations: Mapping[str, Operation]
 
 
-def read_folder(folder: Path, given: Descriptor | None = None) -> Found:
-    """What the processes of a run did; each by the runtime in its executable, or as ``given``."""
-    found = Found()
+def read_folder(
+    folder: Path, given: Descriptor | None = None, memory: Memory | None = None
+) -> Found:
+    """What the processes of a run did; each by the runtime in its executable, or as ``given``.
+    ``memory`` is filled with what they met."""
+    found = Found(memory=memory)
     images: dict[str, Image | None] = {}
     for path, described in read_process_files(folder, FORMAT, FORMAT_VERSION):
         tables = _Code(
-            _columns(path.with_suffix(".code"), "code", _CODE),
-            _columns(path.with_suffix(".executions"), "executions", _EXECUTIONS),
+            read_columns(path.with_suffix(".code"), "code", _CODE),
+            read_columns(path.with_suffix(".executions"), "executions", _EXECUTIONS),
             described["objects"],
             described["contexts"],
             described["operations"],
         )
-        _add_process(tables, images, given, found)
+        judged = _add_process(tables, images, given, found)
+        if memory is not None:
+            memory.add_process(path.name, judged)
     return found
-
-
-def _columns(path: Path, name: str, columns: tuple[str, ...]) -> dict[str, NDArray[np.uint64]]:
-    import numpy as np
-
-    reader = TableReader(path, name, columns)
-    batches = []
-    for batch in reader:
-        batches.append(batch)
-        if reader.rows > _MOST_CODE_ROWS:
-            raise TareError(f"{path} is too large to be the instrument's")
-    if reader.damage:
-        raise TareError(f"{path} is damaged: {reader.damage}")
-    return {
-        column: np.concatenate([batch[column] for batch in batches])
-        if batches
-        else np.zeros(0, np.uint64)
-        for column in columns
-    }
 
 
 def _image(images: dict[str, Image | None], file: str) -> Image | None:
@@ -341,7 +371,7 @@ def _image(images: dict[str, Image | None], file: str) -> Image | None:
 
 def _add_process(
     tables: _Code, images: dict[str, Image | None], given: Descriptor | None, found: Found
-) -> None:
+) -> Judged:
     import numpy as np
 
     descriptor, language = _runtime_of(tables.objects, images, given)
@@ -368,9 +398,11 @@ def _add_process(
         in_operations[operation] += instructions
     _split_calls(tables.operations, in_operations, descriptor, found)
     found.unexplained["code beyond the most that is told apart"] += int(plain[0])
-    _add_plain(tables, plain, descriptor, language, found)
+    charged: dict[int, str] = {}
+    _add_plain(tables, plain, descriptor, language, found, charged)
     found.unexplained = +found.unexplained
     found.runtimes[descriptor.name] += found.instructions - before
+    return Judged(descriptor, functools.partial(_component_of, descriptor=descriptor), charged)
 
 
 def _split_calls(
@@ -420,8 +452,9 @@ def _add_plain(
     descriptor: Descriptor,
     language: Mapping[int, Image],
     found: Found,
+    charged: dict[int, str],
 ) -> None:
-    """Instructions outside all phases and operations."""
+    """Instructions outside all phases and operations; ``charged`` is as in ``Judged``."""
     import numpy as np
 
     code = tables.code
@@ -435,7 +468,7 @@ def _add_plain(
         if not descriptor.recognise:
             found.own += int(counts[rows].sum())
         elif number in language:
-            _add_language(tables, rows, counts, descriptor, language[number], found)
+            _add_language(tables, rows, counts, descriptor, language[number], found, charged)
         else:
             found.unexplained[Path(one["file"]).name or "linkage tables, and code of no file"] += (
                 int(counts[rows].sum())
@@ -449,6 +482,7 @@ def _add_language(
     descriptor: Descriptor,
     image: Image,
     found: Found,
+    charged: dict[int, str],
 ) -> None:
     """Those in an object that has code of the language, and perhaps other code."""
     import numpy as np
@@ -459,6 +493,7 @@ def _add_language(
     for start, end, component in descriptor.routine_ranges(image):
         there = (addresses >= np.uint64(start)) & (addresses < np.uint64(end))
         found.components[component, Certainty.SURE] += int(counts[rows[there]].sum())
+        charged |= dict.fromkeys(code["address"][rows[there]].tolist(), component)
         rows, addresses = rows[~there], addresses[~there]
     inside = _is_in(addresses, descriptor.code_ranges(image))
     found.unexplained[f"{image.path.name}, not in the language"] += int(counts[rows[~inside]].sum())
@@ -482,6 +517,12 @@ def _add_language(
             found.own += count
         else:
             found.components[mark.component, mark.certainty] += count
+            if mark.certainty is Certainty.SURE:
+                charged[(address + bias) & (1 << 64) - 1] = mark.component
+    taken = {site.address: site.bytes for site in classification.sites}
+    found.allocated_bytes += sum(
+        count * taken.get(address, 0) for (address, *_), count in executed.items()
+    )
     _check_sites(descriptor, image, classification.sites, found)
 
 
