@@ -366,6 +366,7 @@ def breakdown(
     managers: Sequence[str] = (),
     *,
     runtime: str = "",
+    models: Sequence[str] = (),
     baseline: str = "",
     seed: int | None = None,
     limits: Limits | None = None,
@@ -376,22 +377,28 @@ def breakdown(
 
     ``runtime`` names the descriptor to go by; without it that of the runtime in each process's
     executable is taken, or that of malloc. ``managers`` serve malloc; none means glibc, and own for
-    programs of 32 bits.
-    ``baseline`` and ``folder`` are as for ``compare``.
+    programs of 32 bits. ``models`` are memory systems, named as for ``memsys``, that are simulated
+    in the same run; none means that only instructions are counted. ``baseline`` and ``folder`` are
+    as for ``compare``.
     """
+    from tare.breakdown import memory
     from tare.breakdown import run as breakdown_run
     from tare.studies import breakdown as study
 
     instrument.launcher()
     descriptors = breakdown_run.described(programs_of(programs), runtime)
+    loaded = memory.load(models)
     watched = _Watched(
         study,
         "counting instructions by component",
-        breakdown_run.observer(runtime),
+        breakdown_run.observer(runtime, loaded),
         others={study.PAGES: breakdown_run.count_pages},
         narrow=True,
     )
-    asked = {"runtime": runtime, "descriptors": descriptors}
+    asked: dict[str, Any] = {"runtime": runtime, "descriptors": descriptors}
+    if loaded:
+        breakdown_run.refuse_narrow(programs_of(programs))
+        asked["models"] = memory.describe(loaded)
     managers = managers or (breakdown_run.default_manager(programs_of(programs)),)
     return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
 

@@ -79,6 +79,7 @@ def weigh(
         else:
             pilot = _pilot(store, chosen, OWN, limits, watcher)
             resolved, first = _settle(store, pilot, resolved, first, watcher)
+        store.update(storage_runtime=storage_runtime(chosen))
         found = sections(runtime)
         setting = Setting(
             program=chosen.name,
@@ -90,6 +91,7 @@ def weigh(
             seed=store.run["seed"],
             managers_asked=bool(managers),
             pilot=pilot.values,
+            storage_runtime=store.run["storage_runtime"],
         )
         results = None
         for section, share in zip(found, shares(found, setting), strict=True):
@@ -97,6 +99,14 @@ def weigh(
         assert results is not None
         store.update(finished=now())
         return Results(results.folder, store.run, results.measurements)
+
+
+def storage_runtime(program: Program) -> str:
+    """The runtime whose storage management can be broken down; empty where none is known."""
+    from tare.breakdown.run import chosen_descriptors
+
+    found = chosen_descriptors(program, "")
+    return found[0].name if len(found) == 1 else ""
 
 
 def _weigh_section(

@@ -161,12 +161,13 @@ def read_process_files(
     paths = sorted(folder.glob("*.json"))
     if len(paths) > _MOST_FILES:
         raise TareError(f"{len(paths)} processes are more than Tare adds up")
-    return [(path, _read_process_file(path, format_name, version, most_bytes)) for path in paths]
+    return [(path, read_process_file(path, format_name, version, most_bytes)) for path in paths]
 
 
-def _read_process_file(
-    path: Path, format_name: str, version: int, most_bytes: int
+def read_process_file(
+    path: Path, format_name: str, version: int, most_bytes: int = _FILE_LIMIT
 ) -> dict[str, Any]:
+    """One of them."""
     try:
         if path.stat().st_size > most_bytes:
             raise TareError(f"{path} is too large to be the instrument's")

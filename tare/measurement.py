@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tare.breakdown.components import COMPONENTS, metric
+from tare.breakdown.components import COMPONENTS, cycles_metric, metric
 
 
 class Status(StrEnum):
@@ -733,6 +733,17 @@ METRICS: dict[str, Metric] = {
         ),
         *(
             Metric(metric(component.name), component.title, "", component.explanation)
+            for component in COMPONENTS.values()
+        ),
+        *(
+            Metric(
+                cycles_metric(component.name),
+                f"{component.title}, cycles",
+                "",
+                f"Cycles in the first model of the memory system, stalls included: "
+                f"{component.explanation[0].lower()}{component.explanation[1:]}",
+                Obtained.SIMULATED,
+            )
             for component in COMPONENTS.values()
         ),
         Metric(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tare import runner
 from tare.errors import TareError, UsageError
 from tare.events import Events as Places
-from tare.instrument import Instrument, read_process_files
+from tare.instrument import Instrument, read_process_file, read_process_files
 from tare.manager import Manager
 from tare.measurement import Status
 from tare.memory_model import HOST, MemoryModel, load_model, simulator_lines
@@ -152,14 +152,19 @@ def simulator_text(what: How) -> str:
 
 def read_files(folder: Path, what: How) -> list[dict[str, Any]]:
     """The files of all processes, in the order of their names; TareError where one is not right."""
-    names = [model.name for model in what.models]
     files = read_process_files(folder, FORMAT, FORMAT_VERSION, _FILE_LIMIT)
-    for path, found in files:
-        if found.get("models") != names:
-            raise TareError(
-                f"{path} is not about the models that were asked for", "build Tare again"
-            )
-    return [found for _, found in files]
+    return [_checked(path, found, what) for path, found in files]
+
+
+def read_file(path: Path, what: How) -> dict[str, Any]:
+    """The file of one process; TareError where it is not right."""
+    return _checked(path, read_process_file(path, FORMAT, FORMAT_VERSION, _FILE_LIMIT), what)
+
+
+def _checked(path: Path, found: dict[str, Any], what: How) -> dict[str, Any]:
+    if found.get("models") != [model.name for model in what.models]:
+        raise TareError(f"{path} is not about the models that were asked for", "build Tare again")
+    return found
 
 
 def add_up(

@@ -4,7 +4,8 @@ A section is a module of ``tare.sections`` with IDENTIFIER, TITLE, ORDER and the
 ``expected_runs(setting)``, ``expected_seconds(setting)``, ``next_runs(setting, records)`` and
 ``section(results)``. One whose runs need observers of their own gives them, by name, in
 ``observers(setting)``. One that is about the programs of a runtime names that in RUNTIME; the
-others look at malloc and free. A file added there is a section of every bill of its kind; nothing
+others look at malloc and free. One that is not for each program of its kind says so in
+``applies(results)``. A file added there is a section of every bill of its kind; nothing
 else needs to know of it.
 """
 
@@ -36,7 +37,8 @@ TOTAL_SECONDS = {Effort.QUICK: 18.0, Effort.DEFAULT: 105.0, Effort.THOROUGH: 360
 class Setting:
     """``pilot_seconds`` is the wall time of one run before anything was planned;
     ``budget_seconds`` is what one section may take; ``managers_asked`` says that the user named
-    the managers, so that none may be left out; ``pilot`` holds what was measured in that run."""
+    the managers, so that none may be left out; ``pilot`` holds what was measured in that run;
+    ``storage_runtime`` is the runtime whose storage management can be broken down, if any."""
 
     program: str
     managers: tuple[str, ...]
@@ -47,6 +49,7 @@ class Setting:
     seed: int
     managers_asked: bool = False
     pilot: Mapping[str, float] = field(default_factory=dict)
+    storage_runtime: str = ""
 
 
 class WeighSection(Protocol):

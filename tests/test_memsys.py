@@ -9,7 +9,8 @@ import random
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tare.memory_model import (
     simulator_lines,
 )
 from tare.native import native_file
+from tare.recording import TableReader
 from tare.studies import memsys as study
 from tests.naive_memory import KIND, Access, Decstation, Hierarchy, Lru, covered, distances, trace
 
@@ -203,6 +205,79 @@ def a_model_named(model: MemoryModel, name: str) -> MemoryModel:
     import dataclasses
 
     return dataclasses.replace(model, name=name)
+
+
+Charged = Counter[tuple[int, int, int]]
+
+
+def by_instruction(plain: Hierarchy | Decstation, accesses: Iterable[Access]) -> Charged:
+    """Run ``accesses``, and say what happened at each instruction: by its address, its bytes, and
+    the place in a row of counts."""
+    found: Charged = Counter()
+
+    def row() -> list[int]:
+        if isinstance(plain, Decstation):
+            missed = [n for kind in memsys.KINDS for n in (plain.misses[kind], 0, 0)]
+            return [*missed, 0, 0, 0, plain.buffer_stalls]
+        missed = [n for kind in memsys.KINDS for n in plain.misses[kind]]
+        return [*missed, *(plain.untranslated[kind] for kind in memsys.KINDS), 0]
+
+    def watched() -> Iterator[Access]:
+        address = size = 0
+        for access in accesses:
+            if access[0] == "i":
+                _, address, size = access
+            before = row()
+            yield access
+            for event, (then, now) in enumerate(zip(before, row(), strict=True)):
+                if now > then:
+                    found[address, size, event] += now - then
+
+    plain.run(watched())
+    return found
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 5, -1])
+def test_what_happens_is_charged_to_the_instruction(seed: int, simulate: Simulate) -> None:
+    model = load_model("decstation-5000-200") if seed < 0 else random_model(seed)
+    accesses = trace(seed + 90, 5000, spread=1 << 16)
+    expected = by_instruction(Decstation() if seed < 0 else Hierarchy(model), accesses)
+    found = simulate([ANY, model], accesses, "by-instruction")
+    charged: Charged = Counter()
+    for context, number, address, size, event, count in found["occurrences"]:
+        assert context == 0
+        if number == 1:
+            charged[address, size, event] += count
+    assert charged == expected
+    assert len(expected) > 100
+
+
+def test_operations_and_collections_are_not_charged_to_instructions(simulate: Simulate) -> None:
+    some = trace(3, 2000)
+    accesses = [*some, ("o", 2, 77), *some, ("o", 0, 0), ("p", 4, 0), *some, ("p", 3, 0), *some]
+    found = simulate([ANY], accesses, "by-instruction", "collecting 4", "collector 8")
+    contexts = [(each["operation"], each["phase"]) for each in found["contexts"]]
+    assert sorted(contexts) == [("2", ""), ("program", ""), ("program", "3"), ("program", "4")]
+    sums = [[0] * len(counts_of(found)) for _ in contexts]
+    for context, _, _, _, event, count in found["occurrences"]:
+        sums[context][event] += count
+    for charged, one, context in zip(sums, contexts, found["contexts"], strict=True):
+        whole = one in (("program", ""), ("program", "3"))
+        assert charged == (context["models"][0] if whole else [0] * len(charged))
+
+
+def test_a_collection_lasts_while_the_collector_is_entered(simulate: Simulate) -> None:
+    """It begins with a phase that collects; other phases, and the collector's entry, are none."""
+    code = [("i", 4 * k, 4) for k in range(50)]
+    accesses: list[Access] = []
+    for phase in (0, 1, 0, 2, 0, 2, 6, 2, 10, 2, 0, 4):
+        accesses += [("p", phase, 0), *code]
+    found = simulate([ANY], accesses, "collecting 4", "collecting 8", "collector 2")
+    assert found["collections"] == 2
+    # The program's own, from the first look at it on.
+    assert found["before_collections"]["instructions"] == (2 + 1) * len(code)
+    assert found["after_collections"]["instructions"] == len(code)
+    assert simulate([ANY], accesses)["collections"] == 4
 
 
 ANY = a_model({**CODE, "size": "1KiB"}, {**DATA, "size": "1KiB"})
@@ -523,6 +598,60 @@ def test_phases_are_those_of_the_events(tmp_path: Path, compile_c: Compile) -> N
     before, after = details["before"], details["after"]
     assert before["misses"]["write"][0] * 5 < after["misses"]["write"][0], "64 lines are gone"
     assert before["instructions"] > 0
+
+
+def test_charging_instructions_changes_no_count(tmp_path: Path, compile_c: Compile) -> None:
+    """What each instruction was charged with, and what each operation was, is what a simulation
+    without that finds in all."""
+    program = compile_c(
+        """#include <signal.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static char *kept[3000];
+        void work(void) {
+          for (int i = 0; i < 3000; ++i) kept[i * 7 % 3000] = memset(malloc(40 + i % 50), i, 40);
+          for (int i = 0; i < 3000; ++i) free(kept[i]);
+        }
+        static void handler(int number) { (void)number; work(); }
+        int main(void) {
+          signal(SIGUSR1, handler);
+          for (int i = 0; i < 5; ++i) { raise(SIGUSR1); work(); }
+          if (fork() == 0) { work(); _exit(0); }
+          wait(NULL); }""",
+        "-fno-builtin",
+    )
+    models = [load_model("decstation-5000-200"), load_model("two-level")]
+    plain = tool(tmp_path, [str(program)], lines_of(models))
+    (tmp_path / "code").mkdir()
+    (tmp_path / "events").write_text("during worker work\n")
+    charged = tool(
+        tmp_path, [str(program)], lines_of(models, "by-instruction", "collecting -"),
+        f"--code-folder={tmp_path / 'code'}", f"--events={tmp_path / 'events'}",
+    )  # fmt: skip
+    assert len(charged) == len(plain) == 2
+    for one, other in zip(charged, plain, strict=True):
+        for number in range(len(models)):
+            assert counts_of(one, number) == counts_of(other, number)
+        assert [] in [context["phase"] for context in one["contexts"]]
+        assert ["worker"] in [context["phase"] for context in one["contexts"]]
+        by_context: Charged = Counter()
+        path = tmp_path / "memsys" / f"{one['pid']}.0.stalls"
+        columns = ("context", "model", "address", "length", "event", "count")
+        for batch in TableReader(path, "stalls", columns):
+            for row in zip(*(batch[name].tolist() for name in columns), strict=True):
+                by_context[row[0], row[1], row[4]] += row[5]
+        expected: Charged = Counter()
+        for place, context in enumerate(one["contexts"]):
+            for number, counts in enumerate(context["models"]):
+                for event, count in enumerate(counts):
+                    if context["operation"] == "program" and count > 0:
+                        expected[place, number, event] = count
+        assert by_context == expected
+        executed = json.loads((tmp_path / "code" / f"{one['pid']}.0.json").read_text())
+        phases = {tuple(each["phases"]) for each in executed["contexts"]}
+        assert {tuple(each["phase"]) for each in one["contexts"]} <= phases
 
 
 CACHEGRIND = Path("/usr/libexec/valgrind/cachegrind-amd64-linux")

@@ -339,12 +339,33 @@ void events_note_operation(Registers* registers, Operation operation) {
   choose_counters(registers, now);
 }
 
-UInt events_phase(ThreadId thread) {
+ULong events_phase(ThreadId thread) {
   const Progress* const now = progress[thread];
-  return now == NULL || now->depth == 0 ? 0 : now->phases[now->depth - 1].name + 1;
+  if (now == NULL || now->depth == 0) return 0;
+  return executions_are_on() ? phases_of(now) : now->phases[now->depth - 1].name + 1;
 }
 
-const HChar* events_phase_name(UInt phase) { return phase == 0 ? "" : names[phase - 1].text; }
+void events_put_phase(VgFile* file, ULong phase) {
+  if (!executions_are_on()) {
+    file_put_text(file, phase == 0 ? "" : names[phase - 1].text);
+    return;
+  }
+  VG_(fprintf)(file, "[");
+  const HChar* separator = "";
+  for (UInt name = 0; name < PHASE_BITS; ++name) {
+    if ((phase >> name & 1) == 0) continue;
+    VG_(fprintf)(file, "%s", separator);
+    file_put_text(file, names[name].text);
+    separator = ", ";
+  }
+  VG_(fprintf)(file, "]");
+}
+
+ULong events_phase_bit(const HChar* name) {
+  for (UInt i = 0; i < names_used && i < PHASE_BITS; ++i)
+    if (names[i].is_phase && VG_(strcmp)(names[i].text, name) == 0) return (ULong)1 << i;
+  return 0;
+}
 
 void events_end_thread(ThreadId thread, ULong clock) {
   if (progress[thread] == NULL) return;

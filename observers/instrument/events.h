@@ -40,9 +40,15 @@ void events_add_return(Translation* translation);
 void events_shift_clock(ThreadId thread, ULong difference);
 void events_note_operation(Registers* registers, Operation operation);
 
-// The phase that the thread is in, from 1; 0: none.
-UInt events_phase(ThreadId thread);
-const HChar* events_phase_name(UInt phase);
+// What the thread is in: the number of the innermost phase from 1, or 0 for none. Where executions
+// are counted, all its phases, as bits of the numbers of their names.
+ULong events_phase(ThreadId thread);
+
+// A phase or phases as a value of JSON: a name, or where executions are counted a list of them.
+void events_put_phase(VgFile* file, ULong phase);
+
+// The bit of a phase with that name where executions are counted; 0: there is none.
+ULong events_phase_bit(const HChar* name);
 
 void events_end_thread(ThreadId thread, ULong clock);
 void events_start_child(ThreadId thread);

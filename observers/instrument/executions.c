@@ -177,15 +177,9 @@ static const HChar* path_of(const HChar* ending) {
 }
 
 static void write_context(VgFile* file, const Context* context) {
-  VG_(fprintf)(file, "{\"phases\": [");
-  const HChar* separator = "";
-  for (UInt name = 0; name < 64; ++name) {
-    if ((context->phases >> name & 1) == 0) continue;
-    VG_(fprintf)(file, "%s", separator);
-    file_put_text(file, events_phase_name(name + 1));
-    separator = ", ";
-  }
-  VG_(fprintf)(file, "], \"operation\": ");
+  VG_(fprintf)(file, "{\"phases\": ");
+  events_put_phase(file, context->phases);
+  VG_(fprintf)(file, ", \"operation\": ");
   file_put_text(file, context->operation == OP_COUNT ? "" : operation_names[context->operation]);
   VG_(fprintf)(file, "}");
 }

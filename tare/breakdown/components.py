@@ -144,3 +144,7 @@ IN_COLLECTIONS = ("gc_entry", "roots", "copy", "promotion", "major", "moveback")
 
 def metric(component: str) -> str:
     return f"{component}_instructions"
+
+
+def cycles_metric(component: str) -> str:
+    return f"{component}_cycles"

@@ -20,10 +20,19 @@ from tare.breakdown import frame_tables, info_tables, perf_map
 from tare.breakdown.allocation import Site
 from tare.breakdown.classifier import Classifier
 from tare.breakdown.code import Instruction, decode
-from tare.breakdown.components import COMPONENTS, MALLOC, OTHER, Certainty, metric
+from tare.breakdown.components import (
+    COMPONENTS,
+    MALLOC,
+    OTHER,
+    Certainty,
+    cycles_metric,
+    metric,
+)
 from tare.breakdown.descriptor import Descriptor, shipped
 from tare.breakdown.image import Image
+from tare.breakdown.memory import Judged, Memory, simulator_text
 from tare.breakdown.perf_map import Pieces
+from tare.breakdown.tables import read_columns
 from tare.elf import interpreter_of
 from tare.errors import TareError, UsageError
 from tare.events import Events
@@ -31,8 +40,8 @@ from tare.instrument import Instrument, Operation, read_process_files
 from tare.jvm_command import with_options
 from tare.manager import OWN, Manager
 from tare.measurement import Status
+from tare.memory_model import MemoryModel
 from tare.program import Program, find_executable
-from tare.recording import TableReader
 from tare.runner import Limits, Outcome
 
 if TYPE_CHECKING:
@@ -48,8 +57,8 @@ _PROOF = "proof"
 _CODE = ("stretch", "object", "address", "length", "low", "high")
 _EXECUTIONS = ("stretch", "context", "count")
 _MOST_OBJECTS_SHOWN = 8
-_MOST_CODE_ROWS = 1 << 26
 _NO_FILE = "linkage tables, and code of no file"
+_WORD_MASK = (1 << 64) - 1
 
 
 def find_descriptor(image: Image) -> Descriptor:
@@ -116,6 +125,17 @@ def default_manager(programs: Sequence[Program]) -> str:
     return OWN if any(image is not None and image.bits == 32 for image in images) else "glibc"
 
 
+def refuse_narrow(programs: Sequence[Program]) -> None:
+    """UsageError where a program has 32 bits: of these no memory system is simulated."""
+    for program in programs:
+        image = _image_of(program)
+        if image is not None and image.bits == 32:
+            raise UsageError(
+                f"{program.argv[0]} is a program of 32 bits: its memory system cannot be simulated",
+                "leave --memory and --model out",
+            )
+
+
 def described(programs: Sequence[Program], runtime: str) -> list[str]:
     """The names of the descriptors that programs are observed with. UsageError for a ``runtime``
     that has none."""
@@ -123,9 +143,9 @@ def described(programs: Sequence[Program], runtime: str) -> list[str]:
     return sorted(set(names))
 
 
-def observer(runtime: str = "") -> Observe:
+def observer(runtime: str = "", models: tuple[MemoryModel, ...] = ()) -> Observe:
     """What the executor starts for a run."""
-    return functools.partial(run_once, runtime=runtime)
+    return functools.partial(run_once, runtime=runtime, models=models)
 
 
 def run_once(
@@ -135,20 +155,27 @@ def run_once(
     workspace: Path,
     keep_output: Path | None = None,
     runtime: str = "",
+    models: tuple[MemoryModel, ...] = (),
 ) -> Outcome:
     """Run ``program`` under ``manager`` and charge its instructions; see ``runner.run_once``.
 
     ``values`` of a good outcome have a metric for each component, which sum to ``instructions``,
     and ``integer_tag_high_instructions``. ``details`` is what ``Found.details`` says, with
     ``wall_seconds``, ``processes`` and ``uncounted_processes``.
+
+    With ``models`` the memory system is simulated in the same run: ``values`` also have
+    ``stall_cycles``, ``simulated_cycles`` and the cycles of each component, which sum to these, in
+    the first model; ``memory`` in ``details`` is what ``Memory.details`` says of all.
     """
     image = _image_of(program)
     descriptors = _choose(program, image, runtime)
     given = descriptors[0] if runtime else None
     started = _telling_of_code(program, descriptors)
+    text = simulator_text(models, descriptors) if models else ""
     workspace.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="code-", dir=workspace) as folder:
-        counter = _Counter(_events(descriptors, image), given, Path(folder).resolve())
+        code = Path(folder).resolve()
+        counter = _Counter(_events(descriptors, image), given, code, models, text)
         try:
             return runner.run_once(started, manager, limits, workspace, keep_output, counter)
         finally:
@@ -180,20 +207,36 @@ def count_pages(
 class _Counter(Instrument):
     """``code``: where the tool writes what was executed."""
 
-    def __init__(self, events: Events, given: Descriptor | None, code: Path) -> None:
+    def __init__(
+        self,
+        events: Events,
+        given: Descriptor | None,
+        code: Path,
+        models: tuple[MemoryModel, ...],
+        simulator_text: str,
+    ) -> None:
         super().__init__(events=events)
         self._given = given
         self._code = code
+        self._models = models
+        self._simulator_text = simulator_text
         self._since = time.time()
 
     def prefix(self, folder: Path) -> Sequence[str]:
-        return (*super().prefix(folder), f"--code-folder={self._code}")
+        asked = [*super().prefix(folder), f"--code-folder={self._code}"]
+        if self._models:
+            memsys, description = folder / "memsys", folder / "models"
+            memsys.mkdir()
+            description.write_text(self._simulator_text)
+            asked += [f"--memsys={description.resolve()}", f"--memsys-folder={memsys.resolve()}"]
+        return asked
 
     def complete(self, folder: Path, pids: Collection[int], outcome: Outcome) -> Outcome:
         counted = super().complete(folder, pids, outcome)
         if counted.status is not Status.OK:
             return counted
-        found = read_folder(self._code, self._given, self.take_made_code())
+        memory = Memory(folder / "memsys", self._models) if self._models else None
+        found = read_folder(self._code, self._given, self.take_made_code(), memory)
         return add_up(found, counted)
 
     def take_made_code(self) -> dict[int, Pieces]:
@@ -251,7 +294,7 @@ class Found:
 
     ``components`` by name and certainty; ``unexplained`` are those in code that no rule is about,
     by object file; ``runtimes`` the instructions of processes by the runtime in them; ``calls`` by
-    operation, where quick and slow ones are told apart.
+    operation, where quick and slow ones are told apart; ``allocated_bytes`` what was taken in line.
     """
 
     components: Counter[tuple[str, Certainty]] = field(default_factory=Counter)
@@ -263,6 +306,8 @@ class Found:
     tiled_sites: int = 0
     checked_sites: int = 0
     agreeing_sites: int = 0
+    allocated_bytes: int = 0
+    memory: Memory | None = None
 
     @property
     def instructions(self) -> int:
@@ -271,11 +316,14 @@ class Found:
     def of(self, component: str, *certainties: Certainty) -> int:
         return sum(self.components[component, certainty] for certainty in certainties)
 
+    def sure(self) -> dict[str, int]:
+        """By component, its low bound; ``other`` has the rest."""
+        sure = {name: self.of(name, Certainty.SURE) for name in COMPONENTS if name != OTHER}
+        return {**sure, OTHER: self.instructions - sum(sure.values())}
+
     def values(self) -> dict[str, float]:
-        sure = {metric(name): self.of(name, Certainty.SURE) for name in COMPONENTS if name != OTHER}
         return {
-            **sure,
-            metric(OTHER): self.instructions - sum(sure.values()),
+            **{metric(name): instructions for name, instructions in self.sure().items()},
             "unexplained_instructions": self.unexplained.total(),
             "integer_tag_high_instructions": self.of("integer_tag", *Certainty),
         }
@@ -317,15 +365,25 @@ def add_up(found: Found, counted: Outcome) -> Outcome:
         )
         return replace(counted, status=Status.FAILED, reason=reason, values={}, details={})
     kept = ("wall_seconds", "processes", "uncounted_processes")
+    values, details = found.values(), found.details()
+    if found.memory is not None:
+        details["memory"] = found.memory.details(found.sure(), found.allocated_bytes)
+        values |= _cycles(details["memory"][0])
     return replace(
         counted,
-        values={
-            "instructions": instructions,
-            **found.values(),
-            "processes": counted.values["processes"],
-        },
-        details={**{name: counted.details[name] for name in kept}, **found.details()},
+        values={"instructions": instructions, **values, "processes": counted.values["processes"]},
+        details={**{name: counted.details[name] for name in kept}, **details},
     )
+
+
+def _cycles(model: Mapping[str, Any]) -> dict[str, float]:
+    stalls = {name: sum(one["stalls"].values()) for name, one in model["components"].items()}
+    cycles = {name: one["cycles"] + stalls[name] for name, one in model["components"].items()}
+    return {
+        "simulated_cycles": sum(cycles.values()),
+        "stall_cycles": sum(stalls.values()),
+        **{cycles_metric(name): spent for name, spent in cycles.items()},
+    }
 
 
 # ---- the files of the instrument ----
@@ -344,43 +402,29 @@ class _Code:
 
 
 def read_folder(
-    folder: Path, given: Descriptor | None = None, made: Mapping[int, Pieces] | None = None
+    folder: Path,
+    given: Descriptor | None = None,
+    made: Mapping[int, Pieces] | None = None,
+    memory: Memory | None = None,
 ) -> Found:
     """What the processes of a run did; each by the runtime in its executable, or as ``given``.
-    ``made``: by process, the code that it told of."""
+    ``made``: by process, the code that it told of. ``memory`` is filled with what they met."""
     nothing = Pieces(())
-    found = Found()
+    found = Found(memory=memory)
     images: dict[str, Image | None] = {}
     for path, described in read_process_files(folder, FORMAT, FORMAT_VERSION):
         tables = _Code(
-            _columns(path.with_suffix(".code"), "code", _CODE),
-            _columns(path.with_suffix(".executions"), "executions", _EXECUTIONS),
+            read_columns(path.with_suffix(".code"), "code", _CODE),
+            read_columns(path.with_suffix(".executions"), "executions", _EXECUTIONS),
             described["objects"],
             described["contexts"],
             described["operations"],
             (made or {}).get(described["pid"], nothing),
         )
-        _add_process(tables, images, given, found)
+        judged = _add_process(tables, images, given, found)
+        if memory is not None:
+            memory.add_process(path.name, judged)
     return found
-
-
-def _columns(path: Path, name: str, columns: tuple[str, ...]) -> dict[str, NDArray[np.uint64]]:
-    import numpy as np
-
-    reader = TableReader(path, name, columns)
-    batches = []
-    for batch in reader:
-        batches.append(batch)
-        if reader.rows > _MOST_CODE_ROWS:
-            raise TareError(f"{path} is too large to be the instrument's")
-    if reader.damage:
-        raise TareError(f"{path} is damaged: {reader.damage}")
-    return {
-        column: np.concatenate([batch[column] for batch in batches])
-        if batches
-        else np.zeros(0, np.uint64)
-        for column in columns
-    }
 
 
 def _image(images: dict[str, Image | None], file: str) -> Image | None:
@@ -394,7 +438,7 @@ def _image(images: dict[str, Image | None], file: str) -> Image | None:
 
 def _add_process(
     tables: _Code, images: dict[str, Image | None], given: Descriptor | None, found: Found
-) -> None:
+) -> Judged:
     import numpy as np
 
     descriptor, language = _runtime_of(tables.objects, images, given)
@@ -424,9 +468,11 @@ def _add_process(
         in_operations[operation] += instructions
     _split_calls(tables.operations, in_operations, descriptor, found)
     found.unexplained["code beyond the most that is told apart"] += int(plain[0])
-    _add_plain(tables, plain, descriptor, language, images, found)
+    charged: dict[int, str] = {}
+    _add_plain(tables, plain, descriptor, language, images, found, charged)
     found.unexplained = +found.unexplained
     found.runtimes[descriptor.name] += found.instructions - before
+    return Judged(descriptor, functools.partial(_component_of, descriptor=descriptor), charged)
 
 
 def _split_calls(
@@ -443,6 +489,10 @@ def _split_calls(
         found.calls[name] = found.calls.get(name, Calls()) + calls
         found.components[descriptor.operations[name], Certainty.SURE] -= calls.slow
         found.components[component, Certainty.SURE] += calls.slow
+
+
+def _component_of(context: Mapping[str, Any], descriptor: Descriptor) -> str | None:
+    return _judge_context(context, descriptor)[0]
 
 
 def _judge_context(context: Mapping[str, Any], descriptor: Descriptor) -> tuple[str | None, str]:
@@ -487,8 +537,9 @@ def _add_plain(
     language: Mapping[int, Image],
     images: dict[str, Image | None],
     found: Found,
+    charged: dict[int, str],
 ) -> None:
-    """Instructions outside all phases and operations."""
+    """Instructions outside all phases and operations; ``charged`` is as in ``Judged``."""
     import numpy as np
 
     code = tables.code
@@ -503,9 +554,11 @@ def _add_plain(
             found.own += int(counts[rows].sum())
         elif number in language:
             mapped = _mapped(tables.objects, images) if number == 0 else []
-            _add_language(tables, rows, counts, descriptor, language[number], mapped, found)
+            _add_language(
+                tables, rows, counts, descriptor, language[number], mapped, found, charged
+            )
         elif not one["file"] and descriptor.made_code is not None:
-            _add_made_code(tables, rows, counts, descriptor, found)
+            _add_made_code(tables, rows, counts, descriptor, found, charged)
         else:
             found.unexplained[Path(one["file"]).name or _NO_FILE] += int(counts[rows].sum())
 
@@ -530,6 +583,7 @@ def _add_language(
     image: Image,
     mapped: Sequence[tuple[int, int]],
     found: Found,
+    charged: dict[int, str],
 ) -> None:
     """Those in an object that has code of the language, and perhaps other code; or in no file, and
     not where files are ``mapped``."""
@@ -542,6 +596,7 @@ def _add_language(
     for start, end, component in descriptor.routine_ranges(image) if one["file"] else ():
         there = (addresses >= np.uint64(start)) & (addresses < np.uint64(end))
         found.components[component, Certainty.SURE] += int(counts[rows[there]].sum())
+        charged |= dict.fromkeys(code["address"][rows[there]].tolist(), component)
         rows, addresses = rows[~there], addresses[~there]
     if one["file"]:
         rest = f"{image.path.name}, not in the language"
@@ -551,7 +606,7 @@ def _add_language(
     found.unexplained[rest] += int(counts[rows[~is_language]].sum())
     classifier = Classifier(descriptor, image.names, image.bytes_at)
     rows, addresses, bits = rows[is_language], addresses[is_language], descriptor.bits
-    sites = _add_instructions(tables, rows, addresses, counts, classifier, bits, found)
+    sites = _add_instructions(tables, rows, addresses, counts, classifier, bits, found, charged)
     _check_sites(descriptor, image, sites, found)
 
 
@@ -561,6 +616,7 @@ def _add_made_code(
     counts: NDArray[np.int64],
     descriptor: Descriptor,
     found: Found,
+    charged: dict[int, str],
 ) -> None:
     """Those in code of no file, by what the process told of it."""
     import numpy as np
@@ -577,7 +633,8 @@ def _add_made_code(
             found.unexplained[name] += int(counts[rows[place]])
     rows, addresses = rows[is_language], addresses[is_language]
     classifier = Classifier(descriptor, tables.made.names)
-    sites = _add_instructions(tables, rows, addresses, counts, classifier, descriptor.bits, found)
+    bits = descriptor.bits
+    sites = _add_instructions(tables, rows, addresses, counts, classifier, bits, found, charged)
     _note_sites(sites, found)
 
 
@@ -589,9 +646,12 @@ def _add_instructions(
     classifier: Classifier,
     bits: int,
     found: Found,
+    charged: dict[int, str],
 ) -> list[Site]:
-    """Those in code of the language; returns the places that allocate."""
+    """Those in code of the language, ``addresses`` in its file; returns the places that
+    allocate."""
     code = tables.code
+    bias = int(code["address"][rows[0]]) - int(addresses[0]) if len(rows) else 0
     executed: Counter[tuple[int, int, int, int]] = Counter()
     for address, length, low, high, count in zip(
         addresses.tolist(),
@@ -609,6 +669,12 @@ def _add_instructions(
             found.own += count
         else:
             found.components[mark.component, mark.certainty] += count
+            if mark.certainty is Certainty.SURE:
+                charged[(address + bias) & _WORD_MASK] = mark.component
+    taken = {site.address: site.bytes for site in classification.sites}
+    found.allocated_bytes += sum(
+        count * taken.get(address, 0) for (address, *_), count in executed.items()
+    )
     return classification.sites
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tare import api, options
+from tare.breakdown.memory import DEFAULT_MODEL
 from tare.options import Output
 from tare.presenting import present
 from tare.program import Program
@@ -16,6 +17,8 @@ Examples:
   tare breakdown -- menhir --stdlib /usr/share/menhir grammar.mly
   tare breakdown --json out.json -- ocamllex.opt -o lexer.ml lexer.mll
   tare breakdown -m glibc -m mimalloc -- ./server --selftest
+  tare breakdown --memory -- ocamllex.opt -o lexer.ml lexer.mll
+  tare breakdown --model host --model decstation-5000-200 -- menhir grammar.mly
 """
 
 
@@ -27,6 +30,19 @@ Examples:
     metavar="NAME",
     help="The descriptor to go by. Default: that of the runtime in the executable, or malloc.",
 )
+@click.option(
+    "--memory",
+    is_flag=True,
+    help="Simulate the memory system, too: that of a DECstation 5000/200, unless --model names "
+    "another.",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="A memory system to simulate; repeat it. A path needs a slash; host is this machine's.",
+)
 @options.run_options
 @options.output_options
 @options.program_argument
@@ -34,6 +50,8 @@ def command(
     program: Program,
     managers: tuple[str, ...],
     runtime: str,
+    memory: bool,
+    models: tuple[str, ...],
     baseline: str,
     seed: int | None,
     limits: Limits,
@@ -43,12 +61,14 @@ def command(
 
     Allocation, checks, header words, integer tags, the write barrier and the parts of collections
     of an OCaml or Haskell program; malloc, free and realloc of any other. The executable is used as
-    it is. The program runs once under Valgrind's core, 10 to 30 times slower than by itself.
+    it is. The program runs once under Valgrind's core, 10 to 30 times slower than by itself; with
+    --memory 20 to 100 times.
     """
     results = api.breakdown(
         program,
         managers,
         runtime=runtime,
+        models=models or ((DEFAULT_MODEL,) if memory else ()),
         baseline=baseline,
         seed=seed,
         limits=limits,

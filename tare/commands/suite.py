@@ -29,7 +29,7 @@ Examples:
   tare suite run papers -o papers-results      (type it again to resume)
   tare suite run my-programs.toml -m glibc -m mimalloc -n 20
   tare suite run quick --study count -m glibc -m jemalloc
-  tare suite run storage --study breakdown
+  tare suite run storage --study breakdown --model decstation-5000-200
   tare suite run dacapo --jar dacapo-23.11-chopin.jar -p fop -p h2
   tare suite run papers --scheduler tcp://head:8786 -o papers-results
 """
@@ -41,6 +41,7 @@ _WATCHED: dict[str, Callable[..., Results]] = {
     memsys.STUDY: api.memsys,
     space.STUDY: api.space,
 }
+_SIMULATING = (breakdown.STUDY, memsys.STUDY)
 _OF_COMPARE = ("runs", "warmup", "jar", "iterations", "scheduler")
 
 
@@ -81,6 +82,13 @@ def packages(suite_name: str) -> int:
     help="What to do with each program: the command of that name. Default: compare.",
 )
 @options.manager_options
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="With --study breakdown or memsys: a memory system to simulate; repeat it.",
+)
 @click.option("-n", "--runs", default=6, show_default=True, help="Runs under each manager.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
 @click.option(
@@ -105,6 +113,7 @@ def run(
     jar: Path | None,
     iterations: int | None,
     managers: tuple[str, ...],
+    models: tuple[str, ...],
     baseline: str,
     runs: int,
     warmup: int,
@@ -118,8 +127,13 @@ def run(
     Programs whose packages are not installed are skipped and named. A folder given with -o is
     resumed where it was interrupted.
     """
+    if models and study not in _SIMULATING:
+        raise UsageError(
+            f"--model is not for --study {study}", f"it is for {' and '.join(_SIMULATING)}"
+        )
     if study != compare.STUDY:
         _refuse_options_of_compare(study)
+        simulated = {"models": models} if models else {}
         results = _WATCHED[study](
             _of_suite(suite_name, only),
             managers or (("glibc",) if study == drag.STUDY else ()),
@@ -128,6 +142,7 @@ def run(
             limits=limits,
             folder=output.folder or default_folder(study, _label(suite_name)),
             watcher=TerminalWatcher(output.quiet),
+            **simulated,
         )
         return present(results, output)
     observe: Observe | None = None

@@ -45,6 +45,7 @@ def _sections(results: Results) -> list[Section]:
         return [
             replace(each.section(results), **costs.get(each.IDENTIFIER, {}))
             for each in sections(results.run.get("runtime", ""))
+            if getattr(each, "applies", lambda _results: True)(results)
         ]
     study = results.run["study"]
     found = [each.section(results) for each in studies() if study == each.STUDY]

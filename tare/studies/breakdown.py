@@ -90,6 +90,7 @@ def published() -> Mapping[str, Shares]:
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
     """Findings, tables and a figure of all breakdowns in a results folder."""
+    from tare.report import breakdown_memory
     from tare.report.comparison import failure_table
 
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
@@ -111,15 +112,26 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         for program, found in firsts.items()
         for manager, record in found.items()
     }
+    figures: list[Figure] = []
     if rows:
         tables.append(comparison_table(rows))
+        figures.append(shares_figure(rows))
+    simulated = {
+        label: record.outcome.details["memory"]
+        for label, record in rows.items()
+        if "memory" in record.outcome.details
+    }
+    if simulated:
+        more_tables, more_figures = breakdown_memory.tables_and_figures(simulated)
+        tables += more_tables
+        figures += more_figures
     tables += pages_tables(records)
     return Section(
         identifier=identifier,
         title=title,
-        findings=findings(good),
+        findings=findings(good) + breakdown_memory.findings(simulated),
         tables=tables,
-        figures=[shares_figure(rows)] if rows else [],
+        figures=figures,
         took_seconds=results.run.get("took_seconds"),
     )
 
@@ -449,51 +461,26 @@ def comparison_table(rows: Mapping[str, Record]) -> Table:
 # ---- the figure ----
 
 
+def by_group(shares: Shares) -> dict[str, float]:
+    """Shares of components, in the groups of figures."""
+    return {group: sum(shares.get(part, 0.0) for part in parts) for group, parts in GROUPS.items()}
+
+
 def shares_figure(rows: Mapping[str, Record]) -> Figure:
     """A bar per run and per program of the paper, stacked of groups of components."""
+    from tare.report.bars import stacked_bars
     from tare.report.labels import shortened, visible
-    from tare.report.specs import SERIES, params, rounded
 
-    bars = {shortened(visible(label), 30): shares_of(record) for label, record in rows.items()}
-    bars |= {f"{program} (1994)": dict(shares) for program, shares in published().items()}
-    values = []
-    for label, shares in bars.items():
-        for place, (group, parts) in enumerate(GROUPS.items()):
-            share = sum(shares.get(part, 0.0) for part in parts)
-            if share:
-                values.append(
-                    {
-                        "program": label,
-                        "group": group,
-                        "share": rounded(share),
-                        "place": place,
-                        "tip": f"{label}: {group}, {format_percent(share)}",
-                    }
-                )
-    spec = {
-        "params": params(),
-        "data": {"values": values},
-        "height": {"step": 24},
-        "mark": {"type": "bar"},
-        "encoding": {
-            "y": {"field": "program", "type": "nominal", "sort": list(bars),
-                  "scale": {"domain": list(bars), "paddingInner": 0.25},
-                  "axis": {"title": None}},
-            "x": {"field": "share", "type": "quantitative", "stack": "zero",
-                  "axis": {"title": "share of all instructions (1994: of the run time)",
-                           "format": ".0%", "tickCount": {"expr": "narrow ? 4 : 8"}}},
-            "order": {"field": "place", "type": "quantitative"},
-            "color": {"field": "group", "type": "nominal", "sort": list(GROUPS),
-                      "scale": {"domain": list(GROUPS), "range": list(SERIES[: len(GROUPS)])},
-                      "legend": {"title": None, "orient": "bottom", "columns": 3}},
-            "description": {"field": "tip"},
-        },
-    }  # fmt: skip
-    return Figure(
-        identifier="figure-breakdown",
-        title="Storage management by component",
-        caption="The low bounds, in groups of components; slow, zeroing and copies are of malloc "
-        "and realloc. Below, what was published in 1994 of "
-        "other programs, on another machine.",
-        spec=spec,
+    bars = {
+        shortened(visible(label), 30): by_group(shares_of(record)) for label, record in rows.items()
+    }
+    bars |= {f"{program} (1994)": by_group(shares) for program, shares in published().items()}
+    return stacked_bars(
+        "figure-breakdown",
+        "Storage management by component",
+        "The low bounds, in groups of components; slow, zeroing and copies are of malloc and "
+        "realloc. Below, what was published in 1994 of other programs, on another machine.",
+        bars,
+        tuple(GROUPS),
+        "share of all instructions (1994: of the run time)",
     )

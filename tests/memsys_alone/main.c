@@ -5,6 +5,7 @@
 //   i ADDRESS SIZE   an instruction        r|w ADDRESS SIZE   an access of the latest instruction
 //   o NUMBER CALLER  an operation begins, 0: the program goes on
 //   p NUMBER         a phase begins        e                  the stretch of code ends
+// A number of phases that are told apart is the sum of their bits, which are their names.
 // Addresses are hexadecimal, the other numbers decimal.
 
 #include "memsys/simulator.h"
@@ -44,8 +45,19 @@ static const HChar* operation_name(UInt operation) {
   return name;
 }
 
-static void write_phase(VgFile* file, UInt phase) {
-  fprintf(file, phase == 0 ? "\"\"" : "\"%u\"", phase);
+static void write_phase(VgFile* file, ULong phase) {
+  fprintf(file, phase == 0 ? "\"\"" : "\"%llu\"", phase);
+}
+
+// The bits of a phase are its name.
+static ULong phase_bit(const HChar* name) { return strtoull(name, NULL, 10); }
+
+static void write_row(void* separator, const ULong* row) {
+  const HChar** const before = separator;
+  fputs(*before, stdout);
+  for (UInt i = 0; i < OCCURRENCE_COLUMNS; ++i) printf("%s%llu", i > 0 ? ", " : "[", row[i]);
+  fputs("]", stdout);
+  *before = ", ";
 }
 
 static void write_caller(VgFile* file, Addr caller) { fprintf(file, "\"address\": %lu", caller); }
@@ -61,6 +73,7 @@ int main(int argc, char** argv) {
     puts(wrong);
     return 1;
   }
+  simulator_find_phases(phase_bit);
   const FetchRules rules = simulator_fetch_rules();
   char kind;
   unsigned long first, second;
@@ -82,7 +95,7 @@ int main(int argc, char** argv) {
         simulator_set_operation((UInt)first, second);
         simulator_count_call();
       }
-      if (kind == 'p') simulator_set_phase((UInt)first);
+      if (kind == 'p') simulator_set_phase(first);
     }
   }
   close_stretch();
@@ -90,6 +103,9 @@ int main(int argc, char** argv) {
   const Describer describer = {operation_name, write_phase, write_caller};
   fputs("{", stdout);
   simulator_write(stdout, &describer);
-  fputs("}\n", stdout);
+  fputs(", \"occurrences\": [", stdout);
+  const HChar* separator = "";
+  simulator_visit_occurrences(write_row, &separator);
+  fputs("]}\n", stdout);
   return 0;
 }

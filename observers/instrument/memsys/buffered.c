@@ -4,12 +4,26 @@
 
 #include "model.h"
 
+// A direct-mapped cache, as these models have, needs neither hints nor times.
+static inline Bool is_present(Cache* cache, ULong line) {
+  if (cache->ways > 1) return cache_touch_present(cache, line);
+  return cache->slots[line & cache->mask].line == line;
+}
+
+static inline Bool touch(Cache* cache, ULong line) {
+  ULong out;
+  if (cache->ways > 1) return cache_touch(cache, line, &out);
+  Slot* const slot = &cache->slots[line & cache->mask];
+  if (slot->line == line) return True;
+  slot->line = line;
+  return False;
+}
+
 static void fetch_chunk(Model* model, ULong chunk, Counts* counts) {
   Cache* const cache = first_level(model, FETCH);
   const ULong line = chunk >> cache->shift;
-  ULong out;
-  if (cache_touch(cache, line, &out)) return;
-  ++counts->misses[FETCH][0];
+  if (touch(cache, line)) return;
+  count_event(model, counts, miss_of(FETCH, 0), 1);
   model->cycle += model->fetch_miss_cycles;
 }
 
@@ -20,13 +34,11 @@ static void read_unit(Model* model, ULong unit, Addr from, Addr to, Counts* coun
   const ULong last = (to < end ? to : end) >> cache->shift;
   Bool present = True;
   for (ULong line = (from > start ? from : start) >> cache->shift; line <= last; ++line)
-    if (!cache_touch_present(cache, line)) present = False;
+    if (!is_present(cache, line)) present = False;
   if (present) return;
-  ++counts->misses[READ][0];
+  count_event(model, counts, miss_of(READ, 0), 1);
   model->cycle += model->read_miss_cycles;
-  ULong out;
-  for (ULong line = start >> cache->shift; line <= end >> cache->shift; ++line)
-    cache_touch(cache, line, &out);
+  for (ULong line = start >> cache->shift; line <= end >> cache->shift; ++line) touch(cache, line);
 }
 
 // Memory takes entries one after the other, in order, each from the moment that it is there.
@@ -34,7 +46,7 @@ static void buffer_write(Model* model, Addr address, Counts* counts) {
   WriteBuffer* const buffer = &model->buffer;
   ULong* const slot = &buffer->finish[buffer->next];
   if (*slot > model->cycle) {
-    counts->buffer_stall_cycles += *slot - model->cycle;
+    count_event(model, counts, BUFFER_STALLS, *slot - model->cycle);
     model->cycle = *slot;
   }
   const ULong page = address >> buffer->page_shift;
@@ -49,9 +61,8 @@ static void buffer_write(Model* model, Addr address, Counts* counts) {
 static void write_bytes(Model* model, Addr from, Addr to, Counts* counts) {
   Cache* const cache = &model->data;
   const UInt width = model->buffer.width_shift;
-  ULong out;
   for (ULong line = from >> cache->shift; line <= to >> cache->shift; ++line)
-    if (!cache_touch(cache, line, &out)) ++counts->misses[WRITE][0];
+    if (!touch(cache, line)) count_event(model, counts, miss_of(WRITE, 0), 1);
   for (ULong word = from >> width; word <= to >> width; ++word)
     buffer_write(model, word << width, counts);
 }
@@ -73,17 +84,18 @@ ULong buffered_run(Model* model, const ULong* word, const ULong* end, Counts* co
     const Stretch* const stretch = (const Stretch*)*word++;
     totals += stretch->totals;
     const Access* const access = stretch->access;
+    model->stretch = stretch;
     UInt fetch = 0;
     UInt passed = 0;  // instructions whose cycle is in model->cycle
     for (UInt i = 0; i <= stretch->accesses; ++i) {
       for (; fetch < stretch->fetches && stretch->fetch[fetch].before <= i; ++fetch) {
         model->cycle += stretch->fetch[fetch].at - passed;
-        passed = stretch->fetch[fetch].at;
+        model->at = passed = stretch->fetch[fetch].at;
         fetch_chunk(model, stretch->fetch[fetch].chunk, counts);
       }
       if (i == stretch->accesses) break;
       model->cycle += access[i].at - passed;
-      passed = access[i].at;
+      model->at = passed = access[i].at;
       access_data(model, &access[i], access_address(&access[i], word), counts);
     }
     model->cycle += packed_instructions(stretch->totals) - passed;

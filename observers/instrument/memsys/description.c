@@ -127,6 +127,13 @@ static const HChar* check(const Model* model) {
   return NULL;
 }
 
+static void read_phase(Line* line, PhaseNames* phases) {
+  if (line->words != 2 || phases->used == MOST_PHASES)
+    line->wrong = "too many phases, or one without a name";
+  else
+    phases->name[phases->used++] = line->word[1];
+}
+
 static void read_part(Line* line, Description* description) {
   if (is(line, 0, "curve")) {
     CurveDescription* const curve = &description->curves[description->curves_used];
@@ -139,6 +146,12 @@ static void read_part(Line* line, Description* description) {
     ++description->curves_used;
   } else if (is(line, 0, "window")) {
     description->window_instructions = number_at(line, 1, 1, LARGEST);
+  } else if (is(line, 0, "collecting")) {
+    read_phase(line, &description->collecting);
+  } else if (is(line, 0, "collector")) {
+    read_phase(line, &description->collector);
+  } else if (is(line, 0, "by-instruction")) {
+    description->charges_instructions = True;
   } else if (is(line, 0, "model")) {
     if (description->models_used == MOST_MODELS || line->words != 2) {
       line->wrong = "too many models, or one without a name";
@@ -177,6 +190,7 @@ const HChar* description_read(HChar* text, Description* description) {
     const HChar* const wrong = check(&description->models[i]);
     if (wrong != NULL) return wrong;
     prepare(&description->models[i]);
+    description->models[i].number = i;
   }
   if (description->models_used == 0) return "there is no model";
   return NULL;

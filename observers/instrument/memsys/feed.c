@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "feed.h"
 
+#include "events.h"
 #include "simulator.h"
 
 // There is room for what a stretch writes, since each makes it for the next.
@@ -209,7 +210,7 @@ void feed_set_operation(UInt operation, Addr caller) {
 
 void feed_count_call(void) { simulator_count_call(); }
 
-void feed_set_phase(UInt phase) {
+void feed_set_phase(ULong phase) {
   feed_drain();
   simulator_set_phase(phase);
 }
@@ -238,6 +239,7 @@ void feed_start(const HChar* path) {
   if (size < 0 || size == sizeof text - 1) fail(path, "cannot be read, or is too long");
   const HChar* const wrong = simulator_read(text);
   if (wrong != NULL) fail(path, wrong);
+  simulator_find_phases(events_phase_bit);
   fetch_rules = simulator_fetch_rules();
   VG_(atfork)(drain_before_fork, NULL, start_child);
   feed_was_started = True;

@@ -33,8 +33,8 @@ void feed_set_operation(UInt operation, Addr caller);
 // The operation that was just set begins, and does not go on.
 void feed_count_call(void);
 
-// Phase 0 is the work itself; the others are collections, or parts of one.
-void feed_set_phase(UInt phase);
+// What events_phase() says of the thread.
+void feed_set_phase(ULong phase);
 
 // All that has happened so far is in the counts.
 void feed_drain(void);

@@ -36,7 +36,7 @@ static void refer_line(Model* model, UInt level, Kind kind, Bool stores, Cache* 
   const Addr start = line << cache->shift;
   const Addr end = start + ((ULong)1 << cache->shift) - 1;
   if (!touch(model, level, cache, stores, line)) {
-    ++counts->misses[kind][level];
+    count_event(model, counts, miss_of(kind, level), 1);
     if (!stores || cache->fetches_writes)
       refer(model, level + 1, kind, False, start, end, counts);
     else if (!cache->writes_through)
@@ -56,7 +56,7 @@ static void refer_whole(Model* model, UInt level, Kind kind, Addr from, Addr to,
       if (!cache_touch(cache, line, &out)) missed = True;
     }
     if (!missed) return;
-    ++counts->misses[kind][level];
+    count_event(model, counts, miss_of(kind, level), 1);
   }
 }
 
@@ -68,11 +68,11 @@ static void refer(Model* model, UInt level, Kind kind, Bool stores, Addr from, A
     refer_line(model, level, kind, stores, cache, line, from, to, counts);
 }
 
-static void translate(Cache* pages, Kind kind, Addr from, Addr to, Counts* counts) {
+static void translate(Model* model, Cache* pages, Kind kind, Addr from, Addr to, Counts* counts) {
   for (ULong page = from >> pages->shift; page <= to >> pages->shift; ++page) {
     ULong out;
     if (!cache_touch_hinted(pages, page) && !cache_touch(pages, page, &out))
-      ++counts->translation_misses[kind];
+      count_event(model, counts, translation_miss_of(kind), 1);
   }
 }
 
@@ -80,7 +80,7 @@ static inline void access_bytes(Model* model, Kind kind, Addr from, Addr to, Cou
   if (kind == FETCH ? model->translates_fetches : model->translates_data) {
     Cache* const pages =
         kind == FETCH && !model->unified_pages ? &model->instruction_pages : &model->data_pages;
-    translate(pages, kind, from, to, counts);
+    translate(model, pages, kind, from, to, counts);
   }
   Cache* const cache = first_level(model, kind);
   const ULong line = from >> cache->shift;
@@ -109,17 +109,20 @@ static __attribute__((noinline)) void run_in_order(Model* model, const Stretch* 
                                                    const ULong* addresses, Counts* counts) {
   const Access* const access = stretch->access;
   UInt fetch = 0;
+  model->stretch = stretch;
   for (UInt i = 0; i <= stretch->accesses; ++i) {
     while (fetch < stretch->fetches && stretch->fetch[fetch].before <= i) {
       const Addr from = stretch->fetch[fetch].chunk & ~CONTINUES;
       Addr to = from;
+      model->at = stretch->fetch[fetch].at;
       // A chunk is part of a line, so the next line begins where a chunk does.
       while (++fetch < stretch->fetches && (stretch->fetch[fetch].chunk & CONTINUES))
         to = stretch->fetch[fetch].chunk & ~CONTINUES;
       access_bytes(model, FETCH, from, to, counts);
     }
-    if (i < stretch->accesses)
-      access_data(model, &access[i], access_address(&access[i], addresses), counts);
+    if (i == stretch->accesses) break;
+    model->at = access[i].at;
+    access_data(model, &access[i], access_address(&access[i], addresses), counts);
   }
 }
 
@@ -132,12 +135,13 @@ static __attribute__((noinline)) void run_in_order(Model* model, const Stretch* 
 typedef struct {
   Addr from;
   Addr to;
-  UInt before;
+  UShort before;
+  UShort at;
 } MissedFetch;
 
 static __attribute__((noinline)) void miss_first(Model* model, Kind kind, Addr from, Addr to,
                                                  Counts* counts) {
-  ++counts->misses[kind][0];
+  count_event(model, counts, miss_of(kind, 0), 1);
   if (model->whole_accesses) {
     refer_whole(model, 1, kind, from, to, counts);
   } else {
@@ -238,17 +242,19 @@ static void note_run(Model* model, const Stretch* stretch) {
 static UInt run_fetches(Model* model, const Stretch* stretch, MissedFetch* missed, Counts* counts) {
   UInt found = 0;
   for (UInt next = 0; next < stretch->fetches; ++next) {
-    const UInt before = stretch->fetch[next].before;
+    const UShort before = stretch->fetch[next].before, at = stretch->fetch[next].at;
     const Addr from = stretch->fetch[next].chunk;
     Addr to = from;
-    if (model->translates_fetches) translate(&model->instruction_pages, FETCH, from, from, counts);
+    model->at = at;
+    if (model->translates_fetches)
+      translate(model, &model->instruction_pages, FETCH, from, from, counts);
     Bool hit = touch_fetched(model, &stretch->fetch[next]);
     while (model->whole_accesses && next + 1 < stretch->fetches &&
            (stretch->fetch[next + 1].chunk & CONTINUES)) {
       to = stretch->fetch[++next].chunk;
       if (!touch_fetched(model, &stretch->fetch[next])) hit = False;
     }
-    if (!hit) missed[found++] = (MissedFetch){from, to, before};
+    if (!hit) missed[found++] = (MissedFetch){from, to, before, at};
   }
   return found;
 }
@@ -261,7 +267,8 @@ static __attribute__((noinline)) void run_access(Model* model, const Access* acc
   const Addr to = from + size - 1;
   Bool missed = False;
   if ((access->flags & CONDITIONAL) && from == 0) return;
-  if (model->translates_data) translate(&model->data_pages, kind, from, to, counts);
+  model->at = access->at;
+  if (model->translates_data) translate(model, &model->data_pages, kind, from, to, counts);
   for (ULong line = from >> cache->shift; line <= to >> cache->shift; ++line) {
     ULong out;
     const Bool hit = cache_touch(cache, line, &out);
@@ -277,12 +284,15 @@ static __attribute__((noinline)) void run_all(Model* model, const Stretch* stret
                                               const ULong* addresses, Counts* counts) {
   MissedFetch missed[MOST_FETCHES];
   const Access* const access = stretch->access;
+  model->stretch = stretch;
   const UInt found = run_fetches(model, stretch, missed, counts);
   note_run(model, stretch);
   UInt next = 0;
   for (UInt i = 0; i <= stretch->accesses; ++i) {
-    for (; next < found && missed[next].before <= i; ++next)
+    for (; next < found && missed[next].before <= i; ++next) {
+      model->at = missed[next].at;
       miss_first(model, FETCH, missed[next].from, missed[next].to, counts);
+    }
     if (i < stretch->accesses)
       run_access(model, &access[i], access_address(&access[i], addresses), counts);
   }
@@ -291,6 +301,7 @@ static __attribute__((noinline)) void run_all(Model* model, const Stretch* stret
 static __attribute__((noinline)) void run_place(Model* model, const Stretch* stretch,
                                                 const Place* place, Addr address, Counts* counts) {
   Cache* const cache = &model->data;
+  model->stretch = stretch;
   for (UInt i = place[0].first; i < place[1].first; ++i) {
     const Access* const access = &stretch->access[i];
     const Addr from = address + access->offset;

@@ -6,6 +6,7 @@
 #define TARE_MEMSYS_MODEL_H
 
 #include "cache.h"
+#include "occurrences.h"
 #include "stretch.h"
 
 typedef enum { FETCH, READ, WRITE, KINDS } Kind;
@@ -19,7 +20,10 @@ typedef struct {
 } Counts;
 
 // Counts is all of its type, so that counts can be added up and written as a row of numbers.
-enum { COUNTS = sizeof(Counts) / sizeof(ULong) };
+enum { COUNTS = sizeof(Counts) / sizeof(ULong), BUFFER_STALLS = COUNTS - 1 };
+
+static inline UInt miss_of(Kind kind, UInt level) { return kind * MOST_LEVELS + level; }
+static inline UInt translation_miss_of(Kind kind) { return KINDS * MOST_LEVELS + kind; }
 
 typedef struct {
   UInt entries;  // 0: there is none
@@ -68,7 +72,21 @@ typedef struct {
   UInt fetch_miss_cycles;
   UInt read_miss_cycles;
   ULong cycle;
+  // Where what happens is charged to the instruction, too.
+  Occurrences* occurrences;  // NULL: it is not
+  const Stretch* stretch;    // that runs
+  UInt number;               // of the model
+  UInt at;                   // the stretch's instruction
 } Model;
+
+// `event` is a place in Counts. Unlikely, so that it stays out of the way of what hits.
+static inline void count_event(Model* model, Counts* counts, UInt event, ULong number) {
+  ((ULong*)counts)[event] += number;
+  if (model->occurrences == NULL) return;
+  const Occurrence more = {model->stretch, (UShort)model->number, (UChar)model->at, (UChar)event,
+                           number};
+  occurrences_add(model->occurrences, &more);
+}
 
 // Run the stream from `word` up to `end` through the model, adding to `counts`. They return the sum
 // of the totals of its stretches.

@@ -21,10 +21,12 @@ typedef struct {
 
 typedef struct {
   UInt operation;
-  UInt phase;
+  UInt number;  // among those that were written
+  ULong phase;
   Addr caller;
   ULong calls;
   Events* events;
+  Occurrences occurrences;
 } Context;
 
 static Description description;
@@ -35,6 +37,11 @@ static UInt contexts_used;
 static UInt contexts_capacity;
 static Context* current;
 static Context* program;  // outside of any operation and collection
+
+// Phases that collect, and all of the collector; 0: each phase is a collection.
+static ULong collecting;
+static ULong collector;
+static Bool is_collecting;
 
 // The program's events some time ago, to look back from the beginning of a collection.
 static struct {
@@ -64,8 +71,8 @@ static void add_difference(Events* sum, const Events* now, const Events* then) {
 
 // ---- contexts ----
 
-static Context** place_of(UInt operation, UInt phase, Addr caller) {
-  const ULong key = caller * 0x9e3779b97f4a7c15ULL ^ ((ULong)phase << 8 | operation);
+static Context** place_of(UInt operation, ULong phase, Addr caller) {
+  const ULong key = caller * 0x9e3779b97f4a7c15ULL ^ (phase << 8 | operation);
   UInt place = (UInt)(key * 0x9e3779b97f4a7c15ULL >> 40) & (contexts_capacity - 1);
   for (;; place = (place + 1) & (contexts_capacity - 1)) {
     const Context* const context = contexts[place];
@@ -85,7 +92,7 @@ static void grow_contexts(void) {
   if (old != NULL) VG_(free)(old);
 }
 
-static Context* context_of(UInt operation, UInt phase, Addr caller) {
+static Context* context_of(UInt operation, ULong phase, Addr caller) {
   if (contexts_used >= contexts_capacity / 2) grow_contexts();
   Context** place = place_of(operation, phase, caller);
   if (*place == NULL && contexts_used >= MOST_CONTEXTS && caller != 0)
@@ -182,7 +189,8 @@ FetchRules simulator_fetch_rules(void) {
     const UInt line_shift = first_level(model, FETCH)->shift;
     if (line_shift < shift) shift = line_shift;
     if (line_shift > most_shift) most_shift = line_shift;
-    if (hierarchy_order_matters(model)) again = True;
+    // Over a write buffer the order matters, but what was just fetched is there.
+    if (hierarchy_order_matters(model) && model->buffer.entries == 0) again = True;
   }
   for (UInt i = 0; i < description.curves_used; ++i)
     if (curves[i]->of_instructions && curves[i]->shift < shift) shift = curves[i]->shift;
@@ -190,15 +198,26 @@ FetchRules simulator_fetch_rules(void) {
     if (!hierarchy_order_matters(&description.models[i]))
       hierarchy_number_lines(&description.models[i], 1U << shift);
   return (FetchRules){
-      .chunk_bytes = 1U << shift, .unit_bytes = 1U << most_shift, .again_after_access = again};
+      .chunk_bytes = 1U << shift,
+      .unit_bytes = 1U << most_shift,
+      .again_after_access = again,
+      .knows_instructions = description.charges_instructions,
+  };
+}
+
+static Bool charges_instructions(const Context* context) {
+  return description.charges_instructions && context->operation == 0 &&
+         (context->phase & collecting) == 0;
 }
 
 void simulator_run(const ULong* word, const ULong* end) {
   if (word == end) return;
+  Occurrences* const occurrences = charges_instructions(current) ? &current->occurrences : NULL;
   Events* const events = current->events;
   ULong totals = 0;
   for (UInt i = 0; i < description.models_used; ++i) {
     Model* const model = &description.models[i];
+    model->occurrences = occurrences;
     totals = model->buffer.entries > 0 ? buffered_run(model, word, end, &events->models[i])
                                        : hierarchy_run(model, word, end, &events->models[i]);
   }
@@ -221,12 +240,29 @@ void simulator_set_operation(UInt operation, Addr caller) {
 
 void simulator_count_call(void) { ++current->calls; }
 
-void simulator_set_phase(UInt phase) {
+static ULong bits_of(const PhaseNames* phases, ULong (*bit_of)(const HChar* name)) {
+  ULong bits = 0;
+  for (UInt i = 0; i < phases->used; ++i) bits |= bit_of(phases->name[i]);
+  return bits;
+}
+
+void simulator_find_phases(ULong (*bit_of)(const HChar* name)) {
+  collecting = bits_of(&description.collecting, bit_of);
+  collector = collecting | bits_of(&description.collector, bit_of);
+}
+
+static Bool collects(ULong phase) {
+  if (description.collecting.used == 0) return phase != 0;
+  return (phase & (is_collecting ? collector : collecting)) != 0;
+}
+
+void simulator_set_phase(ULong phase) {
   if (phase == current->phase) return;
-  if (current->phase == 0) begin_collection();
-  const Bool ends = phase == 0;
+  const Bool was_collecting = is_collecting;
+  is_collecting = collects(phase);
+  if (is_collecting && !was_collecting) begin_collection();
   current = context_of(current->operation, phase, current->caller);
-  if (ends) end_collection();
+  if (was_collecting && !is_collecting) end_collection();
 }
 
 void simulator_reset_counts(void) {
@@ -234,6 +270,7 @@ void simulator_reset_counts(void) {
     if (contexts[i] == NULL) continue;
     contexts[i]->calls = 0;
     VG_(memset)(contexts[i]->events, 0, events_bytes());
+    occurrences_clear(&contexts[i]->occurrences);
   }
   for (UInt i = 0; i < description.curves_used; ++i) curve_reset_counts(curves[i]);
   VG_(memset)(windows.before, 0, events_bytes());
@@ -269,6 +306,10 @@ static void write_context(VgFile* file, const Context* context, const Describer*
   VG_(fprintf)(file, "\"calls\": %llu, ", context->calls);
   write_events(file, context->events);
   VG_(fprintf)(file, "}");
+}
+
+static Bool has_run(const Context* context) {
+  return context->calls > 0 || context->events->instructions > 0;
 }
 
 static void write_curve_counts(VgFile* file, const CurveCounts* counts) {
@@ -313,9 +354,11 @@ void simulator_write(VgFile* file, const Describer* describer) {
     VG_(fprintf)(file, "%s\"%s\"", i > 0 ? ", " : "", description.models[i].name);
   VG_(fprintf)(file, "],\n \"contexts\": [");
   const HChar* separator = "\n  ";
+  UInt written = 0;
   for (UInt i = 0; i < contexts_capacity; ++i) {
-    const Context* const context = contexts[i];
-    if (context == NULL || (context->calls == 0 && context->events->instructions == 0)) continue;
+    Context* const context = contexts[i];
+    if (context == NULL || !has_run(context)) continue;
+    context->number = written++;
     VG_(fprintf)(file, "%s", separator);
     write_context(file, context, describer);
     separator = ",\n  ";
@@ -331,4 +374,25 @@ void simulator_write(VgFile* file, const Describer* describer) {
     write_curve(file, curves[i], describer);
   }
   VG_(fprintf)(file, "]");
+}
+
+static void visit_occurrences_of(const Context* context, void (*visit)(void* to, const ULong* row),
+                                 void* to) {
+  for (UInt i = 0; i < context->occurrences.capacity; ++i) {
+    const Occurrence* const one = &context->occurrences.entries[i];
+    if (one->stretch == NULL) continue;
+    // A stretch without instructions goes on with one that began in another.
+    const Bool is_known = packed_instructions(one->stretch->totals) > 0;
+    const ULong place = is_known ? one->stretch->instruction[one->at] : 0;
+    const ULong row[OCCURRENCE_COLUMNS] = {context->number,    one->model, place_address(place),
+                                           place_bytes(place), one->event, one->count};
+    visit(to, row);
+  }
+}
+
+Bool simulator_charges_instructions(void) { return description.charges_instructions; }
+
+void simulator_visit_occurrences(void (*visit)(void* to, const ULong* row), void* to) {
+  for (UInt i = 0; i < contexts_capacity; ++i)
+    if (contexts[i] != NULL && has_run(contexts[i])) visit_occurrences_of(contexts[i], visit, to);
 }

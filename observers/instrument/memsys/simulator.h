@@ -19,8 +19,10 @@ void simulator_set_operation(UInt operation, Addr caller);
 Bool simulator_charges(UInt operation, Addr caller);
 void simulator_count_call(void);
 
-// Phase 0 is the work itself; the others are collections, or parts of one.
-void simulator_set_phase(UInt phase);
+// Phase 0 is the work itself. Others are collections, unless the description tells which collect:
+// then a phase is a set of bits, and `bit_of` gives that of a name, or 0.
+void simulator_find_phases(ULong (*bit_of)(const HChar* name));
+void simulator_set_phase(ULong phase);
 
 // The child of a fork: the caches stay as they are, the counts begin anew.
 void simulator_reset_counts(void);
@@ -29,11 +31,17 @@ void simulator_reset_counts(void);
 // object of JSON.
 typedef struct {
   const HChar* (*operation)(UInt operation);
-  void (*phase)(VgFile* file, UInt phase);
+  void (*phase)(VgFile* file, ULong phase);
   void (*caller)(VgFile* file, Addr caller);
 } Describer;
 
 // Members of a JSON object: "models", "contexts", "windows", "curves".
 void simulator_write(VgFile* file, const Describer* describer);
+
+// After that: what happened at instructions, as rows of the number of the context among those that
+// were written, model, address, bytes of the instruction, place in a row of counts, and how often.
+enum { OCCURRENCE_COLUMNS = 6 };
+Bool simulator_charges_instructions(void);
+void simulator_visit_occurrences(void (*visit)(void* to, const ULong* row), void* to);
 
 #endif

@@ -92,7 +92,7 @@ static void link_chunks(const Stretch* stretch) {
 
 void draft_clear(Draft* draft) {
   draft->instructions = draft->fetches = draft->accesses = draft->places = draft->reads =
-      draft->writes = 0;
+      draft->writes = draft->known = 0;
   draft->has_conditional = False;
 }
 
@@ -127,6 +127,8 @@ void draft_instruction(Draft* draft, Addr address, UInt size, const FetchRules* 
     chunk += rules->chunk_bytes;
     add_fetch(draft, chunk | CONTINUES, rules);
   }
+  if (rules->knows_instructions)
+    draft->instruction[draft->known++] = instruction_place(address, size);
   ++draft->instructions;
 }
 
@@ -195,7 +197,8 @@ static Bool same_content(const Stretch* stretch, const Draft* draft, ULong total
   return stretch->totals == totals && stretch->fetches == draft->fetches &&
          stretch->accesses == draft->accesses &&
          VG_(memcmp)(stretch->fetch, draft->fetch, draft->fetches * sizeof(Fetch)) == 0 &&
-         VG_(memcmp)(stretch->access, draft->access, draft->accesses * sizeof(Access)) == 0;
+         VG_(memcmp)(stretch->access, draft->access, draft->accesses * sizeof(Access)) == 0 &&
+         VG_(memcmp)(stretch->instruction, draft->instruction, draft->known * sizeof(ULong)) == 0;
 }
 
 const Stretch* stretch_of(Draft* draft) {
@@ -203,26 +206,31 @@ const Stretch* stretch_of(Draft* draft) {
   const SizeT fetch_bytes = draft->fetches * sizeof(Fetch);
   const SizeT access_bytes = draft->accesses * sizeof(Access);
   const SizeT place_bytes = (draft->places + 1) * sizeof(Place);
+  const SizeT instruction_bytes = draft->known * sizeof(ULong);
   settle_places(draft);
   const ULong totals = pack_totals(draft->instructions, draft->reads, draft->writes);
   ULong hash = hash_bytes(0xcbf29ce484222325ULL ^ totals, draft->fetch, fetch_bytes);
   hash = hash_bytes(hash, draft->access, access_bytes);
+  hash = hash_bytes(hash, draft->instruction, instruction_bytes);
   Stretch** const bucket = &buckets[(hash ^ hash >> 32) % BUCKETS];
   for (Stretch* stretch = *bucket; stretch != NULL; stretch = stretch->next)
     if (same_content(stretch, draft, totals)) return stretch;
   Stretch* const stretch =
-      VG_(calloc)("tare.stretch", 1, sizeof(Stretch) + fetch_bytes + access_bytes + place_bytes);
+      VG_(calloc)("tare.stretch", 1,
+                  sizeof(Stretch) + fetch_bytes + instruction_bytes + access_bytes + place_bytes);
   stretch->next = *bucket;
   stretch->totals = totals;
   stretch->has_conditional = draft->has_conditional;
   stretch->fetches = (UShort)draft->fetches;
   stretch->accesses = (UShort)draft->accesses;
   stretch->places = (UShort)draft->places;
-  stretch->access = (const Access*)(stretch->fetch + draft->fetches);
+  stretch->instruction = (const ULong*)(stretch->fetch + draft->fetches);
+  stretch->access = (const Access*)(stretch->instruction + draft->known);
   stretch->place = (const Place*)(stretch->access + draft->accesses);
   VG_(memcpy)(stretch->fetch, draft->fetch, fetch_bytes);
-  VG_(memcpy)(stretch->fetch + draft->fetches, draft->access, access_bytes);
+  VG_(memcpy)((Access*)stretch->access, draft->access, access_bytes);
   VG_(memcpy)((Place*)stretch->place, draft->place, place_bytes);
+  VG_(memcpy)((ULong*)stretch->instruction, draft->instruction, instruction_bytes);
   stretch->number = stretches++;
   link_chunks(stretch);
   *bucket = stretch;

@@ -42,15 +42,24 @@ typedef struct {
 typedef struct _Stretch {
   struct _Stretch* next;
   ULong totals;          // instructions, reads and writes, see below
-  const Access* access;  // behind the fetches
+  const Access* access;  // behind the instructions
   const Place* place;    // behind the accesses; one more than there are
   Bool has_conditional;
   UShort fetches;
   UShort accesses;
   UShort places;
   UInt number;
+  // Behind the fetches, where the rules ask for it: see instruction_place.
+  const ULong* instruction;
   Fetch fetch[];
 } Stretch;
+
+// Where an instruction is and how long, in one word.
+static inline ULong instruction_place(Addr address, UInt bytes) {
+  return (ULong)address << 8 | bytes;
+}
+static inline Addr place_address(ULong place) { return (Addr)(place >> 8); }
+static inline UInt place_bytes(ULong place) { return place & 0xff; }
 
 static inline Addr access_address(const Access* access, const ULong* addresses) {
   return addresses[access->place] + access->offset;
@@ -72,6 +81,7 @@ typedef struct {
   UInt chunk_bytes;         // fetches within an aligned chunk are one
   UInt unit_bytes;          // the numbers of the chunks in such a unit follow each other
   Bool again_after_access;  // unless data was used between them
+  Bool knows_instructions;  // a stretch knows where its instructions are
 } FetchRules;
 
 // A stretch while its code is read.
@@ -89,6 +99,8 @@ typedef struct {
   Int lowest;                 // of the offsets of the latest place
   Int highest;                // where its last byte is
   Place place[MOST_ACCESSES + 1];
+  UInt known;  // of the instructions, those in:
+  ULong instruction[MOST_INSTRUCTIONS];
 } Draft;
 
 void draft_clear(Draft* draft);
