@@ -166,7 +166,7 @@ def test_a_program_with_malloc_beside_one_with_a_collector(
     assert "table-calls-2-1" not in tables
     assert lines_of(tables["table-pages"]) == ["allocates", "ocamllex"]
     (figure,) = shown.figures
-    bars = {(row["program"], row["group"]) for row in figure.spec["data"]["values"]}
+    bars = {(row["label"], row["group"]) for row in figure.spec["data"]["values"]}
     assert ("allocates", "slow, zeroing, copies") in bars
     assert ("ocamllex", "checks, polls") in bars
     for record in read_records(results.folder):
