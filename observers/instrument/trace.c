@@ -8,7 +8,6 @@
 
 enum { RECORDING_VERSION = 1 };
 
-
 static Table* births;
 static Table* deaths;
 static Table* sites;
