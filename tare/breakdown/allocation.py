@@ -12,25 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tare.breakdown.code import Instruction, Memory, Operand
+from tare.breakdown.code import Instruction, Memory, Operand, written
 from tare.breakdown.descriptor import Allocation
 from tare.breakdown.patterns import Mark, Names
 
 _STACK = "rsp"
 _WORD_MASK = (1 << 64) - 1
-_READ_ONLY = frozenset(
-    "cmp test push call jmp comisd ucomisd bt nop prefetchnta prefetcht0".split()
-)
-"""Mnemonics that do not write their first operand."""
-_IMPLICIT = {
-    "cqo": ("rdx",),
-    "cdq": ("rdx",),
-    "cdqe": ("rax",),
-    "idiv": ("rax", "rdx"),
-    "div": ("rax", "rdx"),
-    "mul": ("rax", "rdx"),
-}
-"""Registers that are written without being named."""
 _CALLER_SAVED = "rax rcx rdx rsi rdi r8 r9 r10 r11".split()
 
 Key = tuple[int, int]
@@ -347,11 +334,7 @@ class Allocations:
             if pointer is not None and chunk is not None:
                 chunk.pointers[first] = pointer
             return
-        if isinstance(first, str) and one.mnemonic not in _READ_ONLY:
-            self._forget(first)
-        if one.mnemonic == "xchg" and isinstance(one.operands[1], str):
-            self._forget(one.operands[1])
-        for register in _IMPLICIT.get(one.mnemonic, ()):
+        for register in written(one):
             self._forget(register)
 
     def _store(self, key: Key, target: Memory, value: Operand) -> None:
