@@ -110,7 +110,7 @@ def test_only_the_data_asked_for_goes_to_a_pipe(tare: Tare) -> None:
         (("compare", "--memory-limit", "5 bananas", "--", "true"), 2, "not a size"),
         (("compare", "--precision", "x", "--", "true"), 2, "1%"),
         (("weigh", "--", "no-such-program"), 2, "not found"),
-        (("report", "/nowhere"), 2, "not a results folder"),
+        (("report", "/nowhere"), 2, "/nowhere is not a folder"),
         (("diff", "/nowhere", "/nowhere"), 2, "not a results folder"),
         (("export", "-f", "json", "/nowhere"), 2, "not a results folder"),
         (("suite", "run", "no-such-suite"), 2, "no suite"),

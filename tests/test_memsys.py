@@ -600,6 +600,10 @@ def test_phases_are_those_of_the_events(tmp_path: Path, compile_c: Compile) -> N
     assert before["instructions"] > 0
 
 
+def executed_by(process: dict[str, Any]) -> int:
+    return sum(context["instructions"] for context in process["contexts"])
+
+
 def test_charging_instructions_changes_no_count(tmp_path: Path, compile_c: Compile) -> None:
     """What each instruction was charged with, and what each operation was, is what a simulation
     without that finds in all."""
@@ -631,7 +635,10 @@ def test_charging_instructions_changes_no_count(tmp_path: Path, compile_c: Compi
         f"--code-folder={tmp_path / 'code'}", f"--events={tmp_path / 'events'}",
     )  # fmt: skip
     assert len(charged) == len(plain) == 2
-    for one, other in zip(charged, plain, strict=True):
+    # A child may have a lower number than its parent.
+    for one, other in zip(
+        *(sorted(each, key=executed_by) for each in (charged, plain)), strict=True
+    ):
         for number in range(len(models)):
             assert counts_of(one, number) == counts_of(other, number)
         assert [] in [context["phase"] for context in one["contexts"]]
