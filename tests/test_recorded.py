@@ -514,6 +514,17 @@ def test_usable_sizes_are_what_the_manager_says(real: Real, tools: Path) -> None
     assert [asked.calls(row) for row in rows] == [real.recording.calls(row) for row in rows]
 
 
+def test_threads_and_signals_go_on_while_the_manager_is_asked(tmp_path: Path) -> None:
+    """The call of malloc_usable_size is not the program's, but what others do meanwhile is."""
+    program = built(tmp_path, "asked.c", "-fno-builtin", "-lpthread")
+    recording, _ = recorded(tmp_path, program, options=["--usable-size=call"])
+    births = recording.births
+    assert np.count_nonzero(births["size"] == 40) == 3 * 400
+    assert np.count_nonzero(births["size"] == 17) > 20, "no handler allocated"
+    assert (births["usable_size"] == births["size"])[births["size"] == 40].all()
+    assert np.count_nonzero(np.diff(births["thread"].astype(np.int64))) > 100, "no thread waited"
+
+
 FRAMES = 4
 """How many of the innermost frames are compared with DHAT's."""
 Key = tuple[str, ...]

@@ -18,7 +18,7 @@
 // A call of malloc_usable_size that the program does not know of: what it is to find as it was.
 typedef struct {
   Bool is_open;
-  ULong clock;
+  ULong clock;  // the thread's, which does not count the call
   ULong rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11;
 } Question;
 
@@ -96,12 +96,18 @@ static inline void note_operation(Registers* registers, Operation operation) {
   if (events_are_on() || executions_are_on()) events_note_operation(registers, operation);
 }
 
+// Of a thread as it stands: instructions of a question that is not answered yet do not count.
+static ULong clock_of(const Registers* registers) {
+  const Frame* const frame = top(registers->thread);
+  return frame != NULL && frame->question.is_open ? frame->question.clock : registers->clock;
+}
+
 // What translated code looks at, in an operation and outside.
 static inline void be_inside(const Thread* thread, Registers* registers, Frame* frame) {
   registers->inside = 1;
   registers->leaves_above = frame->stack_pointer;
   registers->map = EMPTY_MAP;
-  frame->resumed = registers->clock;
+  frame->resumed = frame->question.clock = registers->clock;
   note_operation(registers, frame->entry->operation);
   charge_accesses(thread);
 }
@@ -392,8 +398,12 @@ static void run_thread(ThreadId id, ULong blocks_done) {
   running = id;
   Registers registers = load_registers(id);
   Frame* const frame = top(registers.thread);
-  if (registers.inside) frame->resumed += clock - registers.clock;
-  events_shift_clock(id, clock - registers.clock);
+  const ULong by_others = clock - clock_of(&registers);
+  if (registers.inside) {
+    frame->resumed += by_others;
+    frame->question.clock = clock;
+  }
+  events_shift_clock(id, by_others);
   registers.clock = clock;
   store_registers(id, &registers);
   charge_accesses(registers.thread);
@@ -402,7 +412,9 @@ static void run_thread(ThreadId id, ULong blocks_done) {
 Bool is_in_manager(ThreadId id) { return load_registers(id).inside != 0; }
 
 ULong threads_clock(void) {
-  return running == VG_INVALID_THREADID ? clock_at_end : load_registers(running).clock;
+  if (running == VG_INVALID_THREADID) return clock_at_end;
+  const Registers registers = load_registers(running);
+  return clock_of(&registers);
 }
 
 Moment threads_moment(ThreadId id, Addr frame) {
@@ -438,7 +450,8 @@ static void start_thread(ThreadId id) {
 static void end_thread(ThreadId id) {
   Thread* const thread = threads[id];
   if (thread == NULL) return;
-  const Registers registers = load_registers(id);
+  Registers registers = load_registers(id);
+  registers.clock = clock_of(&registers);
   Frame* frame = top(thread);
   if (frame != NULL && frame->entry != NULL)
     frame->instructions += registers.clock - frame->resumed;
@@ -465,6 +478,7 @@ static void enter_handler(ThreadId id, Int signal_number, Bool alternative_stack
   const Addr interrupted_at = VG_(get_SP)(id);
   // An operation may be interrupted at its first instruction.
   drop_abandoned(thread, &registers, interrupted_at, interrupted_at);
+  registers.clock = clock_of(&registers);
   Frame* const interrupted = top(thread);
   if (registers.inside && interrupted != NULL && interrupted->entry != NULL)
     interrupted->instructions += registers.clock - interrupted->resumed;
