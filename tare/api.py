@@ -53,6 +53,7 @@ from tare.measuring import (
     Watcher,
     Where,
     check_counts,
+    in_rounds,
     managers_of,
     measure,
     programs_of,
@@ -496,13 +497,7 @@ def frequency(
     if limits.memory_bytes is None:
         limits = replace(limits, memory_bytes=describe_machine()["memory_bytes"] // 2)
 
-    def plan(seed: int) -> Planned:
-        rounds = _rounds(frequency_study, chosen, resolved, baseline, runs, warmup, seed)
-        return Planned(
-            lambda records: frequency_study.next_round(rounds, records),
-            compare_study.planned_runs(rounds),
-        )
-
+    references = frequency_study.references(tuple(resolved))
     return measure(
         frequency_study.STUDY,
         "mutator time of collection periods",
@@ -510,7 +505,7 @@ def frequency(
         resolved,
         baseline,
         {"runs": runs, "warmup": warmup},
-        plan,
+        in_rounds(frequency_study, chosen, resolved, baseline, runs, warmup, references),
         Where(seed, limits, folder, watcher),
     )
 

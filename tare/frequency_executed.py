@@ -9,20 +9,19 @@ from pathlib import Path
 from tare import runtimes
 from tare.errors import UsageError
 from tare.machine import describe_machine
-from tare.manager import Manager, parse_name, resolve
+from tare.manager import Manager, parse_name, print_name, resolve
 from tare.measuring import (
     Command,
-    Planned,
     Watcher,
     Where,
     check_counts,
+    in_rounds,
     managers_of,
     measure,
     programs_of,
 )
 from tare.results import Results
 from tare.runner import Limits
-from tare.studies import compare
 from tare.studies import frequency_executed as study
 from tare.sweeps import ascending, size_text
 
@@ -67,12 +66,6 @@ def frequency_executed(
     ]
     resolved, baseline = managers_of([each.manager for each in found], found[0].manager)
 
-    def plan(seed: int) -> Planned:
-        rounds = compare.Plan((chosen.name,), tuple(resolved), baseline, runs, warmup, seed)
-        return Planned(
-            lambda records: study.next_round(rounds, records), compare.planned_runs(rounds)
-        )
-
     return measure(
         study.STUDY,
         "mutator time of collection periods",
@@ -80,7 +73,7 @@ def frequency_executed(
         resolved,
         baseline,
         {"runs": runs, "warmup": warmup},
-        plan,
+        in_rounds(study, [chosen], resolved, baseline, runs, warmup),
         Where(seed, limits, folder, watcher),
         settings=[asdict(each) for each in found],
     )
@@ -93,7 +86,7 @@ def _named(manager: str, period: int, full: int) -> str:
     settings = {"heap": size_text(heap), **options, "period": size_text(period)}
     if full != study.NEVER:
         settings["full-period"] = size_text(full)
-    return f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
+    return print_name(name, settings)
 
 
 def _check(manager: Manager, options: dict[str, str]) -> None:

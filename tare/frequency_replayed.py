@@ -9,7 +9,7 @@ from pathlib import Path
 from tare import heap_multiples, replay
 from tare.errors import UsageError
 from tare.least_heap import PAGE
-from tare.manager import parse_name, resolve
+from tare.manager import parse_name, print_name, resolve
 from tare.measuring import Watcher, check_counts
 from tare.minheap import HEADER_BYTES
 from tare.replay_runs import measure_replays, prepare
@@ -122,7 +122,7 @@ def _named(collector: str, period: int, rate: int, heap: int) -> str:
     settings = {"heap": size_text(heap), **options, "period": size_text(period)}
     if rate != study.EACH_TIME:
         settings["reclaim"] = str(rate)
-    return f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
+    return print_name(name, settings)
 
 
 __all__ = ["ample_heap", "default_periods", "frequency_replayed"]

@@ -14,7 +14,7 @@ from tare import minheap
 from tare.collectors import HEAP, multiple_of
 from tare.errors import UsageError
 from tare.least_heap import PAGE
-from tare.manager import Manager, parse_name, resolve
+from tare.manager import Manager, parse_name, print_name, resolve
 from tare.measurement import Status
 from tare.replay_runs import Replayable
 from tare.results import RUN_FILE, read_run
@@ -46,8 +46,7 @@ def in_bytes(
         if name in kept:
             found[name] = kept[name]
         else:
-            settings = ", ".join(f"{key}={value}" for key, value in options.items())
-            base = f"{collector}({settings})" if settings else collector
+            base = print_name(collector, options)
             prepared.watcher.note(f"seeking the least heap of {base}")
             least, trials = _least(prepared, resolve(base, replays=True), limits)
             heap = -(-int(multiple * least) // PAGE) * PAGE

@@ -24,10 +24,10 @@ from tare.manager import Manager, parse_name, resolve
 from tare.measurement import Status
 from tare.measuring import (
     Command,
-    Planned,
     Watcher,
     Where,
     check_counts,
+    in_rounds,
     managers_of,
     measure,
     programs_of,
@@ -39,16 +39,15 @@ from tare.results import Results, default_folder
 from tare.runner import Limits, Outcome
 from tare.runtimes import Pause, jvm
 from tare.schedule import How
-from tare.studies import compare
 from tare.studies import lbo as study
 from tare.studies.minheap_executed import HIGH
+from tare.sweeps import checked_heaps
 from tare.trace import open_trace
 from tare.tradeoff import in_heap as replayed_in_heap
 from tare.tradeoff import slow
 
 DEFAULT_HEAPS = (1.5, 2.0, 3.0, 4.0, 6.0)
 DEFAULT_REPLAYED = ("immix", "genimmix", "semispace", "glibc")
-LEAST_HEAP, MOST_HEAP, MOST_HEAPS = 1.0, 64.0, 12
 SLOW = 10.0
 """A run that takes so many times the wall time of the least heap is ended."""
 _LEAST_TIMEOUT_SECONDS = 30.0
@@ -207,7 +206,7 @@ def lbo(
     Managers whose heap cannot be set take part as they are. ``folder`` is as for ``tare.compare``.
     """
     check_counts(runs, warmup)
-    heaps = _checked(heaps)
+    heaps = checked_heaps(heaps, "the least heap")
     (chosen,) = programs_of(program)
     names = list(dict.fromkeys(managers or runtimes.running(chosen).SWEEP))
     varied = [name for name in names if _has_heap(resolve(name))]
@@ -232,12 +231,6 @@ def lbo(
         seconds = max(_LEAST_TIMEOUT_SECONDS, SLOW * found["wall_seconds"])
         limits = replace(limits, timeout_seconds=seconds)
 
-    def plan(seed: int) -> Planned:
-        rounds = compare.Plan((chosen.name,), tuple(resolved), baseline, runs, warmup, seed)
-        return Planned(
-            lambda records: study.next_round(rounds, records), compare.planned_runs(rounds)
-        )
-
     return measure(
         study.STUDY,
         "costs of collectors",
@@ -245,7 +238,7 @@ def lbo(
         resolved,
         baseline,
         {"heaps": list(heaps), "least_heap": least_heap, "runs": runs, "warmup": warmup},
-        plan,
+        in_rounds(study, [chosen], resolved, baseline, runs, warmup),
         Where(seed, limits, where, watcher),
         {**OBSERVERS, study.OBSERVER: run_once},
         points=[asdict(point) for point in points],
@@ -332,7 +325,7 @@ def lbo_replayed(
     """As ``lbo``, of the allocations of a heap trace; ``heaps`` are multiples of the most bytes
     that it has alive at one moment. Only wall time is known."""
     check_counts(runs, warmup)
-    heaps = _checked(heaps)
+    heaps = checked_heaps(heaps, "the most bytes alive")
     prepared = prepare(open_trace(trace), how or How(), study.STUDY, folder, watcher)
     live = prepared.counted["peak_bytes"]
     points = []
@@ -364,16 +357,6 @@ def lbo_replayed(
         unit="the most bytes alive at one moment",
         least_heap_bytes=live,
     )
-
-
-def _checked(heaps: Sequence[float]) -> tuple[float, ...]:
-    found = tuple(sorted(set(heaps)))
-    if not found or len(found) > MOST_HEAPS or not all(LEAST_HEAP <= h <= MOST_HEAP for h in found):
-        raise UsageError(
-            "these heaps cannot be tried",
-            f"give 1 to {MOST_HEAPS} multiples from {LEAST_HEAP:g} to {MOST_HEAP:g}",
-        )
-    return found
 
 
 __all__ = ["DEFAULT_HEAPS", "Work", "lbo", "lbo_replayed", "run_once", "steady_work", "whole_run"]

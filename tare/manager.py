@@ -122,11 +122,12 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
     if found is None:
         raise MissingError(f"the manager {name} is not installed", f"tare managers install {name}")
     version = _libc_version() if system else recipe.version
-    printed = _printed(name, options)
+    printed = print_name(name, options)
     return Manager(printed, (found,), environment, found, version, recipe.title, recipe.collector)
 
 
-def _printed(name: str, options: Mapping[str, str]) -> str:
+def print_name(name: str, options: Mapping[str, str]) -> str:
+    """The inverse of ``parse_name``."""
     return f"{name}({', '.join(_settings(options))})" if options else name
 
 
@@ -141,7 +142,7 @@ def _collector(name: str, options: Mapping[str, str], replays: bool) -> Manager:
             f"record a trace (tare trace), then: tare replay -m {name} T.tare",
         )
     return Manager(
-        _printed(name, options),
+        print_name(name, options),
         version=collectors.VERSION,
         title=collectors.PLANS[name].title,
         replayer=collectors.command(name, options),
@@ -156,7 +157,7 @@ def _of_runtime(name: str, options: Mapping[str, str], replays: bool) -> Manager
         )
     setting = runtimes.setting_of(name, options)
     recipe = runtimes.recipes()[name]
-    printed = _printed(name, options)
+    printed = print_name(name, options)
     return Manager(printed, version=recipe.version, title=recipe.title, runtime=setting)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tare import executor, runtimes
 from tare import manager as managers_module
@@ -26,6 +26,7 @@ from tare.manager import OWN, Manager
 from tare.program import Program, check_program, describe_program, hash_file, program_from_command
 from tare.results import Record, Results, Run, Store, default_folder, new_run, now
 from tare.runner import Limits, observer_cost
+from tare.studies import compare
 
 Command = Program | Sequence[str]
 
@@ -54,6 +55,34 @@ class Planned:
     planner: executor.Planner
     runs: int
     planners: Mapping[str, executor.Planner] = field(default_factory=dict)
+
+
+class Rounds(Protocol):
+    """A study that runs each manager in turns, again and again."""
+
+    def next_round(self, plan: compare.Plan, records: Sequence[Record]) -> list[Run]: ...
+
+
+def in_rounds(
+    study: Rounds,
+    programs: Sequence[Program],
+    managers: Mapping[str, Manager],
+    baseline: str,
+    runs: int,
+    warmup: int,
+    references: Sequence[str] = (),
+) -> Callable[[int], Planned]:
+    """The plan of a study, by the seed of its order. ``references`` are what managers are held
+    against beside the baseline."""
+
+    def plan(seed: int) -> Planned:
+        names = tuple(program.name for program in programs)
+        rounds = compare.Plan(
+            names, tuple(managers), baseline, runs, warmup, seed, references=tuple(references)
+        )
+        return Planned(partial(study.next_round, rounds), compare.planned_runs(rounds))
+
+    return plan
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tare.errors import UsageError
 from tare.executor import OBSERVERS, Observe
 from tare.least_heap import Search, Trial
 from tare.machine import describe_machine
-from tare.manager import Manager, parse_name, resolve
+from tare.manager import Manager, parse_name, print_name, resolve
 from tare.measurement import Status
 from tare.measuring import Command, Planned, Watcher, Where, managers_of, measure, programs_of
 from tare.planning import Plan, planned_runs
@@ -47,7 +47,7 @@ def in_heap(manager: str, size: int) -> str:
     """The name of ``manager`` with a heap of ``size`` bytes."""
     name, options = parse_name(manager)
     settings = {"heap": size_text(size), **options}
-    return f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
+    return print_name(name, settings)
 
 
 def processor_seconds(outcome: Outcome) -> float:

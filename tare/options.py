@@ -6,7 +6,7 @@ Each decorator adds options to a command and hands them on packed into one argum
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import click
 from tare.errors import UsageError
 from tare.program import Program, program_from_command
 from tare.runner import DEFAULT_OUTPUT_LIMIT, Limits
+from tare.sweeps import heaps_of
 from tare.units import parse_size
 
 Command = Callable[..., Any]
@@ -35,7 +36,8 @@ class Output:
     quiet: bool
 
 
-def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+def size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """A callback for an option that is a size."""
     return None if value is None else parse_size(value)
 
 
@@ -177,6 +179,18 @@ def replay_options(*left_out: str) -> Callable[[Command], Command]:
     return decorate
 
 
+def heaps_option(of: str, default: Sequence[float]) -> Callable[[Command], Command]:
+    """Adds --heaps, multiples of what ``of`` says; gives ``heaps``, a tuple of numbers."""
+    shown = ",".join(f"{heap:g}" for heap in default)
+    return click.option(
+        "--heaps",
+        default=shown,
+        callback=lambda _context, _parameter, text: heaps_of(text),
+        metavar="X,X…",
+        help=f"Sizes of the heap, in multiples of {of}. Default: {shown}.",
+    )
+
+
 def traces_of(program: Program) -> list[Path]:
     """The traces that a command line names in place of a program; none, or one, or several."""
     paths = [Path(word) for word in program.argv]
@@ -249,14 +263,14 @@ def limit_options(function: Command) -> Command:
         click.option(
             "--memory-limit",
             metavar="SIZE",
-            callback=_size,
+            callback=size,
             help="End a run whose resident memory goes over this; it counts as out-of-memory.",
         ),
         click.option(
             "--output-limit",
             metavar="SIZE",
             default=f"{DEFAULT_OUTPUT_LIMIT}B",
-            callback=_size,
+            callback=size,
             help="End a run that prints more than this. Default: 1GiB.",
         ),
     )

@@ -12,7 +12,7 @@ from tare import replay
 from tare.errors import UsageError
 from tare.executor import OBSERVERS, Observe
 from tare.manager import Manager
-from tare.measuring import Planned, Watcher, Where, measure
+from tare.measuring import Watcher, Where, in_rounds, measure
 from tare.program import Program, hash_file
 from tare.results import Record, Results, Run, default_folder, writing
 from tare.runner import Limits
@@ -102,15 +102,6 @@ def measure_replays(
     """Replay under each manager ``runs`` times, the managers in turns. ``doing`` is what progress
     says of it, ``observe`` does one (by default ``replay.run_once``), and ``facts`` are kept in
     run.json."""
-
-    def plan(seed: int) -> Planned:
-        rounds = compare.Plan(
-            (prepared.program.name,), tuple(resolved), baseline, runs, warmup, seed
-        )
-        return Planned(
-            lambda records: study.next_round(rounds, records), compare.planned_runs(rounds)
-        )
-
     return measure(
         study.STUDY,
         doing,
@@ -118,7 +109,7 @@ def measure_replays(
         resolved,
         baseline,
         {**prepared.asked(), "runs": runs, "warmup": warmup},
-        plan,
+        in_rounds(study, [prepared.program], resolved, baseline, runs, warmup),
         Where(seed, limits, prepared.folder, prepared.watcher),
         {**OBSERVERS, study.OBSERVER: observe or replay.run_once},
         schedule=prepared.counted,

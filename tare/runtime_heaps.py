@@ -16,7 +16,7 @@ from typing import Any
 from tare.collectors import HEAP, multiple_of
 from tare.errors import UsageError
 from tare.executor import Observe, plain
-from tare.manager import Manager, parse_name
+from tare.manager import Manager, parse_name, print_name
 from tare.measurement import Status
 from tare.measuring import Watcher
 from tare.minheap_executed import UNIT, minheap_executed
@@ -117,5 +117,4 @@ def _run_in_heap(
 
 def _without_heap(manager: str) -> str:
     name, options = parse_name(manager)
-    settings = [f"{key}={value}" for key, value in options.items() if key != HEAP]
-    return f"{name}({', '.join(settings)})" if settings else name
+    return print_name(name, {key: value for key, value in options.items() if key != HEAP})

@@ -15,6 +15,7 @@ from tare.errors import UsageError
 from tare.units import parse_size
 
 MOST_VALUES = 32
+LEAST_HEAP, MOST_HEAP, MOST_HEAPS = 1.0, 64.0, 12
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
@@ -80,6 +81,26 @@ def ascending(sizes: set[int]) -> tuple[int, ...]:
     if len(sizes) > MOST_VALUES:
         raise UsageError(f"{len(sizes)} sizes", f"give at most {MOST_VALUES}")
     return tuple(sorted(sizes))
+
+
+def heaps_of(text: str) -> tuple[float, ...]:
+    """The numbers of a list like ``1.5,2,3``: heaps in multiples of something."""
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise UsageError(f"'{text}' is no list of numbers", "write it like 1.5,2,3") from None
+
+
+def checked_heaps(heaps: Sequence[float], of: str) -> tuple[float, ...]:
+    """``heaps``, multiples of what ``of`` says, ascending, each once. UsageError for none, for too
+    many, and for one that is too small or too large."""
+    found = tuple(sorted(set(heaps)))
+    if not found or len(found) > MOST_HEAPS or not all(LEAST_HEAP <= h <= MOST_HEAP for h in found):
+        raise UsageError(
+            "these heaps cannot be tried",
+            f"give 1 to {MOST_HEAPS} multiples of {of}, from {LEAST_HEAP:g} to {MOST_HEAP:g}",
+        )
+    return found
 
 
 def size_text(size: int) -> str:

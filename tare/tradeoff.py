@@ -10,7 +10,7 @@ from pathlib import Path
 from tare import replay
 from tare.errors import UsageError
 from tare.least_heap import PAGE
-from tare.manager import Manager, parse_name, resolve
+from tare.manager import Manager, parse_name, print_name, resolve
 from tare.measurement import Status
 from tare.measuring import Watcher, check_counts
 from tare.minheap import DEFAULT_MANAGERS
@@ -20,11 +20,10 @@ from tare.results import Results
 from tare.runner import Limits, Outcome
 from tare.schedule import How
 from tare.studies import tradeoff as study
-from tare.sweeps import size_text
+from tare.sweeps import checked_heaps, size_text
 from tare.trace import open_trace
 
 DEFAULT_HEAPS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
-LEAST_HEAP, MOST_HEAP, MOST_HEAPS = 1.0, 64.0, 12
 _LEAST_TIMEOUT_SECONDS = 10.0
 _SLOW_SECONDS_AN_OBJECT, _SLOW_SECONDS_A_BYTE = 4e-6, 4e-9
 """A replay that takes longer than these together does little but collect: malloc and free take less
@@ -52,7 +51,7 @@ def tradeoff(
     as for ``tare.replay.replay``, ``folder`` as for ``tare.compare``.
     """
     check_counts(runs, warmup)
-    heaps = _checked(heaps)
+    heaps = checked_heaps(heaps, "the most bytes alive")
     collectors, others = _split(managers or DEFAULT_MANAGERS)
     if not baseline:
         baseline = "glibc" if "glibc" in others or not others else others[0]
@@ -111,17 +110,6 @@ def slow(counted: dict[str, int]) -> float:
     )
 
 
-def _checked(heaps: Sequence[float]) -> tuple[float, ...]:
-    found = tuple(sorted(set(heaps)))
-    if not found or len(found) > MOST_HEAPS or not all(LEAST_HEAP <= h <= MOST_HEAP for h in found):
-        raise UsageError(
-            "these heaps cannot be tried",
-            f"give 1 to {MOST_HEAPS} multiples of the most bytes alive, from {LEAST_HEAP:g} to "
-            f"{MOST_HEAP:g}",
-        )
-    return found
-
-
 def _split(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """The collectors, and the other managers."""
     collectors, others = [], []
@@ -142,7 +130,7 @@ def in_heap(collector: str, size: int) -> str:
     name, options = parse_name(collector)
     pages = -(-size // PAGE) * PAGE
     settings = {"heap": size_text(pages), **options}
-    return f"{name}({', '.join(f'{key}={value}' for key, value in settings.items())})"
+    return print_name(name, settings)
 
 
 __all__ = ["DEFAULT_HEAPS", "in_heap", "run_once", "slow", "tradeoff"]

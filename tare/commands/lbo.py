@@ -16,7 +16,6 @@ from tare.progress import TerminalWatcher
 from tare.runner import Limits
 from tare.schedule import How
 from tare.studies.lbo import failed
-from tare.units import parse_size
 
 EPILOG = """\b
 Examples:
@@ -24,21 +23,6 @@ Examples:
   tare lbo -m jvm.g1 -m jvm.parallel --heaps 2,4 --least-heap 64MiB -- java -jar app.jar
   tare lbo -m immix -m genimmix -m glibc gawk.tare
 """
-
-
-def _heaps(
-    _context: click.Context, _parameter: click.Parameter, text: str | None
-) -> tuple[float, ...]:
-    if text is None:
-        return DEFAULT_HEAPS
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise UsageError(f"'{text}' is no list of numbers", "write it like 1.5,2,3") from None
-
-
-def _size(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
-    return None if text is None else parse_size(text)
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
@@ -52,16 +36,10 @@ def _size(_context: click.Context, _parameter: click.Parameter, text: str | None
     "or settings of Go, Node, CPython or OCaml for a program of these; of a trace, immix, "
     "genimmix, semispace and glibc.",
 )
-@click.option(
-    "--heaps",
-    callback=_heaps,
-    metavar="X,X…",
-    help="Sizes of the heap, in multiples of the least heap; of a trace, of the most bytes alive. "
-    "Default: 1.5,2,3,4,6.",
-)
+@options.heaps_option("the least heap; of a trace, of the most bytes alive", DEFAULT_HEAPS)
 @click.option(
     "--least-heap",
-    callback=_size,
+    callback=options.size,
     metavar="SIZE",
     help="What heaps are multiples of. Default: the least heap of the runtime's collector "
     "that needs least, sought first.",

@@ -16,7 +16,6 @@ from tare.program import Program
 from tare.progress import TerminalWatcher
 from tare.runner import Limits
 from tare.schedule import How
-from tare.units import parse_size
 
 EPILOG = """\b
 Examples:
@@ -25,10 +24,6 @@ Examples:
   tare minheap -m immix -m semispace -m 'marksweep(mimalloc, every=64KiB)' gawk.tare
   tare minheap -m jvm.serial -m jvm.g1 -- java -cp classes Main
 """
-
-
-def _size(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
-    return None if text is None else parse_size(text)
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
@@ -44,7 +39,7 @@ def _size(_context: click.Context, _parameter: click.Parameter, text: str | None
 )
 @click.option(
     "--step",
-    callback=_size,
+    callback=options.size,
     metavar="SIZE",
     help="How narrow the interval is to be. Default: 1MiB; of a trace, 1% of the most bytes "
     "alive, 16KiB at least.",

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from tare import options
-from tare.errors import UsageError
 from tare.options import Output
 from tare.presenting import present
 from tare.progress import TerminalWatcher
@@ -22,17 +21,6 @@ Examples:
   tare tradeoff gawk.tare
   tare tradeoff -m immix -m genimmix -m glibc --heaps 1.5,2,3,4 gawk.tare
 """
-
-
-def _heaps(
-    _context: click.Context, _parameter: click.Parameter, text: str | None
-) -> tuple[float, ...]:
-    if text is None:
-        return DEFAULT_HEAPS
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise UsageError(f"'{text}' is no list of numbers", "write it like 1.5,2,3") from None
 
 
 @click.command(epilog=EPILOG)
@@ -51,12 +39,7 @@ def _heaps(
     metavar="M",
     help="The manager that others are held against; no collector. Default: glibc if it takes part.",
 )
-@click.option(
-    "--heaps",
-    callback=_heaps,
-    metavar="X,X…",
-    help="Sizes of the heap, in multiples of the most bytes alive. Default: 1.25,1.5,2,3,4,6.",
-)
+@options.heaps_option("the most bytes alive", DEFAULT_HEAPS)
 @click.option("-n", "--runs", default=6, show_default=True, help="Runs in each heap.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
 @options.replay_options("regions", "threads")
