@@ -40,13 +40,13 @@ from tare.answers import (
 from tare.bill import weigh
 from tare.checking import check
 from tare.cluster import Cluster
-from tare.drag_traces import drag_of_traces
 from tare.errors import MissingError, UsageError
 from tare.events import as_text, read_events
 from tare.executor import Observe
 from tare.layers import delay as delay_layer
 from tare.machine import describe_machine
 from tare.manager import Manager
+from tare.many_traces import drag_of_traces, space_of_traces
 from tare.measuring import (
     Command,
     Planned,
@@ -706,6 +706,7 @@ __all__ = [
     "memsys",
     "regions",
     "space",
+    "space_of_traces",
     "suite_programs",
     "summary",
     "trace",

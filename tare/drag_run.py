@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare.manager import Manager
 from tare.measurement import Status
-from tare.program import NAME_LIMIT, Program, hash_file
-from tare.report.labels import shortened
+from tare.program import Program
 from tare.runner import Limits, Outcome
+from tare.trace_facts import facts_of
 from tare.units import format_count
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def outcome_of_trace(
     from tare.trace import open_trace
 
     trace = open_trace(folder)
-    return analysed(trace, clock, note), facts_of(trace, clock)
+    return analysed(trace, clock, note), facts_of(trace, clock=clock)
 
 
 def analysed(trace: Trace, clock: str, note: Callable[[str], None] = lambda _: None) -> Outcome:
@@ -124,73 +124,3 @@ def analysed(trace: Trace, clock: str, note: Callable[[str], None] = lambda _: N
         "analysis_seconds": time.monotonic() - begun,
     }
     return Outcome(Status.OK, values=values_of(found), details=details)
-
-
-def facts_of(trace: Trace, clock: str) -> dict[str, Any]:
-    """What run.json says of the analysis of a trace."""
-    from tare.trace import META_FILE
-
-    folder = trace.folder
-    manager = shortened(trace.meta["manager"] or "unknown")
-    program = _described(trace.meta["program"], folder)
-    return {
-        "request": {
-            "trace": str(folder.resolve()),
-            "meta_sha256": hash_file(folder / META_FILE),
-            "clock": clock,
-        },
-        "programs": [program],
-        "baseline": manager,
-        "seed": 0,
-        "managers": {manager: _described_manager(trace.meta)},
-        **_where_and_when(trace.meta),
-    }
-
-
-def _described(program: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A program as run.json describes one, of what a trace from anywhere says."""
-
-    def text(name: str) -> str:
-        value = program.get(name)
-        return value[:4096] if isinstance(value, str) else ""
-
-    words = program.get("argv")
-    words = words[:1000] if isinstance(words, list) else []
-    return {
-        "name": text("name")[:NAME_LIMIT] or folder.stem[:NAME_LIMIT] or "program",
-        "argv": [word for word in words if isinstance(word, str)],
-        "executable": text("executable"),
-        "executable_sha256": text("executable_sha256"),
-        "ignore_output": True,
-        "output_sha256": "",
-    }
-
-
-def _described_manager(meta: Mapping[str, Any]) -> dict[str, Any]:
-    version, server = meta.get("manager_version"), meta.get("server")
-    return {
-        "version": version[:100] if isinstance(version, str) else "",
-        "title": "",
-        "object": server[:4096] if isinstance(server, str) else None,
-        "object_sha256": None,
-        "environment": {},
-    }
-
-
-def _where_and_when(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The machine and the start of the recording, where the trace has them."""
-    from tare.machine import describe_machine
-
-    facts: dict[str, Any] = {}
-    machine = meta.get("machine")
-    kinds = {
-        name: (int, float) if isinstance(value, float) else type(value)
-        for name, value in describe_machine().items()
-    }
-    if isinstance(machine, dict) and all(
-        isinstance(machine.get(name), kind) for name, kind in kinds.items()
-    ):
-        facts["machine"] = {name: machine[name] for name in kinds}
-    if isinstance(started := meta.get("started"), str):
-        facts["started"] = started[:40]
-    return facts

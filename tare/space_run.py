@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
+import math
+import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -10,11 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare.errors import TareError
+from tare.errors import TareError, UsageError
 from tare.manager import Manager, machine_libc
 from tare.measurement import Status
 from tare.native import native_file
 from tare.program import Program
+from tare.results import check_fields
 from tare.runner import Limits, Outcome
 from tare.space_snapshot import Snapshot, Snapshots, read_snapshots
 from tare.space_split import Known, Split
@@ -29,6 +33,17 @@ if TYPE_CHECKING:
 
 TRACES_FOLDER = "traces"
 SNAPSHOTS_VARIABLE = "TARE_RECORDER_SNAPSHOTS"
+SNAPSHOTS_FOLDER = "snapshots"
+"""In the folder of a trace."""
+_FACTS_FILE = "run.json"
+_FACTS_LIMIT = 1 << 20
+_FACTS: Mapping[str, Any] = {
+    "manager_files": list,
+    "observer_files": list,
+    "collects": bool,
+    "kernel_peak_bytes": (int, float),
+    "wall_seconds": (int, float),
+}
 _SITE_SHIFT = 32
 """The call sites of several processes in one number."""
 
@@ -55,7 +70,8 @@ def run_once(
     target = workspace.parent / TRACES_FOLDER / f"{plain(program.name)}.{plain(manager.name)}.tare"
     try:
         with tempfile.TemporaryDirectory(prefix="snapshots-", dir=workspace) as name:
-            folder = Path(name).resolve()
+            folder = Path(name).resolve() / SNAPSHOTS_FOLDER
+            folder.mkdir()
             outcome = tracing.run_once(
                 program,
                 _with_snapshots(manager, folder),
@@ -67,10 +83,10 @@ def run_once(
             )
             if outcome.status is not Status.OK:
                 return replace(outcome, values={}, details={"trace": ""})
-            begun = time.monotonic()
-            snapshots = read_snapshots(folder)
+            _write_facts(folder, manager, outcome)
+            shutil.move(folder, target / SNAPSHOTS_FOLDER)
         try:
-            found = analyse(open_trace(target), snapshots, known(manager, outcome.server))
+            found = analysed(open_trace(target))
         except TareError as error:
             reason = f"its memory could not be analysed: {error.message}"
             return replace(
@@ -79,15 +95,61 @@ def run_once(
     finally:
         if discard_trace and is_trace(target):
             remove_trace(target)
+    kept = "" if discard_trace else f"{TRACES_FOLDER}/{target.name}"
+    return replace(outcome, values=found.values, details={**found.details, "trace": kept})
+
+
+def analysed(trace: Trace) -> Outcome:
+    """As ``run_once``, of a trace that is there already."""
+    folder = trace.folder / SNAPSHOTS_FOLDER
+    if not folder.is_dir():
+        raise UsageError(
+            f"{trace.folder} has no snapshots of resident memory",
+            "record the program again with tare space --keep-trace",
+        )
+    begun = time.monotonic()
+    facts = _read_facts(folder)
+    known = Known(frozenset(facts["manager_files"]), frozenset(facts["observer_files"]))
+    found = analyse(trace, read_snapshots(folder), known)
     details = {
         **found,
-        "trace": "" if discard_trace else f"{TRACES_FOLDER}/{target.name}",
-        "collects": manager.collector is not None,
-        "kernel_peak_bytes": outcome.values.get("peak_resident_bytes"),
-        "wall_seconds": outcome.values.get("wall_seconds", 0.0),
+        "trace": str(trace.folder.resolve()),
+        "collects": facts["collects"],
+        "kernel_peak_bytes": facts["kernel_peak_bytes"],
+        "wall_seconds": facts["wall_seconds"],
         "analysis_seconds": time.monotonic() - begun,
     }
-    return replace(outcome, values=values_of(found), details=details)
+    return Outcome(Status.OK, values=values_of(found), details=details)
+
+
+def _write_facts(folder: Path, manager: Manager, outcome: Outcome) -> None:
+    files = known(manager, outcome.server)
+    facts = {
+        "manager_files": sorted(files.manager),
+        "observer_files": sorted(files.observer),
+        "collects": manager.collector is not None,
+        "kernel_peak_bytes": outcome.values.get("peak_resident_bytes", 0.0),
+        "wall_seconds": outcome.values.get("wall_seconds", 0.0),
+    }
+    (folder / _FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    """What ``_write_facts`` wrote; the folder can come from anywhere."""
+    path = folder / _FACTS_FILE
+    try:
+        with path.open("rb") as file:
+            facts = json.loads(file.read(_FACTS_LIMIT))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    check_fields(path, "", facts, _FACTS)
+    for name in ("manager_files", "observer_files"):
+        if not all(isinstance(file, str) for file in facts[name]):
+            raise UsageError(f"{path}: {name} is not a list of paths")
+    for name in ("kernel_peak_bytes", "wall_seconds"):
+        if not math.isfinite(facts[name]) or facts[name] < 0:
+            raise UsageError(f"{path}: {name} is {facts[name]}")
+    return {name: facts[name] for name in _FACTS}
 
 
 def observer(discard_trace: bool) -> Observe:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tare import api, options
+from tare.errors import UsageError
 from tare.options import Output
 from tare.presenting import present
 from tare.program import Program
@@ -16,12 +17,14 @@ Examples:
   tare space -- gawk -f report.awk words.txt
   tare space -m glibc -m 'delay(glibc, size=1MiB)' -- perl job.pl
   tare space --keep-trace -o results -- ./server --selftest
+  tare space --scheduler tcp://head:8786 /shared/*.tare
 """
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @options.manager_options
 @click.option("--keep-trace", is_flag=True, help="Keep the heap traces in the results folder.")
+@options.scheduler_option
 @options.run_options
 @options.output_options
 @options.program_argument
@@ -30,14 +33,32 @@ def command(
     managers: tuple[str, ...],
     baseline: str,
     keep_trace: bool,
+    scheduler: str,
     seed: int | None,
     limits: Limits,
     output: Output,
 ) -> int:
     """Where the memory of PROGRAM goes: what its resident pages are for, at the peak and over time.
 
-    PROGRAM runs once under each manager with the recorder before it, near its own speed.
+    PROGRAM runs once under each manager with the recorder before it, near its own speed. Traces
+    T.tare… that --keep-trace kept are analysed again, and nothing is run.
     """
+    traces = options.traces_of(program)
+    if traces:
+        if managers or baseline or keep_trace:
+            raise UsageError(
+                f"{traces[0]} is recorded: its program does not run again",
+                "leave out what is for a run: -m, --baseline, --keep-trace",
+            )
+        results = api.space_of_traces(
+            traces,
+            scheduler=scheduler,
+            folder=output.folder,
+            watcher=TerminalWatcher(output.quiet),
+        )
+        return present(results, output)
+    if scheduler:
+        raise UsageError("--scheduler is for traces", "record with tare space --keep-trace first")
     results = api.space(
         program,
         managers,

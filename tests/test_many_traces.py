@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import tare.drag_traces
-from tare import api, residence
-from tare.drag_traces import drag_of_traces
+import tare.many_traces
+from tare import api, residence, space_run
+from tare.errors import UsageError
+from tare.many_traces import Analyse, drag_of_traces, space_of_traces
 from tare.measurement import Status
-from tare.results import Record, read_records
+from tare.results import Record, Results, read_records
 from tare.runner import Outcome
 from tare.trace import open_trace
 from tests.conftest import Completed
@@ -75,15 +78,15 @@ def test_an_interrupted_analysis_goes_on(
     traces: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = found(read_records(drag_of_traces(traces, folder=tmp_path / "whole").folder))
-    analysed, done = tare.drag_traces.analysed, list[Path]()
+    analysed, done = tare.many_traces.analysed, list[Path]()
 
-    def interrupted(path: Path, clock: str) -> Outcome:
+    def interrupted(path: Path, analyse: Analyse) -> Outcome:
         done.append(path)
         if len(done) == 3:
             raise KeyboardInterrupt
-        return analysed(path, clock)
+        return analysed(path, analyse)
 
-    monkeypatch.setattr(tare.drag_traces, "analysed", interrupted)
+    monkeypatch.setattr(tare.many_traces, "analysed", interrupted)
     with pytest.raises(KeyboardInterrupt):
         drag_of_traces(traces, folder=tmp_path / "results")
     assert len(read_records(tmp_path / "results")) == 2
@@ -112,6 +115,81 @@ def test_the_command(traces: list[Path], tare: Callable[..., Completed], tmp_pat
     refused = tare("drag", "--scheduler", "tcp://127.0.0.1:1", "--", "true")
     assert refused.returncode == 2
     assert "--scheduler is for traces" in refused.stderr
+
+
+# ---- where memory goes ----
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Where the memory of one program goes under two managers, with its traces kept."""
+    command = ["perl", "-e", "my @kept = map { 'x' x $_ } 1 .. 2000"]
+    folder = tmp_path_factory.mktemp("space") / "looked"
+    return api.space(command, ["glibc", "mimalloc"], keep_trace=True, folder=folder)
+
+
+def traces_of(results: Results) -> list[Path]:
+    return sorted((results.folder / "traces").iterdir())
+
+
+def test_kept_traces_say_where_memory_went(looked: Results, tmp_path: Path) -> None:
+    again = space_of_traces(traces_of(looked), folder=tmp_path / "again")
+    measured, analysed = (found(read_records(each.folder)) for each in (looked, again))
+    assert [manager for _, manager in sorted(analysed)] == ["glibc", "mimalloc"]
+    for key, (status, facts) in analysed.items():
+        assert status is Status.OK
+        assert facts["growth"]["never_freed_objects"] > 0
+        traces = [Path(facts.pop("trace")), looked.folder / measured[key][1].pop("trace")]
+        assert traces[0] == traces[1].resolve()
+        assert facts == measured[key][1]
+
+
+def test_a_cluster_says_the_same_of_memory(looked: Results, tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the Python package distributed is missing")
+    here = space_of_traces(traces_of(looked), folder=tmp_path / "here")
+    with processes() as dask:
+        scheduler = dask.scheduler()
+        for name in ("one", "two"):
+            dask.worker(name, scheduler)
+        there = space_of_traces(traces_of(looked), scheduler=scheduler, folder=tmp_path / "there")
+    assert found(read_records(there.folder)) == found(read_records(here.folder))
+
+
+def test_the_command_reads_kept_traces(
+    looked: Results, tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    useless = write_trace_folder(tmp_path / "useless.tare", many_objects(100, 1))
+    paths = traces_of(looked)
+    done = tare("space", "-o", "results", "--no-page", paths[0], useless)
+    assert done.returncode == 1
+    assert "has no snapshots of resident memory" in done.stdout
+    assert "Resident memory at the peak" in done.stdout
+    for wrong in (["-m", "glibc", paths[0]], ["--keep-trace", paths[0]]):
+        assert "its program does not run again" in tare("space", *wrong).stderr
+    refused = tare("space", "--scheduler", "tcp://127.0.0.1:1", "--", "true")
+    assert refused.returncode == 2
+    assert "--scheduler is for traces" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"manager_files": [1]},
+        {"observer_files": None},
+        {"collects": "no"},
+        {"wall_seconds": float("nan")},
+        {"kernel_peak_bytes": -1},
+    ],
+)
+def test_facts_beside_snapshots_are_checked(
+    looked: Results, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    trace = tmp_path / "changed.tare"
+    shutil.copytree(traces_of(looked)[0], trace)
+    facts = trace / space_run.SNAPSHOTS_FOLDER / "run.json"
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | change))
+    with pytest.raises(UsageError, match=next(iter(change))):
+        space_run.analysed(open_trace(trace))
 
 
 # ---- the generated trace of the long test ----

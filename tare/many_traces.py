@@ -1,25 +1,36 @@
-"""What programs hold in vain, of many heap traces at once: each by itself, one after another here,
-or side by side as tasks of a Dask cluster whose workers see the same folders."""
+"""Analyses of many heap traces at once: each by itself, one after another here, or side by side as
+tasks of a Dask cluster whose workers see the same folders."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from tare import drag_run, executor
+from tare import drag_run, executor, space_run
 from tare.errors import TareError
 from tare.measurement import Status
 from tare.measuring import Watcher
 from tare.results import Record, Results, Run, Store, default_folder, new_run, now
 from tare.runner import Outcome
-from tare.studies import drag as study
-from tare.trace import open_trace
+from tare.studies import drag, space
+from tare.trace import Trace, open_trace
+from tare.trace_facts import facts_of
+
+Analyse = Callable[[Trace], Outcome]
 
 WORKERS_LOST = 5
 """After so many workers have gone while they read a trace, it is taken for the cause."""
+
+
+class _Study(Protocol):
+    @property
+    def STUDY(self) -> str: ...  # noqa: N802
+    @property
+    def OBSERVER(self) -> str: ...  # noqa: N802
 
 
 def drag_of_traces(
@@ -34,12 +45,38 @@ def drag_of_traces(
     be analysed gives a status, and the others go on. A ``folder`` that holds an interrupted
     analysis of the same traces is resumed. With ``scheduler``, the address of a Dask cluster, its
     workers do the analyses."""
+    analyse = partial(drag_run.analysed, clock=clock)
+    return _analyse_all(drag, analyse, {"clock": clock}, traces, scheduler, folder, watcher)
+
+
+def space_of_traces(
+    traces: Sequence[Path | str],
+    *,
+    scheduler: str = "",
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """As ``tare.api.space``, of traces that it kept; nothing is run. The rest is as for
+    ``drag_of_traces``."""
+    return _analyse_all(space, space_run.analysed, {}, traces, scheduler, folder, watcher)
+
+
+def _analyse_all(
+    study: _Study,
+    analyse: Analyse,
+    asked: Mapping[str, Any],
+    traces: Sequence[Path | str],
+    scheduler: str,
+    folder: Path | str | None,
+    watcher: Watcher | None,
+) -> Results:
     watcher = watcher or Watcher()
     paths = [Path(path).resolve() for path in traces]
-    facts = [drag_run.facts_of(open_trace(path), clock) for path in paths]
-    runs = _runs(paths, facts)
+    facts = [facts_of(open_trace(path), **asked) for path in paths]
+    runs = _runs(study, paths, facts)
     run = new_run(study.STUDY, sys.argv, **_facts(facts, runs))
-    where = Path(folder) if folder else default_folder(study.STUDY, f"{len(paths)}-traces")
+    subject = paths[0].stem if len(paths) == 1 else f"{len(paths)}-traces"
+    where = Path(folder) if folder else default_folder(study.STUDY, subject)
     with Store(where, run, key="request") as store, executor.termination_as_interrupt():
         done = {record.run.order for record in store.records}
         waiting = {one.order: one for one in runs if one.order not in done}
@@ -47,7 +84,7 @@ def drag_of_traces(
         try:
             by_order = {order: paths[order - 1] for order in waiting}
             watcher.run(next(iter(waiting.values()), runs[0]), None)
-            for order, outcome in _outcomes(by_order, clock, scheduler):
+            for order, outcome in _outcomes(by_order, analyse, scheduler):
                 record = Record(waiting.pop(order), outcome, now())
                 store.append(record)
                 watcher.run(record.run, record)
@@ -60,7 +97,7 @@ def drag_of_traces(
         return Results(results.folder, store.run, results.measurements)
 
 
-def _runs(paths: Sequence[Path], facts: Sequence[dict[str, Any]]) -> list[Run]:
+def _runs(study: _Study, paths: Sequence[Path], facts: Sequence[dict[str, Any]]) -> list[Run]:
     """One for each trace. Two of one program under one manager are told apart by their folders."""
     named = [(one["programs"][0]["name"], one["baseline"]) for one in facts]
     times = Counter(named)
@@ -88,10 +125,12 @@ def _facts(facts: Sequence[dict[str, Any]], runs: Sequence[Run]) -> dict[str, An
     }
 
 
-def _outcomes(paths: dict[int, Path], clock: str, scheduler: str) -> Iterator[tuple[int, Outcome]]:
+def _outcomes(
+    paths: dict[int, Path], analyse: Analyse, scheduler: str
+) -> Iterator[tuple[int, Outcome]]:
     """In the order in which they are there."""
     if not scheduler:
-        yield from ((order, analysed(path, clock)) for order, path in paths.items())
+        yield from ((order, analysed(path, analyse)) for order, path in paths.items())
         return
     from tare.cluster.campaign import connected
 
@@ -99,7 +138,7 @@ def _outcomes(paths: dict[int, Path], clock: str, scheduler: str) -> Iterator[tu
         from distributed import as_completed
 
         futures = {
-            client.submit(analysed, path, clock, pure=False, retries=WORKERS_LOST): order
+            client.submit(analysed, path, analyse, pure=False, retries=WORKERS_LOST): order
             for order, path in paths.items()
         }
         for future in as_completed(futures, loop=client.loop):
@@ -108,10 +147,10 @@ def _outcomes(paths: dict[int, Path], clock: str, scheduler: str) -> Iterator[tu
             yield futures[future], outcome
 
 
-def analysed(path: Path, clock: str) -> Outcome:
+def analysed(path: Path, analyse: Analyse) -> Outcome:
     """The outcome for one trace; what is wrong with it is its reason."""
     try:
-        return drag_run.analysed(open_trace(path), clock)
+        return analyse(open_trace(path))
     except TareError as error:
         return _failed(error.message)
 
