@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tare import (
+    call_costs,
     drag_run,
     executor,
     instrument,
@@ -227,6 +228,7 @@ def count(
     baseline: str = "",
     repeat: bool = True,
     events: Path | str | None = None,
+    sites: bool = False,
     seed: int | None = None,
     limits: Limits | None = None,
     folder: Path | str | None = None,
@@ -236,13 +238,18 @@ def count(
 
     ``managers``, ``baseline`` and ``folder`` are as for ``compare``. With ``repeat`` each is
     counted twice, to see whether the count repeats to the instruction. ``events`` is a file as
-    docs/events.md describes it.
+    docs/events.md describes it. With ``sites`` the operations are also told apart by call site.
     """
     instrument.launcher()
     runs = count_study.RUNS_TO_SEE_REPETITION if repeat else 1
     named = () if events is None else read_events(Path(events))
-    asked = {"runs": runs, **({"events": as_text(named).splitlines()} if named else {})}
-    watched = _Watched(count_study, "counting instructions", instrument.observer_of(named), runs)
+    asked = {
+        "runs": runs,
+        **({"events": as_text(named).splitlines()} if named else {}),
+        **({"sites": True} if sites else {}),
+    }
+    observer_of = call_costs.observer_of if sites else instrument.observer_of
+    watched = _Watched(count_study, "counting instructions", observer_of(named), runs)
     return _watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
 
 

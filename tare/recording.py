@@ -41,6 +41,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "free_operation",
     ),
     "sites": ("caller", "frame", "address"),
+    "costs": ("site", "operation", "calls", "instructions", "bytes"),
     "pointers": ("instructions", "source", "offset", "target"),
     "references": ("source", "target"),
     "marks": (

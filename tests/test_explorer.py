@@ -26,6 +26,7 @@ from tare.measurement import Status
 from tare.report.specs import ratio_text
 from tare.results import Record, Run, load
 from tare.runner import Outcome
+from tare.studies.count import section
 from tare.trace import open_trace
 from tare.trace_export import to_collapsed
 from tare.units import format_value
@@ -568,15 +569,27 @@ def test_a_tree_sums_its_stacks_and_keeps_the_largest() -> None:
     assert list(paths_of(tree.largest(3))) == [("p",), ("p", "main"), ("p", "main", "a")]
 
 
+def frames(*names: str) -> list[dict[str, Any]]:
+    """As records have them: the innermost first."""
+    place = {"object": "/bin/p", "file": "", "line": None}
+    return [{"function": name, **place} for name in reversed(names)]
+
+
 def recorded(tmp_path: Path, study: str, values: dict[str, float], details: Any) -> CallTree:
-    """The tree of one run whose record is given."""
+    """The only tree of one run whose record is given."""
+    (tree,) = all_recorded(tmp_path, study, values, details)
+    return tree
+
+
+def all_recorded(
+    tmp_path: Path, study: str, values: dict[str, float], details: Any
+) -> list[CallTree]:
     run = Run(study, "p", "glibc", 0, 1, observer=study)
     record = Record(run, Outcome(Status.OK, values=values, details=details))
     folder = tmp_path / study
     write_campaign(folder, ["p"], ["glibc"], 1, study=study, records=[record])
     os.utime(folder / "measurements.parquet")
-    (tree,) = call_trees(load(folder), note)
-    return tree
+    return call_trees(load(folder), note)
 
 
 def test_instructions_of_a_count(tmp_path: Path) -> None:
@@ -590,6 +603,63 @@ def test_instructions_of_a_count(tmp_path: Path) -> None:
         ("p", manager, "malloc"): 300,
         ("p", manager, "free"): 100,
     }
+
+
+CALL_SITES = {
+    "frames": frames("main", "make", "xmalloc")[::-1],
+    "sites": [[0, 0], [1, 1], [2, 2]],
+    "costs": [[3, "malloc", 10, 300, 640], [2, "free", 8, 80, 0], [0, "calloc", 1, 40, 16]],
+    "rest": {"malloc": [2, 20, 32]},
+    "all_costs": 4,
+}
+COUNT = {"instructions": 1000.0, "manager_instructions": 440.0}
+COUNTED = {
+    "operations": {name: {"instructions": 100} for name in ("malloc", "free", "calloc")},
+    "call_sites": CALL_SITES,
+}
+
+
+def test_instructions_by_call_site(tmp_path: Path) -> None:
+    whole, tree = all_recorded(tmp_path, "count", COUNT, COUNTED)
+    assert ("p", "the program itself") in paths_of(whole)
+    assert [weight.title for weight in tree.weights] == [
+        "instructions in the memory manager", "calls of the memory manager", "bytes asked for",
+    ]  # fmt: skip
+    make = ("p", "main (p)", "make (p)")
+    instructions = paths_of(tree)
+    assert instructions[("p",)] == 440
+    assert instructions[make] == 380
+    assert instructions[(*make, "free for make (p)")] == 80
+    assert instructions[(*make, "xmalloc (p)", "malloc for make (p)")] == 300
+    assert instructions["p", "[unknown]", "calloc for [unknown]"] == 40
+    assert instructions["p", "other call sites", "malloc for other call sites"] == 20
+    assert paths_of(tree, 1)[make] == 18
+    assert paths_of(tree, 2)["p",] == 688
+
+
+def test_the_width_of_a_flame_is_chosen(visit: Opener, tmp_path: Path) -> None:
+    all_recorded(tmp_path, "count", COUNT, COUNTED)
+    tare.explore(tmp_path)
+    shown = visit(tmp_path / EXPLORER_FILE, "#program=p").page
+    shown.locator("#tree-choice").select_option(index=1)
+    for weight, share in (("instructions", 300 / 440), ("calls", 10 / 21), ("bytes", 640 / 688)):
+        (title,) = (
+            text for text in texts(shown, "#weight-choice option") if text.startswith(weight)
+        )
+        shown.locator("#weight-choice").select_option(label=title)
+        settle(shown)
+        nodes = {node["text"]: node["width"] for node in flame(shown)}
+        drawn = nodes["malloc for make (p)"] / next(iter(nodes.values()))
+        assert drawn == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize("sites", [[[1, 0]], [[0, 9]], [[-1, 0]], [3], "x"])
+def test_call_sites_that_lead_nowhere_are_a_message(tmp_path: Path, sites: Any) -> None:
+    wrong = {**CALL_SITES, "sites": sites, "costs": [[1, "malloc", 1, 1, 1]]}
+    with pytest.raises(UsageError, match="damaged"):
+        all_recorded(tmp_path, "count", COUNT, {**COUNTED, "call_sites": wrong})
+    with pytest.raises(UsageError, match="damaged"):
+        section(load(tmp_path / "count"))
 
 
 def test_components_that_older_results_do_not_have_are_nothing(tmp_path: Path) -> None:
@@ -623,12 +693,6 @@ def test_instructions_and_stalls_of_a_simulation(tmp_path: Path) -> None:
     malloc = ("p", "the memory manager", "malloc")
     assert (instructions[malloc], stalls[malloc]) == (300, 30)
     assert (instructions[*malloc, "make"], instructions[*malloc, "p+0x40"]) == (200, 60)
-
-
-def frames(*names: str) -> list[dict[str, Any]]:
-    """As records have them: the innermost first."""
-    place = {"object": "/bin/p", "file": "", "line": None}
-    return [{"function": name, **place} for name in reversed(names)]
 
 
 def test_call_sites_of_drag_whose_trace_is_gone(tmp_path: Path) -> None:

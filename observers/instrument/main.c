@@ -11,6 +11,7 @@
 // docs/instrument.md says how the figures are defined and what is not seen.
 
 #include "core.h"
+#include "costs.h"
 #include "counts.h"
 #include "entries.h"
 #include "events.h"
@@ -31,6 +32,7 @@ _Static_assert(sizeof VERSION == sizeof TARE_VALGRIND_VERSION, "built for Valgri
 
 TraceOptions trace_options;
 static const HChar* count_folder;
+static Bool count_sites;
 static const HChar* memsys_models;
 static const HChar* memsys_folder;
 static const HChar* events_file;
@@ -40,6 +42,7 @@ static const HChar* code_folder;
 
 static void write_files(const HChar* end) {
   const ULong clock = threads_clock();
+  if (costs_are_on()) costs_write();
   if (count_folder != NULL) report_write(count_folder, end, clock);
   if (FOLLOWS_MEMORY) trace_finish(end, clock);
   if (feed_is_on() && memsys_folder != NULL) output_write(memsys_folder, end);
@@ -101,7 +104,8 @@ static void note_kernel_s_read_of_text(CorePart part, ThreadId thread, const HCh
 
 static void start_child(ThreadId thread) {
   (void)thread;
-  report_forget_file();
+  report_forget_files();
+  if (costs_are_on()) costs_start_child(report_base(count_folder));
   if (FOLLOWS_MEMORY) output_forget_file();
 }
 
@@ -115,6 +119,7 @@ static void finish(Int exit_code) {
 
 static Bool process_option(const HChar* argument) {
   if (VG_STR_CLO(argument, "--count-folder", count_folder)) {
+  } else if (VG_BOOL_CLO(argument, "--count-sites", count_sites)) {
   } else if (VG_STR_CLO(argument, "--memsys", memsys_models)) {
   } else if (VG_STR_CLO(argument, "--memsys-folder", memsys_folder)) {
   } else if (VG_STR_CLO(argument, "--events", events_file)) {
@@ -135,6 +140,7 @@ static Bool process_option(const HChar* argument) {
 static void print_usage(void) {
   VG_(printf)
   ("    --count-folder=DIR        write the counts of each process into DIR\n"
+   "    --count-sites=no|yes      count also by call site [no]\n"
    "    --memsys=FILE             simulate the memory systems that FILE describes\n"
    "    --memsys-folder=DIR       write what each process met there into DIR\n"
    "    --events=FILE             count also what is named there\n"
@@ -154,8 +160,16 @@ static void print_debug_usage(void) {}
 // Figures that leave out the objects of a program must not pass for those of one that has none.
 static void refuse_what_is_not_followed(void) {
   if (FOLLOWS_MEMORY) return;
-  if (code_folder != NULL && trace_options.folder == NULL && memsys_models == NULL) return;
+  if (code_folder != NULL && trace_options.folder == NULL && memsys_models == NULL && !count_sites)
+    return;
   VG_(umsg)("of a 32-bit program only the executed code is counted, as tare breakdown does\n");
+  VG_(exit)(1);
+}
+
+// The tree of call sites has its files in one folder.
+static void refuse_two_trees(void) {
+  if (!count_sites || (count_folder != NULL && !trace_is_on())) return;
+  VG_(umsg)("--count-sites is for --count-folder without --trace-folder\n");
   VG_(exit)(1);
 }
 
@@ -164,7 +178,8 @@ static void follow_memory(void) {
   const Bool searches = trace_options.reachability_bytes != 0;
   objects_initialise(trace_options.last_use || trace_options.pointers || searches);
   if (searches) reachability_initialise((ULong)trace_options.reachability_bytes);
-  if (trace_options.sites) sites_initialise();
+  if (trace_options.sites || count_sites) sites_initialise();
+  if (count_sites) costs_begin(report_base(count_folder));
   if (trace_options.last_use) {
     VG_(track_pre_mem_read)(note_kernel_s_read);
     VG_(track_pre_mem_read_asciiz)(note_kernel_s_read_of_text);
@@ -175,9 +190,11 @@ static void follow_memory(void) {
 
 static void after_options(void) {
   refuse_what_is_not_followed();
+  refuse_two_trees();
   if (!trace_is_on()) trace_options = (TraceOptions){.usable_size = "no"};
   // A block that goes on past a branch contains calls, and instructions that may not be executed.
-  if (trace_options.sites || events_file != NULL || memsys_models != NULL || code_folder != NULL)
+  if (trace_options.sites || count_sites || events_file != NULL || memsys_models != NULL ||
+      code_folder != NULL)
     VG_(clo_vex_control).guest_chase = False;
   counts_reset();
   if (code_folder != NULL) executions_begin();

@@ -7,10 +7,16 @@
 
 enum { FORMAT_VERSION = 1 };
 
-static HChar path[PATH_BYTES];
-static Bool has_file;
+static HChar base[PATH_BYTES];
+static Bool has_base;
 
-void report_forget_file(void) { has_file = False; }
+void report_forget_files(void) { has_base = False; }
+
+const HChar* report_base(const HChar* folder) {
+  if (!has_base) file_claim(folder, "json", base);
+  has_base = True;
+  return base;
+}
 
 static void write_operation(VgFile* file, Operation operation) {
   const OperationCount* const count = &operation_counts[operation];
@@ -41,14 +47,9 @@ void report_write_operations(VgFile* file) {
   VG_(fprintf)(file, "}");
 }
 
-static void claim_file(const HChar* folder) {
-  file_claim(folder, "json", path);
-  VG_(strcat)(path, ".json");
-  has_file = True;
-}
-
 void report_write(const HChar* folder, const HChar* end, ULong clock) {
-  if (!has_file) claim_file(folder);
+  static HChar path[PATH_BYTES];
+  VG_(snprintf)(path, sizeof path, "%s.json", report_base(folder));
   VgFile* const file = file_begin(path);
   if (file == NULL) return;
   const ProcessCount* const count = &process_count;

@@ -13,7 +13,10 @@ void report_write(const HChar* folder, const HChar* end, ULong clock);
 // The member "operations" of the file of a process.
 void report_write_operations(VgFile* file);
 
-// In the child of a fork: the file is the parent's.
-void report_forget_file(void);
+// What the names of this process's files in `folder` begin with.
+const HChar* report_base(const HChar* folder);
+
+// In the child of a fork: the files are the parent's.
+void report_forget_files(void);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "sites.h"
 
-#include "trace.h"
+#include "site_files.h"
 
 #define CALL_STACKS ((Addr)0x680000000000)
 #define OUTERMOST (~(Addr)0)
@@ -205,10 +205,10 @@ static UInt child_of(UInt caller, UInt call) {
   *place = node;
   if (nodes_used > (UInt)1 << (table_bits - 1)) grow_table();
   if (calls[call].frame == 0) {
-    trace_frame(calls[call].address);
+    site_files_add_frame(calls[call].address);
     calls[call].frame = ++frames_used;
   }
-  trace_site(caller, calls[call].frame - 1, calls[call].address);
+  site_files_add_site(caller, calls[call].frame - 1, calls[call].address);
   return node;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "threads.h"
 
+#include "costs.h"
 #include "counts.h"
 #include "events.h"
 #include "executions.h"
@@ -129,7 +130,9 @@ static inline void follow_top(const Thread* thread, Registers* registers) {
 }
 
 static void charge(const Frame* frame) {
-  if (frame->forks == forks_so_far) count_call(frame->entry->operation, frame->instructions);
+  if (frame->forks != forks_so_far) return;
+  count_call(frame->entry->operation, frame->instructions);
+  if (costs_are_on()) costs_count_call(frame->site, frame->entry->operation, frame->instructions);
 }
 
 static Bool on_signal_stack(const Thread* thread, Addr stack_pointer) {
@@ -177,8 +180,8 @@ static void note_arguments(const GuestState* state, Registers* registers, Frame*
     frame->resized = object_at(frame->arguments[0]);
     frame->resized_id = object_in(frame->resized)->id;
   }
-  if (gives_objects(entry))
-    frame->site = sites_are_on() ? site_of(registers, frame->stack_pointer) : 0;
+  const Bool has_site = sites_are_on() && (gives_objects(entry) || costs_are_on());
+  frame->site = has_site ? site_of(registers, frame->stack_pointer) : 0;
 }
 
 HELPER void enter_operation(GuestState* state, const Entry* entry) {
@@ -213,12 +216,17 @@ HELPER void enter_memory_function(GuestState* state, const Entry* entry) {
   be_inside(thread, registers, frame);
 }
 
+static void note_bytes(OperationCount* count, const Birth* birth) {
+  count->bytes += birth->size;
+  if (costs_are_on()) costs_count_bytes(birth->site, birth->operation, birth->size);
+}
+
 static void note_birth(const Thread* thread, OperationCount* count, const Birth* birth) {
   if (birth->address == 0) {
     ++count->no_object;
     return;
   }
-  count->bytes += birth->size;
+  note_bytes(count, birth);
   if (thread->own != 0) return regions_add_own(birth->address, birth->size);
   object_born(birth);
   reachability_after_birth(birth->address, birth->clock);
@@ -230,7 +238,7 @@ static void note_resize(const Thread* thread, OperationCount* count, const Frame
   if (from == 0 || (birth->address != 0 && regions_take_own(from))) {
     note_birth(thread, count, birth);
   } else if (birth->address != 0) {
-    count->bytes += birth->size;
+    note_bytes(count, birth);
     // Another thread may have been given the old address in the meantime.
     const Bool is_there = object_in(frame->resized)->address == from &&
                           object_in(frame->resized)->id == frame->resized_id;

@@ -4,13 +4,13 @@
 #include "counts.h"
 #include "files.h"
 #include "regions.h"
+#include "site_files.h"
 #include "table.h"
 
 enum { RECORDING_VERSION = 1 };
 
 static Table* births;
 static Table* deaths;
-static Table* sites;
 static Table* pointers;
 static Table* marks;
 static Table* regions;
@@ -61,7 +61,7 @@ void trace_start(void) {
                         "free_instructions free_bytes free_operation");
   regions = table_create(path_of("regions"), "regions",
                          "region parent site created_bytes destroyed_bytes clears");
-  if (trace_options.sites) sites = table_create(path_of("sites"), "sites", "caller frame address");
+  if (trace_options.sites) site_files_begin(base);
   if (trace_options.pointers)
     pointers = table_create(path_of("pointers"), "pointers", "instructions source offset target");
   if (trace_options.reachability_bytes != 0)
@@ -89,7 +89,7 @@ ULong trace_birth(const Birth* birth, ULong resized_from) {
       resized_from,     birth->region};
   // What the births on disk refer to is to be there, too, if the process is killed.
   if (table_add(births, row)) {
-    table_flush(sites);
+    site_files_flush();
     table_flush(regions);
   }
   return ++births_so_far;
@@ -124,44 +124,9 @@ void trace_mark(const Mark* mark) {
   table_add(marks, row);
 }
 
-void trace_site(UInt caller, UInt frame, Addr call) {
-  const ULong row[] = {caller, frame, call};
-  table_add(sites, row);
-}
-
-void trace_put_place(VgFile* file, Addr call) {
-  const DiEpoch epoch = VG_(current_DiEpoch)();
-  const HChar *name, *folder;
-  UInt line = 0;
-  VG_(fprintf)(file, "\"function\": ");
-  file_put_text(file, VG_(get_fnname)(epoch, call, &name) ? name : "");
-  VG_(fprintf)(file, ", \"object\": ");
-  file_put_text(file, VG_(get_objname)(epoch, call, &name) ? name : "");
-  static HChar source[PATH_BYTES];
-  source[0] = '\0';
-  if (VG_(get_filename_linenum)(epoch, call, &name, &folder, &line))
-    VG_(snprintf)(source, sizeof source, "%s%s%s", folder, folder[0] == '\0' ? "" : "/", name);
-  VG_(fprintf)(file, ", \"file\": ");
-  file_put_text(file, source);
-  const DebugInfo* const info = VG_(find_DebugInfo)(epoch, call);
-  const Addr offset = info == NULL ? 0 : call - (Addr)VG_(DebugInfo_get_text_bias)(info);
-  VG_(fprintf)(file, ", \"line\": %u, \"offset\": %lu", line, offset);
-}
-
-// Opened for each line: they are few, and a file that stays open would be one of the program's.
-void trace_frame(Addr call) {
-  VgFile* const file = VG_(fopen)(path_of("frames"), VKI_O_CREAT | VKI_O_WRONLY | VKI_O_APPEND,
-                                  VKI_S_IRUSR | VKI_S_IWUSR);
-  if (file == NULL) return;
-  VG_(fprintf)(file, "{");
-  trace_put_place(file, call);
-  VG_(fprintf)(file, "}\n");
-  VG_(fclose)(file);
-}
-
 void trace_flush(void) {
   if (!trace_is_on()) return;
-  table_flush(sites);
+  site_files_flush();
   table_flush(births);
   table_flush(deaths);
   table_flush(pointers);
@@ -182,7 +147,7 @@ void trace_finish(const HChar* end, ULong clock) {
 }
 
 void trace_start_child(void) {
-  Table** const tables[] = {&births, &deaths, &sites, &pointers, &marks, &regions};
+  Table** const tables[] = {&births, &deaths, &pointers, &marks, &regions};
   for (UInt i = 0; i < sizeof tables / sizeof *tables; ++i) {
     table_abandon(*tables[i]);
     *tables[i] = NULL;

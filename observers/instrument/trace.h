@@ -62,14 +62,6 @@ typedef struct {
 // A region is written when it is made and when it goes: the last row counts.
 void trace_region(const RegionRow* row);
 
-// Where `call` is, as members of a JSON object.
-void trace_put_place(VgFile* file, Addr call);
-
-// A line of the text file of frames.
-void trace_frame(Addr call);
-// A row of the tree of call sites.
-void trace_site(UInt caller, UInt frame, Addr call);
-
 // Brings the files up to date, so that a kill loses nothing before now.
 void trace_flush(void);
 

@@ -17,6 +17,7 @@ EPILOG = """\b
 Examples:
   tare count -- gawk -f report.awk words.txt
   tare count -m glibc -m mimalloc -m ./libmine.so -- ./server --selftest
+  tare count --sites -- ./server --selftest
   tare count --events parse.events -- ./server --selftest
   tare count --once -m jemalloc --json out.json -- perl job.pl
 """
@@ -31,6 +32,9 @@ Examples:
     metavar="FILE",
     help="Count also what FILE names: places that are reached, and phases.",
 )
+@click.option(
+    "--sites", is_flag=True, help="Tell the operations apart by the calls that led to them."
+)
 @click.option("--once", is_flag=True, help="One run under each manager: do not check repetition.")
 @options.run_options
 @options.output_options
@@ -40,6 +44,7 @@ def command(
     managers: tuple[str, ...],
     baseline: str,
     events_file: Path | None,
+    sites: bool,
     once: bool,
     seed: int | None,
     limits: Limits,
@@ -57,6 +62,7 @@ def command(
         baseline=baseline,
         repeat=not once,
         events=events_file,
+        sites=sites,
         seed=seed,
         limits=limits,
         folder=output.folder,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tare.breakdown.components import COMPONENTS, metric
+from tare.call_costs import Cost, costs_of
 from tare.measurement import Status
 from tare.report.labels import shortened, visible
 from tare.results import Record, Results, read_records, telling_damage
@@ -138,6 +139,12 @@ def _firsts(records: Iterable[Record]) -> Iterator[Record]:
 
 # ---- what each study recorded ----
 
+_CALL_WEIGHTS = (
+    Weight("instructions in the memory manager", ""),
+    Weight("calls of the memory manager", ""),
+    Weight("bytes asked for", "B"),
+)
+_OTHER_SITES = "other call sites"
 _PROGRAM, _MANAGER = "the program itself", "the memory manager"
 _DRAG_TITLE = "Heap by call site"
 _DRAG_WEIGHTS = (
@@ -197,7 +204,29 @@ def _of_count(_results: Results, record: Record, _note: Note) -> list[CallTree]:
     stacks: list[tuple[Frames, Sequence[float]]] = [((_PROGRAM,), [own])]
     stacks += [((_MANAGER, name), [instructions]) for name, instructions in inside.items()]
     weight = Weight("instructions", "")
-    return [grown(run.program, run.manager, "Instructions by operation", [weight], stacks)]
+    whole = grown(run.program, run.manager, "Instructions by operation", [weight], stacks)
+    return [whole, *_call_costs(record)]
+
+
+def _call_costs(record: Record) -> list[CallTree]:
+    run, details = record.run, record.outcome.details
+    if "call_sites" not in details:
+        return []
+    stacks = (
+        (_path_to(cost), [cost.instructions, cost.calls, cost.bytes]) for cost in costs_of(details)
+    )
+    title = "Instructions in the memory manager by call site"
+    return [grown(run.program, run.manager, title, _CALL_WEIGHTS, stacks)]
+
+
+def _path_to(cost: Cost) -> Frames:
+    """Its last frame says for whom, so that what is heaviest is a list of call sites."""
+    if not cost.frames:
+        who = _OTHER_SITES if cost.frames is None else "[unknown]"
+        return (who, f"{cost.operation} for {who}")
+    (innermost, *_) = drag.program_frames(cost.frames[::-1])
+    callers = map(drag.frame_text, cost.frames)
+    return (*callers, f"{cost.operation} for {drag.frame_text(innermost)}")
 
 
 def _of_memsys(_results: Results, record: Record, _note: Note) -> list[CallTree]:

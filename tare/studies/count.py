@@ -15,7 +15,7 @@ from tare.instrument import FAMILIES, quantile
 from tare.measurement import METRICS, Status
 from tare.planning import Plan
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.results import Record, Results, Run, read_records
+from tare.results import Record, Results, Run, read_records, telling_damage
 from tare.units import format_bytes, format_count, format_percent
 
 if TYPE_CHECKING:
@@ -98,7 +98,14 @@ def _ratio(
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
-    """Findings, tables and figures of all counts in a results folder."""
+    """Findings, tables and figures of all counts in a results folder. UsageError where it holds
+    something else."""
+    with telling_damage(results):
+        return _section(results, identifier, title)
+
+
+def _section(results: Results, identifier: str, title: str) -> Section:
+    from tare.report.call_costs import sites_tables
     from tare.report.comparison import failure_table
 
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
@@ -118,6 +125,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         ]
         first = firsts.get(results.run["baseline"]) or next(iter(firsts.values()))
         tables.append(behaviour_table(program, first, f"table-behaviour-{number}"))
+        tables += sites_tables(program, firsts, number)
         tables += event_tables(program, firsts, number)
         if len(programs) == 1:
             figures += [*share_figures(firsts), *histogram_figures(firsts)]
@@ -173,6 +181,8 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
 
 
 def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
+    from tare.report.call_costs import has_sites, sites_sentence
+
     shares = {manager: _share(record) for manager, record in firsts.items()}
     sentences = []
     if baseline in shares:
@@ -199,6 +209,8 @@ def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
             sentences.append(
                 f"The fewest instructions: {least}, {format_percent(less)} fewer than {baseline}."
             )
+    if baseline in firsts and has_sites(firsts[baseline]):
+        sentences.append(sites_sentence(firsts[baseline], baseline))
     return sentences
 
 

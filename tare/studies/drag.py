@@ -451,12 +451,12 @@ def site_text(frames: Sequence[Mapping[str, Any]]) -> str:
     """``make (list.c:7) ← work ← main``: the innermost frames that are the program's."""
     texts = [
         shortened(frame_text(frame, with_place=not number), LONGEST_FRAME)
-        for number, frame in enumerate(_program_frames(frames)[:SHOWN_FRAMES])
+        for number, frame in enumerate(program_frames(frames)[:SHOWN_FRAMES])
     ]
     return " ← ".join(texts) or "not known"
 
 
-def _program_frames(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+def program_frames(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """The frames from the innermost on that is not one of an allocator, but for the last of all."""
     for number, frame in enumerate(frames):
         if not _WRAPPER.match(frame["function"] or ""):

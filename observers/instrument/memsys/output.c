@@ -6,8 +6,8 @@
 #include "feed.h"
 #include "files.h"
 #include "simulator.h"
+#include "site_files.h"
 #include "table.h"
-#include "trace.h"
 
 enum { FORMAT_VERSION = 1 };
 
@@ -45,7 +45,7 @@ void output_write(const HChar* folder, const HChar* end) {
                VG_(getppid)());
   file_put_text(file, VG_(args_the_exename));
   VG_(fprintf)(file, ",\n \"end\": \"%s\",\n", end);
-  const Describer describer = {name_of, events_put_phase, trace_put_place};
+  const Describer describer = {name_of, events_put_phase, put_place};
   simulator_write(file, &describer);
   VG_(fprintf)(file, "}\n");
   if (simulator_charges_instructions()) write_occurrences();
