@@ -19,7 +19,7 @@ from tare.events import Events, collector_events
 from tare.instrument import FORMAT, FORMAT_VERSION, Instrument, read_process_files
 from tare.manager import Manager
 from tare.program import Program
-from tare.recording import Frame, TableReader, read_frames
+from tare.recording import TABLES, Frame, TableReader, read_frames
 from tare.runner import Limits, Outcome
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ _OPERATIONS = (
 )  # fmt: skip
 """In the order of the tool's numbers."""
 _PROOF = "proof"
+_COLUMNS = {"costs": ("site", "operation", *MEASURES), "sites": TABLES["sites"]}
 _MOST_MERGED = 4 * MOST_SITES
 
 Stack = tuple[Frame, ...]
@@ -162,12 +163,11 @@ def _table(stem: Path, name: str) -> Mapping[str, NDArray[np.uint64]]:
     """A whole table of a process; what is damaged of it is missing."""
     import numpy as np
 
-    from tare.recording import TABLES
-
-    batches = list(TableReader(stem.with_name(f"{stem.name}.{name}"), name))
+    wanted = _COLUMNS[name]
+    batches = list(TableReader(stem.with_name(f"{stem.name}.{name}"), name, wanted=wanted))
     return {
         column: np.concatenate([np.zeros(0, np.uint64), *(batch[column] for batch in batches)])
-        for column in TABLES[name]
+        for column in wanted
     }
 
 

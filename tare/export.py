@@ -18,7 +18,7 @@ from tare.limits import judged
 from tare.measurement import METRICS
 from tare.report.labels import markdown_code, shortened, visible
 from tare.results import Results, read_records, telling_damage
-from tare.studies import check, proximity
+from tare.studies import check, imported, proximity
 from tare.units import format_value
 
 if TYPE_CHECKING:
@@ -246,16 +246,20 @@ def _markdown_cells(row: Mapping[str, Any] | None) -> list[str]:
     return [median, f"{ratio}, {row['verdict']}"]
 
 
+_WITH_TIMELINES = (proximity.STUDY, imported.STUDY)
+
+
 def to_perfetto(results: Results) -> dict[str, Any]:
-    """Trace events for ui.perfetto.dev: a process for each run of `tare proximity`, with a track of
-    what stopped all threads, and for each thread its events and what stopped it alone."""
+    """Trace events for ui.perfetto.dev: a process for each run of `tare proximity` or of DaCapo,
+    with a track of what stopped all threads, and for each thread its events and what stopped it
+    alone."""
     from tare.proximity_events import EVERYWHERE
 
     found: list[dict[str, Any]] = []
     with telling_damage(results):
         for number, record in enumerate(read_records(results.folder), 1):
             timeline = record.outcome.details.get("timeline")
-            if record.run.study != proximity.STUDY or timeline is None:
+            if record.run.study not in _WITH_TIMELINES or timeline is None:
                 continue
             run = record.run
             name = f"{visible(run.program)} under {visible(run.manager)}, run {run.invocation + 1}"
@@ -268,7 +272,12 @@ def to_perfetto(results: Results) -> dict[str, Any]:
                 if thread not in tracks:
                     tracks[thread] = len(tracks)
                     found.append(
-                        _perfetto_name("thread_name", number, tracks[thread], f"thread {thread}")
+                        _perfetto_name(
+                            "thread_name",
+                            number,
+                            tracks[thread],
+                            f"{visible(timeline.get('track', 'thread'))} {thread}",
+                        )
                     )
                 found.append(
                     {
@@ -283,7 +292,9 @@ def to_perfetto(results: Results) -> dict[str, Any]:
                 )
     if not found:
         raise UsageError(
-            f"{results.folder} has no timeline", "give results of tare proximity of this version"
+            f"{results.folder} has no timeline",
+            "give results of tare proximity, or of tare import of DaCapo's latencies, "
+            "made by this version",
         )
     return {"traceEvents": found, "displayTimeUnit": "ns"}
 
@@ -320,7 +331,8 @@ FORMATS: dict[str, Format] = {
         lambda results, _: _json_text(to_hyperfine(results)),
     ),
     "perfetto": Format(
-        "events and collections of tare proximity on a timeline, for ui.perfetto.dev",
+        "events and collections of tare proximity, or DaCapo's requests, on a timeline, for "
+        "ui.perfetto.dev",
         lambda results, _: _json_text(to_perfetto(results)),
     ),
 }

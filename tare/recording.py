@@ -41,7 +41,6 @@ TABLES: dict[str, tuple[str, ...]] = {
         "free_operation",
     ),
     "sites": ("caller", "frame", "address"),
-    "costs": ("site", "operation", "calls", "instructions", "bytes"),
     "pointers": ("instructions", "source", "offset", "target"),
     "references": ("source", "target"),
     "marks": (

@@ -94,7 +94,9 @@ def names(cost: Cost) -> tuple[str, ...]:
 def table(stem: Path, name: str) -> list[Mapping[str, int]]:
     return [
         dict(zip(batch, map(int, row), strict=True))
-        for batch in TableReader(stem.with_name(f"{stem.name}.{name}"), name)
+        for batch in TableReader(
+            stem.with_name(f"{stem.name}.{name}"), name, wanted=call_costs._COLUMNS[name]
+        )
         for row in zip(*batch.values(), strict=True)
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import itertools
 import json
 import os
 import random
@@ -21,6 +22,7 @@ import pytest
 from tare import api
 from tare.__main__ import run as tare_command
 from tare.errors import UsageError
+from tare.export import to_perfetto
 from tare.importing.dacapo_latency import POINTS, tail_latencies
 from tare.importing.runs import format_of, import_runs
 from tare.results import Results, load
@@ -182,6 +184,47 @@ def test_files_of_latencies_that_are_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match=r"latencies|requests"):
         imported(path, tmp_path / "results")
     assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("has_threads", [True, False])
+def test_latencies_become_a_timeline(tmp_path: Path, has_threads: bool) -> None:
+    dice = random.Random(3)
+    requests = []
+    for thread in range(3):
+        at = 50_000 + thread
+        for _ in range(3000):
+            requests.append((at, at + dice.randrange(1, 40), thread))
+            at = requests[-1][1] + dice.randrange(3)
+    slowest = (requests[4000][1], requests[4000][1] + 500, 1)
+    requests = [r for r in requests if r[2] != 1 or r[1] <= slowest[0] or r[0] >= slowest[1]]
+    requests.append(slowest)
+    lines = [", ".join(map(str, r if has_threads else r[:2])) for r in requests]
+    (tmp_path / "dacapo-latency-usec-simple-1.csv").write_text("\n".join(lines) + "\n")
+    results = imported(tmp_path, tmp_path / "results")
+    rows = to_perfetto(results)["traceEvents"]
+    slices = [row for row in rows if row["ph"] == "X"]
+    assert len(slices) == 5000
+    # The 5,000 requests in a row around the slowest, with their times.
+    ordered = sorted(requests)
+    begin = min(range(len(ordered)), key=lambda n: abs(n + 2500 - ordered.index(slowest)))
+    expected = ordered[begin : begin + 5000]
+    origin = expected[0][0]
+    assert sorted((row["ts"], row["dur"]) for row in slices) == sorted(
+        (start - origin, end - start) for start, end, _ in expected
+    )
+    names = {row["tid"]: row["args"]["name"] for row in rows if row["name"] == "thread_name"}
+    tracks = {names[row["tid"]] for row in slices}
+    word = "thread" if has_threads else "track"
+    assert tracks == {f"{word} {n}" for n in (range(3) if has_threads else range(1, 4))}
+    for track in {row["tid"] for row in slices}:
+        mine = sorted((row["ts"], row["ts"] + row["dur"]) for row in slices if row["tid"] == track)
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(mine))
+
+
+def test_metered_latencies_alone_have_no_timeline(tmp_path: Path) -> None:
+    (tmp_path / "dacapo-latency-usec-metered-1.csv").write_text("5, 25, 0\n6, 30, 1\n")
+    with pytest.raises(UsageError, match="no timeline"):
+        to_perfetto(imported(tmp_path, tmp_path / "results"))
 
 
 # ---- DHAT ----

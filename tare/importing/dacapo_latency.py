@@ -7,13 +7,19 @@ request would have had, had all come evenly.
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tare.errors import UsageError
 from tare.importing.runs import UNKNOWN, Imported, ImportedRun
 from tare.measurement import Status
+
+if TYPE_CHECKING:
+    import polars
 
 TITLE = "DaCapo (files of latencies, or a folder of them)"
 _NAME = re.compile(
@@ -21,6 +27,8 @@ _NAME = re.compile(
 )
 _FULL = ("metered", "metered-full-smoothing")
 """The kinds that the metrics of metered latencies are about."""
+_REALLY = "simple"
+"""The kind with the times at which requests really started."""
 _LINE = re.compile(
     r"DaCapo (?P<kind>simple|metered[a-z0-9 -]*) tail latency: (?P<points>.*), measured over"
 )
@@ -28,6 +36,20 @@ _POINT = re.compile(r"(?P<point>max|\d{2}(\.9+)?%) (?P<microseconds>\d{1,12}) us
 POINTS = {"50%": 2, "90%": 10, "99%": 100, "99.9%": 1000, "99.99%": 10_000, "max": 0}
 """By quantile, one request in how many takes longer; 0: none."""
 _MOST_FILE_BYTES = 1 << 30
+_TIMELINE_REQUESTS = 5000
+
+
+@dataclass(frozen=True)
+class _Requests:
+    """The requests of a file that were sent, in its order: ``start`` and ``end`` in microseconds,
+    and ``thread`` where the file tells it."""
+
+    kind: str
+    table: polars.DataFrame
+
+    @property
+    def latencies(self) -> polars.Series:
+        return self.table["end"] - self.table["start"]
 
 
 def metric_of(kind: str, point: str) -> str:
@@ -63,13 +85,18 @@ def read_runs(path: Path, note: Callable[[str], None]) -> Imported:
     iterations = {file: _iteration(file) for file in files}
     last = max(iterations.values())
     values: dict[str, float] = {}
+    details: dict[str, Any] = {}
     for file in sorted(file for file, iteration in iterations.items() if iteration == last):
         note(f"reading {file.name}")
-        values |= _quantiles(file)
+        if (requests := _read(file)) is None:
+            continue
+        values |= _quantiles(requests)
+        if requests.kind == _REALLY:
+            details["timeline"] = _timeline(requests)
     if not values:
         raise UsageError(f"{path} has neither simple latencies nor metered ones over all requests")
     folder = path if path.is_dir() else path.resolve().parent
-    run = ImportedRun(folder.name or UNKNOWN, UNKNOWN, Status.OK, values=values)
+    run = ImportedRun(folder.name or UNKNOWN, UNKNOWN, Status.OK, values=values, details=details)
     return Imported(
         tool="DaCapo",
         runs=[run],
@@ -86,29 +113,77 @@ def _iteration(file: Path) -> int:
     return int(match["iteration"] or 0) if match else 0
 
 
-def _quantiles(file: Path) -> dict[str, float]:
-    """As DaCapo computes them, of its sorted latencies."""
+def _read(file: Path) -> _Requests | None:
+    """The requests of a file; None where it is of a kind that has no metrics."""
     import polars as pl
 
     match = _NAME.fullmatch(file.name)
     kind = match["kind"] if match else ""
     if not metric_of(kind, "max"):
-        return {}
+        return None
     if file.stat().st_size > _MOST_FILE_BYTES:
         raise UsageError(f"{file} is larger than {_MOST_FILE_BYTES >> 30} GiB")
     try:
-        table = pl.read_csv(file, has_header=False, columns=[0, 1], infer_schema=False)
-        start, end = (
-            table[name].str.strip_chars().cast(pl.Int64, strict=True) for name in table.columns
-        )
-    except (pl.exceptions.PolarsError, OSError) as error:
+        table = pl.read_csv(file, has_header=False, infer_schema=False)
+        start, end, *others = (column.str.strip_chars() for column in table.get_columns())
+        table = pl.DataFrame([_numbers("start", start), _numbers("end", end)])
+    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
         raise UsageError(f"{file} is not a file of latencies: {error}") from None
+    threads = others[0].cast(pl.Int64, strict=False) if others else pl.Series([], dtype=pl.Int64)
+    if len(threads) and not threads.has_nulls():
+        table = table.with_columns(threads.alias("thread"))
     # A request that was never sent is 0 in both columns.
-    latencies = (end - start).filter((start != 0) | (end != 0)).sort()
-    count = len(latencies)
-    if not count or int(latencies[0]) < 0:
+    table = table.filter((pl.col("start") != 0) | (pl.col("end") != 0))
+    if table.is_empty() or (table["end"] < table["start"]).any():
         raise UsageError(f"{file} has no requests, or some that end before they start")
+    return _Requests(kind, table)
+
+
+def _numbers(name: str, column: polars.Series) -> polars.Series:
+    import polars as pl
+
+    return column.cast(pl.Int64, strict=True).alias(name)
+
+
+def _quantiles(requests: _Requests) -> dict[str, float]:
+    """As DaCapo computes them, of its sorted latencies."""
+    latencies = requests.latencies.sort()
+    count = len(latencies)
     return {
-        metric_of(kind, point): int(latencies[count - 1 - (count // rarity if rarity else 0)]) / 1e6
+        metric_of(requests.kind, point): latencies[count - 1 - (count // rarity if rarity else 0)]
+        / 1e6
         for point, rarity in POINTS.items()
     }
+
+
+def _timeline(requests: _Requests) -> dict[str, Any]:
+    """The requests around the slowest one, as ``tare.proximity.timeline`` has events. Where their
+    threads are not known, each has the first track that is free."""
+    table = requests.table.sort("start", "end")
+    slowest = (table["end"] - table["start"]).arg_max() or 0
+    first = max(0, min(slowest - _TIMELINE_REQUESTS // 2, table.height - _TIMELINE_REQUESTS))
+    table = table.slice(first, _TIMELINE_REQUESTS)
+    times = table.select("start", "end").rows()
+    known = "thread" in table.columns
+    tracks = table["thread"].to_list() if known else _tracks(times)
+    begin = times[0][0]
+    return {
+        "events": [
+            [(start - begin) * 1000, (end - start) * 1000, track]
+            for (start, end), track in zip(times, tracks, strict=True)
+        ],
+        "halts": [],
+        "track": "thread" if known else "track",
+    }
+
+
+def _tracks(requests: list[tuple[int, int]]) -> list[int]:
+    """For each of ``requests``, by their start, a number that no other has meanwhile."""
+    tracks, free = [], [*range(1, len(requests) + 1)]
+    busy: list[tuple[int, int]] = []
+    for start, end in requests:
+        while busy and busy[0][0] <= start:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        tracks.append(heapq.heappop(free))
+        heapq.heappush(busy, (end, tracks[-1]))
+    return tracks
