@@ -14,6 +14,7 @@ from bench.papers import measured
 from bench.papers.measured import Measured, merged
 from bench.papers.page import PAGE, load_exhibits, load_published, page
 from bench.papers.steps import INTERRUPTED, JAVA_SPACE, Size, Step, code_of, run_all, steps
+from tare.breakdown.components import COMPONENTS, metric
 from tare.measurement import METRICS, Status
 from tare.report.breakdown_memory import published_memory
 from tare.results import Record, Run, Store
@@ -171,7 +172,7 @@ def leave_results(folder: Path, records: list[Record]) -> None:
 
 def a_record(study: str, program: str, values: dict[str, float], **details: object) -> Record:
     outcome = Outcome(Status.OK, values=values, details=details)
-    return Record(Run(study, program, "glibc", 0, 1), outcome)
+    return Record(Run(study, program, "glibc", 0, 1, observer=study), outcome)
 
 
 def done_step(name: str, results: Path) -> Step:
@@ -193,7 +194,7 @@ def test_what_the_tables_of_1994_have_is_collected(tmp_path: Path) -> None:
         "after": {"reads": 0, "misses": 0},
     }
     step = done_step("storage-breakdown", tmp_path)
-    values = {"instructions": 900.0, "copy_instructions": 300.0}
+    values = {metric(name): 0.0 for name in COMPONENTS} | {"instructions": 900.0}
     record = a_record("breakdown", "life", values, memory=[model])
     leave_results(step.folder(tmp_path), [record])
     rows = measured.collect([step], tmp_path, Size.REDUCED, print)
@@ -214,6 +215,18 @@ def test_what_the_tables_of_1994_have_is_collected(tmp_path: Path) -> None:
         "collections_wait_share": 0.04,
     }
     assert found.keys() - {"instructions", "misses_after"} <= measured.MEMORY
+
+
+def test_without_a_memory_system_shares_are_of_instructions(tmp_path: Path) -> None:
+    step = done_step("sml-breakdown", tmp_path)
+    values = {metric(name): 0.0 for name in COMPONENTS}
+    values |= {"instructions": 200.0, "other_instructions": 150.0, "copy_instructions": 50.0}
+    leave_results(step.folder(tmp_path), [a_record("breakdown", "life", values)])
+    rows = measured.collect([step], tmp_path, Size.FULL, print)
+    assert {each.metric: each.median for each in rows if each.median} == {
+        "instructions": 200,
+        "copy_share": 0.25,
+    }
 
 
 def test_each_java_program_has_its_row(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from tare.breakdown.components import COMPONENTS, IN_COLLECTIONS, OTHER
 from tare.errors import TareError
 from tare.measurement import Status
 from tare.report import breakdown_memory
-from tare.results import counted, load, read_records
+from tare.results import Record, counted, load, read_records
+from tare.studies import breakdown
 
 FILE = Path(__file__).with_name("measured.csv")
 
@@ -98,8 +99,8 @@ def _rows(step: Step, folder: Path, size: Size) -> list[Measured]:
         ]
     if step.name.startswith("least-heap-"):
         return _summary(step, folder, size, LEAST_HEAP)
-    if step.name == "storage-breakdown":
-        return _summary(step, folder, size, BREAKDOWN) + _memory(step, folder, size)
+    if step.name.endswith("-breakdown"):
+        return _summary(step, folder, size, BREAKDOWN) + _components(step, folder, size)
     return _summary(step, folder, size, KEPT)
 
 
@@ -131,17 +132,23 @@ def _summary(
     return rows
 
 
-def _memory(step: Step, folder: Path, size: Size) -> list[Measured]:
-    """Of the first model that each breakdown simulated."""
+def _components(step: Step, folder: Path, size: Size) -> list[Measured]:
+    """Shares of the time of the first model that was simulated; without one, of instructions."""
     run = load(folder).run
     date, version = run["finished"][:10], run["tare"]
     return [
         Measured(step.name, size, date, version, done.program, done.manager, metric, 1, value)
         for record in counted(read_records(folder))
-        if record.outcome.status is Status.OK and "memory" in record.outcome.details
+        if record.outcome.status is Status.OK and record.run.observer == breakdown.OBSERVER
         for done in (record.run,)
-        for metric, value in of_memory(record.outcome.details["memory"][0]).items()
+        for metric, value in _of_1994(record).items()
     ]
+
+
+def _of_1994(record: Record) -> dict[str, float]:
+    models = record.outcome.details.get("memory")
+    shares = breakdown.shares_of(record)
+    return of_memory(models[0]) if models else {f"{k}_share": v for k, v in shares.items()}
 
 
 def of_memory(model: breakdown_memory.Model) -> dict[str, float]:

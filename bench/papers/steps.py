@@ -148,6 +148,8 @@ def _counted(size: Size) -> Iterator[Step]:
         "--model",
         DEFAULT_MODEL,
     )
+    few = () if full else ("life",)
+    yield _suite("sml-breakdown", 5 if full else 1, "storage-sml", few, (), "--study", "breakdown")
 
 
 def _held(size: Size) -> Iterator[Step]:
