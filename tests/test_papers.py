@@ -100,7 +100,7 @@ def test_what_was_published_is_what_the_studies_show() -> None:
         here_shares = published["tarditi-8"][(program, "")]
         assert {k: v for k, v in here_shares.items() if v} == {
             f"{k}_share": v for k, v in shares.items() if v
-        }
+        } | {"storage_share": pytest.approx(sum(shares.values()))}
 
 
 BOUNDS = {
@@ -213,6 +213,7 @@ def test_what_the_tables_of_1994_have_is_collected(tmp_path: Path) -> None:
         "cache_size_bound": 0.04,
         "instruction_cache_estimate": 0,
         "collections_wait_share": 0.04,
+        "storage_share": pytest.approx(0.34),
     }
     assert found.keys() - {"instructions", "misses_after"} <= measured.MEMORY
 
@@ -226,6 +227,7 @@ def test_without_a_memory_system_shares_are_of_instructions(tmp_path: Path) -> N
     assert {each.metric: each.median for each in rows if each.median} == {
         "instructions": 200,
         "copy_share": 0.25,
+        "storage_share": 0.25,
     }
 
 

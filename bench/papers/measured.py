@@ -49,7 +49,7 @@ LEAST_HEAP = frozenset({"min_heap_high_bytes"})
 BREAKDOWN = frozenset({"instructions"})
 MEMORY = frozenset(
     """reads_share writes_share allocated_words misses_before misses_after spatial_locality_bound
-    cache_size_bound instruction_cache_estimate collections_wait_share""".split()
+    cache_size_bound instruction_cache_estimate collections_wait_share storage_share""".split()
 ) | {f"{name}_share" for name in COMPONENTS if name != OTHER}
 """What the tables of 1994 have, of a simulated memory system."""
 WITH_RATIO = frozenset({"wall_seconds", "peak_resident_bytes", "mutator_seconds"})
@@ -148,7 +148,12 @@ def _components(step: Step, folder: Path, size: Size) -> list[Measured]:
 def _of_1994(record: Record) -> dict[str, float]:
     models = record.outcome.details.get("memory")
     shares = breakdown.shares_of(record)
-    return of_memory(models[0]) if models else {f"{k}_share": v for k, v in shares.items()}
+    return of_memory(models[0]) if models else _named(shares)
+
+
+def _named(shares: Mapping[str, float]) -> dict[str, float]:
+    """Of components, and of all together."""
+    return {f"{k}_share": v for k, v in shares.items()} | {"storage_share": sum(shares.values())}
 
 
 def of_memory(model: breakdown_memory.Model) -> dict[str, float]:
@@ -168,9 +173,7 @@ def of_memory(model: breakdown_memory.Model) -> dict[str, float]:
         "cache_size_bound": breakdown_memory.cache_size_bound(model),
         "instruction_cache_estimate": breakdown_memory.instruction_cache_estimate(model),
         "collections_wait_share": waits / breakdown_memory.cycles(model),
-        **{
-            f"{name}_share": share for name, share in breakdown_memory.shares_of_time(model).items()
-        },
+        **_named(breakdown_memory.shares_of_time(model)),
     }
 
 
