@@ -2,6 +2,7 @@
 and what collectors cost in time by the size of their heap.
 
     python -m bench.java_space FOLDER [NAME…]    traces, searches, replays; prints the tables
+    python -m bench.java_space --least-heaps FOLDER [NAME…]    without the replays for time
     python -m bench.java_space --print FOLDER    prints what is there
 
 What is done in the folder is not done again.
@@ -52,34 +53,36 @@ DEATHS_EVERY = "256KiB"
 COLLECTORS = (REFERENCE, *PUBLISHED_COLLECTORS, "genimmix")
 TIMED = ("glibc", "mimalloc", "semispace", "immix", "genimmix")
 HEAPS = (1.5, 2, 3, 4)
+HEAPS_OF_A_PROGRAM = "-minheap"
+"""Behind its name: the results folder of the search."""
 
 
 def main(words: Sequence[str]) -> int:
     """1 where an application has no figures, 2 for a wrong call, 3 without Java or Maven."""
-    only_print = words[:1] == ["--print"]
-    words = words[1:] if only_print else words
+    option = words[0] if words and words[0] in ("--print", "--least-heaps") else ""
+    words = words[1:] if option else words
     if not words or (unknown := set(words[1:]) - set(APPLICATIONS)):
         problem = f"no application {', '.join(sorted(unknown))}" if words else "no folder"
         print(f"{problem}; {__doc__}", file=sys.stderr)
         return 2
     folder, names = Path(words[0]), words[1:] or list(APPLICATIONS)
     failed: list[str] = []
-    if not only_print:
+    if option != "--print":
         if (jar := _jar(folder)) is None:
             return 3
-        failed = _all(folder, names, jar)
+        failed = _all(folder, names, jar, with_times=not option)
     print(least_heaps_table(least_heaps(folder)), times_table(times(folder)), sep="\n\n")
     if failed:
         print("without figures: " + ", ".join(failed), file=sys.stderr)
     return 1 if failed else 0
 
 
-def _all(folder: Path, names: Sequence[str], jar: Path) -> list[str]:
+def _all(folder: Path, names: Sequence[str], jar: Path, *, with_times: bool) -> list[str]:
     """The applications that failed."""
     failed = []
     begun = time.monotonic()
     for number, name in enumerate(names):
-        if not all(_do(step) for step in _steps(folder, name, jar)):
+        if not all(_do(step) for step in _steps(folder, name, jar, with_times=with_times)):
             failed.append(name)
         done = number + 1
         minutes = (time.monotonic() - begun) / done * (len(names) - done) / 60
@@ -107,15 +110,15 @@ class _Step(NamedTuple):
     command: list[str]
 
 
-def _steps(folder: Path, name: str, jar: Path) -> list[_Step]:
+def _steps(folder: Path, name: str, jar: Path, *, with_times: bool) -> list[_Step]:
     trace = folder / f"{name}.tare"
     record = f"trace --jvm --pointers --no-sites --reachability {DEATHS_EVERY} --quiet".split()
     program = ["java", "-Xmx1g", "-jar", str(jar), name, *APPLICATIONS[name].arguments.split()]
     steps = [_Step(trace / "meta.json", trace, [*record, "-o", str(trace), "--", *program])]
-    for study, managers, more in (
-        ("minheap", COLLECTORS, []),
-        ("tradeoff", TIMED, ["--heaps", ",".join(map(str, HEAPS)), "-n", "5"]),
-    ):
+    studies: list[tuple[str, Sequence[str], list[str]]] = [("minheap", COLLECTORS, [])]
+    if with_times:
+        studies.append(("tradeoff", TIMED, ["--heaps", ",".join(map(str, HEAPS)), "-n", "5"]))
+    for study, managers, more in studies:
         results = folder / f"{name}-{study}"
         done = folder / f"{name}-{study}.json"
         words = [study, "--death", "unreachable", "--quiet", "--no-page", *more]
@@ -146,7 +149,7 @@ def least_heaps(folder: Path) -> dict[str, dict[str, float]]:
             continue
         rows = _measurements(path)
         heaps = {r["manager"]: r["value"] for r in rows if r["metric"] == HIGH and _is_good(r)}
-        found[name] = {"": _most_alive(folder / f"{name}-minheap"), **heaps}
+        found[name] = {"": _most_alive(folder / f"{name}{HEAPS_OF_A_PROGRAM}"), **heaps}
     return found
 
 

@@ -13,10 +13,16 @@ import pytest
 from bench.papers import measured
 from bench.papers.measured import Measured, merged
 from bench.papers.page import PAGE, load_exhibits, load_published, page
-from bench.papers.steps import INTERRUPTED, Size, Step, code_of, run_all, steps
-from tare.measurement import METRICS
+from bench.papers.steps import INTERRUPTED, JAVA_SPACE, Size, Step, code_of, run_all, steps
+from tare.breakdown.components import COMPONENTS, metric
+from tare.measurement import METRICS, Status
+from tare.report.breakdown_memory import published_memory
+from tare.results import Record, Run, Store
+from tare.runner import Outcome
 from tare.studies.breakdown import published as published_breakdown
 from tare.studies.minheap import PUBLISHED as PUBLISHED_HEAPS
+from tests.test_breakdown_memory import a_model
+from tests.test_results import asked
 
 IN_THE_PAPERS = {
     "000": {f"figure {n}" for n in range(1, 11)},
@@ -94,7 +100,27 @@ def test_what_was_published_is_what_the_studies_show() -> None:
         here_shares = published["tarditi-8"][(program, "")]
         assert {k: v for k, v in here_shares.items() if v} == {
             f"{k}_share": v for k, v in shares.items() if v
+        } | {"storage_share": pytest.approx(sum(shares.values()))}
+
+
+BOUNDS = {
+    "misses_before": ("dcache_miss_before_gc", 1),
+    "misses_after": ("dcache_miss_after_gc", 1),
+    "spatial_locality_bound": ("spatial_locality_upper_bound_percent", 0.01),
+    "cache_size_bound": ("effective_cache_size_upper_bound_percent", 0.01),
+    "instruction_cache_estimate": ("instruction_cache_estimate_percent", 0.01),
+}
+
+
+def test_bounds_of_1994_are_those_that_the_reports_show() -> None:
+    published = load_published()
+    for program, row in published_memory().items():
+        here = published["tarditi-9"][(program, "")]
+        assert here == {
+            name: pytest.approx(row[column] * unit) for name, (column, unit) in BOUNDS.items()
         }
+        words = published["tarditi-7"][(program, "")]["allocated_words"]
+        assert words == row["allocation_words"]
 
 
 def test_measured_rows_are_of_known_steps_and_metrics() -> None:
@@ -102,12 +128,21 @@ def test_measured_rows_are_of_known_steps_and_metrics() -> None:
     rows = measured.read()
     assert rows, "nothing was measured: python -m bench.papers run --reduced"
     assert {row.step for row in rows} <= names
-    assert {row.metric for row in rows} <= set(METRICS)
+    assert {row.metric for row in rows} <= set(METRICS) | measured.MEMORY
     assert {row.size for row in rows} <= set(Size)
 
 
 def test_the_page_is_made_of_what_lies_beside_it() -> None:
     assert PAGE.read_text() == page(measured.read()), "python -m bench.papers write"
+
+
+def test_steps_that_are_left_are_named() -> None:
+    done = row("regions-drag", Size.FULL, 1)
+    assert "Measured in full, 2026-11-22, with Tare 1. Not measured yet: programs-drag." in page(
+        [done]
+    )
+    assert "| measured in part |" in page([done])
+    assert "| measured in part |" not in page([done, row("programs-drag", Size.FULL, 1)])
 
 
 def test_rows_survive_being_written(tmp_path: Path) -> None:
@@ -125,6 +160,85 @@ def test_a_reduced_step_replaces_no_full_one() -> None:
     assert merged([full], [row("a", Size.REDUCED, 3)]) == [full]
     assert merged([full, reduced], [row("b", Size.FULL, 4)]) == [full, row("b", Size.FULL, 4)]
     assert merged([reduced], [row("b", Size.REDUCED, 5)]) == [row("b", Size.REDUCED, 5)]
+
+
+def leave_results(folder: Path, records: list[Record]) -> None:
+    run = asked(study=records[0].run.study, finished="2026-11-22T11:00")
+    with Store(folder, run, key="request") as store:
+        for record in records:
+            store.append(record)
+        store.finish()
+
+
+def a_record(study: str, program: str, values: dict[str, float], **details: object) -> Record:
+    outcome = Outcome(Status.OK, values=values, details=details)
+    return Record(Run(study, program, "glibc", 0, 1, observer=study), outcome)
+
+
+def done_step(name: str, results: Path) -> Step:
+    step = python_step(name, "")
+    run_all([step], results, print)
+    return step
+
+
+def test_what_the_tables_of_1994_have_is_collected(tmp_path: Path) -> None:
+    model = {
+        **a_model(
+            other=(600, {"reads, level 1": 60}, {"reads, level 1": 20}),
+            copy=(300, {"reads, level 1": 40}, {"reads, level 1": 40}),
+        ),
+        "reads": 180,
+        "writes": 90,
+        "allocated_words": 50,
+        "before": {"reads": 100, "misses": 3},
+        "after": {"reads": 0, "misses": 0},
+    }
+    step = done_step("storage-breakdown", tmp_path)
+    values = {metric(name): 0.0 for name in COMPONENTS} | {"instructions": 900.0}
+    record = a_record("breakdown", "life", values, memory=[model])
+    leave_results(step.folder(tmp_path), [record])
+    rows = measured.collect([step], tmp_path, Size.REDUCED, print)
+    found = {each.metric: each.median for each in rows}
+    shares = {
+        k: v for k, v in found.items() if v and k.removesuffix("_share") in model["components"]
+    }
+    assert shares == {"copy_share": pytest.approx(0.34)}
+    assert {k: found[k] for k in found.keys() - {f"{c}_share" for c in model["components"]}} == {
+        "instructions": 900,
+        "reads_share": 0.2,
+        "writes_share": 0.1,
+        "allocated_words": 50,
+        "misses_before": 0.03,
+        "spatial_locality_bound": 0.03,
+        "cache_size_bound": 0.04,
+        "instruction_cache_estimate": 0,
+        "collections_wait_share": 0.04,
+        "storage_share": pytest.approx(0.34),
+    }
+    assert found.keys() - {"instructions", "misses_after"} <= measured.MEMORY
+
+
+def test_without_a_memory_system_shares_are_of_instructions(tmp_path: Path) -> None:
+    step = done_step("sml-breakdown", tmp_path)
+    values = {metric(name): 0.0 for name in COMPONENTS}
+    values |= {"instructions": 200.0, "other_instructions": 150.0, "copy_instructions": 50.0}
+    leave_results(step.folder(tmp_path), [a_record("breakdown", "life", values)])
+    rows = measured.collect([step], tmp_path, Size.FULL, print)
+    assert {each.metric: each.median for each in rows if each.median} == {
+        "instructions": 200,
+        "copy_share": 0.25,
+        "storage_share": 0.25,
+    }
+
+
+def test_each_java_program_has_its_row(tmp_path: Path) -> None:
+    step = done_step(JAVA_SPACE, tmp_path)
+    for name, heap in (("fop", 5e6), ("xalan", 3e6)):
+        record = a_record("minheap", f"java -jar a.jar {name}", {"min_heap_high_bytes": heap})
+        leave_results(step.folder(tmp_path) / f"{name}-minheap", [record])
+    rows = measured.collect([step], tmp_path, Size.FULL, print)
+    assert [(each.program, each.median) for each in rows] == [("fop", 5e6), ("xalan", 3e6)]
+    assert {each.metric for each in rows} == {"min_heap_high_bytes"}
 
 
 def python_step(name: str, code: str) -> Step:
@@ -155,6 +269,12 @@ def test_a_step_whose_command_changed_is_repeated(tmp_path: Path) -> None:
     assert code_of(python_step("step", "print(2)"), tmp_path) is None
     assert json.loads((tmp_path / "step.json").read_text())["code"] == 0
     assert (tmp_path / "step.txt").read_text() == "1\n"
+
+
+def test_python_is_the_one_that_tare_runs_in(tmp_path: Path) -> None:
+    step = Step("step", ("python", "-c", "import sys; print(sys.executable)"), 1)
+    assert run_all([step], tmp_path, print) == {"step": 0}
+    assert (tmp_path / "step.txt").read_text() == f"{sys.executable}\n"
 
 
 def test_an_interruption_ends_all(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ command = ["sort", "{suite}/two.toml"]
 name = "said"
 description = "x"
 command = ["echo", "said"]
+timeout_seconds = 5
 """
 
 
@@ -50,6 +51,11 @@ def test_each_program_of_a_suite_is_counted(tare: Callable[..., Completed], tmp_
     assert counted["sorted"] != counted["said"]
     (folder,) = (tmp_path / "tare-results").iterdir()
     assert folder.name.startswith("count-suite-two-")
+    asked = json.loads((folder / "run.json").read_text())["programs"]
+    assert {each["name"]: each["timeout_seconds"] for each in asked} == {
+        "sorted": 6000,
+        "said": 500,
+    }
 
 
 @pytest.mark.parametrize("option", ["--runs", "--warmup", "--iterations"])

@@ -7,20 +7,23 @@ to the step's baseline. Only metrics that the page shows are kept.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 import tare
-from bench.papers.steps import Size, Step, code_of
-from tare.breakdown.components import COMPONENTS, metric
+from bench.java_space import HEAPS_OF_A_PROGRAM
+from bench.papers.steps import JAVA_SPACE, Size, Step, code_of
+from tare.breakdown.components import COMPONENTS, IN_COLLECTIONS, OTHER
 from tare.errors import TareError
-from tare.results import load
+from tare.measurement import Status
+from tare.report import breakdown_memory
+from tare.results import Record, counted, load, read_records
+from tare.studies import breakdown
 
 FILE = Path(__file__).with_name("measured.csv")
 
 Values = Mapping[str, float]
-COMPONENT_METRICS = frozenset(map(metric, COMPONENTS))
 
 DERIVED: Mapping[str, Callable[[Values], float]] = {
     "average_bytes": lambda v: v["allocated_bytes"] / v["objects"],
@@ -33,19 +36,22 @@ DERIVED: Mapping[str, Callable[[Values], float]] = {
     ),
     "processor_seconds": lambda v: v["user_seconds"] + v["system_seconds"],
     "heap_bytes": lambda v: v["resident_bytes"] - v["other_bytes"],
-    **{
-        f"{name}_share": lambda v, name=name: v[metric(name)] / v["instructions"]  # type: ignore[misc]
-        for name in COMPONENTS
-    },
 }
 """Quantities of the papers that are made of several metrics."""
 KEPT = frozenset(
     """instructions manager_instructions malloc_calls malloc_instructions free_calls
     free_instructions objects allocated_bytes max_live_objects max_live_bytes user_seconds
     system_seconds wall_seconds peak_resident_bytes resident_bytes other_bytes heap_expansion_ratio
-    peak_free_bytes peak_last_use_bytes drag_ratio min_heap_high_bytes mutator_seconds
+    peak_free_bytes peak_last_use_bytes drag_ratio mutator_seconds
     after_1_ratio after_2_ratio after_10_ratio""".split()
 )
+LEAST_HEAP = frozenset({"min_heap_high_bytes"})
+BREAKDOWN = frozenset({"instructions"})
+MEMORY = frozenset(
+    """reads_share writes_share allocated_words misses_before misses_after spatial_locality_bound
+    cache_size_bound instruction_cache_estimate collections_wait_share storage_share""".split()
+) | {f"{name}_share" for name in COMPONENTS if name != OTHER}
+"""What the tables of 1994 have, of a simulated memory system."""
 WITH_RATIO = frozenset({"wall_seconds", "peak_resident_bytes", "mutator_seconds"})
 
 
@@ -83,11 +89,30 @@ def collect(
 
 
 def _rows(step: Step, folder: Path, size: Size) -> list[Measured]:
+    if step.name == JAVA_SPACE:
+        return [
+            row
+            for each in sorted(folder.glob(f"*{HEAPS_OF_A_PROGRAM}"))
+            for row in _summary(
+                step, each, size, LEAST_HEAP, each.name.removesuffix(HEAPS_OF_A_PROGRAM)
+            )
+        ]
+    if step.name.startswith("least-heap-"):
+        return _summary(step, folder, size, LEAST_HEAP)
+    if step.name.endswith("-breakdown"):
+        return _summary(step, folder, size, BREAKDOWN) + _components(step, folder, size)
+    return _summary(step, folder, size, KEPT)
+
+
+def _summary(
+    step: Step, folder: Path, size: Size, kept: Collection[str], program: str = ""
+) -> list[Measured]:
+    """Of a results folder; ``program`` is a shorter name for the one that is there."""
     results = load(folder)
     run = results.run
     rows = []
     for row in tare.summary(results).iter_rows(named=True):
-        if row["metric"] not in KEPT | COMPONENT_METRICS or row["median"] is None:
+        if row["metric"] not in kept or row["median"] is None:
             continue
         ratios = (row[name] for name in _RATIOS)
         rows.append(
@@ -96,7 +121,7 @@ def _rows(step: Step, folder: Path, size: Size) -> list[Measured]:
                 size,
                 run["finished"][:10],
                 run["tare"],
-                row["program"],
+                program or row["program"],
                 row["manager"],
                 row["metric"],
                 row["runs"],
@@ -105,6 +130,51 @@ def _rows(step: Step, folder: Path, size: Size) -> list[Measured]:
             )
         )
     return rows
+
+
+def _components(step: Step, folder: Path, size: Size) -> list[Measured]:
+    """Shares of the time of the first model that was simulated; without one, of instructions."""
+    run = load(folder).run
+    date, version = run["finished"][:10], run["tare"]
+    return [
+        Measured(step.name, size, date, version, done.program, done.manager, metric, 1, value)
+        for record in counted(read_records(folder))
+        if record.outcome.status is Status.OK and record.run.observer == breakdown.OBSERVER
+        for done in (record.run,)
+        for metric, value in _of_1994(record).items()
+    ]
+
+
+def _of_1994(record: Record) -> dict[str, float]:
+    models = record.outcome.details.get("memory")
+    shares = breakdown.shares_of(record)
+    return of_memory(models[0]) if models else _named(shares)
+
+
+def _named(shares: Mapping[str, float]) -> dict[str, float]:
+    """Of components, and of all together."""
+    return {f"{k}_share": v for k, v in shares.items()} | {"storage_share": sum(shares.values())}
+
+
+def of_memory(model: breakdown_memory.Model) -> dict[str, float]:
+    """What the tables of 1994 have; without miss rates where there was no collection."""
+    instructions = breakdown_memory.instructions(model, COMPONENTS)
+    waits = breakdown_memory.stalls(model, IN_COLLECTIONS)
+    return {
+        "reads_share": model["reads"] / instructions,
+        "writes_share": model["writes"] / instructions,
+        "allocated_words": model["allocated_words"],
+        **{
+            f"misses_{when}": model[when]["misses"] / model[when]["reads"]
+            for when in ("before", "after")
+            if model[when]["reads"]
+        },
+        "spatial_locality_bound": breakdown_memory.spatial_bound(model),
+        "cache_size_bound": breakdown_memory.cache_size_bound(model),
+        "instruction_cache_estimate": breakdown_memory.instruction_cache_estimate(model),
+        "collections_wait_share": waits / breakdown_memory.cycles(model),
+        **_named(breakdown_memory.shares_of_time(model)),
+    }
 
 
 def merged(old: Iterable[Measured], new: Iterable[Measured]) -> list[Measured]:

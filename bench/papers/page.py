@@ -55,7 +55,8 @@ class Exhibit:
 
     ``published`` and ``word`` are prose; ``instead`` says what there is where no step is.
     ``programs`` and ``managers`` say who stands for whom; where ``apart``, no program does, and
-    published rows stand below ours.
+    published rows stand below ours. ``published_rows`` names the exhibit that has them, if it is
+    another one.
     """
 
     id: str
@@ -70,6 +71,7 @@ class Exhibit:
     programs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     managers: Mapping[str, str] = field(default_factory=dict)
     apart: bool = False
+    published_rows: str = ""
     see: Sequence[str] = ()
 
 
@@ -119,18 +121,22 @@ def page(measured: Sequence[Measured]) -> str:
     lines = [
         HERE.joinpath("preface.md").read_text().rstrip(),
         "",
-        *_overview(papers, exhibits, measured),
+        *_overview(papers, exhibits, measured, planned),
     ]
     for paper in papers:
         lines += ["", f"## {paper.title}", "", paper.about]
         for exhibit in exhibits:
             if exhibit.paper == paper.key:
-                lines += ["", *_section(exhibit, published.get(exhibit.id, {}), measured, planned)]
+                theirs = published.get(exhibit.published_rows or exhibit.id, {})
+                lines += ["", *_section(exhibit, theirs, measured, planned)]
     return "\n".join(lines) + "\n"
 
 
 def _overview(
-    papers: Sequence[Paper], exhibits: Sequence[Exhibit], measured: Sequence[Measured]
+    papers: Sequence[Paper],
+    exhibits: Sequence[Exhibit],
+    measured: Sequence[Measured],
+    planned: Iterable[str],
 ) -> Iterator[str]:
     yield "| paper | table or figure | what it shows | ours |"
     yield "| --- | --- | --- | --- |"
@@ -138,7 +144,7 @@ def _overview(
         for exhibit in exhibits:
             if exhibit.paper == paper.key:
                 link = f"[{exhibit.label}](#{_anchor(_heading(exhibit))})"
-                state = _state(exhibit, measured)
+                state = _state(exhibit, measured, planned)
                 yield f"| {paper.key} | {link} | {exhibit.title} | {state} |"
 
 
@@ -151,15 +157,28 @@ def _anchor(heading: str) -> str:
     return kept.replace(" ", "-")
 
 
-def _state(exhibit: Exhibit, measured: Sequence[Measured]) -> str:
-    sizes = {row.size for row in _of(exhibit, measured)}
+def _state(exhibit: Exhibit, measured: Sequence[Measured], planned: Iterable[str]) -> str:
+    rows = _of(exhibit, measured)
+    sizes = {row.size for row in rows}
     if not exhibit.steps:
         return exhibit.instead
     if not sizes:
         return "not measured yet; in part on another page" if exhibit.see else "not measured yet"
     if len(sizes) > 1:
         return "in part at reduced size"
-    return "measured" if Size.FULL in sizes else "at reduced size"
+    if Size.FULL in sizes:
+        return "measured in part" if _steps_left(exhibit, rows, planned) else "measured"
+    return "at reduced size"
+
+
+def _names(exhibit: Exhibit, planned: Iterable[str]) -> list[str]:
+    """Of the steps that an exhibit shows."""
+    return [name for each in exhibit.steps for name in fnmatch.filter(planned, each)]
+
+
+def _steps_left(exhibit: Exhibit, rows: Iterable[Measured], planned: Iterable[str]) -> list[str]:
+    measured = {row.step for row in rows}
+    return [name for name in _names(exhibit, planned) if name not in measured]
 
 
 def _of(exhibit: Exhibit, measured: Iterable[Measured]) -> list[Measured]:
@@ -187,7 +206,7 @@ def _section(
         yield from ("", "```sh", *commands, "```")
     rows = _of(exhibit, measured)
     if exhibit.steps:
-        yield from ("", _provenance(rows))
+        yield from ("", _provenance(rows, _steps_left(exhibit, rows, planned)))
     if exhibit.columns and (rows or published):
         table = _apart if exhibit.apart else _joined
         yield ""
@@ -196,7 +215,7 @@ def _section(
 
 def _commands(exhibit: Exhibit, planned: Mapping[str, Step]) -> Iterator[str]:
     """As they are typed; of many alike the first, and how many there are."""
-    names = [name for each in exhibit.steps for name in fnmatch.filter(planned, each)]
+    names = _names(exhibit, planned)
     for name in names[:1]:
         if planned[name].prepare:
             yield shlex.join(planned[name].prepare).replace("{results}", str(RESULTS))
@@ -205,7 +224,7 @@ def _commands(exhibit: Exhibit, planned: Mapping[str, Step]) -> Iterator[str]:
         yield f"# and so: {', '.join(names[1:])}"
 
 
-def _provenance(rows: Sequence[Measured]) -> str:
+def _provenance(rows: Sequence[Measured], left: Sequence[str]) -> str:
     if not rows:
         return "Not measured yet: `make papers` does."
     dates = sorted({row.date for row in rows})
@@ -215,7 +234,8 @@ def _provenance(rows: Sequence[Measured]) -> str:
     size = "in full" if sizes == {Size.FULL} else "at reduced size: fewer programs, inputs and runs"
     if len(sizes) > 1:
         size = "in part in full, in part at reduced size"
-    return f"Measured {size}, {when}, with Tare {versions}."
+    lacking = f" Not measured yet: {', '.join(left)}." if left else ""
+    return f"Measured {size}, {when}, with Tare {versions}.{lacking}"
 
 
 def _cells(exhibit: Exhibit, rows: Iterable[Measured]) -> Cells:

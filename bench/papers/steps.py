@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from tare.breakdown.memory import DEFAULT_MODEL
 from tare.suite import load_suite
 from tare.units import format_duration
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 JAVA_PROGRAMS = "{results}/java"
+JAVA_SPACE = "java-space"
 INTERRUPTED = 130
 
 
@@ -135,8 +137,19 @@ def _counted(size: Size) -> Iterator[Step]:
         "--baseline",
         "windowsxp",
     )
-    few = () if full else ("life", "knuth-bendix")
-    yield _suite("storage-breakdown", 40 if full else 4, "storage", few, (), "--study", "breakdown")
+    yield _suite(
+        "storage-breakdown",
+        15 if full else 1,
+        "storage",
+        () if full else ("life", "knuth-bendix"),
+        (),
+        "--study",
+        "breakdown",
+        "--model",
+        DEFAULT_MODEL,
+    )
+    few = () if full else ("life",)
+    yield _suite("sml-breakdown", 5 if full else 1, "storage-sml", few, (), "--study", "breakdown")
 
 
 def _held(size: Size) -> Iterator[Step]:
@@ -180,6 +193,9 @@ def _least_heaps(size: Size) -> Iterator[Step]:
         managers = _each("-m", LEAST_HEAPS)
         command = ("tare", "minheap", *managers, f"traces/{trace}.tare")
         yield Step(f"least-heap-{trace}", command, 2)
+    java = ("python", "-m", "bench.java_space", "--least-heaps", f"{{results}}/{JAVA_SPACE}")
+    few = () if size is Size.FULL else ("lucene-index",)
+    yield Step(JAVA_SPACE, (*java, *few), 30 if size is Size.FULL else 3)
 
 
 def _timed(size: Size) -> Iterator[Step]:
@@ -336,7 +352,11 @@ def _run(step: Step, results: Path) -> int:
 
 def _start(command: Sequence[str], output: int) -> int:
     """The exit code of a command in the checkout; that of an interruption after Ctrl-C."""
-    words = [sys.executable, "-m", *command] if command[0] == "tare" else list(command)
+    words = list(command)
+    if command[0] == "tare":
+        words[:1] = [sys.executable, "-m", "tare"]
+    elif command[0] == "python":
+        words[0] = sys.executable
     with subprocess.Popen(words, cwd=CHECKOUT, stdout=output) as process:
         try:
             return process.wait()

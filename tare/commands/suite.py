@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -42,6 +43,8 @@ _WATCHED: dict[str, Callable[..., Results]] = {
     space.STUDY: api.space,
 }
 _SIMULATING = (breakdown.STUDY, memsys.STUDY)
+_TIMES_AS_LONG = 100
+"""How much of a program's time limit, which is for a run by itself, a run that is watched has."""
 _OF_COMPARE = ("runs", "warmup", "jar", "iterations", "scheduler")
 
 
@@ -135,7 +138,7 @@ def run(
         _refuse_options_of_compare(study)
         simulated = {"models": models} if models else {}
         results = _WATCHED[study](
-            _of_suite(suite_name, only),
+            [_with_patience(program) for program in _of_suite(suite_name, only)],
             managers or (("glibc",) if study == drag.STUDY else ()),
             baseline=baseline,
             seed=seed,
@@ -178,6 +181,12 @@ def _of_suite(suite_name: str, only: tuple[str, ...]) -> list[Program]:
     return api.suite_programs(
         suite_name, only, lambda line: print(line, file=sys.stderr, flush=True)
     )
+
+
+def _with_patience(program: Program) -> Program:
+    if program.timeout_seconds is None:
+        return program
+    return replace(program, timeout_seconds=program.timeout_seconds * _TIMES_AS_LONG)
 
 
 def _refuse_options_of_compare(study: str) -> None:
