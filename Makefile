@@ -42,6 +42,7 @@ demo: build
 
 test: build
 	@scripts/setup.sh demo test
+	@$(PYTHON) -m compileall -q tare  # most tests start tare anew, where nothing may be compiled
 	$(PYTHON) -m pytest -n 2 --dist loadfile
 
 check: build

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 FEWEST_FOR_INTERVAL = 6
 """A sample of n values encloses its median with probability 1 - 2^(1-n): 95% needs six."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ def _resampled_medians(sample: Floats, rng: np.random.Generator) -> Floats:
     The k-th smallest of n uniform draws follows Beta(k, n - k + 1), so the median of a resample is
     drawn at once, without its n values: a million measurements cost no more than ten.
     """
+    import numpy as np
+
     ordered = np.sort(sample)
     n = ordered.size
     k = (n + 1) // 2
@@ -52,10 +56,14 @@ def _resampled_medians(sample: Floats, rng: np.random.Generator) -> Floats:
 
 def _at(ordered: Floats, place: Floats) -> Floats:
     """The values at ``place``, from 0 to 1, of the sorted sample."""
+    import numpy as np
+
     return ordered[np.minimum((place * ordered.size).astype(np.intp), ordered.size - 1)]
 
 
 def _percentiles(values: Floats) -> tuple[float, float]:
+    import numpy as np
+
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)
@@ -67,6 +75,8 @@ def median_interval(values: Sequence[float], seed: int = 0) -> Interval | None:
     Under ``FEWEST_FOR_INTERVAL`` values the bounds are the smallest and the largest value: no 95%
     interval of a median exists for so few.
     """
+    import numpy as np
+
     sample = np.asarray(values, dtype=np.float64)
     if sample.size == 0:
         return None
@@ -86,6 +96,8 @@ def ratio_interval(
     None where a ratio has no meaning: no values, or a baseline that can be zero. With few values
     on either side the bounds are the extreme ratios that the values allow.
     """
+    import numpy as np
+
     top = np.asarray(values, dtype=np.float64)
     bottom = np.asarray(baseline, dtype=np.float64)
     if top.size == 0 or bottom.size == 0 or bottom.min() <= 0:
@@ -107,6 +119,8 @@ def geometric_mean_ratio(
     ``pairs`` holds (values, baseline values) of each program. Programs are the population that
     was chosen, not a sample from a larger one, so only the runs within each are resampled.
     """
+    import numpy as np
+
     if not pairs:
         return None
     rng = np.random.default_rng(seed)

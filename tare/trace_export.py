@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from tare import __version__
 from tare.errors import UsageError
-from tare.peak import PeakSweep
 from tare.report.labels import shortened, visible
 from tare.residence import (
     BATCH_ROWS,
@@ -419,6 +418,8 @@ def _large_peaks(slices: _Slices, stacks: Collection[int]) -> dict[int, tuple[in
 
     import numpy as np
     import polars as pl
+
+    from tare.peak import PeakSweep
 
     if not stacks:
         return {}

@@ -70,6 +70,19 @@ def test_importing_is_light() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
+def test_a_command_starts_without_what_only_reports_need() -> None:
+    code = """
+import importlib, pkgutil, sys
+import tare.commands
+for module in pkgutil.iter_modules(tare.commands.__path__):
+    importlib.import_module(f"tare.commands.{module.name}")
+    print([m for m in ("polars", "numpy", "pyarrow") if m in sys.modules])
+"""
+    said = subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()
+    assert len(said) > 20
+    assert set(said) == {"[]"}
+
+
 def test_the_programs_of_a_suite(tmp_path: Path) -> None:
     suite = tmp_path / "mine.toml"
     suite.write_text(

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from tare.report.labels import LINE_HEIGHT, shortened, visible, wrapped
 from tare.report.specs import (
@@ -22,6 +21,9 @@ from tare.report.specs import (
     measure,
     params,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ROW_PADDING, HEADING_HEIGHT = 11, 30
 MOST_ROWS = 120
@@ -92,6 +94,8 @@ class Layout:
 
 def lay_out(rows: pl.DataFrame, by: str, headings: bool) -> Layout:
     """Managers in one order for all programs: that of their geometric mean of ``by``."""
+    import polars as pl
+
     order = (
         rows.with_columns(pl.when(pl.col(by) > 0).then(pl.col(by)).log().alias("_log"))
         .group_by("manager", maintain_order=True)
@@ -117,6 +121,8 @@ def lay_out(rows: pl.DataFrame, by: str, headings: bool) -> Layout:
 
 def programs_that_fit(rows: pl.DataFrame, by: str) -> tuple[pl.DataFrame, str]:
     """The programs with the largest spread of ``by``, up to ``MOST_ROWS`` rows, and a remark."""
+    import polars as pl
+
     sizes = (
         rows.group_by("program")
         .agg(

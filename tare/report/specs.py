@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from tare.measurement import METRICS
 from tare.report.labels import visible
 from tare.units import format_value
+
+if TYPE_CHECKING:
+    import polars as pl
 
 INK = "var(--ink)"
 MUTED = "var(--muted)"

@@ -13,9 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tare.measurement import METRICS, Obtained, Status
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, Run, read_records, telling_damage
@@ -25,7 +22,9 @@ from tare.studies.compare import Plan, planned_runs
 from tare.units import format_bytes, format_value
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars
+    from numpy.typing import NDArray
 
     from tare.report.comparison import Row
 
@@ -84,6 +83,8 @@ def overheads(runs: Runs, seed: int) -> Overheads | None:
     draws the runs of all managers anew. With fewer than ``FEWEST_FOR_INTERVAL`` runs of any they
     are the extreme ratios to the extremes of the runs that the baseline comes from.
     """
+    import numpy as np
+
     whole = {name: np.array([run[0] for run in found]) for name, found in runs.items() if found}
     rest = {name: np.array([run[0] - run[1] for run in found]) for name, found in runs.items()}
     if not whole:
@@ -119,6 +120,8 @@ def overheads(runs: Runs, seed: int) -> Overheads | None:
 def _interval(middle: float, resampled: NDArray[np.float64]) -> Interval:
     """The least over resamples is a little less than the least itself, so the bounds are made to
     enclose the estimate."""
+    import numpy as np
+
     low, high = np.percentile(resampled, [_TAIL, 100 - _TAIL])
     return Interval(middle, min(float(low), middle), max(float(high), middle))
 
