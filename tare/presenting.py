@@ -50,13 +50,18 @@ def write_export(results: Results, name: str, file: Path) -> None:
 
 
 def write_trace_export(trace: Trace, name: str, file: Path, weight: str) -> None:
-    """Write ``trace`` in the form ``name`` of ``tare.trace_export`` to ``file``, or standard output
-    for ``-``. UsageError when that would show bytes on a terminal."""
+    """Write ``trace`` in the form ``name`` of ``tare.trace_export``; see ``write_stacks``."""
     from tare.residence import reading
     from tare.trace_export import TRACE_FORMATS
 
     with reading(trace):
         content = TRACE_FORMATS[name].render(trace, weight)
+    write_stacks(content, name, file)
+
+
+def write_stacks(content: bytes, name: str, file: Path) -> None:
+    """Write what has the form ``name`` to ``file``, or standard output for ``-``. UsageError when
+    that would show bytes on a terminal."""
     if file != Path("-"):
         with writing(file):
             write_atomically(file, content)

@@ -6,14 +6,12 @@ so that what is written stays of a size that viewers open.
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare import __version__
+from tare import stack_export
 from tare.errors import UsageError
 from tare.report.labels import shortened, visible
 from tare.residence import (
@@ -27,7 +25,18 @@ from tare.residence import (
     site_table,
 )
 from tare.results import RUN_FILE, read_records, read_run
-from tare.studies.drag import STUDY, frame_text
+from tare.stack_export import (
+    LONGEST_FRAME,
+    OTHER,
+    UNKNOWN,
+    Frame,
+    Kind,
+    Profile,
+    Stack,
+    as_json,
+    frame_of,
+)
+from tare.studies.drag import STUDY
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,39 +44,27 @@ if TYPE_CHECKING:
     from tare.trace import Trace
 
 MOST_STACKS = 100_000
-LONGEST_FRAME = 400
-"""Characters of a frame: names of C++ templates know no bound."""
 WEIGHTS = {
     "vain": "bytes held in vain times the bytes allocated meanwhile",
     "bytes": "bytes allocated",
     "objects": "objects allocated",
 }
-OTHER = "[other stacks]"
-UNKNOWN = "[unknown]"
+_KINDS = {
+    "mean_vain": Kind("bytes held in vain, the mean over the run", "held_in_vain", "bytes"),
+    "bytes": Kind("bytes allocated", "alloc_space", "bytes"),
+    "objects": Kind("objects allocated", "alloc_objects", "count"),
+}
 _IN_VAIN = ("lag", "drag_freed", "drag_unfreed", "void")
 _SUMMED = ("objects", "bytes", "vain", "mean_vain")
 _MOST_AT_ONCE = 1 << 20
 """Objects whose events are sorted in memory at once, for the peaks of stacks."""
-_MOST_INTEGER = (1 << 63) - 1
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One frame as viewers show it: ``name`` alone, ``text`` with its place. ``line`` is 0 where it
-    is not known."""
-
-    name: str
-    text: str
-    file: str = ""
-    line: int = 0
 
 
 @dataclass
-class Stack:
-    """``frames`` from the innermost on. ``sums`` has ``_SUMMED``: objects, bytes, byte-time in vain
-    and the mean bytes in vain. ``sites`` are the (process, site) that share the frames."""
+class SiteStack(Stack):
+    """``sums`` has ``_SUMMED``: objects, bytes, byte-time in vain and the mean bytes in vain.
+    ``sites`` are the (process, site) that share the frames."""
 
-    frames: tuple[Frame, ...]
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SUMMED, 0.0))
     sites: list[tuple[int, int]] = field(default_factory=list)
 
@@ -89,7 +86,7 @@ class TraceFormat:
 
 def stacks_of(
     trace: Trace, weight: str, found: Sequence[Process] | None = None, most: int = MOST_STACKS
-) -> list[Stack]:
+) -> list[SiteStack]:
     """The stacks of a trace with their sums, the heaviest first; those that are left over are
     one, called ``OTHER``. ``found`` bounds them to some of the processes."""
     import polars as pl
@@ -108,147 +105,40 @@ def stacks_of(
         .sort([weight, "process", "site"], descending=[True, False, False])
     )
     named = trace.site_frames()
-    stacks: dict[tuple[Frame, ...], Stack] = {}
+    stacks: dict[tuple[Frame, ...], SiteStack] = {}
     kept = table.head(most).join(
         named, on=["process", "site"], how="left", maintain_order="left", validate="1:1"
     )
     for row in kept.iter_rows(named=True):
-        frames = tuple(map(_frame, row["frames"] or ())) or (Frame(UNKNOWN, UNKNOWN),)
-        stacks.setdefault(frames, Stack(frames)).add(row)
+        frames = tuple(map(frame_of, row["frames"] or ())) or (Frame(UNKNOWN, UNKNOWN),)
+        stacks.setdefault(frames, SiteStack(frames)).add(row)
     if table.height > most:
         rest = table.slice(most).select(pl.col(*_SUMMED).sum()).row(0, named=True)
         other = (Frame(OTHER, OTHER),)
-        stacks.setdefault(other, Stack(other)).add(rest | {"process": None, "site": None})
+        stacks.setdefault(other, SiteStack(other)).add(rest | {"process": None, "site": None})
     return sorted(stacks.values(), key=lambda stack: -stack.sums[weight])
 
 
-def _frame(raw: Mapping[str, Any]) -> Frame:
-    def tidy(text: str) -> str:
-        return shortened(visible(text), LONGEST_FRAME)
-
-    name = tidy(frame_text(raw, with_place=False))
-    return Frame(name, tidy(frame_text(raw)), tidy(raw["file"]), raw["line"] or 0)
-
-
-# ---- collapsed stacks ----
+# ---- collapsed stacks, speedscope, pprof ----
 
 
 def to_collapsed(trace: Trace, weight: str) -> bytes:
-    """A line a stack, ``outermost;…;innermost weight``, as flame graph tools read it."""
-    lines: dict[str, int] = {}
-    for stack in stacks_of(trace, weight):
-        names = (frame.name for frame in reversed(stack.frames))
-        line = ";".join(name.replace(";", ":") for name in names)
-        lines[line] = lines.get(line, 0) + round(stack.sums[weight])
-    return "".join(f"{line} {count}\n" for line, count in lines.items() if count).encode()
-
-
-# ---- speedscope ----
+    """As ``tare.stack_export.to_collapsed``."""
+    return stack_export.to_collapsed(_profile(trace, weight), weight)
 
 
 def to_speedscope(trace: Trace, _weight: str) -> bytes:
-    """The file format of speedscope, with a profile for each weight."""
-    stacks = stacks_of(trace, _first_weight(trace))
-    numbers: dict[Frame, int] = {}
-    samples = [
-        [numbers.setdefault(frame, len(numbers)) for frame in reversed(stack.frames)]
-        for stack in stacks
-    ]
-    profiles = []
-    for name, unit, title in (
-        ("mean_vain", "bytes", "bytes held in vain, the mean over the run"),
-        ("bytes", "bytes", "bytes allocated"),
-        ("objects", "none", "objects allocated"),
-    ):
-        weights = [round(stack.sums[name], 3) for stack in stacks]
-        total = sum(weights)
-        profiles.append(
-            {
-                "type": "sampled",
-                "name": title,
-                "unit": unit,
-                "startValue": 0,
-                "endValue": total,
-                "samples": samples,
-                "weights": weights,
-            }
-        )
-    frames = []
-    for frame in numbers:
-        one: dict[str, Any] = {"name": frame.name}
-        if frame.file:
-            one["file"] = frame.file
-        if frame.line:
-            one["line"] = frame.line
-        frames.append(one)
-    document = {
-        "$schema": "https://www.speedscope.app/file-format-schema.json",
-        "shared": {"frames": frames},
-        "profiles": profiles,
-        "name": _name(trace),
-        "exporter": f"tare {__version__}",
-        "activeProfileIndex": 0,
-    }
-    return _json(document)
-
-
-# ---- pprof ----
+    """As ``tare.stack_export.to_speedscope``, with a profile for each of ``_KINDS``."""
+    return stack_export.to_speedscope(_profile(trace, _first_weight(trace)))
 
 
 def to_pprof(trace: Trace, _weight: str) -> bytes:
-    """A profile.proto of pprof, compressed. Its messages and field numbers are those of
-    profile.proto in github.com/google/pprof."""
-    stacks = stacks_of(trace, _first_weight(trace))
-    strings: dict[str, int] = {"": 0}
-    functions: dict[tuple[str, str], int] = {}
-    locations: dict[Frame, int] = {}
-
-    def text(value: str) -> int:
-        return strings.setdefault(value, len(strings))
-
-    kinds = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("held_in_vain", "bytes"))
-    body = [_message(1, _number(1, text(kind)), _number(2, text(unit))) for kind, unit in kinds]
-    for stack in stacks:
-        places = [locations.setdefault(frame, len(locations) + 1) for frame in stack.frames]
-        values = [round(stack.sums[name]) for name in ("objects", "bytes", "mean_vain")]
-        body.append(_message(2, _numbers(1, places), _numbers(2, values)))
-    for frame, number in locations.items():
-        function = functions.setdefault((frame.name, frame.file), len(functions) + 1)
-        line = _message(4, _number(1, function), _number(2, frame.line))
-        body.append(_message(4, _number(1, number), line))
-    for (name, file), number in functions.items():
-        words = (_number(2, text(name)), _number(3, text(name)), _number(4, text(file)))
-        body.append(_message(5, _number(1, number), *words))
-    body.append(_number(14, text("held_in_vain")))
-    body.append(_number(13, text(_name(trace))))
-    body += [_bytes(6, value.encode(errors="replace")) for value in strings]
-    return gzip.compress(b"".join(body), mtime=0)
+    """As ``tare.stack_export.to_pprof``."""
+    return stack_export.to_pprof(_profile(trace, _first_weight(trace)))
 
 
-def _varint(value: int) -> bytes:
-    value = min(value, _MOST_INTEGER)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _number(tag: int, value: int) -> bytes:
-    return _varint(tag << 3) + _varint(value)
-
-
-def _bytes(tag: int, value: bytes) -> bytes:
-    return _varint(tag << 3 | 2) + _varint(len(value)) + value
-
-
-def _message(tag: int, *fields: bytes) -> bytes:
-    return _bytes(tag, b"".join(fields))
-
-
-def _numbers(tag: int, values: Iterable[int]) -> bytes:
-    return _bytes(tag, b"".join(map(_varint, values)))
+def _profile(trace: Trace, weight: str) -> Profile:
+    return Profile(_name(trace), _KINDS, stacks_of(trace, weight))
 
 
 # ---- DHAT ----
@@ -291,7 +181,7 @@ def to_dhat(trace: Trace, _weight: str) -> bytes:
         "pps": _unique(points),
         "ftbl": list(numbers),
     }
-    return _json(document)
+    return as_json(document)
 
 
 def _unique(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -309,7 +199,7 @@ def _unique(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _stack_rows(
-    objects: pl.LazyFrame, process: Process, stacks: Sequence[Stack], peak: int
+    objects: pl.LazyFrame, process: Process, stacks: Sequence[SiteStack], peak: int
 ) -> list[dict[str, int]]:
     """By stack, the fields of DHAT's program points: totals, and what is held at the stack's own
     peak, at the peak of all, and at the end."""
@@ -482,10 +372,6 @@ def _first_weight(trace: Trace) -> str:
 def _name(trace: Trace) -> str:
     name = trace.meta["program"].get("name")
     return shortened(visible(name), LONGEST_FRAME) if isinstance(name, str) else trace.folder.stem
-
-
-def _json(document: Mapping[str, Any]) -> bytes:
-    return (json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n").encode()
 
 
 TRACE_FORMATS: dict[str, TraceFormat] = {

@@ -16,7 +16,7 @@ import jsonschema
 import polars as pl
 import pytest
 
-from tare import residence, trace_export
+from tare import residence, stack_export, trace_export
 from tare.errors import UsageError
 from tare.trace import Trace, open_trace
 from tare.trace_export import TRACE_FORMATS, to_collapsed, to_dhat, to_pprof, to_speedscope
@@ -72,7 +72,7 @@ def test_stacks_beyond_the_bound_become_one(trace: Trace) -> None:
     assert [(s.frames[0].name, s.sums["bytes"]) for s in stacks] == [
         ("main", 100),
         ("work", 30),
-        (trace_export.OTHER, 25),
+        (stack_export.OTHER, 25),
     ]
 
 
@@ -158,7 +158,7 @@ def test_pprof_is_what_go_reads(trace: Trace, tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, (1 << 63) - 1])
 def test_varints(value: int) -> None:
     decoded = 0
-    for place, byte in enumerate(trace_export._varint(value)):
+    for place, byte in enumerate(stack_export._varint(value)):
         decoded |= (byte & 0x7F) << (7 * place)
     assert decoded == value
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
+from tare import count_export
 from tare.errors import UsageError
 from tare.export import FORMATS
-from tare.presenting import write_export, write_trace_export
+from tare.presenting import write_export, write_stacks, write_trace_export
 from tare.results import load
 from tare.trace_export import TRACE_FORMATS, WEIGHTS, find_trace
 
@@ -17,6 +19,7 @@ Examples:
   tare export results/ --format hyperfine -o results.json
   tare export results/ --format markdown >> $GITHUB_STEP_SUMMARY
   tare export recorded.tare --format dhat -o dhat.json
+  tare export counts/ --format speedscope -o manager.json
   tare export recorded.tare -f collapsed --weight bytes -o stacks.txt
 """
 
@@ -37,21 +40,33 @@ Examples:
 )
 @click.option(
     "--weight",
-    type=click.Choice(list(WEIGHTS)),
-    help="What collapsed stacks count: bytes held in vain over time (vain, the default), bytes "
-    "allocated, or objects.",
+    type=click.Choice(list(dict.fromkeys((*WEIGHTS, *count_export.KINDS)))),
+    help="What collapsed stacks count. Of a heap trace: bytes held in vain over time (vain, the "
+    "default), bytes allocated, or objects. Of tare count: instructions (the default), calls, or "
+    "bytes asked for.",
 )
 def command(folder: Path, name: str, file: Path, weight: str | None) -> int:
     """Write the results folder DIR, or the heap trace in it, in another form.
 
-    DIR is a results folder; for collapsed, dhat, pprof and speedscope it is a heap trace, or the
-    results of tare drag.
+    DIR is a results folder; for collapsed, dhat, pprof and speedscope it is a heap trace, the
+    results of tare drag or, but for dhat, those of tare count --sites.
     """
     form = TRACE_FORMATS.get(name)
     if weight is not None and (form is None or not form.weighted):
         raise UsageError(f"--weight has no meaning for {name}", "it is for --format collapsed")
     if form is None:
         write_export(load(folder), name, file)
+    elif count_export.is_count(folder):
+        weight = _one_of(count_export.KINDS, weight)
+        write_stacks(count_export.render(folder, name, weight), name, file)
     else:
-        write_trace_export(find_trace(folder), name, file, weight or "vain")
+        write_trace_export(find_trace(folder), name, file, _one_of(WEIGHTS, weight))
     return 0
+
+
+def _one_of(weights: Iterable[str], wanted: str | None) -> str:
+    """``wanted``, or else the first of ``weights``."""
+    known = tuple(weights)
+    if wanted is not None and wanted not in known:
+        raise UsageError(f"--weight {wanted} is not known of it", f"choose of {', '.join(known)}")
+    return wanted or known[0]
