@@ -71,7 +71,9 @@ def main(words: Sequence[str]) -> int:
         if (jar := _jar(folder)) is None:
             return 3
         failed = _all(folder, names, jar, with_times=not option)
-    print(least_heaps_table(least_heaps(folder)), times_table(times(folder)), sep="\n\n")
+    print(least_heaps_table(least_heaps(folder)))
+    if found := times(folder):
+        print("", times_table(found), sep="\n")
     if failed:
         print("without figures: " + ", ".join(failed), file=sys.stderr)
     return 1 if failed else 0

@@ -14,7 +14,7 @@ from pathlib import Path
 import tare
 from bench.java_space import HEAPS_OF_A_PROGRAM
 from bench.papers.steps import JAVA_SPACE, Size, Step, code_of
-from tare.breakdown.components import COMPONENTS, IN_COLLECTIONS, OTHER
+from tare.breakdown.components import COMPONENTS, IN_COLLECTIONS
 from tare.errors import TareError
 from tare.measurement import Status
 from tare.report import breakdown_memory
@@ -47,10 +47,14 @@ KEPT = frozenset(
 )
 LEAST_HEAP = frozenset({"min_heap_high_bytes"})
 BREAKDOWN = frozenset({"instructions"})
+COMPONENTS_OF_1994 = tuple(
+    """roots copy promotion major moveback allocation gc_check integer_tag record_tag
+    position_independent write_barrier""".split()
+)
 MEMORY = frozenset(
     """reads_share writes_share allocated_words misses_before misses_after spatial_locality_bound
     cache_size_bound instruction_cache_estimate collections_wait_share storage_share""".split()
-) | {f"{name}_share" for name in COMPONENTS if name != OTHER}
+) | {f"{name}_share" for name in COMPONENTS_OF_1994}
 """What the tables of 1994 have, of a simulated memory system."""
 WITH_RATIO = frozenset({"wall_seconds", "peak_resident_bytes", "mutator_seconds"})
 
@@ -152,8 +156,9 @@ def _of_1994(record: Record) -> dict[str, float]:
 
 
 def _named(shares: Mapping[str, float]) -> dict[str, float]:
-    """Of components, and of all together."""
-    return {f"{k}_share": v for k, v in shares.items()} | {"storage_share": sum(shares.values())}
+    """Of the components that the page shows, and of all together."""
+    shown = {f"{name}_share": shares[name] for name in COMPONENTS_OF_1994}
+    return shown | {"storage_share": sum(shares.values())}
 
 
 def of_memory(model: breakdown_memory.Model) -> dict[str, float]:
@@ -163,7 +168,7 @@ def of_memory(model: breakdown_memory.Model) -> dict[str, float]:
     return {
         "reads_share": model["reads"] / instructions,
         "writes_share": model["writes"] / instructions,
-        "allocated_words": model["allocated_words"],
+        "allocated_words": float(model["allocated_words"]),
         **{
             f"misses_{when}": model[when]["misses"] / model[when]["reads"]
             for when in ("before", "after")
