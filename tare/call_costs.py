@@ -1,8 +1,9 @@
 """What the manager's operations cost by call site: a count, told apart by who called.
 
 The tool leaves three tables of each process beside its counts, documented in docs/instrument.md.
-Here they become one tree of call sites, bounded: what the costliest call sites leave over of an
-operation is kept as a sum, so that all together is always what was counted.
+Here they become one tree of call sites, bounded: a call site that is not among the costliest is
+added to the last call on its stack that one of these has, too. So all together is always what was
+counted, and what a call leads to is always whole.
 """
 
 from __future__ import annotations
@@ -30,20 +31,23 @@ if TYPE_CHECKING:
 
 MEASURES = ("calls", "instructions", "bytes")
 MOST_SITES = 5_000
-"""Call sites of an operation that are kept, of all processes of a run."""
-OUTER_FRAMES, INNER_FRAMES = 192, 64
-"""Of a deeper stack, what is kept of its two ends."""
-LEFT_OUT = Frame("[frames left out]")
+"""Pairs of a call site and an operation that are kept, of all processes of a run."""
+DEEPEST = 4096
+"""Frames of a stack, from the outermost on."""
 _OPERATIONS = (
     "malloc", "calloc", "realloc", "aligned", "new", "free", "delete", "other", "proof",
 )  # fmt: skip
 """In the order of the tool's numbers."""
 _PROOF = "proof"
 _COLUMNS = {"costs": ("site", "operation", *MEASURES), "sites": TABLES["sites"]}
-_MOST_MERGED = 4 * MOST_SITES
+_MOST_NODES = 50_000
+"""Of the tree that is kept; the last stack may add to it."""
+_MOST_MERGED = 500_000
+_MOST_READ = 2_000_000
+"""Call sites of a process."""
 
-Stack = tuple[Frame, ...]
-"""From the outermost frame to the innermost."""
+_INSTRUCTIONS = MEASURES.index("instructions")
+
 Sums = list[int]
 """A number for each of ``MEASURES``."""
 
@@ -82,22 +86,23 @@ class _SitesInstrument(Instrument):
 @dataclass(frozen=True)
 class Cost:
     """What an operation cost that one call stack led to. ``frames`` are from the outermost to the
-    innermost; None stands for all call sites that are not kept."""
+    innermost. With ``is_rest`` it is all that they led to at call sites that are not kept."""
 
     operation: str
-    frames: Sequence[Mapping[str, Any]] | None
+    frames: Sequence[Mapping[str, Any]]
+    is_rest: bool
     calls: int
     instructions: int
     bytes: int
 
 
 def costs_of(details: Mapping[str, Any]) -> Iterator[Cost]:
-    """Those of a run, the costliest first, and what is left over of each operation last.
+    """Those of a run.
 
     Raises ValueError, or what wrong types do, where ``details`` are damaged."""
     found = details["call_sites"]
     frames, sites = found["frames"], found["sites"]
-    for site, operation, *sums in found["costs"]:
+    for site, operation, is_rest, *sums in found["costs"]:
         path: list[Mapping[str, Any]] = []
         while site:
             caller, frame = sites[site - 1]
@@ -105,9 +110,7 @@ def costs_of(details: Mapping[str, Any]) -> Iterator[Cost]:
                 raise ValueError("a call site comes before its caller")
             path.append(frames[frame])
             site = caller
-        yield Cost(operation, path[::-1], *sums)
-    for operation, sums in found["rest"].items():
-        yield Cost(operation, None, *sums)
+        yield Cost(operation, path[::-1], bool(is_rest), *sums)
 
 
 # ---- what the tool left ----
@@ -116,47 +119,119 @@ def costs_of(details: Mapping[str, Any]) -> Iterator[Cost]:
 def read_call_sites(folder: Path) -> dict[str, Any]:
     """The call sites of all processes that left their counts in ``folder``: ``frames``; ``sites``,
     each a caller, which is the number of a site from 1 or 0, and the number of a frame; ``costs``,
-    each a site, an operation and ``MEASURES``; ``rest``, by operation; and ``all_costs``, how many
+    each a site, an operation, whether it is a rest, and ``MEASURES``; and ``all_costs``, how many
     there were."""
-    merged: dict[tuple[Stack, str], Sums] = {}
-    rest: dict[str, Sums] = {}
+    merged = _Merged()
     every = 0
     for path, count in read_process_files(folder, FORMAT, FORMAT_VERSION):
-        every += _add_process(path.with_suffix(""), count["operations"], merged, rest)
-        if len(merged) > _MOST_MERGED:
-            merged = _costliest(merged, rest)
-    return {**_as_tree(_costliest(merged, rest)), "rest": rest, "all_costs": every}
+        every += _add_process(path.with_suffix(""), count["operations"], merged)
+        if len(merged.sites) > _MOST_MERGED:
+            merged = merged.pruned()
+    merged = merged.pruned()
+    frames = list(merged.frames)
+    used = {frame: number for number, frame in enumerate(sorted({f for _, f in merged.sites}))}
+    return {
+        "frames": [vars(frames[frame]) for frame in used],
+        "sites": [[caller, used[frame]] for caller, frame in merged.sites],
+        "costs": [[*key, *sums] for key, sums in merged.costs.items()],
+        "all_costs": every,
+    }
 
 
-def _add_process(
-    stem: Path,
-    operations: Mapping[str, Any],
-    merged: dict[tuple[Stack, str], Sums],
-    rest: dict[str, Sums],
-) -> int:
+class _Merged:
+    """The call sites of several processes. ``sites`` has numbers from 1 by caller and frame, and a
+    caller comes before what it calls; ``costs`` are by site, operation and whether they are a
+    rest."""
+
+    def __init__(self, frames: dict[Frame, int] | None = None) -> None:
+        self.frames: dict[Frame, int] = {} if frames is None else frames
+        self.sites: dict[tuple[int, int], int] = {}
+        self.costs: dict[tuple[int, str, bool], Sums] = {}
+
+    def frame(self, frame: Frame) -> int:
+        """The number of a frame; two calls on one line are one."""
+        if frame.function:
+            frame = replace(frame, offset=0)
+        return self.frames.setdefault(frame, len(self.frames))
+
+    def site(self, caller: int, frame: int) -> int:
+        return self.sites.setdefault((caller, frame), len(self.sites) + 1)
+
+    def add(self, site: int, operation: str, sums: Sums, *, is_rest: bool) -> None:
+        key = site, operation, is_rest
+        there = self.costs.get(key, [0] * len(MEASURES))
+        self.costs[key] = [a + b for a, b in zip(there, sums, strict=True)]
+
+    def pruned(self) -> _Merged:
+        """With the costliest call sites, in their order; what is not kept is a rest."""
+        steps = list(self.sites)
+        ranked = sorted(self.costs, key=lambda key: -self.costs[key][_INSTRUCTIONS])
+        kept: set[tuple[int, str, bool]] = set()
+        whole = {0}
+        for key in ranked:
+            if key[2] or len(kept) == MOST_SITES or len(whole) > _MOST_NODES:
+                continue
+            kept.add(key)
+            site = key[0]
+            while site not in whole:
+                whole.add(site)
+                site = steps[site - 1][0]
+        result, numbers = _Merged(self.frames), {0: 0}
+        for site, (caller, frame) in enumerate(steps, 1):
+            if site in whole:
+                numbers[site] = result.site(numbers[caller], frame)
+        for key in ranked:
+            site, operation, _ = key
+            while site not in whole:
+                site = steps[site - 1][0]
+            result.add(numbers[site], operation, self.costs[key], is_rest=key not in kept)
+        return result
+
+
+def _add_process(stem: Path, operations: Mapping[str, Any], merged: _Merged) -> int:
     """Add what one process left; how many costs those are."""
-    import numpy as np
-
     costs = _table(stem, "costs")
     if (costs["operation"] >= len(_OPERATIONS)).any():
         raise TareError(f"{stem}.costs has an operation that is none", "build Tare again")
-    tree = _Tree(_table(stem, "sites"), read_frames(stem.with_name(f"{stem.name}.frames"))[0])
+    places = _add_sites(stem, merged)
     left = {name: [one[each] for each in MEASURES] for name, one in operations.items()}
-    order = np.argsort(costs["instructions"], kind="stable")[::-1][:MOST_SITES]
-    for row in order.tolist():
-        operation = _OPERATIONS[costs["operation"][row]]
-        site = int(costs["site"][row])
-        if operation == _PROOF or site > len(tree):
+    rows = zip(*(costs[column].tolist() for column in _COLUMNS["costs"]), strict=True)
+    every = 0
+    for site, number, *sums in rows:
+        operation = _OPERATIONS[number]
+        if operation == _PROOF or site >= len(places):
             continue
-        sums = [int(costs[each][row]) for each in MEASURES]
-        _add(merged, (tree.stack(site), operation), sums)
+        every += 1
+        place, is_rest = places[site]
+        merged.add(place, operation, sums, is_rest=is_rest)
         left[operation] = [a - b for a, b in zip(left[operation], sums, strict=True)]
     if any(number < 0 for sums in left.values() for number in sums):
         raise TareError(f"{stem}.costs has more than was counted", "measure again")
     for operation, sums in left.items():
         if operation != _PROOF and any(sums):
-            _add(rest, operation, sums)
-    return int((costs["operation"] != _OPERATIONS.index(_PROOF)).sum())
+            merged.add(0, operation, sums, is_rest=True)
+    return every
+
+
+def _add_sites(stem: Path, merged: _Merged) -> list[tuple[int, bool]]:
+    """By the number of a site in one process: its number in ``merged``, or that of the last call on
+    its stack that is there and True. Where the tables are damaged the list ends too soon."""
+    sites = _table(stem, "sites")
+    frames = [
+        merged.frame(frame) for frame in read_frames(stem.with_name(f"{stem.name}.frames"))[0]
+    ]
+    places, depths = [(0, False)], [0]
+    rows = (sites[column][:_MOST_READ].tolist() for column in ("caller", "frame"))
+    for caller, frame in zip(*rows, strict=True):
+        if caller >= len(places) or frame >= len(frames):
+            break
+        above, _ = places[caller]
+        depths.append(depths[caller] + 1)
+        if depths[-1] <= DEEPEST:
+            places.append((merged.site(above, frames[frame]), False))
+        else:
+            places.append((above, True))
+    return places
 
 
 def _table(stem: Path, name: str) -> Mapping[str, NDArray[np.uint64]]:
@@ -168,70 +243,4 @@ def _table(stem: Path, name: str) -> Mapping[str, NDArray[np.uint64]]:
     return {
         column: np.concatenate([np.zeros(0, np.uint64), *(batch[column] for batch in batches)])
         for column in wanted
-    }
-
-
-class _Tree:
-    """The call sites of a process, by number from 1. Sites from a caller on that comes after them
-    are not there: the table is damaged."""
-
-    def __init__(self, sites: Mapping[str, NDArray[np.uint64]], frames: Sequence[Frame]) -> None:
-        import numpy as np
-
-        self._frames = [_same_everywhere(frame) for frame in frames]
-        whole = sites["caller"] <= np.arange(len(sites["caller"]), dtype=np.uint64)
-        whole &= sites["frame"] < len(frames)
-        length = len(whole) if whole.all() else int(np.argmin(whole))
-        self._callers, self._frame_of = sites["caller"][:length], sites["frame"][:length]
-
-    def __len__(self) -> int:
-        return len(self._callers)
-
-    def stack(self, site: int) -> Stack:
-        """The frames that lead to ``site``; 0 has none."""
-        path = []
-        while site:
-            path.append(self._frames[self._frame_of[site - 1]])
-            site = int(self._callers[site - 1])
-        path.reverse()
-        if len(path) > OUTER_FRAMES + INNER_FRAMES:
-            path[OUTER_FRAMES:-INNER_FRAMES] = [LEFT_OUT]
-        return tuple(path)
-
-
-def _same_everywhere(frame: Frame) -> Frame:
-    """Two calls on one line are one frame."""
-    return replace(frame, offset=0) if frame.function else frame
-
-
-def _add(sums: dict[Any, Sums], key: Any, more: Sums) -> None:
-    there = sums.get(key, [0] * len(MEASURES))
-    sums[key] = [a + b for a, b in zip(there, more, strict=True)]
-
-
-def _costliest(
-    merged: Mapping[tuple[Stack, str], Sums], rest: dict[str, Sums]
-) -> dict[tuple[Stack, str], Sums]:
-    """The first ``MOST_SITES``, the costliest first; the others are added to ``rest``."""
-    instructions = MEASURES.index("instructions")
-    ranked = sorted(merged, key=lambda key: -merged[key][instructions])
-    for key in ranked[MOST_SITES:]:
-        _add(rest, key[1], merged[key])
-    return {key: merged[key] for key in ranked[:MOST_SITES]}
-
-
-def _as_tree(merged: Mapping[tuple[Stack, str], Sums]) -> dict[str, Any]:
-    frames: dict[Frame, int] = {}
-    sites: dict[tuple[int, int], int] = {}
-    costs = []
-    for (stack, operation), sums in merged.items():
-        site = 0
-        for frame in stack:
-            step = site, frames.setdefault(frame, len(frames))
-            site = sites.setdefault(step, len(sites) + 1)
-        costs.append([site, operation, *sums])
-    return {
-        "frames": [vars(frame) for frame in frames],
-        "sites": [list(step) for step in sites],
-        "costs": costs,
     }

@@ -90,10 +90,10 @@ def _records(results: Results) -> Iterator[Record]:
 
 def _frames(cost: Cost) -> tuple[Frame, ...]:
     """From the innermost on."""
-    operation = _frame(cost.operation)
-    if not cost.frames:
-        return (operation, _frame(OTHER if cost.frames is None else UNKNOWN))
-    return (operation, *map(frame_of, reversed(cost.frames)))
+    frames = tuple(map(frame_of, reversed(cost.frames)))
+    if cost.is_rest:
+        frames = (_frame(OTHER), *frames)
+    return (_frame(cost.operation), *(frames or (_frame(UNKNOWN),)))
 
 
 def _frame(text: str) -> Frame:

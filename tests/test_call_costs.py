@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ def costs_in(folder: Path) -> list[Cost]:
 
 
 def names(cost: Cost) -> tuple[str, ...]:
-    return tuple(frame["function"] for frame in cost.frames or ())
+    return tuple(frame["function"] for frame in cost.frames)
 
 
 def table(stem: Path, name: str) -> list[Mapping[str, int]]:
@@ -128,7 +129,7 @@ def test_call_sites_add_up_to_the_counts(counted: Path) -> None:
     assert by_operation(counted) == totals(counted)
     kept: Counter[tuple[str, str]] = Counter()
     for cost in costs_in(counted):
-        assert cost.frames is not None, "something is left over"
+        assert not cost.is_rest
         for measure in MEASURES:
             kept[cost.operation, measure] += getattr(cost, measure)
     assert +kept == totals(counted)
@@ -164,30 +165,63 @@ def test_processes_are_told_apart_and_then_added(counted: Path) -> None:
         assert sums == {n: o["instructions"] for n, o in count["operations"].items()}
 
 
-def test_sites_that_are_not_kept_are_a_sum(counted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [0, 1, 3, 10])
+def test_what_is_not_kept_stays_with_the_calls_that_led_to_it(
+    counted: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     whole = costs_in(counted)
-    monkeypatch.setattr(call_costs, "MOST_SITES", 3)
-    monkeypatch.setattr(call_costs, "_MOST_MERGED", 4)
+    monkeypatch.setattr(call_costs, "MOST_SITES", most)
     few = costs_in(counted)
-    assert len([cost for cost in few if cost.frames is not None]) == 3
-    assert read_call_sites(counted)["all_costs"] >= len(whole)
-    for name, measure in totals(counted):
-        assert sum(getattr(c, measure) for c in few if c.operation == name) == sum(
-            getattr(c, measure) for c in whole if c.operation == name
-        )
-    kept = [cost.instructions for cost in few if cost.frames is not None]
-    assert kept == sorted(kept, reverse=True)
+    kept = [cost for cost in few if not cost.is_rest]
+    assert len(kept) == most
+    assert [c.instructions for c in kept] == sorted((c.instructions for c in kept), reverse=True)
+    # What each call that is still there leads to, with all that it calls, is what it was.
+    before, after = inclusive(whole), inclusive(few)
+    assert len(after) < len(before)
+    assert after.items() <= before.items()
 
 
-def test_a_deep_stack_keeps_its_ends(tmp_path: Path, compile_c: Compile) -> None:
+@pytest.mark.parametrize("bound", ["_MOST_MERGED", "_MOST_NODES", "_MOST_READ", "DEEPEST"])
+def test_no_bound_loses_anything(
+    counted: Path, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    monkeypatch.setattr(call_costs, bound, 4)
+    monkeypatch.setattr(call_costs, "MOST_SITES", 5)
+    found = costs_in(counted)
+    kept: Counter[tuple[str, str]] = Counter()
+    for cost in found:
+        for measure in MEASURES:
+            kept[cost.operation, measure] += getattr(cost, measure)
+    assert +kept == totals(counted)
+    if bound in ("DEEPEST", "_MOST_READ"):
+        assert max(len(cost.frames) for cost in found) <= 4
+
+
+def inclusive(costs: list[Cost]) -> dict[tuple[Any, ...], tuple[int, ...]]:
+    """By operation and the frames of each call on a stack: all that it led to."""
+    sums: dict[tuple[Any, ...], tuple[int, ...]] = {}
+    for cost in costs:
+        path = [(frame["function"], frame["line"]) for frame in cost.frames]
+        for depth in range(len(path) + 1):
+            key = (cost.operation, *path[:depth])
+            there = sums.get(key, (0, 0, 0))
+            more = (cost.calls, cost.instructions, cost.bytes)
+            sums[key] = tuple(a + b for a, b in zip(there, more, strict=True))
+    return sums
+
+
+def test_a_deep_stack(tmp_path: Path, compile_c: Compile) -> None:
     body = """__attribute__((noipa)) static void down(int n) {
-        if (n) { down(n - 1); keep(NULL); } else keep(malloc(77)); }
-      int main(void) { down(3000); return 0; }"""
+        keep(malloc(77)); if (n) { down(n - 1); keep(NULL); } }
+      int main(void) { down(8000); return 0; }"""
     folder = tool(tmp_path, compile_c(f"{PRELUDE}{body}", *OPTIONS, "-O1"))
-    (deep,) = [cost for cost in costs_in(folder) if cost.bytes == 77]
-    assert len(names(deep)) == call_costs.OUTER_FRAMES + 1 + call_costs.INNER_FRAMES
-    assert "main" in names(deep)[:5]
-    assert set(names(deep)[10:]) == {"down", call_costs.LEFT_OUT.function}
+    found = [cost for cost in costs_in(folder) if cost.bytes]
+    assert sum(cost.bytes for cost in found) == 8001 * 77
+    depths = [names(cost).count("down") for cost in found if not cost.is_rest]
+    assert sorted(depths) == list(range(1, len(depths) + 1))
+    (rest,) = [cost for cost in found if cost.is_rest]
+    assert len(rest.frames) == call_costs.DEEPEST
+    assert rest.calls == 8001 - len(depths)
 
 
 # ---- against plain counts and callgrind ----
@@ -263,7 +297,7 @@ def test_what_is_missing_is_left_over(counted: Path, tmp_path: Path, name: str) 
     for cost in found:
         for measure in MEASURES:
             kept[cost.operation, measure] += getattr(cost, measure)
-    assert any(cost.frames is None for cost in found)
+    assert any(cost.is_rest for cost in found)
     assert +kept == totals(folder)
 
 

@@ -28,22 +28,26 @@ CALL_SITES = {
         for name, line in (("main", 9), ("make; it", 5), ("xmalloc", 2))
     ],
     "sites": [[0, 0], [1, 1], [2, 2]],
-    "costs": [[3, "malloc", 10, 300, 640], [2, "free", 8, 80, 0], [0, "calloc", 1, 40, 16]],
-    "rest": {"malloc": [2, 20, 32]},
-    "all_costs": 4,
+    "costs": [
+        [3, "malloc", False, 10, 300, 640],
+        [2, "free", False, 8, 80, 0],
+        [0, "calloc", False, 1, 40, 16],
+        [1, "malloc", True, 2, 20, 32],
+    ],
+    "all_costs": 7,
 }
 STACKS = {
     "main;make: it;xmalloc;malloc": (300, 10, 640),
     "main;make: it;free": (80, 8, 0),
     "[unknown];calloc": (40, 1, 16),
-    "[other stacks];malloc": (20, 2, 32),
+    "main;[other stacks];malloc": (20, 2, 32),
 }
 
 
 def results(folder: Path, *programs: str, **details: Any) -> Path:
     """Results of counts of ``programs`` under two managers, of which the baseline has call sites;
     the other has others."""
-    other = {**CALL_SITES, "costs": [[1, "malloc", 1, 1, 1]]}
+    other = {**CALL_SITES, "costs": [[1, "malloc", False, 1, 1, 1]]}
     records = []
     for order, program in enumerate(programs):
         for manager, sites in (("mimalloc", other), ("glibc", CALL_SITES)):

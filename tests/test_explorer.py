@@ -608,9 +608,13 @@ def test_instructions_of_a_count(tmp_path: Path) -> None:
 CALL_SITES = {
     "frames": frames("main", "make", "xmalloc")[::-1],
     "sites": [[0, 0], [1, 1], [2, 2]],
-    "costs": [[3, "malloc", 10, 300, 640], [2, "free", 8, 80, 0], [0, "calloc", 1, 40, 16]],
-    "rest": {"malloc": [2, 20, 32]},
-    "all_costs": 4,
+    "costs": [
+        [3, "malloc", False, 10, 300, 640],
+        [2, "free", False, 8, 80, 0],
+        [0, "calloc", False, 1, 40, 16],
+        [1, "malloc", True, 2, 20, 32],
+    ],
+    "all_costs": 7,
 }
 COUNT = {"instructions": 1000.0, "manager_instructions": 440.0}
 COUNTED = {
@@ -631,8 +635,9 @@ def test_instructions_by_call_site(tmp_path: Path) -> None:
     assert instructions[make] == 380
     assert instructions[(*make, "free for make (p)")] == 80
     assert instructions[(*make, "xmalloc (p)", "malloc for make (p)")] == 300
-    assert instructions["p", "[unknown]", "calloc for [unknown]"] == 40
-    assert instructions["p", "other call sites", "malloc for other call sites"] == 20
+    assert instructions["p", "calloc for [unknown]"] == 40
+    assert instructions["p", "main (p)", "malloc for other call sites"] == 20
+    assert instructions["p", "main (p)"] == 400
     assert paths_of(tree, 1)[make] == 18
     assert paths_of(tree, 2)["p",] == 688
 
@@ -655,7 +660,7 @@ def test_the_width_of_a_flame_is_chosen(visit: Opener, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sites", [[[1, 0]], [[0, 9]], [[-1, 0]], [3], "x"])
 def test_call_sites_that_lead_nowhere_are_a_message(tmp_path: Path, sites: Any) -> None:
-    wrong = {**CALL_SITES, "sites": sites, "costs": [[1, "malloc", 1, 1, 1]]}
+    wrong = {**CALL_SITES, "sites": sites, "costs": [[1, "malloc", False, 1, 1, 1]]}
     with pytest.raises(UsageError, match="damaged"):
         all_recorded(tmp_path, "count", COUNT, {**COUNTED, "call_sites": wrong})
     with pytest.raises(UsageError, match="damaged"):

@@ -221,11 +221,12 @@ def _call_costs(record: Record) -> list[CallTree]:
 
 def _path_to(cost: Cost) -> Frames:
     """Its last frame says for whom, so that what is heaviest is a list of call sites."""
-    if not cost.frames:
-        who = _OTHER_SITES if cost.frames is None else "[unknown]"
-        return (who, f"{cost.operation} for {who}")
+    callers = tuple(map(drag.frame_text, cost.frames))
+    if cost.is_rest:
+        return (*callers, f"{cost.operation} for {_OTHER_SITES}")
+    if not callers:
+        return (f"{cost.operation} for [unknown]",)
     (innermost, *_) = drag.program_frames(cost.frames[::-1])
-    callers = map(drag.frame_text, cost.frames)
     return (*callers, f"{cost.operation} for {drag.frame_text(innermost)}")
 
 

@@ -77,7 +77,7 @@ def _lines(record: Record) -> list[_Line]:
     lines: dict[tuple[str, str], _Line] = {}
     rest = _Line("", LEFT_OVER)
     for cost in costs_of(record.outcome.details):
-        if cost.frames is None:
+        if cost.is_rest:
             rest.add(cost)
             continue
         text = site_text(cost.frames[::-1])
