@@ -215,7 +215,7 @@ def _call_costs(record: Record) -> list[CallTree]:
     stacks = (
         (_path_to(cost), [cost.instructions, cost.calls, cost.bytes]) for cost in costs_of(details)
     )
-    title = "Instructions in the memory manager by call site"
+    title = "Memory manager by call site"
     return [grown(run.program, run.manager, title, _CALL_WEIGHTS, stacks)]
 
 

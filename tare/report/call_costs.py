@@ -4,7 +4,7 @@ called."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tare.call_costs import Cost, costs_of
 from tare.report.model import Cell, Column, Table
@@ -39,21 +39,20 @@ def has_sites(record: Record) -> bool:
 
 
 def sites_tables(program: str, firsts: Mapping[str, Record], number: int) -> list[Table]:
-    """The costliest call sites under each manager; those of the first are for a terminal, too."""
+    """The costliest call sites under each manager; a few of the first are for a terminal, too."""
     tables = []
     for place, (manager, record) in enumerate(firsts.items()):
         if not has_sites(record):
             continue
-        title = f"Costliest call sites under {manager}: {program}"
         lines, tag = _lines(record), f"{number}-{place}"
         if place == 0:
+            title = f"Costliest call sites under {manager}: {program}"
             tables.append(_table(f"table-costs-{tag}", title, record, lines, SITES_ON_A_TERMINAL))
         if place > 0 or len(lines) > SITES_ON_A_TERMINAL:
-            tables.append(
-                _table(
-                    f"table-all-costs-{tag}", title, record, lines, SITES_ON_THE_PAGE, alone=True
-                )
-            )
+            most = min(len(lines), SITES_ON_THE_PAGE)
+            title = f"The first {most} call sites under {manager}: {program}"
+            long = _table(f"table-all-costs-{tag}", title, record, lines, SITES_ON_THE_PAGE)
+            tables.append(replace(long, essential=False))
     return tables
 
 
@@ -86,16 +85,12 @@ def _lines(record: Record) -> list[_Line]:
     return [*ranked, *([rest] if rest.calls else [])]
 
 
-def _table(
-    identifier: str,
-    title: str,
-    record: Record,
-    lines: Sequence[_Line],
-    most: int,
-    *,
-    alone: bool = False,
-) -> Table:
-    """``alone``: the page has it, a terminal does not."""
+def _mean(line: _Line) -> Cell:
+    mean = line.instructions / max(line.calls, 1)
+    return Cell(f"{mean:.1f}" if mean < 1000 else format_count(mean), mean)
+
+
+def _table(identifier: str, title: str, record: Record, lines: Sequence[_Line], most: int) -> Table:
     columns = (
         Column("call site", "The call of the operation, and what called it. ← reads: called by.",
                numeric=False),
@@ -114,7 +109,7 @@ def _table(
             Cell(format_count(line.calls), line.calls),
             Cell(format_count(line.instructions), line.instructions),
             Cell(format_percent(line.instructions / whole), line.instructions / whole),
-            Cell(f"{line.instructions / line.calls:.1f}", line.instructions / line.calls),
+            _mean(line),
             Cell(format_bytes(line.bytes), line.bytes),
         ]
         for line in lines[:most]
@@ -123,4 +118,4 @@ def _table(
     if left := lines[most:]:
         share = format_percent(sum(line.instructions for line in left) / whole)
         notes.append(f"{format_count(len(left))} more call sites lead to {share} of them.")
-    return Table(identifier, title, columns, rows, notes, essential=not alone)
+    return Table(identifier, title, columns, rows, notes)
