@@ -280,6 +280,27 @@ def test_what_a_caller_costs_is_callgrind_s(both_tools: Path, compile_c: Compile
         assert mine[caller, operation] == expected[caller, operation] > 10_000
 
 
+@needs_valgrind
+def test_the_callers_of_a_real_program_cost_what_callgrind_says(both_tools: Path) -> None:
+    if shutil.which("perl") is None:
+        pytest.skip("perl is not installed")
+    # Looked up at the start, so that no function of the dynamic linker stands in between.
+    words, at_once = REAL["perl"], {"LD_BIND_NOW": "1"}
+    profile = both_tools / "callgrind.out"
+    theirs(both_tools, "callgrind", f"--callgrind-out-file={profile}", *words, **at_once)
+    expected = inclusive_by_caller(profile.read_text())
+    ours(both_tools, *words, options=[SITES], **at_once)
+    mine: Counter[tuple[str, str]] = Counter()
+    for cost in costs_in(both_tools / "counts"):
+        mine[names(cost)[-1], cost.operation] += cost.instructions
+    compared = {key for key in mine if key[0] and key[1] in ("malloc", "calloc", "realloc")}
+    assert {key: mine[key] for key in compared} == {key: expected[key] for key in compared}
+    assert len(compared) > 7
+    # Perl frees by a jump, which callgrind takes for a call of its own.
+    frees = [sum(n for key, n in each.items() if key[1] == "free") for each in (mine, expected)]
+    assert frees[0] == frees[1] > 0
+
+
 # ---- what is damaged ----
 
 
