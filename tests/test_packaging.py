@@ -50,6 +50,19 @@ def build_wheel(source: Path, parts: Sequence[str]) -> Path:
     return source / "dist" / WHEEL
 
 
+def bundled(names: Sequence[str]) -> set[str]:
+    """The allocators of other authors whose objects are among the files of a wheel."""
+    objects = [Path(name) for name in names if name.startswith("tare/_native/managers/")]
+    recipes = ROOT / "managers" / "allocators"
+    return {path.parent.name for path in objects if (recipes / path.parent.name).is_dir()}
+
+
+def missing_licences(names: Sequence[str]) -> set[str]:
+    there = {Path(name).name for name in names if ".dist-info/licenses/" in name}
+    wanted = {"LICENSE", "COPYING", "c-libraries.txt", "rust-crates.txt"}
+    return (wanted | {f"{name}.txt" for name in bundled(names)}) - there
+
+
 @pytest.mark.timeout(900)
 def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
     source = copy_of_the_sources(tmp_path / "source")
@@ -59,8 +72,8 @@ def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
         for name in names:
             assert str(source).encode() not in archive.read(name), name
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
-    for licence in ("LICENSE", "COPYING", "mimalloc.txt", "rust-crates.txt"):
-        assert [name for name in names if ".dist-info/licenses/" in name and licence in name]
+    assert "mimalloc" in bundled(names)
+    assert not missing_licences(names)
 
     venv = tmp_path / "clean venv"  # the space is part of the test
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
@@ -137,6 +150,8 @@ def test_two_wheels_are_the_same_bytes(tmp_path: Path) -> None:
     ]
     with zipfile.ZipFile(wheels[0]) as first, zipfile.ZipFile(wheels[1]) as second:
         assert first.namelist() == second.namelist()
+        assert len(bundled(first.namelist())) == 3
+        assert not missing_licences(first.namelist())
         differing = [name for name in first.namelist() if first.read(name) != second.read(name)]
     assert not differing
     assert wheels[0].read_bytes() == wheels[1].read_bytes()
