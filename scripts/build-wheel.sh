@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Build dist/tare-VERSION-py3-none-linux_x86_64.whl with all native parts.
 #   scripts/build-wheel.sh [OPTION OF pip wheel…]
-# Dates in it are that of the commit, and no folder of the build is in what is built.
+# Dates in it are that of the commit, and no folder of the build is in what is built: the same commit
+# gives the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,4 +17,5 @@ export RUSTFLAGS="--remap-path-prefix=$PWD=/tare --remap-path-prefix=${CARGO_HOM
 # A program or an object for LD_PRELOAD does not care for the version of Python.
 "$python" -m pip wheel --no-deps --no-build-isolation --wheel-dir dist \
 	--config-settings=wheel.py-api=py3 --config-settings=build-dir=build/wheel "$@" .
+"$python" scripts/sort_wheel.py dist/tare-*.whl
 "$python" scripts/wheel_needs.py dist/tare-*.whl

@@ -3,9 +3,9 @@
 
     scripts/third_party.py
 
-To be run when a pin of an allocator or a Cargo.lock has changed; tests/test_licences.py says so.
-Texts come from the sources as cargo has fetched them (`make build` does). Those of Debian packages
-and of snmalloc, whose crate has none, are kept by hand and only checked for being there.
+To be run when a pin of an allocator or replay/Cargo.lock has changed, as tests/test_licences.py
+says. Texts come from the sources as cargo has fetched them (`make build` does). Those of Debian
+packages and of snmalloc, whose crate has none, are kept by hand and only checked for being there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 LICENCES = ROOT / "licences"
 ALLOCATORS = ROOT / "managers" / "allocators"
-LOCKED = ("replay", "replay/mmtk")
+LOCK = ROOT / "replay" / "Cargo.lock"
 TEXT_OF_CRATES = {
     "bdwgc": "vendor/bdwgc/LICENSE",
     "hoard": "Hoard/LICENSE",
@@ -72,9 +72,8 @@ def write(target: Path, text: str) -> None:
     target.write_text("\n".join(lines).strip("\n") + "\n")
 
 
-def digest_of_locks() -> str:
-    content = b"".join((ROOT / place / "Cargo.lock").read_bytes() for place in LOCKED)
-    return hashlib.sha256(content).hexdigest()
+def digest_of_lock() -> str:
+    return hashlib.sha256(LOCK.read_bytes()).hexdigest()
 
 
 def crates_text(registry: Path) -> str:
@@ -91,7 +90,7 @@ def crates_text(registry: Path) -> str:
         "Crates of Rust that the replayers are linked with, and their licences.",
         "Of several licences that are joined by OR, Tare uses Apache-2.0 or MIT where it can.",
         "Rust's own standard library is Apache-2.0 OR MIT.",
-        f"Cargo.lock of {', '.join(LOCKED)}: {digest_of_locks()}",
+        f"{LOCK.relative_to(ROOT)}: {digest_of_lock()}",
         "",
         *listed,
     ]
@@ -112,20 +111,17 @@ def texts(folder: Path) -> list[str]:
 
 def linked_packages() -> list[dict[str, Any]]:
     """Those that are linked into a program: not what only builds it, nor what is of Tare."""
-    found: dict[str, dict[str, Any]] = {}
-    for place in LOCKED:
-        metadata = json.loads(
-            subprocess.check_output(
-                ["cargo", "metadata", "--offline", "--locked", "--format-version", "1",
-                 "--filter-platform", "x86_64-unknown-linux-gnu"],
-                cwd=ROOT / place,
-            )
-        )  # fmt: skip
-        packages = {package["id"]: package for package in metadata["packages"]}
-        for identifier in reachable(metadata["resolve"], metadata["workspace_members"]):
-            if packages[identifier]["source"]:
-                found[identifier] = packages[identifier]
-    return sorted(found.values(), key=lambda package: (package["name"], package["version"]))
+    metadata = json.loads(
+        subprocess.check_output(
+            ["cargo", "metadata", "--offline", "--locked", "--format-version", "1",
+             "--filter-platform", "x86_64-unknown-linux-gnu"],
+            cwd=LOCK.parent,
+        )
+    )  # fmt: skip
+    packages = {package["id"]: package for package in metadata["packages"]}
+    linked = reachable(metadata["resolve"], metadata["workspace_members"])
+    found = [packages[identifier] for identifier in linked if packages[identifier]["source"]]
+    return sorted(found, key=lambda package: (package["name"], package["version"]))
 
 
 def reachable(resolved: dict[str, Any], roots: list[str]) -> Iterator[str]:

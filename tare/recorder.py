@@ -7,6 +7,7 @@ is over, the tables of a raw recording.
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 from collections.abc import Callable, Collection, Sequence
@@ -120,7 +121,7 @@ class Recorder:
                 if not self._manager.serves(server):
                     reason = f"behind the recorder of process {header.pid} stands {server}"
                     return replace(outcome, status=Status.NOT_LOADED, reason=reason, values={})
-        return replace(outcome, server=headers[0].servers[0])
+        return replace(outcome, server=os.path.realpath(headers[0].servers[0]))
 
 
 def read_headers(recording: Path) -> list[Header]:

@@ -125,17 +125,16 @@ def run_once(
     ``workspace`` is a folder for this run's files, all removed again; standard output, up to
     1 MiB of it, is copied to ``keep_output`` where that is given and does not exist yet.
     """
-    with _folder(workspace) as folder:
+    preloaded = (native_file("lib/libtare-probe.so"), *manager.preload)
+    # What a process shows may lie behind one of the links, so they stay until it is judged.
+    with _folder(workspace) as folder, _preloadable(preloaded) as preload:
         proof = folder / "proof"
         proof.touch()
         # Absolute, because the program has it as its working directory.
         scratch = (folder / "scratch").resolve()
         if program.scratch:
             scratch.mkdir()
-        with (
-            _under_runtime(program, manager, folder) as started,
-            _preloadable((native_file("lib/libtare-probe.so"), *manager.preload)) as preload,
-        ):
+        with _under_runtime(program, manager, folder) as started:
             environment = _environment(started, manager, preload, proof, scratch)
             if manager.layer is not None:
                 counters = folder / "counters"

@@ -29,10 +29,11 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
     built = {}
     for nonmoving in (False, True):
         features = "checked,nonmoving" if nonmoving else "checked"
-        command = [cargo, "build", "--quiet", "--release", "--locked", "--features", features]
-        subprocess.run([*command, "--target-dir", target], cwd=FOLDER, check=True)
+        command = [cargo, "build", "--quiet", "--locked", "--profile", "collectors"]
+        command += ["--features", features, "--target-dir", str(target)]
+        subprocess.run(command, cwd=FOLDER, check=True)
         built[nonmoving] = target / f"replayer-{nonmoving}"
-        shutil.copy(target / "release" / "tare-replay-mmtk", built[nonmoving])
+        shutil.copy(target / "collectors" / "tare-replay-mmtk", built[nonmoving])
     return built
 
 

@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from scripts.sort_wheel import sort_wheel
 from tare import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +23,8 @@ LITTLE = (
     "--config-settings=cmake.define.TARE_ALLOCATORS=mimalloc",
     "--config-settings=cmake.define.TARE_COLLECTORS_WITH_PACKAGE=OFF",
 )
+# Allocators with a make and a CMake of their own, and from Debian's sources; and what cargo builds.
+OF_EACH_KIND = ("--config-settings=cmake.define.TARE_ALLOCATORS=jemalloc;snmalloc;tcmalloc",)
 
 
 def copy_of_the_sources(folder: Path) -> Path:
@@ -34,9 +38,9 @@ def copy_of_the_sources(folder: Path) -> Path:
     return folder
 
 
-def build_wheel(source: Path) -> Path:
+def build_wheel(source: Path, parts: Sequence[str]) -> Path:
     done = subprocess.run(
-        [source / "scripts" / "build-wheel.sh", *LITTLE],
+        [source / "scripts" / "build-wheel.sh", *parts],
         env=os.environ | {"PYTHON": sys.executable, "SOURCE_DATE_EPOCH": "1700000000"},
         capture_output=True,
         text=True,
@@ -46,17 +50,30 @@ def build_wheel(source: Path) -> Path:
     return source / "dist" / WHEEL
 
 
+def bundled(names: Sequence[str]) -> set[str]:
+    """The allocators of other authors whose objects are among the files of a wheel."""
+    objects = [Path(name) for name in names if name.startswith("tare/_native/managers/")]
+    recipes = ROOT / "managers" / "allocators"
+    return {path.parent.name for path in objects if (recipes / path.parent.name).is_dir()}
+
+
+def missing_licences(names: Sequence[str]) -> set[str]:
+    there = {Path(name).name for name in names if ".dist-info/licenses/" in name}
+    wanted = {"LICENSE", "COPYING", "c-libraries.txt", "rust-crates.txt"}
+    return (wanted | {f"{name}.txt" for name in bundled(names)}) - there
+
+
 @pytest.mark.timeout(900)
 def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
     source = copy_of_the_sources(tmp_path / "source")
-    wheel = build_wheel(source)
+    wheel = build_wheel(source, LITTLE)
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         for name in names:
             assert str(source).encode() not in archive.read(name), name
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
-    for licence in ("LICENSE", "COPYING", "mimalloc.txt", "rust-crates.txt"):
-        assert [name for name in names if ".dist-info/licenses/" in name and licence in name]
+    assert "mimalloc" in bundled(names)
+    assert not missing_licences(names)
 
     venv = tmp_path / "clean venv"  # the space is part of the test
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
@@ -77,11 +94,67 @@ def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     assert "mimalloc" in run.stdout
     assert (tmp_path / "r" / "report.html").exists()
+    for command in (["space", "-m", "mimalloc"], ["count", "-m", "mimalloc"]):
+        observed = subprocess.run(
+            [venv / "bin" / "tare", *command, "--no-page", "-o", command[0], "--", "true"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert observed.returncode == 0, observed.stdout + observed.stderr
     suites = subprocess.check_output(
         [venv / "bin" / "tare", "suite", "list"], cwd=tmp_path, env=environment, text=True
     )
     assert "quick" in suites
     assert "kernels" in suites
+
+
+def test_the_order_of_files_in_a_wheel_is_that_of_their_names(tmp_path: Path) -> None:
+    contents = {
+        "z.py": "z",
+        "a/b.py": "b",
+        "t.dist-info/METADATA": "m",
+        "t.dist-info/licenses/LICENSE": "l",
+    }
+    wheels = []
+    for order in (list(contents), list(reversed(contents))):
+        record = "".join(f"{name},sha256=0,1\n" for name in order) + "t.dist-info/RECORD,,\n"
+        wheels.append(tmp_path / f"{order[0][0]}.whl")
+        with zipfile.ZipFile(wheels[-1], "w") as archive:
+            for name, text in {
+                **{n: contents[n] for n in order},
+                "t.dist-info/RECORD": record,
+            }.items():
+                archive.writestr(zipfile.ZipInfo(name), text)
+    sort_wheel(wheels[0])
+    with zipfile.ZipFile(wheels[0]) as archive:
+        assert archive.namelist() == [
+            "a/b.py", "z.py", "t.dist-info/METADATA", "t.dist-info/licenses/LICENSE",
+            "t.dist-info/RECORD",
+        ]  # fmt: skip
+        lines = archive.read("t.dist-info/RECORD").decode().splitlines()
+        assert [line.partition(",")[0] for line in lines] == archive.namelist()
+        assert {name: archive.read(name).decode() for name in contents} == contents
+    assert wheels[0].read_bytes() != wheels[1].read_bytes()
+    sort_wheel(wheels[1])
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_two_wheels_are_the_same_bytes(tmp_path: Path) -> None:
+    wheels = [
+        build_wheel(copy_of_the_sources(tmp_path / folder), OF_EACH_KIND)
+        for folder in ("one", "another-folder")
+    ]
+    with zipfile.ZipFile(wheels[0]) as first, zipfile.ZipFile(wheels[1]) as second:
+        assert first.namelist() == second.namelist()
+        assert len(bundled(first.namelist())) == 3
+        assert not missing_licences(first.namelist())
+        differing = [name for name in first.namelist() if first.read(name) != second.read(name)]
+    assert not differing
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
 
 
 def constraints(tmp_path: Path) -> Path:

@@ -222,6 +222,16 @@ def test_code_that_goes_away_and_other_code_in_its_place(
     assert made_in == [*names] * 3
 
 
+def test_a_manager_in_a_folder_with_a_space(tmp_path: Path, compile_c: Callable[..., Path]) -> None:
+    program = compile_c("int main(void) { return 0; }")
+    copy = tmp_path / "a folder" / "copy.so"
+    copy.parent.mkdir()
+    copy.write_bytes(native_file("managers/mimalloc/libtare-mimalloc.so").read_bytes())
+    outcome, trace = record(tmp_path, program, manager=str(copy))
+    assert outcome.status is Status.OK, outcome.reason
+    assert trace.meta["server"] == str(copy)
+
+
 def test_the_manager_behind_the_recorder_is_proved(
     tmp_path: Path, compile_c: Callable[..., Path]
 ) -> None:
