@@ -1,0 +1,24 @@
+package org.example;
+
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+
+public class Search {
+    private static final ArrayDeque<List<Integer>> NEWEST = new ArrayDeque<>();
+
+    private Search() {}
+
+    @Timed
+    public static int query(int number) {
+        List<Integer> hits = new ArrayList<>();
+        for (int hit = 0; hit < 400; hit++) {
+            hits.add(number * 1000 + hit);
+        }
+        NEWEST.add(hits);
+        if (NEWEST.size() > 100) {
+            NEWEST.remove();
+        }
+        return hits.get(hits.size() - 1) % 7;
+    }
+}
