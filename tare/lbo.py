@@ -303,7 +303,8 @@ def _epsilon(found: dict[str, float]) -> str:
     allocated = found.get("heap_allocated_bytes")
     if allocated is None:
         return ""
-    size = _whole(allocated * _EPSILON_SPARE + UNIT)
+    rounded_off = found["collections"] * UNIT  # logs of the JVM are in whole MiB
+    size = _whole((allocated + rounded_off) * _EPSILON_SPARE + UNIT)
     if size > describe_machine()["memory_bytes"] // 4:
         return ""
     return in_heap(_EPSILON, size)

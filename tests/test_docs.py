@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -24,12 +23,11 @@ from tare.statistics import Interval, verdict
 from tare.studies.compare import summary_schema
 from tare.suite import shipped_suites
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+from .command_lines import FENCE, PAGES, ROOT, blocks, command_lines, relative
+
 COMMANDS = tare_group.list_commands(click.Context(tare_group))
 EXECUTED_PAGES = ("docs/python.md", "docs/results.md")
 
-FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 IN_CODE = re.compile(r"`([^`\n]+)`")
 REPOSITORY_PATH = re.compile(
@@ -38,27 +36,8 @@ REPOSITORY_PATH = re.compile(
 SHELL_OPERATORS = frozenset({"|", "||", "&&", ";", ">", ">>", "<", "2>", "&"})
 
 
-def relative(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
-def blocks(page: Path, *languages: str) -> Iterator[str]:
-    for match in FENCE.finditer(page.read_text(encoding="utf-8")):
-        if match["language"] in languages:
-            yield match["code"]
-
-
 def prose(page: Path) -> str:
     return FENCE.sub("", page.read_text(encoding="utf-8"))
-
-
-def examples(page: Path) -> Iterator[str]:
-    """Command lines that start with `tare`: all in sh blocks, those after `$` in console blocks."""
-    for language, prefix in (("sh", ""), ("console", "$ ")):
-        for block in blocks(page, language):
-            for line in block.replace("\\\n", " ").splitlines():
-                if line.startswith(f"{prefix}tare "):
-                    yield line.removeprefix(prefix)
 
 
 def arguments(line: str) -> list[str]:
@@ -73,11 +52,6 @@ def arguments(line: str) -> list[str]:
     return words[1:]
 
 
-def is_synopsis(line: str) -> bool:
-    """A pattern and not an example: it holds a word in capitals, but for variables of the shell."""
-    return re.search(r"(?<![$\w/])[A-Z]{3,}\b", line) is not None
-
-
 def parse(words: list[str]) -> click.Context:
     """Walk to the command that the words name, and parse the rest as it would."""
     command: click.Command = tare_group
@@ -90,16 +64,19 @@ def parse(words: list[str]) -> click.Context:
     return command.make_context(command.name or "tare", list(rest), parent=context)
 
 
-ALL_EXAMPLES = [(relative(page), line) for page in PAGES for line in examples(page)]
+ALL_EXAMPLES = [
+    (line.page, line.text)
+    for page in PAGES
+    for line in command_lines(page)
+    if line.text.startswith("tare ")
+]
 
 
 def test_there_are_examples() -> None:
     assert len(ALL_EXAMPLES) > 30
 
 
-@pytest.mark.parametrize(
-    ("page", "line"), [e for e in ALL_EXAMPLES if not is_synopsis(e[1])], ids=lambda text: text[:70]
-)
+@pytest.mark.parametrize(("page", "line"), ALL_EXAMPLES, ids=lambda text: text[:70])
 def test_an_example_parses(page: str, line: str) -> None:
     words = arguments(line)
     try:

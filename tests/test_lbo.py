@@ -14,7 +14,7 @@ import pytest
 
 from tare.errors import UsageError
 from tare.iterations import Iteration
-from tare.lbo import lbo, lbo_replayed, steady_work, whole_run
+from tare.lbo import _epsilon, lbo, lbo_replayed, steady_work, whole_run
 from tare.results import load
 from tare.runtimes import Pause
 from tare.studies.lbo import overheads, section
@@ -179,6 +179,13 @@ def test_collectors_of_a_jvm(tare: Callable[..., Completed], classes: Path, tmp_
     assert len((tmp_path / "r" / "runs.jsonl").read_text().splitlines()) == len(
         {line["order"] for line in map(json.loads, (tmp_path / "r" / "runs.jsonl").open())}
     )
+
+
+def test_a_heap_without_collections_has_room_for_what_logs_round_off() -> None:
+    """Where each collection is "1M->1M" in a log of whole MiB, nothing seems to be allocated."""
+    found = {"heap_allocated_bytes": 0.0, "collections": 30.0}
+    assert _epsilon(found) == "jvm.epsilon(heap=39MiB)"
+    assert _epsilon({"heap_allocated_bytes": 2.0**60, "collections": 0.0}) == ""
 
 
 @needs_java
