@@ -846,3 +846,36 @@ def test_bdwgc_reclaims_although_free_does_nothing(tmp_path: Path) -> None:
     )
     # 2 GB are allocated.
     assert int(done.stdout) < 100 * 1024
+
+
+def test_bdwgc_serves_the_constructors_of_libraries_that_allocate_much(tmp_path: Path) -> None:
+    """They run before the collector's own."""
+    (tmp_path / "library.c").write_text(
+        "#include <stdlib.h>\n"
+        "static char *kept[4000];\n"
+        "__attribute__((constructor)) static void begin(void) {\n"
+        "  for (int i = 0; i < 4000; i++) { kept[i] = malloc(1000); kept[i][0] = (char)i; }\n"
+        "  free(calloc(1, 1 << 20));\n"
+        "}\n"
+        "int whole(void) {\n"
+        "  int count = 0;\n"
+        "  for (int i = 0; i < 4000; i++) count += kept[i][0] == (char)i;\n"
+        "  return count;\n"
+        "}\n"
+    )
+    (tmp_path / "program.c").write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n"
+        "int whole(void);\n"
+        "int main(void) {\n"
+        "  for (int i = 0; i < 100000; i++) { char *volatile p = malloc(1000); p[0] = 1; }\n"
+        '  printf("%d\\n", whole());\n'
+        "}\n"
+    )
+    flags = ("-Wl,-rpath,$ORIGIN", "-L.", "-learly", "-o", "program")
+    for words in (("-shared", "-fPIC", "library.c", "-o", "libearly.so"), ("program.c", *flags)):
+        subprocess.run(["cc", *words], cwd=tmp_path, check=True)
+    environment = Variant(load_recipes()["bdwgc"], {}).environment()
+    done = subprocess.run(
+        [tmp_path / "program"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "4000\n")

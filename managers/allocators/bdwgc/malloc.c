@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "bdwgc.h"
 
@@ -19,8 +20,19 @@ enum { EARLY_BYTES = 256 * 1024, EARLY_HEADER = 16 };
 static _Alignas(16) unsigned char early[EARLY_BYTES];
 static size_t early_used;
 
-static int ready;
+static int ready, starting;
 static int free_is_honoured;
+
+static void start(void);
+
+/* The constructors of libraries may run before that of this object, and need more than is here. By
+   then libc has an environment. */
+static inline int is_ready(size_t size) {
+  if (__builtin_expect(!ready, 0) && environ != NULL &&
+      (early_used > EARLY_BYTES / 2 || size > EARLY_BYTES / 4))
+    start();
+  return ready;
+}
 
 /* The code of the dynamic linker. What it allocates (thread vectors, thread-local storage of
    libraries) can be reachable from nothing but an idle thread's stack in a cache of libc, so it
@@ -52,7 +64,7 @@ static void* no_memory(void) {
 }
 
 static inline void* allocate(size_t size, void* caller) {
-  if (__builtin_expect(!ready, 0)) return allocate_early(0, size);
+  if (__builtin_expect(!is_ready(size), 0)) return allocate_early(0, size);
   if (__builtin_expect(size > PTRDIFF_MAX, 0)) return no_memory();
   void* object =
       __builtin_expect(from_linker(caller), 0) ? GC_malloc_uncollectable(size) : GC_malloc(size);
@@ -106,7 +118,7 @@ void* memalign(size_t alignment, size_t size) {
     errno = EINVAL;
     return NULL;
   }
-  if (!ready) return allocate_early(alignment, size);
+  if (!is_ready(size)) return allocate_early(alignment, size);
   if (size > PTRDIFF_MAX - alignment) return no_memory();
   if (from_linker(CALLER)) {
     /* Uncollectable objects cannot be aligned by the collector. */
@@ -134,6 +146,8 @@ static int find_linker(struct dl_phdr_info* info, size_t size, void* base) {
 }
 
 __attribute__((constructor(101))) static void start(void) {
+  if (starting) return;
+  starting = 1;
   ElfW(Addr) linker = getauxval(AT_BASE);
   dl_iterate_phdr(find_linker, &linker);
   const char* value = getenv("TARE_BDWGC_FREE");
