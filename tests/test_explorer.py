@@ -110,6 +110,10 @@ def matrix(shown: Any) -> dict[str, list[str]]:
     return {name: cells for name, *cells in table_of(shown, "#matrix tbody tr:not(.mean-row)")}
 
 
+def await_way(shown: Any, program: str) -> None:
+    shown.locator("#way", has_text=re.compile(f"{re.escape(program)}$")).wait_for()
+
+
 def table_of(shown: Any, rows: str) -> list[list[str]]:
     return list(
         shown.locator(rows).evaluate_all(
@@ -119,6 +123,8 @@ def table_of(shown: Any, rows: str) -> list[list[str]]:
 
 
 def settle(shown: Any) -> None:
+    """Waits for what is drawn with the next frame. A step to another address is drawn when the
+    browser gets to it: wait for what it shows, or for the end of ``#way``."""
     shown.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
 
 
@@ -262,7 +268,7 @@ def test_many_programs_come_in_portions(visit: Opener, tmp_path: Path) -> None:
 def test_from_the_suite_to_a_program_and_back(visit: Opener, campaign: Path) -> None:
     shown = visit(campaign / EXPLORER_FILE, "#result=campaign").page
     shown.locator("#matrix tbody button", has_text="lua-3").click()
-    assert "lua-3" in shown.locator("#way").inner_text()
+    await_way(shown, "lua-3")
     rows = table_of(shown, "table.managers tbody tr")
     assert [row[0] for row in rows] == list(MANAGERS)
     assert all(row[-1] == str(RUNS) for row in rows)
@@ -273,11 +279,13 @@ def test_from_the_suite_to_a_program_and_back(visit: Opener, campaign: Path) -> 
     shown.locator("#program summary").click()
     assert shown.locator("#program details tbody tr").count() == 5
     shown.go_back()
+    shown.locator("#matrix").wait_for()
     assert len(matrix(shown)) == len(PROGRAMS)
     shown.go_forward()
+    await_way(shown, "lua-3")
     assert shown.locator("table.managers").count() == 1
     shown.locator("#way button").click()
-    assert shown.locator("#matrix").is_visible()
+    shown.locator("#matrix").wait_for()
 
 
 def flame(shown: Any) -> list[dict[str, Any]]:
@@ -347,9 +355,9 @@ def test_the_keyboard_alone_is_enough(visit: Opener, campaign: Path) -> None:
     time = re.compile(r"wall time ([\d.]+)×")
     assert float(time.findall(first)[0]) <= float(time.findall(second)[0])
     shown.keyboard.press("Enter")
-    settle(shown)
-    assert shown.locator("#way").inner_text().endswith(second.split(" in ")[0])
+    await_way(shown, second.split(" in ")[0])
     shown.goto((campaign / EXPLORER_FILE).as_uri() + f"#program={WITH_TREES}&weight=1")
+    await_way(shown, WITH_TREES)
     shown.locator("#tree svg").focus()
     for key in ("ArrowDown", "ArrowDown", "Enter"):
         shown.keyboard.press(key)

@@ -155,10 +155,13 @@ inline void CountHeld(const Thread& t, Slot& slot, std::size_t objects, Count re
   }
 }
 
-// Gives all objects of `t` to the allocator, and counts. Leaves the record as it is.
+// Gives all objects of `t` to the allocator, and counts. Leaves the record as it is. Which free of
+// the program collects is not the program's doing, so an allocator that changes errno must not
+// show in it.
 inline void ReleaseObjects(Thread& t, Cause cause) {
   const std::size_t objects = Held(t);
   if (objects == 0) return;
+  const KeepErrno keep;
   if (t.slot == nullptr) [[unlikely]]
     t.slot = TakeSlot();
   Slot& slot = *t.slot;
