@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tare import call_costs
 from tare.errors import TareError
 from tare.instrument import launcher
+from tare.results import read_records
 from tests.conftest import Completed
 
 SUITE = """
@@ -38,7 +40,7 @@ def test_each_program_of_a_suite_is_counted(tare: Callable[..., Completed], tmp_
         launcher()
     except TareError as error:
         pytest.skip(error.message)
-    done = run(tare, tmp_path, "--study", "count", "-m", "glibc", "--json", "out.json")
+    done = run(tare, tmp_path, "--study", "count", "--sites", "-m", "glibc", "--json", "out.json")
     assert done.returncode == 0, done.stderr
     out = json.loads((tmp_path / "out.json").read_text())
     assert out["study"] == "count"
@@ -50,6 +52,9 @@ def test_each_program_of_a_suite_is_counted(tare: Callable[..., Completed], tmp_
     assert set(counted) == {"sorted", "said"}
     assert counted["sorted"] != counted["said"]
     (folder,) = (tmp_path / "tare-results").iterdir()
+    for record in read_records(folder):
+        costs = call_costs.costs_of(record.outcome.details)
+        assert sum(cost.calls for cost in costs if cost.operation == "malloc") > 0
     assert folder.name.startswith("count-suite-two-")
     asked = json.loads((folder / "run.json").read_text())["programs"]
     assert {each["name"]: each["timeout_seconds"] for each in asked} == {
@@ -65,4 +70,14 @@ def test_a_study_refuses_what_is_for_comparisons(
     done = run(tare, tmp_path, "--study", "space", option, "6")
     assert done.returncode == 2
     assert f"{option} is not for --study space" in done.stderr
+    assert not (tmp_path / "tare-results").exists()
+
+
+def test_an_option_of_another_study_is_refused(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    for study, option in [("space", ("--sites",)), ("count", ("--model", "two-level"))]:
+        done = run(tare, tmp_path, "--study", study, *option)
+        assert done.returncode == 2
+        assert f"{option[0]} is not for --study {study}" in done.stderr
     assert not (tmp_path / "tare-results").exists()

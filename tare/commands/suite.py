@@ -30,6 +30,7 @@ Examples:
   tare suite run papers -o papers-results      (type it again to resume)
   tare suite run my-programs.toml -m glibc -m mimalloc -n 20
   tare suite run quick --study count -m glibc -m jemalloc
+  tare suite run quick --study count --sites -o counted      (then: tare report --open counted)
   tare suite run storage --study breakdown --model decstation-5000-200
   tare suite run dacapo --jar dacapo-23.11-chopin.jar -p fop -p h2
   tare suite run papers --scheduler tcp://head:8786 -o papers-results
@@ -42,7 +43,11 @@ _WATCHED: dict[str, Callable[..., Results]] = {
     memsys.STUDY: api.memsys,
     space.STUDY: api.space,
 }
-_SIMULATING = (breakdown.STUDY, memsys.STUDY)
+_STUDIES_WITH = {
+    "models": ("--model", (breakdown.STUDY, memsys.STUDY)),
+    "sites": ("--sites", (count.STUDY,)),
+}
+"""What these arguments of the studies are called here, and whose they are."""
 _TIMES_AS_LONG = 100
 """How much of a program's time limit, which is for a run by itself, a run that is watched has."""
 _OF_COMPARE = ("runs", "warmup", "jar", "iterations", "scheduler")
@@ -92,6 +97,11 @@ def packages(suite_name: str) -> int:
     metavar="NAME|FILE",
     help="With --study breakdown or memsys: a memory system to simulate; repeat it.",
 )
+@click.option(
+    "--sites",
+    is_flag=True,
+    help="With --study count: tell the operations apart by the calls that led to them.",
+)
 @click.option("-n", "--runs", default=6, show_default=True, help="Runs under each manager.")
 @click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
 @click.option(
@@ -117,6 +127,7 @@ def run(
     iterations: int | None,
     managers: tuple[str, ...],
     models: tuple[str, ...],
+    sites: bool,
     baseline: str,
     runs: int,
     warmup: int,
@@ -130,13 +141,15 @@ def run(
     Programs whose packages are not installed are skipped and named. A folder given with -o is
     resumed where it was interrupted.
     """
-    if models and study not in _SIMULATING:
-        raise UsageError(
-            f"--model is not for --study {study}", f"it is for {' and '.join(_SIMULATING)}"
-        )
+    given = {name: value for name, value in (("models", models), ("sites", sites)) if value}
+    for name in given:
+        spelt, studies = _STUDIES_WITH[name]
+        if study not in studies:
+            raise UsageError(
+                f"{spelt} is not for --study {study}", f"it is for {' and '.join(studies)}"
+            )
     if study != compare.STUDY:
         _refuse_options_of_compare(study)
-        simulated = {"models": models} if models else {}
         results = _WATCHED[study](
             [_with_patience(program) for program in _of_suite(suite_name, only)],
             managers or (("glibc",) if study == drag.STUDY else ()),
@@ -145,7 +158,7 @@ def run(
             limits=limits,
             folder=output.folder or default_folder(study, _label(suite_name)),
             watcher=TerminalWatcher(output.quiet),
-            **simulated,
+            **given,
         )
         return present(results, output)
     observe: Observe | None = None
