@@ -6,6 +6,7 @@ import fnmatch
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,28 @@ def test_steps_that_are_left_are_named() -> None:
     )
     assert "| measured in part |" in page([done])
     assert "| measured in part |" not in page([done, row("programs-drag", Size.FULL, 1)])
+
+
+def test_managers_go_down_by_the_bytes_in_their_names() -> None:
+    rows = [
+        replace(
+            row("delay-mimalloc", Size.FULL, 1),
+            program=program,
+            manager=f"delay(mimalloc, size={size})",
+            metric="wall_seconds",
+            ratio=ratio,
+        )
+        for program, factor in (("gawk", 1.0), ("jq", 1.21))
+        for size, ratio in (("64KiB", factor), ("512KiB", 2 * factor), ("4KiB", 3 * factor))
+    ]
+    whole = page(rows)
+    assert (
+        "| manager | gawk | jq | *geometric mean* |\n| --- | ---: | ---: | ---: |\n"
+        "| `delay(mimalloc, size=4KiB)` | 3.00 | 3.63 | 3.30 |\n"
+        "| `delay(mimalloc, size=64KiB)` | 1.00 | 1.21 | 1.10 |\n"
+        "| `delay(mimalloc, size=512KiB)` | 2.00 | 2.42 | 2.20 |\n\n"
+        "| manager (published) | SPEC CPU2006 |"
+    ) in whole
 
 
 def test_rows_survive_being_written(tmp_path: Path) -> None:

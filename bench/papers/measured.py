@@ -105,7 +105,7 @@ def _rows(step: Step, folder: Path, size: Size) -> list[Measured]:
         return _summary(step, folder, size, LEAST_HEAP)
     if step.name.endswith("-breakdown"):
         return _summary(step, folder, size, BREAKDOWN) + _components(step, folder, size)
-    return _summary(step, folder, size, KEPT)
+    return _summary(step, folder, size, KEPT, step.program)
 
 
 def _summary(

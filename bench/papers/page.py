@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import fnmatch
 import math
+import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,13 @@ from typing import Any
 
 from bench.papers.measured import DERIVED, Measured
 from bench.papers.steps import Size, Step, descendants, steps
-from tare.units import format_bytes, format_count, format_percent, format_seconds
+from tare.units import (
+    format_bytes,
+    format_count,
+    format_percent,
+    format_seconds,
+    parse_size,
+)
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent.parent / "docs" / "papers.md"
@@ -55,8 +62,8 @@ class Exhibit:
 
     ``published`` and ``word`` are prose; ``instead`` says what there is where no step is.
     ``programs`` and ``managers`` say who stands for whom; where ``apart``, no program does, and
-    published rows stand below ours. ``published_rows`` names the exhibit that has them, if it is
-    another one.
+    published rows stand below ours; where ``managers_down``, too, in a table of their own.
+    ``published_rows`` names the exhibit that has them, if it is another one.
     """
 
     id: str
@@ -71,6 +78,7 @@ class Exhibit:
     programs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     managers: Mapping[str, str] = field(default_factory=dict)
     apart: bool = False
+    managers_down: bool = False
     published_rows: str = ""
     see: Sequence[str] = ()
 
@@ -208,7 +216,7 @@ def _section(
     if exhibit.steps:
         yield from ("", _provenance(rows, _steps_left(exhibit, rows, planned)))
     if exhibit.columns and (rows or published):
-        table = _apart if exhibit.apart else _joined
+        table = _down if exhibit.managers_down else _apart if exhibit.apart else _joined
         yield ""
         yield from table(exhibit, published, _cells(exhibit, rows))
 
@@ -327,6 +335,37 @@ def _across(exhibit: Exhibit, published: Cells, ours: Cells) -> Iterator[str]:
         if len(lines) > 1 and len(shown) > 1 and is_one_by_one:
             means = _means(list(lines.values()), relative=not column.ratio)
             yield _line([f"*geometric mean{source}*", *means])
+
+
+def _down(exhibit: Exhibit, published: Cells, ours: Cells) -> Iterator[str]:
+    """Of one quantity under many managers: our managers down and programs across, and then so what
+    was published."""
+    (column,) = exhibit.columns
+    for cells, source in ((ours, ""), (published, " (published)")):
+        lines = _by_program(cells, column, managers := _by_size({key[1] for key in cells}))
+        if not lines:
+            continue
+        if ours and source:
+            yield ""
+        has_means = column.ratio and len(lines) > 1 and cells is ours
+        yield _line([f"manager{source}", *lines, *(["*geometric mean*"] if has_means else [])])
+        yield _line(["---", *("---:" for _ in lines), *(["---:"] if has_means else [])])
+        for place, manager in enumerate(managers):
+            values = [line[place] for line in lines.values()]
+            if any(value is not None for value in values):
+                means = _means([[value] for value in values], relative=False) if has_means else []
+                named = f"`{manager}`" if cells is ours else manager
+                yield _line([named, *map(column.text, values), *means])
+
+
+def _by_size(managers: Iterable[str]) -> list[str]:
+    """Those that are as they are first; then by name, with sizes in the order of their bytes."""
+
+    def key(manager: str) -> tuple[bool, str]:
+        sized = re.sub(r"\b\d+(?:[KMG]i)?B", lambda size: f"{parse_size(size[0]):020d}", manager)
+        return "(" in manager, sized
+
+    return sorted(managers, key=key)
 
 
 def _by_program(

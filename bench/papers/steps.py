@@ -34,12 +34,14 @@ class Size(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """``command`` is typed as it stands; ``minutes`` are what it takes on two cores, roughly."""
+    """``command`` is typed as it stands; ``minutes`` are what it takes on two cores, roughly.
+    ``program`` is what the page calls the program of a step that has one, named by its command."""
 
     name: str
     command: tuple[str, ...]
     minutes: float
     prepare: tuple[str, ...] = ()
+    program: str = ""
 
     def folder(self, results: Path) -> Path:
         return results / self.name
@@ -261,6 +263,7 @@ def _collected(size: Size) -> Iterator[Step]:
              "--", "java", "-jar", jar, program, "--iterations", "10"),
             15,
             build,
+            program,
         )  # fmt: skip
     native = ("gawk", "-f", "workloads/gawk/format.awk", "/usr/share/dict/american-english")
     yield Step(
@@ -268,6 +271,7 @@ def _collected(size: Size) -> Iterator[Step]:
         ("tare", "frequency", "-m", "mimalloc", "--every", f"{PERIODS},64MiB",
          "--reclaim", "1,4,16", "-n", "12" if full else "2", "--", *native),
         15 if full else 3,
+        program="gawk-dictionary",
     )  # fmt: skip
     yield Step(
         "proximity",
@@ -277,6 +281,7 @@ def _collected(size: Size) -> Iterator[Step]:
          "--", "java", "-jar", jar, "lucene-search", "--iterations", "6"),
         30,
         build,
+        "lucene-search",
     )  # fmt: skip
 
 
