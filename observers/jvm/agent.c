@@ -59,6 +59,7 @@ static void JNICALL on_init(jvmtiEnv* tools, JNIEnv* java, jthread thread) {
 static void JNICALL on_death(jvmtiEnv* tools, JNIEnv* java) {
   (void)tools;
   (void)java;
+  stop_full_collections();
   look_at_threads();
   header->ended_ns = nanoseconds_of(CLOCK_MONOTONIC);
 }

@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 static uint64_t period;
 static uint64_t* forced_count;
 static sem_t due;
+static atomic_bool over;
 // A round has so many collections and the forced one of the round before, wherever in it that ends;
 // the first has none, so it begins as if it had.
 static uint64_t in_round = 1;
@@ -16,6 +18,7 @@ static void force(jvmtiEnv* tools, JNIEnv* java, void* unused) {
   (void)unused;
   for (;;) {
     while (sem_wait(&due) != 0 && errno == EINTR) continue;
+    if (atomic_load(&over)) return;
     (*tools)->ForceGarbageCollection(tools);
     ++*forced_count;
   }
@@ -35,6 +38,12 @@ bool start_full_collections(jvmtiEnv* tools, JNIEnv* java, uint64_t every, uint6
     return false;
   period = every;
   return true;
+}
+
+void stop_full_collections(void) {
+  if (period == 0) return;
+  atomic_store(&over, true);
+  sem_post(&due);
 }
 
 void collection_ended(void) {

@@ -10,6 +10,9 @@
 // Starts the thread that asks the JVM for full collections, which only a thread of Java may do.
 bool start_full_collections(jvmtiEnv* tools, JNIEnv* java, uint64_t every, uint64_t* forced);
 
+// Ends that thread. A JVM that exits waits up to 300 ms for threads in native code, as that is.
+void stop_full_collections(void);
+
 // To be told of each collection that ended. Safe while the JVM is stopped.
 void collection_ended(void);
 
