@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +387,12 @@ def test_shipped_models() -> None:
     assert buffer is not None
     assert (buffer.entries, buffer.width) == (6, 4)
     assert (buffer.same_page_cycles, buffer.other_page_cycles) == (1, 5)
+    in_words = load_model("decstation-5000-200-words")
+    assert in_words.cache(1, "instructions") == decstation.cache(1, "instructions")
+    for key in ("size", "line", "read_fetch"):
+        wide, narrow = (getattr(model.cache(1, "data"), key) for model in (in_words, decstation))
+        assert wide == 2 * narrow
+    assert in_words.write_buffer == replace(buffer, width=8)
 
 
 GOOD = """
