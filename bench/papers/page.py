@@ -32,6 +32,8 @@ PAGE = HERE.parent.parent / "docs" / "papers.md"
 NOTHING = "–"
 RESULTS = Path("papers-results")
 
+_OPTION = re.compile(r"[\w-]+=[^,()]+")
+
 FORMATS = {
     "bytes": format_bytes,
     "count": format_count,
@@ -348,14 +350,30 @@ def _down(exhibit: Exhibit, published: Cells, ours: Cells) -> Iterator[str]:
         if ours and source:
             yield ""
         has_means = column.ratio and len(lines) > 1 and cells is ours
+        common = _options_of_all(managers)
+        if common:
+            yield from (f"All managers with options have `{', '.join(common)}`, too.", "")
         yield _line([f"manager{source}", *lines, *(["*geometric mean*"] if has_means else [])])
         yield _line(["---", *("---:" for _ in lines), *(["---:"] if has_means else [])])
         for place, manager in enumerate(managers):
             values = [line[place] for line in lines.values()]
             if any(value is not None for value in values):
                 means = _means([[value] for value in values], relative=False) if has_means else []
-                named = f"`{manager}`" if cells is ours else manager
+                named = f"`{_without(manager, common)}`" if cells is ours else manager
                 yield _line([named, *map(column.text, values), *means])
+
+
+def _options_of_all(managers: Iterable[str]) -> list[str]:
+    """Those that every manager with options has, as they are written."""
+    written = [_OPTION.findall(manager) for manager in managers if "(" in manager]
+    first = written[0] if len(written) > 1 else []
+    return [option for option in first if all(option in each for each in written)]
+
+
+def _without(manager: str, options: Iterable[str]) -> str:
+    for option in options:
+        manager = manager.replace(f", {option}", "").replace(f"({option}, ", "(")
+    return manager
 
 
 def _by_size(managers: Iterable[str]) -> list[str]:
