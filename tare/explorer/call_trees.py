@@ -205,7 +205,7 @@ def _of_count(_results: Results, record: Record, _note: Note) -> list[CallTree]:
     stacks += [((_MANAGER, name), [instructions]) for name, instructions in inside.items()]
     weight = Weight("instructions", "")
     whole = grown(run.program, run.manager, "Instructions by operation", [weight], stacks)
-    return [whole, *_call_costs(record)]
+    return [*_call_costs(record), whole]
 
 
 def _call_costs(record: Record) -> list[CallTree]:
