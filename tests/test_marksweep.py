@@ -510,7 +510,8 @@ def test_forks(run: Callable[..., Outcome]) -> None:
         pid_t id;
         char* words[] = {"true", NULL};
         if (i % 4 == 0 && (id = fork()) == 0) child();
-        if (i % 4 == 1 && (id = BARE_FORK()) == 0) child();
+        // glibc puts none of its locks and lists in order here: such a child may not allocate.
+        if (i % 4 == 1 && (id = BARE_FORK()) == 0) _exit(strcmp(kept, "kept by all") != 0);
         if (i % 4 == 2 && (id = vfork()) == 0) _exit(execvp("true", words));
         if (i % 4 == 3 && posix_spawnp(&id, "true", NULL, NULL, words, environ) != 0) return 3;
         int status = 1;
