@@ -19,6 +19,7 @@
 #include "marker.hpp"
 #include "metadata.hpp"
 #include "ranges.hpp"
+#include "world.hpp"
 
 namespace {
 
@@ -215,25 +216,62 @@ void EnterTogether(Address arena) {
   Check(metadata.ActivePages() == 0, "pages without objects");
 }
 
-void CompareRanges() {
-  constexpr std::size_t kPages = 500;
+// Short ranges become a list that has to grow.
+void CompareRanges(std::size_t pages, std::size_t longest) {
   constexpr Address kBase = 0x10000000;
   tare::Ranges ranges;
-  std::vector<tare::Owner> model(kPages, tare::Owner::kNobody);
-  for (int i = 0; i < 3000; ++i) {
-    const std::size_t from = Below(kPages), to = from + Below(kPages - from + 1);
+  std::vector<tare::Owner> model(pages, tare::Owner::kNobody);
+  for (std::size_t i = 0; i < 6 * pages; ++i) {
+    const std::size_t from = Below(pages);
+    const std::size_t to = from + Below(std::min(pages - from, longest) + 1);
     const auto owner = static_cast<tare::Owner>(Below(3));
     ranges.Assign(kBase + from * 4096, kBase + to * 4096, owner);
     for (std::size_t page = from; page < to; ++page) model[page] = owner;
-    const std::size_t page = Below(kPages);
+    const std::size_t page = Below(pages);
     Check(ranges.OwnerOf(kBase + page * 4096 + Below(4096)) == model[page], "OwnerOf");
   }
   std::size_t borders = 0;
-  for (std::size_t page = 0; page < kPages; ++page)
+  for (std::size_t page = 0; page < pages; ++page)
     borders += model[page] != tare::Owner::kNobody && (page == 0 || model[page] != model[page - 1]);
   std::size_t listed = 0;
-  for (std::size_t i = 0; i < ranges.Size(); ++i) listed += ranges[i].from < kBase + kPages * 4096;
+  for (std::size_t i = 0; i < ranges.Size(); ++i) listed += ranges[i].from < kBase + pages * 4096;
   Check(listed == borders, "neighbours of one owner are one range");
+}
+
+// What a fork can leave of an object that another thread was entering or removing: where it goes on
+// is noted, where it starts is not.
+void FindHalfEntered(Address arena) {
+  constexpr Address kStretch = Address{1} << tare::kStretchShift;
+  for (const std::size_t bytes : {kStretch, 10 * kStretch}) {
+    const Address object = arena + kStretch - kGranule, last = object + bytes - kGranule;
+    for (const bool ends : {false, true}) {
+      Check(metadata.Enter(object, bytes), "Enter a long object");
+      tare::Word& start = metadata.BlockOf(object)->bounds;
+      tare::Word& end = metadata.BlockOf(last)->bounds;
+      const tare::Word whole_start = start, whole_end = end;
+      start &= ~tare::StartBit(tare::GranuleOf(object));
+      if (!ends) end &= ~tare::EndBit(tare::GranuleOf(last));
+      for (Address at = object; at < object + bytes; at += kGranule)
+        Check(metadata.Find(at).start == 0, "half an object was found");
+      start = whole_start;
+      end = whole_end;
+      Check(metadata.Remove(object) == bytes, "a whole object was not");
+    }
+  }
+}
+
+// A thread that has seen a stop, but comes when that was given up, is in nobody's list.
+void ParkLate() {
+  tare::ParkedThreads parked;
+  tare::Parked first{}, second{}, late{};
+  parked.Begin(7);
+  Check(parked.Add(first, 7) && parked.Add(second, 7), "Add");
+  Check(parked.Size() == 2 && parked.Last() == &second && second.next == &first, "two parked");
+  parked.Begin(8);
+  Check(!parked.Add(late, 7) && parked.Size() == 0, "late, and nobody is stopped");
+  parked.Begin(9);
+  Check(!parked.Add(late, 7) && parked.Last() == nullptr, "late for the next stop");
+  Check(parked.Add(late, 9) && late.place == 1 && late.next == nullptr, "in time for it");
 }
 
 }  // namespace
@@ -242,7 +280,9 @@ int main(int count, char** values) {
   if (count != 3) return 2;
   random_bits.seed(static_cast<unsigned>(atoi(values[1])));
   const Address arena = MapArena();
+  ParkLate();
   EnterTogether(arena);
+  FindHalfEntered(arena);
   Objects objects;
   for (int round = 0; round < atoi(values[2]); ++round) {
     EnterAndRemove(objects, arena, 3000);
@@ -250,6 +290,7 @@ int main(int count, char** values) {
     Connect(objects, arena);
     Mark(objects, arena);
   }
-  CompareRanges();
+  CompareRanges(500, 500);
+  CompareRanges(5000, 3);
   return 0;
 }

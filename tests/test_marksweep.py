@@ -531,6 +531,43 @@ def test_forks(run: Callable[..., Outcome]) -> None:
             assert details["processes"] == 21
 
 
+LONG_OBJECTS = "churn(100, 100); churn(10, 20000);"
+MAPPED_OBJECTS = "churn(4, 200000);"
+COLLECTIONS = "tare_marksweep_collect();"
+
+
+# snmalloc's own children can wait for a lock that another thread held, with the layer and without.
+@pytest.mark.parametrize("inner", [name for name in MAIN_INNERS if name != "snmalloc"])
+@pytest.mark.parametrize("work", [LONG_OBJECTS, MAPPED_OBJECTS, COLLECTIONS])
+def test_children_of_busy_threads(run: Callable[..., Outcome], inner: str, work: str) -> None:
+    """A fork comes in the midst of what other threads are at, and has its turn beside them."""
+    source = r"""
+    static volatile int stop;
+    static void* work(void* argument) {
+      while (!stop) { WORK }
+      return NULL;
+    }
+    int main(void) {
+      pthread_t threads[2];
+      for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, work, NULL);
+      for (int i = 0; i < 20; i++) {
+        pid_t id = fork();
+        if (id == 0) {
+          churn(100, 1000);
+          tare_marksweep_collect();
+          _exit(0);
+        }
+        int status = 1;
+        if (waitpid(id, &status, 0) != id || status != 0) return 1;
+      }
+      stop = 1;
+      for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+      return 0;
+    }"""
+    details = good(run(source.replace("WORK", work), f"marksweep({inner}, every=1MiB)"))
+    assert details["processes"] == 21
+
+
 def test_signal_handlers_may_allocate(run: Callable[..., Outcome]) -> None:
     """Where the program itself does not: the bare allocator asks for that too."""
     source = r"""

@@ -258,8 +258,9 @@ inline bool CollectLocked(const StackInUse& own, Count kind, std::size_t more) {
   return done;
 }
 
-// Collects, unless this cannot be done here: another thread does, or this is the child of a vfork.
-// With `wait`, after what another thread does. `more` bytes are about to be allocated.
+// Collects, unless this cannot be done here: another thread does or is about to fork, or this is
+// the child of a vfork. With `wait`, after what the other thread does. `more` bytes are about to be
+// allocated.
 __attribute__((noinline)) inline bool Collect(Count kind, bool wait, std::size_t more) {
   KeptRegisters registers;
   Spill(registers);
@@ -269,7 +270,8 @@ __attribute__((noinline)) inline bool Collect(Count kind, bool wait, std::size_t
   if (!process.ready || getpid() != process.pid) return false;
   for (;; sched_yield()) {
     const SignalsBlocked blocked;
-    if (process.collector.try_lock()) {
+    if (process.forks_waiting.load(std::memory_order_relaxed) == 0 &&
+        process.collector.try_lock()) {
       const bool done = CollectLocked({stack, stack, ThreadPointer()}, kind, more);
       process.collector.unlock();
       return done;

@@ -16,26 +16,25 @@ struct Watched {
   std::uint64_t data;
 };
 
-constinit SpinLock lock;
 constinit OwnArray<Watched> watched;
-constinit Span held{0, 0};
 
 // What was given for a file stays until another file has its number.
 void Keep(int epoll, int file, std::uint64_t data) {
   const Critical critical;
-  const std::scoped_lock guard(lock);
+  const std::scoped_lock guard(process.watched_lock);
   for (Watched& each : watched) {
     if (each.epoll != epoll || each.file != file) continue;
     each.data = data;
     return;
   }
   watched.Add({epoll, file, data});
-  held = {reinterpret_cast<Address>(watched.begin()), reinterpret_cast<Address>(watched.end())};
 }
 
 }  // namespace
 
-const Span& KernelHeld() { return held; }
+Span KernelHeld() {
+  return {reinterpret_cast<Address>(watched.begin()), reinterpret_cast<Address>(watched.end())};
+}
 
 }  // namespace tare
 

@@ -70,33 +70,37 @@ void EndThread(void*) {
   t.slot = nullptr;
 }
 
-// A handler of the program can fork in the midst of a critical section, which holds locks already.
+// No lock is taken that an allocator may ask for while it holds its own: the allocator waits for
+// those of its other threads here, too. What they guard is fit for use by the child at any time.
+// A handler of the program can fork in the midst of a critical section.
 void BeforeFork() {
   forked_in_handler = thread.depth > 0;
   if (forked_in_handler) return;
+  process.forks_waiting.fetch_add(1, std::memory_order_relaxed);
   process.collector.lock();
+  process.forks_waiting.fetch_sub(1, std::memory_order_relaxed);
   EnterCritical(thread);
-  ranges.lock.lock();
 }
 
 void AfterForkInParent() {
   if (forked_in_handler) return;
-  ranges.lock.unlock();
   LeaveCritical(thread);
   process.collector.unlock();
 }
 
-// There is one thread now.
+// There is one thread now, and others have left what they did where it was.
 void AfterForkInChild() {
   Thread& t = thread;
-  ranges.lock.unlock();
+  ranges.AfterForkInChild();
+  metadata.AfterForkInChild();
   process.collector.unlock();
+  process.forks_waiting.store(0, std::memory_order_relaxed);
   process.slots_lock.unlock();
+  process.watched_lock.unlock();
   if (!forked_in_handler) t.depth = t.depth - 1;
   t.must_park = false;
   world.epoch.store(0, std::memory_order_relaxed);
-  world.parked.store(nullptr, std::memory_order_relaxed);
-  world.arrived.store(0, std::memory_order_relaxed);
+  world.parked.Begin(0);
   world.first_ended = false;
   process.pid = getpid();
   process.ended = 0;

@@ -256,6 +256,18 @@ class Metadata {
   Address High() const { return high_; }
   std::size_t OwnBytes() const { return own_bytes_; }
 
+  // Another thread may have been about to say that the first object of a group is in it.
+  void AfterForkInChild() {
+    lock_.unlock();
+    if (__libc_single_threaded) return;
+    for (Leaf* leaf = FirstLeaf(); leaf != nullptr; leaf = leaf->next)
+      for (std::size_t group = 0; group < kGroupsInLeaf; ++group)
+        if (leaf->used[group] == 0)
+          VisitGroup(*leaf, group, [&](Address, const Block& block) {
+            if (block.bounds != 0) leaf->used[group] = 1;
+          });
+  }
+
   // Where the most pages that were ever active are kept.
   std::atomic<std::uint64_t>* peak = nullptr;
 
@@ -331,7 +343,8 @@ class Metadata {
     }
     const Address cover =
         __atomic_load_n(&LeafOf(address)->covers[StretchIndex(address)], __ATOMIC_RELAXED);
-    return cover == 0 ? Found{} : Found{cover, 0, BlockOf(cover)};
+    // A thread that a fork left in the midst of entering or removing an object set no start of it.
+    return cover == 0 || !IsObject(cover) ? Found{} : Found{cover, 0, BlockOf(cover)};
   }
 
   // In steps of whole stretches.
@@ -347,7 +360,7 @@ class Metadata {
       for (; at < next; at += kBlockBytes)
         if (const Half ends = Ends(Load(BlockOf(at)->bounds)); ends != 0)
           return at + (FirstIn(ends) + 1) * kGranule;
-      return next;  // of an object that is being entered or removed by another thread
+      return next;  // of an object that another thread removes at the same time
     }
   }
 
@@ -400,22 +413,20 @@ class Metadata {
     if (base >> kAddressBits != 0) return nullptr;
     if (directory_ == nullptr && !MakeDirectory()) return nullptr;
     Leaf*& place = directory_[base >> kLeafShift];
-    Leaf* found = __atomic_load_n(&place, __ATOMIC_ACQUIRE);
-    if (found != nullptr) return found;
+    if (Leaf* const found = __atomic_load_n(&place, __ATOMIC_ACQUIRE); found != nullptr)
+      return found;
+    const std::scoped_lock guard(lock_);
+    if (place != nullptr) return place;
     auto* const leaf = static_cast<Leaf*>(MapOwn(sizeof(Leaf)));
     if (leaf == nullptr) return nullptr;
     leaf->base = base;
-    if (!__atomic_compare_exchange_n(&place, &found, leaf, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE)) {
-      UnmapOwn(leaf, sizeof(Leaf));
-      return found;
-    }
-    const std::scoped_lock guard(lock_);
     leaf->next = leaves_;
     low_ = leaves_ == nullptr ? base : std::min(low_, base);
     high_ = std::max(high_, base + kLeafBytes);
     own_bytes_ += sizeof(Leaf);
     __atomic_store_n(&leaves_, leaf, __ATOMIC_RELEASE);
+    __atomic_store_n(&place, leaf,
+                     __ATOMIC_RELEASE);  // last: what has a leaf is swept, and searched
     return leaf;
   }
 

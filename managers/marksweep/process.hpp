@@ -53,7 +53,10 @@ struct Process {
   std::uint8_t ended_slots[kMostSlots]{};
   std::size_t ended = 0;
 
-  SpinLock collector;  // held while one thread collects or sweeps
+  SpinLock watched_lock;  // of what kernel.cpp keeps
+
+  SpinLock collector;                       // held while one thread collects or sweeps
+  std::atomic<unsigned> forks_waiting = 0;  // threads that wait for it to fork; they go first
   std::size_t threshold = 0;
   std::size_t pause_at = kNever;  // bytes since the collection at which a pause is put in
   Count pauses = 0;               // put in so far

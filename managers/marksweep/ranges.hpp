@@ -1,4 +1,7 @@
 // Who owns which part of the address space: a sorted list of ranges, and memory of the layer's own.
+//
+// The list is not changed in its place: the new one is written beside it, and then stands for it.
+// So the child of a fork has a whole one, whatever other threads were at.
 
 #pragma once
 
@@ -7,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -42,68 +46,72 @@ class Ranges {
     Owner owner;
   };
 
-  // Held by the functions below. Threads that can be stopped take it in critical sections only.
-  SpinLock lock;
-
+  // Threads that can be stopped call it in critical sections only.
   void Assign(Address from, Address to, Owner owner) {
-    const std::scoped_lock guard(lock);
-    AssignLocked(from, to, owner);
+    const std::scoped_lock guard(lock_);
+    if (from < to && Reserve()) Write(from, to, owner);
   }
 
   Owner OwnerOf(Address address) {
-    const std::scoped_lock guard(lock);
+    const std::scoped_lock guard(lock_);
     const Range* const found = FirstEndingAfter(address);
     return found != End() && found->from <= address ? found->owner : Owner::kNobody;
   }
 
   // The first range that ends after `address`; End() if there is none. For the collector.
   const Range* FirstEndingAfter(Address address) const {
-    return std::upper_bound(ranges_, ranges_ + used_, address,
+    const List& list = Current();
+    return std::upper_bound(list.items, list.items + list.used, address,
                             [](Address at, const Range& range) { return at < range.to; });
   }
-  const Range* End() const { return ranges_ + used_; }
-  std::size_t Size() const { return used_; }
-  const Range& operator[](std::size_t index) const { return ranges_[index]; }
+  const Range* End() const { return Current().items + Current().used; }
+  std::size_t Size() const { return Current().used; }
+  const Range& operator[](std::size_t index) const { return Current().items[index]; }
+
+  void AfterForkInChild() { lock_.unlock(); }
 
  private:
-  bool Reserve(std::size_t count) {
-    if (count <= capacity_) return true;
-    const std::size_t capacity = std::max<std::size_t>(512, 2 * capacity_);
-    auto* const grown = static_cast<Range*>(SystemMap(capacity * sizeof(Range)));
-    if (grown == nullptr) return false;
-    Range* const before = ranges_;
-    const std::size_t bytes = capacity_ * sizeof(Range);
-    if (used_ != 0) memcpy(static_cast<void*>(grown), before, used_ * sizeof(Range));
-    ranges_ = grown;
-    capacity_ = capacity;
-    const auto start = reinterpret_cast<Address>(grown);
-    AssignLocked(start, start + capacity * sizeof(Range), Owner::kAllocator);
-    if (before != nullptr) {
-      const auto old = reinterpret_cast<Address>(before);
-      AssignLocked(old, old + bytes, Owner::kNobody);
-      SystemUnmap(before, bytes);
+  struct List {
+    Range* items = nullptr;
+    std::size_t used = 0;
+    std::size_t capacity = 0;
+  };
+
+  const List& Current() const { return lists_[current_.load(std::memory_order_acquire)]; }
+  List& Other() { return lists_[1 - current_.load(std::memory_order_relaxed)]; }
+
+  // Room for what Write adds. Without memory for the list, what is not in it is searched for
+  // pointers: that is safe. What a list grows out of stays mapped: it is less than the list.
+  bool Reserve() {
+    while (Other().capacity < Current().used + kPieces) {
+      const std::size_t capacity = std::max<std::size_t>(512, 2 * (Current().used + kPieces));
+      const std::size_t bytes = capacity * sizeof(Range);
+      auto* const items = static_cast<Range*>(SystemMap(bytes));
+      if (items == nullptr) return false;
+      Other() = {items, 0, capacity};
+      const auto from = reinterpret_cast<Address>(items);
+      Write(from, PageUp(from + bytes), Owner::kAllocator);
     }
     return true;
   }
 
-  // Without memory for the list, what is not in it is searched for pointers: that is safe.
-  void AssignLocked(Address from, Address to, Owner owner) {
-    if (from >= to || !Reserve(used_ + 3)) return;
+  void Write(Address from, Address to, Owner owner) {
     // Neighbours that only touch are taken in as well, so that equal ones become one.
-    Range* first = const_cast<Range*>(FirstEndingAfter(from - 1));
-    Range* last = first;
-    Range pieces[3];
+    const Range* const first = FirstEndingAfter(from - 1);
+    const Range* last = first;
+    Range pieces[kPieces];
     std::size_t count = 0;
     if (first != End() && first->from < from) pieces[count++] = {first->from, from, first->owner};
     if (owner != Owner::kNobody) pieces[count++] = {from, to, owner};
     for (; last != End() && last->from <= to; ++last)
       if (last->to > to) pieces[count++] = {std::max(to, last->from), last->to, last->owner};
     MergeNeighbours(pieces, count);
-    const auto removed = static_cast<std::size_t>(last - first);
-    memmove(static_cast<void*>(first + count), last,
-            static_cast<std::size_t>(End() - last) * sizeof(Range));
-    std::copy_n(pieces, count, first);
-    used_ = used_ + count - removed;
+    List& other = Other();
+    Range* end = std::copy<const Range*>(Current().items, first, other.items);
+    end = std::copy_n(pieces, count, end);
+    end = std::copy(last, End(), end);
+    other.used = static_cast<std::size_t>(end - other.items);
+    current_.store(1 - current_.load(std::memory_order_relaxed), std::memory_order_release);
   }
 
   static void MergeNeighbours(Range* pieces, std::size_t& count) {
@@ -117,9 +125,11 @@ class Ranges {
     if (count != 0) count = kept + 1;
   }
 
-  Range* ranges_ = nullptr;
-  std::size_t used_ = 0;
-  std::size_t capacity_ = 0;
+  static constexpr std::size_t kPieces = 3;
+
+  SpinLock lock_;
+  List lists_[2];
+  std::atomic<unsigned> current_ = 0;
 };
 
 constinit inline Ranges ranges;
@@ -172,12 +182,12 @@ class OwnArray {
     const std::size_t grown_bytes = bytes == 0 ? kFirstBytes : 2 * bytes;
     auto* const grown = static_cast<T*>(MapOwn(grown_bytes));
     if (grown == nullptr) return false;
-    if (bytes != 0) {
-      memcpy(static_cast<void*>(grown), items_, bytes);
-      UnmapOwn(items_, bytes);
-    }
+    T* const before = items_;
+    if (bytes != 0) memcpy(static_cast<void*>(grown), before, bytes);
     items_ = grown;
     capacity_ = grown_bytes / sizeof(T);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // a fork can come at any time
+    if (bytes != 0) UnmapOwn(before, bytes);
     return true;
   }
 

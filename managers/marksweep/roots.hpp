@@ -31,7 +31,7 @@ struct Zone {
 };
 
 // Words that only the kernel holds, as kernel.cpp keeps them.
-const Span& KernelHeld();
+Span KernelHeld();
 
 class Roots {
  public:
@@ -49,13 +49,13 @@ class Roots {
     if (!good_ || !mappings_.Read()) return false;
     PresentPages present;
     AddStack(own, present);
-    for (const Parked* each = world.parked.load(std::memory_order_acquire); each != nullptr;
-         each = each->next)
+    for (const Parked* each = world.parked.Last(); each != nullptr; each = each->next)
       AddStack(each->in_use, present);
     for (const Span& each : static_data_) good_ &= zones_.Add({each.from, each.to, true});
     SeparateZones();
     for (const Mapping& mapping : mappings_) AddMapping(mapping, present);
-    Add(KernelHeld().from, KernelHeld().to);
+    const Span held = KernelHeld();
+    Add(held.from, held.to);
     return good_;
   }
 

@@ -35,15 +35,51 @@ struct StackInUse {
 
 // Of a stopped thread, on its own stack.
 struct Parked {
-  Parked* next;
+  const Parked* next;
+  std::size_t place;  // 1 for the first that arrived
   pid_t id;
   StackInUse in_use;
 };
 
+// The threads that have stopped in an epoch, the last one first. What leads to them also holds the
+// low bits of the epoch: a thread that comes late, after a stop was given up, finds the list of its
+// epoch closed, and is not taken for one that has stopped in the next.
+class ParkedThreads {
+ public:
+  void Begin(std::uint32_t epoch) { last_.store(Tag(epoch), std::memory_order_release); }
+
+  bool Add(Parked& self, std::uint32_t epoch) {
+    std::uint64_t last = last_.load(std::memory_order_acquire);
+    do {
+      if ((last & kTag) != Tag(epoch)) return false;
+      self.next = At(last);
+      self.place = self.next == nullptr ? 1 : self.next->place + 1;
+    } while (!last_.compare_exchange_weak(last, Tag(epoch) | reinterpret_cast<Address>(&self),
+                                          std::memory_order_acq_rel, std::memory_order_acquire));
+    return true;
+  }
+
+  const Parked* Last() const { return At(last_.load(std::memory_order_acquire)); }
+  std::size_t Size() const {
+    const Parked* const last = Last();
+    return last == nullptr ? 0 : last->place;
+  }
+
+ private:
+  static constexpr unsigned kTagShift = 48;
+  static constexpr std::uint64_t kTag = ~std::uint64_t{0} << kTagShift;
+  static std::uint64_t Tag(std::uint32_t epoch) { return std::uint64_t{epoch} << kTagShift; }
+  static const Parked* At(std::uint64_t word) {
+    return reinterpret_cast<const Parked*>(word & ~kTag);
+  }
+
+  std::atomic<std::uint64_t> last_ = 0;
+};
+
 struct World {
-  std::atomic<std::uint32_t> epoch = 0;  // odd: stopped
-  std::atomic<std::uint32_t> arrived = 0;
-  std::atomic<Parked*> parked = nullptr;
+  std::atomic<std::uint32_t> epoch = 0;    // odd: stopped
+  std::atomic<std::uint32_t> arrived = 0;  // changes with each arrival
+  ParkedThreads parked;
   OwnArray<pid_t> asked;
   OwnArray<pid_t> ended;     // listed, but they will run no more
   bool first_ended = false;  // the first thread stays listed as long as the process lives
@@ -67,10 +103,8 @@ __attribute__((noinline)) inline void Park(Address stack, Address interrupted) {
   thread.must_park = false;
   const std::uint32_t epoch = world.epoch.load(std::memory_order_acquire);
   if (epoch % 2 == 0) return;
-  Parked self{nullptr, ThreadId(), {stack, interrupted, ThreadPointer()}};
-  self.next = world.parked.load(std::memory_order_relaxed);
-  while (!world.parked.compare_exchange_weak(self.next, &self, std::memory_order_release)) {
-  }
+  Parked self{nullptr, 0, ThreadId(), {stack, interrupted, ThreadPointer()}};
+  if (!world.parked.Add(self, epoch)) return;
   world.arrived.fetch_add(1, std::memory_order_release);
   FutexWake(world.arrived);
   while (world.epoch.load(std::memory_order_acquire) == epoch)
@@ -197,8 +231,7 @@ inline bool HasEnded(pid_t id) {
 }
 
 inline bool HasArrived(pid_t id) {
-  for (const Parked* each = world.parked.load(std::memory_order_acquire); each != nullptr;
-       each = each->next)
+  for (const Parked* each = world.parked.Last(); each != nullptr; each = each->next)
     if (each->id == id) return true;
   return false;
 }
@@ -239,7 +272,7 @@ inline bool AwaitArrivals() {
   constexpr int kMostTries = 40;
   for (int tries = 1; tries < kMostTries; ++tries) {
     const std::uint32_t arrived = world.arrived.load(std::memory_order_acquire);
-    if (arrived >= world.asked.Size()) return true;
+    if (world.parked.Size() >= world.asked.Size()) return true;
     FutexWait(world.arrived, arrived, &kPatience);
     if (world.arrived.load(std::memory_order_relaxed) != arrived) {
       tries = 0;
@@ -261,10 +294,14 @@ inline bool AwaitArrivals() {
   return false;
 }
 
+inline void BeginEpoch() {
+  const std::uint32_t next = world.epoch.load(std::memory_order_relaxed) + 1;
+  world.parked.Begin(next);
+  world.epoch.store(next, std::memory_order_seq_cst);
+}
+
 inline void StartWorld() {
-  world.parked.store(nullptr, std::memory_order_relaxed);
-  world.arrived.store(0, std::memory_order_relaxed);
-  world.epoch.fetch_add(1, std::memory_order_release);
+  BeginEpoch();
   FutexWake(world.epoch);
 }
 
@@ -286,7 +323,7 @@ inline bool IsAsked(pid_t id, std::size_t& likely) {
 inline bool StopWorld() {
   world.asked.Clear();
   world.ended.Clear();
-  world.epoch.fetch_add(1, std::memory_order_seq_cst);
+  BeginEpoch();
   if (__libc_single_threaded) return true;
   const pid_t self = ThreadId();
   for (bool more = true; more;) {
