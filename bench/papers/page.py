@@ -65,7 +65,8 @@ class Exhibit:
     ``published`` and ``word`` are prose; ``instead`` says what there is where no step is.
     ``programs`` and ``managers`` say who stands for whom; where ``apart``, no program does, and
     published rows stand below ours; where ``managers_down``, too, in a table of their own.
-    ``published_rows`` names the exhibit that has them, if it is another one.
+    ``published_rows`` names the exhibit that has them, if it is another one. Where there is a
+    ``baseline``, all rows are over those of this published manager, and of what stands for it.
     """
 
     id: str
@@ -82,6 +83,7 @@ class Exhibit:
     apart: bool = False
     managers_down: bool = False
     published_rows: str = ""
+    baseline: str = ""
     see: Sequence[str] = ()
 
 
@@ -138,6 +140,8 @@ def page(measured: Sequence[Measured]) -> str:
         for exhibit in exhibits:
             if exhibit.paper == paper.key:
                 theirs = published.get(exhibit.published_rows or exhibit.id, {})
+                if exhibit.baseline:
+                    theirs = _over(theirs, exhibit.baseline)
                 lines += ["", *_section(exhibit, theirs, measured, planned)]
     return "\n".join(lines) + "\n"
 
@@ -257,7 +261,7 @@ def _cells(exhibit: Exhibit, rows: Iterable[Measured]) -> Cells:
         medians.setdefault(key, {})[row.metric] = row.median
         if row.ratio is not None:
             ratios.setdefault(key, {})[row.metric] = row.ratio
-    return {
+    cells = {
         key: {
             column.metric: value
             for column in exhibit.columns
@@ -265,6 +269,9 @@ def _cells(exhibit: Exhibit, rows: Iterable[Measured]) -> Cells:
         }
         for key, values in medians.items()
     }
+    if not exhibit.baseline:
+        return cells
+    return _over(cells, exhibit.managers.get(exhibit.baseline, exhibit.baseline))
 
 
 def _value(
@@ -278,6 +285,15 @@ def _value(
         return DERIVED[column.metric](values)
     except (KeyError, ZeroDivisionError):
         return None
+
+
+def _over(cells: Cells, baseline: str) -> Cells:
+    """Over the baseline of the same program, which is left out."""
+    return {
+        (program, manager): {metric: value / base[metric] for metric, value in values.items()}
+        for (program, manager), values in cells.items()
+        if manager != baseline and (base := cells.get((program, baseline)))
+    }
 
 
 def _joined(exhibit: Exhibit, published: Cells, ours: Cells) -> Iterator[str]:
