@@ -169,6 +169,24 @@ def test_managers_go_down_by_the_bytes_in_their_names() -> None:
     ) in whole
 
 
+def test_times_of_1994_and_ours_are_over_the_same_allocator() -> None:
+    rows = [
+        replace(
+            row("allocators-time", Size.FULL, seconds / 2),
+            program="gawk-dictionary",
+            manager=manager,
+            metric=metric,
+        )
+        for manager, seconds in (("kingsley", 2.0), ("quickfit", 3.0))
+        for metric in ("user_seconds", "system_seconds")
+    ]
+    whole = page(rows)
+    assert "| Gawk, Qf | `gawk-dictionary`, `quickfit` | 1.50 (0.84) |" in whole
+    assert "| Gawk, G++ | `gawk-dictionary`, `lea93` | – (0.95) |" in whole
+    assert "| Cfrac, Qf | `bc-cfrac`, `quickfit` | – (0.96) |" in whole
+    assert "Gawk, Ultrix" not in whole.split("Table VIII: ")[1].split("### ")[0]
+
+
 def test_rows_survive_being_written(tmp_path: Path) -> None:
     rows = measured.read()[:50]
     measured.write(rows, tmp_path / "again.csv")

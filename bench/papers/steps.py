@@ -169,7 +169,7 @@ def _held(size: Size) -> Iterator[Step]:
     )
     yield _suite(
         "programs-drag",
-        40 if full else 3,
+        20 if full else 3,
         "papers" if full else "quick",
         _names("002") if full else ("perl-dictionary", "lua-compile"),
         (),
@@ -215,7 +215,7 @@ def _timed(size: Size) -> Iterator[Step]:
     )
     few = () if full else ("svn-verify", "ldb-add")
     baseline = ("--baseline", REGION_ROUTES[0])
-    yield _suite("regions-time", 30 if full else 2, "regions", few, REGION_ROUTES, *baseline, *runs)
+    yield _suite("regions-time", 5 if full else 2, "regions", few, REGION_ROUTES, *baseline, *runs)
 
 
 def _delayed(size: Size) -> Iterator[Step]:
@@ -227,7 +227,7 @@ def _delayed(size: Size) -> Iterator[Step]:
         sizes: tuple[str, ...] = DELAYS_OF_2022 if full else DELAYS_OF_2022[-1:]
         yield _suite(
             f"delay-{allocator}",
-            30 if full else 2,
+            20 if full else 2,
             "papers" if full else "quick",
             (*MIMALLOC_BENCH, *SPEC_2006) if full else ("gawk-dictionary", "lua-compile"),
             (none, *(f"delay({allocator}, size={each}, {options})" for each in sizes)),
@@ -241,7 +241,7 @@ def _delayed(size: Size) -> Iterator[Step]:
             sizes = DELAYS_OF_2021 if full else ("1B", "1MiB")
             yield _suite(
                 f"delay-{allocator}-{buffer}",
-                10 if full else 1,
+                6 if full else 1,
                 "kernels",
                 THREADED_KERNELS if full else ("server",),
                 (allocator, *(f"delay({allocator}, size={each}, {options})" for each in sizes)),
