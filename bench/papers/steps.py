@@ -241,7 +241,7 @@ def _delayed(size: Size) -> Iterator[Step]:
             sizes = DELAYS_OF_2021 if full else ("1B", "1MiB")
             yield _suite(
                 f"delay-{allocator}-{buffer}",
-                6 if full else 1,
+                8 if full else 1,
                 "kernels",
                 THREADED_KERNELS if full else ("server",),
                 (allocator, *(f"delay({allocator}, size={each}, {options})" for each in sizes)),
