@@ -271,7 +271,7 @@ void ParkLate() {
   Check(!parked.Add(late, 7) && parked.Size() == 0, "late, and nobody is stopped");
   parked.Begin(9);
   Check(!parked.Add(late, 7) && parked.Last() == nullptr, "late for the next stop");
-  Check(parked.Add(late, 9) && late.place == 1 && late.next == nullptr, "in time for it");
+  Check(parked.Add(late, 9) && parked.Size() == 1 && late.next == nullptr, "in time for it");
 }
 
 }  // namespace

@@ -36,7 +36,6 @@ struct StackInUse {
 // Of a stopped thread, on its own stack.
 struct Parked {
   const Parked* next;
-  std::size_t place;  // 1 for the first that arrived
   pid_t id;
   StackInUse in_use;
 };
@@ -53,16 +52,17 @@ class ParkedThreads {
     do {
       if ((last & kTag) != Tag(epoch)) return false;
       self.next = At(last);
-      self.place = self.next == nullptr ? 1 : self.next->place + 1;
     } while (!last_.compare_exchange_weak(last, Tag(epoch) | reinterpret_cast<Address>(&self),
                                           std::memory_order_acq_rel, std::memory_order_acquire));
     return true;
   }
 
+  // For the thread that began the epoch: those in the list wait for its end.
   const Parked* Last() const { return At(last_.load(std::memory_order_acquire)); }
   std::size_t Size() const {
-    const Parked* const last = Last();
-    return last == nullptr ? 0 : last->place;
+    std::size_t size = 0;
+    for (const Parked* each = Last(); each != nullptr; each = each->next) ++size;
+    return size;
   }
 
  private:
@@ -103,7 +103,7 @@ __attribute__((noinline)) inline void Park(Address stack, Address interrupted) {
   thread.must_park = false;
   const std::uint32_t epoch = world.epoch.load(std::memory_order_acquire);
   if (epoch % 2 == 0) return;
-  Parked self{nullptr, 0, ThreadId(), {stack, interrupted, ThreadPointer()}};
+  Parked self{nullptr, ThreadId(), {stack, interrupted, ThreadPointer()}};
   if (!world.parked.Add(self, epoch)) return;
   world.arrived.fetch_add(1, std::memory_order_release);
   FutexWake(world.arrived);
