@@ -24,6 +24,7 @@ static uint64_t started_cpu_ns;
 
 static void JNICALL on_start(jvmtiEnv* tools) {
   (void)tools;
+  find_new_compilers();
   started_ns = nanoseconds_of(CLOCK_MONOTONIC);
   compilers_begin();
   started_cpu_ns = nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,7 +19,10 @@ enum {
   NAME_BYTES = 16,
   LOOKS_UNTIL_NAMED = 3,  // a new thread still bears its creator's name for a moment
   LOOK_MILLISECONDS = 100,
+  MOST_LINKS = 128,  // with more threads than that a collection does not look for new ones
 };
+
+static const char task_folder[] = "/proc/self/task";
 
 enum kind { OTHER, COLLECTOR, COMPILER, OBSERVER };
 
@@ -89,17 +93,34 @@ static void add_compiler(int id) {
   atomic_store(&compiler_count, count + 1);
 }
 
-static void look_at(int id) {
-  struct thread* thread = known_thread(id);
-  if (thread == NULL) return;
-  if (thread->kind == OTHER && thread->looks < LOOKS_UNTIL_NAMED) {
+static bool may_get_a_name(const struct thread* thread) {
+  return thread->kind == OTHER && thread->looks < LOOKS_UNTIL_NAMED;
+}
+
+static void recognise(struct thread* thread) {
+  thread->kind = kind_of_thread(thread->id);
+  if (thread->kind == COMPILER) add_compiler(thread->id);
+}
+
+static void look_at(struct thread* thread) {
+  if (may_get_a_name(thread)) {
     ++thread->looks;
-    thread->kind = kind_of_thread(id);
-    if (thread->kind == COMPILER) add_compiler(id);
+    recognise(thread);
   }
   if (thread->kind == OTHER) return;
-  const uint64_t now = nanoseconds_of(clock_of_thread(id));
+  const uint64_t now = nanoseconds_of(clock_of_thread(thread->id));
   if (now > thread->cpu_ns) thread->cpu_ns = now;
+}
+
+static void for_each_thread(void (*visit)(struct thread*)) {
+  DIR* folder = opendir(task_folder);
+  if (folder == NULL) return;
+  for (const struct dirent* entry; (entry = readdir(folder)) != NULL;) {
+    if (entry->d_name[0] == '.') continue;
+    struct thread* thread = known_thread(atoi(entry->d_name));
+    if (thread != NULL) visit(thread);
+  }
+  closedir(folder);
 }
 
 static uint64_t sum_of(enum kind kind) {
@@ -111,12 +132,7 @@ static uint64_t sum_of(enum kind kind) {
 
 void look_at_threads(void) {
   pthread_mutex_lock(&looking);
-  DIR* folder = opendir("/proc/self/task");
-  if (folder != NULL) {
-    for (const struct dirent* entry; (entry = readdir(folder)) != NULL;)
-      if (entry->d_name[0] != '.') look_at(atoi(entry->d_name));
-    closedir(folder);
-  }
+  for_each_thread(look_at);
   header->collector_cpu_ns = sum_of(COLLECTOR);
   header->compiler_cpu_ns = sum_of(COMPILER);
   header->observer_cpu_ns = sum_of(OBSERVER);
@@ -148,6 +164,21 @@ bool start_watching_threads(struct tare_jvm_header* target) {
     pthread_detach(thread);
   }
   return started;
+}
+
+static void recognise_if_new(struct thread* thread) {
+  if (may_get_a_name(thread)) recognise(thread);
+}
+
+void find_new_compilers(void) {
+  static nlink_t links_seen;
+  struct stat tasks;
+  if (stat(task_folder, &tasks) != 0) return;
+  if (tasks.st_nlink == links_seen || tasks.st_nlink > MOST_LINKS) return;
+  if (pthread_mutex_trylock(&looking) != 0) return;  // the other look finds them, too
+  links_seen = tasks.st_nlink;
+  for_each_thread(recognise_if_new);
+  pthread_mutex_unlock(&looking);
 }
 
 void compilers_begin(void) {

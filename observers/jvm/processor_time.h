@@ -16,6 +16,11 @@ bool start_watching_threads(struct tare_jvm_header* header);
 // Looks once more, from whatever thread.
 void look_at_threads(void);
 
+// Makes known what compiler threads there are, for the thread that stops the program to call before
+// compilers_begin: a JVM starts them in its first moments, and its first collections are soon
+// after. Takes one stat unless the number of threads has changed.
+void find_new_compilers(void);
+
 // Processor time that compiler threads used between the two calls. Both are for the one thread that
 // stops the program.
 void compilers_begin(void);
