@@ -55,7 +55,9 @@ int main(void) {
 
 @pytest.mark.parametrize("options", ["size=1B", "size=1KiB", "size=1MiB, scope=global",
                                      "size=1MiB, buffer=40KiB"])  # fmt: skip
-@pytest.mark.parametrize("inner", ["glibc", "jemalloc", "mimalloc", "snmalloc", "tcmalloc"])
+@pytest.mark.parametrize(
+    "inner", ["glibc", "hoard", "jemalloc", "mimalloc", "snmalloc", "tcmalloc"]
+)
 def test_threads_by_the_thousand(run: Callable[..., Outcome], inner: str, options: str) -> None:
     if inner not in INNERS:
         pytest.skip(f"{inner} is not installed")
@@ -65,6 +67,35 @@ def test_threads_by_the_thousand(run: Callable[..., Outcome], inner: str, option
     assert details["objects"] >= 20000
     assert len(details["threads"]) <= 240
     assert sum(slot["threads"] for slot in details["threads"]) in (2000, 2001)
+
+
+@pytest.mark.parametrize("inner", ["hoard", "rpmalloc"])
+def test_ended_threads_leave_no_heap_behind(run: Callable[..., Outcome], inner: str) -> None:
+    """Where the allocator ends a thread's heap as its function returns: what the layer frees later
+    begins another, which nobody ends."""
+    if inner not in INNERS:
+        pytest.skip(f"{inner} is not installed")
+    source = r"""
+    static void* work(void* leave) {
+      void* some[100];
+      for (int i = 0; i < 100; i++) some[i] = opaque(malloc(100));
+      for (int i = 0; i < 100; i++) free(some[i]);
+      if (leave) pthread_exit(leave);
+      return NULL;
+    }
+    int main(void) {
+      for (int i = 0; i < 4000; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, work, i % 2 ? &thread : NULL)) return 1;
+        pthread_join(thread, NULL);
+      }
+      long pages = 0;
+      FILE* file = fopen("/proc/self/statm", "r");
+      if (!file || fscanf(file, "%*d %ld", &pages) != 1) return 2;
+      return pages * sysconf(_SC_PAGESIZE) > 16 << 20 ? 3 : 0;
+    }"""
+    details = good(run(source, f"delay({inner}, size=64KiB)"))
+    assert details["exit_collections"] >= 4000
 
 
 def test_fork(run: Callable[..., Outcome]) -> None:
