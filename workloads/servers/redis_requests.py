@@ -8,6 +8,7 @@ took, in the form that observers/events/include/tare/events.h describes. What a 
 said by its kind alone, and so are the bytes of its answer.
 """
 
+import multiprocessing
 import os
 import random
 import socket
@@ -17,7 +18,7 @@ import tempfile
 import threading
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from foreground import serving, unix_connection
@@ -27,6 +28,7 @@ WORDS = 6
 EVENT = 1
 OBJECTS = 1000
 DISTINCT = 4000
+START_SECONDS = 60.0
 VALUE = b"v" * 300
 ENTRY = b"e" * 100
 ENTRIES = 20
@@ -84,8 +86,11 @@ def server_of(client: socket.socket) -> int:
     return int(struct.unpack("3i", peer)[0])
 
 
-def ask(path: str, requests: Sequence[Request], order: Sequence[int]) -> None:
-    """Sends the requests of ``order``, and keeps the time of each."""
+def ask(
+    path: str, requests: Sequence[Request], order: Sequence[int], together: Callable[[], object]
+) -> None:
+    """Sends the requests of ``order``, after ``together`` has returned, and keeps the time of
+    each."""
     with unix_connection(path) as client:
         records = array("q", bytes(8 * WORDS * (len(order) + 1)))
         head = (MAGIC, len(order), 1, 0, server_of(client), len(order))
@@ -94,6 +99,7 @@ def ask(path: str, requests: Sequence[Request], order: Sequence[int]) -> None:
         clock, send, receive = time.monotonic_ns, client.sendall, client.recv_into
         answer = bytearray(4096)
         at = WORDS
+        together()
         for which in order:
             kind, sent, expected = requests[which]
             start = clock()
@@ -138,14 +144,16 @@ def main() -> int:
         with serving(server, lambda: unix_connection(path)):
             with unix_connection(path) as client:
                 fill(client)
+            # On a busy machine one connection could be done before the next begins.
+            start = multiprocessing.Barrier(connections, timeout=START_SECONDS)
             children = []
             for order in orders[1:]:
                 child = os.fork()
                 if child == 0:
-                    ask(path, requests, order)
+                    ask(path, requests, order, start.wait)
                     os._exit(0)
                 children.append(child)
-            ask(path, requests, orders[0])
+            ask(path, requests, orders[0], start.wait)
             if any(os.waitpid(child, 0)[1] != 0 for child in children):
                 return 1
     print(count, "requests")
