@@ -22,9 +22,6 @@ from tare.trace_facts import facts_of
 
 Analyse = Callable[[Trace], Outcome]
 
-WORKERS_LOST = 5
-"""After so many workers have gone while they read a trace, it is taken for the cause."""
-
 
 class _Study(Protocol):
     @property
@@ -132,19 +129,15 @@ def _outcomes(
     if not scheduler:
         yield from ((order, analysed(path, analyse)) for order, path in paths.items())
         return
-    from tare.cluster.campaign import connected
+    from tare.cluster.tasks import each_done
 
-    with connected(scheduler) as client:
-        from distributed import as_completed
+    tasks = {order: partial(analysed, path, analyse) for order, path in paths.items()}
+    for order, answer in each_done(tasks, scheduler):
+        yield order, answer if isinstance(answer, Outcome) else _failed(_words(answer))
 
-        futures = {
-            client.submit(analysed, path, analyse, pure=False, retries=WORKERS_LOST): order
-            for order, path in paths.items()
-        }
-        for future in as_completed(futures, loop=client.loop):
-            error = future.exception()
-            outcome = _failed(f"{type(error).__name__}: {error}") if error else future.result()
-            yield futures[future], outcome
+
+def _words(error: BaseException) -> str:
+    return error.message if isinstance(error, TareError) else f"{type(error).__name__}: {error}"
 
 
 def analysed(path: Path, analyse: Analyse) -> Outcome:

@@ -7,9 +7,11 @@ import os
 import random
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import count, cycle, pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import tare
 from tare import __version__, canary
 from tare.cluster import Cluster, campaign
 from tare.cluster.machines import group_of, group_to_go_on, refusal
+from tare.cluster.tasks import each_done
 from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
 from tare.machine import describe_environment, describe_machine
 from tare.measurement import Status
@@ -381,7 +384,7 @@ def test_machines_that_cannot_take_part_are_named(dask: Processes, tmp_path: Pat
 def test_a_scheduler_that_is_not_there(
     dask: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tare.cluster.campaign.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("tare.cluster.connection.CONNECT_SECONDS", 1.0)
     with pytest.raises(MissingError, match="no scheduler answers at 127"):
         measured(tmp_path / "r", "127.0.0.1:9")
     with pytest.raises(UsageError, match="is not the address"):
@@ -396,6 +399,76 @@ def test_a_scheduler_that_is_not_there(
     again = dask.scheduler()
     dask.worker("b", again)
     check_whole(measured(tmp_path / "r", again))
+
+
+def test_a_scheduler_that_goes_is_told_in_a_word(dask: Processes, tmp_path: Path) -> None:
+    """Without what Dask would log, which it does where it was not imported before."""
+    duration = f"{2000 + os.getpid() % 1000}"
+    (tmp_path / "two.toml").write_text(SUITE.replace("DURATION", duration))
+    address = dask.scheduler()
+    dask.worker("a", address)
+    command = start("suite", "run", "two.toml", "-n", "1", "-m", "glibc", "--no-page", "-o", "r",
+                    "--scheduler", address, cwd=tmp_path)  # fmt: skip
+    wait_until(lambda: running(f"sleep {duration}"), "the program that waits")
+    dask.kill("scheduler")
+    _, told = command.communicate(timeout=60)
+    assert command.returncode == 4, told
+    assert f"the scheduler at {address} has gone" in told
+    assert "Traceback" not in told
+    assert "distributed" not in told
+    wait_until(lambda: not running(f"sleep {duration}"), "the end of the program")
+
+
+# Tasks
+
+
+def test_a_task_is_done_again_when_its_worker_goes_with_the_result(
+    dask: Processes, tmp_path: Path
+) -> None:
+    address = dask.scheduler()
+    dask.worker("a", address)
+    files = {number: tmp_path / str(number) for number in (1, 2, 3)}
+    tasks = {number: partial(path.write_text, "x" * number) for number, path in files.items()}
+    answers = each_done(tasks, address)
+    done = dict([next(answers)])
+    wait_until(lambda: all(path.exists() for path in files.values()), "all tasks")
+    dask.kill("a")
+    dask.worker("b", address)
+    done.update(answers)
+    assert done == {1: 1, 2: 2, 3: 3}
+
+
+def test_tasks_without_workers_are_given_up(dask: Processes, tmp_path: Path) -> None:
+    address = dask.scheduler()
+    tasks = {number: partial(len, "x" * number) for number in (1, 2)}
+    with pytest.raises(MissingError, match=f"{address} has no workers"):
+        list(each_done(tasks, address, patience_seconds=0.1))
+    dask.worker("a", address)
+    answers = each_done(tasks, address, patience_seconds=3)
+    next(answers)
+    dask.kill("a")
+    with pytest.raises(TareError, match="all workers have gone"):
+        next(answers)
+
+
+def test_tasks_of_a_scheduler_that_goes(dask: Processes) -> None:
+    address = dask.scheduler()
+    dask.worker("a", address)
+    answers = each_done({1: partial(len, "x"), 2: partial(time.sleep, 60)}, address)
+    assert next(answers) == (1, 1)
+    dask.kill("scheduler")
+    with pytest.raises(TareError, match=f"the scheduler at {address} has gone"):
+        next(answers)
+
+
+def test_a_task_that_takes_workers_with_it_is_given_up(dask: Processes) -> None:
+    address = dask.scheduler()
+    for name in ("a", "b", "c", "d", "e"):
+        dask.worker(name, address)
+    ((number, answer),) = each_done({1: partial(os.system, "kill -9 $PPID")}, address)
+    assert number == 1
+    assert isinstance(answer, TareError)
+    assert answer.message == "4 workers in a row were lost while they did it"
 
 
 def test_canaries_are_visited_on_each_worker(

@@ -12,10 +12,11 @@ import pytest
 
 import tare.many_traces
 from tare import api, residence, space_run
-from tare.errors import UsageError
+from tare.errors import TareError, UsageError
 from tare.many_traces import Analyse, drag_of_traces, space_of_traces
 from tare.measurement import Status
-from tare.results import Record, Results, read_records
+from tare.measuring import Watcher
+from tare.results import Record, Results, Run, read_records
 from tare.runner import Outcome
 from tare.trace import open_trace
 from tests.conftest import Completed
@@ -105,6 +106,29 @@ def test_a_cluster_gives_the_same(traces: list[Path], tmp_path: Path) -> None:
         dask.kill("one")
         results = drag_of_traces(traces, scheduler=scheduler, folder=tmp_path / "there")
     assert found(read_records(results.folder)) == here
+
+
+def test_a_scheduler_that_goes_keeps_what_is_done(traces: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the Python package distributed is missing")
+    whole = found(read_records(drag_of_traces(traces, folder=tmp_path / "whole").folder))
+    with processes() as dask:
+        scheduler = dask.scheduler()
+        dask.worker("one", scheduler)
+
+        class Kill(Watcher):
+            def run(self, _run: Run, record: Record | None) -> None:
+                if record is not None and "scheduler" in dask.pids:
+                    dask.kill("scheduler")
+
+        with pytest.raises(TareError, match=f"{scheduler} has gone") as gone:
+            drag_of_traces(traces, scheduler=scheduler, folder=tmp_path / "kept", watcher=Kill())
+        assert "-o of the results folder goes on" in gone.value.hint
+        kept = found(read_records(tmp_path / "kept"))
+        assert 1 <= len(kept) < len(whole)
+        again = dask.scheduler()
+        dask.worker("two", again)
+        results = drag_of_traces(traces, scheduler=again, folder=tmp_path / "kept")
+    assert found(read_records(results.folder)) == whole
 
 
 def test_the_command(traces: list[Path], tare: Callable[..., Completed], tmp_path: Path) -> None:

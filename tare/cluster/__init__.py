@@ -1,8 +1,10 @@
 """Measured runs on the machines of a Dask cluster.
 
-machines.py   which machines are alike, and which cannot take part
-worker.py     what is done on a worker
-campaign.py   hands out runs, one at a time to a worker, and collects what comes back
+connection.py  a client of the scheduler, and what is told when nobody is there
+tasks.py       work that measures no time, on whatever worker is free
+machines.py    which machines are alike, and which cannot take part
+worker.py      what is done on a worker
+campaign.py    hands out runs, one at a time to a worker, and collects what comes back
 """
 
 from __future__ import annotations

@@ -8,13 +8,11 @@ is planned again. A run counts once its record is in the store, so none can be l
 from __future__ import annotations
 
 import contextlib
-import logging
 import queue
-import socket
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from tare import canary, executor
 from tare.cluster import Cluster
 from tare.cluster import worker as there
+from tare.cluster.connection import LOOK_SECONDS, connected, nobody_there, workers_of
 from tare.cluster.machines import group_of, group_to_go_on, refusal
-from tare.errors import MissingError, TareError, UsageError
+from tare.errors import MissingError, TareError
 from tare.executor import Observe, Planner
 from tare.manager import Manager
 from tare.measurement import Status
@@ -38,11 +37,9 @@ if TYPE_CHECKING:
 
     from tare.measuring import Watcher
 
-CONNECT_SECONDS = 10.0
 LOSSES_ALLOWED = 5
 """After so many workers have gone in a row while they ran a program under a manager, it is taken
 for the cause: the run has failed."""
-_LOOK_SECONDS = 1.0
 
 
 @dataclass
@@ -94,60 +91,6 @@ def execute(
             campaign.go()
         finally:
             campaign.let_go()
-
-
-@contextlib.contextmanager
-def connected(address: str) -> Iterator[Client]:
-    """A client of the scheduler at ``address``. UsageError or MissingError where there is none."""
-    with _silenced("distributed", "distributed.client"):  # what is wrong is told here
-        client = _client(address)
-        try:
-            yield client
-        finally:
-            with contextlib.suppress(OSError):
-                client.close(timeout=CONNECT_SECONDS)
-
-
-def _client(address: str) -> Client:
-    try:
-        from distributed import Client
-        from distributed.comm import get_address_host_port
-    except ImportError:
-        raise MissingError(
-            "--scheduler needs the Python package distributed", "pip install 'tare[cluster]'"
-        ) from None
-    try:
-        # A client of Dask that finds nobody leaves threads behind, so look first.
-        socket.create_connection(get_address_host_port(address), CONNECT_SECONDS).close()
-        return Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-    except ValueError as error:
-        raise UsageError(f"{address} is not the address of a scheduler: {error}") from None
-    except OSError:
-        raise MissingError(
-            f"no scheduler answers at {address}",
-            "dask scheduler starts one and shows its address, like tcp://HOST:8786",
-        ) from None
-
-
-@contextlib.contextmanager
-def _silenced(*names: str) -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in names]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-def _scheduler_gone(address: str) -> TareError:
-    return TareError(
-        f"the scheduler at {address} has gone",
-        "the runs so far are kept; start it again, and the same command with -o of the results "
-        "folder goes on from them",
-    )
 
 
 class _Campaign:
@@ -205,15 +148,10 @@ class _Campaign:
     # Workers
 
     def _look_at_workers(self) -> None:
-        if time.monotonic() - self._looked < _LOOK_SECONDS:
+        if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
-        if self._client.status != "running":
-            raise _scheduler_gone(self._cluster.scheduler)
-        try:
-            present = set(self._client.nthreads())
-        except OSError:
-            raise _scheduler_gone(self._cluster.scheduler) from None
+        present = workers_of(self._client, self._cluster.scheduler)
         for worker in list(self._workers.values()):
             if worker.address not in present:
                 self._lose(worker)
@@ -286,16 +224,7 @@ class _Campaign:
             raise MissingError(f"no worker can take part. {'. '.join(reasons)}")
         if not self._waited(""):
             return
-        if "machines" in self._store.run:
-            raise TareError(
-                "all workers have gone",
-                "the runs so far are kept; start workers, and the same command with -o of the "
-                "results folder goes on from them",
-            )
-        raise MissingError(
-            f"the scheduler at {self._cluster.scheduler} has no workers",
-            f"dask worker {self._cluster.scheduler} starts one",
-        )
+        raise nobody_there(self._cluster.scheduler, "machines" in self._store.run)
 
     def _waited(self, subject: str) -> bool:
         """Whether a program, or with "" everything, has waited for workers long enough."""
@@ -382,7 +311,7 @@ class _Campaign:
     def _collect(self) -> None:
         """Take in what has ended; wait for it a while."""
         with contextlib.suppress(queue.Empty):
-            self._take(self._events.get(timeout=_LOOK_SECONDS))
+            self._take(self._events.get(timeout=LOOK_SECONDS))
             for _ in range(self._events.qsize()):
                 self._take(self._events.get_nowait())
 
@@ -402,7 +331,7 @@ class _Campaign:
             self._refuse(worker, _words(error))
             return
         try:
-            result = future.result(timeout=_LOOK_SECONDS)
+            result = future.result(timeout=LOOK_SECONDS)
         except TimeoutError:
             # Slow, or gone with the worker after it had ended: the next look tells which.
             self._events.put(future)
