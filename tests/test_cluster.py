@@ -454,7 +454,8 @@ def test_tasks_without_workers_are_given_up(dask: Processes, tmp_path: Path) -> 
 def test_tasks_of_a_scheduler_that_goes(dask: Processes) -> None:
     address = dask.scheduler()
     dask.worker("a", address)
-    answers = each_done({1: partial(len, "x"), 2: partial(time.sleep, 60)}, address)
+    tasks: dict[int, Callable[[], Any]] = {1: partial(len, "x"), 2: partial(time.sleep, 60)}
+    answers = each_done(tasks, address)
     assert next(answers) == (1, 1)
     dask.kill("scheduler")
     with pytest.raises(TareError, match=f"the scheduler at {address} has gone"):
