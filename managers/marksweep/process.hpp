@@ -24,6 +24,7 @@ struct Thread {
   volatile int depth = 0;             // above 0 in a critical section
   volatile bool must_park = false;    // asked to stop in a critical section
   volatile bool only_parked = false;  // the last system call was interrupted by a stop alone
+  volatile unsigned handled = 0;      // handlers of the program that have begun to run
   std::int64_t credit = 0;            // bytes to allocate before Think
   std::int64_t granted = 0;           // what the credit was at first
   Slot* slot = nullptr;

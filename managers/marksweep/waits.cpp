@@ -25,13 +25,25 @@
 namespace tare {
 namespace {
 
-// Calls `wait` until it was not a stop alone that ended it.
-template <typename Wait>
-auto Again(Wait wait) {
+// One that may be begun again. A handler of the program that runs between a stop and the new
+// beginning is an interruption too, which the kernel tells nobody.
+class Wait {
+ public:
+  void Begin() { thread.only_parked = false; }
+  bool OnlyParked() const { return thread.only_parked && thread.handled == handled_; }
+
+ private:
+  unsigned handled_ = thread.handled;
+};
+
+// Calls `call` until it was not a stop alone that ended it.
+template <typename Call>
+auto Again(Call call) {
+  Wait wait;
   for (;;) {
-    thread.only_parked = false;
-    const auto result = wait();
-    if (result != -1 || errno != EINTR || !thread.only_parked) return result;
+    wait.Begin();
+    const auto result = call();
+    if (result != -1 || errno != EINTR || !wait.OnlyParked()) return result;
   }
 }
 
@@ -112,12 +124,13 @@ EXPORT int nanosleep(const timespec* wanted, timespec* left) { return tare::Slee
 EXPORT int clock_nanosleep(clockid_t clock, int flags, const timespec* wanted, timespec* left) {
   using Real = Next<"clock_nanosleep", int(clockid_t, int, const timespec*, timespec*)>;
   timespec now = *wanted, rest{};
+  tare::Wait wait;
   for (;;) {
-    tare::thread.only_parked = false;
+    wait.Begin();
     const int error = Real::Call(clock, flags, &now, &rest);
     const bool absolute = (flags & TIMER_ABSTIME) != 0;
     if (error == EINTR && !absolute) now = rest;
-    if (error == EINTR && tare::thread.only_parked) continue;
+    if (error == EINTR && wait.OnlyParked()) continue;
     if (error == EINTR && !absolute && left != nullptr) *left = rest;
     return error;
   }
