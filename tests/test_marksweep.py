@@ -457,7 +457,7 @@ int main(void) {
     pthread_kill(sleeper, SIGUSR1);
     for (int times = 0; rounds == before; times++) {
       usleep(20);
-      if (times > 100000) return 3; /* it sleeps on */
+      if (times > 1000000) return 3; /* it sleeps on */
     }
   }
   pthread_join(sleeper, NULL);
