@@ -57,8 +57,10 @@ def program_from_command(
 
 
 def display_name(argv: Sequence[str]) -> str:
-    """The command as it could be typed, cut where it grows long."""
+    """The command as it could be typed, cut where it grows long; bytes that are no UTF-8 as
+    escapes, because a name is text in every form that results have."""
     text = shlex.join([Path(argv[0]).name or argv[0], *argv[1:]])
+    text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= NAME_LIMIT else text[: NAME_LIMIT - 1] + "…"
 
 
