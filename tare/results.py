@@ -31,6 +31,8 @@ from tare.runner import Outcome
 if TYPE_CHECKING:
     import polars
 
+    from tare.trace import Trace
+
 SCHEMA = 1
 _RUN_FIELDS = {
     "tare": str,
@@ -181,8 +183,9 @@ class Results:
 
 
 @contextmanager
-def telling_damage(results: Results) -> Iterator[None]:
-    """UsageError where what a study reads in a results folder turns out to be something else."""
+def telling_damage(results: Results | Trace) -> Iterator[None]:
+    """UsageError where what a study reads in a results folder, or a display in the description of a
+    trace, turns out to be something else."""
     from polars.exceptions import PolarsError
 
     try:
@@ -347,7 +350,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _RUN_FILE_LIMIT:
             raise UsageError(f"{path} is too large to be one of ours")
-        run = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        run = json.loads(path.read_text(encoding="utf-8"), parse_constant=no_number)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{folder} is not a results folder (it has no {RUN_FILE})") from None
     except (OSError, ValueError, RecursionError) as error:
@@ -395,8 +398,8 @@ def _is_of(value: Any, kind: Any) -> bool:
     return isinstance(value, kind)
 
 
-def _no_number(word: str) -> float:
-    """What ``json`` calls for what Python reads as a number and JSON does not know."""
+def no_number(word: str) -> float:
+    """For ``parse_constant`` of ``json``: refuses NaN and Infinity, which JSON does not know."""
     raise ValueError(f"{word} is no number")
 
 
