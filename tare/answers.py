@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tare.errors import UsageError
 from tare.measurement import Status
-from tare.results import PAGE_FILE, Results
+from tare.results import PAGE_FILE, Results, telling_damage
 from tare.studies import studies
 
 if TYPE_CHECKING:
@@ -23,12 +23,13 @@ def summary(results: Results) -> polars.DataFrame:
     import polars as pl
 
     measurements, run = results.measurements, results.run
-    summaries: pl.DataFrame = pl.concat(
-        study.summarise(
-            measurements.filter(pl.col("study") == study.STUDY), run["baseline"], run["seed"]
+    with telling_damage(results):
+        summaries: pl.DataFrame = pl.concat(
+            study.summarise(
+                measurements.filter(pl.col("study") == study.STUDY), run["baseline"], run["seed"]
+            )
+            for study in studies()
         )
-        for study in studies()
-    )
     return summaries.unique(["program", "manager", "metric"], keep="first", maintain_order=True)
 
 

@@ -96,6 +96,8 @@ def parse_name(text: str) -> tuple[str, dict[str, str]]:
 def resolve(text: str, *, replays: bool = False) -> Manager:
     """The manager of that name, ready to run, or with ``replays`` to replay a heap trace. Raises
     UsageError for a name that means nothing and MissingError for one that is not installed."""
+    if not text.isprintable():
+        raise UsageError(f"{text!r} is not the name of a manager", "a name is printable UTF-8")
     if (name_of_layer := layers.split_name(text)) is not None:
         return _layered(text, name_of_layer)
     if "/" in text:

@@ -798,6 +798,7 @@ METRICS: dict[str, Metric] = {
 FIRST_METRICS = {
     "runner": "wall_seconds",
     "instrument": "instructions",
+    "regions-share": "instructions",
     "drag": "peak_free_bytes",
     "memsys": "simulated_cycles",
     "breakdown": "instructions",

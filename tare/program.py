@@ -13,6 +13,7 @@ from typing import Any
 
 from tare.elf import refuse_immune
 from tare.errors import UsageError
+from tare.report.labels import writable
 
 NAME_LIMIT = 200
 
@@ -58,7 +59,7 @@ def program_from_command(
 
 def display_name(argv: Sequence[str]) -> str:
     """The command as it could be typed, cut where it grows long."""
-    text = shlex.join([Path(argv[0]).name or argv[0], *argv[1:]])
+    text = writable(shlex.join([Path(argv[0]).name or argv[0], *argv[1:]]))
     return text if len(text) <= NAME_LIMIT else text[: NAME_LIMIT - 1] + "…"
 
 

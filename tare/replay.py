@@ -21,6 +21,7 @@ from tare.manager import Manager, parse_name
 from tare.measurement import Status
 from tare.native import native_file
 from tare.program import NAME_LIMIT, Program
+from tare.report.labels import writable
 from tare.runner import Limits, Outcome
 from tare.schedule import TOUCHES, How
 from tare.trace import Trace, open_trace, table_file
@@ -229,7 +230,7 @@ def name_of(trace: Trace) -> str:
     """What the traced program is called."""
     name = trace.meta["program"].get("name")
     named = name if isinstance(name, str) and name else trace.folder.stem
-    return named[:NAME_LIMIT]
+    return writable(named)[:NAME_LIMIT]
 
 
 def how_under(managers: Mapping[str, Manager], trace: Trace, how: How) -> How:

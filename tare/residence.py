@@ -21,15 +21,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tare.errors import TareError, UsageError
+from tare.errors import UsageError
 from tare.report.labels import shortened
+from tare.trace import Trace, TraceDamageError
 
 if TYPE_CHECKING:
     import numpy as np
     import polars as pl
     from numpy.typing import NDArray
 
-    from tare.trace import Trace
 
 CLOCKS = ("bytes", "instructions")
 _KNOWN_CLOCKS = (*CLOCKS, "nanoseconds")
@@ -76,7 +76,7 @@ class Process:
 def analyse(trace: Trace, clock: str = "bytes") -> dict[str, Any]:
     """All that a report on drag shows, as JSON could hold it; see docs/drag.md for the keys.
 
-    UsageError when ``trace`` has no last uses, TareError when it contradicts itself.
+    UsageError when ``trace`` has no last uses, or contradicts itself.
     """
     if "last_use" not in trace.meta["observed"]:
         raise UsageError(
@@ -103,6 +103,10 @@ def reading(trace: Trace) -> Iterator[None]:
 
     try:
         yield
+    except TraceDamageError as damage:
+        raise UsageError(
+            f"{trace.folder} contradicts itself: {damage.message}", "record it again"
+        ) from None
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise UsageError(
@@ -140,6 +144,8 @@ def processes(objects: pl.LazyFrame, described: Sequence[Mapping[str, Any]]) -> 
     found = []
     start = 0
     for row in table.iter_rows(named=True):
+        if row["bytes"] is None or (described and row["process"] not in by_number):
+            raise TraceDamageError("it has objects without a birth, or of no process")
         meta = by_number.get(row["process"], {})
         found.append(
             Process(
@@ -269,7 +275,7 @@ def site_table(
     floats, and counts. The columns are process, site, ``_SITE_TIMES``, ``_SITE_COUNTS`` and
     ``end``, when the process ended. Of a sampled trace they are estimates.
 
-    TareError when the sizes cannot be true.
+    TraceDamageError when the sizes cannot be true.
     """
     import polars as pl
 
@@ -333,7 +339,7 @@ def site_table(
         return pl.DataFrame(schema={"process": pl.UInt32, "site": pl.UInt32, **floats})
     table = pl.concat(parts)
     if float(table["bytes"].sum()) > _MOST_BYTES:
-        raise TareError("the trace has more bytes than can ever have been allocated: it is damaged")
+        raise TraceDamageError("it has more bytes than can ever have been allocated")
     return table.sort("process", "site")
 
 
@@ -419,9 +425,9 @@ def _sweep(
         for batch in _batches(objects, process, columns):
             births, sizes = batch["birth"].to_numpy(), batch["size"].to_numpy()
             if int(births[0]) < before or (np.diff(births.view(np.int64)) < 0).any():
-                raise TareError("the objects of the trace are not in the order of their births")
+                raise TraceDamageError("its objects are not in the order of their births")
             if batch["process"].n_unique() != 1 or int(batch["process"][0]) != process.number:
-                raise TareError("the objects of the trace are not in the order of processes")
+                raise TraceDamageError("its objects are not in the order of processes")
             before = int(births[-1])
             for curve, sweep in sweeps.items():
                 sweep.add(births, batch[CURVES[curve]].to_numpy(), sizes)
@@ -449,7 +455,10 @@ def _last_births(objects: pl.LazyFrame, process: Process) -> NDArray[np.uint64]:
     last = process.start + process.rows - 1
     rows = [*range(process.start + BATCH_ROWS - 1, last, BATCH_ROWS), last]
     births = objects.select(f"birth_{process.order}")
-    return np.array([births.slice(row, 1).collect().item() for row in rows], np.uint64)
+    found = [births.slice(row, 1).collect().item() for row in rows]
+    if None in found:
+        raise TraceDamageError(f"it has objects without a birth in {process.order}")
+    return np.array(found, np.uint64)
 
 
 def _at(objects: pl.LazyFrame, process: Process, clock: str, time: int) -> dict[str, float]:

@@ -25,23 +25,38 @@ from typing import TYPE_CHECKING, Any
 
 from tare import __version__
 from tare.errors import TareError, UsageError
-from tare.measurement import FIRST_METRICS, METRICS, Status, obtained
+from tare.measurement import FIRST_METRICS, METRICS, Obtained, Status, obtained
 from tare.runner import Outcome
 
 if TYPE_CHECKING:
     import polars
 
+    from tare.trace import Trace
+
 SCHEMA = 1
 _RUN_FIELDS = {
     "tare": str,
     "study": str,
-    "command": list,
+    "command": [str],
     "started": str,
     "machine": dict,
     "programs": list,
     "managers": dict,
     "baseline": str,
     "seed": int,
+}
+_RUN_FIELDS_IF_ANY = {
+    "environment": dict,
+    "finished": str,
+    "imported": dict,
+    "java": dict,
+    "machines": dict,
+    "observer_seconds": (int, float),
+    "pilot_seconds": (int, float),
+    "request": dict,
+    "runtime": str,
+    "sections": dict,
+    "took_seconds": (int, float),
 }
 _MACHINE_FIELDS = {
     "processor": str,
@@ -57,7 +72,7 @@ _MACHINE_FIELDS = {
 _WORKER_FIELDS = {"group": str, "host": str, "machine": dict}
 _PROGRAM_FIELDS = {
     "name": str,
-    "argv": list,
+    "argv": [str],
     "executable": str,
     "executable_sha256": str,
     "ignore_output": bool,
@@ -71,6 +86,19 @@ PAGE_FILE = "report.html"
 OUTPUTS_FOLDER = "outputs"
 _RUN_FILE_LIMIT = 16 << 20
 _RECORDS_LIMIT = 4 << 30
+_MOST_ROWS = 100_000_000
+_GREATEST_NUMBER = (1 << 63) - 1
+_GREATEST_VALUE = 1e30
+"""No measurement comes near it, and figures made of such values are still finite."""
+_KINDS = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "Status": str,
+    "Mapping[str, float]": dict,
+    "Mapping[str, Any]": dict,
+}
+"""How JSON gives the fields of a run and its outcome."""
 CANARY = "canary"
 """The study of the runs that only watch the machine, see ``tare.canary``."""
 
@@ -107,27 +135,32 @@ class Record:
     @staticmethod
     def from_line(line: str) -> Record:
         raw = json.loads(line)
+        _check_types(raw)
         run = Run(**{f.name: raw[f.name] for f in fields(Run) if f.name in raw})
         known = {f.name: raw[f.name] for f in fields(Outcome) if f.name in raw}
         known["status"] = Status(known["status"])
-        _check_types(run, known)
         return Record(run, Outcome(**known), raw.get("started", ""))
 
 
-def _check_types(run: Run, outcome: Mapping[str, Any]) -> None:
+def _check_types(raw: Any) -> None:
     """Raises ValueError where a line of runs.jsonl holds something else than runs leave there."""
-    numbers = run.invocation, run.order
-    names = run.study, run.program, run.manager, run.machine, run.group
-    if not all(isinstance(n, int) for n in numbers) or not all(isinstance(n, str) for n in names):
-        raise ValueError("a run is described by something else than names and numbers")
-    values = outcome.get("values", {})
-    if not isinstance(values, dict) or not all(isinstance(v, int | float) for v in values.values()):
-        raise ValueError("values that are no numbers")
-    if unknown := [metric for metric in values if metric not in METRICS]:
-        raise ValueError(f"a metric that this Tare does not know: {unknown[0]!r}")
-    for name in ("reason", "server", "output_sha256", "error_tail"):
-        if not isinstance(outcome.get(name, ""), str):
-            raise ValueError(f"{name} is not text")
+    if not isinstance(raw, dict):
+        raise ValueError("no run")
+    for field in (*fields(Run), *fields(Outcome)):
+        if field.name in raw and type(raw[field.name]) is not _KINDS[str(field.type)]:
+            raise ValueError(f"{field.name} is of another type")
+    if not isinstance(raw.get("started", ""), str):
+        raise ValueError("started is not text")
+    for name in ("study", "program", "manager", "machine", "group"):
+        raw.get(name, "").encode()  # half a character of UTF-16 is a name that no table can hold
+    for name in ("invocation", "order"):
+        if not 0 <= raw.get(name, 0) <= _GREATEST_NUMBER:
+            raise ValueError(f"{name} is {raw[name]}")
+    for metric, value in raw.get("values", {}).items():
+        if metric not in METRICS:
+            raise ValueError(f"a metric that this Tare does not know: {metric!r}")
+        if type(value) not in (int, float) or not abs(value) <= _GREATEST_VALUE:
+            raise ValueError(f"{metric} is {value!r}")
 
 
 @dataclass(frozen=True)
@@ -150,13 +183,21 @@ class Results:
 
 
 @contextmanager
-def telling_damage(results: Results) -> Iterator[None]:
-    """UsageError where what a study reads in a results folder turns out to be something else."""
+def telling_damage(results: Results | Trace) -> Iterator[None]:
+    """UsageError where what a study reads in a results folder, or a display in the description of a
+    trace, turns out to be something else."""
+    from polars.exceptions import PolarsError
+
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (
+        *(KeyError, TypeError, ValueError, AttributeError, IndexError),
+        *(ArithmeticError, RecursionError, PolarsError),
+    ) as error:
+        reason = (str(error).splitlines() or [""])[0][:200]
         raise UsageError(
-            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {error})"
+            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {reason})",
+            "measure again; if nobody changed the folder, this is a fault of Tare to report",
         ) from error
 
 
@@ -309,10 +350,10 @@ def read_run(folder: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _RUN_FILE_LIMIT:
             raise UsageError(f"{path} is too large to be one of ours")
-        run = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        run = json.loads(path.read_text(encoding="utf-8"), parse_constant=no_number)
+    except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{folder} is not a results folder (it has no {RUN_FILE})") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     if not isinstance(run, dict) or not isinstance(run.get("schema"), int):
         raise UsageError(f"{path} is not Tare's")
@@ -323,7 +364,12 @@ def read_run(folder: Path) -> dict[str, Any]:
         )
     check_fields(path, "", run, _RUN_FIELDS)
     check_fields(path, "machine.", run["machine"], _MACHINE_FIELDS)
-    check_fields(path, "", {"machines": {}, **run}, {"machines": dict})
+    check_fields(path, "", run, {k: v for k, v in _RUN_FIELDS_IF_ANY.items() if k in run})
+    check_fields(
+        path, "environment.", {"values": {}, **run.get("environment", {})}, {"values": dict}
+    )
+    if not 0 <= run["seed"] <= _GREATEST_NUMBER:
+        raise UsageError(f"{path}: seed is {run['seed']}")
     for worker in run.get("machines", {}).values():
         check_fields(path, "machines.", worker, _WORKER_FIELDS)
         check_fields(path, "machines.machine.", worker["machine"], _MACHINE_FIELDS)
@@ -337,11 +383,24 @@ def read_run(folder: Path) -> dict[str, Any]:
 def check_fields(path: Path, where: str, table: Any, wanted: Mapping[str, Any]) -> None:
     """A folder can come from anywhere: what later code relies on must be there, of its type.
 
-    Raises UsageError, which names the field after ``where``, for one that is not.
+    ``wanted`` has a type for each name, several, or ``[str]`` for a list of texts. Raises
+    UsageError, which names the field after ``where``, for one that is not so.
     """
     for name, kind in wanted.items():
-        if not isinstance(table, dict) or not isinstance(table.get(name), kind):
+        if not isinstance(table, dict) or not _is_of(table.get(name), kind):
             raise UsageError(f"{path}: {where}{name} is missing or of another type")
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether ``value`` is of the type ``kind``, or one of them; ``[str]`` is a list of texts."""
+    if isinstance(kind, list):
+        return isinstance(value, list) and all(isinstance(item, kind[0]) for item in value)
+    return isinstance(value, kind)
+
+
+def no_number(word: str) -> float:
+    """For ``parse_constant`` of ``json``: refuses NaN and Infinity, which JSON does not know."""
+    raise ValueError(f"{word} is no number")
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -352,14 +411,17 @@ def read_records(folder: Path) -> list[Record]:
     if path.stat().st_size > _RECORDS_LIMIT:
         raise UsageError(f"{path} is over {_RECORDS_LIMIT} bytes")
     records = []
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            if not line.endswith("\n"):
+            if not line.endswith(b"\n"):
                 break
             try:
-                records.append(Record.from_line(line))
-            except (ValueError, KeyError, TypeError) as error:
-                raise UsageError(f"{path}, line {number}, is damaged: {error!r}") from None
+                records.append(Record.from_line(line.decode()))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise UsageError(
+                    f"{path}, line {number}, is damaged: {error!r}",
+                    "without that line, the other runs can still be read",
+                ) from None
     return records
 
 
@@ -372,9 +434,8 @@ def counted(records: Sequence[Record]) -> list[Record]:
 
 
 def load(folder: Path | str) -> Results:
-    """Read a results folder, finished or not."""
-    import polars
-
+    """Read a results folder, finished or not. Measurements that cannot be read are made again of
+    the runs, where these are there."""
     folder = Path(folder)
     run = read_run(folder)
     parquet = folder / MEASUREMENTS_FILE
@@ -382,16 +443,42 @@ def load(folder: Path | str) -> Results:
     fresh = parquet.exists() and (
         not records_file.exists() or parquet.stat().st_mtime_ns >= records_file.stat().st_mtime_ns
     )
-    if not fresh:
-        return Results(folder, run, measurements_frame(run, read_records(folder)))
+    if fresh:
+        try:
+            return Results(folder, run, _read_measurements(parquet))
+        except UsageError:
+            if not records_file.exists():
+                raise
+    return Results(folder, run, measurements_frame(run, read_records(folder)))
+
+
+def _read_measurements(path: Path) -> polars.DataFrame:
+    """The rows of measurements.parquet. UsageError where they are not what runs leave there."""
+    import polars as pl
+
     try:
-        frame = polars.read_parquet(parquet)
-    except (polars.exceptions.PolarsError, OSError) as error:
-        raise UsageError(f"{parquet} cannot be read: {error}") from None
-    expected = measurement_schema()
-    if dict(frame.schema) != expected:
-        raise UsageError(f"{parquet} does not have the columns of a results folder")
-    return Results(folder, run, frame)
+        if pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() > _MOST_ROWS:
+            raise UsageError(f"{path} has over {_MOST_ROWS:,} rows")
+        frame = pl.read_parquet(path, glob=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    if dict(frame.schema) != measurement_schema():
+        raise UsageError(f"{path} does not have the columns of a results folder")
+    known: dict[str, list[str]] = {
+        "metric": [*METRICS],
+        "status": [*Status],
+        "obtained": [*Obtained],
+    }
+    sound = frame.select(
+        pl.all_horizontal(
+            pl.col("value").is_null() | pl.col("value").abs().le(_GREATEST_VALUE),
+            *(pl.col(name).is_in(words) for name, words in known.items()),
+            *(pl.col(name).is_not_null() for name in frame.columns if name != "value"),
+        ).all()
+    ).item()
+    if not sound:
+        raise UsageError(f"{path} holds something else than measurements")
+    return frame
 
 
 def measurement_schema() -> dict[str, Any]:
@@ -428,7 +515,7 @@ def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> pol
             continue
         values: Mapping[str, float | None] = record.outcome.values
         if status is not Status.OK:
-            values = {FIRST_METRICS[record.run.observer]: None}
+            values = {FIRST_METRICS.get(record.run.observer, "wall_seconds"): None}
         for metric, value in values.items():
             entry = (
                 record.run.study,

@@ -49,6 +49,8 @@ _WITH_REGION, _WITH_REGION_SHIFT = "region", 1
 _ALIGNMENT_SHIFT, _GREATEST_ALIGNMENT = 8, 30
 _THREAD_SHIFT, _FREE_THREAD_SHIFT, _THREAD_MASK = 16, 40, (1 << 24) - 1
 _ERROR_TAIL = 2000
+_OF_ROW = " of the trace: "
+"""In what the compiler says of a row that cannot be; its other troubles are of the machine."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ def compile_trace(trace: Trace, how: How, target: Path) -> dict[str, int]:
             errors.seek(0)
             told = errors.read(_ERROR_TAIL).decode(errors="replace").strip()
             target.unlink(missing_ok=True)
+            if _OF_ROW in told:
+                raise UsageError(f"{trace.folder} contradicts itself: {told}", "record it again")
             raise TareError(f"{trace.folder} cannot be compiled: {told}")
     counted: dict[str, int] = json.loads(facts)
     return counted

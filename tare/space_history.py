@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tare.errors import TareError
 from tare.residence import BATCH_ROWS, Process
 from tare.space_ranges import Coverage, nothing, union
 from tare.space_split import Objects
+from tare.trace import TraceDamageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,16 +116,16 @@ def _batches(objects: pl.LazyFrame, process: Process) -> Iterator[_Rows]:
         rows = min(BATCH_ROWS, process.start + process.rows - start)
         batch = objects.slice(start, rows).select(pl.col(*_COLUMNS).cast(pl.UInt64)).collect()
         if batch["address"].null_count() or batch["birth_nanoseconds"].null_count():
-            raise TareError("the trace has objects without an address or a time")
+            raise TraceDamageError("it has objects without an address or a time")
         address, size, usable, site, birth, free, allocated = (
             batch[name].fill_null(_NEVER if name == "free_nanoseconds" else 0)
             .clip(upper_bound=_NEVER).to_numpy().astype(np.int64)
             for name in _COLUMNS
         )  # fmt: skip
         if (np.diff(birth) < 0).any() or int(birth[0]) < before:
-            raise TareError("the objects of the trace are not in the order of their births")
+            raise TraceDamageError("its objects are not in the order of their births")
         if int(max(address.max(), size.max(), usable.max())) > _ADDRESS_LIMIT:
-            raise TareError("the trace holds an address or a size that cannot be")
+            raise TraceDamageError("it holds an address or a size that cannot be")
         before = int(birth[-1])
         yield _Rows(address, size, np.maximum(usable, 1), site, birth, free, allocated)
 

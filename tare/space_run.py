@@ -22,6 +22,7 @@ from tare.results import check_fields
 from tare.runner import Limits, Outcome
 from tare.space_snapshot import Snapshot, Snapshots, read_snapshots
 from tare.space_split import Known, Split
+from tare.trace import Trace, TraceDamageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from tare.executor import Observe
     from tare.residence import Process
     from tare.space_history import Moment
-    from tare.trace import Trace
 
 TRACES_FOLDER = "traces"
 SNAPSHOTS_VARIABLE = "TARE_RECORDER_SNAPSHOTS"
@@ -187,7 +187,7 @@ def analyse(trace: Trace, snapshots: Mapping[str, Snapshots], known: Known) -> d
     """All that a report on space shows, as JSON could hold it: of the process with the largest
     peak, which is ``process`` among ``processes``.
 
-    TareError where no process left a snapshot.
+    UsageError where no process left a snapshot.
     """
     from tare import residence, space_growth, space_history
 
@@ -198,7 +198,7 @@ def analyse(trace: Trace, snapshots: Mapping[str, Snapshots], known: Known) -> d
         numbers = _numbers(trace, snapshots)
         candidates = {n: s for n, s in numbers.items() if s.peak is not None and n in by_number}
         if not candidates:
-            raise TareError("no process of the program left a snapshot of its memory")
+            raise TraceDamageError("no process in it left a snapshot of its memory")
         main = max(candidates, key=lambda number: _peak_bytes(candidates[number]))
         process, mine = by_number[main], candidates[main]
         inherited = _inherited(trace, objects, by_number, numbers, main)

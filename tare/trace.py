@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare.errors import TareError, UsageError
-from tare.results import check_fields
+from tare.results import check_fields, no_number
 
 if TYPE_CHECKING:
     import polars
@@ -156,7 +156,14 @@ _PROCESS_FIELDS = {
     "objects": int,
     "complete": bool,
 }
-_PROCESS_NUMBERS = tuple(name for name, kind in _PROCESS_FIELDS.items() if kind is int)
+_PROCESS_NUMBERS = (
+    "nanoseconds",  # not there before version 2
+    *(name for name, kind in _PROCESS_FIELDS.items() if kind is int),
+)
+
+
+class TraceDamageError(UsageError):
+    """The rows of a trace contradict each other; ``tare.residence.reading`` says of which trace."""
 
 
 @dataclass(frozen=True)
@@ -369,7 +376,7 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _META_LIMIT:
             raise UsageError(f"{path} is too large to be one of ours")
-        meta = json.loads(path.read_bytes())
+        meta = json.loads(path.read_bytes(), parse_constant=no_number)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
             f"{folder} is not a heap trace (it has no {META_FILE})",
@@ -392,7 +399,8 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     for number, process in enumerate(meta["processes"]):
         where = f"processes[{number}]."
         check_fields(path, where, process, _PROCESS_FIELDS)
-        _check_numbers(path, where, process, _PROCESS_NUMBERS)
+        check_fields(path, where, {"nanoseconds": 0, **process}, {"nanoseconds": int})
+        _check_numbers(path, where, {"nanoseconds": 0, **process}, _PROCESS_NUMBERS)
         if process["process"] != number:
             raise UsageError(f"{path}: the processes are not numbered 0, 1, 2, …")
     if not all(isinstance(word, str) for word in meta["observed"]):
@@ -434,6 +442,12 @@ def _check_table(path: Path, *allowed: Mapping[str, str]) -> tuple[int, Mapping[
         if not 0 <= in_group <= _MOST_ROWS_IN_GROUP:
             raise UsageError(f"{path}: a row group of {in_group} rows is more than Tare reads")
         rows += in_group
+        for place, (name, kind) in enumerate(columns.items()):
+            statistics = metadata.row_group(group).column(place).statistics
+            if not kind.endswith("?") and statistics is not None and statistics.null_count:
+                raise UsageError(
+                    f"{path}: {name} is empty in some rows", "the trace is damaged: record it again"
+                )
     return rows, columns
 
 

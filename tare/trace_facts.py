@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare.program import NAME_LIMIT, hash_file
-from tare.report.labels import shortened
+from tare.report.labels import shortened, writable
 
 if TYPE_CHECKING:
     from tare.trace import Trace
@@ -19,7 +19,7 @@ def facts_of(trace: Trace, **asked: Any) -> dict[str, Any]:
     from tare.trace import META_FILE
 
     folder = trace.folder
-    manager = shortened(trace.meta["manager"] or "unknown")
+    manager = shortened(writable(trace.meta["manager"] or "unknown"))
     program = _described(trace.meta["program"], folder)
     return {
         "request": {
@@ -45,7 +45,7 @@ def _described(program: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     words = program.get("argv")
     words = words[:1000] if isinstance(words, list) else []
     return {
-        "name": text("name")[:NAME_LIMIT] or folder.stem[:NAME_LIMIT] or "program",
+        "name": writable(text("name") or folder.stem or "program")[:NAME_LIMIT],
         "argv": [word for word in words if isinstance(word, str)],
         "executable": text("executable"),
         "executable_sha256": text("executable_sha256"),

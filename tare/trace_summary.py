@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tare.report.model import Cell, Column, Report, Section, Table
+from tare.results import telling_damage
 from tare.trace import Trace
 from tare.units import format_bytes, format_count, format_seconds
 
@@ -25,7 +26,13 @@ _OBSERVERS = {"recorder": "the recorder", "jvm": "the JVM's agent"}
 
 
 def summary_report(trace: Trace) -> Report:
-    """How much a trace holds, what was observed, and what is missing."""
+    """How much a trace holds, what was observed, and what is missing. UsageError where meta.json
+    tells it in another way."""
+    with telling_damage(trace):
+        return _summary_report(trace)
+
+
+def _summary_report(trace: Trace) -> Report:
     meta = trace.meta
     size = trace.size_bytes()
     tables = [_totals(meta, size)]
@@ -100,12 +107,16 @@ def _totals(meta: Mapping[str, Any], size: int) -> Table:
         Cell(format_count(objects), objects),
         _bytes(allocated if allocated or meta["complete"] else None),
         _bytes(meta.get("max_live_bytes")),
-        Cell(format_count(meta["allocating_sites"]), meta["allocating_sites"]),
+        _count(meta.get("allocating_sites")),
         Cell(format_count(len(meta["processes"]))),
         _bytes(size),
         Cell(f"{size / objects:.1f} B", size / objects) if objects else Cell("–"),
     ]
     return Table("table-trace", "What was recorded", columns, [line])
+
+
+def _count(value: int | None) -> Cell:
+    return Cell("–") if value is None else Cell(format_count(value), value)
 
 
 def _bytes(value: int | None) -> Cell:

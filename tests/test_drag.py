@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from tare import api, instrument, residence
 from tare.api import drag_of_trace
 from tare.drag_run import How, outcome_of_trace
-from tare.errors import MissingError, TareError, UsageError
+from tare.errors import MissingError, UsageError
 from tare.measurement import Status
 from tare.peak import Peak, PeakSweep
 from tare.report.build import build_report
@@ -333,7 +335,7 @@ def test_a_damaged_file_is_said_to_be_one(tmp_path: Path, tare: Callable[..., Co
 
 def test_births_out_of_order_are_refused() -> None:
     frame = objects_frame([{"birth": 1, "size": 4}, {"birth": 9, "size": 4}]).reverse()
-    with pytest.raises(TareError, match="order of their births"):
+    with pytest.raises(UsageError, match="order of their births"):
         analyse_objects(frame.lazy(), processes(frame.lazy(), []), "bytes", reachability=False)
 
 
@@ -341,8 +343,37 @@ def test_impossible_sizes_are_refused() -> None:
     frame = objects_frame([{"birth": 1, "size": 4}]).with_columns(
         size=pl.lit((1 << 64) - 1, pl.UInt64)
     )
-    with pytest.raises(TareError, match="damaged"):
+    with pytest.raises(UsageError, match="more bytes"):
         analyse_objects(frame.lazy(), processes(frame.lazy(), []), "bytes", reachability=False)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("birth_instructions", [9, 1, 10]),
+        ("birth_instructions", [1, (1 << 64) - 1, 9]),
+        ("size", [1, (1 << 64) - 1, 1]),
+        ("process", [0, 1, 0]),
+        ("process", [7, 7, 7]),
+        ("process", [None, None, None]),
+        ("birth_bytes", [None, None, None]),
+        ("birth_nanoseconds", [None, 1 << 40, None]),
+    ],
+)
+def test_a_trace_that_contradicts_itself_is_named(
+    tmp_path: Path, tare: Callable[..., Completed], column: str, values: list[int | None]
+) -> None:
+    frame = objects_frame([{"birth": time, "size": 4} for time in (1, 5, 9)])
+    changed = frame.with_columns(pl.Series(column, values, frame.schema[column]))
+    folder = write_trace_folder(tmp_path / "t.tare", frame)
+    schema = pq.read_schema(folder / "objects.parquet")
+    loose = pa.schema([field.with_nullable(True) for field in schema])
+    pq.write_table(changed.to_arrow().cast(loose), folder / "objects.parquet")
+    for command in (["drag", folder], ["export", "-f", "dhat", folder]):
+        done = tare(*command)
+        assert done.returncode == 2, done.stderr
+        assert "t.tare" in done.stderr
+        assert "record it again" in done.stderr
 
 
 def test_times_that_contradict_one_another_stay_in_order() -> None:

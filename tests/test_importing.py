@@ -410,6 +410,11 @@ def test_each_column_of_a_small_log(tmp_path: Path) -> None:
     assert trace.processes[0]["unknown_frees"] == 1
 
 
+def test_a_place_whose_file_cannot_exist(tmp_path: Path) -> None:
+    trace = importing(tmp_path, "= Start\n@ ./p\0q:[0x10] + 0x5000 0x18\n= End\n", "log")
+    assert objects(trace)["size"].to_list() == [0x18]
+
+
 def test_a_realloc_over_the_edge_of_a_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

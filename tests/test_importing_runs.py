@@ -177,7 +177,9 @@ def test_latencies_are_those_that_dacapo_prints(tmp_path: Path) -> None:
     assert found["metered_latency_max_seconds"] == [20e-6]
 
 
-@pytest.mark.parametrize("text", ["", "a, b\n", "5, 3\n", "1\n", "1, 2\n\xff, 3\n"])
+@pytest.mark.parametrize(
+    "text", ["", "a, b\n", "5, 3\n", "1\n", "1, 2\n\xff, 3\n", "1, 2\n, 3\n", "1, 2\n3,\n"]
+)
 def test_files_of_latencies_that_are_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "dacapo-latency-usec-simple-0.csv"
     path.write_bytes(text.encode("latin-1"))
@@ -286,7 +288,7 @@ def test_damaged_profiles_are_refused_or_read(tmp_path: Path) -> None:
     refused = 0
     for number in range(200):
         cut, end = sorted(dice.randrange(20, len(text)) for _ in range(2))
-        filling = dice.choice(["", "null", "[]", '"x"', "-1", "1e999", "{}"])
+        filling = dice.choice(["", "null", "[]", '"x"', "-1", "1e999", "{}", "9" * 400])
         path.write_text(text[:cut] + filling + text[end:] if number else text)
         try:
             imported(path, tmp_path / f"results-{number}")
@@ -294,6 +296,16 @@ def test_damaged_profiles_are_refused_or_read(tmp_path: Path) -> None:
             refused += 1
             assert not (tmp_path / f"results-{number}").exists()
     assert 100 < refused < 200
+
+
+@pytest.mark.parametrize("number", [True, 1 << 64, int("9" * 400)], ids=["true", "large", "huge"])
+def test_a_profile_with_numbers_that_cannot_be(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "dhat.json"
+    document = {"dhatFileVersion": 2, "mode": "heap", "tu": "instrs", "cmd": "p", "te": number,
+                "pps": [], "ftbl": []}  # fmt: skip
+    path.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="where a number has to be"):
+        imported(path, tmp_path / "results")
 
 
 # ---- the command ----

@@ -44,7 +44,8 @@ def test_malformed_names_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["nosuchmalloc", "glibc(nosuch=1)", "glibc(tcache=maybe)", "own(x=1)"]
+    "text",
+    ["nosuchmalloc", "glibc(nosuch=1)", "glibc(tcache=maybe)", "own(x=1)", "./\udcff.so"],
 )
 def test_names_that_mean_nothing_are_refused(text: str) -> None:
     with pytest.raises(UsageError):

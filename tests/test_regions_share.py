@@ -12,7 +12,7 @@ import pytest
 from tare import instrument
 from tare.events import as_text
 from tare.manager import resolve
-from tare.measurement import Status
+from tare.measurement import FIRST_METRICS, Status
 from tare.program import Program
 from tare.regions_share import FUNCTIONS, PHASE, events, run_once, share_of
 from tare.results import Record, Run
@@ -146,3 +146,7 @@ def test_no_run_for_it_where_that_takes_too_long() -> None:
         for order, manager in enumerate(NAMES)
     ]
     assert "counts instructions would take about" in study.share_left_out(records, "p", "glibc")
+
+
+def test_a_share_that_cannot_be_counted_has_a_row() -> None:
+    assert study.SHARE_OBSERVER in FIRST_METRICS

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tare import api
-from tare.errors import TareError, UsageError
+from tare.errors import UsageError
 from tare.manager import Manager, resolve
 from tare.measurement import Status
 from tare.native import native_file
@@ -403,9 +403,9 @@ def test_the_process_with_most_objects_is_replayed(compiled: Compiled) -> None:
 
 def test_a_trace_that_cannot_be_is_refused(compiled: Compiled) -> None:
     backwards = objects_frame([{"birth": 10, "size": 1}, {"birth": 20, "size": 1}]).reverse()
-    with pytest.raises(TareError, match="object 2 of the trace: its birth is before"):
+    with pytest.raises(UsageError, match="object 2 of the trace: its birth is before"):
         compiled(backwards)
-    with pytest.raises(TareError, match="larger than any memory"):
+    with pytest.raises(UsageError, match="larger than any memory"):
         compiled([{"birth": 10, "size": 1 << 60}])
 
 
@@ -414,7 +414,7 @@ def test_a_trace_that_cannot_be_compiled_leaves_no_folder(
 ) -> None:
     write_trace_folder(tmp_path / "bad.tare", objects_frame([{"birth": 10, "size": 1 << 60}]))
     done = tare("replay", "-o", "results", "bad.tare")
-    assert done.returncode == 4
+    assert done.returncode == 2
     assert "object 1 of the trace: larger than any memory" in done.stderr
     assert not (tmp_path / "results").exists()
     assert tare("replay", "none.tare").returncode == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tare.answers import export_text
+from tare.diff import diff
 from tare.errors import UsageError
 from tare.machine import describe_machine
 from tare.measurement import Status
+from tare.program import program_from_command
 from tare.report.build import build_report
 from tare.results import (
     MEASUREMENTS_FILE,
@@ -71,6 +75,7 @@ def record(
 
 
 texts = st.text(max_size=30)
+numbers = st.integers(0, (1 << 63) - 1)
 outcomes = st.builds(
     Outcome,
     status=st.sampled_from(Status),
@@ -82,9 +87,7 @@ outcomes = st.builds(
 )
 
 
-@given(
-    st.builds(Record, st.builds(Run, texts, texts, texts, st.integers(), st.integers()), outcomes)
-)
+@given(st.builds(Record, st.builds(Run, texts, texts, texts, numbers, numbers), outcomes))
 @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 def test_a_record_reads_back_from_its_line(original: Record) -> None:
     line = original.to_line()
@@ -195,15 +198,17 @@ FIELDS = [
     ("tare",), ("study",), ("command",), ("started",), ("machine",), ("programs",), ("managers",),
     ("baseline",), ("seed",), ("machine", "cores"), ("machine", "hypervisor"),
     ("programs", 0, "name"), ("programs", 0, "argv"), ("managers", "glibc", "version"),
+    ("command", 0), ("programs", 0, "argv", 0), ("environment",), ("environment", "values"),
+    ("took_seconds",), ("observer_seconds",), ("finished",), ("sections",), ("runtime",),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("value", [None, [], {"a": 1}, "text", -1.5])
+@pytest.mark.parametrize("value", [None, [], {"a": 1}, "text", -1.5, -1, 1e999, "\udc80"])
 def test_a_run_file_from_anywhere_gives_a_report_or_a_message(
     tmp_path: Path, field: tuple[str | int, ...], value: Any
 ) -> None:
-    run = json.loads(json.dumps(asked()))
+    run = json.loads(json.dumps(asked(environment={"values": {}})))
     place = run
     for step in field[:-1]:
         place = place[step]
@@ -212,6 +217,10 @@ def test_a_run_file_from_anywhere_gives_a_report_or_a_message(
     (tmp_path / RECORDS_FILE).write_text(record(1).to_line() + "\n")
     with contextlib.suppress(UsageError):
         assert build_report(load(tmp_path)).title
+    with contextlib.suppress(UsageError):
+        diff(load(tmp_path), load(tmp_path))
+    with contextlib.suppress(UsageError):
+        export_text(load(tmp_path), "hyperfine")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +234,19 @@ def test_a_run_file_from_anywhere_gives_a_report_or_a_message(
         ("error_tail", None),
         ("program", 1),
         ("order", "x"),
+        ("order", 1 << 63),
         ("invocation", None),
+        ("invocation", -1),
+        ("values", {"wall_seconds": float("nan")}),
+        ("values", {"wall_seconds": float("inf")}),
+        ("values", {"wall_seconds": 1e308}),
+        ("values", {"wall_seconds": True}),
+        ("observer", {}),
+        ("manager", "\ud800"),
+        ("details", []),
+        ("signal", "9"),
+        ("warmup", 1),
+        ("started", None),
     ],
 )
 def test_a_line_from_anywhere_gives_a_message(tmp_path: Path, field: str, value: Any) -> None:
@@ -233,6 +254,20 @@ def test_a_line_from_anywhere_gives_a_message(tmp_path: Path, field: str, value:
     line = json.loads(record(1).to_line()) | {field: value}
     (tmp_path / RECORDS_FILE).write_text(json.dumps(line) + "\n")
     with pytest.raises(UsageError, match="line 1"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"\xff\n", b"[" * 100_000 + b"\n", b"3\n", b"\0\n"])
+def test_a_line_that_is_no_run_gives_a_message(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(asked()))
+    (tmp_path / RECORDS_FILE).write_bytes(content)
+    with pytest.raises(UsageError, match="line 1"):
+        load(tmp_path)
+
+
+def test_a_run_file_that_is_nested_without_end_gives_a_message(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("[" * 100_000)
+    with pytest.raises(UsageError, match=r"run\.json cannot be read"):
         load(tmp_path)
 
 
@@ -254,6 +289,35 @@ def test_a_bad_parquet_file_gives_a_message(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("status", "splendid"),
+        ("metric", "no_such_metric"),
+        ("obtained", "guessed"),
+        ("program", None),
+        ("value", float("nan")),
+        ("value", 1e308),
+    ],
+)
+def test_measurements_that_no_run_leaves_are_made_again_of_the_runs(
+    tmp_path: Path, column: str, value: Any
+) -> None:
+    with Store(tmp_path / "r", asked(), key="request") as store:
+        store.append(record(1))
+        sound = store.finish().measurements
+    parquet = tmp_path / "r" / MEASUREMENTS_FILE
+    kind = sound.schema[column]
+    sound.with_columns(pl.lit(value, kind).alias(column)).write_parquet(parquet)
+    assert load(tmp_path / "r").measurements.equals(sound)
+    parquet.write_bytes(b"PAR1 nonsense")
+    assert load(tmp_path / "r").measurements.equals(sound)
+    sound.with_columns(pl.lit(value, kind).alias(column)).write_parquet(parquet)
+    (tmp_path / "r" / RECORDS_FILE).unlink()
+    with pytest.raises(UsageError, match="something else than measurements"):
+        load(tmp_path / "r")
+
+
 def test_records_newer_than_the_parquet_file_win(tmp_path: Path) -> None:
     with Store(tmp_path / "r", asked(), key="request") as store:
         store.append(record(1))
@@ -262,3 +326,22 @@ def test_records_newer_than_the_parquet_file_win(tmp_path: Path) -> None:
     with (tmp_path / "r" / RECORDS_FILE).open("a") as log:
         log.write(record(2).to_line() + "\n")
     assert load(tmp_path / "r").measurements.height == 4
+
+
+def test_a_failure_under_an_observer_of_a_later_version_has_a_row(tmp_path: Path) -> None:
+    failed = record(1, status=Status.FAILED)
+    failed = replace(failed, run=replace(failed.run, observer="later"))
+    rows = measurements_frame(asked(), [failed])
+    assert rows.select("metric", "value").rows() == [("wall_seconds", None)]
+
+
+def test_details_that_mean_nothing_give_a_message(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(asked(study="memsys")))
+    line = json.loads(record(1).to_line()) | {"study": "memsys", "details": {"models": [3]}}
+    (tmp_path / RECORDS_FILE).write_text(json.dumps(line) + "\n")
+    with pytest.raises(UsageError, match="damaged"):
+        build_report(load(tmp_path))
+
+
+def test_a_program_whose_arguments_are_no_utf8_has_a_name_that_tables_can_hold() -> None:
+    assert program_from_command(["p", "a\udcff"]).name == "p 'a\\udcff'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ from tare.errors import TareError, UsageError
 from tare.manager import resolve
 from tare.measurement import Status
 from tare.program import Program
+from tare.replay import name_of
 from tare.runner import Limits, Outcome
 from tare.trace import (
     CLOCKS,
@@ -41,6 +43,8 @@ from tare.trace import (
     open_trace,
     violations,
 )
+from tare.trace_facts import facts_of
+from tare.trace_summary import summary_report
 from tare.trace_writing import TableWriter
 from tare.trace_writing import numbers as written
 from tare.tracing import Asked
@@ -664,11 +668,53 @@ def test_a_meta_file_that_is_none(small: Trace, text: str) -> None:
         ({"processes": [None]}, r"processes\[0\].process is missing"),
         ({"processes": []}, "do not add up"),
         ({"program": "gawk"}, "program is missing or of another type"),
+        ({"wall_seconds": math.nan}, "NaN is no number"),
     ],
 )
 def test_a_meta_file_that_lies(small: Trace, fields: Mapping[str, Any], complaint: str) -> None:
     edit_meta(small, **fields)
     with pytest.raises(UsageError, match=complaint):
+        open_trace(small.folder)
+
+
+@pytest.mark.parametrize("value", ["", -1, 1e30, 1 << 64, None, True])
+def test_a_clock_that_cannot_be(small: Trace, value: Any) -> None:
+    edit_meta(small, processes=[{**small.processes[0], "nanoseconds": value}])
+    with pytest.raises(UsageError, match=r"processes\[0\].nanoseconds is"):
+        open_trace(small.folder)
+
+
+def test_a_name_that_is_no_text_can_be_written(small: Trace) -> None:
+    edit_meta(small, manager="\ud800", program={"name": "p\udcff"})
+    trace = open_trace(small.folder)
+    facts = facts_of(trace)
+    assert facts["programs"][0]["name"] == name_of(trace) == "p\\udcff"
+    assert facts["baseline"] == "\\ud800"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"wall_seconds": "1"}, {"sample_bytes": "1"}, {"jvm": {}}, {"max_live_bytes": "1"}]
+)
+def test_a_summary_of_another_kind_gives_a_message(small: Trace, fields: Mapping[str, Any]) -> None:
+    edit_meta(small, **fields)
+    with pytest.raises(UsageError, match="damaged"):
+        summary_report(open_trace(small.folder))
+
+
+def test_a_trace_of_another_recorder_has_a_summary(small: Trace) -> None:
+    meta = json.loads((small.folder / "meta.json").read_text())
+    del meta["allocating_sites"]
+    (small.folder / "meta.json").write_text(json.dumps(meta))
+    assert "–" in str(summary_report(open_trace(small.folder)).sections[0].tables[0])
+
+
+def test_a_column_with_gaps_that_it_cannot_have(small: Trace) -> None:
+    path = small.folder / "objects.parquet"
+    table = pq.read_table(path)
+    place = table.schema.get_field_index("size")
+    gaps = pa.nulls(table.num_rows, pa.uint64())
+    pq.write_table(table.set_column(place, pa.field("size", pa.uint64()), gaps), path)
+    with pytest.raises(UsageError, match="size is empty in some rows"):
         open_trace(small.folder)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,13 @@ def test_a_collector_that_fits_nowhere_fails(pretended: Pretended) -> None:
     )
     assert failed(results)
     assert "immix fits into none of the heaps." in section_of(results).findings
+
+
+def test_a_manager_that_took_no_memory_of_its_own_is_not_drawn(pretended: Pretended) -> None:
+    none = good(1.0, 0.0)
+    none = replace(none, values={**none.values, "peak_reserved_bytes": 0.0})
+    results = pretended(lambda name, heap: none if name == "glibc" else good(0.9, heap * 10))
+    assert section_of(results).figures
 
 
 def test_a_damaged_folder_is_said_to_be_one(pretended: Pretended) -> None:

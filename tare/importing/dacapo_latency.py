@@ -142,6 +142,8 @@ def _read(file: Path) -> _Requests | None:
 def _numbers(name: str, column: polars.Series) -> polars.Series:
     import polars as pl
 
+    if column.has_nulls():
+        raise ValueError(f"a request without its {name}")
     return column.cast(pl.Int64, strict=True).alias(name)
 
 

@@ -86,7 +86,7 @@ def _run(document: Mapping[str, Any]) -> ImportedRun:
 
 
 def _count(value: object) -> int:
-    if not isinstance(value, int) or value < 0:
+    if type(value) is not int or not 0 <= value < 1 << 64:
         raise ValueError(f"{value!r} where a number has to be")
     return value
 

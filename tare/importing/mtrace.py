@@ -142,7 +142,7 @@ class _Sites:
             by_object.setdefault(frame.object, []).append(number)
         frames = [[Frame()], *([frame] for frame in plain)]
         for name, numbers in by_object.items():
-            path = str((folder / name).resolve()) if name else ""
+            path = str((folder / name).resolve()) if name and "\0" not in name else ""
             found = frames_at(path, [plain[number].offset for number in numbers])
             for number, named in zip(numbers, found, strict=True):
                 if named[0].function:

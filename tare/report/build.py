@@ -10,13 +10,18 @@ from tare.measurement import Obtained
 from tare.report import machines
 from tare.report.comparison import coverage_warnings
 from tare.report.model import Report, Section
-from tare.results import Results, read_records
+from tare.results import Results, read_records, telling_damage
 from tare.studies import studies
 from tare.units import format_duration, format_seconds
 
 
 def build_report(results: Results) -> Report:
-    """All sections that the folder's measurements can fill."""
+    """All sections that the folder's measurements can fill. UsageError where it is damaged."""
+    with telling_damage(results):
+        return _build_report(results)
+
+
+def _build_report(results: Results) -> Report:
     run = results.run
     programs = [program["name"] for program in run["programs"]]
     subject = programs[0] if len(programs) == 1 else f"{len(programs)} programs"

@@ -16,6 +16,12 @@ CHARACTER_WIDTH = 7.0
 """Of the widest usual sans-serif at 12 pixels, on average."""
 
 
+def writable(text: str) -> str:
+    """``text`` with what is no UTF-8, such as bytes of a command line, as escapes: half a character
+    can be in no file and no table."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def visible(text: str) -> str:
     """``text`` with line breaks, control characters and marks of direction written out.
 

@@ -440,7 +440,8 @@ def _figure(answers: Answers) -> Figure | None:
                 found.append(Mark(point.collector, point.heap, row, is_curve=True))
         for manager in answers.others:
             row, memory = answers.row(manager, metric), answers.row(manager, MEMORY)
-            if row is not None and memory is not None and answers.live:
+            # What took no memory of its own, as a short replay can, has no place on the axis.
+            if row is not None and memory is not None and memory["median"] and answers.live:
                 found.append(Mark(manager, memory["median"] / answers.live, row, is_curve=False))
         return found
 
