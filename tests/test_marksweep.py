@@ -448,12 +448,12 @@ int main(void) {
   signal(SIGUSR1, count);
   pthread_create(&sleeper, NULL, sleep_long, NULL);
   while (!sleeper_id) usleep(100);
-  for (int i = 0; i < 20000; i++) {
+  for (int i = 0; i < 1000000; i++) {
     const long before = rounds;
     await_sleep();
     tare_marksweep_collect();
     for (volatile int spin = 0; spin < i % 400 * 20; spin++) {}
-    ended = i == 19999;
+    ended = i == 999999;
     pthread_kill(sleeper, SIGUSR1);
     for (int times = 0; rounds == before; times++) {
       usleep(20);
@@ -461,13 +461,64 @@ int main(void) {
     }
   }
   pthread_join(sleeper, NULL);
-  return interrupted != 20000;
+  return interrupted != 1000000;
 }"""
 
 
-def test_a_signal_right_after_a_stop_interrupts_too(run: Callable[..., Outcome]) -> None:
-    """Without a count of handlers one in some ten thousand did not."""
-    assert good(run(INTERRUPTED, "marksweep(glibc, every=never)"))["collections"] == 20000
+@pytest.mark.soak
+def test_none_of_a_million_signals_right_after_a_stop_is_lost(run: Callable[..., Outcome]) -> None:
+    outcome = run(INTERRUPTED, "marksweep(glibc, every=never)", seconds=3600)
+    assert good(outcome)["collections"] >= 900_000
+
+
+WAITS_OF_THE_LIBRARY = """nanosleep sleep clock_nanosleep until pause sigsuspend sigtimedwait
+sigwaitinfo poll ppoll select pselect epoll_wait epoll_pwait epoll_pwait2 semop semtimedop sem_wait
+sem_timedwait sem_clockwait msgrcv recv_for_a_time""".split()
+WAITS_OF_THE_KERNEL = "read accept recv waitid lock".split()
+
+
+def interrupt(run: Callable[..., Outcome], *arguments: str) -> None:
+    source = (HERE / "programs" / "interrupted.c").read_text()
+    outcome = run(source, "marksweep(glibc, every=never)", *arguments, seconds=600)
+    assert outcome.status is Status.OK, (outcome.reason, outcome.error_tail)
+    assert outcome.details["marksweep"]["bad_frees"] == 0
+
+
+@pytest.mark.parametrize("wait", WAITS_OF_THE_LIBRARY + WAITS_OF_THE_KERNEL)
+def test_a_signal_right_after_a_stop_interrupts_too(run: Callable[..., Outcome], wait: str) -> None:
+    """At each instruction between the end of the stop and the wait that is begun again."""
+    interrupt(run, wait)
+
+
+@pytest.mark.parametrize("wait", [*WAITS_OF_THE_KERNEL, "sem_wait"])
+def test_a_handler_that_asks_for_it_lets_a_call_go_on_after_a_stop(
+    run: Callable[..., Outcome], wait: str
+) -> None:
+    interrupt(run, wait, "restarts")
+
+
+CANCELLED = r"""
+static volatile int stop;
+static void* sleep_long(void* argument) {
+  const struct timespec hour = {3600, 0};
+  nanosleep(&hour, NULL);
+  abort();
+}
+int main(void) {
+  for (int i = 0; i < 200; i++) {
+    pthread_t sleeper;
+    void* result;
+    pthread_create(&sleeper, NULL, sleep_long, NULL);
+    for (int j = 0; j < i % 4; j++) usleep(50), tare_marksweep_collect();
+    pthread_cancel(sleeper);
+    if (pthread_join(sleeper, &result) != 0 || result != PTHREAD_CANCELED) return 1;
+  }
+  return 0;
+}"""
+
+
+def test_a_wait_that_is_begun_again_can_be_cancelled(run: Callable[..., Outcome]) -> None:
+    good(run(CANCELLED, "marksweep(glibc, every=never)"))
 
 
 HANDLERS = r"""

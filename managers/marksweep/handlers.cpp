@@ -1,5 +1,6 @@
-// Handlers of signals that the program sets. They are counted as they run, so that a wait which a
-// stop interrupted is not begun again when a signal of the program's own came right after.
+// Handlers of signals that the program sets. They are counted as they run, and end a call that is
+// on its way back from a stop, so that a wait which a stop interrupted is not begun again when a
+// signal of the program's own came right after.
 //
 // The layer's handler stands for that of the program in the kernel, with the program's flags and
 // mask. On this architecture the kernel gives every handler all three arguments.
@@ -7,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 
+#include "interruptions.hpp"
 #include "next.hpp"
 #include "process.hpp"
 
@@ -22,7 +24,9 @@ constinit std::atomic<sighandler_t> handlers[kSignals + 1]{};
 
 // The two types of a handler share their place in an action.
 void CountAndHandle(int number, siginfo_t* information, void* where) {
-  thread.handled = thread.handled + 1;
+  Thread& t = thread;
+  t.handled = t.handled + 1;
+  EndCallOnItsWayBack(number, *static_cast<ucontext_t*>(where), t);
   Action action{};
   action.sa_handler = handlers[number].load(std::memory_order_relaxed);
   action.sa_sigaction(number, information, where);

@@ -20,13 +20,18 @@
 
 namespace tare {
 
+enum class BegunAgainBy : bool { kKernel, kStop };
+
 struct Thread {
-  volatile int depth = 0;             // above 0 in a critical section
-  volatile bool must_park = false;    // asked to stop in a critical section
-  volatile bool only_parked = false;  // the last system call was interrupted by a stop alone
-  volatile unsigned handled = 0;      // handlers of the program that have begun to run
-  std::int64_t credit = 0;            // bytes to allocate before Think
-  std::int64_t granted = 0;           // what the credit was at first
+  volatile int depth = 0;               // above 0 in a critical section
+  volatile bool must_park = false;      // asked to stop in a critical section
+  volatile bool only_parked = false;    // the last system call was interrupted by a stop alone
+  volatile unsigned handled = 0;        // handlers of the program that have begun to run
+  volatile Address begun_again_at = 0;  // where a call that a stop interrupted last begins again
+  volatile BegunAgainBy begun_again_by = BegunAgainBy::kKernel;
+  const void* volatile semaphore = nullptr;  // the one that the thread waits for
+  std::int64_t credit = 0;                   // bytes to allocate before Think
+  std::int64_t granted = 0;                  // what the credit was at first
   Slot* slot = nullptr;
   Count clock_of_others = 0;  // bytes allocated by other threads, when last looked at
   Count published_freed = 0;  // of slot->freed_bytes, what the process knows

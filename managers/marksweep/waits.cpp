@@ -11,41 +11,70 @@
 #include <sys/select.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <threads.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <ctime>
+#include <type_traits>
 
+#include "interruptions.hpp"
 #include "next.hpp"
 #include "process.hpp"
 
 namespace tare {
 namespace {
 
-// One that may be begun again. A handler of the program that runs between a stop and the new
-// beginning is an interruption too, which the kernel tells nobody.
-class Wait {
- public:
-  void Begin() { thread.only_parked = false; }
-  bool OnlyParked() const { return thread.only_parked && thread.handled == handled_; }
-
- private:
-  unsigned handled_ = thread.handled;
-};
-
-// Calls `call` until it was not a stop alone that ended it.
-template <typename Call>
-auto Again(Call call) {
-  Wait wait;
-  for (;;) {
-    wait.Begin();
-    const auto result = call();
-    if (result != -1 || errno != EINTR || !wait.OnlyParked()) return result;
-  }
+template <typename Argument>
+long Word(Argument argument) {
+  if constexpr (std::is_null_pointer_v<Argument>)
+    return 0;
+  else if constexpr (std::is_pointer_v<Argument>)
+    return static_cast<long>(reinterpret_cast<Address>(argument));
+  else
+    return static_cast<long>(argument);
 }
+
+template <typename... Arguments>
+SystemCall Call(long number, Arguments... arguments) {
+  return {number, {Word(arguments)...}};
+}
+
+enum class Cancellation : bool { kNo, kPoint };
+
+// The kernel's own call, so that no handler goes unseen between the question whether it may begin
+// and its beginning.
+long BeginAgain(const SystemCall& call, unsigned handled, Cancellation cancellation) {
+  if (cancellation == Cancellation::kNo)
+    return tare_marksweep_begin_again(&call, handled, &thread.handled);
+  int type = 0;
+  pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+  const long result = tare_marksweep_begin_again(&call, handled, &thread.handled);
+  pthread_setcanceltype(type, nullptr);
+  return result;
+}
+
+// Calls `first`, the C library's function, and then `again`, which makes the same system call for
+// what is left of it, until it was not a stop alone that ended it.
+template <typename First, typename Again>
+auto Wait(First first, Again again, Cancellation cancellation = Cancellation::kPoint) {
+  const unsigned handled = thread.handled;
+  thread.only_parked = false;
+  auto result = first();
+  while (result == -1 && errno == EINTR && thread.only_parked) {
+    thread.only_parked = false;
+    const long now = BeginAgain(again(), handled, cancellation);
+    result = static_cast<decltype(result)>(now < 0 ? -1 : now);
+    if (now < 0) errno = static_cast<int>(-now);
+  }
+  return result;
+}
+
+constexpr std::size_t kMaskBytes = sizeof(std::uint64_t);
 
 constexpr long kSecond = 1'000'000'000;
 
@@ -53,17 +82,13 @@ constexpr long kSecond = 1'000'000'000;
 class TimeLeft {
  public:
   explicit TimeLeft(const timespec* wanted)
-      : wanted_(wanted),
-        end_(wanted == nullptr ? 0
-                               : Nanoseconds() + static_cast<Count>(wanted->tv_sec) * kSecond +
-                                     static_cast<Count>(wanted->tv_nsec)) {}
+      : end_(wanted == nullptr || wanted->tv_sec > kDecades
+                 ? kForEver
+                 : Nanoseconds() + static_cast<Count>(wanted->tv_sec) * kSecond +
+                       static_cast<Count>(wanted->tv_nsec)) {}
 
-  // What was asked for at first, so that a wrong time is refused by the kernel.
   const timespec* Get() {
-    if (wanted_ == nullptr || first_) {
-      first_ = false;
-      return wanted_;
-    }
+    if (end_ == kForEver) return nullptr;
     const Count now = Nanoseconds();
     const auto left = static_cast<long>(end_ > now ? end_ - now : 0);
     left_ = {left / kSecond, left % kSecond};
@@ -71,9 +96,9 @@ class TimeLeft {
   }
 
  private:
-  const timespec* wanted_;
+  static constexpr Count kForEver = ~Count{0};
+  static constexpr time_t kDecades = 1'000'000'000;
   Count end_;
-  bool first_ = true;
   timespec left_{};
 };
 
@@ -82,11 +107,8 @@ class MillisecondsLeft {
   explicit MillisecondsLeft(int wanted)
       : wanted_(wanted), end_(Nanoseconds() + static_cast<Count>(std::max(wanted, 0)) * kUnit) {}
 
-  int Get() {
-    if (wanted_ <= 0 || first_) {
-      first_ = false;
-      return wanted_;
-    }
+  int Get() const {
+    if (wanted_ <= 0) return wanted_;
     const Count now = Nanoseconds();
     return end_ > now ? static_cast<int>((end_ - now + kUnit - 1) / kUnit) : 0;
   }
@@ -95,82 +117,138 @@ class MillisecondsLeft {
   static constexpr Count kUnit = 1'000'000;
   int wanted_;
   Count end_;
-  bool first_ = true;
 };
 
-int Sleep(const timespec* wanted, timespec* left) {
-  timespec now = *wanted, rest{};
-  const int result = Again([&] {
-    const int slept = Next<"nanosleep", int(const timespec*, timespec*)>::Call(&now, &rest);
-    if (slept != 0 && errno == EINTR) now = rest;
-    return slept;
-  });
-  if (result != 0 && errno == EINTR && left != nullptr) *left = rest;
-  return result;
+// An error number, or 0.
+int Sleep(clockid_t clock, int flags, const timespec* wanted, timespec* left) {
+  using Real = Next<"clock_nanosleep", int(clockid_t, int, const timespec*, timespec*)>;
+  const KeepErrno keep;
+  const bool absolute = (flags & TIMER_ABSTIME) != 0;
+  timespec now = *wanted, rest = now;
+  const int result = Wait(
+      [&] {
+        errno = Real::Call(clock, flags, &now, &rest);
+        return errno == 0 ? 0 : -1;
+      },
+      [&] {
+        if (!absolute) now = rest;
+        return Call(SYS_clock_nanosleep, clock, flags, &now, &rest);
+      });
+  if (result == 0) return 0;
+  if (errno == EINTR && !absolute && left != nullptr) *left = rest;
+  return errno;
 }
+
+// While it is there, a stop sets the thread back into the wait for the semaphore.
+class WaitsFor {
+ public:
+  explicit WaitsFor(const void* semaphore) : before_(thread.semaphore) {
+    thread.semaphore = semaphore;
+  }
+  ~WaitsFor() { thread.semaphore = before_; }
+  WaitsFor(const WaitsFor&) = delete;
+  WaitsFor& operator=(const WaitsFor&) = delete;
+
+ private:
+  const void* before_;
+};
 
 }  // namespace
 }  // namespace tare
 
+__asm__(
+    ".pushsection .text\n"
+    ".globl tare_marksweep_begin_again\n"
+    ".hidden tare_marksweep_begin_again\n"
+    ".type tare_marksweep_begin_again, @function\n"
+    "tare_marksweep_begin_again:\n"
+    "  .cfi_startproc\n"
+    "  mov 0(%rdi), %rax\n"
+    "  mov %rdi, %r11\n"
+    "  mov 40(%r11), %r8\n"
+    "  mov 48(%r11), %r9\n"
+    "  mov 32(%r11), %r10\n"
+    ".globl tare_marksweep_question\n"
+    ".hidden tare_marksweep_question\n"
+    "tare_marksweep_question:\n"
+    "  cmp %esi, (%rdx)\n"
+    "  jne 1f\n"
+    "  mov 8(%r11), %rdi\n"
+    "  mov 16(%r11), %rsi\n"
+    "  mov 24(%r11), %rdx\n"
+    ".globl tare_marksweep_call\n"
+    ".hidden tare_marksweep_call\n"
+    "tare_marksweep_call:\n"
+    "  syscall\n"
+    ".globl tare_marksweep_called\n"
+    ".hidden tare_marksweep_called\n"
+    "tare_marksweep_called:\n"
+    "  ret\n"
+    "1:\n"
+    "  mov $-4, %rax\n"  // -EINTR
+    "  ret\n"
+    "  .cfi_endproc\n"
+    ".size tare_marksweep_begin_again, . - tare_marksweep_begin_again\n"
+    ".popsection\n");
+
 #define EXPORT extern "C" __attribute__((visibility("default")))
 using std::size_t;
-using tare::Again;
+using tare::Call;
+using tare::Cancellation;
+using tare::kMaskBytes;
 using tare::MillisecondsLeft;
 using tare::Next;
 using tare::TimeLeft;
+using tare::Wait;
 
-EXPORT int nanosleep(const timespec* wanted, timespec* left) { return tare::Sleep(wanted, left); }
+EXPORT int nanosleep(const timespec* wanted, timespec* left) {
+  const int error = tare::Sleep(CLOCK_REALTIME, 0, wanted, left);
+  if (error != 0) errno = error;
+  return error == 0 ? 0 : -1;
+}
 
 EXPORT int clock_nanosleep(clockid_t clock, int flags, const timespec* wanted, timespec* left) {
-  using Real = Next<"clock_nanosleep", int(clockid_t, int, const timespec*, timespec*)>;
-  timespec now = *wanted, rest{};
-  tare::Wait wait;
-  for (;;) {
-    wait.Begin();
-    const int error = Real::Call(clock, flags, &now, &rest);
-    const bool absolute = (flags & TIMER_ABSTIME) != 0;
-    if (error == EINTR && !absolute) now = rest;
-    if (error == EINTR && wait.OnlyParked()) continue;
-    if (error == EINTR && !absolute && left != nullptr) *left = rest;
-    return error;
-  }
+  return tare::Sleep(clock, flags, wanted, left);
 }
 
 EXPORT unsigned sleep(unsigned seconds) {
   const timespec wanted{static_cast<time_t>(seconds), 0};
   timespec left{};
-  if (tare::Sleep(&wanted, &left) == 0) return 0;
+  if (nanosleep(&wanted, &left) == 0) return 0;
   return static_cast<unsigned>(left.tv_sec + (left.tv_nsec >= tare::kSecond / 2));
 }
 
 EXPORT int usleep(useconds_t microseconds) {
   const timespec wanted{static_cast<time_t>(microseconds / 1'000'000),
                         static_cast<long>(microseconds % 1'000'000) * 1000};
-  return tare::Sleep(&wanted, nullptr);
+  return nanosleep(&wanted, nullptr);
 }
 
 EXPORT int thrd_sleep(const timespec* wanted, timespec* left) {
   constexpr int kInterrupted = -1, kOther = -2;
-  if (tare::Sleep(wanted, left) == 0) return 0;
-  return errno == EINTR ? kInterrupted : kOther;
+  const int error = tare::Sleep(CLOCK_REALTIME, 0, wanted, left);
+  return error == 0 ? 0 : error == EINTR ? kInterrupted : kOther;
 }
 
 EXPORT int poll(pollfd* files, nfds_t count, int milliseconds) {
   MillisecondsLeft left(milliseconds);
-  return Again(
-      [&] { return Next<"poll", int(pollfd*, nfds_t, int)>::Call(files, count, left.Get()); });
+  return Wait(
+      [&] { return Next<"poll", int(pollfd*, nfds_t, int)>::Call(files, count, milliseconds); },
+      [&] { return Call(SYS_poll, files, count, left.Get()); });
 }
 
 EXPORT int ppoll(pollfd* files, nfds_t count, const timespec* wanted, const sigset_t* mask) {
   using Real = Next<"ppoll", int(pollfd*, nfds_t, const timespec*, const sigset_t*)>;
   TimeLeft left(wanted);
-  return Again([&] { return Real::Call(files, count, left.Get(), mask); });
+  return Wait([&] { return Real::Call(files, count, wanted, mask); },
+              [&] { return Call(SYS_ppoll, files, count, left.Get(), mask, kMaskBytes); });
 }
 
 // The kernel writes what is left of the time into it.
 EXPORT int select(int count, fd_set* in, fd_set* out, fd_set* other, timeval* wanted) {
   using Real = Next<"select", int(int, fd_set*, fd_set*, fd_set*, timeval*)>;
-  return Again([&] { return Real::Call(count, in, out, other, wanted); });
+  return Wait([&] { return Real::Call(count, in, out, other, wanted); },
+              [&] { return Call(SYS_select, count, in, out, other, wanted); });
 }
 
 EXPORT int pselect(int count, fd_set* in, fd_set* out, fd_set* other, const timespec* wanted,
@@ -178,75 +256,107 @@ EXPORT int pselect(int count, fd_set* in, fd_set* out, fd_set* other, const time
   using Real =
       Next<"pselect", int(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*)>;
   TimeLeft left(wanted);
-  return Again([&] { return Real::Call(count, in, out, other, left.Get(), mask); });
+  const struct {
+    const sigset_t* mask;
+    size_t bytes;
+  } masked{mask, kMaskBytes};
+  return Wait([&] { return Real::Call(count, in, out, other, wanted, mask); },
+              [&] { return Call(SYS_pselect6, count, in, out, other, left.Get(), &masked); });
 }
 
 EXPORT int epoll_wait(int file, epoll_event* events, int most, int milliseconds) {
   using Real = Next<"epoll_wait", int(int, epoll_event*, int, int)>;
   MillisecondsLeft left(milliseconds);
-  return Again([&] { return Real::Call(file, events, most, left.Get()); });
+  return Wait([&] { return Real::Call(file, events, most, milliseconds); },
+              [&] { return Call(SYS_epoll_wait, file, events, most, left.Get()); });
 }
 
 EXPORT int epoll_pwait(int file, epoll_event* events, int most, int milliseconds,
                        const sigset_t* mask) {
   using Real = Next<"epoll_pwait", int(int, epoll_event*, int, int, const sigset_t*)>;
   MillisecondsLeft left(milliseconds);
-  return Again([&] { return Real::Call(file, events, most, left.Get(), mask); });
+  return Wait(
+      [&] { return Real::Call(file, events, most, milliseconds, mask); },
+      [&] { return Call(SYS_epoll_pwait, file, events, most, left.Get(), mask, kMaskBytes); });
 }
 
 EXPORT int epoll_pwait2(int file, epoll_event* events, int most, const timespec* wanted,
                         const sigset_t* mask) {
   using Real = Next<"epoll_pwait2", int(int, epoll_event*, int, const timespec*, const sigset_t*)>;
   TimeLeft left(wanted);
-  return Again([&] { return Real::Call(file, events, most, left.Get(), mask); });
+  return Wait(
+      [&] { return Real::Call(file, events, most, wanted, mask); },
+      [&] { return Call(SYS_epoll_pwait2, file, events, most, left.Get(), mask, kMaskBytes); });
 }
 
+// As the C library says it of a signal that a thread sent to another.
 EXPORT int sigtimedwait(const sigset_t* set, siginfo_t* information, const timespec* wanted) {
   using Real = Next<"sigtimedwait", int(const sigset_t*, siginfo_t*, const timespec*)>;
   TimeLeft left(wanted);
-  return Again([&] { return Real::Call(set, information, left.Get()); });
+  const int signal =
+      Wait([&] { return Real::Call(set, information, wanted); },
+           [&] { return Call(SYS_rt_sigtimedwait, set, information, left.Get(), kMaskBytes); });
+  if (signal != -1 && information != nullptr && information->si_code == SI_TKILL)
+    information->si_code = SI_USER;
+  return signal;
+}
+EXPORT int sigwaitinfo(const sigset_t* set, siginfo_t* information) {
+  return sigtimedwait(set, information, nullptr);
 }
 
 EXPORT int semtimedop(int id, sembuf* operations, size_t count, const timespec* wanted) noexcept {
   using Real = Next<"semtimedop", int(int, sembuf*, size_t, const timespec*)>;
   TimeLeft left(wanted);
-  return Again([&] { return Real::Call(id, operations, count, left.Get()); });
+  return Wait([&] { return Real::Call(id, operations, count, wanted); },
+              [&] { return Call(SYS_semtimedop, id, operations, count, left.Get()); },
+              Cancellation::kNo);
 }
-
 EXPORT int semop(int id, sembuf* operations, size_t count) noexcept {
-  using Real = Next<"semop", int(int, sembuf*, size_t)>;
-  return Again([&] { return Real::Call(id, operations, count); });
+  return semtimedop(id, operations, count, nullptr);
 }
 
-// These wait until a fixed time, or for ever, or for a time of the socket's that begins anew.
-#define WAIT(result, symbol, parameters, ...)                                          \
-  EXPORT result symbol parameters {                                                    \
-    return Again([&] { return Next<#symbol, result parameters>::Call(__VA_ARGS__); }); \
+#define WAIT_FOR_SEMAPHORE(symbol, parameters, ...)          \
+  EXPORT int symbol parameters {                             \
+    const tare::WaitsFor waits(semaphore);                   \
+    return Next<#symbol, int parameters>::Call(__VA_ARGS__); \
   }
-WAIT(int, pause, (), )
-WAIT(int, sigsuspend, (const sigset_t* mask), mask)
-WAIT(int, sigwaitinfo, (const sigset_t* set, siginfo_t* information), set, information)
-WAIT(int, sem_wait, (sem_t * semaphore), semaphore)
-WAIT(int, sem_timedwait, (sem_t* __restrict semaphore, const timespec* __restrict end), semaphore,
-     end)
-WAIT(int, sem_clockwait,
-     (sem_t* __restrict semaphore, clockid_t clock, const timespec* __restrict end), semaphore,
-     clock, end)
-WAIT(int, msgsnd, (int id, const void* message, size_t bytes, int flags), id, message, bytes, flags)
-WAIT(ssize_t, msgrcv, (int id, void* message, size_t bytes, long type, int flags), id, message,
-     bytes, type, flags)
-WAIT(int, accept, (int file, sockaddr* address, socklen_t* bytes), file, address, bytes)
-WAIT(int, accept4, (int file, sockaddr* address, socklen_t* bytes, int flags), file, address, bytes,
-     flags)
-WAIT(ssize_t, recv, (int file, void* buffer, size_t bytes, int flags), file, buffer, bytes, flags)
+WAIT_FOR_SEMAPHORE(sem_wait, (sem_t * semaphore), semaphore)
+WAIT_FOR_SEMAPHORE(sem_timedwait, (sem_t* __restrict semaphore, const timespec* __restrict end),
+                   semaphore, end)
+WAIT_FOR_SEMAPHORE(sem_clockwait,
+                   (sem_t* __restrict semaphore, clockid_t clock, const timespec* __restrict end),
+                   semaphore, clock, end)
+
+// These wait for ever, or for a time of the socket's that begins anew.
+#define WAIT(result, symbol, parameters, arguments, ...)                          \
+  EXPORT result symbol parameters {                                               \
+    return Wait([&] { return Next<#symbol, result parameters>::Call arguments; }, \
+                [&] { return Call(__VA_ARGS__); });                               \
+  }
+WAIT(int, pause, (), (), SYS_pause)
+WAIT(int, sigsuspend, (const sigset_t* mask), (mask), SYS_rt_sigsuspend, mask, kMaskBytes)
+WAIT(int, msgsnd, (int id, const void* message, size_t bytes, int flags),
+     (id, message, bytes, flags), SYS_msgsnd, id, message, bytes, flags)
+WAIT(ssize_t, msgrcv, (int id, void* message, size_t bytes, long type, int flags),
+     (id, message, bytes, type, flags), SYS_msgrcv, id, message, bytes, type, flags)
+WAIT(int, accept, (int file, sockaddr* address, socklen_t* bytes), (file, address, bytes),
+     SYS_accept, file, address, bytes)
+WAIT(int, accept4, (int file, sockaddr* address, socklen_t* bytes, int flags),
+     (file, address, bytes, flags), SYS_accept4, file, address, bytes, flags)
 WAIT(ssize_t, recvfrom,
-     (int file, void* buffer, size_t bytes, int flags, sockaddr* address, socklen_t* length), file,
-     buffer, bytes, flags, address, length)
-WAIT(ssize_t, recvmsg, (int file, msghdr* message, int flags), file, message, flags)
-WAIT(ssize_t, send, (int file, const void* buffer, size_t bytes, int flags), file, buffer, bytes,
-     flags)
+     (int file, void* buffer, size_t bytes, int flags, sockaddr* address, socklen_t* length),
+     (file, buffer, bytes, flags, address, length), SYS_recvfrom, file, buffer, bytes, flags,
+     address, length)
+WAIT(ssize_t, recvmsg, (int file, msghdr* message, int flags), (file, message, flags), SYS_recvmsg,
+     file, message, flags)
 WAIT(ssize_t, sendto,
      (int file, const void* buffer, size_t bytes, int flags, const sockaddr* address,
       socklen_t length),
-     file, buffer, bytes, flags, address, length)
-WAIT(ssize_t, sendmsg, (int file, const msghdr* message, int flags), file, message, flags)
+     (file, buffer, bytes, flags, address, length), SYS_sendto, file, buffer, bytes, flags, address,
+     length)
+WAIT(ssize_t, sendmsg, (int file, const msghdr* message, int flags), (file, message, flags),
+     SYS_sendmsg, file, message, flags)
+WAIT(ssize_t, recv, (int file, void* buffer, size_t bytes, int flags), (file, buffer, bytes, flags),
+     SYS_recvfrom, file, buffer, bytes, flags, nullptr, nullptr)
+WAIT(ssize_t, send, (int file, const void* buffer, size_t bytes, int flags),
+     (file, buffer, bytes, flags), SYS_sendto, file, buffer, bytes, flags, nullptr, 0)

@@ -9,23 +9,20 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <bit>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
 
+#include "interruptions.hpp"
 #include "process.hpp"
 #include "system.hpp"
 
 namespace tare {
-
-inline constexpr int kStopSignal = 33;
 
 struct StackInUse {
   Address stack;        // lowest address in use where the registers were saved
@@ -134,40 +131,7 @@ __attribute__((noinline)) inline void ParkNow() {
   Park(stack, stack);
 }
 
-struct KernelAction {
-  void (*handler)(int, siginfo_t*, void*);
-  unsigned long flags;
-  void (*restorer)();
-  std::uint64_t mask;
-};
 constinit inline KernelAction library_action{};
-
-// Whether the signal ended a system call that is not begun anew: it is by then as if the call had
-// returned EINTR. A handler of the program that is about to run is the program's own interruption.
-inline bool EndedSystemCall(const ucontext_t& context) {
-  const auto result = static_cast<long>(context.uc_mcontext.gregs[REG_RAX]);
-  const auto* const next =
-      reinterpret_cast<const unsigned char*>(context.uc_mcontext.gregs[REG_RIP]);
-  return result == -EINTR && next[-2] == 0x0f && next[-1] == 0x05;
-}
-
-inline bool HasHandler(unsigned signal) {
-  KernelAction action{};
-  syscall(SYS_rt_sigaction, signal, nullptr, &action, sizeof action.mask);
-  const auto handler = reinterpret_cast<Address>(action.handler);
-  return handler != reinterpret_cast<Address>(SIG_DFL) &&
-         handler != reinterpret_cast<Address>(SIG_IGN);
-}
-
-inline bool HandlerIsDue(const ucontext_t& context) {
-  std::uint64_t pending = 0, blocked = 0;
-  memcpy(&blocked, &context.uc_sigmask, sizeof blocked);
-  syscall(SYS_rt_sigpending, &pending, sizeof pending);
-  pending &= ~blocked & ~(std::uint64_t{1} << (kStopSignal - 1));
-  for (; pending != 0; pending &= pending - 1)
-    if (HasHandler(static_cast<unsigned>(std::countr_zero(pending)) + 1)) return true;
-  return false;
-}
 
 inline void HandleStop(int number, siginfo_t* information, void* where) {
   if (information->si_code != SI_QUEUE || information->si_value.sival_ptr != &world) {
@@ -176,8 +140,7 @@ inline void HandleStop(int number, siginfo_t* information, void* where) {
   }
   const KeepErrno keep;
   Thread& t = thread;
-  const auto& context = *static_cast<const ucontext_t*>(where);
-  const bool ended_call = EndedSystemCall(context);
+  auto& context = *static_cast<ucontext_t*>(where);
   if (t.depth > 0) {
     t.must_park = true;
   } else {
@@ -185,7 +148,7 @@ inline void HandleStop(int number, siginfo_t* information, void* where) {
     Park(reinterpret_cast<Address>(__builtin_frame_address(0)),
          static_cast<Address>(context.uc_mcontext.gregs[REG_RSP]) - kRedZone);
   }
-  if (ended_call) t.only_parked = !HandlerIsDue(context);
+  NoteInterruptedCall(context, t);
 }
 
 extern "C" void tare_marksweep_return_from_signal() __attribute__((visibility("hidden")));
@@ -193,8 +156,7 @@ extern "C" void tare_marksweep_return_from_signal() __attribute__((visibility("h
 // Takes the signal, unless it is taken already.
 inline void TakeStopSignal() {
   constexpr unsigned long kRestorer = 0x04000000;
-  KernelAction now{};
-  syscall(SYS_rt_sigaction, kStopSignal, nullptr, &now, sizeof now.mask);
+  const KernelAction now = ActionOf(kStopSignal);
   if (now.handler == HandleStop) return;
   if ((now.flags & SA_SIGINFO) != 0) library_action = now;
   const KernelAction ours{HandleStop, SA_SIGINFO | SA_RESTART | SA_ONSTACK | kRestorer,
