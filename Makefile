@@ -53,6 +53,7 @@ check: build
 	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
 	git ls-files '*.sh' .ci/run | xargs shellcheck
 	@scripts/check-rust.sh replay replay/mmtk
+	scripts/check-warnings.sh
 
 format: build
 	@scripts/setup.sh check
