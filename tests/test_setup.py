@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from .command_lines import ROOT
 
+PACKAGES = (ROOT / "packages.txt").read_text().splitlines()
 SYSTEM = {
     "apt-get": 'echo "$@" >> "{folder}/asked"',
     "apt-cache": 'grep -qx "$2" "{folder}/lists" && echo "  Candidate: 1.0"',
@@ -117,5 +121,42 @@ def test_without_root_the_command_is_named(system: System) -> None:
 
 
 def test_the_list_is_well_formed() -> None:
-    for line in (ROOT / "packages.txt").read_text().splitlines():
+    for line in PACKAGES:
         assert line.startswith("#") or len(line.split()) >= 3, line
+
+
+def numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")[:2]]
+
+
+def test_the_crates_build_with_the_rust_that_is_asked_for() -> None:
+    """Debian 12's newest is 1.85; a crate that needs more would stop the build there."""
+    asked = tomllib.loads((ROOT / "replay" / "Cargo.toml").read_text())
+    (needed,) = re.findall(r">=(\S+)", next(row for row in PACKAGES if " cargo>=" in row))
+    assert asked["workspace"]["package"]["rust-version"] == needed
+    said = subprocess.run(
+        [
+            *("cargo", "metadata", "--offline", "--locked", "--format-version", "1"),
+            *("--filter-platform", "x86_64-unknown-linux-gnu"),
+            *("--manifest-path", ROOT / "replay" / "Cargo.toml"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    newer = {
+        package["name"]: package["rust_version"]
+        for package in json.loads(said.stdout)["packages"]
+        if numbers(package["rust_version"] or "1") > numbers(needed)
+    }
+    assert newer == {}
+
+
+def test_warnings_are_errors_only_in_checks() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "*CMakeLists.txt"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in listed.stdout.split():
+        assert "-Werror" not in (ROOT / name).read_text(), name
+    assert "CMAKE_COMPILE_WARNING_AS_ERROR=ON" in (ROOT / "scripts/check-warnings.sh").read_text()
+    assert "scripts/check-warnings.sh" in (ROOT / "Makefile").read_text()
