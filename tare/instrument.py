@@ -63,7 +63,7 @@ def launcher(bits: int = 64) -> Path:
     except MissingError:
         raise MissingError(
             "the instrument is not built: it needs the Debian package valgrind, of a version "
-            "that was tried (3.19.0, 3.24.0, 3.27.1)",
+            "that was tried (3.19.0, 3.22.0, 3.24.0, 3.25.1)",
             "apt-get install valgrind, then pip install . (or: make build)",
         ) from None
 

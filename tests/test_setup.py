@@ -160,3 +160,11 @@ def test_warnings_are_errors_only_in_checks() -> None:
         assert "-Werror" not in (ROOT / name).read_text(), name
     assert "CMAKE_COMPILE_WARNING_AS_ERROR=ON" in (ROOT / "scripts/check-warnings.sh").read_text()
     assert "scripts/check-warnings.sh" in (ROOT / "Makefile").read_text()
+
+
+def test_messages_name_the_versions_of_valgrind_that_the_build_accepts() -> None:
+    cmake = (ROOT / "observers/instrument/CMakeLists.txt").read_text()
+    (versions,) = re.findall(r"set\(TARE_VALGRIND_VERSIONS (.*)\)", cmake)
+    assert f"({', '.join(versions.split())})" in (ROOT / "tare/instrument.py").read_text()
+    page = (ROOT / "docs/instrument.md").read_text()
+    assert [version for version in versions.split() if version not in page] == []
