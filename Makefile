@@ -37,7 +37,7 @@ build: $(VENV)/.built
 demo: build
 	@scripts/setup.sh demo
 	$(TARE) weigh -o demo-results -- \
-		gawk -f workloads/gawk/format.awk $(DICTIONARY) $(DICTIONARY) $(DICTIONARY) \
+		gawk -f workloads/gawk/format.awk $(DICTIONARY) \
 		|| { echo "to weigh anew: rm -r demo-results; make demo"; exit 1; }
 
 test: build
@@ -53,6 +53,7 @@ check: build
 	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
 	git ls-files '*.sh' .ci/run | xargs shellcheck
 	@scripts/check-rust.sh replay replay/mmtk
+	scripts/check-warnings.sh
 
 format: build
 	@scripts/setup.sh check

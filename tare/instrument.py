@@ -62,7 +62,8 @@ def launcher(bits: int = 64) -> Path:
         return native_file(LAUNCHER)
     except MissingError:
         raise MissingError(
-            "the instrument is not built: it needs the Debian package valgrind, version 3.19.0",
+            "the instrument is not built: it needs the Debian package valgrind, of a version "
+            "that was tried (3.19.0, 3.22.0, 3.24.0, 3.25.1)",
             "apt-get install valgrind, then pip install . (or: make build)",
         ) from None
 
@@ -73,8 +74,8 @@ def _check_tool_for_32_bits() -> None:
     except MissingError:
         raise MissingError(
             "the instrument for 32-bit programs is not built: it needs the Debian package "
-            "lib32gcc-12-dev",
-            "apt-get install lib32gcc-12-dev, then pip install . (or: make build)",
+            "lib32gcc-N-dev, N being the version of gcc",
+            "apt-get install lib32gcc-$(gcc -dumpversion)-dev, then pip install . (or: make build)",
         ) from None
 
 

@@ -80,7 +80,7 @@ def require() -> Path:
     except MissingError:
         raise MissingError(
             "the observer of Java heaps is not built",
-            "apt-get install openjdk-17-jdk-headless, and build Tare anew",
+            "apt-get install default-jdk-headless, and build Tare anew",
         ) from None
 
 

@@ -107,7 +107,7 @@ class Source:
     sha256: str
     paths: tuple[str, ...] = (".",)
     archive: str | None = None
-    """Where the archive of a Debian source package lies on a mirror."""
+    """Where the file of a Debian package, built or of its sources, lies on a mirror."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def _read_source(path: Path, raw: object) -> Source:
         raise table.wrong("paths", "must be a list of strings")
     if any(Path(item).is_absolute() or ".." in Path(item).parts for item in paths):
         raise table.wrong("paths", "must stay inside the source")
-    archive = table.text("archive") if kind == "debian-source" else None
+    archive = table.text("archive") if kind != "crate" else None
     table.end()
     return Source(cast(Any, kind), package, version, sha256, tuple(paths), archive)
 

@@ -879,3 +879,16 @@ def test_bdwgc_serves_the_constructors_of_libraries_that_allocate_much(tmp_path:
         [tmp_path / "program"], env=environment, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "4000\n")
+
+
+def test_bdwgc_itself_never_calls_what_it_shows_to_programs() -> None:
+    """Its sources undefine macros, and a call of the wrapper would leave the collector's signals
+    open where the collector means to block all."""
+    library = object_path(load_recipes()["bdwgc"])
+    assert library is not None
+    code = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", library], capture_output=True, text=True, check=True
+    ).stdout
+    called = set(re.findall(r"(?:call|jmp) +[0-9a-f]+ <([^@+>]+)>", code))
+    assert "tare_system_sigmask" in called
+    assert called.isdisjoint({"pthread_sigmask", "sigprocmask"})

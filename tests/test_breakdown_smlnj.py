@@ -56,7 +56,7 @@ needs_smlnj = pytest.mark.skipif(
     reason="Debian's packages smlnj and ml-yacc are missing",
 )
 needs_tool = pytest.mark.skipif(
-    not tool_is_built(), reason="Tare was built without Debian's package lib32gcc-12-dev"
+    not tool_is_built(), reason="Tare was built without Debian's package lib32gcc-N-dev"
 )
 
 
@@ -378,7 +378,7 @@ def test_what_a_32_bit_program_cannot_be_asked(
     command: Sequence[str], code: int, words: str, tare: Tare
 ) -> None:
     if command[0] == "breakdown" and not tool_is_built():
-        pytest.skip("Tare was built without Debian's package lib32gcc-12-dev")
+        pytest.skip("Tare was built without Debian's package lib32gcc-N-dev")
     done = tare(*command, RUNTIME, "@SMLload=not-there")
     assert done.returncode == code, done.stderr
     assert words in " ".join((done.stdout + done.stderr).split())

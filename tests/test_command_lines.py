@@ -40,7 +40,7 @@ def packages() -> dict[str, str]:
     """The Debian package of each command that the project uses."""
     lines = (ROOT / "packages.txt").read_text().splitlines()
     rows = [line.split() for line in lines if not line.startswith("#")]
-    return {command: package for _group, package, command in rows if command != "-"}
+    return {row[2].split(">=")[0]: row[1] for row in rows if row[2] != "-"}
 
 
 def matches(entry: dict[str, Any], line: CommandLine) -> bool:

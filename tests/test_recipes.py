@@ -154,6 +154,7 @@ def test_a_good_recipe(tmp_path: Path) -> None:
         ('paths = ["c_src"]', "paths = [1]", "source.paths"),
         ('paths = ["c_src"]', 'archive = "pool/mine.tar.gz"', "source.archive"),
         ('type = "crate"\ncrate', 'type = "debian-source"\npackage', "source.archive"),
+        ('type = "crate"\ncrate', 'type = "debian"\npackage', "source.archive"),
         ('file = "libtare-mine.so"', 'file = "/lib/x.so"', "object.file"),
         ('[object]\nfile = "libtare-mine.so"', "", "object"),
         ('type = "size"', 'type = "float"', "options.cache.type"),
@@ -389,13 +390,18 @@ def debian_archive(path: Path) -> str:
 
 
 def fetch_debian_source(
-    tmp_path: Path, *, digest: str | None = None, broken: bool = False
+    tmp_path: Path,
+    *,
+    digest: str | None = None,
+    broken: bool = False,
+    kind: str = "debian-source",
+    commands: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     archive = tmp_path / "mine_0.1.2.tar.gz"
     digest = debian_archive(archive) if digest is None else digest
     recipe = GOOD.replace(DIGEST, digest).replace(
         'type = "crate"\ncrate = "mine-sys"',
-        'type = "debian-source"\npackage = "mine"\narchive = "pool/main/m/mine/mine_0.1.2.tar.gz"',
+        f'type = "{kind}"\npackage = "mine"\narchive = "pool/main/m/mine/mine_0.1.2.tar.gz"',
     )
     assert read_recipe(write(tmp_path / "managers", recipe)).source is not None
     if not archive.exists():
@@ -411,7 +417,11 @@ def fetch_debian_source(
     ]
     return subprocess.run(
         command,
-        env={**os.environ, "APT_HELPER": str(helper)},
+        env={
+            **os.environ,
+            "APT_HELPER": str(helper),
+            "PATH": os.pathsep.join([*([str(commands)] if commands else []), os.environ["PATH"]]),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -439,6 +449,21 @@ def test_a_debian_source_that_cannot_be_had(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Failed to fetch" in done.stderr
     assert "pool/main/m/mine/mine_0.1.2.tar.gz" in done.stderr
+
+
+def test_a_built_package_of_another_release_is_had_by_its_address(tmp_path: Path) -> None:
+    """apt's lists name only the system's own releases."""
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    (commands / "apt-get").write_text("#!/bin/sh\nexit 100\n")
+    (commands / "dpkg-deb").write_text(
+        '#!/bin/sh\nmkdir -p "$3/c_src" && printf "int mine;" > "$3/c_src/mine.c"\n'
+    )
+    for command in commands.iterdir():
+        command.chmod(0o755)
+    done = fetch_debian_source(tmp_path, kind="debian", commands=commands)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "sources/mine-0.1.2/c_src/mine.c").read_text() == "int mine;"
 
 
 def test_one_crate_has_one_pin() -> None:

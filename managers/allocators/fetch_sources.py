@@ -155,36 +155,32 @@ def check(what: str, got: str, wanted: str) -> None:
         )
 
 
+def download(source: dict[str, Any], scratch: Path) -> Path:
+    """Download a file of Debian's archive, which keeps past releases; apt knows proxies."""
+    address = f"{DEBIAN_MIRROR}/{source['archive']}"
+    hint = f"Wanted: {address}; it must be reachable for apt, and apt be installed."
+    helper = os.environ.get("APT_HELPER", "/usr/lib/apt/apt-helper")
+    run([helper, "download-file", address, "archive"], scratch, hint)
+    with (scratch / "archive").open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    check(source_key(source), digest, source["sha256"])
+    return scratch / "archive"
+
+
 def fetch_debian(source: dict[str, Any], into: Path) -> None:
-    package, version = source["package"], source["version"]
-    hint = (
-        f"Install it with `apt-get install {package}`, or refresh the lists with `apt-get update` "
-        f"if version {version} has been superseded."
-    )
+    """A built package: of any release, so that the same one is used on every system."""
     with tempfile.TemporaryDirectory(dir=into, prefix=".deb-") as name:
         scratch = Path(name)
-        run(["apt-get", "-q", "download", f"{package}={version}"], scratch, hint)
-        archives = list(scratch.glob("*.deb"))
-        if len(archives) != 1:
-            raise FetchError(f"apt-get download gave no {package}. {hint}")
-        digest = hashlib.sha256(archives[0].read_bytes()).hexdigest()
-        check(f"{package}={version}", digest, source["sha256"])
-        run(["dpkg-deb", "-x", str(archives[0]), "unpacked"], scratch, hint)
+        archive = download(source, scratch)
+        run(["dpkg-deb", "-x", archive.name, "unpacked"], scratch, "")
         publish(scratch / "unpacked", into, source)
 
 
 def fetch_debian_source(source: dict[str, Any], into: Path) -> None:
-    """Download the archive of a Debian source package's authors; apt knows proxies."""
-    address = f"{DEBIAN_MIRROR}/{source['archive']}"
-    hint = f"Wanted: {address}; it must be reachable for apt, and apt be installed."
+    """The archive of a source package's authors."""
     with tempfile.TemporaryDirectory(dir=into, prefix=".debsrc-") as name:
         scratch = Path(name)
-        helper = os.environ.get("APT_HELPER", "/usr/lib/apt/apt-helper")
-        run([helper, "download-file", address, "archive"], scratch, hint)
-        with (scratch / "archive").open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        check(source_key(source), digest, source["sha256"])
-        unpack(scratch / "archive", scratch / "unpacked", source)
+        unpack(download(source, scratch), scratch / "unpacked", source)
         publish(scratch / "unpacked", into, source)
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What the instrument needs of Valgrind's core: the public tool headers, and the few entry points
 // which libcoregrind exports but no public header declares. The latter are copied from the core's
-// own headers of the version below; CMakeLists.txt builds against no other.
+// own headers of the versions that CMakeLists.txt names, which builds against no other.
 
 #ifndef TARE_INSTRUMENT_CORE_H
 #define TARE_INSTRUMENT_CORE_H
@@ -27,8 +27,6 @@
 #include "pub_tool_vki.h"
 #include "pub_tool_vkiscnums.h"
 
-#define TARE_VALGRIND_VERSION "3.19.0"
-
 // pub_core_debuginfo.h: the symbols of an object, each at an address with all its names.
 typedef struct {
   Addr main;
@@ -38,6 +36,9 @@ extern void VG_(DebugInfo_syms_getidx)(const DebugInfo* info, Int index, SymAVMA
                                        UInt* size, const HChar** first_name,
                                        const HChar*** other_names, Bool* is_text, Bool* is_ifunc,
                                        Bool* is_global);
+
+// pub_core_libcfile.h: bytes of a file, or -1.
+extern Long VG_(fsize)(Int file);
 
 // pub_core_libcfile.h: moves a file descriptor out of the range that the program sees, and marks it
 // to be closed at an exec.

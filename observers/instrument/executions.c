@@ -50,8 +50,17 @@ static Bool has_files;
 
 // ---- contexts ----
 
+// VG_(am_shadow_alloc) gives an address or NULL, in newer versions a SysRes.
+static inline void* shadow_address(void* address) { return address; }
+static inline void* shadow_result(SysRes result) {
+  return sr_isError(result) ? NULL : (void*)sr_Res(result);
+}
+
 static Addr add_context(ULong phases, UInt operation) {
-  ULong* const counters = VG_(am_shadow_alloc)(MOST_STRETCHES * sizeof(ULong));
+  const SizeT bytes = MOST_STRETCHES * sizeof(ULong);
+  ULong* const counters = _Generic(VG_(am_shadow_alloc)(bytes),
+      SysRes: shadow_result,
+      void*: shadow_address)(VG_(am_shadow_alloc)(bytes));
   if (counters == NULL) {
     VG_(umsg)("no memory to count how often instructions are executed\n");
     VG_(exit)(1);

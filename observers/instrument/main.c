@@ -28,8 +28,6 @@
 #include "trace.h"
 #include "translate.h"
 
-_Static_assert(sizeof VERSION == sizeof TARE_VALGRIND_VERSION, "built for Valgrind 3.19.0 only");
-
 TraceOptions trace_options;
 static const HChar* count_folder;
 static Bool count_sites;

@@ -33,7 +33,7 @@ MMTK = "mmtk"
 OWN = "own"
 """The collector that runs when none is asked for."""
 TITLE = "Java virtual machines"
-PACKAGE = "openjdk-17-jdk-headless"
+PACKAGE = "default-jdk-headless"
 TRIAL = ("java", "-version")
 LIMITED = ("jvm.serial", "jvm.parallel", "jvm.g1", "jvm.shenandoah", "jvm.zgc")
 SWEEP = LIMITED

@@ -5,6 +5,12 @@
 #define GC_INNER STATIC
 #define GC_EXTERN GC_INNER
 
+#include <signal.h>
+
+/* The collector means the system's, not the one that this object shows to programs, which leaves
+   the collector's signals open. By the name in the object: the sources undefine macros. */
+int pthread_sigmask(int, const sigset_t*, sigset_t*) __asm__("tare_system_sigmask");
+
 #include <private/gc_priv.h>
 
 #define WHOLE __attribute__((__noinline__, __noclone__))
