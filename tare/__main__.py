@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import pkgutil
 import shlex
@@ -56,6 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command; its exit code. Never lets a stack trace out for what users can cause."""
+    _open_standard_streams()
     try:
         result: Any = tare_group.main(args=arguments, prog_name="tare", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -72,13 +74,38 @@ def run(arguments: list[str] | None = None) -> int:
         _tell_of_interruption(stopped.__cause__ or stopped)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Who read our output has enough; nothing further may be written to it, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _end_of_reading()
+    except SystemExit as leaving:
+        # click says 1 of it, which is that of a program that failed.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return _end_of_reading()
+        raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _complain(f"{where}{error.strerror or error}", "")
         return 4
+
+
+def _end_of_reading() -> int:
+    """Who read our output has enough; nothing further may be written to it, not even at exit."""
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    return 0
+
+
+def _open_standard_streams() -> None:
+    """A stream that whoever started us closed leads nowhere, so that no file of ours takes its
+    number; and what its encoding lacks is written by number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _tell_of_interruption(stopped: BaseException) -> None:

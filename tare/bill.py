@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tare import executor, java_bill
 from tare import manager as managers_module
+from tare.errors import ProgramError
 from tare.manager import OWN, Manager
 from tare.measurement import REPLAYING, Status
 from tare.measuring import (
@@ -167,9 +168,12 @@ def _pilot(store: Store, program: Program, own: str, limits: Limits, watcher: Wa
     outcome = done[0].outcome
     if outcome.status is Status.OK:
         store.update(pilot_seconds=outcome.values["wall_seconds"])
-    else:
-        store.update(pilot_seconds=limits.timeout_seconds or 1.0)
-    return outcome
+        return outcome
+    words = [line.strip() for line in outcome.error_tail.splitlines() if line.strip()]
+    raise ProgramError(
+        f"{program.name} failed in its first run: {outcome.reason or outcome.status}",
+        f"{f'it said: {words[-1][:300]}; ' if words else ''}nothing more was run",
+    )
 
 
 def _settle(

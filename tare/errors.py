@@ -31,6 +31,12 @@ class MissingError(TareError):
     exit_code = 3
 
 
+class ProgramError(TareError):
+    """The program to measure fails by itself: exit code 1."""
+
+    exit_code = 1
+
+
 class InterruptedStudy(KeyboardInterrupt):
     """Ctrl-C or SIGTERM during a study. ``folder`` holds every run that had finished."""
 

@@ -11,6 +11,7 @@ A name that Tare prints can always be typed in again.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -114,9 +115,13 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
     recipes = load_recipes()
     recipe = recipes.get(name)
     if recipe is None:
+        known = sorted([*recipes, *collectors.PLANS, OWN])
+        alike = difflib.get_close_matches(name, known, n=1)
         raise UsageError(
             f"there is no manager '{name}'",
-            f"known: {', '.join(sorted([*recipes, OWN]))}; or give the path of an object",
+            f"did you mean {alike[0]}? `tare managers` lists all"
+            if alike
+            else f"known: {', '.join(known)}; or give the path of an object",
         )
     environment = recipe.environment(options)
     system = recipe.kind == "system"

@@ -311,5 +311,5 @@ def output_options(function: Command) -> Command:
             "--csv", "csv_file", type=_PATH, metavar="FILE", help="Also write every row as CSV."
         ),
         click.option("--no-page", is_flag=True, help="Do not write the HTML page."),
-        click.option("--quiet", is_flag=True, help="No progress, no table."),
+        click.option("-q", "--quiet", is_flag=True, help="No progress, no table."),
     )

@@ -10,7 +10,7 @@ from tare import api
 from tare.errors import UsageError
 from tare.options import Output
 from tare.report.terminal_text import printable
-from tare.results import Results, write_atomically, writing
+from tare.results import Results, descriptor_of, write_to
 
 if TYPE_CHECKING:
     from tare.trace import Trace
@@ -22,7 +22,8 @@ def present(results: Results, output: Output, markdown: Path | None = None) -> i
     for name, file in files.items():
         if file is not None:
             write_export(results, name, file)
-    stream = sys.stderr if Path("-") in files.values() else sys.stdout
+    taken = any(file is not None and _is_standard_output(file) for file in files.values())
+    stream = sys.stderr if taken else sys.stdout
     if not output.quiet:
         from tare.report.build import build_report
         from tare.report.terminal import print_report
@@ -40,13 +41,11 @@ def write_export(results: Results, name: str, file: Path) -> None:
     """Write ``results`` in the export format ``name`` to ``file``, or standard output for ``-``."""
     from tare.export import FORMATS
 
-    text = FORMATS[name].render(results, api.summary(results))
-    if file == Path("-"):
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    with writing(file):
-        write_atomically(file, text)
+    write_to(file, FORMATS[name].render(results, api.summary(results)))
+
+
+def _is_standard_output(file: Path) -> bool:
+    return descriptor_of(file) == sys.stdout.fileno()
 
 
 def write_trace_export(trace: Trace, name: str, file: Path, weight: str) -> None:
@@ -62,11 +61,6 @@ def write_trace_export(trace: Trace, name: str, file: Path, weight: str) -> None
 def write_stacks(content: bytes, name: str, file: Path) -> None:
     """Write what has the form ``name`` to ``file``, or standard output for ``-``. UsageError when
     that would show bytes on a terminal."""
-    if file != Path("-"):
-        with writing(file):
-            write_atomically(file, content)
-        return
-    if name == "pprof" and sys.stdout.isatty():
+    if name == "pprof" and _is_standard_output(file) and sys.stdout.isatty():
         raise UsageError("a pprof profile is not text", "name a file with -o")
-    sys.stdout.buffer.write(content)
-    sys.stdout.flush()
+    write_to(file, content)

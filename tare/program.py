@@ -16,6 +16,7 @@ from tare.errors import UsageError
 from tare.report.labels import writable
 
 NAME_LIMIT = 200
+_SHELL_SYNTAX = frozenset(" |&;<>()$`*?\t\n")
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,9 @@ def find_executable(program: Program) -> Path:
     if found is None:
         raise UsageError(
             f"the program '{first}' was not found on PATH",
-            "give its path, or install the package that holds it",
+            f"to run a line of the shell: sh -c {shlex.quote(first)}"
+            if _SHELL_SYNTAX.intersection(first)
+            else "give its path, or install the package that holds it",
         )
     return Path(found)
 

@@ -12,10 +12,13 @@ made from them again.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import json
 import os
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from tare.trace import Trace
 
 SCHEMA = 1
+_DESCRIPTOR = re.compile(r"(-|/dev/stdout|/dev/stderr)|(?:/dev|/proc/self)/fd/(\d{1,6})")
+_STANDARD = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 _RUN_FIELDS = {
     "tare": str,
     "study": str,
@@ -215,6 +220,10 @@ class Store:
         """Create ``folder``, or open it again when it holds an unfinished answer to the same
         question: the values of ``run[key]`` must agree."""
         self.folder = folder
+        if folder.is_symlink() and not folder.exists():
+            raise UsageError(f"{folder} is a link to what is not there", "name another with -o")
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder} is a file, not a folder", "name another with -o")
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = (folder / ".lock").open("w")
@@ -308,10 +317,11 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise TareError(
             f"cannot write to {folder}: {error.strerror or error}",
-            "free some space or name another folder with -o; the runs so far are kept, and the "
-            "same command with -o of that folder goes on from them",
+            f"{'free some space or ' if full else ''}name another place; the runs so far are kept, "
+            "and the same command with -o of their folder goes on from them",
         ) from None
 
 
@@ -323,6 +333,28 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def descriptor_of(path: Path) -> int | None:
+    """The open file that a path such as - or /dev/fd/63 stands for."""
+    found = _DESCRIPTOR.fullmatch(str(path))
+    return None if found is None else _STANDARD.get(found[1] or "") or int(found[2])
+
+
+def write_to(path: Path, content: str | bytes) -> None:
+    """Write ``content`` where a user says: into a pipe or a device, else atomically, and through a
+    link into what it names. TareError says what the system refuses."""
+    data = content.encode() if isinstance(content, str) else content
+    with writing(path):
+        if (number := descriptor_of(path)) is not None:
+            sys.stdout.flush()
+            with os.fdopen(os.dup(number), "wb") as file:
+                file.write(data)
+        elif path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                file.write(data)
+        else:
+            write_atomically(path.resolve(), data)
 
 
 def new_run(study: str, command: Sequence[str], **facts: Any) -> dict[str, Any]:

@@ -358,13 +358,18 @@ def _refuse_full_disk(folder: Path) -> None:
 
 def _read_proof(path: Path) -> list[_Proof]:
     with path.open("rb") as file:
-        text = file.read(_PROOF_LIMIT).decode(errors="replace")
+        text = os.fsdecode(file.read(_PROOF_LIMIT))
     proofs = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         fields = line.split("\t")
         if len(fields) == _PROOF_FIELDS and fields[0] == "1":
             proofs.append(_Proof(fields[1], int(fields[2]), fields[4], fields[5], fields[8]))
     return proofs
+
+
+def _in_proof(path: str) -> str:
+    """As the probe writes it, whose fields end with a tab and whose lines with a newline."""
+    return path.replace("\t", "?").replace("\n", "?")
 
 
 def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], errors: Path) -> Outcome:
@@ -376,7 +381,7 @@ def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], error
     unshown = [
         (pid, path)
         for pid, parent, path in raw["programs"]
-        if (pid, path) not in shown and (parent, path) not in shown
+        if not {(pid, _in_proof(path)), (parent, _in_proof(path))} & shown
     ]
     unshown_main = [path for pid, path in unshown if pid == raw["pid"]]
     silent = (pids - {proof.pid for proof in proofs}) | {pid for pid, _ in unshown}

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PROOF_VERSION = 1, LINE_BYTES = 16384, PATH_BYTES = 1024 };
+enum { PROOF_VERSION = 1, LINE_BYTES = 16384, PATH_BYTES = 4096 };
 
 static const char* const family[] = {"calloc",         "realloc",       "free",
                                      "posix_memalign", "aligned_alloc", "malloc_usable_size"};

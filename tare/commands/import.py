@@ -43,7 +43,7 @@ Examples:
     ".tare, or a new folder in tare-results.",
 )
 @click.option("--force", is_flag=True, help="Replace a heap trace that is there.")
-@click.option("--quiet", is_flag=True, help="No progress, no summary.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress, no summary.")
 def command(file: Path, folder: Path | None, force: bool, quiet: bool) -> int:
     """Make a heap trace of FILE, which heaptrack or glibc's mtrace has recorded; or results of a
     profile of DHAT, of a folder of logs of running-ng, or of DaCapo's files of latencies.

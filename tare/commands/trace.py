@@ -112,7 +112,7 @@ def _signal_number(_context: click.Context, _option: click.Parameter, text: str 
     help="The manager that serves the program. Default: glibc.",
 )
 @options.limit_options
-@click.option("--quiet", is_flag=True, help="No progress, no summary.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress, no summary.")
 @options.program_argument
 def command(
     program: Program,

@@ -1,0 +1,145 @@
+"""Where results are written to, and streams that are closed, full or of another encoding."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import TARE, Completed
+
+MEASURE = ("compare", "-q", "--no-page", "-n", "2", "-m", "glibc")
+
+
+def is_export(text: str | bytes) -> bool:
+    return bool(json.loads(text)["study"] == "compare")
+
+
+@pytest.mark.parametrize("file", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_an_export_goes_to_standard_output(tare: Callable[..., Completed], file: str) -> None:
+    done = tare(*MEASURE, "--json", file, "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert is_export(done.stdout)
+
+
+def test_an_export_goes_into_an_open_file_of_the_shell(tmp_path: Path) -> None:
+    line = f"{' '.join(map(str, TARE))} {' '.join(MEASURE)} --json >(cat >out) -- true; wait $!"
+    done = subprocess.run(
+        ["bash", "-c", f"{line}; wait"], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert is_export((tmp_path / "out").read_text())
+
+
+def test_an_export_goes_into_a_pipe(tare: Callable[..., Completed], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    done = tare(*MEASURE, "--json", "pipe", "--", "true")
+    reader.join()
+    assert done.returncode == 0, done.stderr
+    assert is_export(read[0])
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_an_export_follows_a_link(tare: Callable[..., Completed], tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to("target.json")
+    assert tare(*MEASURE, "--json", "link.json", "--", "true").returncode == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert is_export((tmp_path / "target.json").read_text())
+
+
+def test_a_device_stays_one(tare: Callable[..., Completed]) -> None:
+    done = tare(*MEASURE, "--json", "/dev/full", "--", "true")
+    assert done.returncode == 4
+    assert "cannot write to /dev/full: No space left on device" in done.stderr
+    assert Path("/dev/full").is_char_device()
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_results_do_not_go_into_what_is_no_folder(
+    tare: Callable[..., Completed], tmp_path: Path, kind: str
+) -> None:
+    place = tmp_path / "place"
+    place.touch() if kind == "file" else place.symlink_to("nowhere")
+    done = tare("compare", "-n", "2", "-m", "glibc", "-o", "place", "--", "true")
+    assert done.returncode == 2
+    assert "name another with -o" in done.stderr
+    assert "space" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(tmp_path: Path, closed: str) -> None:
+    command = " ".join(map(str, TARE))
+    line = f"{command} compare -n 2 -m glibc -o r -- true {closed}"
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "<svg" in (tmp_path / "r" / "report.html").read_text()
+
+
+def test_what_an_encoding_lacks_is_written_by_number(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = tare("compare", "-n", "2", "-m", "glibc", "--", "echo", "ä", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "\\xe4" in done.stdout
+
+
+def test_a_reader_that_has_enough_is_no_fault(tmp_path: Path) -> None:
+    command = " ".join(map(str, TARE))
+    line = f"{command} managers | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert done.stdout == "0\n", done.stderr
+    assert not done.stderr
+
+
+def test_a_program_that_fails_by_itself_ends_the_bill(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    done = tare("weigh", "-o", "r", "--", "cat", "/nonexistent")
+    assert done.returncode == 1
+    assert "cat: /nonexistent: No such file or directory" in done.stderr
+    assert len((tmp_path / "r" / "runs.jsonl").read_text().splitlines()) == 1
+
+
+def test_lines_of_a_shell_and_names_that_are_nearly_right(tare: Callable[..., Completed]) -> None:
+    assert "sh -c 'ls | wc -l'" in tare("weigh", "ls | wc -l").stderr
+    assert "did you mean jemalloc?" in tare("compare", "-m", "jemaloc", "--", "true").stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"J\xc3\xbcrgen",
+        b"new\nline",
+        b"tab\there",
+        b"no\xffutf-8",
+        b"cut\xe2\x82",
+        b'a"\\b\x7f',
+        b"/".join(letter * 200 for letter in (b"a", b"b", b"c", b"d", b"e", b"f", b"g")),
+    ],
+)
+def test_programs_of_any_path_are_proved(
+    tare: Callable[..., Completed], tmp_path: Path, name: bytes
+) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    folder.mkdir(parents=True)
+    program = folder / "sleep"
+    program.write_bytes(Path("/bin/sleep").read_bytes())
+    program.chmod(0o755)
+    done = tare("compare", "-q", "-n", "2", "-m", "glibc", "-o", "r", "--", program, "0.2")
+    assert done.returncode == 0, done.stdout + done.stderr
