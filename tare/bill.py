@@ -168,12 +168,15 @@ def _pilot(store: Store, program: Program, own: str, limits: Limits, watcher: Wa
     outcome = done[0].outcome
     if outcome.status is Status.OK:
         store.update(pilot_seconds=outcome.values["wall_seconds"])
-        return outcome
-    words = [line.strip() for line in outcome.error_tail.splitlines() if line.strip()]
-    raise ProgramError(
-        f"{program.name} failed in its first run: {outcome.reason or outcome.status}",
-        f"{f'it said: {words[-1][:300]}; ' if words else ''}nothing more was run",
-    )
+    elif outcome.status in (Status.FAILED, Status.TIMEOUT, Status.OUT_OF_MEMORY):
+        words = [line.strip() for line in outcome.error_tail.splitlines() if line.strip()]
+        raise ProgramError(
+            f"{program.name} failed in its first run: {outcome.reason or outcome.status}",
+            f"{f'it said: {words[-1][:300]}; ' if words else ''}nothing more was run",
+        )
+    else:
+        store.update(pilot_seconds=limits.timeout_seconds or 1.0)
+    return outcome
 
 
 def _settle(

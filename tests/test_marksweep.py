@@ -521,6 +521,39 @@ def test_a_wait_that_is_begun_again_can_be_cancelled(run: Callable[..., Outcome]
     good(run(CANCELLED, "marksweep(glibc, every=never)"))
 
 
+MAPPINGS = r"""
+#include <sys/mman.h>
+#define PLACES 20000
+#define PAGE 4096
+static char* first;
+int main(void) {
+  first = mmap(NULL, 2l * PLACES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  for (long i = 0; i < PLACES; i++) {
+    void** const page = mmap(first + 2 * i * PAGE, PAGE, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (page == MAP_FAILED) return 2;
+    *page = malloc(40);
+    memset(*page, 1 + i % 100, 40);
+    mprotect(page, PAGE, PROT_READ);
+  }
+  scrub();
+  tare_marksweep_collect();
+  churn(2 * PLACES, 40);
+  for (long i = 0; i < PLACES; i++)
+    if (**(char**)(first + 2 * i * PAGE) != 1 + i % 100) return 1;
+  return 0;
+}"""
+
+
+def test_pointers_in_thousands_of_mappings_that_can_only_be_read(
+    run: Callable[..., Outcome],
+) -> None:
+    """The collector's own list of them grows while it goes through them."""
+    details = good(run(MAPPINGS, "marksweep(glibc, every=never)"))
+    assert details["collections"] == 1
+    assert details["marked_objects"] >= 20000
+
+
 HANDLERS = r"""
 static volatile int simple, full, value;
 static void handle(int number) { simple += number == SIGUSR1; }

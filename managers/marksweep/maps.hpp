@@ -120,8 +120,10 @@ class Mappings {
       if (!Keep(question)) return false;
     if (found != 0) return false;
     const std::size_t writable = list_.Size();
-    for (std::size_t i = 0; i < ranges.Size(); ++i) {
-      const Ranges::Range range = ranges[i];
+    // By address: the list of mappings may grow, which adds a range.
+    for (Address done = 0; ranges.FirstEndingAfter(done) != ranges.End();) {
+      const Ranges::Range range = *ranges.FirstEndingAfter(done);
+      done = range.to;
       if (range.owner != Owner::kProgram) continue;
       for (Address at = range.from;
            at < range.to && Ask(fd, kReadable, at, question) == 1 && question.from < range.to;

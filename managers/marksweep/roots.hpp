@@ -46,6 +46,7 @@ class Roots {
     found_.Clear();
     zones_.Clear();
     bytes_ = 0;
+    good_ = has_static_data_;
     if (!good_ || !mappings_.Read()) return false;
     PresentPages present;
     AddStack(own, present);
@@ -110,9 +111,11 @@ class Roots {
     auto& modules = *static_cast<Modules*>(argument);
     Roots& roots = *modules.roots;
     if (modules.loaded == 0) {
-      if (information->dlpi_adds == roots.loaded_ && information->dlpi_subs == roots.unloaded_)
+      if (roots.has_static_data_ && information->dlpi_adds == roots.loaded_ &&
+          information->dlpi_subs == roots.unloaded_)
         return 1;
       roots.static_data_.Clear();
+      roots.has_static_data_ = true;
     }
     modules.loaded = roots.loaded_ = information->dlpi_adds;
     modules.unloaded = roots.unloaded_ = information->dlpi_subs;
@@ -120,7 +123,7 @@ class Roots {
       const auto& segment = information->dlpi_phdr[i];
       if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0) continue;
       const Address from = information->dlpi_addr + segment.p_vaddr;
-      roots.good_ &= roots.static_data_.Add({from, from + segment.p_memsz});
+      roots.has_static_data_ &= roots.static_data_.Add({from, from + segment.p_memsz});
     }
     return 0;
   }
@@ -248,7 +251,8 @@ class Roots {
   OwnArray<Span> found_;
   unsigned long long loaded_ = 0, unloaded_ = 0;
   std::size_t bytes_ = 0;
-  bool good_ = true;
+  bool has_static_data_ = false;
+  bool good_ = true;  // of this collection
 };
 
 }  // namespace tare
