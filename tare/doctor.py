@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +17,7 @@ from tare.manager import OWN, machine_libc, resolve
 from tare.measurement import HARDWARE_METRICS, Status
 from tare.native import native_file
 from tare.program import Program
-from tare.recipes import load_recipes, object_path
+from tare.recipes import broken_recipes, load_recipes, object_path
 from tare.runner import Limits, run_once
 from tare.units import format_seconds
 
@@ -99,8 +100,14 @@ def _tool(name: str, purpose: str, mend: str) -> Finding:
     return Finding(name, "works", first[0] if first else path)
 
 
+def _trial() -> Program:
+    """A program that does nothing, where PATH leads nowhere, too."""
+    true = shutil.which("true") or shutil.which("true", path=os.defpath) or "true"
+    return Program("doctor", (true,))
+
+
 def _run_findings() -> list[Finding]:
-    program = Program("doctor", ("true",))
+    program = _trial()
     findings = []
     with tempfile.TemporaryDirectory(prefix="tare-doctor-") as folder:
         outcome = run_once(program, resolve(OWN), Limits(timeout_seconds=20), Path(folder))
@@ -123,6 +130,10 @@ def _run_findings() -> list[Finding]:
             )
         )
         findings += [_manager_finding(name, Path(folder)) for name in load_recipes()]
+        findings += [
+            Finding(f"manager {name}", "broken", error.message, error.hint)
+            for name, error in broken_recipes().items()
+        ]
         findings += [_runtime_finding(name, Path(folder)) for name in runtimes.recipes()]
     return findings
 
@@ -152,7 +163,7 @@ def _manager_finding(name: str, folder: Path) -> Finding:
     subject = f"manager {name}"
     if recipe.kind != "system" and object_path(recipe) is None:
         return Finding(subject, "missing", recipe.title, f"tare managers install {name}")
-    outcome = run_once(Program("doctor", ("true",)), resolve(name), Limits(20.0), folder)
+    outcome = run_once(_trial(), resolve(name), Limits(20.0), folder)
     if outcome.status is not Status.OK:
         return Finding(subject, "broken", f"{outcome.reason} {outcome.error_tail}".strip())
     return Finding(subject, "works", f"{recipe.version}, served a run")

@@ -20,7 +20,7 @@ from pathlib import Path
 from tare import collectors, layers, runtimes
 from tare.errors import MissingError, UsageError
 from tare.native import native_file
-from tare.recipes import Collector, load_recipes, object_path
+from tare.recipes import Collector, broken_recipes, load_recipes, object_path
 
 OWN = "own"
 """No manager is put under the program: whatever it links serves it."""
@@ -115,6 +115,8 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
     recipes = load_recipes()
     recipe = recipes.get(name)
     if recipe is None:
+        if name in (broken := broken_recipes()):
+            raise broken[name]
         known = sorted([*recipes, *collectors.PLANS, OWN])
         alike = difflib.get_close_matches(name, known, n=1)
         raise UsageError(

@@ -45,7 +45,7 @@ def write_export(results: Results, name: str, file: Path) -> None:
 
 
 def _is_standard_output(file: Path) -> bool:
-    return descriptor_of(file) == sys.stdout.fileno()
+    return descriptor_of(file) == 1
 
 
 def write_trace_export(trace: Trace, name: str, file: Path, weight: str) -> None:

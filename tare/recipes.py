@@ -388,13 +388,31 @@ def data_folder() -> Path:
 
 
 def load_recipes() -> dict[str, Recipe]:
-    """Every manager of the catalogue by name; a user's own goes before one that comes with Tare."""
+    """Every manager of the catalogue by name; a user's own goes before one that comes with Tare,
+    and stays away if it is broken."""
     recipes: dict[str, Recipe] = {}
-    for folder in (allocators_folder(), classics_folder(), user_recipes_folder()):
+    for folder in (allocators_folder(), classics_folder()):
         for path in sorted(folder.glob("*/manager.toml")):
             recipe = read_recipe(path)
             recipes[recipe.name] = recipe
+    recipes.update({own.name: own for own in _users().values() if isinstance(own, Recipe)})
     return dict(sorted(recipes.items()))
+
+
+def broken_recipes() -> dict[str, RecipeError]:
+    """What is wrong with descriptions of managers that a user wrote, by the names of their
+    folders."""
+    return {name: own for name, own in _users().items() if isinstance(own, RecipeError)}
+
+
+def _users() -> dict[str, Recipe | RecipeError]:
+    found: dict[str, Recipe | RecipeError] = {}
+    for path in sorted(user_recipes_folder().glob("*/manager.toml")):
+        try:
+            found[path.parent.name] = read_recipe(path)
+        except RecipeError as error:
+            found[path.parent.name] = error
+    return found
 
 
 def installed_folder(recipe: Recipe) -> Path:

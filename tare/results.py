@@ -354,7 +354,7 @@ def write_to(path: Path, content: str | bytes) -> None:
             with path.open("wb") as file:
                 file.write(data)
         else:
-            write_atomically(path.resolve(), data)
+            write_atomically(Path(os.path.realpath(path)), data)
 
 
 def new_run(study: str, command: Sequence[str], **facts: Any) -> dict[str, Any]:

@@ -795,24 +795,36 @@ SQL = (
     "select a, group_concat(b) from t group by a order by a limit 100"
 )
 REAL_PROGRAMS = {
-    "ls": ["ls", "-lR", "/usr/share/doc"],
+    "ls": ["ls", "-lR", "{input}"],
     "gawk": [
         "gawk",
         "{ for (i = 1; i <= NF; i++) n[$i] = n[$i] NR } END { print length(n) }",
-        "/var/lib/dpkg/status",
+        "{input}/0/0",
     ],
     "sqlite3": ["sqlite3", ":memory:", SQL],
-    "sort": ["sort", "-r", "/var/lib/dpkg/status"],
+    "sort": ["sort", "-r", "{input}/0/0"],
     "perl": ["perl", "-e", PERL],
     "python": ["/usr/bin/python3", "-c", PYTHON],
-    "shell": ["sh", "-c", "for i in 1 2 3; do ls -l /usr/bin | sort | wc -l; done"],
+    "shell": ["sh", "-c", "for i in 1 2 3; do ls -l {input}/1 | sort | wc -l; done"],
 }
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thousands of files, of which 0/0 has a megabyte."""
+    folder = tmp_path_factory.mktemp("files")
+    for i in range(3000):
+        (folder / str(i % 50)).mkdir(exist_ok=True)
+        (folder / str(i % 50) / str(i)).touch()
+    lines = (f"Package: p{i * 7919 % 20011} word{i % 997} {'x' * (i % 60)}\n" for i in range(20000))
+    (folder / "0" / "0").write_text("".join(lines))
+    return folder
 
 
 @pytest.mark.parametrize("name", REAL_PROGRAMS)
 @each_variant
-def test_real_programs_say_the_same(variant: Variant, name: str) -> None:
-    command = REAL_PROGRAMS[name]
+def test_real_programs_say_the_same(variant: Variant, name: str, files: Path) -> None:
+    command = [word.replace("{input}", str(files)) for word in REAL_PROGRAMS[name]]
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
     environment = variant.environment()

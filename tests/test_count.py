@@ -447,8 +447,18 @@ REAL = {
     "sort": ["sort", "-S", "4M", "{input}/lines"],
     "sed": ["sed", "s/1/one/g", "{input}/lines"],
     "python": ["python3", "-S", "-c", "print(sum(len(str(i)) for i in range(3000)))"],
-    "ls": ["ls", "/usr/share"],
+    "ls": ["ls", "{input}/files"],
 }  # fmt: skip
+
+
+def write_inputs(folder: Path) -> None:
+    """What the real programs read, as ``{input}/…``."""
+    (folder / "lines").write_text("".join(f"{i * 7919 % 3000}\n" for i in range(3000)))
+    (folder / "sum.bc").write_text("for (i = 0; i < 60; i++) a[i] = i ^ 20\na[59]\nquit\n")
+    for name in (f"{i % 7}/{i}.{'pm' if i % 3 else 'txt'}" for i in range(300)):
+        file = folder / "files" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
 
 
 @pytest.fixture(params=REAL)
@@ -458,8 +468,7 @@ def real(request: pytest.FixtureRequest, both_tools: Path) -> list[str]:
     found = shutil.which(words[0], path=valgrind_environment(both_tools)["PATH"])
     if found is None:
         pytest.skip(f"{words[0]} is not installed")
-    (both_tools / "lines").write_text("".join(f"{i * 7919 % 3000}\n" for i in range(3000)))
-    (both_tools / "sum.bc").write_text("for (i = 0; i < 60; i++) a[i] = i ^ 20\na[59]\nquit\n")
+    write_inputs(both_tools)
     return [found, *(word.replace("{input}", str(both_tools)) for word in words[1:])]
 
 

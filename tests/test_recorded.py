@@ -30,7 +30,7 @@ from tare.recording import (
     read_processes,
 )
 from tare.trace import OPERATIONS
-from tests.test_count import OPTIONS, OWN_MALLOC, PRELUDE, REAL
+from tests.test_count import OPTIONS, OWN_MALLOC, PRELUDE, REAL, write_inputs
 from tests.valgrind import both_tools, needs_valgrind, theirs, valgrind_environment
 
 __all__ = ["both_tools"]
@@ -387,7 +387,7 @@ MORE = {
     "xz": ["xz", "-0", "--threads=1", "--stdout", "{input}/lines"],
     "jq": ["jq", "-n", "[range(300)] | map(tostring) | length"],
     "mawk": ["mawk", "{ n[$1 % 50]++ } END { print length(n) }", "{input}/lines"],
-    "find": ["find", "/usr/share/perl", "-name", "*.pm"],
+    "find": ["find", "{input}/files", "-name", "*.pm"],
 }
 
 
@@ -417,8 +417,7 @@ def real(request: pytest.FixtureRequest, tools: Path) -> Real:
     found = shutil.which(words[0], path=valgrind_environment(tools)["PATH"])
     if found is None:
         pytest.skip(f"{words[0]} is not installed")
-    (tools / "lines").write_text("".join(f"{i * 7919 % 3000}\n" for i in range(3000)))
-    (tools / "sum.bc").write_text("for (i = 0; i < 60; i++) a[i] = i ^ 20\na[59]\nquit\n")
+    write_inputs(tools)
     words = [found, *(word.replace("{input}", str(tools)) for word in words[1:])]
     counts = tools / "counts-of-recorded"
     shutil.rmtree(counts, ignore_errors=True)

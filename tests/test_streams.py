@@ -64,6 +64,15 @@ def test_a_device_stays_one(tare: Callable[..., Completed]) -> None:
     assert Path("/dev/full").is_char_device()
 
 
+def test_a_link_that_leads_to_itself_is_replaced(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    done = tare(*MEASURE, "--json", "loop", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert is_export((tmp_path / "loop").read_text())
+
+
 @pytest.mark.parametrize("kind", ["file", "link"])
 def test_results_do_not_go_into_what_is_no_folder(
     tare: Callable[..., Completed], tmp_path: Path, kind: str
@@ -119,6 +128,20 @@ def test_a_program_that_fails_by_itself_ends_the_bill(
 def test_lines_of_a_shell_and_names_that_are_nearly_right(tare: Callable[..., Completed]) -> None:
     assert "sh -c 'ls | wc -l'" in tare("weigh", "ls | wc -l").stderr
     assert "did you mean jemalloc?" in tare("compare", "-m", "jemaloc", "--", "true").stderr
+
+
+def test_a_broken_description_of_a_manager_stops_no_other(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    folder = tmp_path / "tare" / "managers" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "manager.toml").write_text("name = [")
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "PATH": "/nonexistent"}
+    assert tare(*MEASURE, "--", "/bin/true", env=environment).returncode == 0
+    asked = tare("compare", "-m", "mine", "--", "/bin/true", env=environment)
+    assert (asked.returncode, "mine/manager.toml" in asked.stderr) == (4, True), asked.stderr
+    examined = tare("doctor", env=environment)
+    assert "manager mine" in examined.stdout, examined.stderr
 
 
 NAMES = [
