@@ -346,8 +346,11 @@ def write_to(path: Path, content: str | bytes) -> None:
     link into what it names. TareError says what the system refuses."""
     data = content.encode() if isinstance(content, str) else content
     with writing(path):
-        if (number := descriptor_of(path)) is not None:
+        number = descriptor_of(path)
+        if number == 1:
+            sys.stdout.buffer.write(data)
             sys.stdout.flush()
+        elif number is not None:
             with os.fdopen(os.dup(number), "wb") as file:
                 file.write(data)
         elif path.exists() and not path.is_file():
