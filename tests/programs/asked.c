@@ -1,4 +1,5 @@
-// A manager of its own. Its malloc_usable_size lets other threads run, and a handler allocate.
+// A manager of its own. Its malloc_usable_size waits until it is asked in another thread, while there
+// is one at work, and lets a handler allocate.
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -38,10 +39,18 @@ void* realloc(void* object, size_t size) {
 }
 
 static atomic_int ready;
+static atomic_int at_work = THREADS;
+static atomic_size_t last_asked;
+
+static void wait_for_another(void) {
+  const size_t self = (size_t)pthread_self();
+  atomic_store(&last_asked, self);
+  while (atomic_load(&last_asked) == self && atomic_load(&at_work) > 1) sched_yield();
+}
 
 size_t malloc_usable_size(void* object) {
   if (atomic_load(&ready)) {
-    sched_yield();
+    wait_for_another();
     if (atomic_fetch_add(&asked, 1) % EACH_SIGNAL == 0) raise(SIGUSR1);
   }
   return *(size_t*)((char*)object - 16);
@@ -59,6 +68,7 @@ static void* allocate(void* nothing) {
     object[0] = 1;
     free(object);
   }
+  atomic_fetch_sub(&at_work, 1);
   return nothing;
 }
 
