@@ -2,8 +2,9 @@
 # make check  formatters, linters, types    make bench   what Tare itself costs
 # make papers docs/papers.md, in a night     make soak    long runs, TARE_SOAK_SECONDS of layers
 # make wheel  what pip installs, in dist    make docs    the documentation as a site
+# make steady every test beside twenty busy loops: names those that a busy machine can fail
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check format bench papers soak wheel docs lock clean
+.PHONY: help setup build demo test check format bench papers soak steady wheel docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -43,7 +44,12 @@ demo: build
 test: build
 	@scripts/setup.sh demo test
 	@$(PYTHON) -m compileall -q tare  # most tests start tare anew, where nothing may be compiled
-	$(PYTHON) -m pytest -n 2 --dist loadfile
+	$(PYTHON) -m tests
+
+steady: build
+	@scripts/setup.sh demo test
+	@$(PYTHON) -m compileall -q tare
+	$(PYTHON) -m tests --beside 20
 
 check: build
 	@scripts/setup.sh check
