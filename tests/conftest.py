@@ -44,7 +44,6 @@ def tare(tmp_path: Path) -> Callable[..., Completed]:
             cwd=cwd,
             capture_output=True,
             text=True,
-            timeout=240,
             **options,
         )
 

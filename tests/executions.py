@@ -79,7 +79,7 @@ def run_tool(
         [native_file(instrument.LAUNCHER), "--tool=tareinst", "--command-line-only=yes", "--quiet",
          "--vgdb=no", "--trace-children=yes", f"--count-folder={counts}", f"--code-folder={code}",
          *options, *command],
-        env={"PATH": os.environ["PATH"], "LC_ALL": "C", **environment}, check=True, timeout=200,
+        env={"PATH": os.environ["PATH"], "LC_ALL": "C", **environment}, check=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     return executed(code)

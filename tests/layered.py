@@ -24,7 +24,11 @@ def source_runner(
     """A function that runs source text, after the prelude, under a manager."""
 
     def run(
-        source: str, manager: str, *arguments: str, flags: Sequence[str] = (), seconds: float = 120
+        source: str,
+        manager: str,
+        *arguments: str,
+        flags: Sequence[str] = (),
+        seconds: float | None = None,
     ) -> Outcome:
         path = compile_c(prelude + source, *always, *flags)
         program = Program("t", (str(path), *arguments))

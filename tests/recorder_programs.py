@@ -459,7 +459,7 @@ def record(
     outcome = tracing.run_once(
         Program("test", tuple(map(str, argv))),
         resolve(manager),
-        Limits(timeout_seconds=120),
+        Limits(),
         target=target,
         what=tracing.Asked(sites=sites, sample_bytes=sample_bytes, **switching),
     )

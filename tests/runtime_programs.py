@@ -36,7 +36,7 @@ def build_go(source: Path, target: Path) -> Path:
 
 
 def run_once(
-    folder: Path, manager: str, *argv: str | Path, timeout: float = 60, **more: Any
+    folder: Path, manager: str, *argv: str | Path, timeout: float | None = None, **more: Any
 ) -> Outcome:
     """One run of a command under a manager, with its output kept in ``folder``."""
     program = Program("test", tuple(map(str, argv)), **more)

@@ -110,8 +110,7 @@ def offsets_of_a_jvm(folder: Path) -> dict[tuple[str, str], int]:
         stderr=subprocess.DEVNULL,
     ) as jvm:  # fmt: skip
         try:
-            deadline = time.monotonic() + 30
-            while not pause.exists() and time.monotonic() < deadline:
+            while not pause.exists() and jvm.poll() is None:
                 time.sleep(0.02)
             assert pause.exists(), "the JVM did not pause"
             return dict(fields_of(jvm.pid, table))

@@ -79,7 +79,7 @@ def tool(folder: Path, program: Path) -> Path:
     subprocess.run(
         [instrument.launcher(), "--tool=tareinst", "--command-line-only=yes", "--quiet",
          "--vgdb=no", "--trace-children=yes", f"--count-folder={counts}", SITES, program],
-        check=True, timeout=100,
+        check=True,
     )  # fmt: skip
     return counts
 
@@ -361,7 +361,7 @@ def test_two_trees_are_refused(tmp_path: Path) -> None:
     done = subprocess.run(
         [instrument.launcher(), "--tool=tareinst", "--quiet", f"--count-folder={tmp_path}",
          f"--trace-folder={tmp_path}", SITES, "/bin/true"],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert "--count-sites is for --count-folder without --trace-folder" in done.stderr

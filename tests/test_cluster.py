@@ -347,7 +347,7 @@ def test_programs_end_with_the_command_which_can_go_on(
     command = start(*arguments, cwd=tmp_path)
     wait_until(lambda: running(f"sleep {duration}"), "the program that waits")
     command.send_signal(by)
-    command.communicate(timeout=60)
+    command.communicate()
     assert command.returncode == (130 if by == signal.SIGINT else -by)
     wait_until(lambda: not running(f"sleep {duration}"), "the end of the program")
     kept = (tmp_path / "r" / "runs.jsonl").read_text()
@@ -411,7 +411,7 @@ def test_a_scheduler_that_goes_is_told_in_a_word(dask: Processes, tmp_path: Path
                     "--scheduler", address, cwd=tmp_path)  # fmt: skip
     wait_until(lambda: running(f"sleep {duration}"), "the program that waits")
     dask.kill("scheduler")
-    _, told = command.communicate(timeout=60)
+    _, told = command.communicate()
     assert command.returncode == 4, told
     assert f"the scheduler at {address} has gone" in told
     assert "Traceback" not in told

@@ -72,7 +72,7 @@ def program(compile_c: Compile) -> Callable[..., Path]:
 
 def counted(tmp_path: Path, *argv: str | Path, manager: str = "glibc", **fields: Any) -> Outcome:
     one = Program("test", tuple(map(str, argv)), **fields)
-    return instrument.run_once(one, resolve(manager), Limits(timeout_seconds=100), tmp_path)
+    return instrument.run_once(one, resolve(manager), Limits(), tmp_path)
 
 
 def tool(tmp_path: Path, *argv: str | Path, **environment: str) -> tuple[Completed, list[Any]]:
@@ -83,7 +83,7 @@ def tool(tmp_path: Path, *argv: str | Path, **environment: str) -> tuple[Complet
     done = subprocess.run(
         [native_file(instrument.LAUNCHER), "--tool=tareinst", "--command-line-only=yes", "--quiet",
          "--vgdb=no", "--trace-children=yes", f"--count-folder={folder}", *argv],
-        capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, stdin=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"], "LC_ALL": "C", **environment},
     )  # fmt: skip
     return done, instrument.read_counts(folder)

@@ -250,7 +250,7 @@ def test_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
         (3, 3000, 5, 1048576, "thread", 4096, "yes"),
     ]:
         words = map(str, (threads, objects, seed, size, scope, buffer, poison))
-        done = subprocess.run([path, *words], capture_output=True, text=True, timeout=200)
+        done = subprocess.run([path, *words], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr[:4000]
 
 
@@ -288,7 +288,7 @@ def test_random_calls_against_a_model(fuzzer: Path, tmp_path: Path, inner: str) 
             threads = "1"
         program = Program("fuzz", (str(fuzzer), seed, operations, threads, *model))
         manager = resolve(f"delay({inner}, {options})")
-        good(run_once(program, manager, Limits(60.0), tmp_path))
+        good(run_once(program, manager, Limits(), tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -304,5 +304,5 @@ def test_a_wrong_model_is_noticed(
 ) -> None:
     """The fuzzer thinks that objects are held for longer, or more of them, than they are."""
     program = Program("fuzz", (str(fuzzer), "1", "50000", "1", size, capacity, "delay", "0"))
-    outcome = run_once(program, resolve(f"delay(glibc, {options})"), Limits(60.0), tmp_path)
+    outcome = run_once(program, resolve(f"delay(glibc, {options})"), Limits(), tmp_path)
     assert "is still in quarantine" in outcome.error_tail

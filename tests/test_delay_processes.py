@@ -202,7 +202,7 @@ def test_a_limit_from_the_start(tmp_path: Path, compile_c: Compile) -> None:
     path = compile_c(PRELUDE + SHORT_OF_MEMORY, *FLAGS, *flags)
     program = Program("t", ("sh", "-c", f"ulimit -v 512000 && exec {path} unlimited"))
     manager = resolve("delay(glibc, size=1GiB)")
-    details = good(run_once(program, manager, Limits(60.0), tmp_path))
+    details = good(run_once(program, manager, Limits(), tmp_path))
     assert details["memory_collections"] >= 1
 
 
@@ -235,7 +235,7 @@ def test_operator_new_is_guarded_too(tmp_path: Path, inner: str) -> None:
     path = tmp_path / "new"
     subprocess.run(["c++", "-O0", "-w", "-o", path, tmp_path / "new.cpp"], check=True)
     manager = resolve(f"delay({inner}, size=1GiB)")
-    details = good(run_once(Program("t", (str(path),)), manager, Limits(60.0), tmp_path))
+    details = good(run_once(Program("t", (str(path),)), manager, Limits(), tmp_path))
     assert details["memory_collections"] >= 1
 
 
@@ -388,7 +388,7 @@ def test_real_programs_print_the_same(tmp_path: Path, inner: str, options: str) 
             continue
         outputs = []
         for name in ("own", f"delay({inner}, {options})"):
-            outcome = run_once(program, resolve(name), Limits(60.0), tmp_path)
+            outcome = run_once(program, resolve(name), Limits(), tmp_path)
             assert outcome.status is Status.OK, (program.name, outcome.reason, outcome.error_tail)
             outputs.append(outcome.output_sha256)
         assert outputs[0] == outputs[1], program.name

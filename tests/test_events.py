@@ -90,7 +90,7 @@ def tool(tmp_path: Path, path: Path, *lines: str) -> list[Any]:
         [native_file(instrument.LAUNCHER), "--tool=tareinst", "--command-line-only=yes", "--quiet",
          "--vgdb=no", "--trace-children=yes", f"--count-folder={folder}", f"--events={checked}",
          path],
-        env={"PATH": os.environ["PATH"], "LC_ALL": "C"}, check=True, timeout=100,
+        env={"PATH": os.environ["PATH"], "LC_ALL": "C"}, check=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     return instrument.read_counts(folder)
@@ -423,7 +423,7 @@ def test_collection_is_told_from_allocation(tmp_path: Path, program: Compile, ma
       printf("%zu", number());"""
     one = Program("test", (str(program(GARBAGE + ask)),))
     printed = tmp_path / "printed"
-    limits = Limits(timeout_seconds=100)
+    limits = Limits()
     outcome = instrument.run_once(one, resolve(manager), limits, tmp_path, printed)
     assert outcome.status is Status.OK, outcome.reason
     values, collector = outcome.values, outcome.details["collector"]
@@ -448,7 +448,7 @@ def test_a_collection_outside_the_family_is_not_the_manager_s(
       void (*collect)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "GC_gcollect");
       for (int i = 0; i < 5; ++i) collect();""")
     one = Program("test", (str(path),))
-    outcome = instrument.run_once(one, resolve("bdwgc"), Limits(timeout_seconds=100), tmp_path)
+    outcome = instrument.run_once(one, resolve("bdwgc"), Limits(), tmp_path)
     assert outcome.values["collections"] >= 5
     assert outcome.values["collector_instructions"] < outcome.values["manager_instructions"]
     assert outcome.details["collector"]["instructions"] > 5 * 1000
@@ -467,7 +467,7 @@ def test_a_deep_program_hides_no_collection(tmp_path: Path, program: Compile) ->
     )
     file = tmp_path / "deep.events"
     file.write_text("during down down\nduring up up\n")
-    one, manager, limits = Program("test", (str(path),)), resolve("bdwgc"), Limits(100)
+    one, manager, limits = Program("test", (str(path),)), resolve("bdwgc"), Limits()
     asked = instrument.run_once(one, manager, limits, tmp_path, events=read_events(file))
     assert asked.details["phases"]["up"]["times"] == 300
     assert asked.details["phases"]["down"]["times"] == 301
@@ -480,7 +480,7 @@ def test_a_deep_program_hides_no_collection(tmp_path: Path, program: Compile) ->
 
 def test_a_manager_without_a_collector_has_none(tmp_path: Path, program: Compile) -> None:
     one = Program("test", (str(program("free(keep(malloc(5)));")),))
-    outcome = instrument.run_once(one, resolve("glibc"), Limits(timeout_seconds=100), tmp_path)
+    outcome = instrument.run_once(one, resolve("glibc"), Limits(), tmp_path)
     assert "collector" not in outcome.details
     assert not {"collections", "collector_instructions"} & set(outcome.values)
 

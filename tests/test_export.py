@@ -308,7 +308,6 @@ def test_hyperfine_form_has_the_keys_of_hyperfine(tmp_path: Path) -> None:
         ],
         check=True,
         capture_output=True,
-        timeout=60,
     )
     theirs = json.loads(exported.read_text())["results"][0]
     ours = to_hyperfine(usual())["results"][0]

@@ -103,7 +103,7 @@ def test_a_folder_that_running_ng_wrote(tmp_path: Path) -> None:
     tool = "from running.__main__ import main; main()"
     subprocess.run(
         [sys.executable, "-c", tool, "runbms", "logs", "plan.yml", "8", "4"],
-        cwd=tmp_path, check=True, capture_output=True, timeout=120,
+        cwd=tmp_path, check=True, capture_output=True,
     )  # fmt: skip
     (logs,) = (tmp_path / "logs").iterdir()
     results = imported(logs, tmp_path / "results")
@@ -247,7 +247,7 @@ def test_sums_are_those_that_dhat_prints(tmp_path: Path, compile_c: Compile) -> 
     program, out = compile_c(ALLOCATES, "-g", "-fno-builtin"), tmp_path / "dhat.out.1"
     said = subprocess.run(
         ["valgrind", "--tool=dhat", f"--dhat-out-file={out}", program],
-        capture_output=True, text=True, check=True, timeout=120,
+        capture_output=True, text=True, check=True,
     ).stderr.replace(",", "")  # fmt: skip
     results = imported(out, tmp_path / "results")
     found = {name: int(value[0]) for name, value in values(results).items()}

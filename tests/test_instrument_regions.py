@@ -48,7 +48,7 @@ def trace_of(
     outcome = tracing.run_once(
         Program("test", tuple(map(str, argv))),
         resolve(manager),
-        Limits(timeout_seconds=120),
+        Limits(),
         target=target,
         what=tracing.Asked(last_use=last_use),
     )

@@ -67,7 +67,6 @@ def run(jar: Path) -> Java:
             ],
             capture_output=True,
             text=True,
-            timeout=120,
             check=False,
         )
 

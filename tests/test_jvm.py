@@ -75,7 +75,11 @@ def run(tmp_path: Path, classes: Path) -> Run:
     """One run of the program, or of the command ``argv``, under a manager."""
 
     def run_once(
-        manager: str, *words: object, argv: tuple[str, ...] = (), timeout: float = 60, **more: Any
+        manager: str,
+        *words: object,
+        argv: tuple[str, ...] = (),
+        timeout: float | None = None,
+        **more: Any,
     ) -> Outcome:
         command = argv or ("java", "-cp", str(classes), *map(str, words))
         program = Program("test", command, **more)
@@ -125,7 +129,7 @@ def test_collections_and_pauses_are_those_that_the_jvm_counts(
 
 @needs_java
 def test_memory_time_and_a_crash_are_told_apart(run: Run) -> None:
-    def status(manager: str, *words: object, timeout: float = 60) -> Status:
+    def status(manager: str, *words: object, timeout: float | None = None) -> Status:
         return run(manager, *words, timeout=timeout).status
 
     assert status("jvm.serial(heap=8MiB)", "Churn", 50, 20) is Status.OUT_OF_MEMORY

@@ -76,7 +76,6 @@ def run(jar: Path, tmp_path: Path) -> Callable[..., Ended]:
             ],
             capture_output=True,
             text=True,
-            timeout=60,
             check=False,
         )
         recorded = {
@@ -292,7 +291,7 @@ def test_a_method_that_is_not_there(classes: Classes, run: Callable[..., Ended])
 def test_too_many_events_are_counted(classes: Classes, jar: Path, tmp_path: Path) -> None:
     folder = classes(Main=KILLED)
     option = agent_option(jar, ["Main.work"], tmp_path / "e").replace(f"{MOST}", "100")
-    subprocess.run(["java", option, "-cp", folder, "Main"], check=False, timeout=60)
+    subprocess.run(["java", option, "-cp", folder, "Main"], check=False)
     seen = read_recorded(tmp_path / "e", 100)
     assert (len(seen.events), seen.dropped) == (100, 4900)
 

@@ -58,9 +58,7 @@ def sanitized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(program), *arguments], capture_output=True, text=True, check=False, timeout=120
-    )
+    return subprocess.run([str(program), *arguments], capture_output=True, text=True, check=False)
 
 
 def checksum(program: Path, *arguments: str) -> str:

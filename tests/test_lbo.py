@@ -219,11 +219,11 @@ def test_an_interrupted_study_goes_on_without_loss(classes: Path, tmp_path: Path
         study = start(*command, cwd=tmp_path)
         wait_until(lambda log=log: len(lines_of(log)) >= 3, log.name)  # type: ignore[misc]
         study.send_signal(signal.SIGINT)
-        said = study.communicate(timeout=60)[1]
+        said = study.communicate()[1]
         assert study.returncode == 130, said
         kept.append(lines_of(log))
     done = start(*command, cwd=tmp_path)
-    said = done.communicate(timeout=120)[1]
+    said = done.communicate()[1]
     assert done.returncode == 0, said
     tried = [(t["details"]["trial"]["heap_bytes"], t["status"]) for t in map(json.loads, kept[0])]
     (search,) = map(json.loads, lines_of(tmp_path / "r-least-heap" / "runs.jsonl"))

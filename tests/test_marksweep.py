@@ -160,7 +160,7 @@ def test_where_pointers_are_found(tmp_path: Path, compile_c: Compile, inner: str
     manager = resolve(f"marksweep({inner}, every=256KiB)")
     for place in places:
         command = (str(program), place, str(library))
-        outcome = run_once(Program(place, command), manager, Limits(60.0), tmp_path)
+        outcome = run_once(Program(place, command), manager, Limits(), tmp_path)
         assert outcome.status is Status.OK, (place, outcome.reason, outcome.error_tail)
 
 
@@ -289,7 +289,7 @@ def test_operators_new_and_delete(tmp_path: Path, inner: str) -> None:
     subprocess.run(["c++", "-O0", "-w", "-o", path, tmp_path / "new.cpp"], check=True)
     for free in ("honour", "ignore"):
         manager = resolve(f"marksweep({inner}, free={free}, every=1MiB)")
-        details = good(run_once(Program("t", (str(path),)), manager, Limits(60.0), tmp_path))
+        details = good(run_once(Program("t", (str(path),)), manager, Limits(), tmp_path))
         key = "freed_objects" if free == "honour" else "ignored_objects"
         assert details[key] >= 100000
 
@@ -769,7 +769,7 @@ def test_little_address_space(tmp_path: Path) -> None:
     script = "print length(join('', map { 'x' x ($_ % 50) } 1 .. 200000))"
     words = ("sh", "-c", 'ulimit -v 400000; exec "$@"', "sh", "perl", "-e", script)
     program = Program("t", words)
-    outcome = run_once(program, resolve("marksweep(glibc, every=1MiB)"), Limits(60.0), tmp_path)
+    outcome = run_once(program, resolve("marksweep(glibc, every=1MiB)"), Limits(), tmp_path)
     assert good(outcome)["collections"] >= 5
 
 
@@ -872,9 +872,9 @@ def programs(folder: Path) -> list[Program]:
 @pytest.mark.parametrize("free", ["ignore", "honour", "quarantine"])
 def test_real_programs_print_the_same(tmp_path: Path, inner: str, free: str) -> None:
     for program in programs(tmp_path):
-        bare = run_once(program, resolve("own"), Limits(60.0), tmp_path)
+        bare = run_once(program, resolve("own"), Limits(), tmp_path)
         manager = resolve(f"marksweep({inner}, every=512KiB, free={free})")
-        outcome = run_once(program, manager, Limits(120.0), tmp_path)
+        outcome = run_once(program, manager, Limits(), tmp_path)
         assert good(outcome)["collections"] >= 1, program.name
         assert outcome.output_sha256 == bare.output_sha256, program.name
 
@@ -885,7 +885,7 @@ def test_nothing_that_is_used_again_was_found_dead(tmp_path: Path, inner: str) -
     for program in programs(tmp_path):
         for free in ("ignore", "honour"):
             manager = resolve(f"marksweep({inner}, every=256KiB, free={free}, verify=yes)")
-            details = good(run_once(program, manager, Limits(120.0), tmp_path))
+            details = good(run_once(program, manager, Limits(), tmp_path))
             assert details["false_reclaims"] == 0, program.name
             if free == "ignore":
                 assert details["swept_objects"] > 0, program.name

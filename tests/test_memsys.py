@@ -85,7 +85,6 @@ def raw(alone: Path, folder: Path, text: str, accesses: Iterable[Access]) -> Com
         input="\n".join(lines) + "\n",
         capture_output=True,
         text=True,
-        timeout=100,
         env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"},
     )
 
@@ -484,7 +483,7 @@ def tool(
          "--trace-children=yes", f"--count-folder={folder / 'counts'}",
          f"--memsys={folder / 'models'}", f"--memsys-folder={folder / 'memsys'}", *options, *words],
         env={"PATH": os.environ["PATH"], "LC_ALL": "C", **environment},
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=200,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True,
     )  # fmt: skip
     found = []
     for path in sorted((folder / "memsys").glob("*.json")):
@@ -741,7 +740,6 @@ def cachegrind(
          f"--cachegrind-out-file={folder / 'cachegrind'}", *words],
         env={"PATH": os.environ["PATH"], "LC_ALL": "C", **environment},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True,
-        timeout=200,
     )  # fmt: skip
     lines = (folder / "cachegrind").read_text().splitlines()
     names = next(line for line in lines if line.startswith("events:")).split()[1:]

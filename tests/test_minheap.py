@@ -121,11 +121,10 @@ def test_an_interrupt_ends_all_trials_side_by_side(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    deadline = time.monotonic() + 60
-    while len(kept_trials(out / TRIALS_FILE, "semispace")) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)  # waiting for another process, with a deadline
+    while len(kept_trials(out / TRIALS_FILE, "semispace")) < 3 and search.poll() is None:
+        time.sleep(0.05)  # waiting for another process, as long as that runs
     search.terminate()
-    _, errors = search.communicate(timeout=60)
+    _, errors = search.communicate()
     assert search.returncode == 130, errors
     assert b"Traceback" not in errors
     schedule = str(out / ".work" / replay.SCHEDULE_FILE).encode()

@@ -65,7 +65,7 @@ def run(
     report = schedule.parent / "report.json"
     report.unlink(missing_ok=True)
     command = [*collectors.command(name, options), "--report", str(report), str(schedule)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True)
     return done, json.loads(report.read_text()) if report.exists() else {}
 
 
@@ -256,7 +256,7 @@ def test_an_object_that_grows_keeps_what_it_holds(tmp_path: Path) -> None:
 )
 def test_wrong_usage_of_the_program(words: Sequence[str], problem: str) -> None:
     command = [str(native_file("bin/tare-replay-mmtk")), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert problem in done.stderr
     assert "usage:" in done.stderr

@@ -47,7 +47,7 @@ def test_the_heap_is_sound_after_each_collection(
     report = tmp_path / "report"
     command += ["--period", str(128 << 10), "--heap", str(16 << 20)]
     command += ["--report", str(report), str(schedule)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == malloc_says(schedule)
     assert json.loads(report.read_text())["collections"] > 10

@@ -124,7 +124,7 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
     where = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(book, timeout=120, kernel_name="python3", resources=where).execute()
+    nbclient.NotebookClient(book, kernel_name="python3", resources=where).execute()
     pages = [
         output["data"]["text/html"]
         for cell in cells

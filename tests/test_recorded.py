@@ -207,7 +207,7 @@ def tool(
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", **more.pop("env", {})}
     done = subprocess.run(
         [*command(folder, *options), *map(str, argv)],
-        capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, stdin=subprocess.DEVNULL,
         env=environment, **more,
     )  # fmt: skip
     return done, read(folder)
@@ -434,7 +434,7 @@ def record_real(both: Path, words: Sequence[str], *options: str) -> Recording:
     launcher, *own = command(folder, *options)
     subprocess.run(
         [both / Path(launcher).name, *own, *words], env=valgrind_environment(both),
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, timeout=100,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True,
     )  # fmt: skip
     (recording,) = read(folder)
     check(recording)
@@ -919,7 +919,7 @@ def test_a_file_that_may_not_grow_keeps_what_it_has(tmp_path: Path, program: Com
 
 def test_a_folder_that_is_not_there_is_told_of(tmp_path: Path) -> None:
     words = command(tmp_path / "missing")
-    done = subprocess.run([*words, "/bin/echo", "done"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*words, "/bin/echo", "done"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "cannot write" in done.stderr
 

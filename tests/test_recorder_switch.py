@@ -101,7 +101,7 @@ def test_a_control_file_turns_it_on_and_off(
             while not (tmp_path / f"done{size}").exists():
                 time.sleep(0.001)
             control.write_text(f"{word}\n")
-            assert obeyed.acquire(timeout=60)
+            assert obeyed.acquire(timeout=900)
             (tmp_path / f"go{size}").touch()
 
     steering = threading.Thread(target=steer)

@@ -37,7 +37,7 @@ Compiled = Callable[..., tuple[Path, dict[str, int]]]
 
 def replayer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [native_file("bin/tare-replay"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 def shown(schedule: Path) -> list[str]:

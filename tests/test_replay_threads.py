@@ -118,7 +118,7 @@ def compiled(
 
 def run(schedule: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [str(native_file("bin/tare-replay")), "run", *options, str(schedule)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("threads", [2, 5])

@@ -41,7 +41,7 @@ def test_failures_run_once_more_by_themselves(
     for number, text in enumerate(files):
         (tmp_path / f"test_{number}.py").write_text(text)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "tests", *options, "-p", "no:cacheprovider", tmp_path]
+    command = [sys.executable, "-m", "tests", *options, "-p", "no:cacheprovider", str(tmp_path)]
     ran = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True)
     assert ran.returncode == code, ran.stdout + ran.stderr
     end = ran.stdout[ran.stdout.rfind("short test summary info") :]

@@ -31,7 +31,7 @@ def test_an_export_goes_to_standard_output(tare: Callable[..., Completed], file:
 def test_an_export_goes_into_an_open_file_of_the_shell(tmp_path: Path) -> None:
     line = f"{' '.join(map(str, TARE))} {' '.join(MEASURE)} --json >(cat >out) -- true; wait $!"
     done = subprocess.run(
-        ["bash", "-c", f"{line}; wait"], cwd=tmp_path, capture_output=True, text=True, timeout=240
+        ["bash", "-c", f"{line}; wait"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert is_export((tmp_path / "out").read_text())
@@ -89,9 +89,7 @@ def test_results_do_not_go_into_what_is_no_folder(
 def test_streams_may_be_closed(tmp_path: Path, closed: str) -> None:
     command = " ".join(map(str, TARE))
     line = f"{command} compare -n 2 -m glibc -o r -- true {closed}"
-    done = subprocess.run(
-        ["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=240
-    )
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert "<svg" in (tmp_path / "r" / "report.html").read_text()
@@ -109,9 +107,7 @@ def test_what_an_encoding_lacks_is_written_by_number(
 def test_a_reader_that_has_enough_is_no_fault(tmp_path: Path) -> None:
     command = " ".join(map(str, TARE))
     line = f"{command} managers | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=240
-    )
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == "0\n", done.stderr
     assert not done.stderr
 

@@ -90,7 +90,7 @@ def test_in_a_real_terminal(tmp_path: Path) -> None:
     new = [tmux, *session, "new-session", "-d", "-x", "80", "-y", "50", command]
     subprocess.run(new, check=True, cwd=ROOT)
     try:
-        subprocess.run([tmux, *session, "wait-for", "done"], check=True, timeout=120)
+        subprocess.run([tmux, *session, "wait-for", "done"], check=True)
         screen = subprocess.check_output([tmux, *session, "capture-pane", "-p"], text=True)
     finally:
         subprocess.run([tmux, *session, "kill-server"])

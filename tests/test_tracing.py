@@ -119,7 +119,7 @@ def record(
     outcome = tracing.run_once(
         Program("test", argv),
         resolve(manager),
-        limits or Limits(timeout_seconds=120),
+        limits or Limits(),
         target=target,
         what=tracing.Asked(last_use=True, **what),
     )
@@ -251,7 +251,7 @@ def test_what_a_program_did_before_it_was_ended(
     tmp_path: Path, compile_c: Callable[..., Path], word: str
 ) -> None:
     program = compile_c(PROCESSES, "-pthread")
-    limits = Limits(timeout_seconds=5 if word == "l" else 120)
+    limits = Limits(timeout_seconds=10 if word == "l" else None)
     outcome, trace = record(tmp_path, str(program), word, limits=limits)
     assert outcome.status is (Status.TIMEOUT if word == "l" else Status.FAILED)
     assert trace.meta["complete"] is False

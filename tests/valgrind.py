@@ -79,7 +79,7 @@ def theirs(both: Path, name: str, *words: str, **more: str) -> str:
         [VALGRIND, f"--tool={name}", "--command-line-only=yes", "--vgdb=no", f"--log-file={log}",
          *words],
         env=valgrind_environment(both, **more), stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, check=True, timeout=200,
+        stdout=subprocess.DEVNULL, check=True,
     )  # fmt: skip
     return log.read_text()
 
@@ -93,7 +93,7 @@ def ours(both: Path, *words: str, options: Sequence[str] = (), **more: str) -> A
         [both / "tare-valgrind", "--tool=tareinst", "--command-line-only=yes", "--vgdb=no",
          "--quiet", f"--count-folder={folder}", *options, *words],
         env=valgrind_environment(both, **more), stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, check=True, timeout=200,
+        stdout=subprocess.DEVNULL, check=True,
     )  # fmt: skip
     (count,) = instrument.read_counts(folder)
     return count
