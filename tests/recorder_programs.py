@@ -6,8 +6,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tare import tracing
+from tare import recorder, tracing
 from tare.manager import resolve
+from tare.native import native_file
 from tare.program import Program
 from tare.runner import Limits, Outcome
 from tare.trace import Trace, open_trace, violations
@@ -444,6 +445,17 @@ def compile_cpp(folder: Path, source: str, *flags: str, name: str = "program") -
     code.write_text(source)
     subprocess.run(["c++", "-O1", "-o", folder / name, code, *flags], check=True)
     return folder / name
+
+
+def record_raw(folder: Path, program: Path) -> Path:
+    """The events of the first process of a program under the recorder; others lie beside it."""
+    folder.mkdir()
+    environment = {
+        "LD_PRELOAD": str(native_file(recorder.OBJECT)),
+        recorder.FOLDER_VARIABLE: str(folder),
+    }
+    subprocess.run([program], check=True, env=environment)
+    return min(folder.glob("*.events"))
 
 
 def record(

@@ -24,7 +24,7 @@ from tare.recording import read_processes
 from tare.runner import Limits
 from tare.trace import sample_weight
 from tests import recorder_programs
-from tests.recorder_programs import compile_cpp, record
+from tests.recorder_programs import compile_cpp, record, record_raw
 
 PLAIN = ("-O0", "-fno-builtin")  # nothing is optimised away
 
@@ -257,21 +257,9 @@ def test_the_manager_behind_the_recorder_is_proved(
     assert trace.meta["complete"] is False
 
 
-def recorded(folder: Path, program: Path) -> Path:
-    """The raw files of a program that was run under the recorder by hand."""
-    folder.mkdir()
-    environment = {
-        "LD_PRELOAD": str(native_file(recorder.OBJECT)),
-        recorder.FOLDER_VARIABLE: str(folder),
-    }
-    subprocess.run([program], check=True, env=environment)
-    (events,) = folder.glob("*.events")
-    return events
-
-
 def test_damaged_files_are_read_as_far_as_they_go(tmp_path: Path) -> None:
     folder = tmp_path / "raw"
-    events = recorded(folder, compile_cpp(tmp_path, recorder_programs.CHURN))
+    events = record_raw(folder, compile_cpp(tmp_path, recorder_programs.CHURN))
     whole = {path.name: path.read_bytes() for path in folder.iterdir()}
     chance = random.Random(1)
     found, damaged = [], 0

@@ -32,7 +32,12 @@ enum { False, True };
 #define alone_strtok_r strtok_r
 #define alone_fprintf fprintf
 #define alone_free free
+#ifdef ALONE_GIVES_MEMORY  // whoever is linked with it
+void* alone_give(size_t size);
+#define alone_malloc(reason, size) alone_give(size)
+#else
 #define alone_malloc(reason, size) malloc(size)
+#endif
 #define alone_calloc(reason, count, size) calloc(count, size)
 #define alone_realloc(reason, block, size) realloc(block, size)
 #define alone_strtoull10(text, end) strtoull(text, end, 10)
