@@ -34,7 +34,7 @@ _ERROR_TAIL = 2000
 _KEPT_OUTPUT = 1 << 20
 _REPORT_LIMIT = 1 << 24
 _PROOF_LIMIT = 1 << 26
-_PROOF_FIELDS = 12
+_PROOF_FIELDS = 13
 _LOOK_UP_SECONDS = 0.5
 _LEAST_FREE_BYTES = 128 << 10
 _UNSAFE_IN_PRELOAD = (" ", ":", "\n", "\t")  # LD_PRELOAD splits at them and has no quoting
@@ -105,6 +105,7 @@ class Observer(Protocol):
 class _Proof:
     kind: str
     pid: int
+    image: int
     executable: str
     server: str
     frees: str
@@ -362,8 +363,9 @@ def _read_proof(path: Path) -> list[_Proof]:
     proofs = []
     for line in text.split("\n"):
         fields = line.split("\t")
-        if len(fields) == _PROOF_FIELDS and fields[0] == "1":
-            proofs.append(_Proof(fields[1], int(fields[2]), fields[4], fields[5], fields[8]))
+        if len(fields) == _PROOF_FIELDS and fields[0] == "2":
+            kind, pid, image = fields[1], int(fields[2]), int(fields[4])
+            proofs.append(_Proof(kind, pid, image, fields[5], fields[6], fields[9]))
     return proofs
 
 
@@ -375,14 +377,15 @@ def _in_proof(path: str) -> str:
 def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], errors: Path) -> Outcome:
     pids = set(raw["pids"]) | {proof.pid for proof in proofs}
     main = [proof for proof in proofs if proof.pid == raw["pid"]]
-    # A process can become another program: each that was seen must have shown its malloc. A child
-    # that still runs its parent's program is on its way to its own.
-    shown = {(proof.pid, proof.executable) for proof in proofs}
-    unshown = [
-        (pid, path)
-        for pid, parent, path in raw["programs"]
-        if not {(pid, _in_proof(path)), (parent, _in_proof(path))} & shown
-    ]
+    # A process can become another program, or the same again: each image that was seen must have
+    # shown its malloc. A child that still runs its parent's image is on its way to its own.
+    images = {(proof.pid, proof.image) for proof in proofs}
+    executables = {(proof.pid, proof.executable) for proof in proofs}
+    unshown = []
+    for pid, parent, path, image in raw["programs"]:
+        shown, by = (images, image) if image else (executables, _in_proof(path))
+        if not {(pid, by), (parent, by)} & shown:
+            unshown.append((pid, path))
     unshown_main = [path for pid, path in unshown if pid == raw["pid"]]
     silent = (pids - {proof.pid for proof in proofs}) | {pid for pid, _ in unshown}
     status, reason = _status(raw, manager, main, proofs, unshown_main)

@@ -414,16 +414,56 @@ def test_a_program_that_is_not_position_independent(
 
 
 def test_a_program_that_becomes_another_one(tmp_path: Path, compile_c: Callable[..., Path]) -> None:
-    source = "#include <unistd.h>\nint main(void) { usleep(400000); }"
+    source = "#include <unistd.h>\nint main(void) { usleep(1500000); }"
     static = compile_c(source, "-static")
     outcome = run(tmp_path, "sh", "-c", f"exec {static}")
     assert outcome.status is Status.NOT_LOADED
     assert str(static) in outcome.reason
-    bare = run(tmp_path, "env", "-i", "/bin/sleep", "0.4")
+    bare = run(tmp_path, "env", "-i", "/bin/sleep", "1.5")
     assert bare.status is Status.NOT_LOADED
-    child = run(tmp_path, "sh", "-c", "env -u LD_PRELOAD sleep 0.4; exit 0")
+    child = run(tmp_path, "sh", "-c", "env -u LD_PRELOAD sleep 1.5; exit 0")
     assert child.status is Status.OK
     assert child.silent_processes == 1
-    served = run(tmp_path, "sh", "-c", "exec sleep 0.4")
+    served = run(tmp_path, "sh", "-c", "exec sleep 1.5")
     assert served.status is Status.OK
     assert served.silent_processes == 0
+
+
+def test_a_program_that_executes_itself_again(
+    tmp_path: Path, compile_c: Callable[..., Path]
+) -> None:
+    """Each of its images owes a proof: that of the first says nothing of the second."""
+    source = """
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    int main(int count, char **words) {
+      if (count == 1) return usleep(1500000);
+      if (strcmp(words[1], "bare") == 0) unsetenv("LD_PRELOAD");
+      words[1] = NULL;
+      if (strcmp(words[0], "child") == 0 && vfork() != 0) return usleep(1500000);
+      execv("/proc/self/exe", words);
+      return 1;
+    }
+    """
+    program = str(compile_c(source))
+    bare = run(tmp_path, program, "bare")
+    assert bare.status is Status.NOT_LOADED
+    assert program in bare.reason
+    for served in (run(tmp_path, program, "served"), run(tmp_path, program)):
+        assert served.status is Status.OK, served.reason
+        assert served.silent_processes == 0
+    child = run(tmp_path, "bash", "-c", f"exec -a child {program} bare")
+    assert child.status is Status.OK
+    assert child.silent_processes == 1
+
+
+def test_shells_and_make_show_each_of_their_images(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text(
+        "all: $(shell seq -f %gx 40)\n%x:\n\t@sh -c 'sleep 0.02; exec sh -c \"sleep 0.02\"'\n"
+    )
+    shell = "for i in 1 2 3 4 5; do (sleep 0.02; true | cat); done; exec sh -c 'exec sleep 0.1'"
+    for words in (["sh", "-c", shell], ["make", "-s", "-j4", "-C", str(tmp_path)]):
+        outcome = run(tmp_path, *words)
+        assert outcome.status is Status.OK, outcome.reason
+        assert outcome.silent_processes == 0

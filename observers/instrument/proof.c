@@ -10,7 +10,7 @@ void proof_write(void) {
   if (path == NULL) return;
   static HChar line[LINE_BYTES];
   UInt used =
-      VG_(snprintf)(line, sizeof line - 2 * OTHERS_OF_FAMILY - 2, "1\tstart\t%d\t%d\t%s\t%s",
+      VG_(snprintf)(line, sizeof line - 2 * OTHERS_OF_FAMILY - 2, "2\tstart\t%d\t%d\t0\t%s\t%s",
                     VG_(getpid)(), VG_(getppid)(), VG_(args_the_exename), malloc_server());
   for (UInt i = 0; i < OTHERS_OF_FAMILY; ++i) {
     line[used++] = '\t';

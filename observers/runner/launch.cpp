@@ -9,6 +9,7 @@
 // memory-limit, output-limit, interrupted, error.
 
 #include <dirent.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <linux/perf_event.h>
@@ -283,6 +284,18 @@ std::uint64_t proportional_bytes(pid_t pid) {
   return kibibytes * 1024;
 }
 
+/// What tells this image of a program from those before it in the same process: where the kernel
+/// put its random bytes, as the probe reads it from its auxiliary vector. 0: not known.
+std::uint64_t image_of(pid_t pid) {
+  const std::string text = read_small("/proc/" + std::to_string(pid) + "/auxv");
+  std::array<std::uint64_t, 2> entry{};
+  for (std::size_t at = 0; at + sizeof(entry) <= text.size(); at += sizeof(entry)) {
+    std::memcpy(entry.data(), text.data() + at, sizeof(entry));
+    if (entry[0] == AT_RANDOM) return entry[1];
+  }
+  return 0;
+}
+
 /// Between a vfork and its exec a child runs in its parent's memory, which both report as theirs.
 bool runs_in_memory_of_parent(pid_t pid) {
   return syscall(SYS_kcmp, pid, parent_of(pid), KCMP_VM, 0, 0) == 0;
@@ -497,7 +510,8 @@ class Launch {
       const ssize_t length = readlink(link.c_str(), path.data(), path.size());
       if (length > 0)
         programs_.emplace(pid, parent_of(pid),
-                          std::string(path.data(), static_cast<std::size_t>(length)));
+                          std::string(path.data(), static_cast<std::size_t>(length)),
+                          image_of(pid));
       if (tree.size() == 1)
         bytes += resident_bytes(pid);
       else if (!runs_in_memory_of_parent(pid))
@@ -576,7 +590,7 @@ class Launch {
       text += std::to_string(pid);
     }
     text += "],\"programs\":[";
-    for (bool first = true; const auto& [pid, parent, path] : programs_) {
+    for (bool first = true; const auto& [pid, parent, path, image] : programs_) {
       if (!first) text += ',';
       first = false;
       text += '[';
@@ -585,6 +599,8 @@ class Launch {
       text += std::to_string(parent);
       text += ',';
       text += json_string(path);
+      text += ',';
+      text += std::to_string(image);
       text += ']';
     }
     text += "],\"counters\":{" + counters_ + "}";
@@ -619,8 +635,8 @@ class Launch {
   std::int64_t oom_kills_before_ = 0;
   std::unordered_set<pid_t> seen_;
   std::unordered_set<pid_t> left_behind_;
-  // Seen at samples: process, its parent, its executable.
-  std::set<std::tuple<pid_t, pid_t, std::string>> programs_;
+  // Seen at samples: process, its parent, its executable, its image.
+  std::set<std::tuple<pid_t, pid_t, std::string, std::uint64_t>> programs_;
   std::string counters_;
 };
 

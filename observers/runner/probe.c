@@ -4,12 +4,14 @@
 // One line goes to the file named by TARE_PROOF for each program started ("start") and each process
 // forked ("fork"), in a single appending write, fields separated by tabs:
 //
-//   version kind pid parent-pid executable malloc calloc realloc free posix_memalign aligned_alloc
-//   malloc_usable_size
+//   version kind pid parent-pid image executable malloc calloc realloc free posix_memalign
+//   aligned_alloc malloc_usable_size
 //
-// A field after the executable names the file that the symbol resolves to, as the dynamic linker
-// has it, or "-". The first is checked against the process's own maps: when the maps show
-// another file at that address, that file is the one named.
+// The image is the address of the random bytes that the kernel gave to this image of the program: a
+// process that executes the same file again has another. A field after the executable names the
+// file that the symbol resolves to, as the dynamic linker has it, or "-". The first is checked
+// against the process's own maps: when the maps show another file at that address, that file is
+// the one named.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,9 +23,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
-enum { PROOF_VERSION = 1, LINE_BYTES = 16384, PATH_BYTES = 4096 };
+enum { PROOF_VERSION = 2, LINE_BYTES = 16384, PATH_BYTES = 4096 };
 
 static const char* const family[] = {"calloc",         "realloc",       "free",
                                      "posix_memalign", "aligned_alloc", "malloc_usable_size"};
@@ -45,7 +48,7 @@ static void append_separator(struct line* line, char separator) {
   if (line->used + 1 < sizeof line->text) line->text[line->used++] = separator;
 }
 
-static void append_number(struct line* line, long number) {
+static void append_number(struct line* line, unsigned long number) {
   char digits[24];
   char* at = digits + sizeof digits;
   *--at = '\0';
@@ -130,9 +133,11 @@ static void report(const char* kind) {
   append_separator(&line, '\t');
   append(&line, kind);
   append_separator(&line, '\t');
-  append_number(&line, (long)getpid());
+  append_number(&line, (unsigned long)getpid());
   append_separator(&line, '\t');
-  append_number(&line, (long)getppid());
+  append_number(&line, (unsigned long)getppid());
+  append_separator(&line, '\t');
+  append_number(&line, getauxval(AT_RANDOM));
   append_separator(&line, '\t');
   append_executable(&line);
   append_separator(&line, '\t');
