@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare.errors import TareError
+from tare.program import hash_file
 from tare.recording import (
     Process,
     TableReader,
@@ -37,6 +38,7 @@ from tare.trace import (
     broken_rows,
     filled_up,
     last_births,
+    table_file,
 )
 from tare.trace_writing import TableWriter, constant, known, numbers, words
 from tare.units import format_count
@@ -140,6 +142,7 @@ def convert(
             "sites": total.sites,
             "allocating_sites": total.allocating_sites,
             "processes": described,
+            "files": {name: hash_file(table_file(folder, name)) for name in TABLES},
         }
         (folder / META_FILE).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
     except OSError as error:

@@ -17,12 +17,16 @@ through ``open_trace``, which holds the files against the schema and against eac
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare.errors import TareError, UsageError
+from tare.program import hash_file
 from tare.results import check_fields, no_number
 
 if TYPE_CHECKING:
@@ -162,6 +166,15 @@ _PROCESS_NUMBERS = (
 )
 
 
+_DAMAGED = "the trace is damaged: record it again"
+_DECODE = """
+import sys
+import polars, pyarrow.parquet
+for _ in pyarrow.parquet.ParquetFile(sys.argv[1]).iter_batches(): pass
+polars.scan_parquet(sys.argv[1], glob=False).select(polars.all().hash().max()).collect()
+"""
+
+
 class TraceDamageError(UsageError):
     """The rows of a trace contradict each other; ``tare.residence.reading`` says of which trace."""
 
@@ -186,6 +199,22 @@ class Trace:
         """What meta.json says of each process, by number."""
         processes: list[dict[str, Any]] = self.meta["processes"]
         return processes
+
+    def file(self, name: str) -> Path:
+        """The file of a table, which holds what was written: only such a one may be decoded, since
+        of a damaged one the libraries that do it can end this process. UsageError otherwise."""
+        path = table_file(self.folder, name)
+        digests = self.meta.get("files")
+        wanted = digests.get(name) if isinstance(digests, dict) else None
+        try:
+            status = path.stat()
+            content = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            sound = _is_sound(path, wanted if isinstance(wanted, str) else "", content)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+        if not sound:
+            raise UsageError(f"{path} is not as it was written", _DAMAGED)
+        return path
 
     @property
     def sample_bytes(self) -> int:
@@ -236,7 +265,7 @@ class Trace:
         columns = {column: types[kind.rstrip("?")] for column, kind in kinds.items()}
         if not _in_version(version, name, kinds):
             return pl.LazyFrame(schema=columns)
-        found = pl.scan_parquet(table_file(self.folder, name), glob=False)
+        found = pl.scan_parquet(self.file(name), glob=False)
         return found.with_columns(
             pl.lit(None, kind).alias(column)
             for column, kind in columns.items()
@@ -332,6 +361,16 @@ def table_file(folder: Path, name: str) -> Path:
     return folder / f"{name}.parquet"
 
 
+@lru_cache(maxsize=1024)
+def _is_sound(path: Path, wanted: str, _content: tuple[int, ...]) -> bool:
+    """Whether a table has the digest of when it was written. One of before there were digests is
+    decoded by a process of its own first."""
+    if wanted:
+        return hash_file(path) == wanted
+    command = [sys.executable, "-P", "-c", _DECODE, str(path)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def is_trace(folder: Path) -> bool:
     """Whether ``folder`` looks like a heap trace, of whatever version."""
     try:
@@ -364,7 +403,7 @@ def open_trace(path: Path | str) -> Trace:
         raise UsageError(
             f"{folder}: {META_FILE} counts {meta['objects']} objects, and objects.parquet has "
             f"{rows['objects']}",
-            "the trace is damaged: record it again",
+            _DAMAGED,
         )
     if rows["sites"] > _MOST_SITES:
         raise UsageError(f"{folder}: {rows['sites']} call sites are more than Tare reads")
@@ -425,11 +464,9 @@ def _check_table(path: Path, *allowed: Mapping[str, str]) -> tuple[int, Mapping[
         metadata = pq.read_metadata(path)
         found = metadata.schema.to_arrow_schema()
     except FileNotFoundError:
-        raise UsageError(f"{path} is missing", "the trace is damaged: record it again") from None
+        raise UsageError(f"{path} is missing", _DAMAGED) from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{path} cannot be read: {_first_line(error)}", "the trace is damaged: record it again"
-        ) from None
+        raise UsageError(f"{path} cannot be read: {_first_line(error)}", _DAMAGED) from None
     for columns in allowed:
         expected = arrow_schema(columns)
         if found.names == expected.names and found.types == expected.types:
@@ -445,9 +482,7 @@ def _check_table(path: Path, *allowed: Mapping[str, str]) -> tuple[int, Mapping[
         for place, (name, kind) in enumerate(columns.items()):
             statistics = metadata.row_group(group).column(place).statistics
             if not kind.endswith("?") and statistics is not None and statistics.null_count:
-                raise UsageError(
-                    f"{path}: {name} is empty in some rows", "the trace is damaged: record it again"
-                )
+                raise UsageError(f"{path}: {name} is empty in some rows", _DAMAGED)
     return rows, columns
 
 
@@ -527,7 +562,7 @@ def violations(trace: Trace) -> dict[str, int]:
         add("a site whose caller does not come before it", _bad_callers(sites))
         seen = [0] * len(trace.processes)
         clocks = [dict.fromkeys(CLOCKS, 0)] * len(trace.processes)
-        with pq.ParquetFile(table_file(trace.folder, "objects")) as file:
+        with pq.ParquetFile(trace.file("objects")) as file:
             previous = 0
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group)

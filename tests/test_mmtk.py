@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow.parquet as pq
 import pytest
 
 from tare import collectors
@@ -25,7 +24,7 @@ from tare.results import read_records
 from tare.runner import Limits
 from tare.schedule import How, compile_trace
 from tare.trace import TABLES, arrow_schema, open_trace
-from tests.traces import many_objects, objects_frame, write_trace_folder
+from tests.traces import many_objects, objects_frame, put_table, write_trace_folder
 
 MIB = 1 << 20
 OUT_OF_MEMORY, CRASHED = 3, 5
@@ -48,7 +47,7 @@ def write_trace(folder: Path, objects: pl.DataFrame, stores: Sequence[Store] = (
     rows = [(0, *store) for store in stores]
     frame = pl.DataFrame(rows, schema=POINTERS, orient="row")
     table = frame.to_arrow().cast(arrow_schema(TABLES["pointers"]))
-    pq.write_table(table, made / "pointers.parquet")
+    put_table(made, "pointers", table)
     return made
 
 

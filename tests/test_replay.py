@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 import pytest
 
 from tare import api
@@ -26,7 +25,7 @@ from tare.schedule import How, check, compile_trace
 from tare.trace import TABLES, Trace, arrow_schema, open_trace
 from tare.tracing import Asked
 from tests.test_mmtk import Store, tangled, write_trace
-from tests.traces import Row, many_objects, objects_frame, write_trace_folder
+from tests.traces import Row, many_objects, objects_frame, put_table, write_trace_folder
 
 ALLOCATORS = ("glibc", "jemalloc", "mimalloc")
 MANAGERS = (*ALLOCATORS, "delay(glibc, size=64KiB)", "marksweep(mimalloc, every=64KiB)")
@@ -257,7 +256,7 @@ def test_pointers_are_stored_and_proved(tmp_path: Path) -> None:
     }
     frame = pl.DataFrame([(0, *store) for store in stores], schema=kinds, orient="row")
     table = frame.to_arrow().cast(arrow_schema(TABLES["pointers"]))
-    pq.write_table(table, folder / "pointers.parquet")
+    put_table(folder, "pointers", table)
     schedule = tmp_path / "p.schedule"
     counted = compile_trace(open_trace(folder), How(), schedule)
     assert counted["stores"] == 5

@@ -15,7 +15,7 @@ import pytest
 from tare.schedule import How, compile_trace
 from tare.trace import STORED, arrow_schema, open_trace, with_distances
 from tests.test_replay import shown
-from tests.traces import OBJECTS, objects_frame, write_trace_folder
+from tests.traces import OBJECTS, objects_frame, put_table, write_trace_folder
 
 FIRST_SIZE = 1_000
 KINDS = {"W": "Write", "R": "Read", "F": "Free"}
@@ -56,10 +56,9 @@ def plain_reading(rows: list[dict[str, int]], how: How) -> dict[int, list[str]]:
 
 def store_distances(folder: Path) -> None:
     """Write the objects as Tare's own recordings have them."""
-    path = folder / "objects.parquet"
-    table = pq.read_table(path)
+    table = pq.read_table(folder / "objects.parquet")
     columns = with_distances({name: table[name].combine_chunks() for name in table.column_names})
-    pq.write_table(pa.table(columns, schema=arrow_schema(STORED["objects"])), path)
+    put_table(folder, "objects", pa.table(columns, schema=arrow_schema(STORED["objects"])))
 
 
 @pytest.mark.parametrize("clocks", [False, True], ids=["distances", "clocks"])

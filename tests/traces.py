@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
+from tare.program import hash_file
 from tare.trace import TABLES, VERSION, arrow_schema
 
 KINDS: dict[str, Any] = {"u32": pl.UInt32, "u64": pl.UInt64, "text": pl.String}
@@ -69,6 +70,14 @@ def sites_frame(processes: Sequence[int] = (0,), sites: int = len(FRAMES)) -> pl
     return pl.DataFrame(rows, schema=SITES, orient="row")
 
 
+def put_table(folder: Path, name: str, table: Any) -> None:
+    """Another content of a table, a pyarrow.Table, with its digest."""
+    pq.write_table(table, folder / f"{name}.parquet")
+    meta = json.loads((folder / "meta.json").read_text())
+    meta["files"][name] = hash_file(folder / f"{name}.parquet")
+    (folder / "meta.json").write_text(json.dumps(meta))
+
+
 def write_trace_folder(
     folder: Path,
     objects: pl.DataFrame,
@@ -118,6 +127,7 @@ def write_trace_folder(
         "objects": objects.height,
         **more,
     }
+    meta["files"] = {name: hash_file(folder / f"{name}.parquet") for name in TABLES}
     (folder / "meta.json").write_text(json.dumps(meta))
     return folder
 
@@ -250,5 +260,6 @@ def write_regular_trace(folder: Path, count: int, rows_at_once: int = 1 << 20) -
         "allocated_bytes": int(regular_clock(count - 1)),
         "instructions": 100 * count + 1,
     }
+    meta["files"] = {name: hash_file(folder / f"{name}.parquet") for name in TABLES}
     (folder / "meta.json").write_text(json.dumps(meta))
     return folder
