@@ -20,7 +20,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from tare import __version__
 from tare.errors import TareError, UsageError
 from tare.measurement import FIRST_METRICS, METRICS, Obtained, Status, obtained
+from tare.parquet_files import is_sound
 from tare.runner import Outcome
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ PAGE_FILE = "report.html"
 OUTPUTS_FOLDER = "outputs"
 _RUN_FILE_LIMIT = 16 << 20
 _RECORDS_LIMIT = 4 << 30
+_MANY_RECORDS = 32 << 20
 _MOST_ROWS = 100_000_000
 _GREATEST_NUMBER = (1 << 63) - 1
 _GREATEST_VALUE = 1e30
@@ -469,21 +471,19 @@ def counted(records: Sequence[Record]) -> list[Record]:
 
 
 def load(folder: Path | str) -> Results:
-    """Read a results folder, finished or not. Measurements that cannot be read are made again of
-    the runs, where these are there."""
+    """Read a results folder, finished or not. Measurements are made of the runs, where these are
+    there; of very many runs those that were made before are read, which is quicker."""
     folder = Path(folder)
     run = read_run(folder)
     parquet = folder / MEASUREMENTS_FILE
     records_file = folder / RECORDS_FILE
-    fresh = parquet.exists() and (
-        not records_file.exists() or parquet.stat().st_mtime_ns >= records_file.stat().st_mtime_ns
-    )
-    if fresh:
-        try:
+    if parquet.exists():
+        runs = records_file.stat() if records_file.exists() else None
+        if runs is None:
             return Results(folder, run, _read_measurements(parquet))
-        except UsageError:
-            if not records_file.exists():
-                raise
+        if runs.st_size > _MANY_RECORDS and parquet.stat().st_mtime_ns >= runs.st_mtime_ns:
+            with suppress(UsageError):
+                return Results(folder, run, _read_measurements(parquet))
     return Results(folder, run, measurements_frame(run, read_records(folder)))
 
 
@@ -492,6 +492,8 @@ def _read_measurements(path: Path) -> polars.DataFrame:
     import polars as pl
 
     try:
+        if not is_sound(path):
+            raise UsageError(f"{path} cannot be read: it is damaged")
         if pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() > _MOST_ROWS:
             raise UsageError(f"{path} has over {_MOST_ROWS:,} rows")
         frame = pl.read_parquet(path, glob=False)

@@ -17,16 +17,13 @@ through ``open_trace``, which holds the files against the schema and against eac
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare.errors import TareError, UsageError
-from tare.program import hash_file
+from tare.parquet_files import is_sound
 from tare.results import check_fields, no_number
 
 if TYPE_CHECKING:
@@ -167,12 +164,6 @@ _PROCESS_NUMBERS = (
 
 
 _DAMAGED = "the trace is damaged: record it again"
-_DECODE = """
-import sys
-import polars, pyarrow.parquet
-for _ in pyarrow.parquet.ParquetFile(sys.argv[1]).iter_batches(): pass
-polars.scan_parquet(sys.argv[1], glob=False).select(polars.all().hash().max()).collect()
-"""
 
 
 class TraceDamageError(UsageError):
@@ -207,9 +198,7 @@ class Trace:
         digests = self.meta.get("files")
         wanted = digests.get(name) if isinstance(digests, dict) else None
         try:
-            status = path.stat()
-            content = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-            sound = _is_sound(path, wanted if isinstance(wanted, str) else "", content)
+            sound = is_sound(path, wanted if isinstance(wanted, str) else "")
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from None
         if not sound:
@@ -359,16 +348,6 @@ def sample_weight(sample_bytes: int) -> polars.Expr:
 def table_file(folder: Path, name: str) -> Path:
     """The file of a table of the trace in ``folder``."""
     return folder / f"{name}.parquet"
-
-
-@lru_cache(maxsize=1024)
-def _is_sound(path: Path, wanted: str, _content: tuple[int, ...]) -> bool:
-    """Whether a table has the digest of when it was written. One of before there were digests is
-    decoded by a process of its own first."""
-    if wanted:
-        return hash_file(path) == wanted
-    command = [sys.executable, "-P", "-c", _DECODE, str(path)]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def is_trace(folder: Path) -> bool:
