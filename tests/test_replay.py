@@ -353,6 +353,57 @@ def test_regions_hold_what_is_dead_and_reaps_do_not(compiled: Compiled, tmp_path
     assert max(reserved["malloc"], reserved["reap"]) < 0.1 * count * size
 
 
+READY = """
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+static char *next;
+__attribute__((constructor)) void *malloc(size_t bytes) {
+  if (next == NULL) {
+    next = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(next, 1, 8 << 20);
+  }
+  char *object = next;
+  next += (bytes + 15) & ~(size_t)15;
+  return object;
+}
+void free(void *object) { (void)object; }
+void *calloc(size_t count, size_t size) { return memset(malloc(count * size), 0, count * size); }
+void *realloc(void *object, size_t size) {
+  return object == NULL ? malloc(size) : memmove(malloc(size), object, size);
+}
+"""
+
+
+def test_resident_memory_is_never_below_what_lives(
+    compiled: Compiled, tmp_path: Path, compile_c: Callable[..., Path]
+) -> None:
+    """Whatever the manager had before the first object, such as a huge page or its whole arena."""
+    ready = compile_c(READY, "-shared", "-fPIC", "-fno-builtin", name="ready.so")
+    installed = api.managers().filter(pl.col("installed"))["name"]
+    managers = [resolve(name) for name in (*installed, str(ready))]
+    for count, size in ((100, 1_000), (1_000, 2_000)):
+        rows: list[Row] = [
+            {"birth": n, "size": size, "free": 10 * count + n} for n in range(1, count + 1)
+        ]
+        schedule, _ = compiled(rows, How())
+        report = tmp_path / "report"
+        for manager in managers:
+            environment = {**manager.environment, "LD_PRELOAD": " ".join(map(str, manager.preload))}
+            command: list[str | Path] = [
+                native_file("bin/tare-replay"),
+                "run",
+                "--report",
+                report,
+                schedule,
+            ]
+            subprocess.run(command, env=environment, capture_output=True, check=True)
+            reserved = json.loads(report.read_text())["reserved_bytes"]
+            assert reserved >= count * size, manager.name
+            if manager.name == str(ready):
+                assert reserved >= 8 << 20
+
+
 def test_the_layer_of_regions_chooses_the_back_end() -> None:
     heaps = {
         name: heap_of(Manager(name, layer_name="regions"))

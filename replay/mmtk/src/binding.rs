@@ -213,8 +213,10 @@ impl ActivePlan<Tare> for Tare {
     }
 
     fn mutator(_: VMMutatorThread) -> &'static mut Mutator<Tare> {
-        // SAFETY: the mutator was made before MMTk could ask for it, and is never dropped. MMTk
-        // uses it in the program's thread, or while that is stopped.
+        // SAFETY: the mutator was made before MMTk could ask for it, and is never dropped. That
+        // there is one reference at a time cannot be had: MMTk's interface asks for one that lives
+        // for ever, while the program's thread waits with another inside an allocation. MMTk uses
+        // it in that thread, or while it waits.
         unsafe { &mut *(*WORLD.program()).mutator }
     }
 

@@ -22,16 +22,17 @@ use std::sync::atomic::AtomicPtr;
 use std::time::Instant;
 
 use tare_schedule::{
-    compile, stamp, Digest, Field, FinalGraph, Mapping, Object, Schedule, Streams,
+    compile, stamp, Digest, Events, Field, FinalGraph, Mapping, Object, Schedule, Streams,
 };
 
 use crate::arguments::{Arguments, Backend, Compile, Run};
 use crate::heap::{Collections, Heap, Malloc, Null};
 use crate::marksweep::MarkSweep;
+use crate::measure::Resident;
 use crate::objects::Objects;
 use crate::own_heap::OwnHeap;
 use crate::region::{Bump, Emulated, Reap, Regions};
-use crate::replay::{Replay, Stopped};
+use crate::replay::{Replay, Stopped, LINE_BYTES};
 use crate::threads::replay_by_threads;
 
 #[global_allocator]
@@ -70,7 +71,7 @@ fn compile_rows(asked: &Compile) -> Result<(), String> {
     let stores = asked.stores.map(|file| unsafe { File::from_raw_fd(file) });
     let rows = io::stdin().lock();
     let header = compile(rows, stores, output, asked.what).map_err(|error| error.to_string())?;
-    let (_, compiler_bytes) = measure::resident_bytes().map_err(|error| error.to_string())?;
+    let compiler_bytes = measure::peak_resident_bytes().map_err(|error| error.to_string())?;
     println!(
         "{{\"words\": {}, \"slots\": {}, \"threads\": {}, \"events\": {}, \"objects\": {}, \
          \"resizes\": {}, \"frees\": {}, \"touches\": {}, \"stores\": {}, \
@@ -144,23 +145,17 @@ fn measured<H: Heap>(
     let shares = streams.as_ref().map(|all| (all.threads(), all.waits()));
     let objects = table_of(schedule).map_err(text)?;
     measure::forget_peak().map_err(text)?;
-    let (resident, _) = measure::resident_bytes().map_err(text)?;
+    let before = Resident::now().map_err(text)?;
 
-    let begun = Instant::now();
-    let processor = measure::processor_seconds();
-    let mut ended = Ok(());
-    in_events(&mut || {
-        ended = match (streams.take(), asked.touch) {
-            (None, true) => replay::<H, true>(&mut heap, schedule, objects),
-            (None, false) => replay::<H, false>(&mut heap, schedule, objects),
-            (Some(streams), true) => replay_by_threads::<true>(streams, objects),
-            (Some(streams), false) => replay_by_threads::<false>(streams, objects),
-        };
-    });
-    let seconds = begun.elapsed().as_secs_f64();
-    let processor = measure::processor_seconds() - processor;
-
-    let (_, peak) = measure::resident_bytes().map_err(text)?;
+    let mut clock = Clock::default();
+    let ended = match (streams.take(), asked.touch) {
+        (None, true) => replay::<H, true>(&mut heap, schedule, objects, &mut clock),
+        (None, false) => replay::<H, false>(&mut heap, schedule, objects, &mut clock),
+        (Some(streams), true) => clock.run(|| replay_by_threads::<true>(streams, objects)),
+        (Some(streams), false) => clock.run(|| replay_by_threads::<false>(streams, objects)),
+    };
+    let peak = measure::peak_resident_bytes().map_err(text)?;
+    let at_end = Resident::now().map_err(text)?.heap;
     match ended {
         Ok(()) => {}
         Err(Stopped::OutOfMemory(bytes)) => {
@@ -177,6 +172,19 @@ fn measured<H: Heap>(
         0
     };
     let header = schedule.header();
+    let reserved = peak
+        .saturating_sub(before.others + heap.own_bytes())
+        .max(clock.heap_at_peak)
+        .max(at_end);
+    let was_touched = H::KEEPS_CONTENTS && asked.touch && header.resizes == 0 && shares.is_none();
+    // The last line of an object may lie in a page that nothing was written to.
+    let untouched = header.peak_objects * LINE_BYTES as u64;
+    if was_touched && reserved + untouched < header.peak_bytes {
+        return Err(format!(
+            "{reserved} bytes were resident while {} bytes were alive: was memory swapped out?",
+            header.peak_bytes
+        ));
+    }
     println!(
         "graph {digest:012x}: {} objects, {} pointers",
         graph.objects.len(),
@@ -186,10 +194,12 @@ fn measured<H: Heap>(
         let mut report = String::new();
         write!(
             report,
-            "{{\"seconds\": {seconds}, \"processor_seconds\": {processor}, \"reserved_bytes\": {}, \"graph_digest\": {digest}, \
+            "{{\"seconds\": {}, \"processor_seconds\": {}, \"reserved_bytes\": {}, \"graph_digest\": {digest}, \
              \"events\": {}, \"objects\": {}, \"allocated_bytes\": {}, \"peak_bytes\": {}, \
              \"peak_objects\": {}",
-            peak.saturating_sub(resident + heap.own_bytes()),
+            clock.seconds,
+            clock.processor,
+            reserved,
             header.events(),
             header.objects,
             header.allocated_bytes,
@@ -245,14 +255,53 @@ fn table_of(schedule: &Schedule) -> io::Result<Objects> {
     Ok(Objects::new(places))
 }
 
-#[inline(never)]
+/// What was measured of the events that were done so far.
+#[derive(Default)]
+struct Clock {
+    seconds: f64,
+    processor: f64,
+    /// When most bytes were alive.
+    heap_at_peak: u64,
+}
+
+impl Clock {
+    fn run(&mut self, events: impl FnOnce() -> Result<(), Stopped>) -> Result<(), Stopped> {
+        let processor = measure::processor_seconds();
+        let begun = Instant::now();
+        let mut ended = Ok(());
+        let mut once = Some(events);
+        in_events(&mut || {
+            if let Some(events) = once.take() {
+                ended = events();
+            }
+        });
+        self.seconds += begun.elapsed().as_secs_f64();
+        self.processor += measure::processor_seconds() - processor;
+        ended
+    }
+}
+
 fn replay<H: Heap, const TOUCH: bool>(
     heap: &mut H,
     schedule: &Schedule,
     objects: Objects,
+    clock: &mut Clock,
 ) -> Result<(), Stopped> {
     let mut replay = Replay::<H, TOUCH> { heap, objects };
-    schedule.events().follow(&mut replay)
+    let (before, after) = schedule.events_around_peak();
+    clock.run(|| follow(before, &mut replay))?;
+    if let Ok(resident) = Resident::now() {
+        clock.heap_at_peak = resident.heap;
+    }
+    clock.run(|| follow(after, &mut replay))
+}
+
+#[inline(never)]
+fn follow<H: Heap, const TOUCH: bool>(
+    events: Events,
+    replay: &mut Replay<H, TOUCH>,
+) -> Result<(), Stopped> {
+    events.follow(replay)
 }
 
 /// The digest of what lies in memory, at the places where the final graph must be.

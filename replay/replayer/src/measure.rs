@@ -9,20 +9,108 @@ pub fn forget_peak() -> io::Result<()> {
     fs::write("/proc/self/clear_refs", "5")
 }
 
-/// Resident bytes now and at their peak.
-pub fn resident_bytes() -> io::Result<(u64, u64)> {
+/// Most resident bytes so far. The kernel counts them to within some dozens of pages.
+pub fn peak_resident_bytes() -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let bytes = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-        Some(kibibytes << 10)
-    };
-    match (bytes("VmRSS:"), bytes("VmHWM:")) {
-        (Some(now), Some(peak)) => Ok((now, peak)),
-        _ => Err(io::Error::other(
-            "/proc/self/status does not tell resident memory",
-        )),
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(kibibytes)
+        .ok_or_else(|| io::Error::other("/proc/self/status does not tell resident memory"))
+}
+
+fn kibibytes(text: &str) -> Option<u64> {
+    let number: u64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(number << 10)
+}
+
+/// Resident bytes, to the page.
+#[derive(Clone, Copy, Default)]
+pub struct Resident {
+    /// What the manager has: anonymous memory but for the replayer's own, the stack, and what
+    /// belongs to other libraries.
+    pub heap: u64,
+    pub others: u64,
+}
+
+/// A stretch of the address space, as /proc/self/smaps describes it.
+#[derive(Default)]
+struct Stretch<'a> {
+    start: usize,
+    end: usize,
+    is_file: bool,
+    name: &'a str,
+    resident: u64,
+    is_own: bool,
+}
+
+impl<'a> Stretch<'a> {
+    /// From the first line about it; None for any other line.
+    fn of(line: &'a str) -> Option<Stretch<'a>> {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let mut words = rest.split_whitespace();
+        let inode = words.nth(3)?;
+        Some(Stretch {
+            start: usize::from_str_radix(start, 16).ok()?,
+            end: usize::from_str_radix(end, 16).ok()?,
+            is_file: inode != "0",
+            name: words.next().unwrap_or(""),
+            ..Stretch::default()
+        })
     }
+
+    fn holds(&self, address: usize) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
+/// The variables of a thread lie in a stretch of this size or less, unless it is part of another.
+const THREAD_BYTES: usize = 64 << 10;
+
+impl Resident {
+    pub fn now() -> io::Result<Resident> {
+        Ok(Resident::in_maps(&fs::read_to_string("/proc/self/smaps")?))
+    }
+
+    fn in_maps(maps: &str) -> Resident {
+        let malloc = libc::malloc as *const () as usize;
+        // SAFETY: it only gives an address.
+        let thread = unsafe { libc::__errno_location() } as usize;
+        let mut found = Resident::default();
+        let mut file = (0, false); // where the last one ends, and whether malloc lies in it
+        let mut take = |stretch: &Stretch| {
+            let follows_file = stretch.start == file.0 && stretch.name.is_empty();
+            if stretch.is_file {
+                file = (stretch.end, follows_malloc(file, stretch, malloc));
+            }
+            let is_anonymous = !stretch.is_file
+                && (matches!(stretch.name, "" | "[heap]") || stretch.name.starts_with("[anon"));
+            let is_of_thread = stretch.holds(thread) && stretch.end - stretch.start <= THREAD_BYTES;
+            let is_of_library = follows_file && !file.1;
+            if is_anonymous && !stretch.is_own && !is_of_thread && !is_of_library {
+                found.heap += stretch.resident;
+            } else {
+                found.others += stretch.resident;
+            }
+        };
+        let mut stretch = Stretch::default();
+        for line in maps.lines() {
+            if let Some(next) = Stretch::of(line) {
+                take(&std::mem::replace(&mut stretch, next));
+            } else if let Some(resident) = line.strip_prefix("Rss:") {
+                stretch.resident = kibibytes(resident).unwrap_or(0);
+            } else if let Some(flags) = line.strip_prefix("VmFlags:") {
+                // Cleared in the child of a fork, see own_memory.
+                stretch.is_own = flags.split_whitespace().any(|flag| flag == "wf");
+            }
+        }
+        take(&stretch);
+        found
+    }
+}
+
+/// Whether malloc lies in this stretch of a file, or in one right before it.
+fn follows_malloc(last: (usize, bool), stretch: &Stretch, malloc: usize) -> bool {
+    stretch.holds(malloc) || last.1 && last.0 == stretch.start
 }
 
 /// Seconds that a processor spent on this process.

@@ -5,6 +5,8 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
+use tare_schedule::own_memory;
+
 const CHUNK_BYTES: usize = 1 << 20;
 const LARGEST_CLASS: u32 = 17;
 const CLASSES: usize = LARGEST_CLASS as usize + 1;
@@ -42,15 +44,7 @@ fn class_of(layout: Layout) -> Option<u32> {
 }
 
 fn map(bytes: usize) -> *mut u8 {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: no address is asked for, so nothing that is mapped is replaced.
-    let start = unsafe { libc::mmap(null_mut(), bytes, protection, flags, -1, 0) };
-    if start == libc::MAP_FAILED {
-        null_mut()
-    } else {
-        start.cast()
-    }
+    own_memory(bytes, false)
 }
 
 impl Blocks {

@@ -183,11 +183,14 @@ impl Region for Bump {
     unsafe fn free(&mut self, _: *mut u8) {}
 
     unsafe fn end(&mut self, _: bool) {
-        for chunk in self.chunks.drain(1..) {
+        for chunk in self.chunks.drain(1.min(self.chunks.len())..) {
             // SAFETY: it is of malloc, and nothing in it is used.
             unsafe { libc::free(chunk.cast()) };
         }
-        self.position = self.chunks[0] as usize;
+        let Some(&first) = self.chunks.first() else {
+            return;
+        };
+        self.position = first as usize;
         self.limit = self.position + self.first_chunk;
         self.next_chunk = self.first_chunk;
     }

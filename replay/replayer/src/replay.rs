@@ -10,7 +10,7 @@ use crate::objects::Objects;
 
 /// Written to the lines of an object after the first; never the address of an object.
 const LINE_MARK: u64 = 1;
-const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
 const WORD: usize = size_of::<u64>();
 
 /// Why a replay has no end.

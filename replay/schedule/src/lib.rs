@@ -5,7 +5,7 @@
 //! is dead, so that a table of addresses has as many places as objects ever live at once.
 //!
 //! - [`compile`] makes a schedule of the rows of a trace, in memory bounded by the live objects.
-//! - [`Schedule::open`] maps one and checks all of it, so that a replay need not check.
+//! - [`Schedule::open`] reads one and checks all of it, so that a replay need not check.
 //! - [`Schedule::events`] gives the [`Event`]s.
 //! - [`Streams`] are the same for threads that run side by side.
 //! - [`FinalGraph`] is what must be there at the end, and [`Digest`] the number that proves it.
@@ -17,7 +17,7 @@
     target_pointer_width = "64",
     target_endian = "little"
 )))]
-compile_error!("a schedule is mapped as it lies on the disk: 64-bit, little-endian Linux only");
+compile_error!("a schedule is read as it lies on the disk: 64-bit, little-endian Linux only");
 
 mod compile;
 mod due;
@@ -37,7 +37,7 @@ pub use compile::{compile, Asked, CompileError};
 pub use event::{Event, Events, Follow};
 pub use graph::{stamp, stamped_bytes, Digest, Field, FinalGraph, Object};
 pub use header::{Death, Header};
-pub use mapping::Mapping;
+pub use mapping::{own_memory, Mapping};
 pub use reader::{OpenError, Schedule};
 pub use streams::{Step, Stream, Streams, What};
 pub use writer::Writer;

@@ -1,14 +1,27 @@
-//! Memory straight from the kernel: of a file, or fresh.
+//! Memory straight from the kernel.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::ptr::NonNull;
+use std::ptr::{null_mut, NonNull};
 use std::slice;
 
-/// Mapped memory, given back when it is dropped.
-///
-/// A file must not be cut short by others while it is mapped.
+/// Fresh memory of zeros; null where there is none. It is this process's own: the kernel would clear
+/// it in the child of a fork, which no allocator asks for, and by that it is known from theirs.
+#[must_use]
+pub fn own_memory(bytes: usize, populated: bool) -> *mut u8 {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let populate = if populated { libc::MAP_POPULATE } else { 0 };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | populate;
+    // SAFETY: no address is asked for, so nothing that is mapped is replaced.
+    let start = unsafe { libc::mmap(null_mut(), bytes, protection, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return null_mut();
+    }
+    // SAFETY: so much was mapped there just now.
+    unsafe { libc::madvise(start, bytes, libc::MADV_WIPEONFORK) };
+    start.cast()
+}
+
+/// Memory with a page behind each address, given back when it is dropped.
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -20,34 +33,29 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// The whole of `file`, which is not empty, read into memory.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn of_file(file: &File, bytes: usize) -> io::Result<Mapping> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_POPULATE;
-        Mapping::map(bytes, libc::PROT_READ, flags, file.as_raw_fd())
-    }
-
-    /// Fresh memory of zeros, with a page behind each address already.
+    /// So many zeros.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn populated(bytes: usize) -> io::Result<Mapping> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-        Mapping::map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)
+        let bytes = bytes.max(1);
+        match NonNull::new(own_memory(bytes, true)) {
+            Some(start) => Ok(Mapping { start, bytes }),
+            None => Err(io::Error::last_os_error()),
+        }
     }
 
-    fn map(bytes: usize, protection: i32, flags: i32, file: i32) -> io::Result<Mapping> {
-        let bytes = bytes.max(1);
-        // SAFETY: no address is asked for, so nothing that is mapped is replaced.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file, 0) };
-        match NonNull::new(start.cast::<u8>()) {
-            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => {
-                Ok(Mapping { start, bytes })
-            }
-            _ => Err(io::Error::last_os_error()),
-        }
+    /// The first `bytes` of what is read. It is a copy, which stays as it is whatever becomes of a
+    /// file.
+    ///
+    /// # Errors
+    /// What the kernel says, or that there is less.
+    pub fn of(mut from: impl io::Read, bytes: usize) -> io::Result<Mapping> {
+        let mapping = Mapping::populated(bytes)?;
+        // SAFETY: so many bytes were mapped there, and nobody else knows of them yet.
+        let content = unsafe { slice::from_raw_parts_mut(mapping.start(), bytes) };
+        from.read_exact(content)?;
+        Ok(mapping)
     }
 
     /// Where it begins: a page.

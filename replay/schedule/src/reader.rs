@@ -19,6 +19,7 @@ const GREATEST_ALIGNMENT: u64 = 1 << 30;
 pub struct Schedule {
     mapping: Mapping,
     header: Header,
+    peak_word: usize,
 }
 
 /// Why a file is no schedule that can be replayed.
@@ -68,14 +69,14 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl Schedule {
-    /// Maps `path` and checks every event of it.
+    /// Reads `path` and checks every event of it.
     ///
     /// # Errors
     /// Where the file cannot be read, or is no sound schedule.
     pub fn open(path: &Path) -> Result<Schedule, OpenError> {
-        Schedule::map(path)
-            .and_then(|schedule| {
-                schedule.check()?;
+        Schedule::read(path)
+            .and_then(|mut schedule| {
+                schedule.peak_word = schedule.check()?;
                 Ok(schedule)
             })
             .map_err(|problem| OpenError {
@@ -84,18 +85,22 @@ impl Schedule {
             })
     }
 
-    fn map(path: &Path) -> Result<Schedule, Problem> {
+    fn read(path: &Path) -> Result<Schedule, Problem> {
         let file = File::open(path).map_err(Problem::System)?;
         let facts = file.metadata().map_err(Problem::System)?;
         let bytes = usize::try_from(facts.len()).map_err(|_| Problem::NoSchedule)?;
         if !facts.is_file() || bytes < Header::BYTES || bytes % 8 != 0 {
             return Err(Problem::NoSchedule);
         }
-        let mapping = Mapping::of_file(&file, bytes).map_err(Problem::System)?;
+        let mapping = Mapping::of(&file, bytes).map_err(Problem::System)?;
         match Header::from_bytes(mapping.as_bytes()) {
             None => Err(Problem::NoSchedule),
             Some(Err(version)) => Err(Problem::Version(version)),
-            Some(Ok(header)) => Ok(Schedule { mapping, header }),
+            Some(Ok(header)) => Ok(Schedule {
+                mapping,
+                header,
+                peak_word: 0,
+            }),
         }
     }
 
@@ -111,6 +116,13 @@ impl Schedule {
         Events::of(self.words())
     }
 
+    /// All events, in two parts: after the first, most bytes are alive at once.
+    #[must_use]
+    pub fn events_around_peak(&self) -> (Events<'_>, Events<'_>) {
+        let (before, after) = self.words().split_at(self.peak_word);
+        (Events::of(before), Events::of(after))
+    }
+
     pub(crate) fn words(&self) -> &[u64] {
         let bytes = &self.mapping.as_bytes()[Header::BYTES..];
         // SAFETY: a mapping begins at a page and the header is a multiple of 8 bytes long, so the
@@ -118,7 +130,8 @@ impl Schedule {
         unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 8) }
     }
 
-    fn check(&self) -> Result<(), Problem> {
+    /// The word after which most bytes are alive.
+    fn check(&self) -> Result<usize, Problem> {
         let words = self.words();
         let header = &self.header;
         if header.words != words.len() as u64 {
@@ -152,7 +165,9 @@ impl Schedule {
                 what: "there is no such event",
             });
         }
-        checker.compare(header)
+        let peak_word = checker.peak_word;
+        checker.compare(header)?;
+        Ok(peak_word)
     }
 }
 
@@ -164,6 +179,7 @@ struct Checker {
     live_bytes: u64,
     live_objects: u64,
     run_end: usize,
+    peak_word: usize,
 }
 
 const DEAD: u64 = u64::MAX;
@@ -180,6 +196,7 @@ impl Checker {
             live_bytes: 0,
             live_objects: 0,
             run_end: 0,
+            peak_word: 0,
         }
     }
 
@@ -215,7 +232,7 @@ impl Checker {
                 let region_end = region.map_or(0, |region| u64::from(region) + 1);
                 self.found.regions = self.found.regions.max(region_end);
                 self.found.objects += 1;
-                self.grow(0, size)?;
+                self.grow(0, size, end)?;
                 self.live_objects += 1;
                 self.found.peak_objects = self.found.peak_objects.max(self.live_objects);
             }
@@ -225,7 +242,7 @@ impl Checker {
                 }
                 let before = std::mem::replace(self.live(slot)?, size);
                 self.found.resizes += 1;
-                self.grow(before, size)?;
+                self.grow(before, size, end)?;
             }
             Event::Free { slot, .. } => {
                 let size = std::mem::replace(self.live(slot)?, DEAD);
@@ -265,7 +282,7 @@ impl Checker {
     }
 
     #[inline]
-    fn grow(&mut self, before: u64, now: u64) -> Result<(), &'static str> {
+    fn grow(&mut self, before: u64, now: u64, end: usize) -> Result<(), &'static str> {
         // What lives was allocated, so what cannot overflow here cannot below.
         self.found.allocated_bytes = self
             .found
@@ -273,7 +290,10 @@ impl Checker {
             .checked_add(now.saturating_sub(before))
             .ok_or("more bytes than can be counted")?;
         self.live_bytes = self.live_bytes - before + now;
-        self.found.peak_bytes = self.found.peak_bytes.max(self.live_bytes);
+        if self.live_bytes > self.found.peak_bytes {
+            self.found.peak_bytes = self.live_bytes;
+            self.peak_word = end;
+        }
         Ok(())
     }
 
