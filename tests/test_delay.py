@@ -255,6 +255,20 @@ def test_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
 
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_forks_while_objects_are_released(tmp_path: Path, sanitizer: str) -> None:
+    path = tmp_path / "forks"
+    subprocess.run(
+        ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all",
+         f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", "-pthread",
+         "-o", path, HERE / "delay_forks.cpp"],
+        check=True,
+    )  # fmt: skip
+    environment = {"TSAN_OPTIONS": "die_after_fork=0"}
+    done = subprocess.run([path, "30"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr[:4000]
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_random_calls_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
     fuzz_sanitized(sanitized_fuzzer(tmp_path, sanitizer), seed=1, operations=3000)
 

@@ -68,7 +68,7 @@ void FirstFree(void* object) {
 
 __attribute__((constructor)) void Constructor() {
   BeginOnce();
-  pthread_atfork(nullptr, nullptr, AfterFork);
+  HandleForks();
 }
 
 __attribute__((destructor)) void Destructor() { CloseThisThread(); }

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
 #include "counters.hpp"
 #include "inner.hpp"
@@ -19,6 +18,8 @@
 #include "system.hpp"
 
 namespace tare {
+
+#define TARE_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
 struct Thread;
 
@@ -47,6 +48,33 @@ struct Process {
 constinit inline Process process;
 constinit inline Slot lost_counts{};
 
+// What this thread does with the lists, for a fork in it: of its own, of a signal's handler, or of
+// a handler of the fork.
+enum class Lists : unsigned char { kLeft, kUsed, kHeldForFork };
+constinit inline thread_local TARE_INITIAL_EXEC Lists lists = Lists::kLeft;
+
+// Holds `process.lock`, unless this thread does so already, for a fork.
+class ListsGuard {
+ public:
+  ListsGuard() : before_(lists) {
+    if (before_ == Lists::kHeldForFork) return;
+    lists = Lists::kUsed;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    process.lock.lock();
+  }
+  ~ListsGuard() {
+    if (before_ == Lists::kHeldForFork) return;
+    process.lock.unlock();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    lists = before_;
+  }
+  ListsGuard(const ListsGuard&) = delete;
+  ListsGuard& operator=(const ListsGuard&) = delete;
+
+ private:
+  const Lists before_;
+};
+
 inline constexpr std::size_t kFirstBuffer = 16 << 10;
 inline constexpr std::size_t kBuffersKept = 64;
 
@@ -56,7 +84,7 @@ inline std::size_t FirstBufferBytes() {
 
 inline void** TakeBuffer() {
   {
-    const std::scoped_lock guard(process.lock);
+    const ListsGuard guard;
     if (Buffer* const buffer = process.buffers; buffer != nullptr) {
       process.buffers = buffer->next;
       --process.buffers_kept;
@@ -68,7 +96,7 @@ inline void** TakeBuffer() {
 
 inline void GiveBuffer(void** base, std::size_t bytes) {
   if (bytes == FirstBufferBytes()) {
-    const std::scoped_lock guard(process.lock);
+    const ListsGuard guard;
     if (process.buffers_kept < kBuffersKept) {
       auto* const buffer = reinterpret_cast<Buffer*>(base);
       buffer->next = process.buffers;
@@ -82,7 +110,7 @@ inline void GiveBuffer(void** base, std::size_t bytes) {
 
 // A slot of its own for each thread; once all are used, that of one that has ended.
 inline Slot* TakeSlot() {
-  const std::scoped_lock guard(process.lock);
+  const ListsGuard guard;
   Header* const header = OwnHeader(process);
   if (header == nullptr) return &lost_counts;
   const Count used = header->slots.load(std::memory_order_relaxed);
@@ -104,7 +132,7 @@ inline Slot* TakeSlot() {
 
 inline void GiveSlot(Slot* slot) {
   if (slot == nullptr || slot == &lost_counts) return;
-  const std::scoped_lock guard(process.lock);
+  const ListsGuard guard;
   slot->next_ended = process.ended_slots;
   process.ended_slots = static_cast<Count>(slot - SlotsOf(process.header)) + 1;
 }

@@ -21,7 +21,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
 #include "poison.hpp"
@@ -63,7 +62,6 @@ struct alignas(64) Thread {
   Thread* previous = nullptr;
 };
 
-#define TARE_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 constinit inline thread_local TARE_INITIAL_EXEC Thread thread;
 inline pthread_key_t thread_end;
 
@@ -213,7 +211,7 @@ inline bool Open(Thread& t) {
   t.stage = Stage::kOpen;
   Empty(t);
   {
-    const std::scoped_lock guard(process.lock);
+    const ListsGuard guard;
     t.next = process.threads;
     if (t.next != nullptr) t.next->previous = &t;
     process.threads = &t;
@@ -424,7 +422,7 @@ bool WhileBusy(Work work) {
 inline void Close(Thread& t) {
   if (t.stage != Stage::kOpen) return;
   {
-    const std::scoped_lock guard(process.lock);
+    const ListsGuard guard;
     (t.previous != nullptr ? t.previous->next : process.threads) = t.next;
     if (t.next != nullptr) t.next->previous = t.previous;
   }
@@ -480,7 +478,7 @@ inline void Seize(Thread& other) {
 // `work(thread)` for all threads but `own` that may hold objects.
 template <typename Work>
 void ForOthers(const Thread& own, Work work) {
-  const std::scoped_lock guard(process.lock);
+  const ListsGuard guard;
   syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
   for (Thread* other = process.threads; other != nullptr; other = other->next)
     if (other != &own) work(*other);
@@ -512,10 +510,26 @@ inline void VisitHeld(void (*each)(void* object, std::size_t bytes, void* data),
   });
 }
 
-// In the child of a fork there is one thread. It keeps what it holds; what other threads held
-// cannot be reached any more.
-inline void AfterFork() {
+// A fork waits until no thread has claimed the objects of another: its child would find them half
+// released. A thread whose handler forks while it uses the lists has the lock, or waits for it, and
+// nobody can have claimed its objects: it is busy.
+inline void BeforeFork() {
+  if (lists != Lists::kLeft) return;
+  process.lock.lock();
+  lists = Lists::kHeldForFork;
+}
+
+inline void AfterForkInParent() {
+  if (lists != Lists::kHeldForFork) return;
+  lists = Lists::kLeft;
+  process.lock.unlock();
+}
+
+// In the child there is one thread. It keeps what it holds; what other threads held cannot be
+// reached any more.
+inline void AfterForkInChild() {
   Thread& t = thread;
+  if (lists == Lists::kHeldForFork) lists = Lists::kLeft;
   process.lock.unlock();
   process.header_of_parent = process.header != nullptr;
   process.buffers = nullptr;
@@ -530,6 +544,10 @@ inline void AfterFork() {
   t.until_timed = 1;
   t.time_every = 1;
 }
+
+// The handlers of an allocator that takes its locks for a fork are registered before these, so they
+// run after BeforeFork: a thread that releases objects gets those locks.
+inline void HandleForks() { pthread_atfork(BeforeFork, AfterForkInParent, AfterForkInChild); }
 
 // Begins the layer over `process.inner`.
 inline void Begin(const Options& options, const char* counters_folder) {
