@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from tare import __version__
 from tare.errors import TareError, UsageError
 from tare.measurement import FIRST_METRICS, METRICS, Obtained, Status, obtained
-from tare.parquet_files import is_sound
+from tare.parquet_files import first_damaged
 from tare.runner import Outcome
 
 if TYPE_CHECKING:
@@ -492,7 +492,7 @@ def _read_measurements(path: Path) -> polars.DataFrame:
     import polars as pl
 
     try:
-        if not is_sound(path):
+        if first_damaged({path: ""}) is not None:
             raise UsageError(f"{path} cannot be read: it is damaged")
         if pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() > _MOST_ROWS:
             raise UsageError(f"{path} has over {_MOST_ROWS:,} rows")

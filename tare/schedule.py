@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare.errors import TareError, UsageError
 from tare.native import native_file
-from tare.trace import DISTANCES, Trace, order_clock
+from tare.trace import DISTANCES, Trace, order_clock, table_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -238,7 +238,7 @@ class _Reader:
         import pyarrow.parquet as pq
 
         alone = len(self._trace.processes) == 1
-        path = self._trace.file(name)
+        path = table_file(self._trace.folder, name)
         # Texts that repeat are compared once, and not in each row.
         texts = ["operation"] if name == "objects" else []
         with pq.ParquetFile(path, read_dictionary=texts) as file:

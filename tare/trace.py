@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare.errors import TareError, UsageError
-from tare.parquet_files import is_sound
+from tare.parquet_files import first_damaged
 from tare.results import check_fields, no_number
 
 if TYPE_CHECKING:
@@ -191,20 +191,6 @@ class Trace:
         processes: list[dict[str, Any]] = self.meta["processes"]
         return processes
 
-    def file(self, name: str) -> Path:
-        """The file of a table, which holds what was written: only such a one may be decoded, since
-        of a damaged one the libraries that do it can end this process. UsageError otherwise."""
-        path = table_file(self.folder, name)
-        digests = self.meta.get("files")
-        wanted = digests.get(name) if isinstance(digests, dict) else None
-        try:
-            sound = is_sound(path, wanted if isinstance(wanted, str) else "")
-        except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-        if not sound:
-            raise UsageError(f"{path} is not as it was written", _DAMAGED)
-        return path
-
     @property
     def sample_bytes(self) -> int:
         """Of how many allocated bytes one was sampled; 0 where all objects are there."""
@@ -254,7 +240,7 @@ class Trace:
         columns = {column: types[kind.rstrip("?")] for column, kind in kinds.items()}
         if not _in_version(version, name, kinds):
             return pl.LazyFrame(schema=columns)
-        found = pl.scan_parquet(self.file(name), glob=False)
+        found = pl.scan_parquet(table_file(self.folder, name), glob=False)
         return found.with_columns(
             pl.lit(None, kind).alias(column)
             for column, kind in columns.items()
@@ -369,6 +355,7 @@ def open_trace(path: Path | str) -> Trace:
     """
     folder = Path(path)
     meta = _read_meta(folder)
+    _refuse_damage(folder, meta)
     rows, clocked = {}, False
     for name in TABLES:
         stored, clocks = (
@@ -387,6 +374,22 @@ def open_trace(path: Path | str) -> Trace:
     if rows["sites"] > _MOST_SITES:
         raise UsageError(f"{folder}: {rows['sites']} call sites are more than Tare reads")
     return Trace(folder, meta, clocked)
+
+
+def _refuse_damage(folder: Path, meta: Mapping[str, Any]) -> None:
+    known = meta.get("files")
+    known = known if isinstance(known, dict) else {}
+    digests = {}
+    for name in TABLES:
+        if (path := table_file(folder, name)).is_file():
+            digest = known.get(name)
+            digests[path] = digest if isinstance(digest, str) else ""
+    try:
+        damaged = first_damaged(digests)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error}") from None
+    if damaged is not None:
+        raise UsageError(f"{damaged} is not as it was written", _DAMAGED)
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
@@ -541,7 +544,7 @@ def violations(trace: Trace) -> dict[str, int]:
         add("a site whose caller does not come before it", _bad_callers(sites))
         seen = [0] * len(trace.processes)
         clocks = [dict.fromkeys(CLOCKS, 0)] * len(trace.processes)
-        with pq.ParquetFile(trace.file("objects")) as file:
+        with pq.ParquetFile(table_file(trace.folder, "objects")) as file:
             previous = 0
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group)
