@@ -232,6 +232,143 @@ def test_a_failed_allocation_collects_and_is_tried_again(run: Callable[..., Outc
         assert details["reclaiming_collections"] >= 4
 
 
+NO_ROOM = r"""
+int main(int count, char** words) {
+  const rlim_t bytes = (400ul << 20) + strtoul(words[1], NULL, 10);
+  const struct rlimit bound = {bytes, bytes};
+  if (setrlimit(RLIMIT_AS, &bound) != 0) return 3;
+  for (int i = 0; i < 400; i++)
+    if (opaque(malloc(2 << 20)) == NULL) return 4;
+  return 0;
+}"""
+
+
+def test_the_first_collection_needs_no_memory(run: Callable[..., Outcome]) -> None:
+    """Whatever is left when the first allocation fails: nothing up to the size of an object."""
+    for extra in range(0, 2 << 20, 64 << 10):
+        good(run(NO_ROOM, "marksweep(glibc, every=never)", str(extra)))
+
+
+PACKED = r"""
+struct __attribute__((packed)) Packed { int number; char* object; };
+enum { OBJECTS = 500 };
+static _Alignas(8) struct Packed in_static[OBJECTS];
+static struct Packed* in_heap;
+static char* (*where)(int);
+static char* of_static(int i) { return in_static[i].object; }
+static char* of_heap(int i) { return in_heap[i].object; }
+static char* make(int i) { return memset(malloc(100), 1 + i % 100, 100); }
+__attribute__((noinline)) static void fill(int to_heap) {
+  for (int i = 0; i < OBJECTS; i++) {
+    if (to_heap) in_heap[i].object = make(i);
+    else in_static[i].object = make(i);
+  }
+}
+// One word across the end of the first 64 KiB of a large object, which markers share.
+static char* large;
+__attribute__((noinline)) static void fill_large(void) {
+  large = malloc(1 << 20);
+  memset(large, 0, 1 << 20);
+  for (int at = 1; at <= 15; at++) {
+    char* const object = make(at);
+    memcpy(large + (at << 16) - 4, &object, 8);
+  }
+}
+static char* of_large(int i) {
+  char* object;
+  memcpy(&object, large + ((1 + i % 15) << 16) - 4, 8);
+  return object;
+}
+int main(int count, char** words) {
+  int lost = 0, objects = OBJECTS;
+  if (words[1][0] == 'h') {
+    in_heap = calloc(OBJECTS, sizeof *in_heap);
+    where = of_heap;
+    fill(1);
+  } else if (words[1][0] == 'l') {
+    where = of_large, objects = 15;
+    fill_large();
+    churn(10000, 1000);  // of which a second marker is worth it
+  } else {
+    where = of_static;
+    fill(0);
+  }
+  scrub();
+  tare_marksweep_collect();
+  churn(30000, 100);
+  for (int i = 0; i < objects; i++)
+    lost += where(i)[50] != (where == of_large ? 1 + (1 + i % 15) % 100 : 1 + i % 100);
+  return lost == 0 ? 0 : 40;
+}"""
+
+
+@pytest.mark.parametrize("place", ["static", "heap", "large"])
+def test_pointers_at_multiples_of_four(run: Callable[..., Outcome], place: str) -> None:
+    for markers in (1, 3):
+        options = f"every=never, markers={markers}"
+        good(run(PACKED, f"marksweep(glibc, scan=4, {options})", place))
+        lost = run(PACKED, f"marksweep(glibc, {options})", place)
+        assert lost.exit_code == 40, lost.reason
+
+
+GUARDED = r"""
+#include <sys/mman.h>
+static char* pages(int count) {
+  return mmap(NULL, count * 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+enum { PAGE = 4096, OBJECTS = 64, INSTALL = 102 };
+static _Alignas(PAGE) char in_static[8 * PAGE];
+static char *small, *large;
+static char** places[4];
+static char* stack;
+static void* wait_for_end(void* end) {
+  char* volatile kept = memset(malloc(100), 7, 100);
+  while (!*(volatile int*)end) usleep(100);
+  return (void*)(long)(kept[50] != 7);
+}
+__attribute__((noinline)) static void fill(void) {
+  for (int place = 0; place < 3; place++)
+    for (int i = 0; i < OBJECTS; i++) places[place][i] = memset(malloc(100), 1 + i, 100);
+}
+int main(void) {
+  if (madvise(pages(1), PAGE, INSTALL) != 0) return 77;
+  small = pages(8), large = pages(256), stack = pages(12);
+  places[0] = (char**)(in_static + 6 * PAGE);
+  places[1] = (char**)(small + 6 * PAGE);
+  places[2] = (char**)(large + 200 * PAGE);
+  fill();
+  if (madvise(in_static + 2 * PAGE, PAGE, INSTALL) | madvise(small + 2 * PAGE, PAGE, INSTALL) |
+      madvise(large + 100 * PAGE, 8 * PAGE, INSTALL) | madvise(stack, 2 * PAGE, INSTALL)) return 3;
+  static int end;
+  pthread_t thread;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  if (pthread_attr_setstack(&attributes, stack, 12 * PAGE) != 0) return 4;
+  if (pthread_create(&thread, &attributes, wait_for_end, &end) != 0) return 5;
+  usleep(1000);
+  scrub();
+  for (int i = 0; i < 3; i++) {
+    tare_marksweep_collect();
+    churn(5000, 100);
+  }
+  *(volatile int*)&end = 1;
+  void* bad = NULL;
+  pthread_join(thread, &bad);
+  for (int place = 0; place < 3; place++)
+    for (int i = 0; i < OBJECTS; i++)
+      if (places[place][i][50] != 1 + i) return 6;
+  tare_marksweep_collect();  // the stack is there, and its thread is not
+  return bad == NULL ? 0 : 7;
+}"""
+
+
+def test_guard_pages_are_not_read(run: Callable[..., Outcome]) -> None:
+    outcome = run(GUARDED, "marksweep(glibc, every=never)")
+    if outcome.exit_code == 77:
+        pytest.skip("this kernel has no guard pages (MADV_GUARD_INSTALL, Linux 6.13)")
+    assert good(outcome)["collections"] == 4
+
+
 def test_what_is_usable_may_be_used(run: Callable[..., Outcome]) -> None:
     source = r"""
     static char* all[3000];

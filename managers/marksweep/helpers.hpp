@@ -79,6 +79,12 @@ class Markers {
     for (Marker& each : markers_) each.Trim();
   }
 
+  // While there still is memory: a collection may be wanted once there is none.
+  void MapLists() {
+    shared_.MapLists();
+    markers_[0].MapLists();
+  }
+
   std::size_t Objects() const { return Sum(&Marker::objects); }
   std::size_t Bytes() const { return Sum(&Marker::bytes); }
 

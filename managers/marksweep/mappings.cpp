@@ -71,6 +71,12 @@ EXPORT void* mremap(void* address, size_t bytes, size_t new_bytes, int flags, ..
   return moved;
 }
 
+EXPORT int madvise(void* address, size_t bytes, int advice) noexcept {
+  constexpr int kGuardInstall = 102;
+  if (advice == kGuardInstall) tare::process.has_guards = true;
+  return static_cast<int>(syscall(SYS_madvise, address, bytes, advice));
+}
+
 // Memory that the program takes at the end of its data segment.
 EXPORT void* sbrk(std::intptr_t more) noexcept {
   const bool allocator = tare::IsAllocator(__builtin_return_address(0));

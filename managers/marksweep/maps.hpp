@@ -70,6 +70,8 @@ class MappingLine {
 // only be read and are the program's own.
 class Mappings {
  public:
+  void MapList() { list_.Map(); }
+
   // False when they cannot be read. Not by way of /proc/self: that is the first thread, which may
   // have ended.
   bool Read() {
@@ -174,7 +176,8 @@ class Mappings {
 };
 
 // Calls visit(from, to) for the parts of a range whose pages hold data of the process: pages that
-// were never written to hold none, nor do those that are still as in their file. Without the
+// were never written to hold none, nor do those that are still as in their file, and guard pages
+// (MADV_GUARD_INSTALL), which look swapped, may not be read. Without the
 // kernel's word for it the range is visited as it is.
 class PresentPages {
  public:
@@ -185,7 +188,7 @@ class PresentPages {
   template <typename Visit>
   void Each(Address from, Address to, Visit visit) {
     constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kSwapped = std::uint64_t{1} << 62,
-                            kOfFile = std::uint64_t{1} << 61;
+                            kOfFile = std::uint64_t{1} << 61, kGuard = std::uint64_t{1} << 58;
     if (fd_ == kNotOpen) fd_ = OpenToRead("/proc/thread-self/pagemap");
     static std::uint64_t entries[512];
     Address begin = 0;
@@ -197,7 +200,8 @@ class PresentPages {
       const auto read = length <= 0 ? 0 : static_cast<std::size_t>(length) / sizeof *entries;
       for (std::size_t i = 0; i < wanted; ++i, at += kPageBytes) {
         const std::uint64_t entry = i < read ? entries[i] : kPresent;
-        const bool holds_data = (entry & (kPresent | kSwapped)) != 0 && (entry & kOfFile) == 0;
+        const bool holds_data =
+            (entry & (kPresent | kSwapped)) != 0 && (entry & (kOfFile | kGuard)) == 0;
         if (holds_data && begin == 0) begin = at;
         if (!holds_data && begin != 0) visit(std::max(begin, from), at);
         if (!holds_data) begin = 0;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
 
 #include "metadata.hpp"
@@ -31,6 +32,8 @@ class SharedWork {
     idle_.store(0, std::memory_order_relaxed);
     overflowed_.store(false, std::memory_order_relaxed);
   }
+
+  void MapLists() { spans_.Map(); }
 
   // One marker less.
   void Leave() { idle_.fetch_add(1, std::memory_order_acq_rel); }
@@ -87,10 +90,14 @@ class SharedWork {
 
 class Marker {
  public:
+  // Bytes from one word that can be a pointer to the next: 8, or 4 for programs that pack them.
+  static inline constinit std::size_t step = sizeof(Address);
+
   std::size_t objects = 0;
   std::size_t bytes = 0;
 
   void Begin() { objects = bytes = 0; }
+  void MapLists() { stack_.Map(); }
 
   // Marks what can be reached from `count` spans; alone.
   void MarkAlone(const Span* spans, std::size_t count, SharedWork& shared) {
@@ -172,7 +179,7 @@ class Marker {
   void Wait(Span span, SharedWork* shared) {
     if constexpr (kTogether) {
       if (span.to - span.from > kPiece) {
-        Push({span.from + kPiece, span.to});
+        Push({span.from + kPiece + step - sizeof(Address), span.to});
         span.to = span.from + kPiece;
       }
       if (shared->IsWanted()) Share(*shared);
@@ -201,6 +208,8 @@ class Marker {
       if (word - low < range) [[unlikely]]
         Enqueue<kTogether>(word);
     };
+    if (step != sizeof(Address)) [[unlikely]]
+      return SearchPacked<kTogether>(span);
     Address at = span.from;
     if ((span.to - at) % (2 * sizeof at) != 0) {
       search(at);
@@ -209,6 +218,17 @@ class Marker {
     for (; at != span.to; at += 2 * sizeof at) {  // objects have an even number of words
       search(at);
       search(at + sizeof at);
+    }
+  }
+
+  template <bool kTogether>
+  __attribute__((noinline)) void SearchPacked(const Span& span) {
+    const Address low = metadata.Low(), range = metadata.High() - low;
+    for (Address at = span.from; at + sizeof(Address) <= span.to; at += step) {
+      Address word;
+      memcpy(&word, reinterpret_cast<const void*>(at), sizeof word);
+      if (word - low < range) [[unlikely]]
+        Enqueue<kTogether>(word);
     }
   }
 

@@ -6,6 +6,7 @@
 // threads.cpp (new threads), kernel.cpp (pointers that the kernel holds) and waits.cpp (system
 // calls that a stop interrupts).
 
+#include <gnu/libc-version.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -115,9 +116,22 @@ void AfterForkInChild() {
   t.granted = t.credit = 0;
 }
 
+// Those of the C library's threads, from its version 2.42 on.
+bool StacksHaveGuards() {
+  char* rest = nullptr;
+  const long major = strtol(gnu_get_libc_version(), &rest, 10);
+  return major > 2 || (major == 2 && *rest == '.' && strtol(rest + 1, nullptr, 10) >= 42);
+}
+
 __attribute__((constructor)) void Constructor() {
   BeginOnce();
   TakeStopSignal();
+  Marker::step = process.options.scan;
+  process.has_guards = StacksHaveGuards();
+  roots.MapLists();
+  markers.MapLists();
+  world.asked.Map();
+  world.ended.Map();
   roots.ClaimFirstMappings();
   roots.FindStaticData();
   FindInnerOnce();

@@ -20,6 +20,7 @@ struct Options {
   FreeMode free = FreeMode::kIgnore;
   std::size_t heap = 0;  // most bytes of active pages; 0: any
   std::size_t markers = 1;
+  std::size_t scan = 8;               // bytes from one word that can be a pointer to the next
   bool verify = false;                // condemn what would be reclaimed, and see whether it is used
   std::size_t pause_nanoseconds = 0;  // of pauses midway between collections; 0: there are none
 };
@@ -52,6 +53,7 @@ inline Options ReadOptions() {
   options.free = ReadFreeMode();
   options.heap = ReadBytes("TARE_MARKSWEEP_HEAP", options.heap, 0, kAnySize);
   options.markers = ReadBytes("TARE_MARKSWEEP_MARKERS", options.markers, 1, kMostMarkers);
+  options.scan = ReadChoice("TARE_MARKSWEEP_SCAN", false, "4", "8") ? 4 : 8;
   options.verify = ReadChoice("TARE_MARKSWEEP_VERIFY", options.verify, "yes", "no");
   options.pause_nanoseconds = ReadBytes("TARE_MARKSWEEP_PAUSE", 0, 0, kLongestPause);
   return options;

@@ -48,7 +48,8 @@ struct Process {
   Options options;
   FreeMode free = FreeMode::kHonour;  // before the environment can be read
   bool began = false;
-  bool ready = false;  // to collect
+  bool ready = false;                    // to collect
+  std::atomic<bool> has_guards = false;  // pages within mappings that may not be read
   const char* counters_folder = nullptr;
   Header* header = nullptr;
   bool header_of_parent = false;

@@ -167,6 +167,11 @@ class OwnArray {
   T* begin() { return items_; }
   T* end() { return items_ + used_; }
 
+  // The first memory of it, so that some can be added once there is no more.
+  void Map() {
+    if (capacity_ == 0) Grow();
+  }
+
   // Gives memory back beyond the first `bytes`.
   void Trim(std::size_t bytes) {
     const std::size_t all = capacity_ * sizeof(T);

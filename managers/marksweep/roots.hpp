@@ -35,6 +35,14 @@ Span KernelHeld();
 
 class Roots {
  public:
+  // While there still is memory: a collection may be wanted once there is none.
+  void MapLists() {
+    mappings_.MapList();
+    static_data_.Map();
+    zones_.Map();
+    found_.Map();
+  }
+
   // Before the world is stopped: a stopped thread may hold the linker's lock.
   void FindStaticData() {
     Modules modules{this, 0, 0};
@@ -151,9 +159,9 @@ class Roots {
       if (main || (mapping == home && at < in_use.thread_pointer)) {
         at_home = true;
         good_ &= zones_.Add({mapping->from, main ? mapping->to : top, false});
-        Add(at, main ? mapping->to : top);
+        AddStack(at, main ? mapping->to : top, present);
       } else if (metadata.Find(at).start == 0) {
-        Add(at, mapping->to);  // of a coroutine or of a signal handler
+        AddStack(at, mapping->to, present);  // of a coroutine or of a signal handler
       }
     }
     // So that an object which serves as a stack is found.
@@ -163,6 +171,11 @@ class Roots {
     if (!at_home) AddPages({home->from, top}, true, present);
     // Also when the thread is gone and its stack is kept by the library for another.
     ranges.Assign(PageDown(in_use.thread_pointer), top, Owner::kProgram);
+  }
+
+  void AddStack(Address from, Address to, PresentPages& present) {
+    if (process.has_guards) return AddPages({from, to}, true, present);
+    Add(from, to);
   }
 
   void SeparateZones() {
@@ -220,6 +233,7 @@ class Roots {
   // lie beyond the file's end.
   void AddPages(Span span, bool ask, PresentPages& present) {
     constexpr std::size_t kFew = 16 * kPageBytes;
+    ask |= process.has_guards;
     if (!ask && span.to - span.from < kFew) return Add(span.from, span.to);
     if (span.from < span.to)
       present.Each(span.from, span.to, [&](Address from, Address to) { Add(from, to); });
@@ -238,8 +252,9 @@ class Roots {
   }
 
   void Add(Address from, Address to) {
-    from = (from + 7) & ~Address{7};
-    to &= ~Address{7};
+    const Address below = Marker::step - 1;
+    from = (from + below) & ~below;
+    to &= ~below;
     if (from >= to) return;
     bytes_ += to - from;
     good_ &= found_.Add({from, to});

@@ -74,6 +74,14 @@ RECIPE = Recipe(
         ),
         Option("markers", "threads that mark, 1 to 16", "int", "TARE_MARKSWEEP_MARKERS", {}, "1"),
         Option(
+            "scan",
+            "bytes from one word that can be a pointer to the next; 4 for programs that pack them",
+            "choice",
+            "TARE_MARKSWEEP_SCAN",
+            {"8": "8", "4": "4"},
+            "8",
+        ),
+        Option(
             "verify",
             "free nothing, and count objects found dead that the program then frees",
             "choice",
@@ -83,7 +91,8 @@ RECIPE = Recipe(
         ),
     ),
     note="Takes a manager first: marksweep(tcmalloc, every=64KiB). It finds pointers by their "
-    "looks; a program that hides them, in files or by arithmetic, must not run under it.",
+    "looks; a program that hides them, in files or by arithmetic, must not run under it. ruby has "
+    "some at addresses that are multiples of 4 only: it needs scan=4.",
 )
 
 
