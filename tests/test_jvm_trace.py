@@ -464,6 +464,22 @@ def test_a_killed_jvm_leaves_a_trace(compiled: Compiled, tmp_path: Path) -> None
     assert of_type(objects_with_types(trace), "long[]").height > 25000
 
 
+@pytest.mark.parametrize("pointers", [False, True])
+def test_objects_that_have_no_number_end_the_recording(
+    compiled: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pointers: bool
+) -> None:
+    """There are 2^32 numbers where pointers are recorded: the limit is set lower here."""
+    if pointers:
+        event_agent()
+    monkeypatch.setenv("TARE_JVM_TRACE_OBJECTS", "30000")
+    what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=pointers)
+    trace = api.trace(compiled("Lives", LIVES), what=what, folder=tmp_path / "t.tare")
+    assert trace.meta["objects"] == 30_000
+    assert not trace.meta["complete"]
+    assert "recording stopped after 30000 objects" in trace.meta["reason"]
+    assert violations(trace) == {}
+
+
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     def refused(*words: str) -> tuple[int, str]:
         done = subprocess.run(

@@ -21,6 +21,18 @@ static struct tare_jvm_header* header;
 static struct tare_jvm_stop* stops;
 static uint64_t started_ns;
 static uint64_t started_cpu_ns;
+static int stops_file = -1;
+static uint64_t room_for;  // stops
+
+// Whether the disk has room for it: a page without would be a SIGBUS when it is touched.
+static bool has_room_for(uint64_t stop) {
+  enum { STOPS_AT_ONCE = 4096 };
+  if (stop < room_for) return true;
+  const uint64_t more = TARE_JVM_HEADER_BYTES + (room_for + STOPS_AT_ONCE) * sizeof *stops;
+  if (posix_fallocate(stops_file, 0, (off_t)more) != 0) return false;
+  room_for += STOPS_AT_ONCE;
+  return true;
+}
 
 static void JNICALL on_start(jvmtiEnv* tools) {
   (void)tools;
@@ -35,7 +47,7 @@ static void JNICALL on_finish(jvmtiEnv* tools) {
   const uint64_t cpu_ns = nanoseconds_of(CLOCK_PROCESS_CPUTIME_ID) - started_cpu_ns;
   const uint64_t compilers_ns = compilers_end();
   const uint64_t index = atomic_load(&header->stops);
-  if (index < TARE_JVM_MOST_STOPS) {
+  if (index < TARE_JVM_MOST_STOPS && has_room_for(index)) {
     stops[index] = (struct tare_jvm_stop){
         .start_ns = started_ns,
         .finish_ns = nanoseconds_of(CLOCK_MONOTONIC),
@@ -71,13 +83,12 @@ static bool map_file(const char* folder) {
   if (length < 0 || (size_t)length >= sizeof path) return false;
   const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return false;
-  // The file is sparse: what is not written takes no room on the disk.
   const size_t size =
       TARE_JVM_HEADER_BYTES + (size_t)TARE_JVM_MOST_STOPS * sizeof(struct tare_jvm_stop);
   void* map = MAP_FAILED;
-  if (ftruncate(file, (off_t)size) == 0)
+  stops_file = file;
+  if (has_room_for(0) && ftruncate(file, (off_t)size) == 0)
     map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  close(file);
   if (map == MAP_FAILED) return false;
   header = map;
   stops = (struct tare_jvm_stop*)((char*)map + TARE_JVM_HEADER_BYTES);

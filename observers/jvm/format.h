@@ -18,7 +18,7 @@ struct tare_jvm_header {
   uint64_t loaded_ns;
   uint64_t ended_ns;  // 0 until the JVM ends in an orderly way
   _Atomic uint64_t stops;
-  _Atomic uint64_t dropped;   // stops beyond the most that are kept
+  _Atomic uint64_t dropped;   // stops beyond the most that are kept, or that found no room
   uint64_t collector_cpu_ns;  // of the collector's threads, those beside the program included
   uint64_t compiler_cpu_ns;
   uint64_t observer_cpu_ns;  // of the agent's own thread

@@ -31,6 +31,8 @@ static uint64_t events;
 static bool told_death;  // the last event is a moment of deaths
 static bool marking;
 static uint64_t objects;
+static uint64_t most_objects;
+static bool has_too_many_objects;
 static uint64_t allocated_bytes;
 static uint64_t due_bytes;
 static uint64_t live_objects;
@@ -52,20 +54,21 @@ static uint64_t checked_stacks;
 static uint64_t wrong_stacks;
 static uint64_t end_references;
 
+// Of which an object takes four bytes.
 static bool map_numbers(void) {
-  char path[4096];
-  snprintf(path, sizeof path, "%s.numbers", stem);
-  const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return false;
-  unlink(path);
-  const size_t size = HASHES * sizeof *numbers;
-  void* map = MAP_FAILED;
-  if (ftruncate(file, (off_t)size) == 0)  // sparse: an object takes four bytes of it
-    map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
-  close(file);
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* map = mmap(NULL, HASHES * sizeof *numbers, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (map == MAP_FAILED) return false;
   numbers = map;
   return true;
+}
+
+// More objects than numbers: two of them would be taken for one. A test wants fewer.
+static void limit_objects(bool has_names) {
+  most_objects = has_names ? UINT32_MAX : (UINT64_C(1) << NUMBER_BITS) - 1;
+  const char* fewer = getenv("TARE_JVM_TRACE_OBJECTS");
+  const uint64_t wanted = fewer == NULL ? 0 : strtoull(fewer, NULL, 10);
+  if (wanted != 0 && wanted < most_objects) most_objects = wanted;
 }
 
 // Of this JVM for the trace: written at the start, and anew at the end.
@@ -82,7 +85,11 @@ static bool write_facts(const char* end, struct found found) {
   fprintf(file, ", \"end\": \"%s\", \"parent\": %d", end, (int)getppid());
   const bool failed =
       births.failed || deaths.failed || pointers.failed || marks.failed || sites_failed();
-  if (failed) fputs(", \"damage\": [\"some of it could not be written: is the disk full?\"]", file);
+  if (failed)
+    fputs(", \"damage\": [\"some of it could not be written: is the disk full?\"]", file);
+  else if (has_too_many_objects)
+    fprintf(file, ", \"damage\": [\"recording stopped after %llu objects: no more have a number\"]",
+            (unsigned long long)objects);
   const struct {
     const char* name;
     uint64_t value;
@@ -131,6 +138,7 @@ bool recording_open(const char* folder, bool wants_pointers) {
       (!table_open(&pointers, stem, "pointers", "instructions source offset target") ||
        !table_open(&references, stem, "references", "source target") || !map_numbers()))
     return false;
+  limit_objects(wants_pointers);
   stopped = false;
   return write_facts("running", (struct found){0});
 }
@@ -147,6 +155,11 @@ static int64_t tag_of(uint64_t number, uint64_t size) {
 
 static int64_t add_birth(struct birth birth) {
   enum { OPERATION_NEW = 4 };
+  if (objects == most_objects) {
+    has_too_many_objects = true;
+    stopped = true;
+    return 0;
+  }
   ++events;
   told_death = false;
   ++objects;
@@ -179,9 +192,12 @@ int64_t recording_late_birth(uint64_t size) {
 
 int64_t recording_first_birth(uint64_t size) {
   pthread_mutex_lock(&lock);
-  ++first_objects;
-  first_bytes += size;
-  const int64_t tag = add_birth((struct birth){size, NO_SITE, JVM_THREAD});
+  int64_t tag = 0;
+  if (!stopped) {
+    ++first_objects;
+    first_bytes += size;
+    tag = add_birth((struct birth){size, NO_SITE, JVM_THREAD});
+  }
   pthread_mutex_unlock(&lock);
   return tag;
 }
@@ -241,14 +257,18 @@ uint32_t recording_new_thread(void) {
 
 void recording_name(uint32_t hash, int64_t tag) {
   pthread_mutex_lock(&lock);
-  if (hash < HASHES) numbers[hash] = (uint32_t)number_of(tag);
+  if (hash < HASHES && numbers != NULL) numbers[hash] = (uint32_t)number_of(tag);
   pthread_mutex_unlock(&lock);
+}
+
+// 0: of no object, or of none that is known.
+static uint64_t number_of_hash(uint32_t hash) {
+  return hash != 0 && hash < HASHES && numbers != NULL ? numbers[hash] : 0;
 }
 
 bool recording_store(uint32_t source, uint64_t offset, uint32_t target) {
   pthread_mutex_lock(&lock);
-  const uint64_t from = source == 0 ? 0 : numbers[source];
-  const uint64_t to = target == 0 ? 0 : numbers[target];
+  const uint64_t from = number_of_hash(source), to = number_of_hash(target);
   const bool known = (source == 0 || from != 0) && (target == 0 || to != 0);
   if (known && !stopped) {
     ++events;
