@@ -216,6 +216,53 @@ int main(int, char **words) {
   return fclose(out);
 }
 """
+GONE_STACK = """
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+enum { PAGE = 4096, WHOLE = 16 * PAGE, REST = 4 * PAGE };
+static ucontext_t back, there;
+static char *stack;
+static void use_a_stack(void) {
+  for (int i = 0; i < 10; ++i) free(malloc(50 + i));
+}
+/* A function whose frame pointer says that its frame lies where the first stack was. */
+__attribute__((noinline)) static void lose_frame(void) {
+  char *gone = stack + 2 * REST;
+  __asm__ volatile(
+      "mov %%rsp, %%r12; mov %%rbp, %%r13; and $-16, %%rsp; mov %0, %%rbp; mov $77, %%edi;"
+      "call malloc@PLT; mov %%r13, %%rbp; mov %%r12, %%rsp"
+      : : "r"(gone)
+      : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "memory");
+}
+static void run(void (*what)(void), size_t bytes) {
+  getcontext(&there);
+  there.uc_stack.ss_sp = stack;
+  there.uc_stack.ss_size = bytes;
+  there.uc_link = &back;
+  makecontext(&there, what, 0);
+  swapcontext(&back, &there);
+}
+int main(int count, char **words) {
+  char *around = mmap(NULL, WHOLE + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  stack = around + PAGE;
+  mprotect(stack, WHOLE, PROT_READ | PROT_WRITE);
+  run(use_a_stack, WHOLE);
+  if (words[1][0] == 'u') {
+    munmap(stack, WHOLE);
+    mmap(stack, REST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  } else if (words[1][0] == 'p') {
+    mprotect(stack + REST, WHOLE - REST, PROT_NONE);
+  } else if (words[1][0] == 'r') {
+    mremap(stack, WHOLE, REST, 0);
+  } else {
+    mmap(stack + REST, WHOLE - REST, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  }
+  run(lose_frame, REST);
+  return 0;
+}
+"""
 SWITCHED = """
 #include <csignal>
 #include <cstdlib>

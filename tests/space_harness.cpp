@@ -7,6 +7,8 @@
 
 #include "snapshot.cpp"
 
+void tare::recorder::NoteGone(const void*, std::size_t) {}  // there are no walks
+
 namespace {
 
 using namespace tare::recorder::snapshot;

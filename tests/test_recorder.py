@@ -257,6 +257,18 @@ def test_the_manager_behind_the_recorder_is_proved(
     assert trace.meta["complete"] is False
 
 
+@pytest.mark.parametrize("how", ["unmapped", "protected", "remapped", "covered"])
+def test_a_stack_that_has_gone_is_not_read(
+    tmp_path: Path, compile_c: Callable[..., Path], how: str
+) -> None:
+    program = compile_c(
+        recorder_programs.GONE_STACK, *PLAIN, "-fno-omit-frame-pointer", "-mno-red-zone"
+    )
+    outcome, trace = record(tmp_path, program, how)
+    assert outcome.status is Status.OK, outcome.reason
+    assert set(range(50, 60)) | {77} <= set(trace.objects().collect()["size"])
+
+
 def test_damaged_files_are_read_as_far_as_they_go(tmp_path: Path) -> None:
     folder = tmp_path / "raw"
     events = record_raw(folder, compile_cpp(tmp_path, recorder_programs.CHURN))

@@ -174,6 +174,56 @@ def test_talloc_objects_lie_in_the_regions(talloc: Path, tmp_path: Path) -> None
     assert region["live_regions"] == 0
 
 
+TALLOC = """
+#include <stdlib.h>
+enum { HEADER = 96 };
+static void *make(size_t bytes) {
+  char *made = malloc(bytes + HEADER);
+  return made == NULL ? NULL : made + HEADER;
+}
+void *_talloc(const void *parent, size_t bytes) { return make(bytes); }
+void *talloc_named_const(const void *parent, size_t bytes, const char *name) {
+  return make(bytes);
+}
+void *talloc_grow(void *object, size_t bytes) {
+  return (char *)realloc((char *)object - HEADER, bytes + HEADER) + HEADER;
+}
+void talloc_release(void *object) { free((char *)object - HEADER); }
+"""
+USES_TALLOC = """
+#include <stddef.h>
+void *_talloc(const void *, size_t), *talloc_named_const(const void *, size_t, const char *);
+void *talloc_grow(void *, size_t);
+void talloc_release(void *);
+int main(void) {
+  void *context = talloc_named_const(NULL, 0, "context");
+  for (int i = 0; i < 1000; ++i) {
+    char *object = talloc_grow(_talloc(context, 50), 100);
+    if (i % 2) talloc_release(object);
+  }
+  talloc_release(context);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("flag", ["-fplt", "-fno-plt"])
+@pytest.mark.parametrize("sealed", ["-Wl,-z,now,-z,relro", "-Wl,-z,lazy,-z,norelro"])
+def test_talloc_is_served_however_it_was_built(
+    compile_c: Callable[..., Path], tmp_path: Path, flag: str, sealed: str
+) -> None:
+    flags = (flag, sealed, "-fno-builtin")
+    library = compile_c(
+        TALLOC, "-shared", "-fPIC", "-Wl,-soname,libtalloc.so.2", *flags, name="libtalloc.so.2"
+    )
+    program = compile_c(USES_TALLOC, str(library), f"-Wl,-rpath,{tmp_path}", *flags)
+    manager = "regions(glibc, as=reap, statistics=yes)"
+    (found,) = outcomes(program, managers=[manager], folder=tmp_path)
+    assert found.status is Status.OK, found.reason
+    assert kind(found, "talloc")["objects"] >= 1000
+    assert "could not be replaced" not in found.error_tail
+
+
 def test_a_route_is_taken(apr: Path, tmp_path: Path) -> None:
     """What only one route can do: 40 MB in objects that are freed one by one need no memory with
     reaps and with malloc, and all of it with regions."""

@@ -189,32 +189,58 @@ bool IsSealed(const dl_phdr_info& object, const void* place) {
   return false;
 }
 
-void Replace(const dl_phdr_info& object, void** place, void* address) {
+bool Replace(const dl_phdr_info& object, void** place, void* address) {
   const auto page = reinterpret_cast<std::uintptr_t>(place) & ~std::uintptr_t{reap::kPage - 1};
   void* const at = reinterpret_cast<void*>(page);
   const bool is_sealed = IsSealed(object, place);
-  if (is_sealed && mprotect(at, reap::kPage, PROT_READ | PROT_WRITE) != 0) return;
+  if (is_sealed && mprotect(at, reap::kPage, PROT_READ | PROT_WRITE) != 0) return false;
   *place = address;
   if (is_sealed) mprotect(at, reap::kPage, PROT_READ);
+  return true;
 }
 
+struct Relocations {
+  const ElfW(Rela) * first;
+  std::size_t bytes;
+};
+
+// A library calls by way of its table of jumps or, built with -fno-plt, of addresses.
 struct Tables {
   const ElfW(Sym) * symbols;
   const char* names;
-  const ElfW(Rela) * relocations;
-  std::size_t bytes;
+  Relocations jumps, others;
 };
 
 Tables TablesOf(const ElfW(Dyn) * entry) {
   Tables tables{};
   for (; entry->d_tag != DT_NULL; ++entry) {
     const auto* const at = reinterpret_cast<const char*>(entry->d_un.d_ptr);
+    const auto* const relocations = reinterpret_cast<const ElfW(Rela)*>(at);
     if (entry->d_tag == DT_SYMTAB) tables.symbols = reinterpret_cast<const ElfW(Sym)*>(at);
     if (entry->d_tag == DT_STRTAB) tables.names = at;
-    if (entry->d_tag == DT_JMPREL) tables.relocations = reinterpret_cast<const ElfW(Rela)*>(at);
-    if (entry->d_tag == DT_PLTRELSZ) tables.bytes = entry->d_un.d_val;
+    if (entry->d_tag == DT_JMPREL) tables.jumps.first = relocations;
+    if (entry->d_tag == DT_PLTRELSZ) tables.jumps.bytes = entry->d_un.d_val;
+    if (entry->d_tag == DT_RELA) tables.others.first = relocations;
+    if (entry->d_tag == DT_RELASZ) tables.others.bytes = entry->d_un.d_val;
   }
   return tables;
+}
+
+// What was replaced of malloc, realloc and free.
+constinit unsigned replaced = 0;
+
+void ReplaceAmong(const dl_phdr_info& object, const Tables& tables, Relocations relocations) {
+  for (std::size_t at = 0; at < relocations.bytes / sizeof(ElfW(Rela)); ++at) {
+    const ElfW(Rela)& relocation = relocations.first[at];
+    const auto type = ELF64_R_TYPE(relocation.r_info);
+    if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;
+    const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(relocation.r_info)];
+    void* const replacement = ReplacementOf(tables.names + symbol.st_name);
+    if (replacement == nullptr) continue;
+    if (Replace(object, reinterpret_cast<void**>(object.dlpi_addr + relocation.r_offset),
+                replacement))
+      ++replaced;
+  }
 }
 
 int ReplaceIn(dl_phdr_info* object, std::size_t, void*) {
@@ -225,14 +251,15 @@ int ReplaceIn(dl_phdr_info* object, std::size_t, void*) {
     if (header.p_type != PT_DYNAMIC) continue;
     const Tables tables =
         TablesOf(reinterpret_cast<const ElfW(Dyn)*>(object->dlpi_addr + header.p_vaddr));
-    for (std::size_t at = 0; at < tables.bytes / sizeof(ElfW(Rela)); ++at) {
-      const ElfW(Rela)& relocation = tables.relocations[at];
-      const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(relocation.r_info)];
-      void* const replacement = ReplacementOf(tables.names + symbol.st_name);
-      if (replacement != nullptr)
-        Replace(*object, reinterpret_cast<void**>(object->dlpi_addr + relocation.r_offset),
-                replacement);
-    }
+    ReplaceAmong(*object, tables, tables.jumps);
+    ReplaceAmong(*object, tables, tables.others);
+  }
+  constexpr unsigned kLeast = 3;
+  if (replaced < kLeast) {
+    Message message;
+    message << "tare: the calls of malloc, realloc and free in " << object->dlpi_name
+            << " could not be replaced: its regions are not seen\n";
+    message.Write(STDERR_FILENO);
   }
   return 1;
 }

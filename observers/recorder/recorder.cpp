@@ -238,6 +238,19 @@ inline void* Resize(void* object, std::size_t bytes, const Caller& caller) {
 }  // namespace
 }  // namespace tare::recorder
 
+namespace tare::recorder {
+
+void NoteGone(const void* pages, std::size_t bytes) {
+  const auto start = reinterpret_cast<std::uintptr_t>(pages);
+  if (process == nullptr || process->stacks == nullptr ||
+      !known_stacks.Overlap(start, start + bytes))
+    return;
+  known_stacks.Clear();
+  process->stacks->generation.fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace tare::recorder
+
 #define EXPORT extern "C" __attribute__((visibility("default")))
 using namespace tare::recorder;
 using std::size_t;

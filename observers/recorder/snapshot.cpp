@@ -14,6 +14,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "known_stacks.hpp"
 #include "system.hpp"
 
 namespace tare::recorder::snapshot {
@@ -477,14 +478,17 @@ void NoteMapping(const void* pages, std::size_t bytes, bool has_file, const void
 }  // namespace
 }  // namespace tare::recorder::snapshot
 
-// Only to know who made a mapping.
+// To know who made a mapping, and when a stack goes.
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 using namespace tare::recorder::snapshot;
+using tare::recorder::NoteGone;
 
 namespace {
 
 using MapFunction = void*(void*, std::size_t, int, int, int, off_t);
+using UnmapFunction = int(void*, std::size_t);
+using ProtectFunction = int(void*, std::size_t, int);
 using RemapFunction = void*(void*, std::size_t, std::size_t, int, void*);
 
 template <typename Function>
@@ -495,17 +499,21 @@ Function* NextOf(const char* symbol, Function*& known) {
 
 constinit MapFunction* next_mmap = nullptr;
 constinit RemapFunction* next_mremap = nullptr;
+constinit UnmapFunction* next_munmap = nullptr;
+constinit ProtectFunction* next_mprotect = nullptr;
 
 }  // namespace
 
 EXPORT void* mmap(void* at, std::size_t bytes, int access, int flags, int fd,
                   off_t offset) noexcept {
+  if ((flags & MAP_FIXED) != 0) NoteGone(at, bytes);
   void* const pages = NextOf("mmap", next_mmap)(at, bytes, access, flags, fd, offset);
   NoteMapping(pages, bytes, (flags & MAP_ANONYMOUS) == 0, __builtin_return_address(0));
   return pages;
 }
 EXPORT void* mmap64(void* at, std::size_t bytes, int access, int flags, int fd,
                     off64_t offset) noexcept {
+  if ((flags & MAP_FIXED) != 0) NoteGone(at, bytes);
   void* const pages = NextOf("mmap", next_mmap)(at, bytes, access, flags, fd, offset);
   NoteMapping(pages, bytes, (flags & MAP_ANONYMOUS) == 0, __builtin_return_address(0));
   return pages;
@@ -515,7 +523,17 @@ EXPORT void* mremap(void* from, std::size_t old_bytes, std::size_t bytes, int fl
   va_start(more, flags);
   void* const to = flags & MREMAP_FIXED ? va_arg(more, void*) : nullptr;
   va_end(more);
+  NoteGone(from, old_bytes);
+  if (to != nullptr) NoteGone(to, bytes);
   void* const pages = NextOf("mremap", next_mremap)(from, old_bytes, bytes, flags, to);
   NoteMapping(pages, bytes, false, __builtin_return_address(0));
   return pages;
+}
+EXPORT int munmap(void* pages, std::size_t bytes) noexcept {
+  NoteGone(pages, bytes);
+  return NextOf("munmap", next_munmap)(pages, bytes);
+}
+EXPORT int mprotect(void* pages, std::size_t bytes, int access) noexcept {
+  if ((access & PROT_READ) == 0) NoteGone(pages, bytes);
+  return NextOf("mprotect", next_mprotect)(pages, bytes, access);
 }

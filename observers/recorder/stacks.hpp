@@ -38,7 +38,7 @@ struct NodeTable {
 
 struct Stacks {
   RuleCache rules;
-  // Changes when code goes away: what was known by address is then not true any more.
+  // Changes when code or a stack goes away: what was known by address is then not true any more.
   std::atomic<std::uint32_t> generation;
 
   std::atomic<NodeTable*> table;

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "known_stacks.hpp"
 #include "process.hpp"
 #include "stacks.hpp"
 #include "unwind_rules.hpp"
@@ -69,7 +70,10 @@ class Walker {
   std::uint32_t NodeAt(Stacks& stacks, const Caller& caller) {
     const std::uint32_t generation = stacks.generation.load(std::memory_order_acquire);
     if (!stack_.Holds(caller.stack_pointer) || generation_ != generation) [[unlikely]] {
-      if (generation_ != generation) Forget();
+      if (generation_ != generation) {
+        Forget();
+        for (Range& known : stacks_known_) known = {0, 0};
+      }
       generation_ = generation;
       frames_ = 0;
       if (!FindStack(caller.stack_pointer)) return 0;
@@ -176,6 +180,7 @@ class Walker {
     Forget();
     stack_ = MappingOf(stack_pointer);
     stacks_known_[next_stack_++ % kStacks] = stack_;
+    known_stacks.Add(stack_.start, stack_.end);
     return stack_.end != 0;
   }
 

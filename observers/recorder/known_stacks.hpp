@@ -1,0 +1,50 @@
+// Where walks have found stacks. When one goes, so does what is known of it: another mapping, or
+// none, can come in its place.
+
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tare::recorder {
+
+class KnownStacks {
+ public:
+  void Add(std::uintptr_t start, std::uintptr_t end) {
+    const std::size_t place = used_.fetch_add(1, std::memory_order_relaxed);
+    if (place >= kMost) return;
+    ranges_[place].start.store(start, std::memory_order_relaxed);
+    ranges_[place].end.store(end, std::memory_order_release);
+  }
+
+  // Whether a stack lies, or may lie, there.
+  bool Overlap(std::uintptr_t start, std::uintptr_t end) const {
+    const std::size_t used = used_.load(std::memory_order_relaxed);
+    if (used > kMost) return true;
+    for (std::size_t i = 0; i < used; ++i)
+      if (start < ranges_[i].end.load(std::memory_order_acquire) &&
+          ranges_[i].start.load(std::memory_order_relaxed) < end)
+        return true;
+    return false;
+  }
+
+  // Before those that are left are added again.
+  void Clear() { used_.store(0, std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kMost = 1024;
+  struct Range {
+    std::atomic<std::uintptr_t> start, end;
+  };
+  std::array<Range, kMost> ranges_{};
+  std::atomic<std::size_t> used_ = 0;
+};
+
+constinit inline KnownStacks known_stacks;
+
+// The program is about to unmap, move or replace these pages, or to forbid that they are read.
+void NoteGone(const void* pages, std::size_t bytes);
+
+}  // namespace tare::recorder
