@@ -327,8 +327,8 @@ def _findings(judged: polars.DataFrame, threshold: float) -> list[str]:
         plural = "s" if len(rows) > 1 else ""
         found.append(f"{len(rows)} {noun}{plural}: {'; '.join(named)}{more}.")
     if not any(row in _FAILING for row in judged["verdict"]):
-        found.insert(
-            0, f"No regression: nothing got worse beyond noise and {format_percent(threshold)}."
+        found.append(
+            f"No regression: nothing got worse beyond noise and {format_percent(threshold)}."
         )
     return found
 

@@ -18,6 +18,9 @@ class TareError(Exception):
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        return f"{self.message}: {self.hint}" if self.hint else self.message
+
 
 class UsageError(TareError):
     """The request cannot be understood or makes no sense: exit code 2."""

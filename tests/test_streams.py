@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tare.errors import UsageError
+from tare.manager import resolve
 from tests.conftest import TARE, Completed
 
 MEASURE = ("compare", "-q", "--no-page", "-n", "2", "-m", "glibc")
@@ -157,3 +159,27 @@ def test_programs_of_any_path_are_proved(
     program.chmod(0o755)
     done = tare("compare", "-q", "-n", "2", "-m", "glibc", "-o", "r", "--", program, "0.2")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_goes_into_a_pipe_is_not_padded(tare: Callable[..., Completed]) -> None:
+    measured = tare("compare", "-n", "2", "-m", "glibc", "--no-page", "-o", "r", "--", "true")
+    lines = (measured.stdout + tare("report", "r", "--no-page").stdout).splitlines()
+    assert len(lines) > 20
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_a_trace_without_uses_is_exported_by_what_it_has(tare: Callable[..., Completed]) -> None:
+    recorded = tare("trace", "-q", "-o", "t.tare", "--", "ls", "/")
+    assert recorded.returncode == 0, recorded.stderr
+    by_default = tare("export", "-f", "collapsed", "t.tare")
+    by_bytes = tare("export", "-f", "collapsed", "--weight", "bytes", "t.tare")
+    assert by_default.returncode == 0, by_default.stderr
+    assert by_default.stdout == by_bytes.stdout != ""
+    asked = tare("export", "-f", "collapsed", "--weight", "vain", "t.tare")
+    assert asked.returncode == 2
+    assert "no last uses" in asked.stderr
+
+
+def test_a_message_in_python_has_its_hint() -> None:
+    with pytest.raises(UsageError, match="did you mean jemalloc"):
+        resolve("jemaloc")

@@ -42,8 +42,8 @@ Examples:
     "--weight",
     type=click.Choice(list(dict.fromkeys((*WEIGHTS, *count_export.KINDS)))),
     help="What collapsed stacks count. Of a heap trace: bytes held in vain over time (vain, the "
-    "default), bytes allocated, or objects. Of tare count: instructions (the default), calls, or "
-    "bytes asked for.",
+    "default where uses were recorded), bytes allocated, or objects. Of tare count: instructions "
+    "(the default), calls, or bytes asked for.",
 )
 def command(folder: Path, name: str, file: Path, weight: str | None) -> int:
     """Write the results folder DIR, or the heap trace in it, in another form.
@@ -60,7 +60,10 @@ def command(folder: Path, name: str, file: Path, weight: str | None) -> int:
         weight = _one_of(count_export.KINDS, weight)
         write_stacks(count_export.render(folder, name, weight), name, file)
     else:
-        write_trace_export(find_trace(folder), name, file, _one_of(WEIGHTS, weight))
+        trace = find_trace(folder)
+        knows_uses = "last_use" in trace.meta["observed"]
+        weight = weight or ("vain" if knows_uses else "bytes")
+        write_trace_export(trace, name, file, _one_of(WEIGHTS, weight))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import io
 from typing import TextIO
 
 from rich.console import Console
@@ -20,8 +20,16 @@ _PIPE_WIDTH = 100
 
 def print_report(report: Report, stream: TextIO) -> None:
     """Write the title, the findings and the tables of ``report``; figures are for the page."""
-    width = shutil.get_terminal_size().columns if stream.isatty() else _PIPE_WIDTH
-    console = Console(file=stream, width=width, highlight=False)
+    if stream.isatty():
+        _print(report, Console(file=stream, highlight=False))
+        return
+    # What pads a line to the width is for terminals.
+    text = io.StringIO()
+    _print(report, Console(file=text, width=_PIPE_WIDTH, highlight=False))
+    stream.writelines(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+def _print(report: Report, console: Console) -> None:
     console.print(Text(printable(report.title), style="bold"))
     if report.subtitle:
         console.print(Text(printable(report.subtitle), style="dim"))

@@ -250,7 +250,7 @@ def _answer_sentence(answer: Answer, under: str, first: Point) -> str:
         pause = format_seconds(answer.length(COLLECTION))
         told += f" After pauses without a collection, as long as one ({pause}), it is {words}."
     else:
-        told += " No pauses could be put in, to hold it against them."
+        told += " Too few events follow pauses without a collection to hold it against them."
     if len(matched) < len(controls):
         told += " Of these only pauses about as long as collections are held against them."
     return (
