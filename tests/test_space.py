@@ -478,6 +478,24 @@ def test_levels_and_leaks_by_site() -> None:
     assert sum(np.diff(found["sites"][0]["levels"]) < 0) == 0
 
 
+@pytest.mark.parametrize("period", [13, 49, 97, 99, 100, 101, 193, 700])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_what_each_round_frees_does_not_grow(period: int, kept: int) -> None:
+    """Rounds of nearly a step each: their samples climb as slowly as a leak does."""
+    objects, size = 9600, 100
+    rows, frees = [], []
+    for number in range(objects):
+        last = min((number // period + 1) * period, objects)
+        is_kept = kept and number % period == 0
+        rows.append((number + 1, 128 * (number + 1), None if is_kept else last + 1, size))
+        frees.append(None if is_kept or last == objects else last * size)
+    frame = trace_rows(rows).with_columns(
+        site=pl.lit(1, pl.UInt32), free_bytes=pl.Series(frees, dtype=pl.UInt64)
+    )
+    found = space_growth.growth(frame.lazy(), one_process(objects, objects * size), period * size)
+    assert [site["kind"] for site in found["sites"]] == [space_growth.GROWS] * kept
+
+
 # ---- files of snapshots ----
 
 

@@ -354,7 +354,7 @@ def growth_table(program: str, found: Details, identifier: str) -> Table:
         Column("no.", "By what was gained, those that grow first."),
         Column("call site", "The code that allocated, and what called it.", numeric=False),
         Column("objects", "What they do, by the test in docs/space.md.", numeric=False),
-        Column("gained", "Bytes alive at the end beyond those after a third of the run."),
+        Column("gained", "By the least that was alive in the last of eight parts, over the first."),
         Column("a MiB", "Bytes gained for each MiB that the program allocated meanwhile."),
     )
     lines = [

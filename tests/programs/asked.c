@@ -1,5 +1,5 @@
-// A manager of its own. Its malloc_usable_size waits until it is asked in another thread, while there
-// is one at work, and lets a handler allocate.
+// A manager of its own. Its malloc_usable_size waits until it is asked in another thread, while
+// there is one at work, and lets a handler allocate.
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
