@@ -154,6 +154,26 @@ static void bad_alignment(void) {
   CHECK(posix_memalign(&p, 0, 10) == EINVAL);
 }
 
+static void resized_aligned(void) {
+ const size_t sizes[] = {100, 5000, 70000, 196607, 300000, 1 << 20};
+ for (size_t alignment = 32; alignment <= 1 << 16; alignment *= 2)
+  for (int i = 0; i < 6; i++)
+   for (int grown = 0; grown < 4; grown++) {
+    const size_t size = sizes[i], other = (size_t[]){size + 50, 2 * size, size / 2, 17}[grown];
+    void* object = NULL;
+    if (posix_memalign(&object, alignment, size) != 0) {
+     CHECK(alignment > 1 << 15);  // rpmalloc gives no larger ones
+     continue;
+    }
+    memset(object, 7, size);
+    char* const moved = realloc(object, other);
+    CHECK(moved != NULL && malloc_usable_size(moved) >= other);
+    for (size_t at = 0; at < size && at < other; at++) CHECK(moved[at] == 7);
+    memset(moved, 9, other);
+    free(moved);
+   }
+}
+
 static void large(void) {
   for (size_t n = 1u << 20; n <= (size_t)1 << 30; n *= 4) {
     char* p = opaque(malloc(n));
@@ -406,7 +426,8 @@ static void served(void) {
 int main(int argc, char** argv) {
   static const struct { const char* name; void (*run)(void); } tests[] = {
     {"basics", basics}, {"zeroed", zeroed}, {"growth", growth}, {"alignment", alignment},
-    {"bad_alignment", bad_alignment}, {"large", large}, {"overflow", overflow}, {"huge", huge},
+    {"bad_alignment", bad_alignment}, {"large", large}, {"resized_aligned", resized_aligned},
+    {"overflow", overflow}, {"huge", huge},
     {"sets_errno", sets_errno}, {"out_of_memory", out_of_memory},
     {"threads", threads}, {"thread_churn", thread_churn}, {"forks", forks},
     {"busy_fork", busy_fork}, {"served", served},
@@ -541,7 +562,17 @@ int main(int argc, char** argv) {
 """
 
 C_CHECKS = (
-    *("basics", "zeroed", "growth", "alignment", "bad_alignment", "large", "overflow", "huge"),
+    *(
+        "basics",
+        "zeroed",
+        "growth",
+        "alignment",
+        "bad_alignment",
+        "large",
+        "resized_aligned",
+        "overflow",
+        "huge",
+    ),
     *("sets_errno", "out_of_memory", "threads", "thread_churn", "forks", "busy_fork"),
 )
 CPP_CHECKS = ("variants", "containers", "exceptions", "nothrow", "bad_alloc")

@@ -1,7 +1,16 @@
-/* Lea's malloc as it is, plus what a program with threads needs when it forks: the child must not
-   inherit a lock that a thread it does not have would have released. */
+/* Lea's malloc, with one mend, plus what a program with threads needs when it forks: the child must
+   not inherit a lock that a thread it does not have would have released. */
 
 #include <pthread.h>
+#include <stddef.h>
+
+/* Where Lea's realloc grows a mapped object by mremap, it forgets the room between the start of the
+   mapping and an object that was aligned, and gives too little memory. Such an object moves
+   instead. In that function `offset` is that room; where the macro is used elsewhere there is none.
+ */
+static const size_t offset = 0;
+#define MREMAP(start, bytes, wanted, flags) \
+  (offset == 0 ? mremap((start), (bytes), (wanted), (flags)) : MFAIL)
 
 #include <dlmalloc.c>
 
