@@ -30,10 +30,10 @@ SAMPLE_VARIABLE = "TARE_RECORDER_SAMPLE"
 SWITCH_VARIABLE = "TARE_RECORDER_SWITCH"
 SIGNAL_VARIABLE = "TARE_RECORDER_SIGNAL"
 
-_MAGIC = b"TAREREC1"
+_MAGIC = b"TAREREC2"
 _NUMBERS = struct.Struct("<8s6I8Q")
-_PATH_BYTES = 1024
-_HEADER_BYTES = 4096
+_PATH_BYTES = 4096
+_HEADER_BYTES = 4 * 4096
 _MOST_PROCESSES = 100_000
 _NOTE_SECONDS = 10.0
 _FIRST_NOTE_SECONDS = 2.0
@@ -144,7 +144,7 @@ def _read_header(path: Path) -> Header | None:
         return None
     names = data[_NUMBERS.size :]
     _, malloc, free = (
-        names[at : at + _PATH_BYTES].split(b"\0")[0].decode(errors="replace")
+        os.fsdecode(names[at : at + _PATH_BYTES].split(b"\0")[0])
         for at in range(0, 3 * _PATH_BYTES, _PATH_BYTES)
     )
     return Header(pid=int.from_bytes(data[8:12], "little"), servers=(malloc, free))

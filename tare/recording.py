@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tare.errors import TareError
+from tare.report.labels import writable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -346,7 +347,9 @@ def _read_frame(line: bytes) -> Frame | None:
     if not isinstance(raw, dict):
         return None
     texts = (raw.get(name) for name in ("function", "object", "file"))
-    function, object_, source = (t[:_NAME_LIMIT] if isinstance(t, str) else "" for t in texts)
+    function, object_, source = (
+        writable(text)[:_NAME_LIMIT] if isinstance(text, str) else "" for text in texts
+    )
     line_number = _number(raw.get("line"))
     if line_number >= 1 << 32:
         line_number = 0

@@ -146,21 +146,30 @@ def processes(objects: pl.LazyFrame, described: Sequence[Mapping[str, Any]]) -> 
     for row in table.iter_rows(named=True):
         if row["bytes"] is None or (described and row["process"] not in by_number):
             raise TraceDamageError("it has objects without a birth, or of no process")
-        meta = by_number.get(row["process"], {})
-        found.append(
-            Process(
-                number=row["process"],
-                start=start,
-                rows=row["rows"],
-                instructions=max(row["instructions"] or 0, int(meta.get("instructions", 0))),
-                nanoseconds=max(row["nanoseconds"] or 0, int(meta.get("nanoseconds", 0))),
-                bytes=max(row["bytes"], int(meta.get("allocated_bytes", 0))),
-                complete=bool(meta.get("complete", True)),
-                program=str(meta.get("program", "")),
-            )
-        )
+        found.append(_process(row, start, by_number.get(row["process"], {})))
         start += row["rows"]
     return found
+
+
+def without_objects(described: Mapping[str, Any]) -> Process:
+    """The same of a process of meta.json that has no object at all."""
+    return _process({"process": int(described["process"]), "rows": 0}, 0, described)
+
+
+def _process(row: Mapping[str, Any], start: int, described: Mapping[str, Any]) -> Process:
+    def end(clock: str, name: str) -> int:
+        return max(row.get(clock) or 0, int(described.get(name, 0)))
+
+    return Process(
+        number=row["process"],
+        start=start,
+        rows=row["rows"],
+        instructions=end("instructions", "instructions"),
+        nanoseconds=end("nanoseconds", "nanoseconds"),
+        bytes=end("bytes", "allocated_bytes"),
+        complete=bool(described.get("complete", True)),
+        program=str(described.get("program", "")),
+    )
 
 
 def in_slices(

@@ -163,6 +163,8 @@ def largest_live(objects: pl.LazyFrame, process: Process) -> tuple[int, int]:
 
     from tare.peak import PeakSweep
 
+    if process.rows == 0:
+        return 0, 0
     last = process.start + process.rows - 1
     rows = [*range(process.start + BATCH_ROWS - 1, last, BATCH_ROWS), last]
     births = objects.select("birth_nanoseconds")

@@ -20,7 +20,7 @@ from tare.native import native_file
 from tare.program import Program
 from tare.results import check_fields
 from tare.runner import Limits, Outcome
-from tare.space_snapshot import Snapshot, Snapshots, read_snapshots
+from tare.space_snapshot import TOUCHED_BYTES, Snapshot, Snapshots, read_snapshots
 from tare.space_split import Known, Split
 from tare.trace import Trace, TraceDamageError
 
@@ -195,8 +195,10 @@ def analyse(trace: Trace, snapshots: Mapping[str, Snapshots], known: Known) -> d
         objects = trace.objects()
         rows = residence.processes(objects, trace.processes)
         by_number = {process.number: process for process in rows}
+        for each in trace.processes:
+            by_number.setdefault(int(each["process"]), residence.without_objects(each))
         numbers = _numbers(trace, snapshots)
-        candidates = {n: s for n, s in numbers.items() if s.peak is not None and n in by_number}
+        candidates = {n: s for n, s in numbers.items() if s.peak is not None}
         if not candidates:
             raise TraceDamageError("no process in it left a snapshot of its memory")
         main = max(candidates, key=lambda number: _peak_bytes(candidates[number]))
@@ -304,8 +306,9 @@ def _moments(
 ) -> list[dict[str, Any]]:
     """Each snapshot divided, in the order of time; the peak's has ``details``.
 
-    Among those as high as the highest, within what a new peak must exceed the last by, the peak is
-    the one with the most live bytes: a program that ends gives back objects, and not their pages.
+    Among those as high as the highest, within what a new peak must exceed the last by and
+    ``TOUCHED_BYTES``, the peak is the one with the most live bytes: a program that ends gives back
+    objects and not their pages, and touches the code that does so.
     """
     from tare import space_history, space_sites, space_split
 
@@ -321,7 +324,8 @@ def _moments(
     for snapshot, moment in zip(taken, history, strict=True):
         whole, pages = space_split.split(snapshot, moment.objects, moment.ever, known)
         described: dict[str, Any] = {**_described(whole, snapshot, moment), "is_peak": False}
-        as_high = snapshot.rss_bytes * mine.peak.lowest_ratio >= mine.peak.rss_bytes
+        slack = snapshot.rss_bytes * (mine.peak.lowest_ratio - 1) + TOUCHED_BYTES
+        as_high = snapshot.rss_bytes + slack >= mine.peak.rss_bytes
         if as_high and described["live"] >= peak.get("live", 0):
             peak.pop("details", None)
             peak["is_peak"] = False

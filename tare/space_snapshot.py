@@ -5,6 +5,7 @@ observers/recorder/snapshot.hpp describes the files.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 PAGE = 4096
 PEAK = "peak"
+TOUCHED_BYTES = 512 << 10
+"""By which a peak that is shown may miss the highest resident memory, beside a share of it."""
 
 _MAGIC = 0x31504E5345524154
 _PART = struct.Struct("<II")
@@ -139,7 +142,7 @@ def read_snapshot(path: Path) -> Snapshot:
         forked=first[4] == 1,
         spent_seconds=(first[5] + max(last[3], first[2]) - first[2]) / 1e9,
         lowest_ratio=first[6] / 1000,
-        mappings=_read_maps(parts["maps"].decode(errors="replace")),
+        mappings=_read_maps(os.fsdecode(parts["maps"])),
         rss_bytes=1024 * int(rss[1]) if rss else 0,
         swapped_bytes=int(lengths[flags & _SWAPPED > 0].sum()),
         huge_bytes=int(lengths[there & (flags & _HUGE > 0)].sum()),
@@ -149,7 +152,7 @@ def read_snapshot(path: Path) -> Snapshot:
         start=_ranges(path, parts["start"]),
         mapped=_mapped(path, parts["mapped"]),
         threads=_words(parts["threads"]),
-        recording=parts["folder"].decode(errors="replace"),
+        recording=os.fsdecode(parts["folder"]),
     )
 
 

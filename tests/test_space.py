@@ -26,7 +26,14 @@ from tare.results import Results, read_records
 from tare.sections import space as space_section
 from tare.space_ranges import Coverage, from_pairs, holds, nothing, overlap, union, without
 from tare.space_sites import by_site, by_size, occupancy, page_map
-from tare.space_snapshot import PAGE, Mapping, Snapshot, read_snapshot, read_snapshots
+from tare.space_snapshot import (
+    PAGE,
+    TOUCHED_BYTES,
+    Mapping,
+    Snapshot,
+    read_snapshot,
+    read_snapshots,
+)
 from tare.space_split import PARTS, HeapPages, Known, Objects, areas, split
 from tare.studies import space
 from tare.weighing import TOTAL_SECONDS, Effort, Setting
@@ -633,7 +640,9 @@ def check_sum(details: dict[str, Any], printed: int = 0) -> None:
         assert abs(moment["parts"]["unexplained"]) <= 0.01 * moment["resident"]
     peak = details["peak"]
     if printed:
-        assert peak["resident"] + peak["observer"] == pytest.approx(printed, rel=0.02, abs=1 << 17)
+        assert peak["resident"] + peak["observer"] == pytest.approx(
+            printed, rel=0.02, abs=TOUCHED_BYTES
+        )
 
 
 @pytest.mark.parametrize("manager", ["glibc", "jemalloc", "mimalloc"])
@@ -714,6 +723,41 @@ def test_freed_pages_are_retained_until_they_are_given_back(
     assert held["peak"]["parts"]["retained"] == pytest.approx(4000 * 1008, rel=0.02)
     assert trimmed["peak"]["parts"]["retained"] < 64 << 10
     assert held["peak"]["resident"] + held["peak"]["observer"] == pytest.approx(printed, rel=0.02)
+
+
+@pytest.mark.parametrize("objects", [100, 300, 1100, 2200])
+def test_the_peak_is_before_the_frees_that_end_it(
+    compile_c: Callable[..., Path], tmp_path: Path, objects: int
+) -> None:
+    source = """
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    int main(int count, char **words) {
+      int objects = atoi(words[1]);
+      char **all = malloc(objects * sizeof *all);
+      for (int i = 0; i < objects; i++) memset(all[i] = malloc(1000), 1, 1000);
+      char *last = malloc(100);  /* keeps the end of the heap */
+      for (int i = 0; i < objects; i++) free(all[i]);
+      free(all);
+      return puts("done") < 0 || last == 0;  /* touches more of the C library */
+    }"""
+    program = compile_c(source, NO_BUILTIN)
+    details, _ = looked_at(tmp_path / "r", "glibc", program, str(objects))
+    parts = details["peak"]["parts"]
+    assert parts["requested"] == pytest.approx(objects * 1008 + 100, rel=0.02)
+    assert parts["retained"] == 0
+
+
+@pytest.mark.parametrize("manager", ["glibc", "snmalloc"])
+def test_a_program_that_never_allocates_has_a_peak(
+    compile_c: Callable[..., Path], tmp_path: Path, manager: str
+) -> None:
+    details, _ = looked_at(tmp_path / "r", manager, compile_c("int main(void) { return 0; }"))
+    assert details["peak"]["live"] == 0
+    assert details["largest_live"] == 0
+    assert details["peak"]["resident"] > 0
+    check_sum(details)
 
 
 def test_objects_that_a_layer_holds_are_delayed(

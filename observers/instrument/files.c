@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "files.h"
 
+#include "../json_text.h"
+
 enum { MOST_IMAGES = 100000 };
 
 static Bool exists(const HChar* file) {
@@ -36,15 +38,14 @@ void file_end(VgFile* file, const HChar* path) {
 }
 
 void file_put_text(VgFile* file, const HChar* text) {
+  SizeT length = VG_(strlen)(text);
   VG_(fprintf)(file, "\"");
-  for (; *text != '\0'; ++text) {
-    const UChar byte = (UChar)*text;
-    if (byte == '"' || byte == '\\')
-      VG_(fprintf)(file, "\\%c", byte);
-    else if (byte < 0x20 || byte >= 0x7f)
-      VG_(fprintf)(file, "\\u%04x", byte);
-    else
-      VG_(fprintf)(file, "%c", byte);
+  while (length != 0) {
+    HChar piece[TARE_JSON_PIECE_BYTES];
+    const SizeT taken = tare_json_piece(text, length, piece);
+    VG_(fprintf)(file, "%s", piece);
+    text += taken;
+    length -= taken;
   }
   VG_(fprintf)(file, "\"");
 }

@@ -17,7 +17,7 @@ void file_claim(const HChar* folder, const HChar* ending, HChar base[PATH_BYTES]
 VgFile* file_begin(const HChar* path);
 void file_end(VgFile* file, const HChar* path);
 
-// A string of JSON, in ASCII.
+// A string of JSON; see json_text.h.
 void file_put_text(VgFile* file, const HChar* text);
 
 #endif

@@ -87,7 +87,7 @@ static void charge_accesses(const Thread* thread) {
   if (!feed_is_on()) return;
   const Frame* const frame = top(thread);
   if (frame != NULL && frame->entry != NULL && frame->entry->operation != OP_COUNT)
-    feed_set_operation(frame->entry->operation + 1, frame->returns_to);
+    feed_set_operation(frame->entry->operation + 1, frame->returns_to - 1);
   else
     feed_set_operation(0, 0);
   feed_set_phase(events_phase(thread->id));

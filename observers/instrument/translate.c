@@ -227,12 +227,14 @@ static void add_side_exit(Translation* translation, const IRSB* in, IRStmt* exit
   translation->stored = NOT_STORED;
 }
 
-static void add_end(Translation* translation, const IRSB* in, Bool moves_stack, Addr last) {
+static void add_end(Translation* translation, const IRSB* in, Bool moves_stack, Addr last,
+                    UInt last_bytes) {
   // A longjmp and the landing of an exception set the stack pointer and jump; the jump of a
   // procedure linkage table, by far the commonest indirect one, leaves it alone.
   const Bool jumps = in->jumpkind == Ijk_Boring && in->next->tag != Iex_Const && moves_stack;
   if (sites_are_on()) {
-    if (in->jumpkind == Ijk_Call) sites_add_call(translation, last);
+    // By its last byte: all observers name a call by the byte before its return address.
+    if (in->jumpkind == Ijk_Call) sites_add_call(translation, last + last_bytes - 1);
     if (in->jumpkind == Ijk_Ret) sites_add_return(translation);
     if (jumps) sites_add_jump(translation);
   }
@@ -256,6 +258,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
   UInt certain = 0;
   Bool moves_stack = False, branched = False;
   Addr last = 0;
+  UInt last_bytes = 0;
   for (Int i = 0; i < in->stmts_used; ++i) {
     IRStmt* const statement = in->stmts[i];
     if (statement == NULL || statement->tag == Ist_NoOp) continue;
@@ -280,6 +283,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
     if (statement->tag != Ist_IMark) continue;
     if (feeds && last == 0) feed_begin_block(&translation);
     last = statement->Ist.IMark.addr;
+    last_bytes = statement->Ist.IMark.len;
     const Entry* const entry = entry_at(last);
     if (entry != NULL) add_entry(&translation, entry);
     if (branched) certain = translation.counted;
@@ -292,7 +296,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
   }
   bring_up_to_date(&translation);
   if (feeds && last != 0) feed_end_block(&translation);
-  add_end(&translation, in, moves_stack, last);
+  add_end(&translation, in, moves_stack, last, last_bytes);
   VG_(free)(origins.base);
   VG_(free)(origins.of_stack);
   return translation.block;

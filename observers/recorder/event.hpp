@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -66,16 +67,32 @@ class Event {
 };
 
 // What takes long is no time of the event at hand.
-__attribute__((noinline)) inline void Look(Thread& t) {
+__attribute__((noinline)) inline void Look(Thread& t, snapshot::Occasion occasion) {
   const OwnBusiness own(t);
-  t.snapshot_left = snapshot::Look(t.snapshot_left);
+  t.snapshot_grant = snapshot::Look(t.snapshot_grant - t.snapshot_left, occasion);
+  t.snapshot_left = t.snapshot_grant;
+  t.most_net_bytes = std::max(t.most_net_bytes, t.net_bytes);
 }
 
-inline void LookAfter(Thread& t, std::size_t bytes) {
-  if (!snapshot::on) return;
+inline void Moved(Thread& t, std::size_t bytes) {
   t.snapshot_left -= static_cast<std::int64_t>(bytes);
   if (t.snapshot_left < 0) [[unlikely]]
-    Look(t);
+    Look(t, snapshot::Occasion::kUsual);
+}
+
+inline void LookAfterBirth(Thread& t, std::size_t usable) {
+  if (!snapshot::on) return;
+  t.net_bytes += static_cast<std::int64_t>(usable);
+  Moved(t, usable);
+}
+
+// The first death after a rise may end a peak that no look has seen.
+inline void LookBeforeDeath(Thread& t, std::size_t usable) {
+  constexpr std::int64_t kShareOfGrant = 8;
+  if (t.net_bytes - t.most_net_bytes > t.snapshot_grant / kShareOfGrant) [[unlikely]]
+    Look(t, snapshot::Occasion::kRiseEnds);
+  Moved(t, usable);
+  t.net_bytes -= static_cast<std::int64_t>(usable);
 }
 
 inline std::uint32_t StackOf(Thread& t, const Caller& caller) {
@@ -103,7 +120,7 @@ inline void PutBirth(Thread& t, Kind kind, void* object, std::size_t bytes, std:
   if (kind == kAligned || kind == kAlignedNew) event.Put(alignment);
   event.PutStack(stack, t.birth_stack);
   event.Finish();
-  LookAfter(t, bytes);
+  LookAfterBirth(t, usable);
 }
 
 inline void PutSkipped(Thread& t, std::uint64_t bytes) {
@@ -152,11 +169,10 @@ inline void RecordBirth(Kind kind, void* object, std::size_t bytes, std::size_t 
   Leave(*t);
 }
 
-// A peak is over once a large object has gone.
 __attribute__((noinline)) inline void LookBefore(const void* object) {
   Thread* const t = Enter();
   if (t == nullptr) return;
-  LookAfter(*t, UsableSize(const_cast<void*>(object)));
+  LookBeforeDeath(*t, UsableSize(const_cast<void*>(object)));
   Leave(*t);
 }
 

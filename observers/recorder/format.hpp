@@ -1,9 +1,10 @@
 // The files that a recorded process leaves; docs/recorder.md describes them. All numbers are of the
 // machine's byte order.
 //
-//   PID.SERIAL.events   a header of one page, then blocks of events
+//   PID.SERIAL.events   a header of kHeaderBytes, then blocks of events
 //   PID.SERIAL.stacks   an array of nodes, the first is number 1
-//   PID.SERIAL.modules  a row of text for each object that was found in the address space
+//   PID.SERIAL.modules  a row of text for each object that was found in the address space: how many
+//                       nodes there were, its start, end and bias, the bytes of its path, the path
 
 #pragma once
 
@@ -13,10 +14,11 @@
 
 namespace tare::recorder {
 
-inline constexpr std::uint64_t kMagic = 0x31434552'45524154;  // "TAREREC1"
+inline constexpr std::uint64_t kMagic = 0x32434552'45524154;  // "TAREREC2"
 inline constexpr std::uint64_t kBlockMagic = 0x314B4C42'45524154;
 inline constexpr std::size_t kPage = 4096;
-inline constexpr std::size_t kPathBytes = 1024;
+inline constexpr std::size_t kHeaderBytes = 4 * kPage;
+inline constexpr std::size_t kPathBytes = 4096;
 
 enum Ending : std::uint32_t { kRunning, kExit };
 
@@ -43,7 +45,7 @@ struct Header {
   char inner_malloc[kPathBytes];
   char inner_free[kPathBytes];
 };
-static_assert(sizeof(Header) <= kPage);
+static_assert(sizeof(Header) <= kHeaderBytes);
 
 // A block is a whole number of pages. Events follow the header up to a tag of 0; each block can be
 // read without the others.

@@ -142,9 +142,9 @@ inline void Describe(Header& header) {
 
 inline bool OpenFiles() {
   if (setting.folder == nullptr || !ClaimStem()) return false;
-  process->header = static_cast<Header*>(MapPart(FileOfProcess(".events").Text(), 0, kPage));
+  process->header = static_cast<Header*>(MapPart(FileOfProcess(".events").Text(), 0, kHeaderBytes));
   if (process->header == nullptr) return false;
-  process->events_end.store(kPage, std::memory_order_relaxed);
+  process->events_end.store(kHeaderBytes, std::memory_order_relaxed);
   if (setting.has_stacks) process->stacks = MapStacks();
   Describe(*process->header);
   if (snapshot::on)

@@ -227,6 +227,7 @@ inline void* Resize(void* object, std::size_t bytes, const Caller& caller) {
   BeginOnce();
   if (sampled != nullptr) return ResizeSampled(object, bytes, caller);
   if (IsOff()) return setting.inner.realloc(object, bytes);
+  if (snapshot::on) LookBefore(object);
   const std::uint64_t begin = Ticks();
   void* const moved = setting.inner.realloc(object, bytes);
   if (moved == nullptr && bytes != 0) return nullptr;

@@ -17,6 +17,10 @@
 #include "known_stacks.hpp"
 #include "system.hpp"
 
+// Of a layer that stands in between, if one does. dlsym would allocate where there is none.
+extern "C" void tare_layer_held(void (*each)(void*, std::size_t, void*), void* data)
+    __attribute__((weak));
+
 namespace tare::recorder::snapshot {
 namespace {
 
@@ -27,9 +31,10 @@ constexpr std::uint32_t kMostKept = 64;
 constexpr std::uint64_t kFirstInterval = 1 << 20;
 constexpr std::uint64_t kLeastGrant = 128 << 10, kMostGrant = 8 << 20;
 constexpr std::uint64_t kGrantShare = 32;  // of resident memory
-// A new peak is 2% over the last one, or 10% once snapshots took a tenth of the time and some
-// nanoseconds.
-constexpr std::uint64_t kUsualStep = 1020, kCoarseStep = 1100, kWhole = 1000;
+// A new peak is 2% over the last one, or 1% as a rise of what lives ends; or 10% once snapshots
+// took a tenth of the time and some nanoseconds.
+constexpr std::uint64_t kUsualStep = 1020, kRiseStep = 1010, kCoarseStep = 1100, kWhole = 1000;
+constexpr std::uint64_t kLargestWalked = 64 << 20;
 constexpr std::uint64_t kMostShareOfTime = 10, kGrace = 200'000'000;
 
 constexpr std::size_t kMostOwn = 4096, kMostThreads = 4096, kMostMappings = 8192, kMostStart = 256;
@@ -61,8 +66,6 @@ constinit Mapping mappings[kMostMappings] = {};
 constinit std::atomic<std::size_t> owns{0}, threads_seen{0}, mappings_seen{0};
 // A program may write over its environment, to change its title.
 constinit char folder[kPathBytes] = {};
-constinit bool layer_is_known = false;
-void (*layer_held)(void (*)(void*, std::size_t, void*), void*) = nullptr;
 
 class Path {
  public:
@@ -289,15 +292,22 @@ void PutResident(Writer& writer) {
   if (pagemap.Get() >= 0 && !ScanPages(writer, pagemap.Get())) ReadPages(writer, pagemap.Get());
 }
 
-std::uint64_t ResidentBytes() {
-  const Descriptor file("/proc/self/statm", O_RDONLY);
-  char text[128];
+// The first number after `before` in a file; 0 without one.
+std::uint64_t NumberIn(const char* path, const char* before) {
+  const Descriptor file(path, O_RDONLY);
+  char text[512];
   const ssize_t count = read(file.Get(), text, sizeof text - 1);
   if (count <= 0) return 0;
   text[count] = '\0';
-  const char* const second = strchr(text, ' ');
-  return second != nullptr ? strtoull(second, nullptr, 10) * kPage : 0;
+  const char* const found = strstr(text, before);
+  return found != nullptr ? strtoull(found + strlen(before), nullptr, 10) : 0;
 }
+
+// At once, and less by up to 32 pages and more for each processor: the kernel counts apart there.
+std::uint64_t ResidentBytes() { return NumberIn("/proc/self/statm", " ") * kPage; }
+
+// By a walk over all pages.
+std::uint64_t ExactResidentBytes() { return NumberIn("/proc/self/smaps_rollup", "Rss:") << 10; }
 
 void PutHeld(void* object, std::size_t bytes, void* writer) {
   const Range range{reinterpret_cast<std::uint64_t>(object), bytes};
@@ -313,15 +323,7 @@ Moment Now() {
   return {kMagic, state.origin, SinceOrigin(), 0, state.forked, state.spent, step};
 }
 
-// Not as the recording begins: a look-up that fails allocates.
-void FindLayer() {
-  if (layer_is_known) return;
-  layer_is_known = true;
-  layer_held = reinterpret_cast<decltype(layer_held)>(dlsym(RTLD_DEFAULT, "tare_layer_held"));
-}
-
 bool Take(const char* path) {
-  FindLayer();
   Writer writer(path);
   Moment moment = Now();
   writer.Put(kMoment, &moment, sizeof moment);
@@ -338,7 +340,7 @@ bool Take(const char* path) {
   writer.Put(kThreads, threads, std::min(threads_seen.load(), kMostThreads) * sizeof threads[0]);
   writer.Put(kStart, start, starts * sizeof start[0]);
   writer.Put(kFolder, state.recording, strlen(state.recording));
-  if (layer_held != nullptr) layer_held(PutHeld, &writer);
+  if (tare_layer_held != nullptr) tare_layer_held(PutHeld, &writer);
   moment.end = SinceOrigin();
   writer.Put(kMoment, &moment, sizeof moment);
   writer.Finish();
@@ -385,12 +387,27 @@ void TakePeak(bool is_moment) {
   rename(fresh.Text(), peak.Text());
 }
 
-void TakeWhatIsDue(std::uint64_t moved, bool is_end) {
-  const std::uint64_t resident = ResidentBytes();
+std::uint64_t ResidentAt(Occasion occasion) {
+  const std::uint64_t about = ResidentBytes();
+  if (occasion == Occasion::kUsual || about > kLargestWalked || OverBudget()) return about;
+  const std::uint64_t begin = SinceOrigin();
+  const std::uint64_t exact = ExactResidentBytes();
+  state.spent += SinceOrigin() - begin;
+  return exact != 0 ? exact : about;
+}
+
+std::uint64_t StepAt(Occasion occasion, bool is_over_budget) {
+  if (is_over_budget && occasion != Occasion::kEnd) return kCoarseStep;
+  return occasion == Occasion::kRiseEnds ? kRiseStep : kUsualStep;
+}
+
+void TakeWhatIsDue(std::uint64_t moved, Occasion occasion) {
+  const std::uint64_t resident = ResidentAt(occasion);
   const bool over = OverBudget();
-  const std::uint64_t step = over && !is_end ? kCoarseStep : kUsualStep;
+  const std::uint64_t step = StepAt(occasion, over);
   const bool is_peak = resident * kWhole > state.highest * step;
-  const bool is_moment = moved >= state.next && !over;
+  const bool is_due = moved >= state.next && !over;
+  const bool is_moment = is_due || (is_peak && occasion != Occasion::kUsual);
   state.grant = std::clamp(resident / kGrantShare, kLeastGrant, kMostGrant);
   if (is_moment && state.kept == kMostKept) ThinOut();
   if (is_peak) {
@@ -399,16 +416,14 @@ void TakeWhatIsDue(std::uint64_t moved, bool is_end) {
   } else if (is_moment && !Take(Path(state.serial).Text())) {
     unlink(Path(state.serial).Text());
   }
-  if (is_moment) {
-    state.kept_serials[state.kept++] = state.serial++;
-    state.next = moved + state.interval;
-  }
+  if (is_moment) state.kept_serials[state.kept++] = state.serial++;
+  if (is_due) state.next = moved + state.interval;
 }
 
-std::int64_t LookNow(std::uint64_t moved, bool is_end) {
+std::int64_t LookNow(std::uint64_t moved, Occasion occasion) {
   const KeepErrno keep;
   if (state.busy.exchange(true, std::memory_order_acquire)) return kLeastGrant;
-  TakeWhatIsDue(moved, is_end);
+  TakeWhatIsDue(moved, occasion);
   const std::uint64_t grant = state.grant;
   state.busy.store(false, std::memory_order_release);
   return static_cast<std::int64_t>(grant);
@@ -444,13 +459,12 @@ void Begin(const char* stem, std::uint64_t origin, bool forked) {
   state.forked = forked;
 }
 
-std::int64_t Look(std::int64_t left) {
-  const std::uint64_t more =
-      state.grant + static_cast<std::uint64_t>(std::max<std::int64_t>(-left, 0));
-  return LookNow(state.moved.fetch_add(more, std::memory_order_relaxed) + more, false);
+std::int64_t Look(std::int64_t bytes, Occasion occasion) {
+  const auto more = static_cast<std::uint64_t>(bytes);
+  return LookNow(state.moved.fetch_add(more, std::memory_order_relaxed) + more, occasion);
 }
 
-void End() { LookNow(state.moved.load(std::memory_order_relaxed), true); }
+void End() { LookNow(state.moved.load(std::memory_order_relaxed), Occasion::kEnd); }
 
 void NoteThread() {
   const std::size_t place = threads_seen.fetch_add(1, std::memory_order_relaxed) % kMostThreads;

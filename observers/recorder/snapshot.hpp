@@ -72,9 +72,10 @@ void Prepare();
 // of a fork.
 void Begin(const char* stem, std::uint64_t origin, bool forked);
 
-// To be called when as many bytes as the last call said have been allocated or freed; `left` is
-// what is left of them, below 0. At a birth after its event, at a death before it.
-std::int64_t Look(std::int64_t left);
+// To be called when as many bytes as the last call said have been allocated or freed, or earlier;
+// `bytes` is how many have been since then. At a birth after its event, at a death before it.
+enum class Occasion { kUsual, kRiseEnds, kEnd };
+std::int64_t Look(std::int64_t bytes, Occasion occasion);
 
 void End();
 

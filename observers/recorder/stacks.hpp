@@ -121,10 +121,11 @@ inline void NoteObject(Stacks& stacks, std::uintptr_t call) {
   stacks.ranges_used = stacks.ranges_used < kMostRanges ? stacks.ranges_used + 1 : kMostRanges;
   stacks.ranges[stacks.ranges_used - 1] = {start, end};
   const link_map* const map = object.dlfo_link_map;
+  const char* const path = map->l_name[0] != '\0' ? map->l_name : process->header->program;
   Message row;
   row << std::uint64_t{stacks.nodes} << " " << std::uint64_t{start} << " " << std::uint64_t{end}
-      << " " << std::uint64_t{map->l_addr} << " "
-      << (map->l_name[0] != '\0' ? map->l_name : process->header->program) << "\n";
+      << " " << std::uint64_t{map->l_addr} << " " << std::uint64_t{strlen(path)} << " " << path
+      << "\n";
   const int fd = open(FileOfProcess(".modules").Text(),
                       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return;

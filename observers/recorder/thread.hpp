@@ -40,7 +40,10 @@ struct Thread {
   std::uint32_t level;  // of signals' handlers, each of which interrupted the recorder
   Thread* handler;      // the record of the next level
   Block* block;
-  std::int64_t snapshot_left;  // bytes to allocate or free until the next look
+  std::int64_t snapshot_left;   // bytes to allocate or free until the next look
+  std::int64_t snapshot_grant;  // what that was at the last look
+  std::int64_t net_bytes;       // allocated less freed, by this thread
+  std::int64_t most_net_bytes;  // at any look
   Thread* next;
   Walker walker;
 };

@@ -40,6 +40,8 @@
 #include <utility>
 #include <vector>
 
+#include "../json_text.h"
+
 namespace {
 
 using Nanoseconds = std::int64_t;
@@ -95,44 +97,12 @@ Nanoseconds now() {
   std::exit(2);
 }
 
-/// The bytes of the character that `text` begins with; 0 where it begins with no UTF-8.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  const unsigned first = byte(0);
-  const std::size_t length = first < 0x80                    ? 1
-                             : first >= 0xc2 && first < 0xe0 ? 2
-                             : first >= 0xe0 && first < 0xf0 ? 3
-                             : first >= 0xf0 && first < 0xf5 ? 4
-                                                             : 0;
-  if (length > text.size()) return 0;
-  for (std::size_t at = 1; at < length; ++at)
-    if ((byte(at) & 0xc0) != 0x80) return 0;
-  // Characters have one form each, none is half of a pair, and the last is U+10FFFF.
-  if (length > 2) {
-    const unsigned second = byte(1);
-    if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second >= 0xa0) ||
-        (first == 0xf0 && second < 0x90) || (first == 0xf4 && second >= 0x90))
-      return 0;
-  }
-  return length;
-}
-
-/// A path may hold any byte. One that belongs to no character stands as the half of a pair that
-/// Python reads as that byte (`surrogateescape`).
 std::string json_string(std::string_view text) {
   std::string quoted = "\"";
   while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    const auto byte = static_cast<unsigned char>(text[0]);
-    if (length == 0 || byte < 0x20 || byte == 0x7f) {
-      std::array<char, 8> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\u%04x", length == 0 ? 0xdc00 + byte : byte);
-      quoted += escape.data();
-    } else {
-      if (byte == '"' || byte == '\\') quoted += '\\';
-      quoted += text.substr(0, length);
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
+    std::array<char, TARE_JSON_PIECE_BYTES> piece{};
+    text.remove_prefix(tare_json_piece(text.data(), text.size(), piece.data()));
+    quoted += piece.data();
   }
   return quoted + '"';
 }

@@ -13,6 +13,7 @@ from tare.measurement import METRICS, Status
 from tare.planning import Plan
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.results import Record, Results, Run, read_records
+from tare.space_snapshot import TOUCHED_BYTES
 from tare.studies.count import first_records, sentences_by_program
 from tare.studies.drag import frame_text, reading_an_analysis, site_text
 from tare.units import format_bytes, format_count, format_percent
@@ -257,8 +258,9 @@ def _caution_sentences(found: Mapping[str, Details]) -> list[str]:
     cost = max(details["peak"]["observer"] for details in found.values())
     coarse = max(details["coarseness"] for details in found.values())
     sentences.append(
-        f"Peaks are exact to {format_percent(coarse)}. The recorder's own memory, "
-        f"{format_bytes(cost)}, is left out; snapshots took {spent:.2f} s of a run."
+        f"Peaks are exact to {format_percent(coarse)} or {format_bytes(TOUCHED_BYTES)}. "
+        f"The recorder's own memory, {format_bytes(cost)}, is left out; snapshots took {spent:.2f} "
+        "s of a run."
     )
     return sentences
 

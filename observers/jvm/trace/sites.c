@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../json_text.h"
 #include "mixed.h"
 #include "recording.h"
 #include "table.h"
@@ -77,15 +78,14 @@ static void take(struct node* node, uint32_t caller, uint64_t method, uint64_t l
 }
 
 void write_json_text(FILE* file, const char* text) {
+  size_t length = strlen(text);
   putc('"', file);
-  for (const char* at = text; *at != '\0'; ++at) {
-    const unsigned char letter = (unsigned char)*at;
-    if (letter == '"' || letter == '\\')
-      fprintf(file, "\\%c", letter);
-    else if (letter < ' ')
-      fprintf(file, "\\u%04x", letter);
-    else
-      putc(letter, file);
+  while (length != 0) {
+    char piece[TARE_JSON_PIECE_BYTES];
+    const size_t taken = tare_json_piece(text, length, piece);
+    fputs(piece, file);
+    text += taken;
+    length -= taken;
   }
   putc('"', file);
 }

@@ -188,7 +188,7 @@ class Events {
  public:
   explicit Events(const Input& input) {
     std::map<std::uint32_t, std::vector<std::size_t>> blocks;
-    for (std::size_t at = kPage; at + kPage <= input.size();) {
+    for (std::size_t at = kHeaderBytes; at + kPage <= input.size();) {
       Block block;
       memcpy(&block, input.data() + at, sizeof block);
       // A process can have been killed when it had the room for a block, and not yet its header.

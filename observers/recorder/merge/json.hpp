@@ -2,25 +2,19 @@
 
 #pragma once
 
-#include <cstdio>
 #include <string>
 #include <string_view>
 
+#include "../../json_text.h"
+
 namespace tare::recorder {
 
-// Bytes that are no UTF-8 stay as they are: the reader replaces them.
 inline std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20) {
-      char escaped[8];
-      snprintf(escaped, sizeof escaped, "\\u%04x", byte);
-      quoted += escaped;
-      continue;
-    }
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
+  while (!text.empty()) {
+    char piece[TARE_JSON_PIECE_BYTES];
+    text.remove_prefix(tare_json_piece(text.data(), text.size(), piece));
+    quoted += piece;
   }
   return quoted + '"';
 }

@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <string>
+#include <system_error>
 #include <tuple>
 
 #include "../format.hpp"
@@ -26,15 +27,25 @@ struct Object {
   std::string path;
 };
 
+// The dynamic linker may know a file by the name of a link, the kernel and other observers do not.
+std::string RealPath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(path, error);
+  return error ? path : real.string();
+}
+
 std::vector<Object> ReadObjects(const std::string& path) {
+  constexpr std::size_t kLongest = 1 << 16;
   std::vector<Object> objects;
   std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    Object object;
-    if (words >> object.after >> object.start >> object.end >> object.bias && words.get() == ' ' &&
-        std::getline(words, object.path) && object.start < object.end)
-      objects.push_back(std::move(object));
+  Object object;
+  for (std::size_t length = 0;
+       file >> object.after >> object.start >> object.end >> object.bias >> length &&
+       file.get() == ' ' && length < kLongest;) {
+    object.path.resize(length);
+    if (!file.read(object.path.data(), static_cast<std::streamsize>(length))) break;
+    object.path = RealPath(object.path);
+    if (object.start < object.end) objects.push_back(object);
   }
   return objects;
 }
