@@ -39,8 +39,7 @@ int main() {
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("program")
     (folder / "places.cpp").write_text(SOURCE)
-    words = ["c++", "-O1", "-o", folder / "places", folder / "places.cpp"]
-    subprocess.run(words, check=True)
+    subprocess.run(["c++", "-O1", "-o", folder / "places", folder / "places.cpp"], check=True)
     return folder / "places"
 
 
