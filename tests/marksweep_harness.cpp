@@ -234,7 +234,12 @@ void CompareRanges(std::size_t pages, std::size_t longest) {
   for (std::size_t page = 0; page < pages; ++page)
     borders += model[page] != tare::Owner::kNobody && (page == 0 || model[page] != model[page - 1]);
   std::size_t listed = 0;
-  for (std::size_t i = 0; i < ranges.Size(); ++i) listed += ranges[i].from < kBase + pages * 4096;
+  const tare::Ranges::Range* range = ranges.FirstEndingAfter(0);
+  for (Address end = 0; range != ranges.End(); range = ranges.FirstEndingAfter(end)) {
+    Check(range->from >= end && range->from < range->to, "ranges ascend");
+    end = range->to;
+    listed += range->from < kBase + pages * 4096;
+  }
   Check(listed == borders, "neighbours of one owner are one range");
 }
 
@@ -292,5 +297,6 @@ int main(int count, char** values) {
   }
   CompareRanges(500, 500);
   CompareRanges(5000, 3);
+  CompareRanges(20000, 2);
   return 0;
 }
