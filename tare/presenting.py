@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from tare import api
 from tare.errors import UsageError
+from tare.measurement import Status
 from tare.options import Output
 from tare.report.terminal_text import printable
-from tare.results import Results, descriptor_of, write_to
+from tare.results import Results, descriptor_of, read_records, write_to
 
 if TYPE_CHECKING:
     from tare.trace import Trace
@@ -30,11 +31,27 @@ def present(results: Results, output: Output, markdown: Path | None = None) -> i
 
         print_report(build_report(results), stream)
     page = api.write_page(results) if output.page else None
-    if not output.quiet:
+    if output.quiet:
+        _tell_of_failures(results)
+    else:
         print(f"\nresults: {printable(str(results.folder))}", file=stream)
         if page is not None:
             print(f"page:    {printable(str(page))}", file=stream)
     return 1 if api.worst_status(results) else 0
+
+
+def _tell_of_failures(results: Results) -> None:
+    """Who asked for no table still learns why the exit code is 1."""
+    reasons = {
+        (record.run.program, record.run.manager, str(record.outcome.status), record.outcome.reason)
+        for record in read_records(results.folder)
+        if record.outcome.status is not Status.OK
+    }
+    for program, manager, status, reason in sorted(reasons):
+        text = f"tare: {program} under {manager}: {status}: {reason}"
+        print(printable(text), file=sys.stderr)
+    if reasons:
+        print(f"results: {printable(str(results.folder))}", file=sys.stderr)
 
 
 def write_export(results: Results, name: str, file: Path) -> None:

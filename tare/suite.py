@@ -34,7 +34,8 @@ PREPARE_TIMEOUT_SECONDS = 15 * 60.0
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
-_DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+_DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(\|[a-z0-9][a-z0-9+.-]+)*")
+"""A package, or several of which one is enough; the first is the one to install."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Doubled braces give a literal {word}; all other braces stand for themselves, as in awk programs.
@@ -353,13 +354,19 @@ def _lacking(argument: str, folders: Mapping[str, Path], *, executable: bool) ->
     return path if names_file and not os.path.exists(path) else None
 
 
+def package_to_install(alternatives: str) -> str:
+    """Of the names of a suite's package, as ``SuiteProgram.packages`` has them."""
+    return alternatives.partition("|")[0]
+
+
 def _packages_not_installed(packages: Sequence[str]) -> tuple[str, ...]:
     query = shutil.which("dpkg-query")
     # On a system that is not Debian's the programs and files found or not found have to do.
     if not packages or query is None:
         return ()
+    names = [name for package in packages for name in package.split("|")]
     answer = subprocess.run(
-        [query, "--show", "--showformat=${Package} ${db:Status-Status}\n", *packages],
+        [query, "--show", "--showformat=${Package} ${db:Status-Status}\n", *names],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -373,7 +380,8 @@ def _packages_not_installed(packages: Sequence[str]) -> tuple[str, ...]:
         )
         if state == "installed"
     }
-    return tuple(package for package in packages if package not in installed)
+    missing = [package for package in packages if installed.isdisjoint(package.split("|"))]
+    return tuple(map(package_to_install, missing))
 
 
 class _Reader:

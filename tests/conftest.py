@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,10 @@ from hypothesis import HealthCheck, settings
 # A busy machine makes an example slow, and says nothing of the code.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+# A shell starts what it has in the background with SIGINT ignored, and all that it starts in turn.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TARE = [sys.executable, "-m", "tare"]
 Completed = subprocess.CompletedProcess[str]

@@ -16,7 +16,7 @@ _NO_NETWORK = ("Could not transfer", "Unknown host", "Network is unreachable")
 def event_agent() -> Path:
     """The agent that times events; skips the test where it cannot be had."""
     if shutil.which("java") is None:
-        pytest.skip("java is not installed (package openjdk-17-jdk-headless)")
+        pytest.skip("java is not installed (package default-jdk-headless)")
     try:
         return agent_jar(lambda _text: None)
     except MissingError as error:

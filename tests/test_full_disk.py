@@ -46,7 +46,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_full_disk_ends_no_program(tmp_path: Path, classes: Path, name: str) -> None:
     if name.startswith("jvm") and shutil.which("javac") is None:
-        pytest.skip("javac is not installed (package openjdk-17-jdk-headless)")
+        pytest.skip("javac is not installed (package default-jdk-headless)")
     unshare = shutil.which("unshare")
     if unshare is None or subprocess.run([unshare, "-rm", "true"]).returncode != 0:
         pytest.skip("no right to make a small file system here (unshare -rm)")

@@ -43,7 +43,7 @@ Java = Callable[..., subprocess.CompletedProcess[str]]
 def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for program in ("java", "javac", "mvn"):
         if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed (packages openjdk-17-jdk-headless, maven)")
+            pytest.skip(f"{program} is not installed (packages default-jdk-headless, maven)")
     folder = tmp_path_factory.mktemp("java")
     done = subprocess.run(
         [sys.executable, BUILD, BUILD.parent, folder], capture_output=True, text=True, check=False

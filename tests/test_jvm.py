@@ -26,7 +26,7 @@ from .conftest import Completed
 JAVA = shutil.which("java")
 JAVAC = shutil.which("javac")
 needs_java = pytest.mark.skipif(
-    JAVA is None or JAVAC is None, reason="no JDK (package openjdk-17-jdk-headless)"
+    JAVA is None or JAVAC is None, reason="no JDK (package default-jdk-headless)"
 )
 CHURN = """
 import java.lang.management.*;

@@ -255,7 +255,7 @@ def agent() -> None:
     except MissingError as error:
         pytest.skip(f"{error.message}; {error.hint}")
     if shutil.which("javac") is None:
-        pytest.skip("javac is not installed (package openjdk-17-jdk-headless)")
+        pytest.skip("javac is not installed (package default-jdk-headless)")
 
 
 @pytest.fixture(scope="module")

@@ -161,6 +161,16 @@ def test_programs_of_any_path_are_proved(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_who_wants_no_table_learns_of_failures(tare: Callable[..., Completed]) -> None:
+    asked = ("compare", "-q", "-n", "1", "-m", "glibc", "-m", "jemalloc", "-o", "r", "--", "false")
+    done = tare(*asked)
+    assert (done.returncode, done.stdout) == (1, "")
+    told = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in told] == ["tare", "tare", "results"]
+    assert "false under glibc: failed: " in told[0]
+    assert "false under jemalloc: failed: " in told[1]
+
+
 def test_what_goes_into_a_pipe_is_not_padded(tare: Callable[..., Completed]) -> None:
     measured = tare("compare", "-n", "2", "-m", "glibc", "--no-page", "-o", "r", "--", "true")
     lines = (measured.stdout + tare("report", "r", "--no-page").stdout).splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -274,6 +275,23 @@ def test_a_cache_that_cannot_be_written_is_an_error(
     with pytest.raises(TareError, match="one") as caught:
         prepare(make_counted(tmp_path), ignore)
     assert "TARE_CACHE" in caught.value.hint
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="not a system of Debian's packages")
+@pytest.mark.parametrize(
+    ("packages", "lacking"),
+    [
+        ("dpkg", ()),
+        ("tare-no-such-package|dpkg", ()),
+        ("tare-no-such-package|tare-nor-this", ("tare-no-such-package",)),
+    ],
+)
+def test_of_alternative_packages_one_is_enough(
+    tmp_path: Path, packages: str, lacking: tuple[str, ...]
+) -> None:
+    program = f'[[program]]\nname = "one"\ndescription = "d"\npackages = ["{packages}"]\n'
+    found = missing(only(write(tmp_path, HEAD + program + 'command = ["true"]\n')))
+    assert found.packages == lacking
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tare.progress import TerminalWatcher
 from tare.results import Results, default_folder
 from tare.runner import Limits
 from tare.studies import breakdown, compare, count, drag, memsys, space
-from tare.suite import load_suite, missing, shipped_suites
+from tare.suite import load_suite, missing, package_to_install, shipped_suites
 
 EPILOG = """\b
 Examples:
@@ -76,7 +76,8 @@ def list_suites() -> int:
 def packages(suite_name: str) -> int:
     """Debian packages that the suite's programs need, on one line."""
     suite = load_suite(suite_name)
-    print(" ".join(sorted({name for program in suite.programs for name in program.packages})))
+    packages = {name for program in suite.programs for name in program.packages}
+    print(" ".join(sorted(map(package_to_install, packages))))
     return 0
 
 

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 CHECKSUMS = "checksums.sha256"
-INSTALL = "apt-get install maven openjdk-17-jdk-headless"
+INSTALL = "apt-get install maven default-jdk-headless"
 PROGRAMS = ("mvn", "javac")
 
 

@@ -121,7 +121,7 @@ class Stream {
       event.stack = death_stack_;
       return true;
     }
-    if (!Address(birth_) || !Number(event.bytes)) return false;
+    if (!Address(birth_) || birth_ == 0 || !Number(event.bytes)) return false;
     event.address = birth_;
     std::uint64_t slack = 0;
     if (aligned_new || (tag & kUsualSize) == 0) {
@@ -154,8 +154,8 @@ class Stream {
         if (!Number(event.region) || !Number(event.parent)) return false;
         break;
       case kAllocated:
-        if (!RegionAddress(event) || !Number(event.region) || !Number(event.bytes) ||
-            !Number(slack))
+        if (!RegionAddress(event) || event.address == 0 || !Number(event.region) ||
+            !Number(event.bytes) || !Number(slack))
           return false;
         event.usable = event.bytes + slack;
         break;
