@@ -58,6 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run one command; its exit code. Never lets a stack trace out for what users can cause."""
     _open_standard_streams()
+    output = sys.stdout
     try:
         result: Any = tare_group.main(args=arguments, prog_name="tare", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -76,8 +77,9 @@ def run(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         return _end_of_reading()
     except SystemExit as leaving:
-        # click says 1 of it, which is that of a program that failed.
-        if isinstance(leaving.__context__, BrokenPipeError):
+        # rich and click say 1 of it, which is that of a program that failed; click puts something
+        # else in the place of standard output before.
+        if isinstance(leaving.__context__, BrokenPipeError) or sys.stdout is not output:
             return _end_of_reading()
         raise
     except OSError as error:

@@ -314,11 +314,13 @@ class Store:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path, *, reader_may_leave: bool = False) -> Iterator[None]:
     """Turn the operating system's refusals to write into a message about ``folder``."""
     try:
         yield
     except OSError as error:
+        if reader_may_leave and isinstance(error, BrokenPipeError):
+            raise
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise TareError(
             f"cannot write to {folder}: {error.strerror or error}",
@@ -347,8 +349,8 @@ def write_to(path: Path, content: str | bytes) -> None:
     """Write ``content`` where a user says: into a pipe or a device, else atomically, and through a
     link into what it names. TareError says what the system refuses."""
     data = content.encode() if isinstance(content, str) else content
-    with writing(path):
-        number = descriptor_of(path)
+    number = descriptor_of(path)
+    with writing(path, reader_may_leave=number == 1):
         if number == 1:
             sys.stdout.buffer.write(data)
             sys.stdout.flush()

@@ -21,6 +21,8 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000
 FEWEST_FOR_INTERVAL = 6
 """A sample of n values encloses its median with probability 1 - 2^(1-n): 95% needs six."""
+FEWEST_FOR_VERDICT = 3
+TOO_FEW_RUNS = "too few runs"
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,6 @@ def verdict(ratio: Interval | None, floor: float | None, fewest_runs: int) -> st
     inside_floor = floor is not None and 1 / (1 + floor) <= ratio.median <= 1 + floor
     if ratio.holds(1.0) or inside_floor:
         return "no difference seen"
-    if fewest_runs < 3:
-        return "too few runs"
+    if fewest_runs < FEWEST_FOR_VERDICT:
+        return TOO_FEW_RUNS
     return "lower" if ratio.median < 1 else "higher"

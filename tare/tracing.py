@@ -3,6 +3,7 @@ the agent of Java programs."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ from tare.trace import is_trace, remove_trace
 from tare.trace_switch import Switch, control_file
 
 _COUNTED = ("allocated_bytes", "max_live_bytes", "instructions", "processes")
+
+
+_PARTIAL = ".partial"
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ def run_once(
         "status": "",
         **dict.fromkeys(_COUNTED),
     }
-    with partial_folder(target) as partial:
+    with partial_folder(target, note) as partial:
         recording, folder = partial / "recording", partial / "trace"
         recording.mkdir()
         folder.mkdir()
@@ -237,12 +241,15 @@ def _usable_size(manager: Manager) -> str:
 
 
 @contextmanager
-def partial_folder(target: Path) -> Iterator[Path]:
-    """A folder beside ``target``, on its disk, for what is not finished; removed at the end."""
+def partial_folder(target: Path, note: Callable[[str], None]) -> Iterator[Path]:
+    """A folder beside ``target``, on its disk, for what is not finished; removed at the end. What
+    one that was killed has left there is told."""
+    for left in _left_behind(target):
+        note(f"{left} is what a recording that was killed has left: remove it")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = tempfile.mkdtemp(
-            prefix=f".{target.name[:100]}.", suffix=".partial", dir=target.parent
+            prefix=f"{_partial_prefix(target)}{os.getpid()}.", suffix=_PARTIAL, dir=target.parent
         )
     except OSError as error:
         raise TareError(
@@ -253,6 +260,25 @@ def partial_folder(target: Path) -> Iterator[Path]:
         yield Path(partial)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _partial_prefix(target: Path) -> str:
+    return f".{target.name[:100]}."
+
+
+def _left_behind(target: Path) -> list[Path]:
+    """Partial folders of ``target`` whose process is no longer there."""
+    prefix = _partial_prefix(target)
+    try:
+        there = [path for path in target.parent.iterdir() if path.name.startswith(prefix)]
+    except OSError:
+        return []
+    owners = {path: path.name.removeprefix(prefix).partition(".")[0] for path in there}
+    return sorted(
+        path
+        for path, owner in owners.items()
+        if path.suffix == _PARTIAL and owner.isdigit() and not Path("/proc", owner).is_dir()
+    )
 
 
 def finish(

@@ -16,6 +16,7 @@ from tare.runner import Outcome
 from tare.studies.compare import (
     FAILURES_ALLOWED,
     Plan,
+    findings,
     geometric_means,
     next_round,
     planned_runs,
@@ -115,6 +116,27 @@ def walls(
     program: str, manager: str, values: list[float]
 ) -> list[tuple[str, str, int, str, float, str]]:
     return [(program, manager, i, "wall_seconds", v, "ok") for i, v in enumerate(values)]
+
+
+def found(rows: list[tuple[str, str, int, str, float, str]]) -> list[str]:
+    table = frame(list(rows))
+    return findings(summarise(table, "glibc", 1), geometric_means(table, "glibc", 1), "glibc")
+
+
+def test_a_comparison_says_who_was_fastest() -> None:
+    glibc = walls("p", "glibc", [1.0, 1.01, 0.99, 1.0, 1.0, 1.0])
+    fast = walls("p", "fast", [0.8, 0.81, 0.8, 0.8, 0.8, 0.79])
+    slow = walls("p", "slow", [1.3, 1.31, 1.3, 1.3, 1.3, 1.29])
+    (sentence,) = found(glibc + fast + slow)
+    assert sentence.startswith("fast was fastest: 20% less time (")
+    assert sentence.endswith("than glibc.")
+    assert found(glibc + slow) == ["No manager was seen to need less time than glibc."]
+    assert found(glibc) == []
+    few = walls("p", "glibc", [1.0, 1.01]) + walls("p", "fast", [0.8, 0.81])
+    assert found(few) == ["Fewer than 3 runs cannot tell who needs less time."]
+    both = [row for p in "pq" for row in walls(p, "glibc", [1.0] * 6) + walls(p, "fast", [0.5] * 6)]
+    (sentence,) = found(both)
+    assert sentence.startswith("fast was fastest by the mean of 2 programs: 50% less time")
 
 
 def test_a_summary_of_known_rows() -> None:

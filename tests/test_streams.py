@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -161,6 +163,24 @@ def test_programs_of_any_path_are_proved(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    "words", ["report r", "suite list", "diff r r", "managers", "doctor", "export r -f csv -o -"]
+)
+def test_who_reads_no_further_sees_no_failure(
+    tare: Callable[..., Completed], tmp_path: Path, words: str
+) -> None:
+    assert tare("compare", "-q", "-n", "2", "-m", "glibc", "-o", "r", "--", "true").returncode == 0
+    reading, writing = os.pipe()
+    os.close(reading)  # as `| head -1` does, but surely before the first line
+    try:
+        done = subprocess.run(
+            [*TARE, *words.split()], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_who_wants_no_table_learns_of_failures(tare: Callable[..., Completed]) -> None:
     asked = ("compare", "-q", "-n", "1", "-m", "glibc", "-m", "jemalloc", "-o", "r", "--", "false")
     done = tare(*asked)
@@ -188,6 +208,23 @@ def test_a_trace_without_uses_is_exported_by_what_it_has(tare: Callable[..., Com
     asked = tare("export", "-f", "collapsed", "--weight", "vain", "t.tare")
     assert asked.returncode == 2
     assert "no last uses" in asked.stderr
+
+
+def test_what_a_killed_recording_left_is_named(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    running = subprocess.Popen(
+        [*TARE, "trace", "-o", "t.tare", "--", "sleep", "600"], cwd=tmp_path, start_new_session=True
+    )
+    while not (left := [path for path in tmp_path.iterdir() if path.suffix == ".partial"]):
+        assert running.poll() is None
+        time.sleep(0.01)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    again = tare("trace", "-o", "t.tare", "--", "true")
+    assert again.returncode == 0, again.stderr
+    told = " ".join(again.stderr.split())
+    assert f"{left[0].name} is what a recording that was killed has left: remove it" in told
 
 
 def test_a_message_in_python_has_its_hint() -> None:

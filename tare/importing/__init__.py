@@ -62,7 +62,7 @@ def import_recording(
     refuse_occupied(target, replace_trace=replace)
     source = Source(path, note)
     chosen = _format_of(source)
-    with termination_as_interrupt(), partial_folder(target) as partial:
+    with termination_as_interrupt(), partial_folder(target, note) as partial:
         recording, folder = partial / "recording", partial / "trace"
         recording.mkdir()
         folder.mkdir()

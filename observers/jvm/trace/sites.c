@@ -82,10 +82,10 @@ void write_json_text(FILE* file, const char* text) {
   putc('"', file);
   while (length != 0) {
     char piece[TARE_JSON_PIECE_BYTES];
-    const size_t taken = tare_json_piece(text, length, piece);
+    const size_t bytes = tare_json_piece(text, length, piece);
     fputs(piece, file);
-    text += taken;
-    length -= taken;
+    text += bytes;
+    length -= bytes;
   }
   putc('"', file);
 }
