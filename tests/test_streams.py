@@ -210,6 +210,13 @@ def test_a_trace_without_uses_is_exported_by_what_it_has(tare: Callable[..., Com
     assert "no last uses" in asked.stderr
 
 
+def test_a_program_that_wants_a_terminal_is_told_of_it(tare: Callable[..., Completed]) -> None:
+    words = ("sh", "-c", "echo top: failed tty get >&2; exit 1")
+    done = tare("compare", "-n", "1", "-m", "glibc", "--no-page", "-o", "r", "--", *words)
+    assert done.returncode == 1
+    assert "a measured program has no terminal" in " ".join(done.stdout.split())
+
+
 def test_what_a_killed_recording_left_is_named(
     tare: Callable[..., Completed], tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -56,6 +57,11 @@ _OF_COLLECTORS = (
 )
 _ESSENTIAL_METRICS = 5
 _TABLES_ON_A_TERMINAL = 3
+_OF_TERMINALS = re.compile(r"\b(tty|terminal)\b", re.IGNORECASE)
+_NO_TERMINAL = (
+    "a measured program has no terminal: its standard input is empty, and what it prints goes to a "
+    "file. give it the options with which it runs as in a script (top -b, vim -es)."
+)
 COLLECTIONS_TABLE, FAILURES_TABLE = "table-collections", "table-failures"
 Row = Mapping[str, Any]
 
@@ -338,7 +344,8 @@ def failure_table(results: Results, study: str = "") -> Table | None:
         [Cell(p, p), Cell(m, m), Cell(s, s, "bad"), Cell(str(n), n), Cell(reason, reason)]
         for (p, m, s, reason), n in counts.items()
     ]
-    return Table(FAILURES_TABLE, "Runs without a figure", columns, lines)
+    notes = [_NO_TERMINAL] if any(_OF_TERMINALS.search(why) for *_, why in counts) else []
+    return Table(FAILURES_TABLE, "Runs without a figure", columns, lines, notes)
 
 
 def _reason(record: Record, status: Status) -> str:
