@@ -286,6 +286,16 @@ std::size_t Regions() {
   return kObjectsPerSample;
 }
 
+// With the four bytes before it, each takes 48.
+template <typename Region, std::size_t kObjects>
+std::size_t Of32Bytes() {
+  for (std::size_t done = 0; done < kObjectsPerSample; done += kObjects) {
+    Region region;
+    for (std::size_t i = 0; i < kObjects; ++i) *static_cast<std::size_t*>(region.Allocate(32)) = i;
+  }
+  return kObjectsPerSample;
+}
+
 template <typename Region>
 std::size_t Nested() {
   constexpr std::size_t kInner = 100;
@@ -311,6 +321,31 @@ std::size_t HalfFreed() {
       if (number >= kObjects) break;
       region.Free(objects[number]);
     }
+  }
+  return kObjectsPerSample;
+}
+
+// In one region each object goes as the hundredth after it comes.
+template <typename Region>
+std::size_t Window() {
+  constexpr std::size_t kWindow = 100;
+  void* objects[kWindow] = {};
+  Region region;
+  for (std::size_t i = 0; i < kObjectsPerSample; ++i) {
+    void*& object = objects[i % kWindow];
+    if (object != nullptr) region.Free(object);
+    object = Touched(region, i % kMany);
+  }
+  return kObjectsPerSample;
+}
+
+// In one region each second object goes at once, the others with it.
+template <typename Region>
+std::size_t SecondAtOnce() {
+  Region region;
+  for (std::size_t i = 0; i < kObjectsPerSample; ++i) {
+    void* const object = Touched(region, i % kMany);
+    if (i % 2 != 0) region.Free(object);
   }
   return kObjectsPerSample;
 }
@@ -535,6 +570,28 @@ void CompareHalfFreed(const char* title, bool with_arenas) {
   Compare(title, freed);
 }
 
+template <std::size_t kObjects>
+void CompareOf32Bytes(const char* title) {
+  std::vector<Alternative> regions;
+  Add<Bump>(regions, Of32Bytes<Bump, kObjects>);
+  Add<Reap>(regions, Of32Bytes<Reap, kObjects>);
+  Compare(title, regions);
+}
+
+void CompareFreedMeanwhile() {
+  std::vector<Alternative> window, second;
+  Add<Reap>(window, Window<Reap>);
+  Add<SegregatedReap>(window, Window<SegregatedReap>);
+  Add<Reap>(second, SecondAtOnce<Reap>);
+  Add<SegregatedReap>(second, SecondAtOnce<SegregatedReap>);
+  if (mimalloc.heap_new != nullptr) {
+    Add<MimallocHeap>(window, Window<MimallocHeap>);
+    Add<MimallocHeap>(second, SecondAtOnce<MimallocHeap>);
+  }
+  Compare("window_100", window);
+  Compare("second_at_once", second);
+}
+
 template <std::size_t kLive>
 void ComparePlain(const char* title) {
   std::vector<Alternative> plain;
@@ -564,6 +621,9 @@ int main(int count, char** values) {
   if (mimalloc.heap_new != nullptr) Add<MimallocHeap>(nested, Nested<MimallocHeap>);
   if (with_arenas) Add<JemallocArena>(nested, Nested<JemallocArena>);
   Compare("nested", nested);
+  CompareOf32Bytes<kMany>("of_32_bytes_100k");
+  CompareOf32Bytes<kSome>("of_32_bytes_1k");
+  CompareFreedMeanwhile();
   CompareHalfFreed<kMany>("half_freed_100k", with_arenas);
   CompareHalfFreed<kSome>("half_freed_1k", with_arenas);
   if (with_mimalloc) {
