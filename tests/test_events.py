@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -33,6 +34,7 @@ from tare.native import native_file
 from tare.program import Program
 from tare.recipes import Collector, RecipeError, load_recipes, object_path, read_recipe
 from tare.runner import Limits
+from tests.mutations import mutated
 from tests.valgrind import both_tools, collected, needs_valgrind, ours
 
 __all__ = ["both_tools"]
@@ -99,6 +101,44 @@ def tool(tmp_path: Path, path: Path, *lines: str) -> list[Any]:
 def only(counts: Sequence[Any]) -> Any:
     (count,) = counts
     return count
+
+
+# ---- what cannot be read ----
+
+READABLE = b"""# a comment
+count calls spin
+count\tloops program!spin+0x1
+begin it main
+end it 0x401000
+during other libc.so.6!+4096
+"""
+
+
+def refused_or_counted(folder: Path, seed: int) -> None:
+    """The bare tool counts what it can, or says which line it cannot read; it never crashes."""
+    file = folder / f"{seed}.events"
+    content = mutated(READABLE, random.Random(seed))
+    file.write_bytes(content)
+    ran = subprocess.run(
+        [native_file(instrument.LAUNCHER), "--tool=tareinst", "--command-line-only=yes", "--quiet",
+         "--vgdb=no", f"--count-folder={folder}", f"--events={file}", "/bin/true"],
+        env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    told = ran.stderr.decode(errors="replace")
+    assert ran.returncode in (0, 1), (content, ran.returncode, told)
+    assert (ran.returncode == 1) == (f"{seed}.events, line " in told), (content, told)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_damaged_file_of_events_is_refused(tmp_path: Path, seed: int) -> None:
+    refused_or_counted(tmp_path, seed)
+
+
+@pytest.mark.soak
+def test_many_damaged_files_of_events(tmp_path: Path) -> None:
+    for seed in range(100, 700):
+        refused_or_counted(tmp_path, seed)
 
 
 # ---- how often, and how many ----
