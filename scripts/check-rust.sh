@@ -1,5 +1,5 @@
 #!/bin/sh
-# Format and lints of the cargo workspaces named. Debian's cargo-web comes without the two tools;
+# Format, lints and unit tests of the cargo workspaces named. Debian's cargo-web comes without the two tools;
 # rustup has them.
 set -eu
 
@@ -15,5 +15,6 @@ for workspace in "$@"; do
     cd "$workspace"
     cargo fmt --check
     cargo clippy --quiet --locked --all-targets --target-dir "$target" -- -D warnings
+    cargo test --quiet --locked --target-dir "$target"
   )
 done

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from bisect import bisect_left
 from collections import defaultdict
 from pathlib import Path
@@ -123,3 +125,18 @@ def test_memory_of_compiling_is_bounded_by_what_lives(tmp_path: Path) -> None:
     # Anything that is kept of each object would take more.
     assert taken[many] - taken[few] < many - few
     assert taken[many] < 1.3 * taken[few]
+
+
+@pytest.mark.soak
+def test_the_compiler_of_schedules_under_miri(tmp_path: Path) -> None:
+    cargo = ["cargo", "+nightly", "miri"]
+    if subprocess.run([*cargo, "--version"], capture_output=True).returncode != 0:
+        pytest.skip("Miri is missing (rustup component add --toolchain nightly miri)")
+    done = subprocess.run(
+        [*cargo, "test", "--quiet", "--locked", "--package", "tare-schedule"],
+        cwd=Path(__file__).parent.parent / "replay",
+        env={**os.environ, "CARGO_TARGET_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
