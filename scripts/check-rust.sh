@@ -1,6 +1,6 @@
 #!/bin/sh
-# Format, lints and unit tests of the cargo workspaces named. Debian's cargo-web comes without the two tools;
-# rustup has them.
+# Format, lints and unit tests of the cargo workspaces named. Debian's cargo-web comes without the
+# tools for the first two; rustup has them.
 set -eu
 
 for tool in fmt clippy; do

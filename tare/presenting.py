@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from tare import api
 from tare.errors import UsageError
-from tare.measurement import Status
 from tare.options import Output
 from tare.report.terminal_text import printable
-from tare.results import Results, descriptor_of, read_records, write_to
+from tare.results import Results, descriptor_of, write_to
 
 if TYPE_CHECKING:
     from tare.trace import Trace
@@ -42,16 +41,15 @@ def present(results: Results, output: Output, markdown: Path | None = None) -> i
 
 def _tell_of_failures(results: Results) -> None:
     """Who asked for no table still learns why the exit code is 1."""
-    reasons = {
-        (record.run.program, record.run.manager, str(record.outcome.status), record.outcome.reason)
-        for record in read_records(results.folder)
-        if record.outcome.status is not Status.OK
-    }
-    for program, manager, status, reason in sorted(reasons):
-        text = f"tare: {program} under {manager}: {status}: {reason}"
-        print(printable(text), file=sys.stderr)
-    if reasons:
-        print(f"results: {printable(str(results.folder))}", file=sys.stderr)
+    from tare.report.comparison import failure_table
+
+    if (table := failure_table(results)) is None:
+        return
+    for program, manager, status, _, why in sorted(
+        [cell.text for cell in line] for line in table.rows
+    ):
+        print(printable(f"tare: {program} under {manager}: {status}: {why}"), file=sys.stderr)
+    print(f"results: {printable(str(results.folder))}", file=sys.stderr)
 
 
 def write_export(results: Results, name: str, file: Path) -> None:

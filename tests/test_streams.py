@@ -189,6 +189,10 @@ def test_who_wants_no_table_learns_of_failures(tare: Callable[..., Completed]) -
     assert [line.partition(":")[0] for line in told] == ["tare", "tare", "results"]
     assert "false under glibc: failed: " in told[0]
     assert "false under jemalloc: failed: " in told[1]
+    differing = ("sh", "-c", "echo $LD_PRELOAD")
+    done = tare("compare", "-q", "-n", "1", "-m", "glibc", "-m", "jemalloc", "--", *differing)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "under jemalloc: wrong-output: its standard output differs" in done.stderr
 
 
 def test_what_goes_into_a_pipe_is_not_padded(tare: Callable[..., Completed]) -> None:

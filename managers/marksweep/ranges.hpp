@@ -3,7 +3,7 @@
 // The ranges lie in leaves, and an index has the leaves in order. A leaf that is in the index is
 // not changed: new leaves are written, and a new index of them beside the old one, which then
 // stands for it. So the child of a fork has whole ranges, whatever other threads were at; and a
-// change among many thousand ranges costs no more than a few leaves and the index, 1/64 of them.
+// change among many thousand ranges writes a few leaves, and an index of a pointer for each leaf.
 
 #pragma once
 

@@ -34,7 +34,7 @@ constexpr std::uint64_t kGrantShare = 32;  // of resident memory
 // A new peak is 2% over the last one, or 1% as a rise of what lives ends; or 10% once snapshots
 // took a tenth of the time and some nanoseconds.
 constexpr std::uint64_t kUsualStep = 1020, kRiseStep = 1010, kCoarseStep = 1100, kWhole = 1000;
-constexpr std::uint64_t kLargestWalked = 64 << 20;
+constexpr std::uint64_t kLargestWalked = 64 << 20;  // to know its resident bytes exactly
 constexpr std::uint64_t kMostShareOfTime = 10, kGrace = 200'000'000;
 
 constexpr std::size_t kMostOwn = 4096, kMostThreads = 4096, kMostMappings = 8192, kMostStart = 256;
@@ -303,7 +303,7 @@ std::uint64_t NumberIn(const char* path, const char* before) {
   return found != nullptr ? strtoull(found + strlen(before), nullptr, 10) : 0;
 }
 
-// At once, and less by up to 32 pages and more for each processor: the kernel counts apart there.
+// Quick, and off by 32 pages or more for each processor: the kernel counts apart there.
 std::uint64_t ResidentBytes() { return NumberIn("/proc/self/statm", " ") * kPage; }
 
 // By a walk over all pages.
