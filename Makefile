@@ -25,8 +25,9 @@ $(VENV)/.dependencies: requirements.lock
 	$(VENV)/bin/pip install -q --require-hashes -r requirements.lock
 	@touch $@
 
-# Only native sources need a new build: the Python parts are used in place.
-$(VENV)/.built: $(VENV)/.dependencies $(NATIVE_SOURCES)
+# Native sources need a new build; the Python parts are used in place, but where a package is new or
+# has moved, the installation has to learn of it.
+$(VENV)/.built: $(VENV)/.dependencies $(NATIVE_SOURCES) $(shell find tare -name __init__.py)
 	@scripts/setup.sh build
 	@echo "building the native parts and the allocators (minutes the first time)"
 	$(VENV)/bin/pip install -v --no-build-isolation --no-deps -e . > build.log 2>&1 \

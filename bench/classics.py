@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tare
 from bench.row import Row
-from tare.errors import MissingError
+from tare.base.errors import MissingError
 
 PROGRAMS = {
     "Gawk": ("gawk", 'BEGIN { for (i = 0; i < 20000; i++) a[i % 500] = i "x"; print length(a) }'),

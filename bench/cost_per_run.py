@@ -11,10 +11,11 @@ from datetime import datetime
 from pathlib import Path
 
 from bench.row import Row
-from tare.manager import default_managers
-from tare.recipes import load_recipes, object_path
-from tare.results import Record, read_records
-from tare.units import format_seconds
+from tare.base.units import format_seconds
+from tare.memory_managers.catalogue import load_recipes, object_path
+from tare.memory_managers.manager import default_managers
+from tare.records.results import read_records
+from tare.records.runs import Record
 
 TRIES = 5
 RUNS = 10

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bench.programs import OPTIONS, VALGRIND, commands, medians
 from bench.row import Row
-from tare import instrument
-from tare.errors import MissingError
+from tare.base.errors import MissingError
+from tare.observers import instrument
 
 MOST_RATIO = 1.15
 

@@ -20,11 +20,12 @@ from pathlib import Path
 import tare
 from bench import cycles
 from bench.row import Row
-from tare.errors import TareError
-from tare.manager import Manager, resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.runner import Limits, run_once
+from tare.base.errors import TareError
+from tare.memory_managers.manager import Manager, resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits
 
 INNERS = ("glibc", "jemalloc", "mimalloc", "tcmalloc", "snmalloc")
 HEAVY = {

@@ -20,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tare.manager import parse_name
-from tare.studies.minheap import HIGH, PUBLISHED, PUBLISHED_COLLECTORS, REFERENCE
-from tare.suite import workloads_folder
-from tare.units import format_bytes, parse_size
+from tare.base.units import format_bytes, parse_size
+from tare.memory_managers.manager import parse_name
+from tare.programs.suite import workloads_folder
+from tare.studies.minheap.replayed_report import HIGH, PUBLISHED, PUBLISHED_COLLECTORS, REFERENCE
 
 
 class Application(NamedTuple):

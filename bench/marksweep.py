@@ -15,12 +15,13 @@ from pathlib import Path
 from bench import cycles
 from bench.programs import commands
 from bench.row import Row
-from tare.errors import MissingError, TareError
-from tare.layers import marksweep
-from tare.manager import Manager, resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.runner import Limits, run_once
+from tare.base.errors import MissingError, TareError
+from tare.memory_managers.layers import marksweep
+from tare.memory_managers.manager import Manager, resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits
 
 TRIES, MEMORY_TRIES = 5, 2
 MOST_OF_BDWGC = 1.2

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from bench.programs import OPTIONS, VALGRIND, commands, medians
 from bench.row import Row
-from tare import instrument, memsys
-from tare.errors import MissingError
+from tare.base.errors import MissingError
+from tare.observers import instrument
+from tare.observers import memory_system as memsys
 
 BARS = (("memsys", "cachegrind", 0.6), ("all parts", "callgrind", 1.0))
 """What is simulated, the tool beside it, and the most that the first may take of the second. All

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 from bench.row import Row
-from tare.collectors import command
-from tare.errors import MissingError
-from tare.minheap import minheap
-from tare.native import native_file
-from tare.schedule import How, compile_trace
-from tare.trace import open_trace
+from tare.base.errors import MissingError
+from tare.base.native import native_file
+from tare.heap_traces.schedule import How, compile_trace
+from tare.heap_traces.trace import open_trace
+from tare.memory_managers.mmtk import command
+from tare.studies.minheap.question import minheap
 from tests.traces import many_objects, write_trace_folder
 
 OBJECTS = 2_000_000

@@ -12,12 +12,12 @@ import numpy as np
 import polars as pl
 
 from bench.row import Row
-from tare.measurement import METRICS
+from tare.records.metrics import METRICS
+from tare.records.results import Results, measurement_schema
+from tare.records.summary import summarise
 from tare.report.comparison import comparison_section
 from tare.report.model import Report
 from tare.report.page import write_page
-from tare.results import Results, measurement_schema
-from tare.studies.compare import summarise
 
 ROWS = 1_000_000
 PAGE_LIMIT_BYTES = 3_000_000

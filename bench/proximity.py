@@ -10,15 +10,15 @@ from pathlib import Path
 
 import tare
 from bench.row import Row
-from tare.errors import TareError
-from tare.event_agent import agent_jar, agent_option
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.proximity_events import fakes, interrupted, medians, relative
-from tare.proximity_runs import InJvm, Pauses, timed_run
-from tare.runner import Limits
-from tare.statistics import median_interval
+from tare.base.errors import TareError
+from tare.base.statistics import median_interval
+from tare.memory_managers.manager import resolve
+from tare.observers.event_agent import agent_jar, agent_option
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits
+from tare.studies.proximity.analysis import fakes, interrupted, medians, relative
+from tare.studies.proximity.observe import InJvm, Pauses, timed_run
 
 EVENT = "tare.workloads.LuceneSearcher.search"
 NOTHING = "tare.workloads.EventCost.nothing"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from bench.row import Row
-from tare.trace import FORMAT, META_FILE, OPERATIONS, VERSION
-from tare.trace_writing import TableWriter, constant, known, numbers, words
+from tare.heap_traces.trace import FORMAT, META_FILE, OPERATIONS, VERSION
+from tare.heap_traces.writing import TableWriter, constant, known, numbers, words
 
 OBJECTS = 24 << 20
 BATCH = 1 << 17

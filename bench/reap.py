@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.row import Row
-from tare import native
-from tare.errors import MissingError
+from tare.base import native
+from tare.base.errors import MissingError
 
 SOURCES = Path(__file__).parent.parent
 Values = Mapping[str, Mapping[str, float]]

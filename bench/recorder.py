@@ -18,11 +18,11 @@ import numpy as np
 
 from bench.programs import commands
 from bench.row import Row
-from tare import recorder
-from tare.conversion import convert
-from tare.errors import MissingError
-from tare.native import native_file
-from tare.trace_switch import Switch
+from tare.base.errors import MissingError
+from tare.base.native import native_file
+from tare.heap_traces.conversion import convert
+from tare.observers import recorder
+from tare.observers.recording_switch import Switch
 
 TRIES = 7
 Run = Callable[[Mapping[str, str]], tuple[float, float]]

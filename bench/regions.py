@@ -8,13 +8,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import tare as api
 from bench.row import Row
-from tare import api
-from tare.errors import TareError
-from tare.manager import Manager, resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.runner import Limits, run_once
+from tare.base.errors import TareError
+from tare.memory_managers.manager import Manager, resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits
 
 SUITE = Path(__file__).parent.parent / "suites" / "regions.toml"
 PROGRAMS = ("svn-dump", "svn-verify", "ldb-search", "dpkg-query")

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from bench.row import Row
-from tare import collectors
-from tare.errors import MissingError
-from tare.native import native_file
-from tare.schedule import How, compile_trace
-from tare.trace import open_trace
+from tare.base.errors import MissingError
+from tare.base.native import native_file
+from tare.heap_traces.schedule import How, compile_trace
+from tare.heap_traces.trace import open_trace
+from tare.memory_managers import mmtk as collectors
 from tests.traces import many_objects, write_trace_folder
 
 OBJECTS = 2_000_000

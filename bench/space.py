@@ -12,10 +12,10 @@ from pathlib import Path
 
 from bench.programs import commands
 from bench.row import Row
-from tare import recorder
-from tare.errors import MissingError
-from tare.native import native_file
-from tare.space_run import SNAPSHOTS_VARIABLE
+from tare.base.errors import MissingError
+from tare.base.native import native_file
+from tare.observers import recorder
+from tare.studies.space.observe import SNAPSHOTS_VARIABLE
 
 TRIES = 3
 PROGRAMS = ("gawk", "sqlite3", "a C++ map")

@@ -8,7 +8,7 @@ import sys
 import time
 
 from bench.row import Row
-from tare.units import format_seconds
+from tare.base.units import format_seconds
 
 TRIES = 9
 COMMANDS = (

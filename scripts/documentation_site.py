@@ -14,9 +14,9 @@ from typing import Any
 import click
 from mkdocs.structure.files import File
 
-from tare import api
+import tare as api
 from tare.__main__ import tare_group
-from tare.measurement import METRICS
+from tare.records.metrics import METRICS
 
 
 def anchor(text: str, _separator: str = "-") -> str:
@@ -81,7 +81,7 @@ def _options_of(title: str, page: str, command: click.Command) -> Iterator[str]:
 def metrics() -> Iterator[str]:
     yield "# Metrics"
     yield ""
-    yield "Made of `tare/measurement.py`. [Results](../results.md#metrics) says more of some."
+    yield "Made of `tare/records/metrics.py`. [Results](../results.md#metrics) says more of some."
     yield from ("", "| name | title | unit | meaning |", "| --- | --- | --- | --- |")
     for name, metric in METRICS.items():
         cells = (f"`{name}`", metric.title, metric.unit, metric.explanation)

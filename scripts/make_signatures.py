@@ -19,8 +19,8 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 from iced_x86 import Decoder
 
-from tare.breakdown.descriptor import shipped
-from tare.breakdown.image import Image
+from tare.studies.breakdown.descriptor import shipped
+from tare.studies.breakdown.image import Image
 
 MOST_BYTES = 128
 ANY_GOT = (41, 42)

@@ -1,57 +1,129 @@
 """Tare weighs what memory management costs a program, and what it would cost under any other
 manager.
 
-``import tare`` offers the functions of ``tare.api``, loaded when first used.
+    import tare
+    results = tare.compare(["gawk", "-f", "x.awk"], managers=["jemalloc", "mimalloc"])
+    tare.summary(results)                 # a Polars frame; .to_pandas() for pandas
+    results.measurements                  # every row
+    tare.write_page(results)              # writes report.html, returns its path
+
+Each name is loaded when it is first used.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from tare.api import (
-        check,
-        compare,
-        count,
-        delay,
-        difference,
-        drag,
-        examination,
-        explore,
-        export_text,
-        frequency,
-        limits_broken,
-        load,
-        managers,
-        regions,
-        space,
-        suite_programs,
-        summary,
-        weigh,
-        write_page,
-    )
+from tare.base.version import __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from tare.answers.answers import difference, explore, export_text, limits_broken, write_page
+    from tare.answers.summaries import summary, worst_status
+    from tare.campaign.recording import trace
+    from tare.campaign.watching import Watcher
+    from tare.checking.question import check
+    from tare.cli.doctor import examination
+    from tare.heap_traces.trace import open_trace
+    from tare.memory_managers.catalogue import managers
+    from tare.programs.program import Program
+    from tare.programs.runnable import suite_programs
+    from tare.records.results import load
+    from tare.records.runs import Limits
+    from tare.studies.breakdown.question import breakdown
+    from tare.studies.compare.question import compare
+    from tare.studies.count.question import count
+    from tare.studies.delay.question import delay
+    from tare.studies.drag.question import drag, drag_of_trace, drag_of_traces
+    from tare.studies.frequency.question import frequency
+    from tare.studies.lbo.question import lbo
+    from tare.studies.memsys.question import memsys
+    from tare.studies.minheap.question import minheap
+    from tare.studies.proximity.question import proximity
+    from tare.studies.regions.question import regions
+    from tare.studies.replay.question import replay
+    from tare.studies.space.question import space, space_of_traces
+    from tare.studies.tradeoff.question import tradeoff
+    from tare.studykit.budget import Effort
+    from tare.weighing.bill import weigh
+
+_PLACES = {
+    "Effort": "studykit.budget",
+    "Limits": "records.runs",
+    "Program": "programs.program",
+    "Watcher": "campaign.session",
+    "breakdown": "studies.breakdown.question",
+    "check": "checking.question",
+    "compare": "studies.compare.question",
+    "count": "studies.count.question",
+    "delay": "studies.delay.question",
+    "difference": "answers.answers",
+    "drag": "studies.drag.question",
+    "drag_of_trace": "studies.drag.question",
+    "drag_of_traces": "studies.drag.question",
+    "examination": "cli.doctor",
+    "explore": "answers.answers",
+    "export_text": "answers.answers",
+    "frequency": "studies.frequency.question",
+    "lbo": "studies.lbo.question",
+    "limits_broken": "answers.answers",
+    "load": "records.results",
+    "managers": "memory_managers.catalogue",
+    "memsys": "studies.memsys.question",
+    "minheap": "studies.minheap.question",
+    "open_trace": "heap_traces.trace",
+    "proximity": "studies.proximity.question",
+    "regions": "studies.regions.question",
+    "replay": "studies.replay.question",
+    "space": "studies.space.question",
+    "space_of_traces": "studies.space.question",
+    "suite_programs": "programs.runnable",
+    "summary": "answers.answers",
+    "trace": "campaign.recording",
+    "tradeoff": "studies.tradeoff.question",
+    "weigh": "weighing.bill",
+    "worst_status": "answers.answers",
+    "write_page": "answers.answers",
+}
+"""Where each name lives; what type checkers are told above."""
+
 __all__ = [
+    "Effort",
+    "Limits",
+    "Program",
+    "Watcher",
     "__version__",
+    "breakdown",
     "check",
     "compare",
     "count",
     "delay",
     "difference",
     "drag",
+    "drag_of_trace",
+    "drag_of_traces",
     "examination",
     "explore",
     "export_text",
     "frequency",
+    "lbo",
     "limits_broken",
     "load",
     "managers",
+    "memsys",
+    "minheap",
+    "open_trace",
+    "proximity",
     "regions",
+    "replay",
     "space",
+    "space_of_traces",
     "suite_programs",
     "summary",
+    "trace",
+    "tradeoff",
     "weigh",
+    "worst_status",
     "write_page",
 ]
 
@@ -61,8 +133,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from tare import api
-
-        return getattr(api, name)
-    raise AttributeError(f"module 'tare' has no attribute '{name}'")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'tare' has no attribute '{name}'")
+    importlib.import_module("tare.answers.display")
+    return getattr(importlib.import_module(f"tare.{_PLACES[name]}"), name)

@@ -8,33 +8,62 @@ import os
 import pkgutil
 import shlex
 import sys
+from functools import cache
+from importlib.machinery import FileFinder
+from pathlib import Path
 from typing import Any
 
 import click
 
-import tare.commands
-from tare import __version__
-from tare.errors import InterruptedStudy, TareError
-from tare.report.terminal_text import printable
+import tare.cli.commands
+import tare.studies
+from tare.base.errors import InterruptedStudy, TareError
+from tare.base.text import printable
+from tare.base.version import __version__
+from tare.studykit.answer import Answer
 
 EXIT_INTERRUPTED = 130
 
 
-class CommandFolder(click.Group):
-    """Every module of ``tare.commands`` that has a ``command`` is one; loaded when it is named."""
+class Commands(click.Group):
+    """The modules of ``tare.cli.commands``, and the module ``command`` of each study, of the bill
+    and of the check; loaded when named."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return sorted(module.name for module in pkgutil.iter_modules(tare.commands.__path__))
+        return sorted(_places())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+        del ctx
+        place = _places().get(cmd_name)
+        if place is None:
             return None
-        command: click.Command = importlib.import_module(f"tare.commands.{cmd_name}").command
+        command: click.Command = importlib.import_module(place).command
         return command
 
 
-@click.group(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"]})
+@cache
+def _places() -> dict[str, str]:
+    """The module of each command, by its name."""
+    alone = pkgutil.iter_modules(tare.cli.commands.__path__)
+    folders = [
+        Path(module.module_finder.path, module.name, "command.py")
+        for module in pkgutil.iter_modules(tare.studies.__path__)
+        if isinstance(module.module_finder, FileFinder)
+    ]
+    return {
+        "weigh": "tare.weighing.command",
+        "check": "tare.checking.command",
+        **{module.name: f"tare.cli.commands.{module.name}" for module in alone},
+        **{
+            path.parent.name: f"tare.studies.{path.parent.name}.command"
+            for path in folders
+            if path.is_file()
+        },
+    }
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tare")
 def tare_group() -> None:
     """Weighs what memory management costs a program, under any manager.
@@ -61,6 +90,10 @@ def run(arguments: list[str] | None = None) -> int:
     output = sys.stdout
     try:
         result: Any = tare_group.main(args=arguments, prog_name="tare", standalone_mode=False)
+        if isinstance(result, Answer):
+            from tare.cli.presenting import present
+
+            return present(result)
         return result if isinstance(result, int) else 0
     except TareError as error:
         _complain(error.message, error.hint)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tare.results import MEASUREMENTS_FILE, RUN_FILE, Record, measurement_schema
+from tare.records.results import MEASUREMENTS_FILE, RUN_FILE, measurement_schema
+from tare.records.runs import Record
 
 MACHINE = {
     "processor": "Some Processor",

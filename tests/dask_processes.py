@@ -91,9 +91,9 @@ async def _worker(
     """``version`` is what the worker says that its Tare is."""
     from distributed import Worker
 
-    import tare.cluster.worker
+    from tare.campaign.cluster import worker as ours
 
-    tare.cluster.worker.__version__ = version or tare.cluster.worker.__version__  # type: ignore[attr-defined]
+    ours.__version__ = version or ours.__version__  # type: ignore[attr-defined]
     os.environ.update(variables or {})
     if one_core:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -111,9 +111,6 @@ def _answer(pipe: int, address: str) -> None:
 
 def _serve(scratch: str) -> None:
     import distributed  # noqa: F401
-
-    import tare.api
-    import tare.cluster.worker  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what is killed
     for line in sys.stdin:

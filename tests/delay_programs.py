@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tare.measurement import Status
-from tare.runner import Outcome
+from tare.records.metrics import Status
+from tare.records.runs import Outcome
 from tests.layered import Compile, source_runner
 
 PRELUDE = r"""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tare import instrument
-from tare.native import native_file
-from tare.recording import TableReader
+from tare.base.native import native_file
+from tare.heap_traces.recording import TableReader
+from tare.observers import instrument
 
 CODE = ("stretch", "object", "address", "length", "low", "high")
 EXECUTIONS = ("stretch", "context", "count")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tare.errors import MissingError, TareError
-from tare.event_agent import agent_jar
+from tare.base.errors import MissingError, TareError
+from tare.observers.event_agent import agent_jar
 
 _NO_NETWORK = ("Could not transfer", "Unknown host", "Network is unreachable")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tare.manager import resolve
-from tare.program import Program
-from tare.recipes import load_recipes, object_path
-from tare.runner import Limits, Outcome, run_once
+from tare.memory_managers.catalogue import load_recipes, object_path
+from tare.memory_managers.manager import resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.records.runs import Limits, Outcome
 
 Compile = Callable[..., Path]
 INNERS = [

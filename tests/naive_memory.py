@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tare.memory_model import MemoryModel
+from tare.observers.memory_model import MemoryModel
 
 Access = tuple[str, int, int]
 """``i``, ``r`` or ``w``, with an address and a size; ``o`` and ``p`` begin an operation and a

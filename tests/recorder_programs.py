@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tare import recorder, tracing
-from tare.manager import resolve
-from tare.native import native_file
-from tare.program import Program
-from tare.runner import Limits, Outcome
-from tare.trace import Trace, open_trace, violations
+from tare.base.native import native_file
+from tare.heap_traces.trace import Trace, open_trace, violations
+from tare.memory_managers.manager import resolve
+from tare.observers import asked, recorder, tracing
+from tare.programs.program import Program
+from tare.records.runs import Limits, Outcome
 
 FAMILY = """
 #include <malloc.h>
@@ -520,7 +520,7 @@ def record(
         resolve(manager),
         Limits(),
         target=target,
-        what=tracing.Asked(sites=sites, sample_bytes=sample_bytes, **switching),
+        what=asked.Asked(sites=sites, sample_bytes=sample_bytes, **switching),
     )
     trace = open_trace(target)
     assert trace.meta["observer"] == "recorder"

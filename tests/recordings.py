@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tare.recording import TABLES
+from tare.heap_traces.recording import TABLES
 
 Columns = Mapping[str, NDArray[np.uint64]]
 BLOCK_ROWS = 4096

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tare import runner
-from tare.manager import resolve
-from tare.program import Program
-from tare.runner import Limits, Outcome
+from tare.memory_managers.manager import resolve
+from tare.observers import runner
+from tare.programs.program import Program
+from tare.records.runs import Limits, Outcome
 
 WORKLOADS = Path(__file__).resolve().parent.parent / "workloads" / "runtimes"
 GO, NODE, OCAML = shutil.which("go"), shutil.which("node"), shutil.which("ocamlopt")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tare.recipes import Recipe, load_recipes, object_path
+from tare.memory_managers.catalogue import Recipe, load_recipes, object_path
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cc") is None or shutil.which("c++") is None,

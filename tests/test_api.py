@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import tare
-from tare.errors import MissingError, UsageError
-from tare.program import Program
-from tare.weighing import Effort
+from tare.base.errors import MissingError, UsageError
+from tare.programs.program import Program
+from tare.studykit.budget import Effort
 
 
 def test_compare_gives_frames(tmp_path: Path) -> None:

@@ -15,15 +15,14 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from tare.breakdown import frame_tables
-from tare.breakdown.classifier import Classification, Classifier
-from tare.breakdown.code import Instruction, decode, decode_all
-from tare.breakdown.components import COMPONENTS, MALLOC, OTHER, Certainty
-from tare.breakdown.descriptor import Descriptor, read_descriptor, shipped
-from tare.breakdown.image import Image
-from tare.breakdown.patterns import read_line
-from tare.errors import TareError
-from tare.studies import breakdown as study
+from tare.base.errors import TareError
+from tare.records.components import COMPONENTS, MALLOC, OTHER, Certainty
+from tare.studies.breakdown import frame_tables, published
+from tare.studies.breakdown.classifier import Classification, Classifier
+from tare.studies.breakdown.code import Instruction, decode, decode_all
+from tare.studies.breakdown.descriptor import Descriptor, read_descriptor, shipped
+from tare.studies.breakdown.image import Image
+from tare.studies.breakdown.patterns import read_line
 
 Assemble = Callable[[str], bytes]
 OCAML = shipped()["ocaml-4"]
@@ -470,12 +469,12 @@ def test_phases_nest_by_priority() -> None:
 
 
 def test_groups_of_the_figure_have_each_component_once() -> None:
-    grouped: Sequence[str] = [name for parts in study.GROUPS.values() for name in parts]
+    grouped: Sequence[str] = [name for parts in published.GROUPS.values() for name in parts]
     assert sorted([*grouped, OTHER]) == sorted(COMPONENTS)
 
 
 def test_published_rows_are_of_components() -> None:
-    rows = study.published()
+    rows = published.published()
     assert len(rows) == 8
     for row in rows.values():
         assert set(row) < set(COMPONENTS)

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from tare.breakdown import info_tables
-from tare.breakdown.classifier import Classifier
-from tare.breakdown.code import Instruction, decode
-from tare.breakdown.components import COMPONENTS, metric
-from tare.breakdown.descriptor import Descriptor
-from tare.breakdown.image import Function, Image
-from tare.breakdown.run import find_descriptor
-from tare.breakdown.signatures import find_functions, read_signatures
-from tare.events import as_text
-from tare.instrument import read_process_files
+from tare.observers.event_files import as_text
+from tare.observers.instrument import read_process_files
+from tare.records.components import COMPONENTS, metric
+from tare.studies.breakdown import allocation, info_tables
+from tare.studies.breakdown.classifier import Classifier
+from tare.studies.breakdown.code import Instruction, decode
+from tare.studies.breakdown.descriptor import Descriptor
+from tare.studies.breakdown.image import Function, Image
+from tare.studies.breakdown.observe import find_descriptor
+from tare.studies.breakdown.signatures import find_functions, read_signatures
 from tests.executions import run_tool
 
 Tare = Callable[..., subprocess.CompletedProcess[str]]
@@ -117,7 +117,7 @@ def test_against_what_the_runtime_and_the_compiler_say(tmp_path: Path, grammar: 
     sites = Classifier(descriptor, image.names, image.bytes_at).classify(code).sites
     assert len(sites) > 500
     # What is added to the allocation pointer is what is asked for where there is no room.
-    verdicts = Counter(info_tables.agrees(image.bytes_at, site) for site in sites)
+    verdicts = Counter(allocation.agrees(image.bytes_at, site) for site in sites)
     assert verdicts[False] == 0
     assert verdicts[True] > 0.95 * len(sites)
     # And it is what the info tables of the objects add up to, but for applications of functions to

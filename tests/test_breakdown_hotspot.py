@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from tare.breakdown import perf_map
-from tare.breakdown.classifier import Classifier
-from tare.breakdown.code import Instruction, decode
-from tare.breakdown.components import COMPONENTS, OTHER, metric
-from tare.breakdown.descriptor import Buffer, read_descriptor, shipped
-from tare.breakdown.image import Image
-from tare.errors import TareError
+from tare.base.errors import TareError
+from tare.records.components import COMPONENTS, OTHER, metric
+from tare.studies.breakdown import perf_map
+from tare.studies.breakdown.classifier import Classifier
+from tare.studies.breakdown.code import Instruction, decode
+from tare.studies.breakdown.descriptor import Buffer, read_descriptor, shipped
+from tare.studies.breakdown.image import Image
 
 Tare = Callable[..., subprocess.CompletedProcess[str]]
 HOTSPOT = shipped()["hotspot-17"]

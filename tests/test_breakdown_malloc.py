@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tare import api
-from tare.breakdown.components import COMPONENTS, Certainty, metric
-from tare.breakdown.run import Calls, Found, read_folder
-from tare.program import Program
+import tare as api
+from tare.programs.program import Program
+from tare.records.components import COMPONENTS, Certainty, metric
+from tare.records.results import read_records
 from tare.report.model import Table
-from tare.results import read_records
-from tare.studies import breakdown as study
+from tare.studies.breakdown import report as study
+from tare.studies.breakdown.observe import Calls, Found, read_folder
 from tests.executions import run_tool
 from tests.valgrind import both_tools, needs_valgrind, ours, theirs
 

@@ -14,16 +14,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tare.bill import storage_runtime
-from tare.breakdown import memory
-from tare.breakdown.components import COMPONENTS, IN_COLLECTIONS, OTHER, cycles_metric, metric
-from tare.breakdown.descriptor import shipped
-from tare.memory_model import host_model, load_model
-from tare.program import Program
-from tare.report import breakdown_memory as report
-from tare.sections import storage
-from tare.studies.breakdown import published
-from tare.weighing import Effort, Setting, observers
+from tare.observers.memory_model import host_model, load_model
+from tare.programs.program import Program
+from tare.records.components import (
+    COMPONENTS,
+    IN_COLLECTIONS,
+    OTHER,
+    cycles_metric,
+    metric,
+)
+from tare.studies.breakdown import memory
+from tare.studies.breakdown import memory_tables as report
+from tare.studies.breakdown import weigh as storage
+from tare.studies.breakdown.descriptor import shipped
+from tare.studies.breakdown.published import published
+from tare.studykit.budget import Effort, Setting, observers
+from tare.weighing.bill import storage_runtime
 from tests.test_breakdown_ocaml import CompileOcaml, compile_ocaml, needs_ocaml
 
 __all__ = ["compile_ocaml"]

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from tare.breakdown import frame_tables
-from tare.breakdown.classifier import Classification, Classifier
-from tare.breakdown.code import Instruction, decode, decode_all
-from tare.breakdown.components import COMPONENTS, OTHER, metric
-from tare.breakdown.descriptor import Descriptor
-from tare.breakdown.image import Image
-from tare.breakdown.run import find_descriptor
-from tare.studies import breakdown as study
-from tare.suite import load_suite
+from tare.programs.suite import load_suite
+from tare.records.components import COMPONENTS, OTHER, metric
+from tare.studies.breakdown import frame_tables, published
+from tare.studies.breakdown import report as study
+from tare.studies.breakdown.classifier import Classification, Classifier
+from tare.studies.breakdown.code import Instruction, decode, decode_all
+from tare.studies.breakdown.descriptor import Descriptor
+from tare.studies.breakdown.image import Image
+from tare.studies.breakdown.observe import find_descriptor
 from tests.executions import Executed, run_tool
 
 Completed = subprocess.CompletedProcess[str]
@@ -336,4 +336,4 @@ def test_a_program_of_the_suite_gives_the_known_answer(
 def test_the_suite_has_a_descendant_of_each_program() -> None:
     programs = load_suite("storage").programs
     descendants = {program.paper.removeprefix("004 ") for program in programs}
-    assert descendants == set(study.published())
+    assert descendants == set(published.published())

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from tare.breakdown import archive
-from tare.breakdown.classifier import Classifier
-from tare.breakdown.code import Instruction, decode
-from tare.breakdown.components import COMPONENTS, OTHER, Certainty, metric
-from tare.breakdown.descriptor import shipped
-from tare.breakdown.image import Image
-from tare.breakdown.run import read_folder
-from tare.errors import MissingError, TareError
-from tare.instrument import TOOL_FOR_32_BITS
-from tare.native import native_file
+from tare.base.errors import MissingError, TareError
+from tare.base.native import native_file
+from tare.observers.instrument import TOOL_FOR_32_BITS
+from tare.records.components import COMPONENTS, OTHER, Certainty, metric
+from tare.studies.breakdown import archive
+from tare.studies.breakdown.classifier import Classifier
+from tare.studies.breakdown.code import Instruction, decode
+from tare.studies.breakdown.descriptor import shipped
+from tare.studies.breakdown.image import Image
+from tare.studies.breakdown.observe import read_folder
 from tests.executions import run_tool
 from tests.valgrind import both_tools, needs_valgrind, ours, valgrind_environment
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from tare import call_costs, instrument
-from tare.call_costs import MEASURES, Cost, costs_of, read_call_sites
-from tare.errors import TareError
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.recording import TableReader
-from tare.results import read_records
-from tare.runner import Limits
+from tare.base.errors import TareError
+from tare.heap_traces.recording import TableReader
+from tare.memory_managers.manager import resolve
+from tare.observers import call_sites as call_costs
+from tare.observers import instrument
+from tare.observers.call_sites import MEASURES, Cost, costs_of, read_call_sites
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.results import read_records
+from tare.records.runs import Limits
 from tests.test_count import OPTIONS, PRELUDE, REAL
 from tests.valgrind import both_tools, needs_valgrind, ours, theirs
 

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 import tare
-from tare import canary
-from tare.canary import drifts
-from tare.measurement import Status
-from tare.program import Program
-from tare.report.build import build_report
-from tare.results import CANARY, Record, Run, read_records
-from tare.runner import Outcome
-from tare.studies.compare import Plan, next_round
+from tare.answers.building import build_report
+from tare.campaign import canary
+from tare.campaign.canary import drifts
+from tare.campaign.rounds import Plan
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.results import CANARY, read_records
+from tare.records.runs import Outcome, Record, Run
+from tare.studies.compare.report import next_round
 
 PACE = 0.05
 
@@ -106,7 +107,7 @@ def test_a_visit_that_failed_is_left_out() -> None:
 
 def test_visits_take_little_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 59.0, 60.0, 100.0, 349.0, 350.0])
-    monkeypatch.setattr("tare.canary.time.monotonic", lambda: next(times))
+    monkeypatch.setattr("tare.campaign.canary.time.monotonic", lambda: next(times))
     clock = canary.Clock()
     assert [clock.due(), clock.due()] == [False, True]
     clock.visited(5.0)  # at 100: next at 100 + 5 / 2%

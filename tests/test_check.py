@@ -8,12 +8,21 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import tare as api
 from tare import __main__ as main
-from tare import api
-from tare.errors import UsageError
-from tare.limits import DERIVED, KEPT, MEASURED_BY, NO_FIGURE, OVER, UNSETTLED, judged, most_of
-from tare.measurement import METRICS
-from tare.results import Results, load
+from tare.base.errors import UsageError
+from tare.checking.limits import (
+    DERIVED,
+    KEPT,
+    MEASURED_BY,
+    NO_FIGURE,
+    OVER,
+    UNSETTLED,
+    judged,
+    most_of,
+)
+from tare.records.metrics import METRICS
+from tare.records.results import Results, load
 
 ROOT = Path(__file__).parents[1]
 ALWAYS = {

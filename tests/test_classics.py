@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tare import api
-from tare.native import native_file
-from tare.recipes import Recipe, classics_folder, load_recipes
+import tare as api
+from tare.base.native import native_file
+from tare.memory_managers.catalogue import Recipe, classics_folder, load_recipes
 
 HERE = Path(__file__).parent
 MANAGERS = HERE.parent / "managers"

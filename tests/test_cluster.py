@@ -19,18 +19,20 @@ from typing import Any
 import pytest
 
 import tare
-from tare import __version__, canary
-from tare.cluster import Cluster, campaign
-from tare.cluster.machines import group_of, group_to_go_on, refusal
-from tare.cluster.tasks import each_done
-from tare.errors import InterruptedStudy, MissingError, TareError, UsageError
-from tare.machine import describe_environment, describe_machine
-from tare.measurement import Status
-from tare.measuring import Watcher
-from tare.program import Program
-from tare.report.build import build_report
-from tare.results import CANARY, Record, Run, counted, measurements_frame, read_records, read_run
-from tare.runner import Outcome
+from tare import __version__
+from tare.answers.building import build_report
+from tare.base.errors import InterruptedStudy, MissingError, TareError, UsageError
+from tare.campaign import canary
+from tare.campaign.cluster import Cluster
+from tare.campaign.cluster import coordinator as campaign
+from tare.campaign.cluster.machines import group_of, group_to_go_on, refusal
+from tare.campaign.cluster.tasks import each_done
+from tare.campaign.watching import Watcher
+from tare.programs.program import Program
+from tare.records.machine import describe_environment, describe_machine
+from tare.records.metrics import Status
+from tare.records.results import CANARY, counted, measurements_frame, read_records, read_run
+from tare.records.runs import Outcome, Record, Run
 from tests.conftest import Completed
 from tests.test_cli import start, wait_until
 
@@ -261,7 +263,7 @@ def test_a_program_is_begun_anew_on_another_kind_of_machine(
 def test_a_program_that_takes_workers_with_it_has_failed(
     dask: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tare.cluster.campaign.LOSSES_ALLOWED", 2)
+    monkeypatch.setattr("tare.campaign.cluster.coordinator.LOSSES_ALLOWED", 2)
     address = dask.scheduler()
     names = (f"w{number}" for number in range(100))
     dask.worker(next(names), address)
@@ -384,7 +386,7 @@ def test_machines_that_cannot_take_part_are_named(dask: Processes, tmp_path: Pat
 def test_a_scheduler_that_is_not_there(
     dask: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tare.cluster.connection.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("tare.campaign.cluster.connection.CONNECT_SECONDS", 1.0)
     with pytest.raises(MissingError, match="no scheduler answers at 127"):
         measured(tmp_path / "r", "127.0.0.1:9")
     with pytest.raises(UsageError, match="is not the address"):

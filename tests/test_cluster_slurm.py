@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tare.results import Run
+from tare.records.runs import Run
 from tests.test_cli import wait_until
 from tests.test_cluster import PROGRAMS, Told, check_whole, measured
 

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from tare import api, bill, collector_run
-from tare.manager import OWN
-from tare.measurement import Status
-from tare.report.build import build_report
-from tare.results import Record, Run, read_records
-from tare.runner import Outcome
-from tare.sections import collectors
-from tare.weighing import Effort, Setting
+import tare as api
+from tare.answers.building import build_report
+from tare.memory_managers.manager import OWN
+from tare.records.metrics import Status
+from tare.records.results import read_records
+from tare.records.runs import Outcome, Record, Run
+from tare.studykit.budget import Effort, Setting
+from tare.weighing import bill
+from tare.weighing import collectors_observe as collector_run
+from tare.weighing.sections import collectors
 
 SETTING = Setting("p", ("glibc",), "glibc", Effort.DEFAULT, 0.5, 100.0, seed=1)
 GAWK = """BEGIN {

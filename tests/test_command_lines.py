@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from tare.native import native_file
+from tare.base.native import native_file
 
 from .command_lines import PAGES, ROOT, CommandLine, command_lines, relative
 from .java import skip_without_network

@@ -10,18 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare.measurement import Status
-from tare.results import Record, measurement_schema
-from tare.runner import Outcome
-from tare.studies.compare import (
-    FAILURES_ALLOWED,
-    Plan,
-    findings,
-    geometric_means,
-    next_round,
-    planned_runs,
-    summarise,
-)
+from tare.campaign.rounds import FAILURES_ALLOWED, Plan, planned_runs
+from tare.records.metrics import Status
+from tare.records.results import measurement_schema
+from tare.records.runs import Outcome, Record
+from tare.records.summary import geometric_means, summarise
+from tare.studies.compare.report import findings, next_round
 
 PLAN = Plan(("p", "q"), ("glibc", "fast", "slow"), "glibc", runs=4, warmup=1, seed=9)
 Measure = Callable[[str, int], Outcome]

@@ -14,19 +14,20 @@ from typing import Any
 
 import pytest
 
-from tare import api, instrument
-from tare.errors import MissingError, TareError
-from tare.manager import default_managers, resolve
-from tare.measurement import Status
-from tare.native import native_file
-from tare.planning import Plan, planned_runs
-from tare.program import Program
-from tare.results import Run
-from tare.runner import Limits, Outcome
-from tare.sections import instructions as section
-from tare.statistics import FEWEST_FOR_INTERVAL
-from tare.studies import count as study
-from tare.weighing import TOTAL_SECONDS, Effort, Setting, sections
+import tare as api
+from tare.base.errors import MissingError, TareError
+from tare.base.native import native_file
+from tare.base.statistics import FEWEST_FOR_INTERVAL
+from tare.campaign.planning import Plan, planned_runs
+from tare.memory_managers.manager import default_managers, resolve
+from tare.observers import instrument
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome, Run
+from tare.studies.count import report as study
+from tare.studies.count import weigh as section
+from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
+from tare.weighing.sections import sections
 from tests.valgrind import (
     both_tools,
     collected,

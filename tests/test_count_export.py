@@ -13,11 +13,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tare import count_export
-from tare.errors import UsageError
-from tare.measurement import Status
-from tare.results import Record, Run
-from tare.runner import Outcome
+from tare.base.errors import UsageError
+from tare.records.metrics import Status
+from tare.records.runs import Outcome, Record, Run
+from tare.studies.count import export as count_export
 from tests.campaigns import write_campaign
 from tests.conftest import Completed
 from tests.test_trace_export import GO, SPEEDSCOPE

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tare.memory_model import load_model, shipped_models, simulator_lines
+from tare.observers.memory_model import load_model, shipped_models, simulator_lines
 from tests import recorder_programs
 from tests.recorder_programs import compile_cpp, record_raw
 from tests.recordings import encode_block

@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare import layers
-from tare.errors import TareError, UsageError
-from tare.layers import delay
-from tare.manager import Manager, machine_libc, resolve
-from tare.measurement import Status
-from tare.native import native_file
-from tare.program import Program
-from tare.runner import Limits, Outcome, run_once
+from tare.base.errors import TareError, UsageError
+from tare.base.native import native_file
+from tare.memory_managers import layers
+from tare.memory_managers.layers import delay
+from tare.memory_managers.manager import Manager, machine_libc, resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
 from tests.conftest import Completed
 from tests.delay_fuzzer import MOST, fuzz_sanitized, sanitized_fuzzer
 from tests.delay_programs import delayed_runner, good

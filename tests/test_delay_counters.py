@@ -10,12 +10,13 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from tare.layers import delay
-from tare.manager import resolve
-from tare.measurement import METRICS, Status
-from tare.native import native_file
-from tare.program import Program
-from tare.runner import Limits, Outcome, run_once
+from tare.base.native import native_file
+from tare.memory_managers.layers import delay
+from tare.memory_managers.manager import resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.records.metrics import METRICS, Status
+from tare.records.runs import Limits, Outcome
 from tests.delay_programs import FLAGS, PRELUDE, delayed_runner, good
 from tests.layered import INNERS, Compile
 

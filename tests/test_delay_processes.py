@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tare import layers
-from tare.layers import delay
-from tare.manager import machine_libc, resolve
-from tare.measurement import Status
-from tare.native import native_file
-from tare.program import Program
-from tare.runner import Limits, Outcome, run_once
+from tare.base.native import native_file
+from tare.memory_managers import layers
+from tare.memory_managers.layers import delay
+from tare.memory_managers.manager import machine_libc, resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
 from tests.delay_programs import FLAGS, PRELUDE, delayed_runner, good
 from tests.layered import INNERS, Compile
 

@@ -14,21 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tare as api
 import tare as tare_package
-from tare import api
-from tare.diff import diff
-from tare.errors import UsageError
-from tare.measurement import Status
-from tare.report.build import build_report
+from tare.answers.building import build_report
+from tare.answers.diff import diff
+from tare.base.errors import UsageError
+from tare.records.metrics import Status
+from tare.records.results import Results, Store, measurements_frame, read_records
+from tare.records.runs import Outcome, Record, Run
 from tare.report.model import Section, Table
 from tare.report.page import render_page
-from tare.report.sweeps import effect, merged
-from tare.results import Record, Results, Run, Store, measurements_frame, read_records
-from tare.runner import Outcome
-from tare.sections import delay as weigh_section
-from tare.studies import delay as study
-from tare.sweeps import Variant, size_text, sizes_of, variant
-from tare.weighing import TOTAL_SECONDS, Effort, Setting
+from tare.studies.delay import report as study
+from tare.studies.delay import weigh as weigh_section
+from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
+from tare.studykit.sweep_tables import effect, merged
+from tare.studykit.sweeps import Variant, size_text, sizes_of, variant
 from tests.conftest import Completed
 from tests.timed_plans import timed
 

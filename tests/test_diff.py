@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare.diff import VERDICTS, diff
-from tare.errors import UsageError
-from tare.measurement import METRICS
-from tare.results import Results, measurement_schema
+from tare.answers.diff import VERDICTS, diff
+from tare.base.errors import UsageError
+from tare.records.metrics import METRICS
+from tare.records.results import Results, measurement_schema
 
 METRIC = "wall_seconds"
 TRIALS = 40

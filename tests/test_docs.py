@@ -10,18 +10,20 @@ from pathlib import Path
 import click
 import pytest
 
-from tare import collectors, java_suites, layers, runtimes
 from tare.__main__ import tare_group
-from tare.diff import VERDICTS
-from tare.export import FORMATS
-from tare.manager import OWN, parse_name
-from tare.measurement import METRICS, Status
-from tare.recipes import load_recipes
-from tare.results import Record, Run, measurement_schema
-from tare.runner import Outcome
-from tare.statistics import Interval, verdict
-from tare.studies.compare import summary_schema
-from tare.suite import shipped_suites
+from tare.answers.diff import VERDICTS
+from tare.answers.exports.formats import FORMATS
+from tare.base.statistics import Interval, verdict
+from tare.memory_managers import layers, runtimes
+from tare.memory_managers import mmtk as collectors
+from tare.memory_managers.catalogue import load_recipes
+from tare.memory_managers.manager import OWN, parse_name
+from tare.observers import java_suites
+from tare.programs.suite import shipped_suites
+from tare.records.metrics import METRICS, Status
+from tare.records.results import measurement_schema
+from tare.records.runs import Outcome, Record, Run
+from tare.records.summary import summary_schema
 
 from .command_lines import FENCE, PAGES, ROOT, blocks, command_lines, relative
 

@@ -18,21 +18,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare import api, instrument, residence
-from tare.api import drag_of_trace
-from tare.drag_run import How, outcome_of_trace
-from tare.errors import MissingError, UsageError
-from tare.measurement import Status
-from tare.peak import Peak, PeakSweep
-from tare.report.build import build_report
+import tare as api
+from tare.answers.building import build_report
+from tare.answers.exports.traces import find_trace
+from tare.base.errors import MissingError, UsageError
+from tare.heap_traces import residence
+from tare.heap_traces.frames import frame_text, site_text
+from tare.heap_traces.peak import Peak, PeakSweep
+from tare.heap_traces.residence import analyse_objects, processes
+from tare.observers import instrument
+from tare.records.metrics import Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Outcome, Record
 from tare.report.page import render_page
-from tare.residence import analyse_objects, processes
-from tare.results import Record, Results, read_records
-from tare.runner import Outcome
-from tare.sections import drag as drag_section
-from tare.studies import drag
-from tare.trace_export import find_trace
-from tare.weighing import TOTAL_SECONDS, Effort, Setting
+from tare.studies.drag import report as drag
+from tare.studies.drag import weigh as drag_section
+from tare.studies.drag.observe import How, outcome_of_trace
+from tare.studies.drag.question import drag_of_trace
+from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tests.conftest import Completed
 from tests.traces import many_objects, objects_frame, put_table, sites_frame, write_trace_folder
 
@@ -524,8 +527,8 @@ def recorded(trace: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         outcome: Outcome = seen["outcome"]
         return outcome
 
-    monkeypatch.setattr("tare.tracing.run_once", run_once)
-    monkeypatch.setattr("tare.instrument.launcher", lambda: Path("/bin/true"))
+    monkeypatch.setattr("tare.observers.tracing.run_once", run_once)
+    monkeypatch.setattr("tare.observers.instrument.launcher", lambda: Path("/bin/true"))
     return seen
 
 
@@ -605,7 +608,7 @@ def test_the_section_of_weigh_runs_what_fits(
 def test_the_section_of_weigh_says_why_it_ran_nothing(
     of_trace: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tare.sections.instructions.is_built", lambda: True)
+    monkeypatch.setattr("tare.studies.count.weigh.is_built", lambda: True)
     run = {**of_trace.run, "pilot_seconds": 10.0, "request": {"effort": "quick"}}
     results = Results(tmp_path, run, of_trace.measurements)
     (sentence,) = drag_section.section(results).findings
@@ -618,13 +621,13 @@ def test_frames_of_allocators_are_not_the_call_site() -> None:
         return {"function": function, "object": "/lib/x.so", "file": "", "line": None}
 
     names = ["operator new(unsigned long)", "std::allocator<int>::allocate", "grow", "work", "main"]
-    frames = [frame(name) for name in names]
-    assert drag.site_text(frames) == "grow (x.so) ← work ← main"
-    assert drag.site_text(frames[:1]) == "operator new(unsigned long) (x.so)"
-    assert drag.site_text([]) == "not known"
-    assert drag.frame_text(frame("f") | {"file": "a/b.c", "line": 4}) == "f (b.c:4)"
-    assert drag.frame_text(frame("") | {"offset": 0x1A2B}) == "x.so+0x1a2b"
-    assert drag.frame_text(frame("") | {"object": ""}) == "?"
+    stack = [frame(name) for name in names]
+    assert site_text(stack) == "grow (x.so) ← work ← main"
+    assert site_text(stack[:1]) == "operator new(unsigned long) (x.so)"
+    assert site_text([]) == "not known"
+    assert frame_text(frame("f") | {"file": "a/b.c", "line": 4}) == "f (b.c:4)"
+    assert frame_text(frame("") | {"offset": 0x1A2B}) == "x.so+0x1a2b"
+    assert frame_text(frame("") | {"object": ""}) == "?"
 
 
 # ---- the instrument itself ----

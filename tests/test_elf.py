@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tare.elf import immunity, interpreter_of
-from tare.errors import UsageError
+from tare.base.errors import UsageError
+from tare.programs.elf import immunity, interpreter_of
 
 HELLO = "int main(void) { return 0; }"
 

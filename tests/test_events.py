@@ -14,9 +14,18 @@ from typing import Any
 
 import pytest
 
-from tare import instrument
-from tare.errors import UsageError
-from tare.events import (
+from tare.base.errors import UsageError
+from tare.base.native import native_file
+from tare.memory_managers.catalogue import (
+    Collector,
+    RecipeError,
+    load_recipes,
+    object_path,
+    read_recipe,
+)
+from tare.memory_managers.manager import Manager, resolve
+from tare.observers import instrument
+from tare.observers.event_files import (
     COLLECTION,
     MOST_AT_A_PLACE,
     MOST_LINES,
@@ -28,12 +37,9 @@ from tare.events import (
     merged_phases,
     read_events,
 )
-from tare.manager import Manager, resolve
-from tare.measurement import Status
-from tare.native import native_file
-from tare.program import Program
-from tare.recipes import Collector, RecipeError, load_recipes, object_path, read_recipe
-from tare.runner import Limits
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits
 from tests.mutations import mutated
 from tests.valgrind import both_tools, collected, needs_valgrind, ours
 

@@ -14,22 +14,22 @@ import polars as pl
 import pytest
 
 import tare
-from tare.breakdown.components import COMPONENTS
-from tare.commands import report
-from tare.errors import UsageError
-from tare.explorer import collecting, page
-from tare.explorer.call_trees import CallTree, Weight, call_trees, grown
-from tare.explorer.collecting import collect
-from tare.explorer.document import Detail, document
-from tare.explorer.page import EXPLORER_FILE, render_explorer
-from tare.measurement import Status
-from tare.report.specs import ratio_text
-from tare.results import Record, Run, load
-from tare.runner import Outcome
-from tare.studies.count import section
-from tare.trace import open_trace
-from tare.trace_export import to_collapsed
-from tare.units import format_value
+from tare.answers.explorer import collecting, page
+from tare.answers.explorer.call_trees import CallTree, Weight, call_trees, grown
+from tare.answers.explorer.collecting import collect
+from tare.answers.explorer.document import Detail, document
+from tare.answers.explorer.page import EXPLORER_FILE, render_explorer
+from tare.answers.exports.traces import to_collapsed
+from tare.base.errors import UsageError
+from tare.base.units import format_value
+from tare.cli.commands import report
+from tare.heap_traces.trace import open_trace
+from tare.records.components import COMPONENTS
+from tare.records.metrics import Status
+from tare.records.results import load
+from tare.records.runs import Outcome, Record, Run
+from tare.report.figures.marks import ratio_text
+from tare.studies.count.report import section
 from tests.campaigns import write_campaign
 from tests.test_page import PAYLOADS, PHONE, WIDE, Visit, contrast, texts
 from tests.traces import many_objects, write_trace_folder

@@ -21,8 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.errors import UsageError
-from tare.export import (
+from tare.answers.exports.formats import (
     FORMATS,
     to_bencher,
     to_csv,
@@ -32,13 +31,14 @@ from tare.export import (
     to_markdown,
     to_perfetto,
 )
-from tare.measurement import METRICS, Status
-from tare.proximity import TIMELINE_EVENTS, timeline
-from tare.proximity_events import Events, Halts, halts
-from tare.proximity_runs import Seen
-from tare.results import Record, Results, Run, measurement_schema
-from tare.runner import Outcome
-from tare.studies.compare import summarise
+from tare.base.errors import UsageError
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Results, measurement_schema
+from tare.records.runs import Outcome, Record, Run
+from tare.records.summary import summarise
+from tare.studies.proximity.analysis import Events, Halts, halts
+from tare.studies.proximity.observe import Seen
+from tare.studies.proximity.question import TIMELINE_EVENTS, timeline
 
 NUMBER_OR_NULL = {"type": ["number", "null"]}
 TEXT = {"type": "string"}

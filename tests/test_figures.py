@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare.report import figures, specs
-from tare.report.drawing import draw
-from tare.report.labels import LONGEST_NAME, place_labels, shortened, visible, wrapped
+from tare.base.text import LONGEST_NAME, shortened, visible
+from tare.records.results import measurement_schema
+from tare.records.summary import summarise
+from tare.report.figures import comparison as figures
+from tare.report.figures import marks as specs
+from tare.report.figures.drawing import draw
+from tare.report.figures.rows import MOST_ROWS
+from tare.report.labels import place_labels, wrapped
 from tare.report.model import Figure
-from tare.report.rows import MOST_ROWS
-from tare.results import measurement_schema
-from tare.studies.compare import summarise
 
 WIDTH, PHONE = 516, 356
 LONG_NAME = "delay(marksweep(tcmalloc, every=64KiB), size=64KiB)"

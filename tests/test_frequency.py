@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare import api
-from tare.errors import UsageError
-from tare.measurement import Status
-from tare.report.build import build_report
+import tare as api
+from tare.answers.building import build_report
+from tare.base.errors import UsageError
+from tare.records.metrics import Status
+from tare.records.results import Results, Store
+from tare.records.runs import Outcome, Record, Run
 from tare.report.model import Section, Table
 from tare.report.page import render_page
-from tare.results import Record, Results, Run, Store
-from tare.runner import Outcome
-from tare.studies import frequency as study
-from tare.sweeps import sizes_of, variant
+from tare.studies.frequency import report as study
+from tare.studykit.sweeps import sizes_of, variant
 from tests.conftest import Completed
 from tests.test_delay_study import MACHINE
 from tests.timed_plans import timed

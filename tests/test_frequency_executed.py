@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tare.frequency_executed import frequency_executed
-from tare.studies.frequency_executed import CONTRASTS, NEVER, Setting, section
+from tare.studies.frequency.executed import frequency_executed
+from tare.studies.frequency.executed_report import CONTRASTS, NEVER, Setting, section
 from tests.test_jvm import classes, needs_java
 
 from .conftest import Completed

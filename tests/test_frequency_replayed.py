@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from tare import replay
-from tare.errors import UsageError
-from tare.frequency_replayed import ample_heap, default_periods, frequency_replayed
-from tare.manager import Manager
-from tare.measurement import Status
-from tare.program import Program
-from tare.report.build import build_report
+from tare.answers.building import build_report
+from tare.base.errors import UsageError
+from tare.memory_managers.manager import Manager
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Limits, Outcome
 from tare.report.model import Section
-from tare.results import Results, read_records
-from tare.runner import Limits, Outcome
-from tare.studies.frequency_replayed import CONTRASTS, Setting
+from tare.studies.frequency.replayed import ample_heap, default_periods, frequency_replayed
+from tare.studies.frequency.replayed_report import CONTRASTS, Setting
+from tare.studykit import replayer as replay
 from tests.test_minheap import known
 from tests.test_mmtk import tangled, write_trace
 

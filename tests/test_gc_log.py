@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.errors import TareError
-from tare.gc_log import read_gc_log
-from tare.jvm_stops import read_stops
-from tare.runtimes import Process
-from tare.runtimes.jvm import COLLECTORS, read_processes
+from tare.base.errors import TareError
+from tare.memory_managers.runtimes import Process
+from tare.memory_managers.runtimes.jvm import COLLECTORS, read_processes
+from tare.memory_managers.runtimes.jvm.gc_log import read_gc_log
+from tare.memory_managers.runtimes.jvm.stops import read_stops
 
 DATA = Path(__file__).parent / "data" / "gc-logs"
 STOPS: dict[str, dict[str, Any]] = json.loads((DATA / "stops.json").read_text())

@@ -20,13 +20,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import tare as api
 from bench.reading import OWN_PEAK_BYTES, SCAN, write_trace
-from tare import api
 from tare.__main__ import run as tare_command
-from tare.errors import UsageError
+from tare.answers.exports.traces import TRACE_FORMATS
+from tare.base.errors import UsageError
+from tare.heap_traces.trace import Trace, open_trace, violations
 from tare.importing import events, import_recording, lines
-from tare.trace import Trace, open_trace, violations
-from tare.trace_export import TRACE_FORMATS
 
 Compile = Callable[..., Path]
 INTERPRETER = Path("/usr/lib/heaptrack/libexec/heaptrack_interpret")

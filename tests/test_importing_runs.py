@@ -19,16 +19,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tare import api
+import tare as api
 from tare.__main__ import run as tare_command
-from tare.errors import UsageError
-from tare.export import to_perfetto
+from tare.answers.exports.formats import to_perfetto
+from tare.answers.exports.traces import to_dhat
+from tare.base.errors import UsageError
+from tare.heap_traces.trace import open_trace
 from tare.importing.dacapo_latency import POINTS, tail_latencies
 from tare.importing.runs import format_of, import_runs
-from tare.results import Results, load
-from tare.studies.imported import section
-from tare.trace import open_trace
-from tare.trace_export import to_dhat
+from tare.records.results import Results, load
+from tare.studies.imported.report import section
 from tests.traces import objects_frame, write_trace_folder
 
 Compile = Callable[..., Path]

@@ -13,14 +13,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tare import instrument, tracing
-from tare.conversion import convert
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.native import native_file
-from tare.program import Program
-from tare.runner import Limits
-from tare.trace import FREE_OPERATIONS, Trace, open_trace, violations
+from tare.base.native import native_file
+from tare.heap_traces.conversion import convert
+from tare.heap_traces.trace import FREE_OPERATIONS, Trace, open_trace, violations
+from tare.memory_managers.manager import resolve
+from tare.observers import asked, instrument, tracing
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits
 from tests.recorder_programs import compile_cpp
 from tests.recordings import numbers, write_process
 from tests.test_recorded import Completed, Recording, check, tool
@@ -50,7 +50,7 @@ def trace_of(
         resolve(manager),
         Limits(),
         target=target,
-        what=tracing.Asked(last_use=last_use),
+        what=asked.Asked(last_use=last_use),
     )
     assert outcome.reason == ""
     assert outcome.status is Status.OK

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tare import java_suites
-from tare.errors import UsageError
+from tare.base.errors import UsageError
+from tare.observers import java_suites
 from tests.test_jvm import JAVAC, needs_java
 
 from .conftest import Completed

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tare.errors import UsageError
-from tare.iterations import HEADER, Iteration, read_iterations, steady_from
-from tare.suite import load_suite, workloads_folder
+from tare.base.errors import UsageError
+from tare.programs.iterations import HEADER, Iteration, read_iterations, steady_from
+from tare.programs.suite import load_suite, workloads_folder
 from tests.java import skip_without_network
 
 BUILD = workloads_folder() / "java" / "build.py"

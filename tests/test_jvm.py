@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from tare import jvm_command, runner
-from tare.errors import MissingError, UsageError
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.runner import Limits, Outcome
-from tare.runtimes import Setting, jvm
+from tare.base.errors import MissingError, UsageError
+from tare.memory_managers.manager import resolve
+from tare.memory_managers.runtimes import Setting, jvm
+from tare.observers import runner
+from tare.programs import java_command as jvm_command
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
 
 from .conftest import Completed
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tare.event_agent import agent_option
-from tare.proximity_events import CONTROLS, WORDS, Recorded, read_recorded
+from tare.observers.event_agent import agent_option
+from tare.studies.proximity.analysis import CONTROLS, WORDS, Recorded, read_recorded
 from tests.java import event_agent
 
 MOST = 4_000_000

@@ -12,13 +12,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tare import api
-from tare.errors import MissingError
-from tare.jvm_trace import require
-from tare.replay import replay
-from tare.schedule import How
-from tare.trace import Trace, open_trace, violations
-from tare.tracing import Asked
+import tare as api
+from tare.base.errors import MissingError
+from tare.heap_traces.schedule import How
+from tare.heap_traces.trace import Trace, open_trace, violations
+from tare.observers.asked import Asked
+from tare.observers.jvm_trace import require
+from tare.studies.replay.question import replay
 from tests.java import event_agent
 
 PERIOD = 64 << 10

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tare.suite import SuiteProgram, kernels_folder, load_suite, workloads_folder
+from tare.programs.suite import SuiteProgram, kernels_folder, load_suite, workloads_folder
 
 SOURCES = workloads_folder() / "kernels"
 NAMES = sorted(path.stem for path in SOURCES.glob("*.cpp"))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tare.errors import TareError, UsageError
-from tare.layers import layers, marksweep, split_name
+from tare.base.errors import TareError, UsageError
+from tare.memory_managers.layers import layers, marksweep, split_name
 
 MAGIC = 0x324B52414D455254
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tare.errors import UsageError
-from tare.iterations import Iteration
-from tare.lbo import _epsilon, lbo, lbo_replayed, steady_work, whole_run
-from tare.results import load
-from tare.runtimes import Pause
-from tare.studies.lbo import overheads, section
+from tare.base.errors import UsageError
+from tare.memory_managers.runtimes import Pause
+from tare.programs.iterations import Iteration
+from tare.records.results import load
+from tare.studies.lbo.question import _epsilon, lbo, lbo_replayed, steady_work, whole_run
+from tare.studies.lbo.report import overheads, section
 from tests.test_cli import start, wait_until
 from tests.test_jvm import classes, needs_java
 from tests.test_minheap import known

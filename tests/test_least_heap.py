@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.least_heap import (
+from tare.observers.runner import side_by_side
+from tare.records.metrics import Status
+from tare.records.runs import Outcome
+from tare.studykit.least_heap.search import (
     MOST_GROWTH,
     PAGE,
     Search,
@@ -22,8 +25,6 @@ from tare.least_heap import (
     least_heap,
     next_trials,
 )
-from tare.measurement import Status
-from tare.runner import Outcome, side_by_side
 
 MIB = 1 << 20
 GOOD = Outcome(Status.OK, values={"peak_reserved_bytes": 1.0}, output_sha256="a")
@@ -211,7 +212,7 @@ def test_an_error_of_one_run_ends_those_beside_it() -> None:
         raise ValueError("of one")
 
     def waits() -> int:
-        from tare.runner import _ending
+        from tare.observers.runner import _ending
 
         both_are_there.wait()
         assert _ending.wait(10)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tare import __main__ as main
-from tare import doctor, machine
-from tare.machine import Warning_, describe_machine, noise_warnings, set_quiet
+from tare.cli import doctor
+from tare.records import machine
+from tare.records.machine import Warning_, describe_machine, noise_warnings, set_quiet
 
 QUIET = {
     "load_average": 0.0,

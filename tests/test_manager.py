@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.errors import UsageError
-from tare.manager import Manager, machine_libc, parse_name, resolve
+from tare.base.errors import UsageError
+from tare.memory_managers.manager import Manager, machine_libc, parse_name, resolve
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True)
 values = st.from_regex(r"[A-Za-z0-9.:_-]{1,8}", fullmatch=True)

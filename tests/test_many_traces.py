@@ -10,15 +10,19 @@ from typing import Any
 
 import pytest
 
-import tare.many_traces
-from tare import api, residence, space_run
-from tare.errors import TareError, UsageError
-from tare.many_traces import Analyse, drag_of_traces, space_of_traces
-from tare.measurement import Status
-from tare.measuring import Watcher
-from tare.results import Record, Results, Run, read_records
-from tare.runner import Outcome
-from tare.trace import open_trace
+import tare as api
+from tare.base.errors import TareError, UsageError
+from tare.campaign import many_traces
+from tare.campaign.many_traces import Analyse
+from tare.campaign.watching import Watcher
+from tare.heap_traces import residence
+from tare.heap_traces.trace import open_trace
+from tare.records.metrics import Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Outcome, Record, Run
+from tare.studies.drag.question import drag_of_traces
+from tare.studies.space import observe as space_run
+from tare.studies.space.question import space_of_traces
 from tests.conftest import Completed
 from tests.dask_processes import processes
 from tests.traces import (
@@ -79,7 +83,7 @@ def test_an_interrupted_analysis_goes_on(
     traces: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = found(read_records(drag_of_traces(traces, folder=tmp_path / "whole").folder))
-    analysed, done = tare.many_traces.analysed, list[Path]()
+    analysed, done = many_traces.analysed, list[Path]()
 
     def interrupted(path: Path, analyse: Analyse) -> Outcome:
         done.append(path)
@@ -87,7 +91,7 @@ def test_an_interrupted_analysis_goes_on(
             raise KeyboardInterrupt
         return analysed(path, analyse)
 
-    monkeypatch.setattr(tare.many_traces, "analysed", interrupted)
+    monkeypatch.setattr(many_traces, "analysed", interrupted)
     with pytest.raises(KeyboardInterrupt):
         drag_of_traces(traces, folder=tmp_path / "results")
     assert len(read_records(tmp_path / "results")) == 2

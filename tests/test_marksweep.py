@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from tare.layers import marksweep
-from tare.manager import machine_libc, resolve
-from tare.measurement import Status
-from tare.native import native_file
-from tare.program import Program
-from tare.runner import Limits, Outcome, run_once
+from tare.base.native import native_file
+from tare.memory_managers.layers import marksweep
+from tare.memory_managers.manager import machine_libc, resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
 from tests.layered import INNERS, Compile, source_runner
 
 HERE = Path(__file__).parent

@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 
-from tare import api, memsys
-from tare.errors import MissingError, TareError, UsageError
-from tare.measurement import METRICS, Obtained
-from tare.memory_model import (
+import tare as api
+from tare.base.errors import MissingError, TareError, UsageError
+from tare.base.native import native_file
+from tare.heap_traces.recording import TableReader
+from tare.observers import memory_system as memsys
+from tare.observers.memory_model import (
     MemoryModel,
     host_model,
     load_model,
@@ -29,9 +31,8 @@ from tare.memory_model import (
     shipped_models,
     simulator_lines,
 )
-from tare.native import native_file
-from tare.recording import TableReader
-from tare.studies import memsys as study
+from tare.records.metrics import METRICS, Obtained
+from tare.studies.memsys import report as study
 from tests.naive_memory import KIND, Access, Decstation, Hierarchy, Lru, covered, distances, trace
 
 Completed = subprocess.CompletedProcess[str]

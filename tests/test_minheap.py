@@ -11,19 +11,20 @@ from typing import Any
 
 import pytest
 
-from tare import replay
-from tare.errors import InterruptedStudy, UsageError
-from tare.least_heap import PAGE, kept_trials
-from tare.manager import Manager
-from tare.measurement import Status
-from tare.minheap import TRIALS_FILE, default_managers, minheap
-from tare.native import native_file
-from tare.program import Program
-from tare.results import read_records
-from tare.runner import Limits, Outcome
-from tare.schedule import How, compile_trace
-from tare.studies.minheap import PARTS, PUBLISHED, published_ratios
-from tare.trace import open_trace
+from tare.base.errors import InterruptedStudy, UsageError
+from tare.base.native import native_file
+from tare.heap_traces.schedule import How, compile_trace
+from tare.heap_traces.trace import open_trace
+from tare.memory_managers.manager import Manager
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.results import read_records
+from tare.records.runs import Limits, Outcome
+from tare.studies.minheap.question import minheap
+from tare.studies.minheap.replayed_report import PUBLISHED, published_ratios
+from tare.studykit import replayer as replay
+from tare.studykit.least_heap.replayed import PARTS, TRIALS_FILE, default_managers
+from tare.studykit.least_heap.search import PAGE, kept_trials
 from tests.test_mmtk import tangled, write_trace
 from tests.traces import many_objects, objects_frame
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tare.measurement import Status
-from tare.minheap_executed import _not_slow, in_heap, minheap_executed
-from tare.results import read_records
-from tare.runner import Outcome
-from tare.studies.minheap_executed import section
+from tare.records.metrics import Status
+from tare.records.results import read_records
+from tare.records.runs import Outcome
+from tare.studies.minheap.executed_report import section
+from tare.studykit.least_heap.executed import _not_slow, in_heap, minheap_executed
 from tests.test_jvm import classes, needs_java
 
 from .conftest import Completed

@@ -13,17 +13,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tare import collectors
-from tare.collectors import PLANS
-from tare.errors import UsageError
-from tare.manager import Manager, resolve
-from tare.measurement import Status
-from tare.native import native_file
-from tare.replay import program_of, replay, run_once
-from tare.results import read_records
-from tare.runner import Limits
-from tare.schedule import How, compile_trace
-from tare.trace import TABLES, arrow_schema, open_trace
+from tare.base.errors import UsageError
+from tare.base.native import native_file
+from tare.heap_traces.schedule import How, compile_trace
+from tare.heap_traces.trace import TABLES, arrow_schema, open_trace
+from tare.memory_managers import mmtk as collectors
+from tare.memory_managers.manager import Manager, resolve
+from tare.memory_managers.mmtk import PLANS
+from tare.records.metrics import Status
+from tare.records.results import read_records
+from tare.records.runs import Limits
+from tare.studies.replay.question import replay
+from tare.studykit.replayer import program_of, run_once
 from tests.traces import many_objects, objects_frame, put_table, write_trace_folder
 
 MIB = 1 << 20
@@ -373,7 +374,9 @@ def test_a_heap_that_is_a_multiple_of_the_least(
     collections = [counted.filter(pl.col("manager") == name)["value"][0] for name in names[1:]]
     assert collections[0] > collections[1] > 0
     asked: list[str] = []
-    monkeypatch.setattr("tare.heap_multiples._least", lambda *_: asked.append("again"))
+    monkeypatch.setattr(
+        "tare.studykit.least_heap.multiples._least", lambda *_: asked.append("again")
+    )
     again = replay(trace, names, runs=1, warmup=0, folder=tmp_path / "out")
     assert again.run["heaps"] == heaps
     assert not asked

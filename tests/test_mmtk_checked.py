@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tare.collectors import PLANS
+from tare.memory_managers.mmtk import PLANS
 from tests.test_mmtk import compiled, malloc_says, tangled
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import tare
+from tare.heap_traces.trace import open_trace
 from tare.report.model import Cell, Column, Figure, Report, Section, Table
 from tare.report.notebook import MOST_BYTES, as_html
-from tare.trace import open_trace
 from tests.campaigns import write_campaign
 from tests.test_page import MANAGERS, PAYLOADS, VARIABLES, big_table, contrast, make_report
 from tests.traces import many_objects, write_trace_folder
@@ -96,6 +96,7 @@ def test_a_figure_that_cannot_be_drawn_is_a_sentence() -> None:
 def test_what_tare_returns_shows_itself(tmp_path: Path) -> None:
     first = tare.load(write_campaign(tmp_path / "a", ["p"], ["glibc", "mimalloc"], 5))
     shown = first._repr_html_()
+    assert shown is not None
     assert shown.startswith('<div class="tare">')
     assert "tare compare: p" in shown
     change = tare.difference(first, first)
@@ -103,7 +104,7 @@ def test_what_tare_returns_shows_itself(tmp_path: Path) -> None:
     trace = open_trace(
         write_trace_folder(tmp_path / "t.tare", many_objects(50), allocating_sites=3)
     )
-    assert "What was recorded" in trace._repr_html_()
+    assert "What was recorded" in (trace._repr_html_() or "")
 
 
 def runs_of_notebooks() -> list[Any]:

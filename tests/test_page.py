@@ -12,12 +12,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tare.errors import TareError
-from tare.report import figures
+from tare.base.errors import TareError
+from tare.records.results import measurement_schema
+from tare.records.summary import summarise
+from tare.report.figures import comparison as figures
 from tare.report.model import Cell, Column, Figure, Report, Section, Table
 from tare.report.page import MOST_BYTES, MOST_TABLE_ROWS, render_page, write_page
-from tare.results import measurement_schema
-from tare.studies.compare import summarise
 
 WIDE, PHONE = 1280, 390
 LONG_NAME = "delay(marksweep(tcmalloc, every=64KiB), size=64KiB)"

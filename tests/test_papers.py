@@ -15,13 +15,13 @@ from bench.papers import measured
 from bench.papers.measured import Measured, merged
 from bench.papers.page import PAGE, load_exhibits, load_published, page
 from bench.papers.steps import INTERRUPTED, JAVA_SPACE, Size, Step, code_of, run_all, steps
-from tare.breakdown.components import COMPONENTS, metric
-from tare.measurement import METRICS, Status
-from tare.report.breakdown_memory import published_memory
-from tare.results import Record, Run, Store
-from tare.runner import Outcome
-from tare.studies.breakdown import published as published_breakdown
-from tare.studies.minheap import PUBLISHED as PUBLISHED_HEAPS
+from tare.records.components import COMPONENTS, metric
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Store
+from tare.records.runs import Outcome, Record, Run
+from tare.studies.breakdown.memory_tables import published_memory
+from tare.studies.breakdown.published import published as published_breakdown
+from tare.studies.minheap.replayed_report import PUBLISHED as PUBLISHED_HEAPS
 from tests.test_breakdown_memory import a_model
 from tests.test_results import asked
 

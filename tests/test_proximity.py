@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tare import proximity as command
-from tare.errors import UsageError
-from tare.measurement import Status
-from tare.proximity_events import (
+from tare.answers.building import build_report
+from tare.base.errors import UsageError
+from tare.records.metrics import Status
+from tare.records.results import Results
+from tare.records.runs import Outcome
+from tare.studies.proximity import question as command
+from tare.studies.proximity.analysis import (
     APART,
     COLLECTION,
     EVERYWHERE,
@@ -38,11 +41,8 @@ from tare.proximity_events import (
     relative,
     typical,
 )
-from tare.proximity_runs import InJvm, Seen
-from tare.report.build import build_report
-from tare.results import Results
-from tare.runner import Outcome
-from tare.studies.proximity import Point, cause, combined
+from tare.studies.proximity.observe import InJvm, Seen
+from tare.studies.proximity.report import Point, cause, combined
 from tests.java import event_agent
 
 KEYS = 64
@@ -368,7 +368,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pretended:
         monkeypatch.setattr(command, "timed_run", run)
         monkeypatch.setattr(InJvm, "seen", lambda _self, left: left)
         monkeypatch.setattr(command, "agent_jar", lambda _report: Path("/dev/null"))
-        monkeypatch.setattr("tare.runtimes.check", lambda *_, **__: None)
+        monkeypatch.setattr("tare.memory_managers.suitable.check", lambda *_, **__: None)
         return command.proximity(
             ["true"], ["A.b"], ["jvm.serial"], runs=runs, folder=tmp_path / "out"
         )

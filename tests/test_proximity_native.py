@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tare.errors import UsageError
-from tare.layers import marksweep
-from tare.manager import machine_libc
-from tare.measuring import programs_of
-from tare.native import native_file
-from tare.proximity_events import (
+from tare.base.errors import UsageError
+from tare.base.native import native_file
+from tare.campaign.session import programs_of
+from tare.memory_managers.layers import marksweep
+from tare.memory_managers.manager import machine_libc
+from tare.memory_managers.runtimes import Pause
+from tare.memory_managers.runtimes import Process as OfRuntime
+from tare.records.results import read_records
+from tare.studies.proximity.analysis import (
     COLLECTION,
     EVERYWHERE,
     KINDS,
@@ -30,11 +33,8 @@ from tare.proximity_events import (
     halts,
     read_recorded,
 )
-from tare.proximity_periods import chosen_periods, rounded_period, with_option
-from tare.proximity_runs import EVENTS_VARIABLE, Left, Pauses, Told, halts_of_layer
-from tare.results import read_records
-from tare.runtimes import Pause
-from tare.runtimes import Process as OfRuntime
+from tare.studies.proximity.observe import EVENTS_VARIABLE, Left, Pauses, Told, halts_of_layer
+from tare.studies.proximity.periods import chosen_periods, rounded_period, with_option
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "observers" / "events" / "include"

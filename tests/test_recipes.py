@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tare import install as install_module
-from tare.errors import MissingError, UsageError
-from tare.install import install
-from tare.recipes import (
+from tare.base.errors import MissingError, UsageError
+from tare.memory_managers import install as install_module
+from tare.memory_managers.catalogue import (
     Recipe,
     RecipeError,
     allocators_folder,
@@ -26,6 +25,7 @@ from tare.recipes import (
     object_path,
     read_recipe,
 )
+from tare.memory_managers.install import install
 
 FETCH = allocators_folder() / "fetch_sources.py"
 NAMES = [
@@ -215,7 +215,9 @@ def test_a_users_own_recipe_is_found_with_its_object(tmp_path: Path) -> None:
 
 def test_an_installed_object_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # The package's own objects would go before.
-    monkeypatch.setattr("tare.recipes.package_folder", lambda: tmp_path / "nowhere")
+    monkeypatch.setattr(
+        "tare.memory_managers.catalogue.package_folder", lambda: tmp_path / "nowhere"
+    )
     recipe = read_recipe(write(tmp_path, GOOD))
     folder = installed_folder(recipe)
     assert folder.name == "mine-1.2"

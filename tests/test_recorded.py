@@ -18,10 +18,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tare import instrument
-from tare.manager import resolve
-from tare.native import native_file
-from tare.recording import (
+from tare.base.native import native_file
+from tare.heap_traces.recording import (
     TABLES,
     Frame,
     Process,
@@ -29,7 +27,9 @@ from tare.recording import (
     read_frames,
     read_processes,
 )
-from tare.trace import OPERATIONS
+from tare.heap_traces.trace import OPERATIONS
+from tare.memory_managers.manager import resolve
+from tare.observers import instrument
 from tests.test_count import OPTIONS, OWN_MALLOC, PRELUDE, REAL, write_inputs
 from tests.valgrind import both_tools, needs_valgrind, theirs, valgrind_environment
 

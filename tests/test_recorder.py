@@ -14,15 +14,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tare import instrument, recorder
-from tare.errors import MissingError, TareError
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.native import native_file
-from tare.program import Program
-from tare.recording import read_processes
-from tare.runner import Limits
-from tare.trace import sample_weight
+from tare.base.errors import MissingError, TareError
+from tare.base.native import native_file
+from tare.heap_traces.recording import read_processes
+from tare.heap_traces.trace import sample_weight
+from tare.memory_managers.manager import resolve
+from tare.observers import instrument, recorder
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits
 from tests import recorder_programs
 from tests.recorder_programs import compile_cpp, record, record_raw
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tare.measurement import Status
-from tare.trace import Trace
+from tare.heap_traces.trace import Trace
+from tare.records.metrics import Status
 from tests import recorder_programs
 from tests.recorder_programs import compile_cpp, record
 

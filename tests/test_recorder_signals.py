@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tare.measurement import Status
+from tare.records.metrics import Status
 from tests import recorder_programs
 from tests.recorder_programs import compile_cpp, record
 

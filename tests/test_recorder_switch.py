@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tare import trace_switch
-from tare.measurement import Status
-from tare.trace import Trace
+from tare.heap_traces.trace import Trace
+from tare.observers import recording_switch as trace_switch
+from tare.records.metrics import Status
 from tests import recorder_programs
 from tests.conftest import Completed
 from tests.recorder_programs import compile_cpp, record

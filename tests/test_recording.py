@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tare.errors import TareError
-from tare.recording import TABLES, Frame, TableReader, read_frames, read_processes
+from tare.base.errors import TareError
+from tare.heap_traces.recording import TABLES, Frame, TableReader, read_frames, read_processes
 from tests.recordings import numbers, write_process, write_table
 
 WORDS = st.integers(0, (1 << 64) - 1)

@@ -14,19 +14,20 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tare import api
-from tare.errors import TareError, UsageError
-from tare.layers import regions as layer
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.report.build import build_report
+import tare as api
+from tare.answers.building import build_report
+from tare.base.errors import TareError, UsageError
+from tare.memory_managers.layers import regions as layer
+from tare.memory_managers.manager import resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.programs.suite import load_suite
+from tare.records.metrics import Status
+from tare.records.results import read_records
+from tare.records.runs import Limits, Outcome, Record, Run
 from tare.report.page import render_page
-from tare.results import Record, Run, read_records
-from tare.runner import Limits, Outcome, run_once
-from tare.studies import drag
-from tare.studies import regions as study
-from tare.suite import load_suite
+from tare.studies.drag import report as drag
+from tare.studies.regions import report as study
 from tests.conftest import Completed
 from tests.timed_plans import timed
 

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from tare import instrument
-from tare.events import as_text
-from tare.manager import resolve
-from tare.measurement import FIRST_METRICS, Status
-from tare.program import Program
-from tare.regions_share import FUNCTIONS, PHASE, events, run_once, share_of
-from tare.results import Record, Run
-from tare.runner import Limits, Outcome
-from tare.studies import count
-from tare.studies import regions as study
+from tare.memory_managers.manager import resolve
+from tare.observers import instrument
+from tare.observers.event_files import as_text
+from tare.programs.program import Program
+from tare.records.metrics import FIRST_METRICS, Status
+from tare.records.runs import Limits, Outcome, Record, Run
+from tare.studies.count import report as count
+from tare.studies.regions import report as study
+from tare.studies.regions.observe import FUNCTIONS, PHASE, events, run_once, share_of
 from tests.test_regions import COUNTED, DRAGGED, NAMES, compiled, flags_of
 from tests.timed_plans import timed
 from tests.valgrind import both_tools, collected, needs_valgrind, ours

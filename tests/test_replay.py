@@ -14,16 +14,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tare import api
-from tare.errors import UsageError
-from tare.manager import Manager, resolve
-from tare.measurement import Status
-from tare.native import native_file
-from tare.replay import heap_of, replay
-from tare.results import read_records
-from tare.schedule import How, check, compile_trace
-from tare.trace import TABLES, Trace, arrow_schema, open_trace
-from tare.tracing import Asked
+import tare as api
+from tare.base.errors import UsageError
+from tare.base.native import native_file
+from tare.heap_traces.schedule import How, check, compile_trace
+from tare.heap_traces.trace import TABLES, Trace, arrow_schema, open_trace
+from tare.memory_managers.manager import Manager, resolve
+from tare.observers.asked import Asked
+from tare.records.metrics import Status
+from tare.records.results import read_records
+from tare.studies.replay.question import replay
+from tare.studykit.replayer import heap_of
 from tests.test_mmtk import Store, tangled, write_trace
 from tests.traces import Row, many_objects, objects_frame, put_table, write_trace_folder
 
@@ -808,7 +809,7 @@ def test_a_replayer_that_did_not_collect_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = write_trace(tmp_path / "t.tare", *tangled(100, seed=1))
-    monkeypatch.setattr("tare.replay._heap_words", lambda _: ["--heap", "malloc"])
+    monkeypatch.setattr("tare.studykit.replayer._heap_words", lambda _: ["--heap", "malloc"])
     results = replay(trace, ["marksweep(glibc)"], runs=1, warmup=0, folder=tmp_path / "results")
     found = {r.run.manager: r.outcome.status for r in read_records(results.folder)}
     assert found == {"glibc": Status.OK, "marksweep(glibc)": Status.NOT_LOADED}

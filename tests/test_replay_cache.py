@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tare.errors import MissingError, UsageError
-from tare.instrument import launcher
-from tare.measurement import Status
-from tare.native import native_file
-from tare.replay_cache import replay_cache
-from tare.results import Results, read_records
-from tare.schedule import How, compile_trace
-from tare.trace import open_trace
+from tare.base.errors import MissingError, UsageError
+from tare.base.native import native_file
+from tare.heap_traces.schedule import How, compile_trace
+from tare.heap_traces.trace import open_trace
+from tare.observers.instrument import launcher
+from tare.records.metrics import Status
+from tare.records.results import Results, read_records
+from tare.studies.replay.cache import replay_cache
 from tests.traces import Row, many_objects, objects_frame, write_trace_folder
 
 MIB = 1 << 20

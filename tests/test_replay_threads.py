@@ -14,13 +14,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tare.errors import UsageError
-from tare.measurement import Status
-from tare.native import native_file
-from tare.replay import replay
-from tare.results import read_records
-from tare.schedule import How, compile_trace
-from tare.trace import open_trace
+from tare.base.errors import UsageError
+from tare.base.native import native_file
+from tare.heap_traces.schedule import How, compile_trace
+from tare.heap_traces.trace import open_trace
+from tare.records.metrics import Status
+from tare.records.results import read_records
+from tare.studies.replay.question import replay
 from tests.test_mmtk import Store, write_trace
 from tests.traces import objects_frame
 

@@ -15,24 +15,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tare.answers import export_text
-from tare.diff import diff
-from tare.errors import UsageError
-from tare.machine import describe_machine
-from tare.measurement import Status
-from tare.program import program_from_command
-from tare.report.build import build_report
-from tare.results import (
+from tare.answers.answers import export_text
+from tare.answers.building import build_report
+from tare.answers.diff import diff
+from tare.base.errors import UsageError
+from tare.programs.program import program_from_command
+from tare.records.machine import describe_machine
+from tare.records.metrics import Status
+from tare.records.results import (
     MEASUREMENTS_FILE,
     RECORDS_FILE,
-    Record,
-    Run,
     Store,
     load,
     measurements_frame,
     read_records,
 )
-from tare.runner import Outcome
+from tare.records.runs import Outcome, Record, Run
 
 VALUES = {"wall_seconds": 1.5, "peak_resident_bytes": 1024.0}
 

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from tare.errors import TareError, UsageError
-from tare.manager import OWN, resolve
-from tare.measurement import Status
-from tare.native import native_file
-from tare.program import Program
-from tare.runner import Limits, Outcome, run_once
+from tare.base.errors import TareError, UsageError
+from tare.base.native import native_file
+from tare.memory_managers.manager import OWN, resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
 
 TOUCH = """
 #include <stdlib.h>
@@ -365,8 +366,9 @@ def test_an_interrupt_leaves_no_process(tmp_path: Path) -> None:
 def test_the_death_of_tare_leaves_no_process(tmp_path: Path) -> None:
     marker = "86421.6"
     script = (
-        "from pathlib import Path; from tare.manager import resolve; "
-        "from tare.program import Program; from tare.runner import Limits, run_once; "
+        "from pathlib import Path; from tare.memory_managers.manager import resolve; "
+        "from tare.programs.program import Program; from tare.records.runs import Limits; "
+        "from tare.observers.runner import run_once; "
         f"run_once(Program('t', ('sleep', '{marker}')), resolve('glibc'), Limits(), "
         f"Path({str(tmp_path)!r}))"
     )
@@ -383,7 +385,7 @@ def test_the_death_of_tare_leaves_no_process(tmp_path: Path) -> None:
 def test_a_full_disk_is_not_taken_for_a_failing_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tare.runner._LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr("tare.observers.runner._LEAST_FREE_BYTES", 1 << 62)
     with pytest.raises(TareError, match="full"):
         run_once(Program("t", ("true",)), resolve("glibc"), Limits(), tmp_path)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tare.errors import UsageError
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.runtimes import go
+from tare.base.errors import UsageError
+from tare.memory_managers.manager import resolve
+from tare.memory_managers.runtimes import go
+from tare.records.metrics import Status
 
 from .conftest import Completed
 from .runtime_programs import (

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tare.errors import UsageError
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.runtimes import Setting, node
+from tare.base.errors import UsageError
+from tare.memory_managers.manager import resolve
+from tare.memory_managers.runtimes import Setting, node
+from tare.programs.program import Program
+from tare.records.metrics import Status
 
 from .conftest import Completed
 from .runtime_programs import DIGEST_OF_SMALL, SMALL, WORKLOADS, needs_node, run_once

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tare.errors import UsageError
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.runtimes import ocaml
+from tare.base.errors import UsageError
+from tare.memory_managers.manager import resolve
+from tare.memory_managers.runtimes import ocaml
+from tare.programs.program import Program
+from tare.records.metrics import Status
 
 from .conftest import Completed
 from .runtime_programs import DIGEST_OF_SMALL, OCAML, SMALL, WORKLOADS, needs_ocaml, run_once

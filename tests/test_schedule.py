@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tare.schedule import How, compile_trace
-from tare.trace import STORED, arrow_schema, open_trace, with_distances
+from tare.heap_traces.schedule import How, compile_trace
+from tare.heap_traces.trace import STORED, arrow_schema, open_trace, with_distances
 from tests.test_replay import shown
 from tests.traces import OBJECTS, objects_frame, put_table, write_trace_folder
 

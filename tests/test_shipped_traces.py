@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tare import collectors
-from tare.measurement import Status
-from tare.minheap import minheap
-from tare.native import native_file
-from tare.results import read_records
-from tare.schedule import DEATHS, How, compile_trace
-from tare.studies.minheap import HIGH, PARTS
-from tare.trace import open_trace
+from tare.base.native import native_file
+from tare.heap_traces.schedule import DEATHS, How, compile_trace
+from tare.heap_traces.trace import open_trace
+from tare.memory_managers import mmtk as collectors
+from tare.records.metrics import Status
+from tare.records.results import read_records
+from tare.studies.minheap.question import minheap
+from tare.studies.minheap.replayed_report import HIGH
+from tare.studykit.least_heap.replayed import PARTS
 
 FOLDER = Path(__file__).parent.parent / "traces"
 TRACES = sorted(FOLDER.glob("*.tare"))

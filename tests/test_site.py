@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 import pytest
 
-from tare import api
+import tare as api
 from tare.__main__ import tare_group
-from tare.measurement import METRICS
+from tare.records.metrics import METRICS
 
 pytest.importorskip("material", reason="the Python package mkdocs-material")
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tare import api
-from tare.report.labels import writable
-from tare.results import read_records
-from tare.trace import Trace
-from tare.tracing import Asked
+import tare as api
+from tare.base.text import writable
+from tare.heap_traces.trace import Trace
+from tare.observers.asked import Asked
+from tare.records.results import read_records
 from tests.test_streams import NAMES
 
 OBSERVERS = {"recorder": Asked(), "instrument": Asked(last_use=True)}

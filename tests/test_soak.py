@@ -22,14 +22,15 @@ import polars as pl
 import pytest
 
 import tare
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.recipes import load_recipes, object_path
-from tare.results import read_records
-from tare.runner import Limits, Outcome, run_once
-from tare.suite import workloads_folder
-from tare.trace import open_trace
+from tare.heap_traces.trace import open_trace
+from tare.memory_managers.catalogue import load_recipes, object_path
+from tare.memory_managers.manager import resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.programs.suite import workloads_folder
+from tare.records.metrics import Status
+from tare.records.results import read_records
+from tare.records.runs import Limits, Outcome
 from tests.delay_fuzzer import fuzz_sanitized, sanitized_fuzzer
 from tests.test_cli import start
 from tests.traces import regular_totals, write_regular_trace

@@ -16,17 +16,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare import api, space_growth, space_history, space_ranges
-from tare.errors import TareError, UsageError
-from tare.program import program_from_command
-from tare.report.build import build_report
+import tare as api
+from tare.answers.building import build_report
+from tare.base.errors import TareError, UsageError
+from tare.heap_traces.residence import Process
+from tare.programs.program import program_from_command
+from tare.records.results import Results, read_records
 from tare.report.page import render_page
-from tare.residence import Process
-from tare.results import Results, read_records
-from tare.sections import space as space_section
-from tare.space_ranges import Coverage, from_pairs, holds, nothing, overlap, union, without
-from tare.space_sites import by_site, by_size, occupancy, page_map
-from tare.space_snapshot import (
+from tare.studies.space import (
+    growth as space_growth,
+)
+from tare.studies.space import (
+    history as space_history,
+)
+from tare.studies.space import (
+    ranges as space_ranges,
+)
+from tare.studies.space import report as space
+from tare.studies.space import weigh as space_section
+from tare.studies.space.ranges import Coverage, from_pairs, holds, nothing, overlap, union, without
+from tare.studies.space.sites import by_site, by_size, occupancy, page_map
+from tare.studies.space.snapshot import (
     PAGE,
     TOUCHED_BYTES,
     Mapping,
@@ -34,9 +44,8 @@ from tare.space_snapshot import (
     read_snapshot,
     read_snapshots,
 )
-from tare.space_split import PARTS, HeapPages, Known, Objects, areas, split
-from tare.studies import space
-from tare.weighing import TOTAL_SECONDS, Effort, Setting
+from tare.studies.space.split import PARTS, HeapPages, Known, Objects, areas, split
+from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tests.conftest import Completed
 from tests.traces import OBJECTS
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tare import statistics
-from tare.statistics import (
+from tare.base import statistics
+from tare.base.statistics import (
     Interval,
     geometric_mean_ratio,
     median_interval,

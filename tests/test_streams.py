@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tare.errors import UsageError
-from tare.manager import resolve
+from tare.base.errors import UsageError
+from tare.memory_managers.manager import resolve
 from tests.conftest import TARE, Completed
 
 MEASURE = ("compare", "-q", "--no-page", "-n", "2", "-m", "glibc")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tare import suite as suite_module
-from tare.errors import TareError, UsageError
-from tare.suite import (
+from tare.base.errors import TareError, UsageError
+from tare.programs import suite as suite_module
+from tare.programs.suite import (
     MAX_SUITE_BYTES,
     SuiteProgram,
     as_program,

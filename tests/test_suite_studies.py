@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tare import call_costs
-from tare.errors import TareError
-from tare.instrument import launcher
-from tare.results import read_records
+from tare.base.errors import TareError
+from tare.observers import call_sites as call_costs
+from tare.observers.instrument import launcher
+from tare.records.results import read_records
 from tests.conftest import Completed
 
 SUITE = """

@@ -10,10 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from tare.base.text import printable
+from tare.base.units import (
+    format_bytes,
+    format_duration,
+    format_percent,
+    format_seconds,
+    parse_size,
+)
 from tare.report.model import Cell, Column, Report, Section, Table
 from tare.report.terminal import print_report
-from tare.report.terminal_text import printable
-from tare.units import format_bytes, format_duration, format_percent, format_seconds, parse_size
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -22,17 +22,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tare as api
 from bench.reading import OWN_PEAK_BYTES
-from tare import api, conversion, tracing
 from tare.__main__ import run as tare_command
-from tare.conversion import convert
-from tare.errors import TareError, UsageError
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.replay import name_of
-from tare.runner import Limits, Outcome
-from tare.trace import (
+from tare.base.errors import TareError, UsageError
+from tare.heap_traces import conversion
+from tare.heap_traces.conversion import convert
+from tare.heap_traces.facts import facts_of
+from tare.heap_traces.trace import (
     CLOCKS,
     OPERATIONS,
     STORED,
@@ -43,11 +40,16 @@ from tare.trace import (
     open_trace,
     violations,
 )
-from tare.trace_facts import facts_of
-from tare.trace_summary import summary_report
-from tare.trace_writing import TableWriter
-from tare.trace_writing import numbers as written
-from tare.tracing import Asked
+from tare.heap_traces.writing import TableWriter
+from tare.heap_traces.writing import numbers as written
+from tare.memory_managers.manager import resolve
+from tare.observers import asked, tracing
+from tare.observers.asked import Asked
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
+from tare.report.trace_summary import summary_report
+from tare.studykit.replayer import name_of
 from tests.recordings import lively_program, numbers, write_process
 from tests.traces import put_table
 
@@ -341,8 +343,8 @@ def test_a_trace_says_what_the_recording_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of several row groups, batches of deaths, and blocks of the clock more than are kept."""
-    monkeypatch.setattr("tare.recording.BATCH_ROWS", 1 << 14)
-    monkeypatch.setattr("tare.trace_writing.BATCH_ROWS", 1 << 14)
+    monkeypatch.setattr("tare.heap_traces.recording.BATCH_ROWS", 1 << 14)
+    monkeypatch.setattr("tare.heap_traces.writing.BATCH_ROWS", 1 << 14)
     monkeypatch.setattr(conversion, "_CLOCK_BLOCK", 1 << 10)
     tables = lively(tmp_path, 100_000)
     trace = converted(tmp_path / "recording")
@@ -782,7 +784,7 @@ def test_sites_that_call_each_other_come_to_an_end(small: Trace) -> None:
 
 
 def test_stacks_too_deep_to_list_are_told(small: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tare.trace._MOST_FRAMES_LISTED", 2)
+    monkeypatch.setattr("tare.heap_traces.trace._MOST_FRAMES_LISTED", 2)
     with pytest.raises(UsageError, match="too deep"):
         small.site_frames()
 
@@ -829,7 +831,7 @@ class Recorder:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "Instrument", Recorder)
-    monkeypatch.setattr("tare.instrument.launcher", lambda: Path("/bin/true"))
+    monkeypatch.setattr("tare.observers.instrument.launcher", lambda: Path("/bin/true"))
 
 
 def record(tmp_path: Path, *argv: str, **limits: float) -> tuple[Outcome, Trace]:
@@ -839,7 +841,7 @@ def record(tmp_path: Path, *argv: str, **limits: float) -> tuple[Outcome, Trace]
         resolve("glibc"),
         Limits(**limits),  # type: ignore[arg-type]
         target=target,
-        what=tracing.Asked(last_use=True),
+        what=asked.Asked(last_use=True),
     )
     assert os.listdir(target.parent) == ["t.tare"]  # nothing else is left
     return outcome, open_trace(target)

@@ -16,10 +16,18 @@ import jsonschema
 import polars as pl
 import pytest
 
-from tare import residence, stack_export, trace_export
-from tare.errors import UsageError
-from tare.trace import Trace, open_trace
-from tare.trace_export import TRACE_FORMATS, to_collapsed, to_dhat, to_pprof, to_speedscope
+from tare.answers.exports import traces as trace_export
+from tare.answers.exports.traces import (
+    TRACE_FORMATS,
+    to_collapsed,
+    to_dhat,
+    to_pprof,
+    to_speedscope,
+)
+from tare.base.errors import UsageError
+from tare.heap_traces import residence
+from tare.heap_traces.trace import Trace, open_trace
+from tare.report import stacks as stack_export
 from tests.conftest import Completed
 from tests.traces import many_objects, objects_frame, sites_frame, write_trace_folder
 

@@ -11,12 +11,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tare import tracing
-from tare.manager import resolve
-from tare.measurement import Status
-from tare.program import Program
-from tare.runner import Limits, Outcome
-from tare.trace import Trace, open_trace, violations
+from tare.heap_traces.trace import Trace, open_trace, violations
+from tare.memory_managers.manager import resolve
+from tare.observers import asked, tracing
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
 
 OBJECTS = """
 #include <stdlib.h>
@@ -121,7 +121,7 @@ def record(
         resolve(manager),
         limits or Limits(),
         target=target,
-        what=tracing.Asked(last_use=True, **what),
+        what=asked.Asked(last_use=True, **what),
     )
     trace = open_trace(target)
     assert violations(trace) == trace.meta["violations"] == {}

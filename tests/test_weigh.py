@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tare.sections import time_and_memory
-from tare.sections.time_and_memory import expected_seconds, next_runs, plan, verdict
-from tare.weighing import TOTAL_SECONDS, Effort, Setting, sections, shares
+from tare.studies.compare import weigh as time_and_memory
+from tare.studies.compare.weigh import expected_seconds, next_runs, plan, verdict
+from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, shares
+from tare.weighing.sections import sections
 
 RUN: dict[str, Any] = {
     "baseline": "glibc",

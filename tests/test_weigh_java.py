@@ -10,18 +10,23 @@ from typing import Any
 
 import pytest
 
-from tare import api, java_bill
-from tare.bill import failed
-from tare.errors import UsageError
-from tare.measurement import Status
-from tare.program import Program
-from tare.report.build import build_report
-from tare.results import Record, Run, load, read_records
-from tare.runner import Outcome
-from tare.runtimes import jvm
-from tare.sections import java_costs, java_least_heap, java_time, time_and_memory
-from tare.studies import minheap_executed
-from tare.weighing import TOTAL_SECONDS, Effort, Setting, sections, shares
+import tare as api
+from tare.answers.building import build_report
+from tare.base.errors import UsageError
+from tare.memory_managers.runtimes import jvm
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.results import load, read_records
+from tare.records.runs import Outcome, Record, Run
+from tare.studies.compare import weigh as time_and_memory
+from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, shares
+from tare.studykit.least_heap import executed
+from tare.weighing import java_bill as java_bill
+from tare.weighing.bill import failed
+from tare.weighing.sections import java_costs as java_costs
+from tare.weighing.sections import java_least_heap as java_least_heap
+from tare.weighing.sections import java_time as java_time
+from tare.weighing.sections import sections
 from tests.test_jvm import classes, needs_java
 
 from .conftest import Completed
@@ -37,8 +42,8 @@ def setting(effort: Effort, seconds: float) -> Setting:
 
 
 def found_heap(manager: str, size: int) -> Record:
-    run = Run(minheap_executed.STUDY, "p", manager, 0, 1, observer=minheap_executed.OBSERVER)
-    return Record(run, Outcome(Status.OK, values={minheap_executed.HIGH: float(size)}))
+    run = Run(executed.STUDY, "p", manager, 0, 1, observer=executed.OBSERVER)
+    return Record(run, Outcome(Status.OK, values={executed.HIGH: float(size)}))
 
 
 # ---- the plan ----

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tare.studies import compare
+from tare.campaign import rounds
 
 
 def timed(
     study: Any, managers: Sequence[str], runs: int, warmup: int = 0, seed: int = 1
-) -> compare.Plan:
+) -> rounds.Plan:
     references = study.references(tuple(managers))
-    return compare.Plan(("p",), tuple(managers), "glibc", runs, warmup, seed, references=references)
+    return rounds.Plan(("p",), tuple(managers), "glibc", runs, warmup, seed, references=references)

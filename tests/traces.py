@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from tare.program import hash_file
-from tare.trace import TABLES, VERSION, arrow_schema
+from tare.base.files import hash_file
+from tare.heap_traces.trace import TABLES, VERSION, arrow_schema
 
 KINDS: dict[str, Any] = {"u32": pl.UInt32, "u64": pl.UInt64, "text": pl.String}
 OBJECTS, SITES = (

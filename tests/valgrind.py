@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tare import instrument
-from tare.native import native_file
+from tare.base.native import native_file
+from tare.observers import instrument
 
 VALGRIND = shutil.which("valgrind.bin")
 

@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tare import api
-from tare.errors import TareError
-from tare.program import Program
-from tare.trace import META_FILE
-from tare.tracing import Asked
+import tare as api
+from tare.base.errors import TareError
+from tare.heap_traces.trace import META_FILE
+from tare.observers.asked import Asked
+from tare.programs.program import Program
 
 HERE = Path(__file__).parent
 

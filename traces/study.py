@@ -17,14 +17,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tare import api
-from tare.errors import InterruptedStudy, TareError
-from tare.measurement import Status
-from tare.minheap import minheap
-from tare.results import load, read_records
-from tare.studies.minheap import HIGH, PUBLISHED, PUBLISHED_COLLECTORS, REFERENCE
-from tare.trace import is_trace
-from tare.tracing import Asked
+import tare as api
+from tare.base.errors import InterruptedStudy, TareError
+from tare.heap_traces.trace import is_trace
+from tare.observers.asked import Asked
+from tare.records.metrics import Status
+from tare.records.results import load, read_records
+from tare.studies.minheap.question import minheap
+from tare.studies.minheap.replayed_report import HIGH, PUBLISHED, PUBLISHED_COLLECTORS, REFERENCE
 
 COLLECTORS = (REFERENCE, *PUBLISHED_COLLECTORS)
 MEGABYTE = 1e6

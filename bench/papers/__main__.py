@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.papers import measured
 from bench.papers.page import PAGE, page
 from bench.papers.steps import CHECKOUT, INTERRUPTED, Size, Step, code_of, run_all, steps
-from tare.units import format_duration
+from tare.base.units import format_duration
 
 
 def main() -> int:

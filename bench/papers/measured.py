@@ -14,12 +14,13 @@ from pathlib import Path
 import tare
 from bench.java_space import HEAPS_OF_A_PROGRAM
 from bench.papers.steps import JAVA_SPACE, Size, Step, code_of
-from tare.breakdown.components import COMPONENTS, IN_COLLECTIONS
-from tare.errors import TareError
-from tare.measurement import Status
-from tare.report import breakdown_memory
-from tare.results import Record, counted, load, read_records
-from tare.studies import breakdown
+from tare.base.errors import TareError
+from tare.records.components import COMPONENTS, IN_COLLECTIONS
+from tare.records.metrics import Status
+from tare.records.results import counted, load, read_records
+from tare.records.runs import Record
+from tare.studies.breakdown import memory_tables as breakdown_memory
+from tare.studies.breakdown import report as breakdown
 
 FILE = Path(__file__).with_name("measured.csv")
 

@@ -19,13 +19,7 @@ from typing import Any
 
 from bench.papers.measured import DERIVED, Measured
 from bench.papers.steps import Size, Step, descendants, steps
-from tare.units import (
-    format_bytes,
-    format_count,
-    format_percent,
-    format_seconds,
-    parse_size,
-)
+from tare.base.units import format_bytes, format_count, format_percent, format_seconds, parse_size
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent.parent / "docs" / "papers.md"

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tare.breakdown.memory import DEFAULT_MODEL
-from tare.suite import load_suite
-from tare.units import format_duration
+from tare.base.units import format_duration
+from tare.programs.suite import load_suite
+from tare.studies.breakdown.memory import DEFAULT_MODEL
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 JAVA_PROGRAMS = "{results}/java"

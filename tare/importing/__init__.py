@@ -12,17 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tare import __version__
-from tare.errors import UsageError
-from tare.executor import termination_as_interrupt
+from tare.base.errors import UsageError
+from tare.base.interrupts import termination_as_interrupt
+from tare.base.version import __version__
 from tare.importing import runs
 from tare.importing.events import Facts, RecordingWriter
 from tare.importing.lines import Source
-from tare.program import NAME_LIMIT
-from tare.tracing import finish, partial_folder, refuse_occupied
+from tare.observers.tracing import finish, partial_folder, refuse_occupied
+from tare.programs.program import NAME_LIMIT
 
 if TYPE_CHECKING:
-    from tare.trace import Trace
+    from tare.heap_traces.trace import Trace
 
 _PID = re.compile(r"\.(\d{1,9})(\.raw)?(\.gz|\.zst)?$")
 
@@ -57,7 +57,7 @@ def import_recording(
     off or damaged, ``meta["reason"]`` of the trace says. Raises UsageError where the file is no
     recording that Tare knows.
     """
-    from tare.trace import open_trace
+    from tare.heap_traces.trace import open_trace
 
     refuse_occupied(target, replace_trace=replace)
     source = Source(path, note)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare.errors import UsageError
+from tare.base.errors import UsageError
 from tare.importing.runs import UNKNOWN, Imported, ImportedRun
-from tare.measurement import Status
+from tare.records.metrics import Status
 
 if TYPE_CHECKING:
     import polars
@@ -159,8 +159,8 @@ def _quantiles(requests: _Requests) -> dict[str, float]:
 
 
 def _timeline(requests: _Requests) -> dict[str, Any]:
-    """The requests around the slowest one, as ``tare.proximity.timeline`` has events. Where their
-    threads are not known, each has the first track that is free."""
+    """The requests around the slowest one, as ``tare.studies.proximity.question.timeline`` has
+    events. Where their threads are not known, each has the first track that is free."""
     table = requests.table.sort("start", "end")
     slowest = (table["end"] - table["start"]).arg_max() or 0
     first = max(0, min(slowest - _TIMELINE_REQUESTS // 2, table.height - _TIMELINE_REQUESTS))

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tare.errors import UsageError
+from tare.base.errors import UsageError
 from tare.importing.runs import UNKNOWN, Imported, ImportedRun, named
-from tare.measurement import Status
+from tare.records.metrics import Status
 
 TITLE = "DHAT (its JSON)"
 MOST_PLACES = 100

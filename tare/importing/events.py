@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tare import recording
-from tare.recording import BLOCK_MAGIC, Frame, block_checksum
-from tare.trace import OPERATIONS
+from tare.heap_traces import recording
+from tare.heap_traces.recording import BLOCK_MAGIC, Frame, block_checksum
+from tare.heap_traces.trace import OPERATIONS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tare.errors import UsageError
+from tare.base.errors import UsageError
+from tare.base.units import format_count
+from tare.heap_traces.recording import Frame
 from tare.importing.events import MOST_BYTES, Events, Facts, RecordingWriter
 from tare.importing.heaptrack import (
     COMMON_LETTERS,
@@ -36,8 +38,6 @@ from tare.importing.heaptrack import (
 from tare.importing.lines import Lines, MalformedError, Source, read_all
 from tare.importing.stacks import write_sites
 from tare.importing.symbols import frames_at
-from tare.recording import Frame
-from tare.units import format_count
 
 if TYPE_CHECKING:
     from tare.importing.lines import Numbers, Places

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tare.errors import UsageError
+from tare.base.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tare.errors import UsageError
+from tare.base.errors import UsageError
+from tare.heap_traces.recording import Frame
 from tare.importing.events import MOST_BYTES, Events, Facts, RecordingWriter
 from tare.importing.lines import Lines, Source, read_all
 from tare.importing.stacks import write_sites
 from tare.importing.symbols import LONGEST_NAME, frames_at
-from tare.recording import Frame
 
 if TYPE_CHECKING:
     import numpy as np

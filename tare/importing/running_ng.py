@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tare.importing.dacapo_latency import tail_latencies
 from tare.importing.runs import Imported, ImportedRun, Text, named
-from tare.measurement import Status
+from tare.records.metrics import Status
 
 TITLE = "running-ng (a folder of its logs)"
 _NAME = re.compile(

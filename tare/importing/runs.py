@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tare.errors import UsageError
-from tare.measurement import Status
-from tare.program import NAME_LIMIT
-from tare.results import Record, Results, Run, Store, default_folder, new_run, now
-from tare.runner import Outcome
+from tare.base.errors import UsageError
+from tare.programs.program import NAME_LIMIT
+from tare.records.metrics import Status
+from tare.records.results import Results, Store, default_folder, new_run
+from tare.records.runs import Outcome, Record, Run, now
 
 STUDY = "import"
 UNKNOWN = "unknown"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tare.errors import UsageError
-from tare.recording import Frame
+from tare.base.errors import UsageError
+from tare.heap_traces.recording import Frame
 
 if TYPE_CHECKING:
     import numpy as np

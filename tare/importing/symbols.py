@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tare.recording import Frame
+from tare.heap_traces.recording import Frame
 
 _TOOL, _LISTER = "addr2line", "nm"
 _TIMEOUT_SECONDS = 300.0

@@ -8,18 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tare.measurement import METRICS, Status
+from tare.base.statistics import FEWEST_FOR_INTERVAL
+from tare.base.units import format_floor, format_percent, format_value
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Results, counted, judged_status, read_records, reference_outputs
+from tare.records.runs import Record
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.results import (
-    Record,
-    Results,
-    counted,
-    judged_status,
-    read_records,
-    reference_outputs,
-)
-from tare.statistics import FEWEST_FOR_INTERVAL
-from tare.units import format_floor, format_percent, format_value
 
 if TYPE_CHECKING:
     import polars
@@ -133,7 +127,7 @@ def ranking(
 
 
 def comparison_figures(results: Results, summary: polars.DataFrame) -> list[Figure]:
-    from tare.report import figures
+    from tare.report.figures import comparison as figures
 
     return figures.comparison_figures(results.measurements, summary, results.run["baseline"])
 
@@ -261,7 +255,7 @@ def ratio_table(
     metric: str,
 ) -> Table:
     """Programs down, managers across, ratios to the baseline inside, geometric means below."""
-    from tare.studies.compare import geometric_means
+    from tare.records.summary import geometric_means
 
     baseline = results.run["baseline"]
     others = [manager for manager in managers if manager != baseline]

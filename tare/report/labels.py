@@ -3,58 +3,17 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tare.base.text import shortened, visible
+
 Spec = dict[str, Any]
 
-LONGEST_NAME = 90
 LINE_HEIGHT = 13
 CHARACTER_WIDTH = 7.0
 """Of the widest usual sans-serif at 12 pixels, on average."""
-
-
-def writable(text: str) -> str:
-    """``text`` with what is no UTF-8, such as bytes of a command line, as escapes: half a character
-    can be in no file and no table."""
-    return text.encode(errors="backslashreplace").decode()
-
-
-def visible(text: str) -> str:
-    """``text`` with line breaks, control characters and marks of direction written out.
-
-    Somebody else chose the names: one must not reorder the text around it, break a line, or be
-    impossible to write in XML.
-    """
-    if text.isprintable():
-        return text
-    escapes = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return "".join(
-        character
-        if character.isprintable()
-        else escapes.get(character)
-        or (" " if unicodedata.category(character) == "Zs" else f"\\u{{{ord(character):X}}}")
-        for character in text
-    )
-
-
-def markdown_code(name: str) -> str:
-    """A name as code, which neither formats nor mentions anybody, in a cell of a table."""
-    name = visible(name)
-    if "`" in name or not name.strip():
-        entities = "".join(c if c.isalnum() or c == " " else f"&#{ord(c)};" for c in name)
-        return f"<code>{entities}</code>"
-    return "`" + name.replace("\\|", "\\\\|").replace("|", "\\|") + "`"
-
-
-def shortened(text: str, longest: int = LONGEST_NAME) -> str:
-    """The start and the end of a text that is too long: both tell names apart."""
-    if len(text) <= longest:
-        return text
-    tail = longest // 3
-    return f"{text[: longest - tail - 1]}…{text[-tail:]}"
 
 
 def wrapped(name: str, width: int) -> list[str]:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tare.base.display import Displayed
+
 
 @dataclass(frozen=True)
 class Column:
@@ -71,7 +73,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Displayed):
     """``facts`` say what was measured where: (name, value) pairs in the order to show them."""
 
     title: str
@@ -79,9 +81,3 @@ class Report:
     facts: Sequence[tuple[str, str]] = ()
     sections: Sequence[Section] = ()
     warnings: Sequence[str] = field(default_factory=tuple)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        from tare.report.notebook import as_html
-
-        return as_html(self)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
-from tare.report.drawing import draw
-from tare.report.labels import shortened, visible
+from tare.base.text import shortened, visible
+from tare.report.figures.drawing import draw
 from tare.report.model import Cell, Column, Figure, Report, Section, Table
 
 MOST_BYTES = 500_000

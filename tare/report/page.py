@@ -16,13 +16,13 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from tare import __version__
-from tare.measurement import Obtained
-from tare.report.drawing import draw_beside
-from tare.report.labels import shortened, visible
+from tare.base.files import write_atomically, writing
+from tare.base.text import shortened, visible
+from tare.base.units import format_duration
+from tare.base.version import __version__
+from tare.records.metrics import Obtained
+from tare.report.figures.drawing import draw_beside
 from tare.report.model import Cell, Column, Figure, Report, Section, Table
-from tare.results import write_atomically, writing
-from tare.units import format_duration
 
 MOST_BYTES = 3_000_000
 MOST_TABLE_ROWS = 2000

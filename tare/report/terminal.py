@@ -10,8 +10,8 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from tare.base.text import printable
 from tare.report.model import Cell, Report, Section, Table
-from tare.report.terminal_text import printable
 
 _STYLES = {"good": "green", "bad": "red", "quiet": "dim"}
 _NARROW = 120

@@ -23,7 +23,7 @@ PROGRAMS = ("mvn", "javac")
 
 
 def cache_folder() -> Path:
-    """As `tare.suite.cache_folder`, which this script must do without."""
+    """As `tare.programs.suite.cache_folder`, which this script must do without."""
     if own := os.environ.get("TARE_CACHE"):
         return Path(own).absolute()
     shared = os.environ.get("XDG_CACHE_HOME", "")

@@ -1,5 +1,5 @@
 // tare-merge: puts in order what one process left, PID.SERIAL.events and the files beside it, as
-// the tables of a raw recording, which tare/conversion.py makes a heap trace of.
+// the tables of a raw recording, which tare/heap_traces/conversion.py makes a heap trace of.
 //
 //   tare-merge STEM     STEM is the path without ".events", which is removed at the end
 

@@ -15,7 +15,7 @@
 namespace tare::recorder {
 namespace {
 
-// Operations in the order in which tare/trace.py has their names; 0 is not known.
+// Operations in the order in which tare/heap_traces/trace.py has their names; 0 is not known.
 enum FreeOperation : std::uint64_t { kByFree = 1, kByRealloc, kByRegion };
 
 std::uint64_t OperationOf(std::uint8_t kind) {

@@ -1,4 +1,4 @@
-// Writes a table of a raw recording; docs/trace.md describes the format, tare/recording.py reads
+// Writes a table of a raw recording; docs/trace.md describes the format, tare/heap_traces/recording.py reads
 // it.
 
 #pragma once

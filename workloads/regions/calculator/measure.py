@@ -21,9 +21,9 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tare.errors import MissingError, TareError
-from tare.manager import resolve
-from tare.units import format_bytes
+from tare.base.errors import MissingError, TareError
+from tare.base.units import format_bytes
+from tare.memory_managers.manager import resolve
 
 HERE = Path(__file__).parent
 APACHE = "/usr/sbin/apache2"

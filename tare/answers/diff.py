@@ -1,0 +1,420 @@
+"""What changed between two results of the same programs, beyond noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tare.base import statistics
+from tare.base.errors import UsageError
+from tare.base.units import format_percent, format_value
+from tare.records.metrics import METRICS
+from tare.records.results import Results
+from tare.report.model import Cell, Column, Figure, Report, Section, Table
+
+if TYPE_CHECKING:
+    import polars
+
+JUDGED = ("wall_seconds", "user_seconds", "system_seconds", "peak_resident_bytes")
+"""Metrics of which less is better whatever else holds. The others are shown, and never fail."""
+FIGURES = ("wall_seconds", "peak_resident_bytes")
+DEFAULT_THRESHOLD = 0.02
+MOST_NAMED = 5
+NOT_SETTINGS = ("load_average",)
+"""Of the machine's description: what differs from one minute to the next."""
+
+VERDICTS: dict[str, str] = {
+    "newly failing": "Every old run was good, and some new ones are not.",
+    "regression": "Worse beyond noise, and by more than the threshold.",
+    "improvement": "Better beyond noise, and by more than the threshold.",
+    "higher": "More beyond noise, of a metric that is not judged.",
+    "lower": "Less beyond noise, of a metric that is not judged.",
+    "no longer failing": "No old run was good, and all new ones are.",
+    "disappeared": "Only in the old results.",
+    "appeared": "Only in the new results.",
+    "failing": "No good run in the old results nor in the new ones.",
+    "too few runs": "A difference, with too few runs to tell it from noise.",
+    "within threshold": "A difference beyond noise, but not of a size to care about.",
+    "no ratio": "The old values can be zero, of which nothing can be a multiple.",
+    "no difference seen": "Nothing beyond noise.",
+}
+"""In the order in which a reader wants them."""
+_FAILING = ("regression", "newly failing")
+_TONES = {
+    "regression": "bad",
+    "newly failing": "bad",
+    "improvement": "good",
+    "no longer failing": "good",
+    "no difference seen": "quiet",
+    "within threshold": "quiet",
+    "no ratio": "quiet",
+}
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class DiffResult:
+    """``rows`` has the columns program, manager, metric, unit, runs_old, runs_new, old, new (the
+    medians, in the unit), ratio, ratio_low, ratio_high (new to old), noise_floor (the larger of
+    the two, as a fraction) and verdict, one of ``VERDICTS``."""
+
+    rows: polars.DataFrame
+    report: Report
+    regressed: bool
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from tare.report.notebook import as_html
+
+        return as_html(self.report)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two results, ready to look things up in."""
+
+    values: Mapping[Key, list[float]]
+    failed: Mapping[tuple[str, str], bool]
+    baseline: str
+
+    def floor(self, program: str, metric: str, seed: int) -> float | None:
+        return statistics.noise_floor(self.values.get((program, self.baseline, metric), ()), seed)
+
+
+def diff(old: Results, new: Results, *, threshold: float = DEFAULT_THRESHOLD) -> DiffResult:
+    """Compare ``new`` with ``old``, row by row of program, manager and metric.
+
+    ``threshold`` is a fraction: a judged metric that got worse by less is no regression. Raises
+    ``UsageError`` when the two do not answer the same question.
+    """
+    if old.run.get("baseline") != new.run.get("baseline"):
+        raise UsageError(
+            f"the baselines differ: {old.run.get('baseline')} and {new.run.get('baseline')}",
+            "measure again with the same --baseline",
+        )
+    rows = _compare(_side(old), _side(new), threshold, int(old.run.get("seed") or 0))
+    regressed = bool(rows["verdict"].is_in(_FAILING).any())
+    warnings = _differences(old.run, new.run) + _drift(rows, old.run, new.run)
+    return DiffResult(rows, _report(rows, old, new, threshold, warnings), regressed)
+
+
+def _side(results: Results) -> _Side:
+    import polars as pl
+
+    frame = results.measurements.sort("order")
+    good = frame.filter((pl.col("status") == "ok") & pl.col("value").is_finite())
+    values = {
+        (str(program), str(manager), str(metric)): part["value"].to_list()
+        for (program, manager, metric), part in good.group_by(
+            "program", "manager", "metric", maintain_order=True
+        )
+    }
+    failed = {
+        (str(program), str(manager)): bool((part["status"] != "ok").any())
+        for (program, manager), part in frame.group_by("program", "manager", maintain_order=True)
+    }
+    return _Side(values, failed, str(results.run.get("baseline", "")))
+
+
+def _compare(old: _Side, new: _Side, threshold: float, seed: int) -> polars.DataFrame:
+    import polars as pl
+
+    if not old.failed.keys() & new.failed.keys():
+        raise UsageError(
+            "the two results have no program and manager in common",
+            "compare results of the same programs under the same managers",
+        )
+    rows = []
+    for program, manager in dict.fromkeys((*old.failed, *new.failed)):
+        pair = (program, manager)
+        found = [{m for p, n, m in side.values if (p, n) == pair} for side in (old, new)]
+        everything = found[0] | found[1]
+        metrics = [name for name in METRICS if name in everything]
+        metrics += sorted(everything - METRICS.keys())
+        if not all(found):  # one row says that nothing can be compared
+            metrics = metrics[:1] or ["wall_seconds"]
+        rows += [
+            _compare_row(old, new, (*pair, metric), threshold, seed, told=number > 0)
+            for number, metric in enumerate(metrics)
+        ]
+    floats = ("old", "new", "ratio", "ratio_low", "ratio_high", "noise_floor")
+    schema = {
+        **dict.fromkeys(("program", "manager", "metric", "unit"), pl.String),
+        **dict.fromkeys(("runs_old", "runs_new"), pl.Int64),
+        **dict.fromkeys(floats, pl.Float64),
+        "verdict": pl.String,
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _compare_row(
+    old: _Side, new: _Side, key: Key, threshold: float, seed: int, *, told: bool
+) -> tuple[Any, ...]:
+    program, _, metric = key
+    before, after = old.values.get(key, []), new.values.get(key, [])
+    floors = [side.floor(program, metric, seed) for side in (old, new)]
+    floor = max((known for known in floors if known is not None), default=None)
+    ratio = statistics.ratio_interval(after, before, seed)
+    old_median, new_median = (
+        statistics.median_interval(values, seed) for values in (before, after)
+    )
+    word = _status_verdict(old, new, key, told) or _value_verdict(
+        metric, before, after, ratio, floor, threshold
+    )
+    return (
+        *key,
+        METRICS[metric].unit if metric in METRICS else "",
+        len(before),
+        len(after),
+        old_median.median if old_median else None,
+        new_median.median if new_median else None,
+        *((ratio.median, ratio.low, ratio.high) if ratio else (None, None, None)),
+        floor,
+        word,
+    )
+
+
+def _status_verdict(old: _Side, new: _Side, key: Key, told: bool) -> str:
+    """What the runs' statuses say, which comes before what their values say; or nothing.
+
+    A failure has no metric: it is told once a program and manager, with the first metric.
+    """
+    program, manager, _ = key
+    pair = (program, manager)
+    if pair not in old.failed:
+        return "appeared"
+    if pair not in new.failed:
+        return "disappeared"
+    if not told:
+        if new.failed[pair] and not old.failed[pair]:
+            return "newly failing"
+        if old.failed[pair] and not new.failed[pair] and key not in old.values:
+            return "no longer failing"
+    if key not in old.values and key not in new.values:
+        return "failing"
+    if key not in old.values:
+        return "appeared"
+    if key not in new.values:
+        return "disappeared"
+    return ""
+
+
+def _value_verdict(
+    metric: str,
+    before: Sequence[float],
+    after: Sequence[float],
+    ratio: statistics.Interval | None,
+    floor: float | None,
+    threshold: float,
+) -> str:
+    if ratio is None:
+        return "no difference seen" if sorted(before) == sorted(after) else "no ratio"
+    word = statistics.verdict(ratio, floor, min(len(before), len(after)))
+    if word not in ("lower", "higher") or metric not in JUDGED:
+        return word
+    if 1 / (1 + threshold) <= ratio.median <= 1 + threshold:
+        return "within threshold"
+    return "regression" if word == "higher" else "improvement"
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What besides the thing under test was not the same, one sentence each."""
+    found = []
+    machines = old.get("machine", {}), new.get("machine", {})
+    for name in dict.fromkeys((*machines[0], *machines[1])):
+        before, after = (machine.get(name) for machine in machines)
+        if before != after and name not in NOT_SETTINGS:
+            found.append(f"the machines differ in {name.replace('_', ' ')}: {before} → {after}")
+    inherited = [run.get("environment", {}).get("values", {}) for run in (old, new)]
+    for name in sorted(inherited[0].keys() | inherited[1].keys()):
+        if inherited[0].get(name) != inherited[1].get(name):
+            found.append(f"the environment differs in {name}")
+    programs = [{p["name"]: p for p in run.get("programs", [])} for run in (old, new)]
+    for name in programs[0].keys() & programs[1].keys():
+        before, after = (described[name] for described in programs)
+        for field, what in (
+            ("executable_sha256", "is another executable: a change may be its own"),
+            ("stdin_sha256", "read another input"),
+            ("argv", "had other arguments"),
+            ("environment", "had another environment"),
+        ):
+            if before.get(field) != after.get(field):
+                found.append(f"{name} {what}")
+    managers = old.get("managers", {}), new.get("managers", {})
+    for name in managers[0].keys() & managers[1].keys():
+        before, after = (described[name] for described in managers)
+        if before.get("version") != after.get("version"):
+            found.append(f"{name} was {before.get('version')} and is {after.get('version')}")
+        elif before.get("object_sha256") != after.get("object_sha256"):
+            found.append(f"{name} was built anew from the same version")
+    if old.get("tare") != new.get("tare"):
+        found.append(f"measured by Tare {old.get('tare')} and {new.get('tare')}")
+    return sorted(found)
+
+
+def _drift(rows: polars.DataFrame, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Programs that are the same file and yet changed under the baseline: the machine did."""
+    hashes = [
+        {p["name"]: p.get("executable_sha256") for p in run.get("programs", [])}
+        for run in (old, new)
+    ]
+    found = []
+    for row in rows.iter_rows(named=True):
+        same = hashes[0].get(row["program"]) and hashes[0][row["program"]] == hashes[1].get(
+            row["program"]
+        )
+        is_baseline = row["manager"] == new.get("baseline") and row["metric"] == "wall_seconds"
+        if same and is_baseline and row["verdict"] in ("regression", "improvement"):
+            found.append(
+                f"{row['program']} is the same file, and yet has its {_change(row)} under the "
+                f"baseline {row['manager']}: the machine may have changed, not what is under test"
+            )
+    return found
+
+
+def _report(
+    rows: polars.DataFrame, old: Results, new: Results, threshold: float, warnings: Sequence[str]
+) -> Report:
+    import polars as pl
+
+    judged = rows.filter(pl.col("metric").is_in(JUDGED))
+    others = rows.filter(~pl.col("metric").is_in(JUDGED))
+    tables = [_table("table-changes", "Time and memory, new against old", judged)]
+    if others.height:
+        tables.append(_table("table-others", "Other metrics, which never fail", others))
+    section = Section(
+        identifier="diff",
+        title="What changed",
+        findings=_findings(judged, threshold),
+        tables=tables,
+        figures=_figures(judged),
+        obtained=_obtained(new),
+    )
+    facts = [("Old", str(old.folder)), ("New", str(new.folder))]
+    for name, key in (("Old started", "started"), ("New started", "started")):
+        results = old if name.startswith("Old") else new
+        facts.append((name, str(results.run.get(key, "unknown"))))
+    facts += [
+        ("Threshold", format_percent(threshold)),
+        ("Baseline of the noise floor", str(new.run.get("baseline", ""))),
+    ]
+    subtitle = f"{old.folder.name} → {new.folder.name}"
+    return Report("What changed, beyond noise", subtitle, facts, [section], tuple(warnings))
+
+
+def _obtained(results: Results) -> str:
+    found = results.measurements["obtained"].drop_nulls().unique()
+    return str(found[0]) if len(found) == 1 else "executed"
+
+
+def _findings(judged: polars.DataFrame, threshold: float) -> list[str]:
+    found = []
+    for verdict, noun in (
+        ("newly failing", "new failure"),
+        ("regression", "regression"),
+        ("improvement", "improvement"),
+    ):
+        rows = [r for r in judged.iter_rows(named=True) if r["verdict"] == verdict]
+        rows.sort(key=lambda row: -abs((row["ratio"] or 1) - 1))
+        if not rows:
+            continue
+        named = [
+            f"{row['program']} under {row['manager']}"
+            + ("" if verdict == "newly failing" else f", {_change(row)}")
+            for row in rows[:MOST_NAMED]
+        ]
+        more = f"; and {len(rows) - MOST_NAMED} more" if len(rows) > MOST_NAMED else ""
+        plural = "s" if len(rows) > 1 else ""
+        found.append(f"{len(rows)} {noun}{plural}: {'; '.join(named)}{more}.")
+    if not any(row in _FAILING for row in judged["verdict"]):
+        found.append(
+            f"No regression: nothing got worse beyond noise and {format_percent(threshold)}."
+        )
+    return found
+
+
+def _change(row: Mapping[str, Any]) -> str:
+    title = METRICS[row["metric"]].title if row["metric"] in METRICS else row["metric"]
+    direction = "higher" if row["ratio"] > 1 else "lower"
+    bounds = sorted(bound - 1 for bound in (row["ratio_low"], row["ratio_high"]))
+    return (
+        f"{title} {format_percent(row['ratio'] - 1)} {direction} "
+        f"(95% interval {bounds[0]:+.1%} to {bounds[1]:+.1%})"
+    )
+
+
+def _table(identifier: str, title: str, rows: polars.DataFrame) -> Table:
+    names = rows["program"].unique().to_list()
+    if len(names) == 1:
+        title = f"{title}: {names[0]}"
+    columns = (
+        Column("program", "The measured program.", numeric=False, essential=len(names) > 1),
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("metric", "The quantity that is compared.", numeric=False),
+        Column("old", "Median of the old runs."),
+        Column("new", "Median of the new runs."),
+        Column("new/old", "Ratio of the medians; under 1 is less than before."),
+        Column("95% interval", "Where the true ratio lies, from a bootstrap."),
+        Column(
+            "noise floor",
+            "How far the baseline seemed to differ from itself, the larger of old and new.",
+            essential=False,
+        ),
+        Column("runs", "Good runs, old and new.", essential=False),
+        Column("verdict", "What may be said of the change.", numeric=False),
+    )
+    severity = {verdict: place for place, verdict in enumerate(VERDICTS)}
+    ordered = sorted(rows.iter_rows(named=True), key=lambda row: severity[row["verdict"]])
+    present = dict.fromkeys(row["verdict"] for row in ordered)
+    notes = [f"{verdict}: {VERDICTS[verdict]}" for verdict in present]
+    return Table(identifier, title, columns, [_cells(row, severity) for row in ordered], notes)
+
+
+def _cells(row: Mapping[str, Any], severity: Mapping[str, int]) -> list[Cell]:
+    verdict = row["verdict"]
+    tone = _TONES.get(verdict, "")
+    title = METRICS[row["metric"]].title if row["metric"] in METRICS else row["metric"]
+    floor = row["noise_floor"]
+    none = Cell("-", None, "quiet")
+    known = row["ratio"] is not None
+    return [
+        Cell(row["program"], row["program"]),
+        Cell(row["manager"], row["manager"]),
+        Cell(title, title),
+        *(
+            none if row[side] is None else Cell(format_value(row[side], row["unit"]), row[side])
+            for side in ("old", "new")
+        ),
+        Cell(f"{row['ratio']:.3f}", row["ratio"], tone) if known else none,
+        Cell(f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}", row["ratio_low"])
+        if known
+        else none,
+        none if floor is None else Cell(format_percent(floor), floor, "quiet"),
+        Cell(f"{row['runs_old']}, {row['runs_new']}", min(row["runs_old"], row["runs_new"])),
+        Cell(verdict, severity[verdict], tone),
+    ]
+
+
+def _figures(judged: polars.DataFrame) -> list[Figure]:
+    import polars as pl
+
+    from tare.report.figures.comparison import interval_figure
+
+    words = {
+        "regression": "higher",
+        "improvement": "lower",
+        "within threshold": "no difference seen",
+    }
+    figures = []
+    for metric in FIGURES:
+        rows = judged.filter((pl.col("metric") == metric) & pl.col("ratio").is_not_null())
+        if rows.height:
+            figure = interval_figure(
+                rows.with_columns(pl.col("verdict").replace(words)), metric, "the old results"
+            )
+            title = f"{METRICS[metric].title.capitalize()}, new against old"
+            caption = figure.caption.replace("from the baseline", "from the old results")
+            figures.append(replace(figure, title=title, caption=caption))
+    return figures

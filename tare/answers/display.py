@@ -1,0 +1,31 @@
+"""How notebooks show results, traces and reports. Importing this module lets them."""
+
+from __future__ import annotations
+
+from tare.base.display import shown_by
+from tare.heap_traces.trace import Trace
+from tare.records.results import Results
+from tare.report.model import Report
+
+
+def _report(report: Report) -> str:
+    from tare.report.notebook import as_html
+
+    return as_html(report)
+
+
+def _results(results: Results) -> str:
+    from tare.answers.building import build_report
+
+    return _report(build_report(results))
+
+
+def _trace(trace: Trace) -> str:
+    from tare.report.trace_summary import summary_report
+
+    return _report(summary_report(trace))
+
+
+shown_by(Report, _report)
+shown_by(Results, _results)
+shown_by(Trace, _trace)

@@ -1,0 +1,404 @@
+"""Heap traces in the forms that other tools' viewers read, by call stack.
+
+A new form is a function and a row of ``TRACE_FORMATS``. Stacks beyond ``MOST_STACKS`` become one,
+so that what is written stays of a size that viewers open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare.base.errors import UsageError
+from tare.base.text import shortened, visible
+from tare.heap_traces.residence import (
+    BATCH_ROWS,
+    Process,
+    in_slices,
+    largest_process,
+    moments,
+    peak_moment,
+    processes,
+    site_table,
+)
+from tare.records.results import RUN_FILE, read_records, read_run
+from tare.report import stacks as stack_export
+from tare.report.stacks import (
+    LONGEST_FRAME,
+    OTHER,
+    UNKNOWN,
+    Frame,
+    Kind,
+    Profile,
+    Stack,
+    as_json,
+    frame_of,
+)
+from tare.studies.drag.report import STUDY
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tare.heap_traces.trace import Trace
+
+MOST_STACKS = 100_000
+WEIGHTS = {
+    "vain": "bytes held in vain times the bytes allocated meanwhile",
+    "bytes": "bytes allocated",
+    "objects": "objects allocated",
+}
+_KINDS = {
+    "mean_vain": Kind("bytes held in vain, the mean over the run", "held_in_vain", "bytes"),
+    "bytes": Kind("bytes allocated", "alloc_space", "bytes"),
+    "objects": Kind("objects allocated", "alloc_objects", "count"),
+}
+_IN_VAIN = ("lag", "drag_freed", "drag_unfreed", "void")
+_SUMMED = ("objects", "bytes", "vain", "mean_vain")
+_MOST_AT_ONCE = 1 << 20
+"""Objects whose events are sorted in memory at once, for the peaks of stacks."""
+
+
+@dataclass
+class SiteStack(Stack):
+    """``sums`` has ``_SUMMED``: objects, bytes, byte-time in vain and the mean bytes in vain.
+    ``sites`` are the (process, site) that share the frames."""
+
+    sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SUMMED, 0.0))
+    sites: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        for name in _SUMMED:
+            self.sums[name] += row[name]
+        if row["site"] is not None:
+            self.sites.append((row["process"], row["site"]))
+
+
+@dataclass(frozen=True)
+class TraceFormat:
+    """``render`` takes a trace and one of ``WEIGHTS``, which only some forms need."""
+
+    title: str
+    render: Callable[[Trace, str], bytes]
+    weighted: bool = False
+
+
+def stacks_of(
+    trace: Trace, weight: str, found: Sequence[Process] | None = None, most: int = MOST_STACKS
+) -> list[SiteStack]:
+    """The stacks of a trace with their sums, the heaviest first; those that are left over are
+    one, called ``OTHER``. ``found`` bounds them to some of the processes."""
+    import polars as pl
+
+    if "last_use" not in trace.meta["observed"] and weight == "vain":
+        raise UsageError(
+            f"{trace.folder} has no last uses", "choose another --weight: bytes or objects"
+        )
+    if found is None:
+        found = processes(trace.objects(), trace.processes)
+    vain = pl.sum_horizontal(_IN_VAIN)
+    table = (
+        site_table(trace.objects(), found, "bytes", trace.sample_bytes)
+        .with_columns(vain.alias("vain"), (vain / pl.max_horizontal("end", 1.0)).alias("mean_vain"))
+        .select("process", "site", *_SUMMED)
+        .sort([weight, "process", "site"], descending=[True, False, False])
+    )
+    named = trace.site_frames()
+    stacks: dict[tuple[Frame, ...], SiteStack] = {}
+    kept = table.head(most).join(
+        named, on=["process", "site"], how="left", maintain_order="left", validate="1:1"
+    )
+    for row in kept.iter_rows(named=True):
+        frames = tuple(map(frame_of, row["frames"] or ())) or (Frame(UNKNOWN, UNKNOWN),)
+        stacks.setdefault(frames, SiteStack(frames)).add(row)
+    if table.height > most:
+        rest = table.slice(most).select(pl.col(*_SUMMED).sum()).row(0, named=True)
+        other = (Frame(OTHER, OTHER),)
+        stacks.setdefault(other, SiteStack(other)).add(rest | {"process": None, "site": None})
+    return sorted(stacks.values(), key=lambda stack: -stack.sums[weight])
+
+
+# ---- collapsed stacks, speedscope, pprof ----
+
+
+def to_collapsed(trace: Trace, weight: str) -> bytes:
+    """As ``tare.report.stacks.to_collapsed``."""
+    return stack_export.to_collapsed(_profile(trace, weight), weight)
+
+
+def to_speedscope(trace: Trace, _weight: str) -> bytes:
+    """As ``tare.report.stacks.to_speedscope``, with a profile for each of ``_KINDS``."""
+    return stack_export.to_speedscope(_profile(trace, _first_weight(trace)))
+
+
+def to_pprof(trace: Trace, _weight: str) -> bytes:
+    """As ``tare.report.stacks.to_pprof``."""
+    return stack_export.to_pprof(_profile(trace, _first_weight(trace)))
+
+
+def _profile(trace: Trace, weight: str) -> Profile:
+    return Profile(_name(trace), _KINDS, stacks_of(trace, weight))
+
+
+# ---- DHAT ----
+
+
+def to_dhat(trace: Trace, _weight: str) -> bytes:
+    """What DHAT writes for its viewer, version 2, of the process that held most."""
+    if trace.sample_bytes:
+        raise UsageError(
+            f"{trace.folder} holds samples, and DHAT's form has no place for estimates",
+            "choose another form, or record without --sample",
+        )
+    objects = trace.objects()
+    found = processes(objects, trace.processes)
+    main = largest_process(site_table(objects, found, "bytes"), found)
+    mine = [process for process in found if process.number == main]
+    described = next((p for p in trace.processes if p["process"] == main), {})
+    stacks = stacks_of(trace, "bytes", mine)
+    peak = peak_moment(objects, mine[0]) if mine else 0
+    rows = _stack_rows(objects, mine[0], stacks, peak) if mine else []
+    numbers: dict[str, int] = {"[root]": 0}
+    points = []
+    for stack, row in zip(stacks, rows, strict=True):
+        texts = [frame.text for frame in stack.frames]
+        points.append(row | {"fs": [numbers.setdefault(text, len(numbers)) for text in texts]})
+    order = mine[0].order if mine else "instructions"
+    document = {
+        "dhatFileVersion": 2,
+        "mode": "heap",
+        "verb": "Allocated",
+        "bklt": True,
+        "bkacc": False,
+        "tu": {"instructions": "instrs", "nanoseconds": "ns"}[order],
+        "Mtu": {"instructions": "Minstr", "nanoseconds": "ms"}[order],
+        "tuth": 500,
+        "cmd": _name(trace),
+        "pid": int(described.get("pid", 0)),
+        "te": getattr(mine[0], order) if mine else 0,
+        "tg": peak,
+        "pps": _unique(points),
+        "ftbl": list(numbers),
+    }
+    return as_json(document)
+
+
+def _unique(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The viewer wants each list of frames once: stacks that read the same are added up."""
+    by_frames: dict[tuple[int, ...], dict[str, Any]] = {}
+    for point in points:
+        key = tuple(point["fs"])
+        if (there := by_frames.get(key)) is None:
+            by_frames[key] = point
+            continue
+        for name in point:
+            if name != "fs":
+                there[name] += point[name]
+    return list(by_frames.values())
+
+
+def _stack_rows(
+    objects: pl.LazyFrame, process: Process, stacks: Sequence[SiteStack], peak: int
+) -> list[dict[str, int]]:
+    """By stack, the fields of DHAT's program points: totals, and what is held at the stack's own
+    peak, at the peak of all, and at the end."""
+    import polars as pl
+
+    numbers = pl.LazyFrame(
+        [(site, n) for n, stack in enumerate(stacks) for _, site in stack.sites],
+        schema={"site": pl.UInt32, "stack": pl.Int64},
+        orient="row",
+    )
+    rest = next((n for n, s in enumerate(stacks) if not s.sites), -1)
+    at = moments(process, process.order)
+    now = pl.lit(peak, pl.UInt64)
+    size, held = pl.col("size"), (pl.col("birth") <= now) & (now < pl.col("end"))
+
+    def of_stacks(part: pl.LazyFrame) -> pl.LazyFrame:
+        return (
+            part.select(
+                pl.col("site").fill_null(0),
+                pl.col("size").cast(pl.Int64),
+                pl.col("free_bytes").is_null().alias("left"),
+                at["birth"].alias("birth"),
+                at["end"].alias("end"),
+            )
+            .join(numbers, on="site", how="left", maintain_order="left")
+            .with_columns(pl.col("stack").fill_null(rest))
+        )
+
+    table = in_slices(
+        objects,
+        process.start,
+        process.rows,
+        lambda part: (
+            of_stacks(part)
+            .group_by("stack")
+            .agg(
+                size.sum().alias("tb"),
+                pl.len().cast(pl.Int64).alias("tbk"),
+                (pl.col("end") - pl.col("birth")).sum().cast(pl.Int64).alias("tl"),
+                (held * size).sum().alias("gb"),
+                held.sum().cast(pl.Int64).alias("gbk"),
+                (pl.col("left") * size).sum().alias("eb"),
+                pl.col("left").sum().cast(pl.Int64).alias("ebk"),
+            )
+        ),
+        lambda parts: parts.group_by("stack").agg(pl.all().sum()),
+    )
+    by_stack = {row.pop("stack"): row for row in table.to_dicts()}
+    parts = _Slices(objects, process, of_stacks)
+    peaks = _own_peaks(parts, {n: row["tbk"] for n, row in by_stack.items()})
+    result = []
+    for number in range(len(stacks)):
+        row = by_stack[number]
+        most, blocks = peaks[number]
+        result.append(
+            {name: int(row[name]) for name in ("tb", "tbk", "tl")}
+            | {"mb": most, "mbk": blocks}
+            | {name: int(row[name]) for name in ("gb", "gbk", "eb", "ebk")}
+        )
+    return result
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """The objects of one process with their stacks, a slice at a time, as often as asked."""
+
+    objects: pl.LazyFrame
+    process: Process
+    of_stacks: Callable[[pl.LazyFrame], pl.LazyFrame]
+
+    def of(self, stacks: Collection[int]) -> Iterator[pl.DataFrame]:
+        """The rows of some stacks, in the order of births: stack, birth, end, size."""
+        import polars as pl
+
+        end = self.process.start + self.process.rows
+        for start in range(self.process.start, end, BATCH_ROWS):
+            part = self.objects.slice(start, min(BATCH_ROWS, end - start))
+            mine = self.of_stacks(part).filter(pl.col("stack").is_in(list(stacks)))
+            yield mine.select("stack", "birth", "end", "size").collect()
+
+
+def _own_peaks(slices: _Slices, counts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """By stack, the most bytes that its objects held, and how many objects those were. Stacks are
+    taken together as long as their objects fit in memory."""
+    import polars as pl
+
+    groups: list[list[int]] = [[]]
+    held = 0
+    for number, count in sorted(counts.items(), key=lambda item: item[1]):
+        if count > _MOST_AT_ONCE:
+            continue
+        if held + count > _MOST_AT_ONCE:
+            groups.append([])
+            held = 0
+        groups[-1].append(number)
+        held += count
+    found = _large_peaks(slices, {n for n, count in counts.items() if count > _MOST_AT_ONCE})
+    for group in filter(None, groups):
+        found |= _peaks_in_memory(pl.concat(slices.of(group)))
+    return found
+
+
+def _large_peaks(slices: _Slices, stacks: Collection[int]) -> dict[int, tuple[int, int]]:
+    """As ``_own_peaks``, in three readings, of stacks of any number of objects."""
+    import contextlib
+
+    import numpy as np
+    import polars as pl
+
+    from tare.heap_traces.peak import PeakSweep
+
+    if not stacks:
+        return {}
+    last_births: dict[int, list[int]] = {number: [] for number in stacks}
+    for part in slices.of(stacks):
+        for number, last in part.group_by("stack").agg(pl.col("birth").last()).rows():
+            last_births[number].append(last)
+    with contextlib.ExitStack() as opened:
+        sweeps = {
+            number: opened.enter_context(PeakSweep(np.array(lasts, np.uint64)))
+            for number, lasts in last_births.items()
+        }
+        for part in slices.of(stacks):
+            for (number,), rows in part.group_by("stack", maintain_order=True):
+                columns = rows.select("birth", "end", "size")
+                sweeps[int(str(number))].add(*(column.to_numpy() for column in columns))
+        peaks = {number: sweep.peak for number, sweep in sweeps.items()}
+    objects = dict.fromkeys(stacks, 0)
+    times = pl.DataFrame(
+        [(number, peak.time) for number, peak in peaks.items()],
+        schema={"stack": pl.Int64, "now": pl.UInt64},
+        orient="row",
+    )
+    held = (pl.col("birth") <= pl.col("now")) & (pl.col("now") < pl.col("end"))
+    for part in slices.of(stacks):
+        counted = part.join(times, on="stack").filter(held).group_by("stack").len()
+        for number, count in counted.rows():
+            objects[number] += count
+    return {number: (peak.bytes, objects[number]) for number, peak in peaks.items()}
+
+
+def _peaks_in_memory(rows: pl.DataFrame) -> dict[int, tuple[int, int]]:
+    import polars as pl
+
+    births = rows.select("stack", "size", time="birth", sign=pl.lit(1, pl.Int64))
+    ends = rows.select("stack", "size", time="end", sign=pl.lit(-1, pl.Int64))
+    events = (
+        pl.concat([births, ends])
+        .sort("stack", "time", "sign")
+        .with_columns(
+            (pl.col("size") * pl.col("sign")).cum_sum().over("stack").alias("bytes"),
+            pl.col("sign").cum_sum().over("stack").alias("objects"),
+        )
+        .group_by("stack")
+        .agg(
+            pl.col("bytes").max(),
+            pl.col("objects").get(pl.col("bytes").arg_max()),
+        )
+    )
+    return {row[0]: (max(int(row[1]), 0), max(int(row[2]), 0)) for row in events.rows()}
+
+
+# ---- all forms ----
+
+
+def _first_weight(trace: Trace) -> str:
+    return "vain" if "last_use" in trace.meta["observed"] else "bytes"
+
+
+def _name(trace: Trace) -> str:
+    name = trace.meta["program"].get("name")
+    return shortened(visible(name), LONGEST_FRAME) if isinstance(name, str) else trace.folder.stem
+
+
+TRACE_FORMATS: dict[str, TraceFormat] = {
+    "collapsed": TraceFormat(
+        "a line a call stack, for flame graphs; by --weight", to_collapsed, weighted=True
+    ),
+    "dhat": TraceFormat("what DHAT's viewer (dh_view.html) opens", to_dhat),
+    "pprof": TraceFormat("a profile for go tool pprof and its kin", to_pprof),
+    "speedscope": TraceFormat("a file for speedscope, with a profile a weight", to_speedscope),
+}
+
+
+def find_trace(folder: Path) -> Trace:
+    """The trace in ``folder``: itself one, or the results of ``tare drag``, whose baseline's trace
+    was kept. UsageError where there is none."""
+    from tare.heap_traces.trace import open_trace
+
+    if not (folder / RUN_FILE).exists():
+        return open_trace(folder)
+    run = read_run(folder)
+    records = [r for r in read_records(folder) if r.run.study == STUDY]
+    records.sort(key=lambda record: record.run.manager != run["baseline"])
+    for record in records:
+        path = record.outcome.details.get("trace")
+        if isinstance(path, str) and path and (folder / path).is_dir():
+            return open_trace(folder / path)
+    raise UsageError(
+        f"{folder} holds no heap trace",
+        "give the trace itself, or the results of tare drag without --discard-trace",
+    )

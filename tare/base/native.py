@@ -1,0 +1,34 @@
+"""Where the native parts of Tare lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tare.base.errors import MissingError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+CHECKOUT = PACKAGE.parent
+"""Of Tare's sources, where it was not installed from a wheel."""
+NATIVE = PACKAGE / "_native"
+
+
+def native_file(relative: str) -> Path:
+    """A built file by its path below the package's native folder.
+
+    In an editable install the folder is the one that the build wrote beside the installed
+    metadata, so importlib is asked where that is.
+    """
+    for root in native_roots():
+        path = root / relative
+        if path.exists():
+            return path
+    raise MissingError(
+        f"Tare's native part {relative} is not built", "pip install . (or: make build)"
+    )
+
+
+def native_roots() -> list[Path]:
+    """Folders that can hold native parts, the package's own first."""
+    import sysconfig
+
+    return [NATIVE, Path(sysconfig.get_path("platlib")) / "tare" / "_native"]

@@ -1,0 +1,3 @@
+"""Text from outside, made harmless for a terminal."""
+
+from __future__ import annotations

@@ -1,0 +1,81 @@
+"""Starts what studies plan, one run at a time, and keeps every outcome as soon as it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tare.base.interrupts import termination_as_interrupt
+from tare.base.text import plain
+from tare.campaign import canary
+from tare.memory_managers.manager import Manager
+from tare.observers import instrument, runner
+from tare.observers import memory_system as memsys
+from tare.observers.protocol import Observe
+from tare.programs.program import Program
+from tare.records.results import OUTPUTS_FOLDER, Store
+from tare.records.runs import Limits, Record, Run, now
+
+OBSERVERS: dict[str, Observe] = {
+    "runner": runner.run_once,
+    "instrument": instrument.run_once,
+    "memsys": memsys.run_once,
+}
+"""What can watch a run; ``Run.observer`` names one."""
+
+Planner = Callable[[Sequence[Record]], list[Run]]
+Watcher = Callable[[Run, Record | None], None]
+"""Called with a run before it starts (None) and with its record once it has ended."""
+
+
+def execute(
+    planner: Planner,
+    programs: Mapping[str, Program],
+    managers: Mapping[str, Manager],
+    limits: Limits,
+    store: Store,
+    watch: Watcher,
+    observers: Mapping[str, Observe] = OBSERVERS,
+    clock: canary.Clock | None = None,
+) -> None:
+    """Do rounds of runs until ``planner`` has no more. ``observers`` are by the names in runs.
+    ``clock`` says when the canary is visited between them.
+
+    On Ctrl-C or SIGTERM the running program's whole tree is ended and KeyboardInterrupt goes on;
+    what had finished is in the store.
+    """
+    with termination_as_interrupt():
+        while runs := planner(store.records):
+            for run in runs:
+                watch(run, None)
+                record = _execute_one(run, programs, managers, limits, store, observers)
+                store.append(record)
+                watch(run, record)
+                if clock is not None:
+                    for visited in canary.visits(store.workspace, store.records, clock):
+                        store.append(visited)
+
+
+def _execute_one(
+    run: Run,
+    programs: Mapping[str, Program],
+    managers: Mapping[str, Manager],
+    limits: Limits,
+    store: Store,
+    observers: Mapping[str, Observe],
+) -> Record:
+    started = now()
+    outcome = observers[run.observer](
+        programs[run.program],
+        managers[run.manager],
+        limits,
+        store.workspace,
+        None if programs[run.program].ignore_output else kept_output(store, run),
+    )
+    return Record(run, outcome, started)
+
+
+def kept_output(store: Store, run: Run) -> Path:
+    """One kept output per program and manager."""
+    name = f"{plain(run.program)}.{plain(run.manager)}.stdout"
+    return store.folder / OUTPUTS_FOLDER / name

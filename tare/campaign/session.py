@@ -1,0 +1,250 @@
+"""What every study does to measure: check what was asked, open the results folder, do its runs.
+
+A function of ``tare.api``, or of a module of its own, resolves its programs and managers with the
+functions here, and hands them with its plan to ``measure``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from tare.base.errors import InterruptedStudy, MissingError, TareError, UsageError
+from tare.campaign import executor, rounds
+from tare.campaign.canary import Clock
+from tare.campaign.cluster import Cluster
+from tare.campaign.watching import Watcher
+from tare.memory_managers import manager as managers_module
+from tare.memory_managers import suitable
+from tare.memory_managers.manager import OWN, Manager, describe_managers
+from tare.observers import protocol
+from tare.observers.protocol import Observe
+from tare.observers.runner import observer_cost
+from tare.programs.program import Program, check_program, describe_program, program_from_command
+from tare.records.results import Results, Store, default_folder, new_run
+from tare.records.runs import Limits, Record, Run, now
+
+Command = Program | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What to run next, and how many runs that makes when nothing fails. ``planners`` do the same
+    for each program apart, where programs can be measured side by side."""
+
+    planner: executor.Planner
+    runs: int
+    planners: Mapping[str, executor.Planner] = field(default_factory=dict)
+
+
+class Rounds(Protocol):
+    """A study that runs each manager in turns, again and again."""
+
+    def next_round(self, plan: rounds.Plan, records: Sequence[Record]) -> list[Run]: ...
+
+
+def in_rounds(
+    study: Rounds,
+    programs: Sequence[Program],
+    managers: Mapping[str, Manager],
+    baseline: str,
+    runs: int,
+    warmup: int,
+    references: Sequence[str] = (),
+) -> Callable[[int], Planned]:
+    """The plan of a study, by the seed of its order. ``references`` are what managers are held
+    against beside the baseline."""
+
+    def plan(seed: int) -> Planned:
+        names = tuple(program.name for program in programs)
+        planned = rounds.Plan(
+            names, tuple(managers), baseline, runs, warmup, seed, references=tuple(references)
+        )
+        return Planned(partial(study.next_round, planned), rounds.planned_runs(planned))
+
+    return plan
+
+
+@dataclass(frozen=True)
+class Where:
+    """What all studies are given beside their question. ``label`` is for the folder's name. With a
+    ``cluster`` its workers do the runs; with ``canary`` it is looked whether the machine drifts."""
+
+    seed: int | None
+    limits: Limits | None
+    folder: Path | str | None
+    watcher: Watcher | None
+    label: str = ""
+    cluster: Cluster | None = None
+    canary: bool = False
+
+
+def measure(
+    study: str,
+    doing: str,
+    programs: Sequence[Program],
+    managers: Mapping[str, Manager],
+    baseline: str,
+    asked: Mapping[str, Any],
+    plan: Callable[[int], Planned],
+    where: Where,
+    observers: Mapping[str, Observe] = executor.OBSERVERS,
+    narrow: bool = False,
+    **facts: Any,
+) -> Results:
+    """Do the runs of a study, which ``plan`` gives for a seed, in a results folder. ``doing`` is
+    what progress says of them; ``asked`` is what the request holds beyond programs and managers,
+    and ``facts`` are kept in run.json. With ``narrow`` programs of 32 bits are taken, too,
+    where no manager is put under them."""
+    suitable.check(programs, managers.values())
+    preloads = any(manager.runtime is None for manager in managers.values())
+    narrow = narrow and not any(manager.preload for manager in managers.values())
+    request = {
+        "programs": [
+            describe_program(program, check_program(program, preloads, narrow))
+            for program in programs
+        ],
+        "managers": sorted(managers),
+        "baseline": baseline,
+        **asked,
+        **({"cluster": True} if where.cluster else {}),
+    }
+    run = new_run(study, sys.argv, **facts_of(request, managers, where.seed), **facts)
+    label = where.label or Path(programs[0].argv[0]).name
+    folder = Path(where.folder) if where.folder else default_folder(study, label)
+    watcher = where.watcher or Watcher()
+    with Store(folder, run, key="request") as store:
+        planned = plan(store.run["seed"])
+        watcher.begin(doing, max(planned.runs - len(store.records), 0), None)
+        named = {program.name: program for program in programs}
+        limits = where.limits or Limits()
+        if where.cluster is not None:
+            from tare.campaign.cluster import coordinator as campaign
+
+            doing_runs = partial(
+                campaign.execute,
+                planned.planners,
+                named,
+                managers,
+                limits,
+                store,
+                watcher,
+                observers,
+                where.cluster,
+            )
+            return _keeping_what_is_measured(store, watcher, doing_runs)
+        clock = Clock() if where.canary else None
+        return execute(store, planned.planner, named, managers, limits, watcher, observers, clock)
+
+
+def execute(
+    store: Store,
+    planner: executor.Planner,
+    programs: Mapping[str, Program],
+    managers: Mapping[str, Manager],
+    limits: Limits,
+    watcher: Watcher,
+    observers: Mapping[str, protocol.Observe] = executor.OBSERVERS,
+    clock: Clock | None = None,
+) -> Results:
+    """Run what the planner asks for; on any interruption the folder is still made whole."""
+    if "observer_seconds" not in store.run:
+        store.update(observer_seconds=observer_cost(store.workspace))
+    return _keeping_what_is_measured(
+        store,
+        watcher,
+        lambda: executor.execute(
+            planner, programs, managers, limits, store, watcher.run, observers, clock
+        ),
+    )
+
+
+def _keeping_what_is_measured(
+    store: Store, watcher: Watcher, do_runs: Callable[[], None]
+) -> Results:
+    begun = time.monotonic()
+    earlier = store.run.get("took_seconds", 0.0)
+    try:
+        do_runs()
+    except BaseException as error:
+        with contextlib.suppress(TareError):  # the first trouble is the one to tell of
+            store.finish()
+        if isinstance(error, KeyboardInterrupt):
+            raise InterruptedStudy(store.folder) from None
+        raise
+    finally:
+        watcher.end()
+    store.update(took_seconds=earlier + time.monotonic() - begun)
+    results = store.finish()
+    store.update(finished=now())
+    return Results(results.folder, store.run, results.measurements)
+
+
+def check_counts(
+    runs: int, warmup: int, most_runs: int = 0, precision: float | None = None
+) -> None:
+    """Raises UsageError for numbers of runs that no study can have."""
+    if not 1 <= runs <= 100_000:
+        raise UsageError(f"{runs} runs: give a number from 1 to 100000")
+    if not 0 <= warmup <= 1000:
+        raise UsageError(f"{warmup} warm-up runs: give a number from 0 to 1000")
+    if precision is not None and not 0.0001 <= precision <= 1:
+        raise UsageError(f"a precision of {precision}: give a fraction from 0.0001 to 1")
+    if precision is not None and most_runs < runs:
+        raise UsageError(f"at most {most_runs} runs is less than the {runs} asked for")
+
+
+def programs_of(given: Command | Sequence[Program]) -> tuple[Program, ...]:
+    """The programs that a function of the library was given, or the one of a list of words."""
+    if isinstance(given, Program):
+        return (given,)
+    if isinstance(given, str):
+        raise UsageError("a program is a list of words, not one string")
+    if given and isinstance(given[0], Program):
+        programs = tuple(item for item in given if isinstance(item, Program))
+        if len({program.name for program in programs}) != len(given):
+            raise UsageError("two programs of the same name")
+        return programs
+    return (program_from_command([str(word) for word in given]),)
+
+
+def managers_of(
+    names: Sequence[str], baseline: str, *, replays: bool = False
+) -> tuple[dict[str, Manager], str]:
+    """Resolve names, for runs or for replays; the baseline comes first. The default baseline is
+    glibc if it takes part."""
+    wanted = list(names) or managers_module.default_managers()
+    found = [managers_module.resolve(name, replays=replays) for name in wanted]
+    resolved = {manager.name: manager for manager in found}
+    if baseline:
+        first = managers_module.resolve(baseline, replays=replays)
+    else:
+        first = resolved.get("glibc") or next(iter(resolved.values()))
+        alone = len(resolved) == 1 and first.name not in ("glibc", OWN)
+        if alone and first.runtime is None:
+            first = managers_module.resolve("glibc")
+    ordered = {first.name: first, **{n: m for n, m in resolved.items() if n != first.name}}
+    for each in ordered.values():
+        if each.server is not None and not each.server.exists():
+            raise MissingError(f"the object {each.server} of {each.name} has gone")
+    return ordered, first.name
+
+
+def facts_of(
+    request: Mapping[str, Any], managers: Mapping[str, Manager], seed: int | None
+) -> dict[str, Any]:
+    """What run.json says of a question and of the managers in it; None for a new seed."""
+    return {
+        "request": dict(request),
+        "programs": request["programs"],
+        "baseline": request["baseline"],
+        "seed": random.SystemRandom().randrange(1 << 31) if seed is None else seed,
+        "managers": describe_managers(managers),
+    }

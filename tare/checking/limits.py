@@ -1,0 +1,197 @@
+"""Limits on what a program's memory management may cost, and whether results keep them.
+
+A suite's program has its limits in a table `limits`, by the name of the metric; docs/commands/
+check.md describes it for users.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from tare.base import statistics
+from tare.base.errors import UsageError
+from tare.base.units import format_value, parse_size
+from tare.records.metrics import METRICS
+
+if TYPE_CHECKING:
+    from tare.records.results import Results
+
+MEASURED_BY: Mapping[str, tuple[str, ...]] = {
+    "compare": (
+        *("wall_seconds", "user_seconds", "system_seconds", "peak_resident_bytes"),
+        *("minor_faults", "major_faults", "context_switches", "processes"),
+        *("cpu_instructions", "cpu_cycles", "cache_misses", "tlb_misses"),
+        *("collections", "full_collections", "pauses", "pause_seconds", "max_pause_seconds"),
+        *("collector_seconds", "collector_cpu_seconds", "stall_seconds", "pause_cpu_seconds"),
+        *("heap_bytes", "max_used_after_bytes", "heap_allocated_bytes", "quarantined_bytes"),
+    ),
+    "count": (
+        *("instructions", "manager_instructions", "malloc_calls", "malloc_instructions"),
+        *("free_calls", "free_instructions", "realloc_calls", "realloc_instructions"),
+        *("objects", "allocated_bytes", "max_live_objects", "max_live_bytes"),
+    ),
+    "drag": (
+        *("peak_free_bytes", "peak_last_use_bytes", "drag_ratio"),
+        *("lag_share", "drag_share", "void_share", "never_used_bytes", "never_freed_bytes"),
+    ),
+    "memsys": (
+        *("simulated_cycles", "stall_cycles", "manager_stall_cycles", "fetch_misses"),
+        *("read_misses", "write_misses", "memory_misses", "translation_misses"),
+    ),
+    "space": (
+        *("resident_bytes", "requested_bytes", "internal_bytes", "metadata_bytes"),
+        *("external_bytes", "retained_bytes", "delayed_bytes", "other_bytes"),
+        *("unexplained_bytes", "heap_expansion_ratio"),
+    ),
+}
+"""The studies whose metrics can have limits. Some metrics exist on some machines, or under some
+managers only."""
+
+DERIVED: Mapping[str, tuple[str, str]] = {
+    "manager_instructions_share": ("manager_instructions", "instructions")
+}
+"""A share is one metric over another, of the same run."""
+
+KEPT, OVER, UNSETTLED, NO_FIGURE = "kept", "over", "unsettled", "no figure"
+VERDICTS = {
+    KEPT: "The whole interval is within the limit.",
+    UNSETTLED: "The limit lies within the interval: more runs would tell.",
+    OVER: "The whole interval is over the limit.",
+    NO_FIGURE: "No run gave a figure.",
+}
+
+_NUMBER = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(?P<unit>\D*)")
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}
+_COUNTS = {"": 1.0, "%": 0.01, "k": 1e3, "M": 1e6, "G": 1e9}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One limit and what was measured, in the metric's unit; None where no run gave a figure."""
+
+    program: str
+    manager: str
+    metric: str
+    most: float
+    runs: int
+    median: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+
+
+def study_of(metric: str) -> str:
+    """The study that measures ``metric``, or UsageError when none does that can have limits."""
+    of_study = DERIVED.get(metric, (metric,))[0]
+    for study, metrics in MEASURED_BY.items():
+        if of_study in metrics:
+            return study
+    known = [*DERIVED, *(name for metrics in MEASURED_BY.values() for name in metrics)]
+    close = get_close_matches(metric, known, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+    raise UsageError(f"'{metric}' is not a metric that can have a limit", hint)
+
+
+def unit_of(metric: str) -> str:
+    """The unit of a metric, or ``share``."""
+    return "share" if metric in DERIVED or metric.endswith("_share") else METRICS[metric].unit
+
+
+def title_of(metric: str) -> str:
+    return "share of the manager" if metric in DERIVED else METRICS[metric].title
+
+
+def most_of(metric: str, given: str | float) -> float:
+    """What a limit says, in the metric's unit: a number, or 24MiB, 300ms, 15%, 5M."""
+    study_of(metric)
+    if not isinstance(given, str):
+        return _sound(metric, float(given))
+    if unit_of(metric) == "B":
+        return _sound(metric, float(parse_size(given)))
+    match = _NUMBER.fullmatch(given.strip())
+    factors = _SECONDS if unit_of(metric) == "s" else _COUNTS
+    if match is None or match["unit"] not in factors:
+        written = "300ms or 2s" if unit_of(metric) == "s" else "15%, 1.3 or 5M"
+        raise UsageError(f"'{given}' is no limit of {metric}", f"write it like {written}")
+    return _sound(metric, float(match["number"]) * factors[match["unit"]])
+
+
+def _sound(metric: str, most: float) -> float:
+    if not math.isfinite(most) or most < 0:
+        raise UsageError(f"{most} is no limit of {metric}", "give a number that is not negative")
+    return most
+
+
+def shown(metric: str, value: float | None) -> str:
+    """A value of ``metric`` for a table."""
+    if value is None:
+        return "-"
+    unit = unit_of(metric)
+    return f"{value:.1%}" if unit == "share" else format_value(value, unit)
+
+
+def limits_in(run: Mapping[str, Any]) -> list[tuple[str, str, str, float]]:
+    """The limits that run.json holds: program, manager, metric, most. UsageError where it holds
+    something else."""
+    rows = run["request"].get("limits") if isinstance(run.get("request"), dict) else None
+    if not isinstance(rows, list) or not all(map(_is_limit, rows)):
+        raise UsageError("run.json holds no limits", "these are no results of tare check")
+    return [(program, manager, metric, float(most)) for program, manager, metric, most in rows]
+
+
+def _is_limit(row: object) -> bool:
+    if not isinstance(row, list) or len(row) != 4:
+        return False
+    *names, most = row
+    known = {*DERIVED, *(name for metrics in MEASURED_BY.values() for name in metrics)}
+    is_number = isinstance(most, int | float) and math.isfinite(most)
+    return all(isinstance(name, str) for name in names) and names[2] in known and is_number
+
+
+def judged(results: Results) -> list[Judged]:
+    """Each limit of the results of `tare check`, held against what was measured."""
+    seed = int(results.run.get("seed") or 0)
+    found = []
+    for program, manager, metric, most in limits_in(results.run):
+        values = _values(results, program, manager, metric)
+        middle = statistics.median_interval(values, seed)
+        if middle is None:
+            row = Judged(program, manager, metric, most, 0, None, None, None, NO_FIGURE)
+        else:
+            word = KEPT if middle.high <= most else OVER if middle.low > most else UNSETTLED
+            figures = middle.median, middle.low, middle.high
+            row = Judged(program, manager, metric, most, len(values), *figures, word)
+        found.append(row)
+    return found
+
+
+def is_broken(rows: Sequence[Judged], *, strict: bool) -> bool:
+    """Whether any limit is; ``strict`` wants all of them kept beyond doubt."""
+    failing = {OVER, NO_FIGURE, *((UNSETTLED,) if strict else ())}
+    return any(row.verdict in failing for row in rows)
+
+
+def _values(results: Results, program: str, manager: str, metric: str) -> list[float]:
+    import polars as pl
+
+    good = results.measurements.filter(
+        (pl.col("program") == program)
+        & (pl.col("manager") == manager)
+        & (pl.col("study") == study_of(metric))
+        & (pl.col("status") == "ok")
+        & pl.col("value").is_finite()
+    ).sort("order")
+
+    def of(name: str) -> dict[int, float]:
+        rows = good.filter(pl.col("metric") == name).select("order", "value").rows()
+        return {int(order): float(value) for order, value in rows}
+
+    if metric not in DERIVED:
+        return list(of(metric).values())
+    part, whole = map(of, DERIVED[metric])
+    return [value / whole[order] for order, value in part.items() if whole.get(order)]

@@ -1,0 +1,127 @@
+"""Holds the programs of a suite to their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tare.base.errors import MissingError, UsageError
+from tare.campaign.executor import OBSERVERS
+from tare.campaign.session import Planned, Where, check_counts, measure
+from tare.campaign.watching import Watcher
+from tare.checking import report as check_study
+from tare.checking.limits import MEASURED_BY, most_of, study_of
+from tare.checking.report import Checked
+from tare.memory_managers import manager as managers_module
+from tare.memory_managers import suitable
+from tare.memory_managers.manager import Manager
+from tare.observers import instrument, recorder
+from tare.programs.program import Program
+from tare.programs.suite import Suite, SuiteProgram, as_program, load_suite, missing, prepare
+from tare.records.results import Results
+from tare.records.runs import Limits
+from tare.studies.compare import report as compare
+from tare.studies.count import report as count
+from tare.studies.drag import observe as observe_drag
+from tare.studies.drag import report as drag
+from tare.studies.memsys import report as memsys
+from tare.studies.space import observe as observe_space
+from tare.studies.space import report as space
+
+DEFAULT_MANAGER = "glibc"
+_REQUIRE: dict[str, Callable[[], object]] = {
+    compare.STUDY: lambda: None,
+    count.STUDY: instrument.launcher,
+    drag.STUDY: instrument.launcher,
+    memsys.STUDY: instrument.launcher,
+    space.STUDY: recorder.require,
+}
+
+
+def check(
+    suite: str | Path,
+    only: Sequence[str] = (),
+    *,
+    runs: int = 10,
+    warmup: int = 1,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+    report: Callable[[str], None] = print,
+) -> Results:
+    """Measure what the limits of a suite's programs are about; ``tare.checking.limits.judged``
+    gives the verdicts. ``only`` names some of the programs; one without limits is left out.
+    ``report`` is told of inputs that are made. Raises MissingError when one of them cannot run
+    here.
+    """
+    check_counts(runs, warmup)
+    whole = load_suite(suite)
+    limited = _limited(whole, only)
+    managers = {each.name: managers_module.resolve(_manager_of(each)) for each in limited}
+    most = [
+        [each.name, managers[each.name].name, metric, most_of(metric, given)]
+        for each in limited
+        for metric, given in each.limits.items()
+    ]
+    programs = [_ready(each, report) for each in limited]
+    checked = tuple(
+        _checked(each, program, managers[each.name])
+        for each, program in zip(limited, programs, strict=True)
+    )
+
+    def plan(seed: int) -> Planned:
+        rounds = check_study.Plan(checked, runs, warmup, seed)
+        return Planned(
+            lambda records: check_study.next_round(rounds, records),
+            check_study.planned_runs(rounds),
+        )
+
+    return measure(
+        check_study.STUDY,
+        "what has limits",
+        programs,
+        {manager.name: manager for manager in managers.values()},
+        checked[0].manager,
+        {"runs": runs, "warmup": warmup, "limits": most},
+        plan,
+        Where(seed, limits, folder, watcher, whole.path.stem),
+        {
+            **OBSERVERS,
+            drag.OBSERVER: observe_drag.run_once,
+            space.OBSERVER: observe_space.run_once,
+        },
+    )
+
+
+def _limited(suite: Suite, only: Sequence[str]) -> list[SuiteProgram]:
+    limited = {program.name: program for program in suite.programs if program.limits}
+    if unknown := [name for name in only if name not in limited]:
+        raise UsageError(f"{suite.path} has no program {', '.join(unknown)} with limits")
+    if not limited:
+        raise UsageError(
+            f"no program of {suite.path} has limits", 'one is: limits = { wall_seconds = "2s" }'
+        )
+    return [program for name, program in limited.items() if not only or name in only]
+
+
+def _manager_of(program: SuiteProgram) -> str:
+    return program.manager or DEFAULT_MANAGER
+
+
+def _checked(limited: SuiteProgram, program: Program, manager: Manager) -> Checked:
+    """What is to be measured of a program, when all of it can be measured here."""
+    wanted = {study_of(metric) for metric in limited.limits}
+    studies = tuple(study for study in MEASURED_BY if study in wanted)
+    for study in studies:
+        _REQUIRE[study]()
+        if study != compare.STUDY:
+            suitable.check([program], [manager], f"a limit that tare {study} measures")
+    return Checked(program.name, manager.name, studies)
+
+
+def _ready(limited: SuiteProgram, report: Callable[[str], None]) -> Program:
+    if lack := missing(limited):
+        raise MissingError(f"{limited.name} cannot run here: {lack}", lack.command)
+    prepare(limited, report)
+    return as_program(limited)

@@ -1,0 +1,81 @@
+"""`tare import`: a heap trace of what another tool recorded, or results of runs that it did."""
+# ruff: noqa: N999 - the module of a command has its name
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tare.base.errors import UsageError
+from tare.base.text import printable
+from tare.report.terminal import print_report
+from tare.studykit.answer import Answer, Output
+from tare.studykit.progress import TerminalWatcher
+
+if TYPE_CHECKING:
+    from tare.heap_traces.trace import Trace
+    from tare.report.model import Report
+
+EPILOG = """\b
+Examples:
+  tare import heaptrack.gawk.4711.zst
+  tare import heaptrack.gawk.4711.raw.zst -o gawk.tare
+  tare import mtrace.log -o program.tare
+  tare import dhat.out.4711
+  tare import running-ng-logs/host-2026-11-22/ -o results
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder of the trace or the results, which must be new. Default: the file's name with "
+    ".tare, or a new folder in tare-results.",
+)
+@click.option("--force", is_flag=True, help="Replace a heap trace that is there.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress, no summary.")
+def command(file: Path, folder: Path | None, force: bool, quiet: bool) -> int | Answer:
+    """Make a heap trace of FILE, which heaptrack or glibc's mtrace has recorded; or results of a
+    profile of DHAT, of a folder of logs of running-ng, or of DaCapo's files of latencies.
+
+    What kind of file it is, its content says. Compressed files are read as they are.
+    """
+    from tare.importing import import_recording
+    from tare.importing.runs import format_of, import_runs
+
+    if (runs := format_of(file)) is not None:
+        if force:
+            raise UsageError("--force is for heap traces", "name another folder with -o")
+        results = import_runs(file, runs, folder, TerminalWatcher(quiet).note)
+        output = Output(folder, None, None, page=True, quiet=quiet)
+        missing = results.run["imported"]["missing"]
+        return Answer(results, output, exit_code=1 if missing else None)
+    target = folder or Path(f"{file.name}.tare")
+    trace = import_recording(file, target, replace=force, note=TerminalWatcher(quiet).note)
+    if not quiet:
+        print_report(_report(trace), sys.stdout)
+        print(f"\ntrace: {printable(str(trace.folder))}")
+    if not trace.meta["complete"]:
+        print(f"tare: not complete: {printable(trace.meta['reason'])}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _report(trace: Trace) -> Report:
+    from tare.report.trace_summary import summary_report
+
+    report = summary_report(trace)
+    section, *others = report.sections
+    section = replace(section, findings=[*section.findings, *trace.meta["notes"]])
+    title = f"tare import: {trace.meta['program']['name']}"
+    subtitle = f"recorded by {trace.meta['observer']}"
+    return replace(report, title=title, subtitle=subtitle, sections=[section, *others])

@@ -1,0 +1,139 @@
+"""`tare managers`: what can serve a program's memory, and how to get what is missing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tare.base.errors import MissingError, UsageError
+from tare.base.native import native_file
+from tare.memory_managers import layers, runtimes
+from tare.memory_managers import mmtk as collectors
+from tare.memory_managers.catalogue import Recipe, load_recipes, object_path
+from tare.memory_managers.manager import machine_libc
+
+EPILOG = """\b
+Examples:
+  tare managers
+  tare managers show bdwgc
+  tare managers install google-tcmalloc
+"""
+_GROUPS = {
+    "allocators": "malloc as it is used today, and collectors behind it",
+    "classics": "published allocators, made of Tare's own layers",
+    "layers": "over an allocator, as in delay(jemalloc, size=1MiB)",
+    "collectors": "of MMTk, in replays",
+    "runtimes": "collectors of runtimes, for programs that need these, as in jvm.g1(heap=64MiB)",
+}
+
+
+@click.group(epilog=EPILOG, invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> int:
+    """List the managers, installed or not; * marks the ones that `tare weigh` tries."""
+    if context.invoked_subcommand is not None:
+        return 0
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("manager", "version", "installed", "what it is"):
+        table.add_column(title, overflow="fold", no_wrap=title == "manager")
+    every = _listed().values()
+    for group, what in _GROUPS.items():
+        table.add_row()
+        table.add_row(Text(group, style="bold"), "", "", Text(what, style="bold"))
+        for recipe in every:
+            if _group(recipe) == group:
+                name = recipe.name + ("*" if recipe.default_weigh else "")
+                table.add_row(name, recipe.version, _installed(recipe), Text(recipe.title))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
+    console.print(table)
+    console.print(
+        "\n* tried by `tare weigh`. own: whatever the program links. "
+        "./libmine.so: an object of yours.\n"
+        "`tare managers show NAME` lists options; `tare managers install NAME` builds one."
+    )
+    return 0
+
+
+def _installed(recipe: Recipe) -> str:
+    return "no" if _object(recipe) is None else "yes"
+
+
+def _object(recipe: Recipe) -> Path | None:
+    if recipe.kind == "system":
+        return machine_libc()
+    if recipe.name in collectors.PLANS:
+        return _built(collectors.PLANS[recipe.name].program)
+    if runtimes.is_name(recipe.name):
+        return runtimes.runtime(recipe.name.partition(".")[0]).installed()
+    if recipe.kind == "layer":
+        return _built(layers.layers()[recipe.name].OBJECT)
+    return object_path(recipe)
+
+
+def _built(file: str) -> Path | None:
+    try:
+        return native_file(file)
+    except MissingError:
+        return None
+
+
+def _group(recipe: Recipe) -> str:
+    if recipe.name in collectors.PLANS:
+        return "collectors"
+    if runtimes.is_name(recipe.name):
+        return "runtimes"
+    return {"classic": "classics", "layer": "layers"}.get(recipe.kind, "allocators")
+
+
+def _listed() -> dict[str, Recipe]:
+    """The catalogue, the layers, the collectors for replays, and those of runtimes."""
+    of_layers = {name: layer.RECIPE for name, layer in layers.layers().items()}
+    return {**load_recipes(), **of_layers, **collectors.recipes(), **runtimes.recipes()}
+
+
+def _recipe(name: str, recipes: dict[str, Recipe]) -> Recipe:
+    if name not in recipes:
+        raise UsageError(f"there is no manager '{name}'", f"known: {', '.join(recipes)}")
+    return recipes[name]
+
+
+@command.command()
+@click.argument("name")
+def show(name: str) -> int:
+    """Version, source, licence and options of one manager."""
+    recipe = _recipe(name, _listed())
+    console = Console(highlight=False)
+    console.print(Text(f"{recipe.name} {recipe.version}", style="bold"))
+    console.print(Text(recipe.title))
+    rows = [
+        ("kind", recipe.kind),
+        ("licence", recipe.licence),
+        ("home page", recipe.homepage),
+        ("object", str(_object(recipe) or "not installed")),
+        ("note", recipe.note),
+    ]
+    for label, value in rows:
+        if value:
+            console.print(Text(f"{label}: {value}"))
+    for option in recipe.options:
+        default = f" (default {option.default})" if option.default is not None else ""
+        values = "|".join([*option.choices, *([] if option.type == "choice" else [option.type])])
+        console.print(Text(f"  {option.name}={values}  {option.description}{default}"))
+    return 0
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True)
+def install(names: tuple[str, ...]) -> int:
+    """Build or fetch managers into your data folder (~/.local/share/tare)."""
+    from tare.memory_managers.install import install as build
+
+    for name in names:
+        _recipe(name, load_recipes())
+    build(list(names), report=lambda line: print(line, file=sys.stderr, flush=True))
+    return 0

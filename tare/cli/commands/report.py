@@ -1,0 +1,57 @@
+"""`tare report`: the tables and the page of a results folder, and the explorer of many."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+
+import click
+
+from tare.answers.answers import explore, write_page
+from tare.answers.building import build_report
+from tare.answers.explorer.collecting import is_results
+from tare.base.errors import UsageError
+from tare.base.text import printable
+from tare.records.results import load
+from tare.report.terminal import print_report
+from tare.studykit.progress import TerminalWatcher
+
+EPILOG = """\b
+Examples:
+  tare report tare-results/weigh-gawk-20260101-120000-42
+  tare report --open papers-results
+  tare report --open tare-results              (all results in it, on one page)
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("--no-page", is_flag=True, help="Only print the tables.")
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+def command(folder: Path, no_page: bool, opens: bool) -> int:
+    """Print the tables of the results folder DIR again and write its page, report.html.
+
+    Of several programs, and where DIR has results folders in it, the explorer is written as well:
+    explorer.html filters, draws time against space, and leads from a suite to a program to its call
+    sites. A folder whose study was interrupted works too: it shows what was measured.
+    """
+    if no_page and opens:
+        raise UsageError("--open needs the page", "leave --no-page out")
+    pages: list[Path] = []
+    has_many = not is_results(folder)
+    if no_page or not has_many:
+        results = load(folder)
+        print_report(build_report(results), sys.stdout)
+        has_many = len(results.run["programs"]) > 1
+        if not no_page:
+            pages.append(write_page(results))
+    if has_many and not no_page:
+        pages.append(explore(folder, TerminalWatcher(quiet=False).note))
+    if pages:
+        print()
+    for page in pages:
+        print(f"page:    {printable(str(page))}")
+    if opens and not webbrowser.open(pages[-1].resolve().as_uri()):
+        print("no browser could be started: open the page in one", file=sys.stderr)
+    return 0

@@ -1,0 +1,85 @@
+"""The end of every measuring command: table, page, files, and the exit code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tare.answers.answers import write_page
+from tare.answers.summaries import summary, worst_status
+from tare.base.errors import UsageError
+from tare.base.files import descriptor_of, write_to
+from tare.base.text import printable
+from tare.records.results import Results
+from tare.studykit.answer import Answer
+
+if TYPE_CHECKING:
+    from tare.heap_traces.trace import Trace
+
+
+def present(answer: Answer) -> int:
+    """Show and write an answer; its exit code."""
+    results, output = answer.results, answer.output
+    files = {"json": output.json_file, "csv": output.csv_file, "markdown": answer.markdown}
+    for name, file in files.items():
+        if file is not None:
+            write_export(results, name, file)
+    taken = any(file is not None and _is_standard_output(file) for file in files.values())
+    stream = sys.stderr if taken else sys.stdout
+    if not output.quiet:
+        from tare.answers.building import build_report
+        from tare.report.terminal import print_report
+
+        print_report(build_report(results), stream)
+    page = write_page(results) if output.page else None
+    if output.quiet:
+        _tell_of_failures(results)
+    else:
+        print(f"\nresults: {printable(str(results.folder))}", file=stream)
+        if page is not None:
+            print(f"page:    {printable(str(page))}", file=stream)
+    return int(worst_status(results)) if answer.exit_code is None else answer.exit_code
+
+
+def _tell_of_failures(results: Results) -> None:
+    """Who asked for no table still learns why the exit code is 1."""
+    from tare.report.comparison import failure_table
+
+    if (table := failure_table(results)) is None:
+        return
+    for program, manager, status, _, why in sorted(
+        [cell.text for cell in line] for line in table.rows
+    ):
+        print(printable(f"tare: {program} under {manager}: {status}: {why}"), file=sys.stderr)
+    print(f"results: {printable(str(results.folder))}", file=sys.stderr)
+
+
+def write_export(results: Results, name: str, file: Path) -> None:
+    """Write ``results`` in the export format ``name`` to ``file``, or standard output for ``-``."""
+    from tare.answers.exports.formats import FORMATS
+
+    write_to(file, FORMATS[name].render(results, summary(results)))
+
+
+def _is_standard_output(file: Path) -> bool:
+    return descriptor_of(file) == 1
+
+
+def write_trace_export(trace: Trace, name: str, file: Path, weight: str) -> None:
+    """Write ``trace`` in the form ``name`` of ``tare.answers.exports.traces``; see
+    ``write_stacks``."""
+    from tare.answers.exports.traces import TRACE_FORMATS
+    from tare.heap_traces.residence import reading
+
+    with reading(trace):
+        content = TRACE_FORMATS[name].render(trace, weight)
+    write_stacks(content, name, file)
+
+
+def write_stacks(content: bytes, name: str, file: Path) -> None:
+    """Write what has the form ``name`` to ``file``, or standard output for ``-``. UsageError when
+    that would show bytes on a terminal."""
+    if name == "pprof" and _is_standard_output(file) and sys.stdout.isatty():
+        raise UsageError("a pprof profile is not text", "name a file with -o")
+    write_to(file, content)

@@ -1,0 +1,576 @@
+"""From a raw recording to a heap trace, in bounded memory.
+
+Births come in the order of object ids, deaths in the order in which objects die. So for each
+process the births are read twice: first for their clocks, which tell the bytes clock of a use; then
+for the rows, a row group at a time. In between the deaths are put at the places of their objects
+in a temporary file, as long as there are objects, of which little is in memory at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare.base.errors import TareError
+from tare.base.files import hash_file
+from tare.base.units import format_count
+from tare.heap_traces.recording import Process, TableReader, read_frames, read_processes
+from tare.heap_traces.trace import (
+    CLOCKS,
+    FORMAT,
+    FREE_OPERATIONS,
+    META_FILE,
+    OPERATIONS,
+    TABLES,
+    VERSION,
+    broken_rows,
+    filled_up,
+    last_births,
+    table_file,
+)
+from tare.heap_traces.writing import TableWriter, constant, known, numbers, words
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_DEATH_COLUMNS = (
+    "first_use",
+    "last_use",
+    "unreachable_instructions",
+    "unreachable_bytes",
+    "free_instructions",
+    "free_nanoseconds",
+    "free_bytes",
+    "free_thread",
+    "free_site",
+    "free_operation",
+)
+_DEATH_BYTES = 8 * len(_DEATH_COLUMNS)
+_DEATH_BATCH = 1 << 15
+"""Rows that are put in place before the pages which they touched are let go: at most 128 MB."""
+_CLOCK_BLOCK = 1 << 16
+_CLOCK_BLOCKS_KEPT = 16
+_MOST_SITES = 1 << 23
+_MOST_U32 = (1 << 32) - 1
+_FIRST_NOTE_SECONDS, _NOTE_SECONDS = 2.0, 10.0
+_COPIED_NUMBERS = (
+    "instructions",
+    "nanoseconds",
+    "allocated_bytes",
+    "threads",
+    "unknown_frees",
+    "inherited_frees",
+)
+
+
+@dataclass
+class _Sum:
+    """What the rows of all processes add up to."""
+
+    objects: int = 0
+    sites: int = 0
+    allocating_sites: int = 0
+    violations: dict[str, int] = field(default_factory=dict)
+
+    def add_violations(self, found: Mapping[str, int]) -> None:
+        for name, number in found.items():
+            self.violations[name] = self.violations.get(name, 0) + number
+
+
+class _Progress:
+    """Tells ``note`` how far a conversion is, once it takes longer than a moment."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._next = time.monotonic() + _FIRST_NOTE_SECONDS
+
+    def tell(self, doing: str, objects: int) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _NOTE_SECONDS
+            self._note(f"{doing}: {format_count(objects)} objects so far")
+
+
+def convert(
+    recording: Path,
+    folder: Path,
+    facts: Mapping[str, Any],
+    reason: str = "",
+    note: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Write the trace of the files in ``recording`` into the existing empty ``folder``; returns
+    what meta.json holds.
+
+    ``facts`` goes into meta.json as it is, and must have what ``tare.heap_traces.trace`` expects
+    there of the program and the manager. ``reason`` says why the run was not a good one, if so.
+    Temporary files lie in ``recording``. Raises TareError where the disk is full or a file is not a
+    recording's.
+    """
+    import pyarrow as pa
+
+    try:
+        found = read_processes(recording)
+        total, described = _write_tables(found, folder, _Progress(note), recording)
+        problems = [text for process in described for text in process.pop("damage")]
+        if not reason and not found:
+            reason = f"the {facts['observer']} left no recording"
+        reasons = [reason, *(_incomplete(process) for process in described), *problems]
+        if total.violations:
+            reasons.append("rows that contradict each other: " + "; ".join(total.violations))
+        reason = next(filter(None, reasons), "")
+        meta = {
+            "format": FORMAT,
+            "version": VERSION,
+            **facts,
+            "complete": not reason,
+            "reason": reason,
+            "damage": problems,
+            "violations": total.violations,
+            "objects": total.objects,
+            "sites": total.sites,
+            "allocating_sites": total.allocating_sites,
+            "processes": described,
+            "files": {name: hash_file(table_file(folder, name)) for name in TABLES},
+        }
+        (folder / META_FILE).write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise TareError(
+            f"cannot write the trace to {folder}: {error.strerror or error}",
+            "free some space or name another folder with -o",
+        ) from None
+    except pa.ArrowException as error:
+        raise TareError(f"cannot write the trace to {folder}: {error}") from None
+    return meta
+
+
+def _incomplete(process: Mapping[str, Any]) -> str:
+    if process["complete"] or process["end"] != "running":
+        return ""
+    return f"process {process['pid']} ({process['program'] or 'unknown'}) was killed"
+
+
+def _write_tables(
+    found: list[Process], folder: Path, progress: _Progress, temporary: Path
+) -> tuple[_Sum, list[dict[str, Any]]]:
+    total = _Sum()
+    described = []
+    with ExitStack() as stack:
+        tables = {name: stack.enter_context(TableWriter(folder, name)) for name in TABLES}
+        for number, process in enumerate(found):
+            damage = list(process.damage)
+            before = total.objects
+            sites = _write_sites(tables["sites"], number, process, damage)
+            total.sites += sites
+            _write_objects(
+                tables["objects"], number, process, sites, total, damage, progress, temporary
+            )
+            _write_pointers(tables["pointers"], number, process, damage)
+            _write_regions(tables["regions"], number, process, sites, damage)
+            _write_events(tables["events"], number, process, damage)
+            described.append(
+                {
+                    "process": number,
+                    "pid": process.pid,
+                    "parent": process.numbers["parent"],
+                    "program": process.program,
+                    "end": process.end,
+                    **{name: process.numbers[name] for name in _COPIED_NUMBERS},
+                    "objects": total.objects - before,
+                    "complete": process.end != "running" and not damage,
+                    "damage": [f"process {process.pid}: {text}" for text in damage],
+                }
+            )
+    return total, described
+
+
+def _read(process: Process, name: str, damage: list[str], **options: Any) -> Iterator[Any]:
+    """The batches of a table; what is wrong with it goes into ``damage``, once."""
+    reader = TableReader(process.table(name), name, **options)
+    yield from reader
+    if reader.damage:
+        text = f"of its {name} the end is missing: {reader.damage}"
+        if text not in damage:
+            damage.append(text)
+
+
+# ---- objects ----
+
+
+def _write_objects(
+    table: TableWriter,
+    number: int,
+    process: Process,
+    sites: int,
+    total: _Sum,
+    damage: list[str],
+    progress: _Progress,
+    temporary: Path,
+) -> None:
+    import numpy as np
+
+    with _BirthClock(temporary) as clock:
+        for births in _read(process, "births", damage, wanted=("instructions", "bytes")):
+            clock.append(births["instructions"], births["bytes"])
+            progress.tell("reading the recording", total.objects + clock.rows)
+        clock.close()
+        with _Deaths(temporary, clock.rows) as deaths:
+            _read_deaths(process, deaths, damage)
+            row, lost_sites = 0, 0
+            before = dict.fromkeys(CLOCKS, 0)
+            allocating = np.zeros(sites + 1, np.bool_)
+            for births in _read(process, "births", damage):
+                rows = len(births["size"])
+                lost_sites += _drop_lost_sites(births["site"], sites)
+                allocating[births["site"]] = True
+                their_deaths = deaths.part(row, rows)
+                lost_sites += _drop_lost_sites(their_deaths["free_site"], sites)
+                columns = _object_columns(number, row, births, their_deaths, clock)
+                columns = filled_up(columns, TABLES["objects"])
+                total.add_violations(broken_rows(columns, row, before, sites))
+                table.write(columns)
+                before = last_births(columns)
+                row += rows
+                total.objects += rows
+                progress.tell("writing the trace", total.objects)
+    total.allocating_sites += int(np.count_nonzero(allocating[1:]))
+    if lost_sites:
+        damage.append(f"the call sites of {lost_sites} objects are missing")
+
+
+def _drop_lost_sites(wanted: NDArray[np.uint64], sites: int) -> int:
+    """Make unknown what refers to a site that was not recorded; how many."""
+    import numpy as np
+
+    lost = wanted > sites
+    wanted[lost] = 0
+    return int(np.count_nonzero(lost))
+
+
+def _object_columns(
+    number: int,
+    rows_before: int,
+    births: Mapping[str, NDArray[np.uint64]],
+    deaths: Mapping[str, NDArray[np.uint64]],
+    clock: _BirthClock,
+) -> dict[str, Any]:
+    import numpy as np
+
+    rows = len(births["size"])
+    operation, free_operation = births["operation"], deaths["free_operation"]
+    if (
+        operation.max() >= len(OPERATIONS)
+        or free_operation.max() >= len(FREE_OPERATIONS)
+        or births["thread"].max() > _MOST_U32
+    ):
+        raise TareError("the recording holds an unknown operation or thread", "build Tare again")
+    return {
+        "process": constant(number, rows),
+        "id": numbers(np.arange(rows_before + 1, rows_before + rows + 1, dtype=np.uint64)),
+        "operation": words(operation, OPERATIONS),
+        "thread": numbers(births["thread"], kind="u32"),
+        "site": known(births["site"], kind="u32"),
+        "region": known(births["region"], kind="u32"),
+        "size": numbers(births["size"]),
+        "usable_size": known(births["usable_size"]),
+        "alignment": known(births["alignment"]),
+        "resized_from": known(births["resized_from"]),
+        "address": known(births["address"]),
+        "free_thread": known(deaths["free_thread"], kind="u32"),
+        "free_site": known(deaths["free_site"], kind="u32"),
+        "free_operation": words(free_operation, (None, *FREE_OPERATIONS[1:])),
+        "birth_instructions": known(births["instructions"]),
+        "birth_nanoseconds": known(births["nanoseconds"]),
+        "birth_bytes": numbers(births["bytes"]),
+        "first_use_instructions": known(deaths["first_use"]),
+        "first_use_bytes": known(clock.at(deaths["first_use"])),
+        "last_use_instructions": known(deaths["last_use"]),
+        "last_use_bytes": known(clock.at(deaths["last_use"])),
+        "unreachable_instructions": known(deaths["unreachable_instructions"]),
+        "unreachable_bytes": known(deaths["unreachable_bytes"]),
+        "free_instructions": known(deaths["free_instructions"]),
+        "free_nanoseconds": known(deaths["free_nanoseconds"]),
+        "free_bytes": known(deaths["free_bytes"]),
+    }
+
+
+class _BirthClock:
+    """Tells the bytes clock from the instruction clock, by the births.
+
+    The two clocks of all births go to a temporary file, in blocks; in memory are the first
+    instruction of each block, and the few blocks that were looked into last.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._firsts: list[int] = []
+        self._first_instructions: Any = None
+        self._kept: dict[int, NDArray[np.uint64]] = {}
+        self.rows = 0
+
+    def __enter__(self) -> _BirthClock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def append(self, instructions: NDArray[np.uint64], bytes_: NDArray[np.uint64]) -> None:
+        """Add births that follow those before; every batch but the last is whole blocks long."""
+        import numpy as np
+
+        for start in range(0, len(instructions), _CLOCK_BLOCK):
+            part = slice(start, start + _CLOCK_BLOCK)
+            self._firsts.append(int(instructions[start]))
+            self._file.write(np.stack([instructions[part], bytes_[part]]).tobytes())
+        self.rows += len(instructions)
+
+    def close(self) -> None:
+        """No births follow."""
+        import numpy as np
+
+        self._file.flush()
+        self._first_instructions = np.array(self._firsts, np.uint64)
+
+    def at(self, times: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """The bytes clock at each of ``times``: that of the last birth up to then. 0 for 0."""
+        import numpy as np
+
+        result = np.zeros(len(times), np.uint64)
+        if not times.any():  # uses were not recorded
+            return result
+        blocks = np.searchsorted(self._first_instructions, times, side="right") - 1
+        blocks[times == 0] = -1
+        wanted = np.unique(blocks)
+        if len(wanted) <= _CLOCK_BLOCKS_KEPT:
+            for block in wanted[wanted >= 0]:
+                here = np.flatnonzero(blocks == block)
+                result[here] = self._in_block(int(block), times[here])
+            return result
+        order = np.argsort(blocks, kind="stable")
+        edges = np.append(np.searchsorted(blocks[order], wanted), len(blocks))
+        for block, start, end in zip(wanted, edges[:-1], edges[1:], strict=True):
+            if block >= 0:
+                here = order[start:end]
+                result[here] = self._in_block(int(block), times[here])
+        return result
+
+    def _in_block(self, block: int, times: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        import numpy as np
+
+        instructions, bytes_ = self._block(block)
+        found: NDArray[np.uint64] = bytes_[np.searchsorted(instructions, times, side="right") - 1]
+        return found
+
+    def _block(self, block: int) -> NDArray[np.uint64]:
+        import numpy as np
+
+        if block not in self._kept:
+            if len(self._kept) >= _CLOCK_BLOCKS_KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            rows = min(_CLOCK_BLOCK, self.rows - block * _CLOCK_BLOCK)
+            raw = os.pread(self._file.fileno(), 16 * rows, 16 * block * _CLOCK_BLOCK)
+            self._kept[block] = np.frombuffer(raw, np.uint64).reshape(2, rows)
+        return self._kept[block]
+
+
+class _Deaths:
+    """The deaths of a process at the places of their objects: a file with a row of numbers for
+    each object; 0 where nothing is known."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        import numpy as np
+
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._mapped: mmap.mmap | None = None
+        if rows:
+            # A full disk has to show here: later it would end this process by a signal.
+            os.posix_fallocate(self._file.fileno(), 0, rows * _DEATH_BYTES)
+            self._mapped = mmap.mmap(self._file.fileno(), rows * _DEATH_BYTES)
+            # Otherwise each touch of a page brings in, and maps, many around it.
+            self._mapped.madvise(mmap.MADV_RANDOM)
+        room: Any = self._mapped or b""
+        self._table = np.frombuffer(room, np.uint64).reshape(rows, len(_DEATH_COLUMNS))
+
+    def __enter__(self) -> _Deaths:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self._table  # a view keeps the file from being unmapped
+        if self._mapped is not None:
+            self._mapped.close()
+        self._file.close()
+
+    def put(self, batch: Mapping[str, NDArray[np.uint64]]) -> int:
+        """Put a batch of deaths in place; how many are of objects that were not recorded."""
+        import numpy as np
+
+        ids = batch["id"]
+        there = (ids >= 1) & (ids <= len(self._table))
+        lost = len(ids) - int(np.count_nonzero(there))
+        rows = np.stack([batch[name] for name in _DEATH_COLUMNS], axis=1)
+        if lost:
+            ids, rows = ids[there], rows[there]
+        self._table[ids - np.uint64(1)] = rows
+        if self._mapped is not None:
+            # What was written stays in the file; only this process's share of memory shrinks.
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+        return lost
+
+    def part(self, start: int, rows: int) -> dict[str, NDArray[np.uint64]]:
+        """The columns of ``rows`` objects from the one at ``start``."""
+        import numpy as np
+
+        raw = os.pread(self._file.fileno(), rows * _DEATH_BYTES, start * _DEATH_BYTES)
+        table = np.frombuffer(raw, np.uint64).reshape(rows, len(_DEATH_COLUMNS))
+        columns = np.array(table.T, order="C")
+        return dict(zip(_DEATH_COLUMNS, columns, strict=True))
+
+
+def _read_deaths(process: Process, deaths: _Deaths, damage: list[str]) -> None:
+    batches = _read(process, "deaths", damage, batch_rows=_DEATH_BATCH)
+    if lost := sum(deaths.put(batch) for batch in batches):
+        damage.append(f"{lost} deaths are of objects whose births are missing")
+
+
+# ---- the other tables ----
+
+
+def _write_sites(table: TableWriter, number: int, process: Process, damage: list[str]) -> int:
+    """Write the call sites of a process; how many there are."""
+    import numpy as np
+    import pyarrow as pa
+
+    frames, problem = read_frames(process.table("frames"))
+    if problem:
+        damage.append(f"of its frames the end is missing: {problem}")
+    texts = {
+        name: pa.array([*(getattr(frame, name) for frame in frames), ""])
+        for name in ("function", "object", "file")
+    }
+    lines = np.array([*(frame.line for frame in frames), 0], np.uint64)
+    offsets = np.array([*(frame.offset for frame in frames), 0], np.uint64)
+    written = 0
+    for batch in _read(process, "sites", damage):
+        rows = len(batch["frame"])
+        ids = np.arange(written + 1, written + rows + 1, dtype=np.uint64)
+        if np.any(batch["caller"] >= ids):
+            damage.append("of its call sites the end is missing: one comes before its caller")
+            return written
+        frame = np.minimum(batch["frame"], np.uint64(len(frames))).astype(np.int64)
+        places = pa.array(frame)
+        table.write(
+            {
+                "process": constant(number, rows),
+                "site": numbers(ids, kind="u32"),
+                "caller": known(batch["caller"], kind="u32"),
+                **{name: values.take(places) for name, values in texts.items()},
+                "line": known(lines[frame], kind="u32"),
+                "address": numbers(batch["address"]),
+                "offset": numbers(offsets[frame]),
+            }
+        )
+        written += rows
+        if written > _MOST_SITES:
+            raise TareError(
+                f"process {process.pid} has more than {_MOST_SITES} call sites",
+                "record without them: --no-sites",
+            )
+    return written
+
+
+def _write_pointers(table: TableWriter, number: int, process: Process, damage: list[str]) -> None:
+    for batch in _read(process, "pointers", damage):
+        table.write(
+            {
+                "process": constant(number, len(batch["source"])),
+                "instructions": numbers(batch["instructions"]),
+                "source": known(batch["source"]),
+                "offset": numbers(batch["offset"]),
+                "target": known(batch["target"]),
+            }
+        )
+
+
+def _write_regions(
+    table: TableWriter, number: int, process: Process, sites: int, damage: list[str]
+) -> None:
+    import numpy as np
+
+    last = _last_rows(process, damage)
+    row = 0
+    for batch in _read(process, "regions", damage):
+        kept = last[row : row + len(batch["region"])]
+        row += len(kept)
+        if not np.any(kept):
+            continue
+        batch = {name: values[kept] for name, values in batch.items()}
+        _drop_lost_sites(batch["site"], sites)
+        table.write(
+            {
+                "process": constant(number, len(batch["region"])),
+                "region": numbers(batch["region"], kind="u32"),
+                "parent": known(batch["parent"], kind="u32"),
+                "site": known(batch["site"], kind="u32"),
+                **{
+                    f"{moment}_{clock}": known(batch[f"{moment}_{clock}"])
+                    for moment in ("created", "destroyed")
+                    for clock in ("nanoseconds", "bytes")
+                },
+                "clears": numbers(batch["clears"]),
+            }
+        )
+
+
+def _last_rows(process: Process, damage: list[str]) -> NDArray[np.bool_]:
+    """For each row of a process's regions whether it is the last of that region: the instrument
+    writes one when a region is made, and one when it goes."""
+    import numpy as np
+
+    batches = _read(process, "regions", damage, wanted=("region",))
+    found = np.concatenate([np.zeros(0, np.uint64), *(batch["region"] for batch in batches)])
+    _, from_the_end = np.unique(found[::-1], return_index=True)
+    last = np.zeros(len(found), np.bool_)
+    last[len(found) - 1 - from_the_end] = True
+    return last
+
+
+def _write_events(table: TableWriter, number: int, process: Process, damage: list[str]) -> None:
+    """A start, the marks, where recording went on and off, and the end, if the process lived to
+    tell of it."""
+    import numpy as np
+    import pyarrow as pa
+
+    live = ("live_objects", "live_bytes", "reachable_objects", "reachable_bytes")
+
+    def write(kind: str, columns: Mapping[str, Any], rows: int) -> None:
+        table.write(
+            {
+                "process": constant(number, rows),
+                "kind": pa.array([kind]).take(pa.array(np.zeros(rows, np.int64))),
+                **{name: pa.nulls(rows, pa.uint64()) for name in live},
+                **columns,
+            }
+        )
+
+    clock = "nanoseconds" if process.numbers["nanoseconds"] else "instructions"
+
+    def moment(time: int, bytes_: int) -> dict[str, Any]:
+        clocks = {clock: time, "bytes": bytes_}
+        return {name: pa.array([value], pa.uint64()) for name, value in clocks.items()}
+
+    write("start", moment(0, 0), 1)
+    for batch in _read(process, "marks", damage):
+        columns = {name: numbers(values) for name, values in batch.items()}
+        write("mark", columns, len(batch["bytes"]))
+    for batch in _read(process, "switches", damage):
+        for when, bytes_, off in zip(*(batch[name].tolist() for name in batch), strict=True):
+            write("off" if off else "on", moment(when, bytes_), 1)
+    if process.end != "running":
+        write("end", moment(process.numbers[clock], process.numbers["allocated_bytes"]), 1)

@@ -1,0 +1,139 @@
+"""The exact peak of the bytes held by objects that come and go, in bounded memory.
+
+Objects are read once, in the order of their births. A sum of sizes can only rise at a birth, so a
+peak is at one: the ends of earlier objects are put before the first birth that is not before them.
+Ends that lie beyond the batch in hand wait in memory, and beyond ``MOST_WAITING`` of them in files.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tare.base.files import writing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Times = NDArray[np.uint64]
+    Sizes = NDArray[np.int64]
+
+MOST_WAITING = 4 << 20
+"""Ends that wait in memory, 16 bytes each."""
+_ROW = np.dtype([("time", "<u8"), ("size", "<i8")])
+
+
+@dataclass(frozen=True)
+class Peak:
+    """``bytes`` held at most, first at the birth at ``time``; 0 at 0 when nothing was ever held."""
+
+    bytes: int
+    time: int
+
+
+class PeakSweep:
+    """Takes objects batch by batch. ``last_births`` is the time of the last birth of each batch,
+    ascending. An object is held from its birth on, up to but not including its end; what ends at
+    the moment of another's birth is gone by then."""
+
+    def __init__(self, last_births: Times, most_waiting: int = MOST_WAITING) -> None:
+        self._last_births = last_births
+        self._waiting = _Waiting(len(last_births), most_waiting)
+        self._batch = 0
+        self._held = 0
+        self.peak = Peak(0, 0)
+
+    def add(self, births: Times, ends: Times, sizes: Sizes) -> None:
+        """The next batch: times ascending by birth, no end before its birth, sizes in bytes."""
+        change = sizes.copy()
+        due = np.searchsorted(self._last_births, ends, side="left")
+        now = due <= self._batch  # earlier, where it ends at its own birth
+        _take(change, births, ends[now], sizes[now])
+        for part in self._waiting.of(self._batch):
+            _take(change, births, part["time"], part["size"])
+        later = (due > self._batch) & (due < len(self._last_births))
+        self._waiting.put(due[later], ends[later], sizes[later])
+        held = self._held + np.cumsum(change)
+        highest = int(held.argmax())
+        if int(held[highest]) > self.peak.bytes:
+            self.peak = Peak(int(held[highest]), int(births[highest]))
+        self._held = int(held[-1])
+        self._batch += 1
+
+    def __enter__(self) -> PeakSweep:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._waiting.close()
+
+
+def _take(change: Sizes, births: Times, ends: Times, sizes: Sizes) -> None:
+    """Subtract the sizes from the change at the first birth that is not before the end."""
+    at = np.searchsorted(births, ends, side="left")
+    change -= np.bincount(at, weights=sizes, minlength=len(births)).astype(np.int64)
+
+
+class _Waiting:
+    """Ends by the batch in which they are due."""
+
+    def __init__(self, batches: int, most: int) -> None:
+        self._parts: list[list[NDArray[np.void]]] = [[] for _ in range(batches)]
+        self._most = most
+        self._rows = 0
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def put(self, due: NDArray[np.intp], ends: Times, sizes: Sizes) -> None:
+        if not len(due):
+            return
+        order = np.argsort(due, kind="stable")
+        rows = np.empty(len(due), _ROW)
+        rows["time"], rows["size"] = ends[order], sizes[order]
+        batches, starts = np.unique(due[order], return_index=True)
+        for batch, part in zip(batches, np.split(rows, starts[1:]), strict=True):
+            self._parts[int(batch)].append(part)
+        self._rows += len(rows)
+        if self._rows > self._most:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="tare-peak-")
+        with writing(Path(self._folder.name)):
+            for batch, parts in enumerate(self._parts):
+                if parts:
+                    with self._file(batch).open("ab") as file:
+                        for part in parts:
+                            file.write(part.tobytes())
+                    parts.clear()
+        self._rows = 0
+
+    def _file(self, batch: int) -> Path:
+        assert self._folder is not None
+        return Path(self._folder.name) / str(batch)
+
+    def of(self, batch: int) -> Iterator[NDArray[np.void]]:
+        """The ends due in ``batch``, in parts no larger than may wait in memory."""
+        yield from self._parts[batch]
+        self._rows -= sum(map(len, self._parts[batch]))
+        self._parts[batch] = []
+        if self._folder is None or not self._file(batch).exists():
+            return
+        with self._file(batch).open("rb") as file:
+            while len(part := np.frombuffer(file.read(self._most * _ROW.itemsize), _ROW)):
+                yield part
+        self._file(batch).unlink()
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()

@@ -1,0 +1,567 @@
+"""What objects hold in vain: the lag, use, drag and void of a heap trace, and its peaks.
+
+After Röjemo and Runciman, an object's residence divides into lag (born and not yet used), use
+(from its first use to its last) and drag (from its last use to the end of its residence); the
+residence of an object that is never used is void. Residence ends with the program's free, and for
+what is never freed with the process. Byte-time is bytes times the time they are held for, on one of
+the two clocks: bytes allocated, or instructions.
+
+Three curves follow from one trace: the bytes held with the program's own frees; with each object
+given back when it was found unreachable; and with each given back at its last use, where objects
+that are never used are never held. Total drag is the area under the first curve divided by that
+under the last (Berger, Zorn and McKinley, section 7.3).
+
+Everything is read in batches: memory does not grow with the number of objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tare.base.errors import UsageError
+from tare.base.text import shortened
+from tare.heap_traces.trace import Trace, TraceDamageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+    from numpy.typing import NDArray
+
+
+CLOCKS = ("bytes", "instructions")
+_KNOWN_CLOCKS = (*CLOCKS, "nanoseconds")
+CLASSES = ("use", "lag", "drag", "void")
+"""In the order in which figures stack them: what is needed first."""
+CURVES = {"free": "end", "unreachable": "gone", "last_use": "given_back"}
+"""By curve, the moment at which its objects are given back."""
+BATCH_ROWS = 1 << 18
+PROFILE_STEPS = 240
+MOST_SITES = 50
+MOST_FRAMES, LONGEST_NAME = 64, 300
+"""Of a call site that is kept: frames, and characters of each name."""
+_MOST_BYTES = 1 << 53
+"""Sums of sizes are exact in a double up to here, and no machine has allocated so much."""
+
+_SITE_TIMES = ("use", "lag", "drag_freed", "drag_unfreed", "void", "unreachable_drag")
+_SITE_COUNTS = (
+    *("objects", "bytes", "never_used_objects", "never_used_bytes", "never_freed_objects"),
+    *("never_freed_bytes", "unknown_objects"),
+)
+
+
+@dataclass(frozen=True)
+class Process:
+    """The rows of one process in ``objects``. The clocks at its end, 0 where they are not known;
+    ``complete`` says whether uses were recorded for all of its objects, those alive at its end
+    included."""
+
+    number: int
+    start: int
+    rows: int
+    instructions: int
+    nanoseconds: int
+    bytes: int
+    complete: bool
+    program: str
+
+    @property
+    def order(self) -> str:
+        """The clock that tells any two of its events apart."""
+        return "nanoseconds" if self.nanoseconds else "instructions"
+
+
+def analyse(trace: Trace, clock: str = "bytes") -> dict[str, Any]:
+    """All that a report on drag shows, as JSON could hold it; see docs/drag.md for the keys.
+
+    UsageError when ``trace`` has no last uses, or contradicts itself.
+    """
+    if "last_use" not in trace.meta["observed"]:
+        raise UsageError(
+            f"{trace.folder} has no last uses",
+            "record the program again with tare trace --last-use, or give it to tare drag itself",
+        )
+    with reading(trace):
+        objects = trace.objects()
+        found = processes(objects, trace.processes)
+        reachability = "unreachable" in trace.meta["observed"]
+        result = analyse_objects(objects, found, clock, reachability=reachability)
+        named_sites(result["sites"], trace)
+    return result | {
+        "complete": bool(trace.meta["complete"]),
+        "reason": str(trace.meta.get("reason") or ""),
+        "sites_known": "sites" in trace.meta["observed"],
+    }
+
+
+@contextmanager
+def reading(trace: Trace) -> Iterator[None]:
+    """Turn what a damaged file leads to into a UsageError about ``trace``."""
+    import polars as pl
+
+    try:
+        yield
+    except TraceDamageError as damage:
+        raise UsageError(
+            f"{trace.folder} contradicts itself: {damage.message}", "record it again"
+        ) from None
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise UsageError(
+            f"{trace.folder} cannot be read: {reason}", "the trace is damaged: record it again"
+        ) from None
+
+
+def processes(objects: pl.LazyFrame, described: Sequence[Mapping[str, Any]]) -> list[Process]:
+    """Where each process lies in ``objects``, which are in the order of processes and births.
+
+    ``described`` are the processes of meta.json. A process whose end was not seen ends at the last
+    moment that the trace knows of it.
+    """
+    import polars as pl
+
+    latest = {
+        clock: pl.max_horizontal(
+            pl.col(f"{moment}_{clock}") for moment in ("birth", "last_use", "free")
+        )
+        for clock in _KNOWN_CLOCKS
+    }
+    rows = int(objects.select(pl.len()).collect().item())
+    table = in_slices(
+        objects,
+        0,
+        rows,
+        lambda part: part.group_by("process").agg(
+            pl.len().alias("rows"), *(each.max().alias(clock) for clock, each in latest.items())
+        ),
+        lambda parts: parts.group_by("process").agg(
+            pl.col("rows").sum(), pl.col(*_KNOWN_CLOCKS).max()
+        ),
+    ).sort("process")
+    by_number = {int(each["process"]): each for each in described}
+    found = []
+    start = 0
+    for row in table.iter_rows(named=True):
+        if row["bytes"] is None or (described and row["process"] not in by_number):
+            raise TraceDamageError("it has objects without a birth, or of no process")
+        found.append(_process(row, start, by_number.get(row["process"], {})))
+        start += row["rows"]
+    return found
+
+
+def without_objects(described: Mapping[str, Any]) -> Process:
+    """The same of a process of meta.json that has no object at all."""
+    return _process({"process": int(described["process"]), "rows": 0}, 0, described)
+
+
+def _process(row: Mapping[str, Any], start: int, described: Mapping[str, Any]) -> Process:
+    def end(clock: str, name: str) -> int:
+        return max(row.get(clock) or 0, int(described.get(name, 0)))
+
+    return Process(
+        number=row["process"],
+        start=start,
+        rows=row["rows"],
+        instructions=end("instructions", "instructions"),
+        nanoseconds=end("nanoseconds", "nanoseconds"),
+        bytes=end("bytes", "allocated_bytes"),
+        complete=bool(described.get("complete", True)),
+        program=str(described.get("program", "")),
+    )
+
+
+def in_slices(
+    objects: pl.LazyFrame,
+    start: int,
+    rows: int,
+    query: Callable[[pl.LazyFrame], pl.LazyFrame],
+    merge: Callable[[pl.DataFrame], pl.DataFrame],
+) -> pl.DataFrame:
+    """``query`` of ``rows`` rows from ``start`` on, a slice at a time, so that memory is bounded;
+    ``merge`` makes one of the answers to several slices."""
+    import polars as pl
+
+    parts = [query(objects.slice(start, 0)).collect()]
+    for at in range(start, start + rows, BATCH_ROWS):
+        parts.append(query(objects.slice(at, min(BATCH_ROWS, start + rows - at))).collect())
+        if sum(part.height for part in parts) > BATCH_ROWS:
+            parts = [merge(pl.concat(parts))]
+    return merge(pl.concat(parts))
+
+
+def analyse_objects(
+    objects: pl.LazyFrame, found: Sequence[Process], clock: str, *, reachability: bool
+) -> dict[str, Any]:
+    """As ``analyse``, of the objects of contract "heap trace" alone; sites are not named yet."""
+    if clock not in CLOCKS:
+        raise UsageError(f"there is no clock '{clock}'", f"one of: {', '.join(CLOCKS)}")
+    sites = site_table(objects, found, clock)
+    curves = [curve for curve in CURVES if reachability or curve != "unreachable"]
+    areas = {name: float(sites[name].sum()) for name in _SITE_TIMES}
+    main = largest_process(sites, found)
+    peaks = dict.fromkeys(curves, 0)
+    detail: dict[str, Any] = {}
+    for process in found:
+        swept, profile = _sweep(objects, process, clock, curves, profiled=process.number == main)
+        for curve in curves:
+            peaks[curve] += swept[curve].bytes
+        if process.number == main:
+            detail = {
+                "process": process.number,
+                "program": process.program,
+                "end": getattr(process, clock),
+                "profile": profile,
+                "peaks": {curve: swept[curve].bytes for curve in curves},
+                "at_peak": _at(objects, process, clock, swept["free"].time),
+            }
+    return {
+        "clock": clock,
+        "processes": len(found),
+        "reachability": reachability,
+        "peaks": peaks,
+        "areas": areas,
+        "main": detail,
+        "totals": {name: int(sites[name].sum()) for name in _SITE_COUNTS},
+        **ranked(sites),
+    }
+
+
+# ---- moments of an object ----
+
+
+def moments(process: Process, clock: str) -> dict[str, pl.Expr]:
+    """Expressions over the columns of ``objects``: ``birth``, ``first``, ``last``, ``gone`` and
+    ``end`` on ``clock``, ascending but for ``gone``, which lies between ``last`` and ``end``;
+    without uses, ``first`` and ``last`` are the birth.
+
+    In a recording that was cut off, an object that was not freed may have been used later: it is
+    taken to be in use to the end, and all the time where no use is known.
+    """
+    import polars as pl
+
+    birth = pl.col(f"birth_{clock}")
+    final = pl.lit(getattr(process, clock), pl.UInt64)
+    end = pl.max_horizontal(pl.col(f"free_{clock}").fill_null(final), birth)
+    first = pl.min_horizontal(pl.max_horizontal(pl.col(f"first_use_{clock}"), birth), end)
+    last = pl.min_horizontal(pl.max_horizontal(pl.col(f"last_use_{clock}"), first), end)
+    unused = pl.col("last_use_bytes").is_null()
+    unknown = _unknown(process)
+    first = pl.when(unused).then(birth).otherwise(first)
+    last = pl.when(unknown).then(end).when(unused).then(birth).otherwise(last)
+    seen = pl.col(f"unreachable_{clock}")
+    gone = (
+        pl.when(seen.is_null())
+        .then(end)
+        .otherwise(pl.min_horizontal(pl.max_horizontal(seen, last), end))
+    )
+    return {"birth": birth, "first": first, "last": last, "gone": gone, "end": end}
+
+
+def _unknown(process: Process) -> pl.Expr:
+    """Whether the recording ended before the object did."""
+    import polars as pl
+
+    if process.complete:
+        return pl.lit(False)
+    return pl.col("free_bytes").is_null()
+
+
+def _void(process: Process) -> pl.Expr:
+    import polars as pl
+
+    return pl.col("last_use_bytes").is_null() & ~_unknown(process)
+
+
+# ---- by call site ----
+
+
+def site_table(
+    objects: pl.LazyFrame, found: Sequence[Process], clock: str, sample_bytes: int = 0
+) -> pl.DataFrame:
+    """A row per process and call site (0 where it is not known): byte-times on ``clock`` as
+    floats, and counts. The columns are process, site, ``_SITE_TIMES``, ``_SITE_COUNTS`` and
+    ``end``, when the process ended. Of a sampled trace they are estimates.
+
+    TraceDamageError when the sizes cannot be true.
+    """
+    import polars as pl
+
+    from tare.heap_traces.trace import sample_weight
+
+    parts = []
+    for process in found:
+        at = moments(process, clock)
+        size = pl.col("size").cast(pl.Float64)
+        void, unknown = _void(process), _unknown(process)
+        freed = pl.col("free_bytes").is_not_null()
+
+        def held(start: str, end: str, at: Mapping[str, pl.Expr] = at) -> pl.Expr:
+            return (at[end] - at[start]).cast(pl.Float64) * pl.col("size").cast(pl.Float64)
+
+        drag = pl.when(void).then(0.0).otherwise(held("last", "end"))
+        times = {
+            "use": held("first", "last"),
+            "lag": held("birth", "first"),
+            "drag_freed": pl.when(freed).then(drag).otherwise(0.0),
+            "drag_unfreed": pl.when(freed).then(0.0).otherwise(drag),
+            "void": pl.when(void).then(held("birth", "end")).otherwise(0.0),
+            "unreachable_drag": held("gone", "end"),
+        }
+        counts = {
+            "objects": pl.lit(1.0),
+            "bytes": size,
+            "never_used_objects": void.cast(pl.Float64),
+            "never_used_bytes": void * size,
+            "never_freed_objects": (~freed & ~unknown).cast(pl.Float64),
+            "never_freed_bytes": (~freed & ~unknown) * size,
+            "unknown_objects": unknown.cast(pl.Float64),
+        }
+        weight = sample_weight(sample_bytes)
+        columns = {name: each.cast(pl.Float64) * weight for name, each in (times | counts).items()}
+        sums = [pl.col(name).sum() for name in columns]
+
+        def summed(
+            part: pl.LazyFrame,
+            columns: Mapping[str, pl.Expr] = columns,
+            sums: Sequence[pl.Expr] = sums,
+        ) -> pl.LazyFrame:
+            named = (each.alias(name) for name, each in columns.items())
+            return part.select(pl.col("site").fill_null(0), *named).group_by("site").agg(sums)
+
+        table = in_slices(
+            objects,
+            process.start,
+            process.rows,
+            summed,
+            lambda parts, sums=sums: parts.group_by("site").agg(sums),  # type: ignore[misc]
+        )
+        parts.append(
+            table.with_columns(
+                pl.lit(process.number, pl.UInt32).alias("process"),
+                pl.lit(float(getattr(process, clock))).alias("end"),
+            )
+        )
+    if not parts:
+        floats = dict.fromkeys((*_SITE_TIMES, *_SITE_COUNTS, "end"), pl.Float64)
+        return pl.DataFrame(schema={"process": pl.UInt32, "site": pl.UInt32, **floats})
+    table = pl.concat(parts)
+    if float(table["bytes"].sum()) > _MOST_BYTES:
+        raise TraceDamageError("it has more bytes than can ever have been allocated")
+    return table.sort("process", "site")
+
+
+def largest_process(sites: pl.DataFrame, found: Sequence[Process]) -> int:
+    """The process that held most byte-time."""
+    import polars as pl
+
+    if not found:
+        return -1
+    held = pl.sum_horizontal("use", "lag", "drag_freed", "drag_unfreed", "void")
+    areas = sites.group_by("process").agg(held.sum().alias("area"))
+    return int(areas.sort(["area", "process"], descending=[True, False])["process"][0])
+
+
+def ranked(sites: pl.DataFrame) -> dict[str, Any]:
+    """The sites that waste most byte-time, the number of all that waste any, and how many of them
+    waste half of it."""
+    import polars as pl
+
+    wasted = pl.sum_horizontal("lag", "drag_freed", "drag_unfreed", "void")
+    order = (
+        sites.with_columns(wasted.alias("wasted"))
+        .filter(pl.col("wasted") > 0)
+        .sort(["wasted", "process", "site"], descending=[True, False, False])
+    )
+    total = float(order["wasted"].sum())
+    half = order.filter(pl.col("wasted").cum_sum().shift(fill_value=0.0) < total / 2).height
+    counts = [pl.col(name).cast(pl.Int64) for name in _SITE_COUNTS]
+    return {
+        "sites": order.head(MOST_SITES).with_columns(counts).to_dicts(),
+        "wasting_sites": order.height,
+        "sites_for_half": half,
+        "all_sites": sites.filter(pl.col("site") > 0).height,
+    }
+
+
+def named_sites(sites: Sequence[dict[str, Any]], trace: Trace) -> None:
+    """Put ``frames`` to each of ``sites``: dicts of function, object, file and line, innermost
+    first, empty where the site is not known."""
+    stacks = trace.stacks([(site["process"], site["site"]) for site in sites])
+    for site, frames in zip(sites, stacks, strict=True):
+        site["frames"] = [
+            {
+                name: shortened(value, LONGEST_NAME) if isinstance(value, str) else value
+                for name, value in frame.items()
+            }
+            for frame in frames[:MOST_FRAMES]
+        ]
+
+
+# ---- over time ----
+
+
+def _sweep(
+    objects: pl.LazyFrame, process: Process, clock: str, curves: Sequence[str], *, profiled: bool
+) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """The peaks of the curves of one process, on the clock that tells its events apart; and the
+    mean bytes of each class in each step of ``clock``."""
+    import contextlib
+
+    import numpy as np
+    import polars as pl
+
+    from tare.heap_traces.peak import PeakSweep
+
+    in_order = moments(process, process.order)
+    # Right after the last use is one step of the clock later, so that what is used right after its
+    # birth is held at its birth.
+    after = pl.min_horizontal(in_order["last"] + 1, in_order["end"])
+    given_back = pl.when(_void(process)).then(in_order["birth"]).otherwise(after)
+    in_order["given_back"] = given_back
+    in_order["gone"] = pl.max_horizontal(in_order["gone"], given_back)
+    columns = {"process": pl.col("process"), "size": pl.col("size").cast(pl.Int64)}
+    columns |= {name: in_order[name] for name in ("birth", *map(CURVES.__getitem__, curves))}
+    if profiled:
+        columns |= {f"on_{name}": each for name, each in moments(process, clock).items()}
+        columns["void"] = _void(process)
+    profile = _Profile(getattr(process, clock)) if profiled else None
+    last_births = _last_births(objects, process)
+    with contextlib.ExitStack() as stack:
+        sweeps = {curve: stack.enter_context(PeakSweep(last_births)) for curve in curves}
+        before = 0
+        for batch in _batches(objects, process, columns):
+            births, sizes = batch["birth"].to_numpy(), batch["size"].to_numpy()
+            if int(births[0]) < before or (np.diff(births.view(np.int64)) < 0).any():
+                raise TraceDamageError("its objects are not in the order of their births")
+            if batch["process"].n_unique() != 1 or int(batch["process"][0]) != process.number:
+                raise TraceDamageError("its objects are not in the order of processes")
+            before = int(births[-1])
+            for curve, sweep in sweeps.items():
+                sweep.add(births, batch[CURVES[curve]].to_numpy(), sizes)
+            if profile is not None:
+                profile.add(batch)
+        peaks = {curve: sweep.peak for curve, sweep in sweeps.items()}
+    return peaks, profile.means() if profile is not None else {}
+
+
+def _batches(
+    objects: pl.LazyFrame, process: Process, columns: Mapping[str, pl.Expr]
+) -> Iterator[pl.DataFrame]:
+    for start in range(process.start, process.start + process.rows, BATCH_ROWS):
+        rows = min(BATCH_ROWS, process.start + process.rows - start)
+        yield (
+            objects.slice(start, rows)
+            .select(each.alias(name) for name, each in columns.items())
+            .collect()
+        )
+
+
+def _last_births(objects: pl.LazyFrame, process: Process) -> NDArray[np.uint64]:
+    import numpy as np
+
+    last = process.start + process.rows - 1
+    rows = [*range(process.start + BATCH_ROWS - 1, last, BATCH_ROWS), last]
+    births = objects.select(f"birth_{process.order}")
+    found = [births.slice(row, 1).collect().item() for row in rows]
+    if None in found:
+        raise TraceDamageError(f"it has objects without a birth in {process.order}")
+    return np.array(found, np.uint64)
+
+
+def _at(objects: pl.LazyFrame, process: Process, clock: str, time: int) -> dict[str, float]:
+    """What was held at ``time`` (of its order): objects, bytes of each class, and when on ``clock``
+    that was."""
+    import polars as pl
+
+    at = moments(process, process.order)
+    now = pl.lit(time, pl.UInt64)
+    void, size = _void(process), pl.col("size").cast(pl.Int64)
+    part = {
+        "void": void,
+        "lag": ~void & (now < at["first"]),
+        "use": ~void & (now >= at["first"]) & (now <= at["last"]),
+        "drag": ~void & (now > at["last"]),
+    }
+    held = (at["birth"] <= now) & (now < at["end"])
+    sums = [
+        held.sum().cast(pl.Int64).alias("objects"),
+        *((held & where).cast(pl.Int64).mul(size).sum().alias(k) for k, where in part.items()),
+    ]
+    latest = pl.col(f"birth_{clock}").filter(pl.col(f"birth_{process.order}") <= now).max()
+    return in_slices(
+        objects,
+        process.start,
+        process.rows,
+        lambda rows: rows.select(*sums, latest.fill_null(0).alias("time")),
+        lambda rows: rows.select(pl.exclude("time").sum(), pl.col("time").max()),
+    ).row(0, named=True)
+
+
+def peak_moment(objects: pl.LazyFrame, process: Process) -> int:
+    """When most bytes were held, with the program's frees, on the clock of its order."""
+    peaks, _ = _sweep(objects, process, "bytes", ["free"], profiled=False)
+    return int(peaks["free"].time)
+
+
+class _Profile:
+    """Mean bytes of each class over equal steps of a clock, exact: objects are taken as intervals,
+    and the area to the left of each edge is kept as sums over their ends."""
+
+    def __init__(self, end: int) -> None:
+        import numpy as np
+
+        self._width = max(end, 1) / PROFILE_STEPS
+        shape = (2, PROFILE_STEPS + 1)
+        self._sums = {name: np.zeros(shape) for name in (*CLASSES, "unreachable")}
+
+    def add(self, batch: pl.DataFrame) -> None:
+        import numpy as np
+
+        at = {
+            name: batch[f"on_{name}"].to_numpy().astype(np.float64)
+            for name in ("birth", "first", "last", "gone", "end")
+        }
+        sizes = batch["size"].to_numpy().astype(np.float64)
+        void = batch["void"].to_numpy()
+        used = np.where(void, 0.0, sizes)
+        self._interval("lag", at["birth"], at["first"], sizes)
+        self._interval("use", at["first"], at["last"], sizes)
+        self._interval("drag", at["last"], at["end"], used)
+        self._interval("void", at["birth"], at["end"], np.where(void, sizes, 0.0))
+        self._interval("unreachable", at["birth"], at["gone"], sizes)
+
+    def _interval(
+        self,
+        name: str,
+        starts: NDArray[np.float64],
+        ends: NDArray[np.float64],
+        sizes: NDArray[np.float64],
+    ) -> None:
+        import numpy as np
+
+        for times, sign in ((starts, 1.0), (ends, -1.0)):
+            steps = np.minimum(times / self._width, PROFILE_STEPS).astype(np.int64)
+            for row, weights in enumerate((sizes, sizes * times)):
+                self._sums[name][row] += sign * np.bincount(
+                    steps, weights=weights, minlength=PROFILE_STEPS + 1
+                )
+
+    def means(self) -> dict[str, list[float]]:
+        """By class, and for the objects that are still reachable, the mean of each step."""
+        import numpy as np
+
+        edges = np.arange(PROFILE_STEPS + 1) * self._width
+        found = {}
+        for name, (sizes, moments_) in self._sums.items():
+            # The area left of an edge: each interval that began before it, up to the edge.
+            area = edges * _before(sizes) - _before(moments_)
+            found[name] = [round(max(float(v), 0.0), 1) for v in np.diff(area) / self._width]
+        return found
+
+
+def _before(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    return np.concatenate(([0.0], np.cumsum(sums)[:-1]))

@@ -1,0 +1,27 @@
+"""What watches one run: the forms that every observer has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from tare.memory_managers.manager import Manager
+from tare.programs.program import Program
+from tare.records.runs import Limits, Outcome
+
+Observe = Callable[[Program, Manager, Limits, Path, Path | None], Outcome]
+
+
+class Observer(Protocol):
+    """What stands between the launcher and the program, and sees more of the run."""
+
+    def prefix(self, folder: Path) -> Sequence[str]:
+        """The words before the program's command; what it writes goes into ``folder``."""
+
+    def hosts(self, executable: str) -> bool:
+        """Whether a process that the kernel takes for ``executable`` runs the program inside."""
+
+    def complete(self, folder: Path, pids: Collection[int], outcome: Outcome) -> Outcome:
+        """``outcome`` of a good run, with the values that the observer saw instead of the
+        runner's. ``pids`` are the processes that are known to have taken part."""

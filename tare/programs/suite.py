@@ -1,0 +1,561 @@
+"""Suites: files that list programs, with how their inputs are made and what they need.
+
+A suite file is read and checked here, and nothing else: who runs the programs is not this module's
+business. docs/suites.md describes the format.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tare.base.errors import TareError, UsageError
+from tare.base.native import CHECKOUT, NATIVE, native_roots
+from tare.programs.program import Program
+
+SCHEMA = 1
+MAX_SUITE_BYTES = 1 << 20
+DEFAULT_TIMEOUT_SECONDS = 60.0
+MAX_TIMEOUT_SECONDS = 24 * 3600.0
+PREPARE_TIMEOUT_SECONDS = 15 * 60.0
+
+_NAME = re.compile(r"[a-z0-9-]{1,64}")
+_DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(\|[a-z0-9][a-z0-9+.-]+)*")
+"""A package, or several of which one is enough; the first is the one to install."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+# Doubled braces give a literal {word}; all other braces stand for themselves, as in awk programs.
+_PLACEHOLDER = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
+# Only a command has a run of its own, and so a scratch folder.
+_PREPARE_PLACEHOLDERS = frozenset({"workloads", "kernels", "suite", "inputs"})
+_COMMAND_PLACEHOLDERS = _PREPARE_PLACEHOLDERS | {"scratch"}
+# What the run sets for its own purposes: a program that changes it would not be measured.
+_RESERVED_VARIABLES = frozenset({"LD_PRELOAD", "LD_AUDIT"})
+
+
+@dataclass(frozen=True)
+class SuiteProgram:
+    """One program of a suite, as written in the file: placeholders are not yet replaced. In
+    ``limits`` is the most that metrics may be under ``manager``, for ``tare.checking.limits``."""
+
+    name: str
+    description: str
+    command: tuple[str, ...]
+    folder: Path
+    paper: str = ""
+    packages: tuple[str, ...] = ()
+    input: str | None = None
+    prepare: tuple[tuple[str, ...], ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    output_sha256: str | None = None
+    ignore_output: bool = False
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    manager: str = ""
+    limits: Mapping[str, str | float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    description: str
+    path: Path
+    programs: tuple[SuiteProgram, ...]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a program needs and this machine does not have; false when there is nothing."""
+
+    packages: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.packages or self.files)
+
+    @property
+    def command(self) -> str:
+        """The command that installs the packages; empty when no package is missing."""
+        if not self.packages:
+            return ""
+        return "apt-get install --no-install-recommends " + " ".join(self.packages)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.packages:
+            parts.append("packages not installed: " + ", ".join(self.packages))
+        if self.files:
+            parts.append("not found: " + ", ".join(self.files))
+        return "; ".join(parts)
+
+
+def _shipped(kind: str) -> Path:
+    """The folder of the shipped suites or workloads, in a checkout or in the installed package."""
+    if (CHECKOUT / "suites" / "quick.toml").is_file():
+        return CHECKOUT / kind
+    return _native_folder(kind)
+
+
+def _native_folder(kind: str) -> Path:
+    folders = [root / kind for root in native_roots()]
+    return next((folder for folder in folders if folder.is_dir()), NATIVE / kind)
+
+
+def suites_folder() -> Path:
+    return _shipped("suites")
+
+
+def workloads_folder() -> Path:
+    return _shipped("workloads")
+
+
+def kernels_folder() -> Path:
+    """The folder of the built kernels; TARE_KERNELS points to another build of them."""
+    elsewhere = os.environ.get("TARE_KERNELS")
+    return Path(elsewhere).absolute() if elsewhere else _native_folder("kernels")
+
+
+def cache_folder() -> Path:
+    """The folder for what can be made again: TARE_CACHE, or `tare` in the user's cache folder."""
+    own = os.environ.get("TARE_CACHE")
+    if own:
+        return Path(own).absolute()
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(shared):
+        return Path(shared) / "tare"
+    try:
+        return Path.home() / ".cache" / "tare"
+    except RuntimeError as error:
+        raise TareError(
+            "there is no home folder to keep made inputs in",
+            "set TARE_CACHE to a folder that can be written to",
+        ) from error
+
+
+def shipped_suites() -> tuple[str, ...]:
+    """The names of the suites that come with Tare."""
+    return tuple(sorted(path.stem for path in suites_folder().glob("*.toml")))
+
+
+def load_suite(name_or_path: str | os.PathLike[str]) -> Suite:
+    """Reads a suite, given by the name of a shipped one or by the path of a file.
+
+    Raises UsageError, with file, program and key, when the file is not a correct suite.
+    """
+    text = os.fspath(name_or_path)
+    if os.sep in text or text.endswith(".toml"):
+        path = Path(text).absolute()
+    elif text in shipped_suites():
+        path = suites_folder() / f"{text}.toml"
+    else:
+        raise UsageError(
+            f"there is no suite named {text!r}",
+            f"shipped suites: {', '.join(shipped_suites())}; "
+            "a suite of your own is given by its path",
+        )
+    return _Reader(path).read()
+
+
+def as_program(program: SuiteProgram) -> Program:
+    """The program as the runner takes it; {scratch} in the command is left for the runner."""
+    folders = {
+        **_folders(program),
+        "inputs": inputs_folder(program),
+        "scratch": Path("{scratch}"),
+    }
+    return Program(
+        name=program.name,
+        argv=tuple(_expand(argument, folders) for argument in program.command),
+        stdin=None if program.input is None else Path(_expand(program.input, folders)),
+        environment={name: _expand(value, folders) for name, value in program.environment.items()},
+        scratch=True,
+        ignore_output=program.ignore_output,
+        output_sha256=program.output_sha256 or "",
+        timeout_seconds=program.timeout_seconds,
+    )
+
+
+def missing(program: SuiteProgram) -> Missing:
+    """What this machine lacks to run a program (and to make its inputs, when not yet made)."""
+    prepared = not program.prepare or inputs_folder(program).is_dir()
+    commands = [program.command] if prepared else [*program.prepare, program.command]
+    folders: dict[str, Path] = _folders(program)
+    files: list[str] = []
+    for command in commands:
+        for position, argument in enumerate(command):
+            lacking = _lacking(argument, folders, executable=position == 0)
+            if lacking is not None and lacking not in files:
+                files.append(lacking)
+    if program.input is not None:
+        lacking = _lacking(program.input, folders, executable=False)
+        if lacking is not None and lacking not in files:
+            files.append(lacking)
+    return Missing(_packages_not_installed(program.packages), tuple(files))
+
+
+def inputs_folder(program: SuiteProgram) -> Path:
+    """The folder of a program's made inputs, named by what they are made of.
+
+    The name changes when the commands that make them change, or the files those commands name: the
+    shipped ones by content, those of the system by size and time of change.
+    """
+    digest = hashlib.sha256()
+    folders = _folders(program)
+
+    def add(text: str) -> None:
+        digest.update(f"{len(text)}:{text}".encode())
+
+    for command in program.prepare:
+        add("command")
+        for argument in command:
+            add(argument)
+            for path in _files_behind(argument, folders):
+                if path.is_relative_to(folders["workloads"]) or path.is_relative_to(program.folder):
+                    add(hashlib.sha256(path.read_bytes()).hexdigest())
+                else:
+                    status = path.stat()
+                    add(f"{status.st_size} {status.st_mtime_ns}")
+    return cache_folder() / "inputs" / f"{program.name}-{digest.hexdigest()[:16]}"
+
+
+def prepare(program: SuiteProgram, report: Callable[[str], None]) -> None:
+    """Makes the inputs of a program, once; `report` is told when there is something to do.
+
+    Safe when two do it at once: each works in a folder of its own, and the first to finish wins.
+    """
+    if not program.prepare:
+        return
+    target = inputs_folder(program)
+    if target.is_dir():
+        return
+    report(f"{program.name}: making the input")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    except OSError as error:
+        raise TareError(
+            f"{program.name}: no folder for the input can be made: {error}",
+            "set TARE_CACHE to a folder that can be written to",
+        ) from error
+    try:
+        folders = {**_folders(program), "inputs": work}
+        for command in program.prepare:
+            _run_prepare(program, [_expand(argument, folders) for argument in command], work)
+        if not any(work.iterdir()):
+            raise TareError(f"{program.name}: the commands of 'prepare' made no file")
+        _publish(work, target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _publish(work: Path, target: Path) -> None:
+    # mkdtemp's folder is private; a finished one may be shared like any other cache.
+    work.chmod(0o755)
+    try:
+        work.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise TareError(f"the input cannot be kept in {target}: {error}") from error
+
+
+def _run_prepare(program: SuiteProgram, command: Sequence[str], work: Path) -> None:
+    environment = {
+        name: value for name, value in os.environ.items() if name not in _RESERVED_VARIABLES
+    }
+    environment |= {"LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0"}
+    try:
+        with subprocess.Popen(
+            command,
+            cwd=work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as process:
+            try:
+                _, errors = process.communicate(timeout=PREPARE_TIMEOUT_SECONDS)
+            except BaseException:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
+    except subprocess.TimeoutExpired as error:
+        raise TareError(
+            f"{program.name}: {command[0]} did not make the input "
+            f"in {PREPARE_TIMEOUT_SECONDS:.0f} s"
+        ) from error
+    except OSError as error:
+        raise TareError(f"{program.name}: {command[0]} cannot be started: {error}") from error
+    if process.returncode != 0:
+        last = errors.decode(errors="replace").strip()[-500:]
+        raise TareError(
+            f"{program.name}: making the input failed (status {process.returncode}): "
+            f"{' '.join(command)}\n{last}".rstrip()
+        )
+
+
+def _folders(program: SuiteProgram) -> dict[str, Path]:
+    return {
+        "workloads": workloads_folder(),
+        "kernels": kernels_folder(),
+        "suite": program.folder,
+    }
+
+
+def _expand(text: str, folders: Mapping[str, Path]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        literal, name = match.groups()
+        return f"{{{literal}}}" if literal is not None else str(folders[name])
+
+    return _PLACEHOLDER.sub(replace, text)
+
+
+def _placeholders(text: str) -> Iterator[str]:
+    for match in _PLACEHOLDER.finditer(text):
+        if match[2] is not None:
+            yield match[2]
+
+
+def _files_behind(argument: str, folders: Mapping[str, Path]) -> list[Path]:
+    """The existing files that an argument of a `prepare` command names."""
+    if not argument.startswith("/") and not set(_placeholders(argument)) & {"workloads", "suite"}:
+        return []
+    if "inputs" in _placeholders(argument):
+        return []
+    path = Path(_expand(argument, folders))
+    if path.is_dir():
+        return sorted(inner for inner in path.rglob("*") if inner.is_file())
+    return [path] if path.is_file() else []
+
+
+def _lacking(argument: str, folders: Mapping[str, Path], *, executable: bool) -> str | None:
+    """The file or program an argument names, when it cannot be found."""
+    names = set(_placeholders(argument))
+    if names & {"inputs", "scratch"}:
+        return None
+    path = _expand(argument, folders)
+    if executable:
+        return None if shutil.which(path) else path
+    # Other arguments that begin with a slash can be anything, such as a pattern for awk.
+    names_file = path.startswith("/usr/") or (names and argument.startswith("{"))
+    return path if names_file and not os.path.exists(path) else None
+
+
+def package_to_install(alternatives: str) -> str:
+    """Of the names of a suite's package, as ``SuiteProgram.packages`` has them."""
+    return alternatives.partition("|")[0]
+
+
+def _packages_not_installed(packages: Sequence[str]) -> tuple[str, ...]:
+    query = shutil.which("dpkg-query")
+    # On a system that is not Debian's the programs and files found or not found have to do.
+    if not packages or query is None:
+        return ()
+    names = [name for package in packages for name in package.split("|")]
+    answer = subprocess.run(
+        [query, "--show", "--showformat=${Package} ${db:Status-Status}\n", *names],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "LC_ALL": "C"},
+        check=False,
+    )
+    installed = {
+        name
+        for name, _, state in (
+            line.partition(" ") for line in answer.stdout.decode(errors="replace").splitlines()
+        )
+        if state == "installed"
+    }
+    missing = [package for package in packages if installed.isdisjoint(package.split("|"))]
+    return tuple(map(package_to_install, missing))
+
+
+class _Reader:
+    """Reads one suite file; every complaint names the file, the program and the key."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._where = str(path)
+
+    def read(self) -> Suite:
+        document = self._parse()
+        self._no_others(document, {"schema", "name", "description", "program"})
+        schema = document.get("schema")
+        if type(schema) is not int or schema != SCHEMA:
+            raise self._error("schema", f"must be {SCHEMA}, not {schema!r}")
+        name = self._name(document)
+        description = self._text(document, "description")
+        tables = document.get("program")
+        if not isinstance(tables, list) or not tables:
+            raise self._error("program", "must be a list of at least one [[program]] table")
+        programs: dict[str, SuiteProgram] = {}
+        for number, table in enumerate(tables, start=1):
+            self._where = f"{self._path}: program {number}"
+            if not isinstance(table, dict):
+                raise self._error("program", "must be a [[program]] table")
+            program = self._program(table)
+            if program.name in programs:
+                raise self._error("name", "is used twice")
+            programs[program.name] = program
+        return Suite(name, description, self._path, tuple(programs.values()))
+
+    def _parse(self) -> dict[str, Any]:
+        try:
+            # Not blocking, so that a FIFO in place of a file is reported and not waited for.
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+            with open(descriptor, "rb") as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise UsageError(f"{self._path}: not a regular file")
+                content = file.read(MAX_SUITE_BYTES + 1)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self._path}: the suite cannot be read: {error}") from error
+        if len(content) > MAX_SUITE_BYTES:
+            raise UsageError(f"{self._path}: a suite file may have {MAX_SUITE_BYTES} bytes at most")
+        try:
+            return tomllib.loads(content.decode())
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            raise UsageError(f"{self._path}: not a correct TOML file: {error}") from error
+
+    def _program(self, table: dict[str, Any]) -> SuiteProgram:
+        name = self._name(table)
+        self._where = f"{self._path}: program {name!r}"
+        self._no_others(table, set(SuiteProgram.__dataclass_fields__) - {"folder"})
+        prepare_table = table.get("prepare", [])
+        if not isinstance(prepare_table, list):
+            raise self._error("prepare", "must be a list of commands, each a list of strings")
+        prepare_commands = tuple(
+            self._command("prepare", command, _PREPARE_PLACEHOLDERS) for command in prepare_table
+        )
+        made = frozenset() if prepare_commands else frozenset({"inputs"})
+        packages = tuple(self._strings("packages", table.get("packages", [])))
+        for package in packages:
+            if not _DEBIAN_PACKAGE.fullmatch(package):
+                raise self._error("packages", f"{package!r} is not a name of a package")
+        ignore_output = table.get("ignore_output", False)
+        if not isinstance(ignore_output, bool):
+            raise self._error("ignore_output", "must be true or false")
+        output_sha256 = self._text(table, "output_sha256") if "output_sha256" in table else None
+        if output_sha256 is not None:
+            if not _SHA256.fullmatch(output_sha256):
+                raise self._error("output_sha256", "must be 64 hexadecimal digits in lower case")
+            if ignore_output:
+                raise self._error("output_sha256", "makes no sense with ignore_output")
+        standard_input = None
+        if "input" in table:
+            standard_input = self._text(table, "input")
+            self._check_placeholders("input", standard_input, _PREPARE_PLACEHOLDERS - made)
+            if not standard_input.startswith(("/", "{")):
+                raise self._error("input", "must be an absolute path or begin with a placeholder")
+        return SuiteProgram(
+            name=name,
+            description=self._text(table, "description"),
+            command=self._command("command", table.get("command"), _COMMAND_PLACEHOLDERS - made),
+            folder=self._path.parent,
+            paper=self._text(table, "paper") if "paper" in table else "",
+            packages=packages,
+            input=standard_input,
+            prepare=prepare_commands,
+            environment=self._environment(table, _PREPARE_PLACEHOLDERS - made),
+            output_sha256=output_sha256,
+            ignore_output=ignore_output,
+            timeout_seconds=self._timeout(table),
+            manager=self._text(table, "manager") if "manager" in table else "",
+            limits=self._limits(table),
+        )
+
+    def _name(self, table: dict[str, Any]) -> str:
+        name = self._text(table, "name")
+        if not _NAME.fullmatch(name):
+            raise self._error("name", f"{name!r} must be 1 to 64 of a-z, 0-9 and -")
+        return name
+
+    def _text(self, table: dict[str, Any], key: str) -> str:
+        value = table.get(key)
+        if not isinstance(value, str) or not value:
+            raise self._error(key, "must be a string that is not empty")
+        return self._printable(key, value)
+
+    def _strings(self, key: str, value: object) -> list[str]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self._error(key, "must be a list of strings")
+        return [self._printable(key, item) for item in value]
+
+    def _printable(self, key: str, value: str) -> str:
+        if "\0" in value:
+            raise self._error(key, "must not hold a null character")
+        return value
+
+    def _command(self, key: str, value: object, allowed: frozenset[str]) -> tuple[str, ...]:
+        arguments = self._strings(key, value)
+        if not arguments or not arguments[0]:
+            raise self._error(key, "must begin with the name of a program")
+        for argument in arguments:
+            self._check_placeholders(key, argument, allowed)
+        return tuple(arguments)
+
+    def _environment(self, table: dict[str, Any], allowed: frozenset[str]) -> Mapping[str, str]:
+        environment = table.get("environment", {})
+        if not isinstance(environment, dict):
+            raise self._error("environment", "must be a table of strings")
+        for name, value in environment.items():
+            if not _VARIABLE.fullmatch(name):
+                raise self._error("environment", f"{name!r} is not a name of a variable")
+            if name in _RESERVED_VARIABLES:
+                raise self._error("environment", f"{name} is set by Tare")
+            if not isinstance(value, str):
+                raise self._error("environment", f"{name} must be a string")
+            self._check_placeholders("environment", self._printable("environment", value), allowed)
+        return dict(environment)
+
+    def _limits(self, table: dict[str, Any]) -> Mapping[str, str | float]:
+        limits = table.get("limits", {})
+        if not isinstance(limits, dict):
+            raise self._error("limits", "must be a table of metrics and the most that each may be")
+        for metric, most in limits.items():
+            if isinstance(most, bool) or not isinstance(most, str | int | float):
+                raise self._error("limits", f"{metric} must be a number, or one with its unit")
+        return dict(limits)
+
+    def _timeout(self, table: dict[str, Any]) -> float:
+        value = table.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._error("timeout_seconds", "must be a number")
+        # Written so that a NaN is refused too.
+        if not 0 < value <= MAX_TIMEOUT_SECONDS:
+            raise self._error(
+                "timeout_seconds", f"must be more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}"
+            )
+        return float(value)
+
+    def _check_placeholders(self, key: str, text: str, allowed: frozenset[str]) -> None:
+        for name in _placeholders(text):
+            if name == "inputs" and name not in allowed:
+                raise self._error(key, "uses {inputs}, but there is no 'prepare' to make them")
+            if name not in allowed:
+                known = ", ".join(f"{{{one}}}" for one in sorted(allowed))
+                raise self._error(
+                    key,
+                    f"unknown placeholder {{{name}}}; known here: {known}; "
+                    f"a literal {{{name}}} is written {{{{{name}}}}}",
+                )
+
+    def _no_others(self, table: dict[str, Any], known: set[str]) -> None:
+        for key in table:
+            if key not in known:
+                raise self._error(key, f"unknown key; known: {', '.join(sorted(known))}")
+
+    def _error(self, key: str, problem: str) -> UsageError:
+        return UsageError(f"{self._where}: {key}: {problem}")

@@ -1,0 +1,451 @@
+"""The results folder: what was asked, every run as it happened, and the tidy measurements.
+
+    run.json               what was asked, of which versions, on which machine
+    runs.jsonl             one line per finished run, appended at once: nothing measured is lost
+    measurements.parquet   one row per program, manager, invocation and metric, made from the above
+    report.html            the page, made from the above
+    outputs/               the start of each program's standard output, for a look at differences
+
+A folder can be interrupted at any point: the lines of runs.jsonl are the truth, and the rest is
+made from them again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tare.base.display import Displayed
+from tare.base.documents import check_fields, no_number
+from tare.base.errors import UsageError
+from tare.base.files import write_atomically, writing
+from tare.base.parquet_files import first_damaged
+from tare.base.version import __version__
+from tare.records.metrics import FIRST_METRICS, METRICS, Obtained, Status, obtained
+from tare.records.runs import _GREATEST_NUMBER, _GREATEST_VALUE, Record, now
+
+if TYPE_CHECKING:
+    import polars
+
+
+SCHEMA = 1
+_RUN_FIELDS = {
+    "tare": str,
+    "study": str,
+    "command": [str],
+    "started": str,
+    "machine": dict,
+    "programs": list,
+    "managers": dict,
+    "baseline": str,
+    "seed": int,
+}
+_RUN_FIELDS_IF_ANY = {
+    "environment": dict,
+    "finished": str,
+    "imported": dict,
+    "java": dict,
+    "machines": dict,
+    "observer_seconds": (int, float),
+    "pilot_seconds": (int, float),
+    "request": dict,
+    "runtime": str,
+    "sections": dict,
+    "shares": dict,
+    "took_seconds": (int, float),
+}
+_MACHINE_FIELDS = {
+    "processor": str,
+    "cores": int,
+    "memory_bytes": int,
+    "load_average": (int, float),
+    "frequency_governor": str,
+    "turbo": str,
+    "transparent_huge_pages": str,
+    "swap": bool,
+    "hypervisor": bool,
+}
+_WORKER_FIELDS = {"group": str, "host": str, "machine": dict}
+_PROGRAM_FIELDS = {
+    "name": str,
+    "argv": [str],
+    "executable": str,
+    "executable_sha256": str,
+    "ignore_output": bool,
+    "output_sha256": str,
+}
+_MANAGER_FIELDS = {"version": str, "object": (str, type(None)), "environment": dict}
+RUN_FILE = "run.json"
+RECORDS_FILE = "runs.jsonl"
+MEASUREMENTS_FILE = "measurements.parquet"
+PAGE_FILE = "report.html"
+OUTPUTS_FOLDER = "outputs"
+_RUN_FILE_LIMIT = 16 << 20
+_RECORDS_LIMIT = 4 << 30
+_MANY_RECORDS = 32 << 20
+_MOST_ROWS = 100_000_000
+CANARY = "canary"
+"""The study of the runs that only watch the machine, see ``tare.campaign.canary``."""
+
+
+@dataclass(frozen=True)
+class Results(Displayed):
+    """A results folder as studies and reports read it.
+
+    ``measurements`` has the columns study, program, manager, invocation, order, metric, value,
+    unit, status, obtained; ``value`` is null unless the status is ``ok``.
+    """
+
+    folder: Path
+    run: dict[str, Any]
+    measurements: polars.DataFrame
+
+
+class InFolder(Protocol):
+    @property
+    def folder(self) -> Path: ...
+
+
+@contextmanager
+def telling_damage(results: InFolder) -> Iterator[None]:
+    """UsageError where what a study reads in a results folder, or a display in the description of a
+    trace, turns out to be something else."""
+    from polars.exceptions import PolarsError
+
+    try:
+        yield
+    except (
+        *(KeyError, TypeError, ValueError, AttributeError, IndexError),
+        *(ArithmeticError, RecursionError, PolarsError),
+    ) as error:
+        reason = (str(error).splitlines() or [""])[0][:200]
+        raise UsageError(
+            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {reason})",
+            "measure again; if nobody changed the folder, this is a fault of Tare to report",
+        ) from error
+
+
+def default_folder(study: str, subject: str) -> Path:
+    """A name for a new results folder that says what is in it; never one that exists."""
+    words = "".join(c if c.isalnum() or c in "._-" else "-" for c in subject)[:40].strip("-.")
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path("tare-results") / f"{study}-{words or 'program'}-{stamp}-{os.getpid()}"
+
+
+class Store:
+    """An open results folder. One process at a time may write to it; close() gives it back."""
+
+    def __init__(self, folder: Path, run: Mapping[str, Any], *, key: str) -> None:
+        """Create ``folder``, or open it again when it holds an unfinished answer to the same
+        question: the values of ``run[key]`` must agree."""
+        self.folder = folder
+        if folder.is_symlink() and not folder.exists():
+            raise UsageError(f"{folder} is a link to what is not there", "name another with -o")
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder} is a file, not a folder", "name another with -o")
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (folder / ".lock").open("w")
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"another tare is writing to {folder}", "name another folder with -o"
+                ) from None
+            self.run = self._adopt(dict(run), key)
+            self.records = read_records(folder)
+            self._cut_torn_line()
+            self._log = (folder / RECORDS_FILE).open("a")
+            self.workspace = folder / ".work"
+            self.workspace.mkdir(exist_ok=True)
+
+    def _adopt(self, run: dict[str, Any], key: str) -> dict[str, Any]:
+        if not (self.folder / RUN_FILE).exists():
+            others = [p.name for p in self.folder.iterdir() if p.name not in (".lock", ".work")]
+            if others:
+                raise UsageError(
+                    f"{self.folder} exists and is not a results folder", "name another with -o"
+                )
+            self._write_run(run)
+            return run
+        earlier = read_run(self.folder)
+        if earlier.get(key) != json.loads(json.dumps(run[key])):
+            raise UsageError(
+                f"{self.folder} holds the answer to another question",
+                "give the same program, managers and options to resume it, or name another folder",
+            )
+        return earlier
+
+    def _cut_torn_line(self) -> None:
+        """A killed process can leave half a line; what follows must not be glued to it."""
+        path = self.folder / RECORDS_FILE
+        if not path.exists():
+            return
+        with path.open("rb+") as file:
+            content_end = file.seek(0, os.SEEK_END)
+            while content_end > 0:
+                file.seek(content_end - 1)
+                if file.read(1) == b"\n":
+                    break
+                content_end -= 1
+            file.truncate(content_end)
+
+    def _write_run(self, run: Mapping[str, Any]) -> None:
+        write_atomically(self.folder / RUN_FILE, json.dumps(run, indent=2) + "\n")
+
+    def update(self, **facts: Any) -> None:
+        """Add facts to run.json."""
+        self.run.update(facts)
+        with writing(self.folder):
+            self._write_run(self.run)
+
+    def append(self, record: Record) -> None:
+        """Keep a finished run. It is on its way to the disk when this returns."""
+        with writing(self.folder):
+            self._log.write(record.to_line() + "\n")
+            self._log.flush()
+        self.records.append(record)
+
+    def finish(self) -> Results:
+        """Write measurements.parquet from all runs so far; give the folder as reports read it."""
+        frame = measurements_frame(self.run, self.records)
+        content = io.BytesIO()
+        frame.write_parquet(content)
+        with writing(self.folder):
+            write_atomically(self.folder / MEASUREMENTS_FILE, content.getvalue())
+        return Results(self.folder, self.run, frame)
+
+    def close(self) -> None:
+        import shutil
+
+        shutil.rmtree(self.workspace, ignore_errors=True)
+        self._log.close()
+        self._lock.close()
+        (self.folder / ".lock").unlink(missing_ok=True)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def new_run(study: str, command: Sequence[str], **facts: Any) -> dict[str, Any]:
+    """The start of a run.json."""
+    from tare.records.machine import describe_environment, describe_machine
+
+    return {
+        "tare": __version__,
+        "schema": SCHEMA,
+        "study": study,
+        "command": list(command),
+        "started": now(),
+        "machine": describe_machine(),
+        "environment": describe_environment(),
+        **facts,
+    }
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    path = folder / RUN_FILE
+    try:
+        if path.stat().st_size > _RUN_FILE_LIMIT:
+            raise UsageError(f"{path} is too large to be one of ours")
+        run = json.loads(path.read_text(encoding="utf-8"), parse_constant=no_number)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"{folder} is not a results folder (it has no {RUN_FILE})") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    if not isinstance(run, dict) or not isinstance(run.get("schema"), int):
+        raise UsageError(f"{path} is not Tare's")
+    if run["schema"] > SCHEMA:
+        raise UsageError(
+            f"{path} has schema {run['schema']}, this Tare reads up to {SCHEMA}",
+            "use the Tare that wrote it, or a newer one",
+        )
+    check_fields(path, "", run, _RUN_FIELDS)
+    check_fields(path, "machine.", run["machine"], _MACHINE_FIELDS)
+    check_fields(path, "", run, {k: v for k, v in _RUN_FIELDS_IF_ANY.items() if k in run})
+    check_fields(
+        path, "environment.", {"values": {}, **run.get("environment", {})}, {"values": dict}
+    )
+    if not 0 <= run["seed"] <= _GREATEST_NUMBER:
+        raise UsageError(f"{path}: seed is {run['seed']}")
+    for worker in run.get("machines", {}).values():
+        check_fields(path, "machines.", worker, _WORKER_FIELDS)
+        check_fields(path, "machines.machine.", worker["machine"], _MACHINE_FIELDS)
+    for program in run["programs"]:
+        check_fields(path, "programs.", program, _PROGRAM_FIELDS)
+    for manager in run["managers"].values():
+        check_fields(path, "managers.", manager, _MANAGER_FIELDS)
+    return run
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All whole lines of runs.jsonl; a torn last line is dropped."""
+    path = folder / RECORDS_FILE
+    if not path.exists():
+        return []
+    if path.stat().st_size > _RECORDS_LIMIT:
+        raise UsageError(f"{path} is over {_RECORDS_LIMIT} bytes")
+    records = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                records.append(Record.from_line(line.decode()))
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise UsageError(
+                    f"{path}, line {number}, is damaged: {error!r}",
+                    "without that line, the other runs can still be read",
+                ) from None
+    return records
+
+
+def counted(records: Sequence[Record]) -> list[Record]:
+    """The runs that answer the question. Those of a program that was begun anew on another kind of
+    machines are set aside, so that a ratio never mixes machines."""
+    answers = [record for record in records if record.run.study != CANARY]
+    last = {record.run.program: record.run.group for record in answers}
+    return [record for record in answers if record.run.group == last[record.run.program]]
+
+
+def load(folder: Path | str) -> Results:
+    """Read a results folder, finished or not. Measurements are made of the runs, where these are
+    there; of very many runs those that were made before are read, which is quicker."""
+    folder = Path(folder)
+    run = read_run(folder)
+    parquet = folder / MEASUREMENTS_FILE
+    records_file = folder / RECORDS_FILE
+    if parquet.exists():
+        runs = records_file.stat() if records_file.exists() else None
+        if runs is None:
+            return Results(folder, run, _read_measurements(parquet))
+        if runs.st_size > _MANY_RECORDS and parquet.stat().st_mtime_ns >= runs.st_mtime_ns:
+            with suppress(UsageError):
+                return Results(folder, run, _read_measurements(parquet))
+    return Results(folder, run, measurements_frame(run, read_records(folder)))
+
+
+def _read_measurements(path: Path) -> polars.DataFrame:
+    """The rows of measurements.parquet. UsageError where they are not what runs leave there."""
+    import polars as pl
+
+    try:
+        if first_damaged({path: ""}) is not None:
+            raise UsageError(f"{path} cannot be read: it is damaged")
+        if pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() > _MOST_ROWS:
+            raise UsageError(f"{path} has over {_MOST_ROWS:,} rows")
+        frame = pl.read_parquet(path, glob=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    if dict(frame.schema) != measurement_schema():
+        raise UsageError(f"{path} does not have the columns of a results folder")
+    known: dict[str, list[str]] = {
+        "metric": [*METRICS],
+        "status": [*Status],
+        "obtained": [*Obtained],
+    }
+    sound = frame.select(
+        pl.all_horizontal(
+            pl.col("value").is_null() | pl.col("value").abs().le(_GREATEST_VALUE),
+            *(pl.col(name).is_in(words) for name, words in known.items()),
+            *(pl.col(name).is_not_null() for name in frame.columns if name != "value"),
+        ).all()
+    ).item()
+    if not sound:
+        raise UsageError(f"{path} holds something else than measurements")
+    return frame
+
+
+def measurement_schema() -> dict[str, Any]:
+    """Column names and Polars types of measurements.parquet."""
+    import polars as pl
+
+    return {
+        "study": pl.String,
+        "program": pl.String,
+        "manager": pl.String,
+        "invocation": pl.Int64,
+        "order": pl.Int64,
+        "metric": pl.String,
+        "value": pl.Float64,
+        "unit": pl.String,
+        "status": pl.String,
+        "obtained": pl.String,
+    }
+
+
+def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> polars.DataFrame:
+    """The tidy rows of all runs that count, but those that warmed up well.
+
+    A run that is not ok gives one row, with the wall time as its metric and no value.
+    """
+    import polars as pl
+
+    rows: dict[str, list[Any]] = {name: [] for name in measurement_schema()}
+    records = counted(records)
+    references = reference_outputs(run, records)
+    for record in records:
+        status = judged_status(record, references)
+        if record.run.warmup and status is Status.OK:
+            continue
+        values: Mapping[str, float | None] = record.outcome.values
+        if status is not Status.OK:
+            values = {FIRST_METRICS.get(record.run.observer, "wall_seconds"): None}
+        for metric, value in values.items():
+            entry = (
+                record.run.study,
+                record.run.program,
+                record.run.manager,
+                record.run.invocation,
+                record.run.order,
+                metric,
+                None if value is None else float(value),
+                METRICS[metric].unit,
+                str(status),
+                str(obtained(metric, record.run.observer)),
+            )
+            for column, item in zip(rows.values(), entry, strict=True):
+                column.append(item)
+    return pl.DataFrame(rows, schema=measurement_schema())
+
+
+def reference_outputs(run: Mapping[str, Any], records: Sequence[Record]) -> dict[str, str | None]:
+    """The hash that each program's standard output must have; None where outputs cannot be
+    compared, because they are ignored or differ from run to run under the baseline itself."""
+    described = {program["name"]: program for program in run["programs"]}
+    references: dict[str, str | None] = {}
+    for name, program in described.items():
+        if program["ignore_output"]:
+            references[name] = None
+        elif program["output_sha256"]:
+            references[name] = program["output_sha256"]
+        else:
+            hashes = {
+                record.outcome.output_sha256
+                for record in records
+                if record.run.program == name
+                and record.run.manager == run["baseline"]
+                and record.outcome.status is Status.OK
+            }
+            references[name] = hashes.pop() if len(hashes) == 1 else None
+    return references
+
+
+def judged_status(record: Record, references: Mapping[str, str | None]) -> Status:
+    """The status of a run once its output is held against the other managers'."""
+    expected = references.get(record.run.program)
+    outcome = record.outcome
+    if outcome.status is Status.OK and expected is not None and outcome.output_sha256 != expected:
+        return Status.WRONG_OUTPUT
+    return outcome.status

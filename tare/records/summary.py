@@ -1,0 +1,134 @@
+"""Medians, ratios, intervals and verdicts, made of measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tare.base import statistics
+from tare.records.metrics import FIRST_METRICS, METRICS
+
+if TYPE_CHECKING:
+    import polars
+
+
+def summary_schema() -> dict[str, Any]:
+    """Column names and Polars types of ``summarise``."""
+    import polars as pl
+
+    floats = ("median", "low", "high", "ratio", "ratio_low", "ratio_high", "noise_floor")
+    return {
+        "program": pl.String,
+        "manager": pl.String,
+        "metric": pl.String,
+        "unit": pl.String,
+        "runs": pl.Int64,
+        **dict.fromkeys(floats, pl.Float64),
+        "verdict": pl.String,
+    }
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """One row per program, manager and metric.
+
+    median, low, high in the metric's unit; ratio, ratio_low, ratio_high against the baseline;
+    noise_floor as a fraction; intervals of 95%. The verdict is ``baseline``, or a word of
+    ``statistics.verdict``. Managers without a good run keep their row, with runs 0.
+    """
+    return summarise_against(measurements, lambda _manager: baseline, seed)
+
+
+def summarise_against(
+    measurements: polars.DataFrame, reference_of: Callable[[str], str], seed: int
+) -> polars.DataFrame:
+    """As ``summarise``, with a reference for each manager instead of one baseline for all. A
+    manager that is its own reference is a ``baseline``."""
+    import polars as pl
+
+    ordered = measurements.sort("order")
+    good = ordered.filter(pl.col("status") == "ok")
+    groups: dict[tuple[str, str, str], list[float]] = {}
+    for key, part in good.group_by(["program", "manager", "metric"], maintain_order=True):
+        program, manager, metric = (str(item) for item in key)
+        groups[program, manager, metric] = part["value"].to_list()
+    pairs = ordered.select("program", "manager").unique(maintain_order=True).rows()
+    metrics = [m for m in METRICS if m in set(ordered["metric"].unique())]
+    rows = []
+    for program, manager in pairs:
+        reference = reference_of(manager)
+        for metric in metrics:
+            values = groups.get((program, manager, metric), [])
+            base = groups.get((program, reference, metric), [])
+            if not values and metric not in FIRST_METRICS.values():
+                continue
+            rows.append(_summary_row(program, manager, metric, values, base, reference, seed))
+    return pl.DataFrame(rows, schema=summary_schema(), orient="row")
+
+
+def _summary_row(
+    program: str,
+    manager: str,
+    metric: str,
+    values: list[float],
+    base: list[float],
+    reference: str,
+    seed: int,
+) -> tuple[Any, ...]:
+    middle = statistics.median_interval(values, seed)
+    floor = statistics.noise_floor(base, seed)
+    if manager == reference:
+        ratio = statistics.Interval(1.0, 1.0, 1.0) if values else None
+        word = "baseline" if values else "no data"
+    else:
+        ratio = statistics.ratio_interval(values, base, seed)
+        word = statistics.verdict(ratio, floor, min(len(values), len(base)))
+    return (
+        program,
+        manager,
+        metric,
+        METRICS[metric].unit,
+        len(values),
+        *((middle.median, middle.low, middle.high) if middle else (None,) * 3),
+        *((ratio.median, ratio.low, ratio.high) if ratio else (None,) * 3),
+        floor,
+        word,
+    )
+
+
+def geometric_means(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """Geometric means over the programs that ran well under every manager, so that all are over the
+    same programs: columns manager, metric, programs, runs (the fewest that any rests on), ratio,
+    ratio_low, ratio_high.
+
+    A manager that ran no program at all has no mean, and does not take those of the others away.
+    """
+    import polars as pl
+
+    good = measurements.filter(pl.col("status") == "ok").sort("order")
+    managers = good["manager"].unique(maintain_order=True).to_list()
+    schema = {
+        "manager": pl.String,
+        "metric": pl.String,
+        "programs": pl.Int64,
+        "runs": pl.Int64,
+        "ratio": pl.Float64,
+        "ratio_low": pl.Float64,
+        "ratio_high": pl.Float64,
+    }
+    rows = []
+    for metric in ("wall_seconds", "user_seconds", "peak_resident_bytes", "iteration_seconds"):
+        groups: dict[str, dict[str, list[float]]] = {}
+        of_metric = good.filter(pl.col("metric") == metric)
+        for key, part in of_metric.group_by(["program", "manager"], maintain_order=True):
+            groups.setdefault(str(key[0]), {})[str(key[1])] = part["value"].to_list()
+        shared = [by for by in groups.values() if all(manager in by for manager in managers)]
+        for manager in managers:
+            mean = statistics.geometric_mean_ratio(
+                [(by[manager], by[baseline]) for by in shared if baseline in by], seed
+            )
+            if mean is not None:
+                fewest = min(len(by[name]) for by in shared for name in (manager, baseline))
+                rows.append(
+                    (manager, metric, len(shared), fewest, mean.median, mean.low, mean.high)
+                )
+    return pl.DataFrame(rows, schema=schema, orient="row")

@@ -1,0 +1,146 @@
+"""What `tare trace` says of the trace that it recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tare.base.units import format_bytes, format_count, format_seconds
+from tare.heap_traces.trace import Trace
+from tare.records.results import telling_damage
+from tare.report.model import Cell, Column, Report, Section, Table
+
+_MOST_PROCESSES_SHOWN = 20
+_KINDS = {
+    "free": "frees",
+    "usable_size": "usable sizes",
+    "sites": "call sites",
+    "first_use": "first uses",
+    "last_use": "last uses",
+    "unreachable": "when objects were found unreachable",
+    "pointers": "stores of pointers",
+    "nanoseconds": "times",
+    "address": "addresses",
+}
+_OBSERVERS = {"recorder": "the recorder", "jvm": "the JVM's agent"}
+
+
+def summary_report(trace: Trace) -> Report:
+    """How much a trace holds, what was observed, and what is missing. UsageError where meta.json
+    tells it in another way."""
+    with telling_damage(trace):
+        return _summary_report(trace)
+
+
+def _summary_report(trace: Trace) -> Report:
+    meta = trace.meta
+    size = trace.size_bytes()
+    tables = [_totals(meta, size)]
+    if len(trace.processes) > 1:
+        tables.append(_processes(trace))
+    return Report(
+        title=f"tare trace: {meta['program'].get('name', '')}",
+        subtitle=f"under {meta['manager']}",
+        sections=[Section("trace", "Heap trace", _findings(meta), tables)],
+    )
+
+
+def _findings(meta: Mapping[str, Any]) -> list[str]:
+    findings = []
+    if not meta["complete"]:
+        findings.append(f"The trace is not complete: {meta['reason']}.")
+    observed = [words for word, words in _KINDS.items() if word in meta["observed"]]
+    findings.append(f"Beyond births it holds: {', '.join(observed)}.")
+    if sample := meta.get("sample_bytes"):
+        findings.append(
+            f"It is a sample: of {format_bytes(sample)} allocated one byte, on average, marked its "
+            "object. The objects and call sites below are those that were recorded."
+        )
+    if meta.get("switched"):
+        findings.append(
+            "Recording could be turned on and off: events.parquet says when. The objects and bytes "
+            "below are of the time when it was on."
+        )
+    if (wall := meta.get("wall_seconds")) is not None:
+        under = _OBSERVERS.get(meta["observer"], "Valgrind's core")
+        findings.append(f"The run took {format_seconds(wall)} under {under}.")
+    return findings + _java_findings(meta)
+
+
+def _java_findings(meta: Mapping[str, Any]) -> list[str]:
+    """How complete the trace of a Java program is; nothing of another program."""
+    found = meta.get("jvm")
+    if not isinstance(found, dict) or not meta["complete"]:
+        return []
+    at_end, there = found["objects_at_end"], found["objects_found_at_end"]
+    findings = [
+        f"Deaths were found by collections of the whole heap, one each "
+        f"{format_bytes(meta['reachability_bytes'])} allocated.",
+        f"At its end {format_count(at_end)} objects of the trace were alive, and a walk over the "
+        f"heap found {format_count(there)} of them; {format_count(found['missed_objects'])} others "
+        f"({format_bytes(found['missed_bytes'])}) are not in the trace.",
+    ]
+    if meta.get("last_seen"):
+        findings.append("Deaths are dated by when a store or a collection last showed the object.")
+    if references := found.get("references_at_end"):
+        share = found["references_known"] / references
+        findings.append(
+            f"Stores told of {100 * share:.2f}% of the {format_count(references)} pointers that "
+            "were in its objects then."
+        )
+    return findings
+
+
+def _totals(meta: Mapping[str, Any], size: int) -> Table:
+    columns = (
+        Column("objects", "What was allocated; a realloc ends one object and begins another."),
+        Column("bytes", "Asked for, over all objects; a realloc adds what it adds."),
+        Column("most bytes", "At one moment, as asked for; summed over processes."),
+        Column("call sites", "Different stacks of calls from which objects were allocated."),
+        Column("processes", "Programs that ran, those after an exec included."),
+        Column("on disk", "All files of the trace."),
+        Column("an object", "On disk, divided by the objects."),
+    )
+    objects = meta["objects"]
+    allocated = sum(process["allocated_bytes"] for process in meta["processes"])
+    line = [
+        Cell(format_count(objects), objects),
+        _bytes(allocated if allocated or meta["complete"] else None),
+        _bytes(meta.get("max_live_bytes")),
+        _count(meta.get("allocating_sites")),
+        Cell(format_count(len(meta["processes"]))),
+        _bytes(size),
+        Cell(f"{size / objects:.1f} B", size / objects) if objects else Cell("–"),
+    ]
+    return Table("table-trace", "What was recorded", columns, [line])
+
+
+def _count(value: int | None) -> Cell:
+    return Cell("–") if value is None else Cell(format_count(value), value)
+
+
+def _bytes(value: int | None) -> Cell:
+    return Cell("–") if value is None else Cell(format_bytes(value), value)
+
+
+def _processes(trace: Trace) -> Table:
+    columns = (
+        Column("process", "Its number in the trace."),
+        Column("program", "The file that it ran.", numeric=False),
+        Column("objects", "What it allocated."),
+        Column("end", "How it ended; one that was killed is still running for all we know.", False),
+    )
+    most = sorted(trace.processes, key=lambda process: -process["objects"])
+    shown = sorted(most[:_MOST_PROCESSES_SHOWN], key=lambda process: process["process"])
+    lines = [
+        [
+            Cell(str(process["process"]), process["process"]),
+            Cell(process["program"] or "unknown"),
+            Cell(format_count(process["objects"]), process["objects"]),
+            Cell("killed" if process["end"] == "running" else process["end"]),
+        ]
+        for process in shown
+    ]
+    left = len(trace.processes) - len(shown)
+    notes = [f"{left} more processes have fewer objects; meta.json names them."] if left else []
+    return Table("table-processes", "Processes", columns, lines, notes)

@@ -1,0 +1,54 @@
+"""The published figures of Tarditi and Diwan that tables stand beside."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tare.studies import breakdown as breakdown_package
+
+if TYPE_CHECKING:
+    pass
+
+
+Shares = Mapping[str, float]
+
+
+@functools.cache
+def published() -> Mapping[str, Shares]:
+    """By program of the paper, the share of its run time in each component."""
+    path = Path(breakdown_package.__file__).with_name("published.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        return {
+            row.pop("program"): {name: float(share) for name, share in row.items()}
+            for row in csv.DictReader(file)
+        }
+
+
+PAPER = "Tarditi and Diwan 1994"
+
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "allocation, freeing": ("allocation", "deallocation", "resizing"),
+    "slow, zeroing, copies": (
+        "allocation_slow",
+        "deallocation_slow",
+        "zeroing",
+        "resize_copy",
+    ),
+    "checks, polls": ("gc_check", "poll", "stack_check"),
+    "headers, tags": ("record_tag", "closure_info", "integer_tag", "pointer_tag"),
+    "write barrier": ("write_barrier",),
+    "young collections": ("gc_entry", "roots", "copy", "promotion"),
+    "old generation": ("major", "moveback"),
+    "movable code": ("position_independent",),
+}
+"""Components as the figure shows them, one colour each."""
+
+
+def by_group(shares: Shares) -> dict[str, float]:
+    """Shares of components, in the groups of figures."""
+    return {group: sum(shares.get(part, 0.0) for part in parts) for group, parts in GROUPS.items()}

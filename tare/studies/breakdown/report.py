@@ -1,0 +1,451 @@
+"""The study behind `tare breakdown`: what storage management takes, by component.
+
+A run is charged by ``tare.studies.breakdown.observe``; its record holds all that is shown here. The
+rows of 1994 are of table 8 of Tarditi and Diwan, Measuring the Cost of Storage Management
+(CMU-CS-94-201).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import format_count, format_percent, format_seconds
+from tare.campaign import planning
+from tare.campaign.planning import Plan
+from tare.memory_managers.manager import OWN
+from tare.records.components import COMPONENTS, IN_COLLECTIONS, OTHER, Certainty, metric
+from tare.records.metrics import Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Record, Run
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studies.breakdown.published import GROUPS, PAPER, by_group, published
+from tare.studies.count.report import first_records, sentences_by_program
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "breakdown"
+OBSERVER = "breakdown"
+PAGES = "pages"
+"""The observer of a further run, without Valgrind."""
+TITLE = "Storage management by component"
+FIRST_METRIC = "instructions"
+
+Details = Mapping[str, Any]
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete.
+
+    Under ``own`` none is for pages: what programs of 32 bits use can only be proved by the
+    instrument.
+    """
+    preloaded = tuple(name for name in plan.managers if name != OWN)
+    return planning.next_round(plan, records, STUDY, OBSERVER) or planning.next_round(
+        replace(plan, managers=preloaded), records, STUDY, PAGES
+    )
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.studies.count.report.summarise``."""
+    from tare.studies.count import report as count
+
+    return count.summarise(measurements, baseline, seed, FIRST_METRIC)
+
+
+# ---- the section of a report ----
+
+
+def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
+    """Findings, tables and a figure of all breakdowns in a results folder."""
+    from tare.report.comparison import failure_table
+    from tare.studies.breakdown import memory_tables as breakdown_memory
+
+    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
+    good = [r for r in records if r.outcome.status is Status.OK and r.run.observer == OBSERVER]
+    tables: list[Table] = []
+    if (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    programs = list(dict.fromkeys(r.run.program for r in good))
+    firsts = {program: first_records(good, program) for program in programs}
+    for number, program in enumerate(programs, 1):
+        for place, (manager, record) in enumerate(firsts[program].items(), 1):
+            about = program if len(firsts[program]) == 1 else f"{program} under {manager}"
+            tag = f"{number}-{place}"
+            tables.append(components_table(about, record, f"table-components-{tag}"))
+            tables += calls_tables(about, record, f"table-calls-{tag}")
+            tables += unexplained_tables(about, record, f"table-unexplained-{tag}")
+    rows = {
+        program if len(found) == 1 else f"{program}, {manager}": record
+        for program, found in firsts.items()
+        for manager, record in found.items()
+    }
+    figures: list[Figure] = []
+    if rows:
+        tables.append(comparison_table(rows))
+        figures.append(shares_figure(rows))
+    simulated = {
+        label: record.outcome.details["memory"]
+        for label, record in rows.items()
+        if "memory" in record.outcome.details
+    }
+    if simulated:
+        more_tables, more_figures = breakdown_memory.tables_and_figures(simulated)
+        tables += more_tables
+        figures += more_figures
+    tables += pages_tables(records)
+    return Section(
+        identifier=identifier,
+        title=title,
+        findings=findings(good) + breakdown_memory.findings(simulated),
+        tables=tables,
+        figures=figures,
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def shares_of(record: Record) -> dict[str, float]:
+    """The share of all instructions that is surely each component's, but for ``other``."""
+    values = record.outcome.values
+    instructions = max(values["instructions"], 1)
+    return {name: values[metric(name)] / instructions for name in COMPONENTS if name != OTHER}
+
+
+def highest_share(record: Record) -> float:
+    """Of all components together, with all that may be theirs."""
+    parts = record.outcome.details["components"].values()
+    return sum(sum(one.values()) for one in parts) / max(record.outcome.values["instructions"], 1)
+
+
+def findings(good: Sequence[Record]) -> list[str]:
+    """What the breakdowns say, in sentences."""
+    if not good:
+        return ["No run gave a breakdown."]
+    sentences = sentences_by_program(good, _sentences) + _about_rules(good)
+    if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
+        sentences.append(
+            f"{uncounted} of the processes ended without a count (killed, or started in a way that "
+            "leaves Valgrind): their instructions are missing."
+        )
+    return sentences
+
+
+def _sentences(firsts: Mapping[str, Record]) -> list[str]:
+    sentences = []
+    for manager, record in firsts.items():
+        shares = shares_of(record)
+        low, high = sum(shares.values()), highest_share(record)
+        bounds = format_percent(low)
+        if format_percent(high) != bounds:
+            bounds = f"{bounds} to {format_percent(high)}"
+        where = f" under {manager}" if len(firsts) > 1 else ""
+        sentence = f"Storage management is {bounds} of the instructions{where}"
+        if record.outcome.details["titles"]:
+            collecting = sum(shares[name] for name in IN_COLLECTIONS)
+            sentence += (
+                f": {format_percent(collecting)} in collections, and "
+                f"{format_percent(low - collecting)} at the least between them"
+            )
+        largest = sorted(shares, key=lambda name: -shares[name])[:3]
+        named = ", ".join(
+            f"{COMPONENTS[name].title} {format_percent(shares[name])}"
+            for name in largest
+            if shares[name] > 0
+        )
+        sentences.append(f"{sentence}. The largest parts: {named}." if named else f"{sentence}.")
+    return sentences
+
+
+def _about_rules(good: Sequence[Record]) -> list[str]:
+    """By which rules the runs were judged, and how far these reach."""
+    judged = [record for record in good if record.outcome.details["titles"]]
+    sentences = []
+    if judged:
+        titles = {title for record in judged for title in record.outcome.details["titles"]}
+        shares = [
+            record.outcome.values["unexplained_instructions"]
+            / max(record.outcome.values["instructions"], 1)
+            for record in judged
+        ]
+        bounds = " to ".join(dict.fromkeys(map(format_percent, (min(shares), max(shares)))))
+        sentences.append(
+            f"Runtime: {', '.join(sorted(titles))}. {bounds} of the instructions are in code that "
+            "no rule is about, such as primitives and libraries in C; they count as the program's "
+            "own."
+        )
+        sentences += _about_sites(judged)
+    if others := len(good) - len(judged):
+        which = f"In {others} of the runs no" if judged else "No"
+        sentences.append(
+            f"{which} runtime that Tare has a descriptor of was looked for and found: what is "
+            "counted is malloc and its family, and a collector of the program's own counts as the "
+            "program."
+        )
+    return sentences
+
+
+def _about_sites(judged: Sequence[Record]) -> list[str]:
+    sites = {
+        name: sum(record.outcome.details["sites"][name] for record in judged)
+        for name in ("all", "tiled", "checked", "agreeing")
+    }
+    if not sites["all"]:
+        return []
+    words = (
+        f"Of {sites['all']:,} places that allocate and were executed, {sites['tiled']:,} have all "
+        "header words that belong there"
+    )
+    if sites["checked"]:
+        words += (
+            f"; of {sites['checked']:,} that the compiler tells of elsewhere, "
+            f"{sites['agreeing']:,} agree with it"
+        )
+    return [f"{words}."]
+
+
+# ---- tables ----
+
+
+def _count(value: float) -> Cell:
+    return Cell(format_count(value), value)
+
+
+def _share(part: float, whole: float) -> Cell:
+    fraction = part / whole if whole else 0.0
+    return Cell(format_percent(fraction), fraction)
+
+
+def components_table(about: str, record: Record, identifier: str) -> Table:
+    """A line per component with a low and a high bound."""
+    values, details = record.outcome.values, record.outcome.details
+    instructions = values["instructions"]
+    columns = (
+        Column("component", "What the instructions do.", numeric=False),
+        Column("instructions", "Those that are surely its own."),
+        Column("share", "Of all instructions of the program: the low bound."),
+        Column("at most", "The high bound: with those that may be its own, or do its work beside "
+               "the program's."),
+        Column("ambiguous", "Instructions that look like its own, and can be the program's.",
+               essential=False),
+        Column("folded", "Instructions of the program that do its work as well.",
+               essential=False),
+        Column("what it is", "", numeric=False, essential=False),
+    )  # fmt: skip
+    lines = []
+    for name, component in COMPONENTS.items():
+        if name == OTHER:
+            continue
+        part = details["components"][name]
+        most = sum(part.values())
+        if most == 0:
+            continue
+        lines.append(
+            [
+                Cell(component.title, component.title),
+                _count(part[Certainty.SURE]),
+                _share(part[Certainty.SURE], instructions),
+                _share(most, instructions),
+                _count(part[Certainty.AMBIGUOUS]),
+                _count(part[Certainty.FOLDED]),
+                Cell(component.explanation),
+            ]
+        )
+    own = values[metric(OTHER)] - values["unexplained_instructions"]
+    for title, number, words in (
+        (COMPONENTS[OTHER].title, own, "Code that the rules are about, and none charges."),
+        ("no rule", values["unexplained_instructions"], "Code that no rule is about."),
+    ):
+        lines.append(
+            [
+                Cell(title, title, tone="quiet"),
+                _count(number),
+                _share(number, instructions),
+                Cell("–"),
+                Cell("–"),
+                Cell("–"),
+                Cell(words),
+            ]
+        )
+    notes = [f"all lines sum to {format_count(instructions)} instructions, exactly."]
+    return Table(identifier, f"Components: {about}", columns, lines, notes)
+
+
+def unexplained_tables(about: str, record: Record, identifier: str) -> list[Table]:
+    """Where the code is that no rule is about."""
+    from tare.base.text import shortened, visible
+
+    found = record.outcome.details["unexplained"]
+    if not found:
+        return []
+    columns = (
+        Column("code", "The object file, or a part of it.", numeric=False),
+        Column("instructions", "Executed there, outside all that rules are about."),
+        Column("share", "Of all instructions of the program."),
+    )
+    lines = []
+    for name, number in found.items():
+        label = shortened(visible(name), 60)
+        lines.append(
+            [
+                Cell(label, label),
+                _count(number),
+                _share(number, record.outcome.values["instructions"]),
+            ]
+        )
+    return [Table(identifier, f"No rule: {about}", columns, lines, essential=False)]
+
+
+def calls_tables(about: str, record: Record, identifier: str) -> list[Table]:
+    """How much of malloc's operations is beyond their quickest calls."""
+    operations = record.outcome.details["calls"]
+    if not operations:
+        return []
+    columns = (
+        Column("operation", "", numeric=False),
+        Column("calls", "By the program, or one of its libraries."),
+        Column("a call", "Instructions, in the mean; zeroing in calloc is left out."),
+        Column("quick", "The same, if no call took more than the quickest tenth."),
+        Column("slow", "Of the operation's instructions, what is beyond that."),
+    )
+    lines = []
+    for name, of in operations.items():
+        instructions = of["quick"] + of["slow"]
+        lines.append(
+            [
+                Cell(name, name),
+                _count(of["calls"]),
+                _each(instructions, of["calls"]),
+                _each(of["quick"], of["calls"]),
+                _share(of["slow"], instructions),
+            ]
+        )
+    return [Table(identifier, f"Quick and slow calls: {about}", columns, lines)]
+
+
+def _each(instructions: int, calls: int) -> Cell:
+    mean = instructions / max(calls, 1)
+    return Cell(f"{mean:.1f}", mean)
+
+
+def pages_tables(records: Sequence[Record]) -> list[Table]:
+    """What the kernel did for memory, in runs by themselves."""
+    from tare.base.text import shortened, visible
+
+    lines = []
+    for record in records:
+        if record.run.observer != PAGES or record.outcome.status is not Status.OK:
+            continue
+        values, seconds = record.outcome.values, record.outcome.details
+        system = seconds["system_seconds"]
+        name = shortened(visible(record.run.program), 40)
+        lines.append(
+            [
+                Cell(name, name),
+                Cell(record.run.manager, record.run.manager),
+                _count(values["minor_faults"]),
+                _count(values["major_faults"]),
+                Cell(format_seconds(system), system),
+                _share(system, system + seconds["user_seconds"]),
+            ]
+        )
+    if not lines:
+        return []
+    columns = (
+        Column("program", "", numeric=False),
+        Column("manager", "", numeric=False),
+        Column("page faults", "First touches of a page, which the kernel served without a disk."),
+        Column("from disk", "Those that had to wait for a disk.", essential=False),
+        Column("in the kernel", "Processor time there, for faults and all else."),
+        Column("share", "Of all processor time."),
+    )  # fmt: skip
+    notes = [
+        "one run each, really executed and without Valgrind, which counts no instructions of the "
+        "kernel: this is beside the components, not among them."
+    ]
+    return [Table("table-pages", "Pages, and time in the kernel", columns, lines, notes)]
+
+
+def comparison_table(rows: Mapping[str, Record]) -> Table:
+    """A line per run, and below those of the paper; shares of instructions, and of its time."""
+    from tare.base.text import shortened, visible
+
+    shown = [
+        name
+        for name in COMPONENTS
+        if name != OTHER
+        and (
+            any(shares_of(record)[name] for record in rows.values())
+            or any(row.get(name) for row in published().values())
+        )
+    ]
+    columns = (
+        Column("program", "", numeric=False),
+        Column("all", "All components together: the low bound."),
+        Column("at most", "The high bound."),
+        Column("collections", "The components of collections together."),
+        *(
+            Column(COMPONENTS[name].title, COMPONENTS[name].explanation, essential=False)
+            for name in shown
+        ),
+        Column("no rule", "In code that no rule is about."),
+    )
+    lines = []
+    for label, record in rows.items():
+        shares = shares_of(record)
+        name = shortened(visible(label), 40)
+        lines.append(
+            [
+                Cell(name, name),
+                _share(sum(shares.values()), 1),
+                _share(highest_share(record), 1),
+                _share(sum(shares[part] for part in IN_COLLECTIONS), 1),
+                *(_share(shares[part], 1) for part in shown),
+                _share(
+                    record.outcome.values["unexplained_instructions"],
+                    record.outcome.values["instructions"],
+                ),
+            ]
+        )
+    for program, row in published().items():
+        everything = sum(row.values())
+        lines.append(
+            [
+                Cell(f"{program} (1994)", program, "quiet"),
+                _share(everything, 1),
+                Cell("–"),
+                _share(sum(row.get(part, 0.0) for part in IN_COLLECTIONS), 1),
+                *(_share(row[part], 1) if part in row else Cell("–") for part in shown),
+                Cell("–"),
+            ]
+        )
+    notes = [
+        f"the lines of 1994 are those that {PAPER} published, of SML/NJ on a DECstation 5000/200: "
+        "shares of the run time, and in collections with what memory took. The others are shares "
+        "of instructions, of other programs."
+    ]
+    return Table("table-breakdown", "Shares beside those of 1994", columns, lines, notes)
+
+
+# ---- the figure ----
+
+
+def shares_figure(rows: Mapping[str, Record]) -> Figure:
+    """A bar per run and per program of the paper, stacked of groups of components."""
+    from tare.base.text import shortened, visible
+    from tare.report.figures.bars import stacked_bars
+
+    bars = {
+        shortened(visible(label), 30): by_group(shares_of(record)) for label, record in rows.items()
+    }
+    bars |= {f"{program} (1994)": by_group(shares) for program, shares in published().items()}
+    return stacked_bars(
+        "figure-breakdown",
+        "Storage management by component",
+        "The low bounds, in groups of components; slow, zeroing and copies are of malloc and "
+        "realloc. Below, what was published in 1994 of other programs, on another machine.",
+        bars,
+        tuple(GROUPS),
+        "share of all instructions (1994: of the run time)",
+    )

@@ -1,0 +1,35 @@
+"""The tables that the instrument leaves of a process, read whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tare.base.errors import TareError
+from tare.heap_traces.recording import TableReader
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MOST_ROWS = 1 << 26
+
+
+def read_columns(path: Path, name: str, columns: tuple[str, ...]) -> dict[str, NDArray[np.uint64]]:
+    """TareError where the file is damaged, or too large."""
+    import numpy as np
+
+    reader = TableReader(path, name, columns)
+    batches = []
+    for batch in reader:
+        batches.append(batch)
+        if reader.rows > _MOST_ROWS:
+            raise TareError(f"{path} is too large to be the instrument's")
+    if reader.damage:
+        raise TareError(f"{path} is damaged: {reader.damage}")
+    return {
+        column: np.concatenate([batch[column] for batch in batches])
+        if batches
+        else np.zeros(0, np.uint64)
+        for column in columns
+    }

@@ -1,0 +1,73 @@
+"""`tare weigh`: what storage management takes of a program with a runtime that a descriptor tells
+of, by component."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tare.campaign.planning import Plan
+from tare.observers.protocol import Observe
+from tare.records.results import Results, read_records
+from tare.records.runs import Record, Run
+from tare.report.model import Section
+from tare.studies.breakdown import report as breakdown
+from tare.studies.count.weigh import is_built, left_out
+from tare.studykit.budget import Effort, Setting
+
+IDENTIFIER = "storage"
+TITLE = breakdown.TITLE
+ORDER = 25
+
+START_SECONDS = 3.0
+"""What Valgrind's core takes to start, and disassembly of the code that a typical program runs."""
+SLOWDOWN = 60.0
+"""Of typical programs, the memory system of a DECstation simulated."""
+
+
+def applies(results: Results) -> bool:
+    """Whether the program has a runtime that there is a descriptor of."""
+    return bool(results.run.get("storage_runtime"))
+
+
+def observers(setting: Setting) -> Mapping[str, Observe]:
+    from tare.studies.breakdown import memory
+    from tare.studies.breakdown import observe as run
+
+    models = memory.load((memory.DEFAULT_MODEL,))
+    return {
+        breakdown.OBSERVER: run.observer(setting.storage_runtime, models),
+        breakdown.PAGES: run.count_pages,
+    }
+
+
+def run_seconds(pilot_seconds: float) -> float:
+    """What one run will take, judged by the pilot run."""
+    return START_SECONDS + SLOWDOWN * pilot_seconds
+
+
+def expected_runs(setting: Setting) -> int:
+    """One run, under the baseline, if it fits into the section's share of the time."""
+    if not setting.storage_runtime or not is_built():
+        return 0
+    fits = run_seconds(setting.pilot_seconds) <= setting.budget_seconds
+    return int(fits or setting.effort is Effort.THOROUGH)
+
+
+def expected_seconds(setting: Setting) -> float:
+    return expected_runs(setting) * run_seconds(setting.pilot_seconds)
+
+
+def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
+    """The run to do, unless it is done or does not fit."""
+    if not expected_runs(setting):
+        return []
+    return breakdown.next_round(Plan((setting.program,), (setting.baseline,)), records)
+
+
+def section(results: Results) -> Section:
+    """The components, or why they were not counted."""
+    if any(record.run.study == breakdown.STUDY for record in read_records(results.folder)):
+        return breakdown.section(results, IDENTIFIER, TITLE)
+    seconds = run_seconds(results.run.get("pilot_seconds", 0.0))
+    reason = left_out(results, "breaking down", "tells", "breakdown", seconds, SLOWDOWN)
+    return Section(IDENTIFIER, TITLE, findings=[reason])

@@ -1,0 +1,671 @@
+"""The study behind `tare count`: instructions inside and outside the manager, by operation.
+
+A count needs no statistics where the program is deterministic: the second run under each manager
+shows whether it is, to the instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import format_bytes, format_count, format_percent
+from tare.campaign import planning
+from tare.campaign.planning import Plan
+from tare.observers.event_files import in_manager
+from tare.observers.instrument import FAMILIES, quantile
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Results, read_records, telling_damage
+from tare.records.runs import Record, Run
+from tare.report.model import Cell, Column, Figure, Section, Table
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "count"
+OBSERVER = "instrument"
+TITLE = "Instructions inside and outside the manager"
+RUNS_TO_SEE_REPETITION = 2
+_MANAGERS_ON_A_TERMINAL = 2
+_NAMES_IN_A_SENTENCE = 5
+_COLLECTION = "(collection)"
+_NO_PHASE: Mapping[str, Any] = {"by_operation": {}}
+_HISTOGRAM_STEPS = 4
+"""Bins of the figure for each doubling of the number of instructions."""
+_OF_A_COLLECTOR = ("collector_instructions", "collections")
+_STARTED = (
+    "the collector's instructions outside operations of the manager, at its start or when the "
+    "program calls it by name, are counted as the program's."
+)
+_OPERATIONS = tuple(name for names in FAMILIES.values() for name in names)
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return planning.next_round(plan, records, STUDY, OBSERVER)
+
+
+def summarise(
+    measurements: polars.DataFrame, baseline: str, seed: int, first_metric: str = "instructions"
+) -> polars.DataFrame:
+    """As ``tare.records.summary.summarise``, but low, high and the bounds of ratios are the least
+    and the greatest values seen, and the verdict needs them not to overlap. ``first_metric`` has a
+    row even where no run gave a value."""
+    import statistics
+
+    import polars as pl
+
+    from tare.records.summary import summary_schema
+
+    del seed  # nothing is sampled
+    ordered = measurements.sort("order")
+    good = ordered.filter(pl.col("status") == "ok")
+    groups: dict[tuple[str, str, str], list[float]] = {}
+    for key, part in good.group_by(["program", "manager", "metric"], maintain_order=True):
+        groups[str(key[0]), str(key[1]), str(key[2])] = part["value"].to_list()
+    rows = []
+    metrics = [m for m in METRICS if m in set(ordered["metric"].unique())]
+    for program, manager in ordered.select("program", "manager").unique(maintain_order=True).rows():
+        for metric in metrics:
+            values = groups.get((program, manager, metric), [])
+            base = groups.get((program, baseline, metric), [])
+            if not values and metric != first_metric:
+                continue
+            middle = (
+                (statistics.median(values), min(values), max(values)) if values else (None,) * 3
+            )
+            ratio, word = _ratio(values, base, manager == baseline)
+            unit = METRICS[metric].unit
+            rows.append((program, manager, metric, unit, len(values), *middle, *ratio, None, word))
+    return pl.DataFrame(rows, schema=summary_schema(), orient="row")
+
+
+def _ratio(
+    values: Sequence[float], base: Sequence[float], is_baseline: bool
+) -> tuple[tuple[float | None, float | None, float | None], str]:
+    import statistics
+
+    if is_baseline:
+        return ((1.0, 1.0, 1.0), "baseline") if values else ((None, None, None), "no data")
+    if not values or not base or min(base) <= 0:
+        return (None, None, None), "no data"
+    ratio = statistics.median(values) / statistics.median(base)
+    low, high = min(values) / max(base), max(values) / min(base)
+    word = "lower" if high < 1 else "higher" if low > 1 else "no difference seen"
+    return (ratio, low, high), word
+
+
+# ---- the section of a report ----
+
+
+def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
+    """Findings, tables and figures of all counts in a results folder. UsageError where it holds
+    something else."""
+    with telling_damage(results):
+        return _section(results, identifier, title)
+
+
+def _section(results: Results, identifier: str, title: str) -> Section:
+    from tare.report.comparison import failure_table
+    from tare.studies.count.sites import sites_tables
+
+    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
+    good = [r for r in records if r.outcome.status is Status.OK]
+    programs = list(dict.fromkeys(r.run.program for r in records))
+    tables: list[Table] = []
+    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    figures: list[Figure] = []
+    for number, program in enumerate(programs, 1):
+        firsts = first_records(good, program)
+        if not firsts:
+            continue
+        tables += [
+            totals_table(program, firsts, f"table-count-{number}"),
+            operations_table(program, firsts, f"table-operations-{number}"),
+        ]
+        first = firsts.get(results.run["baseline"]) or next(iter(firsts.values()))
+        tables.append(behaviour_table(program, first, f"table-behaviour-{number}"))
+        tables += sites_tables(program, firsts, number)
+        tables += event_tables(program, firsts, number)
+        if len(programs) == 1:
+            figures += [*share_figures(firsts), *histogram_figures(firsts)]
+    return Section(
+        identifier=identifier,
+        title=title,
+        findings=findings(records, results.run["baseline"]),
+        tables=tables,
+        figures=figures,
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def first_records(records: Iterable[Record], program: str) -> dict[str, Record]:
+    """The first good run of ``program`` under each manager."""
+    firsts: dict[str, Record] = {}
+    for record in records:
+        if record.run.program == program:
+            firsts.setdefault(record.run.manager, record)
+    return firsts
+
+
+def sentences_by_program(
+    good: Sequence[Record], about: Callable[[Mapping[str, Record]], Sequence[str]]
+) -> list[str]:
+    """What ``about`` says of each program's first good runs; with its name where there are more."""
+    programs = list(dict.fromkeys(r.run.program for r in good))
+    sentences = []
+    for program in programs:
+        subject = f"{program}: " if len(programs) > 1 else ""
+        sentences += [subject + sentence for sentence in about(first_records(good, program))]
+    return sentences
+
+
+def findings(records: Sequence[Record], baseline: str) -> list[str]:
+    """What the counts say, in sentences."""
+    good = [r for r in records if r.outcome.status is Status.OK]
+    if not good:
+        return ["No run gave a count."]
+    sentences = sentences_by_program(good, lambda firsts: _shares(firsts, baseline))
+    sentences += _unreached(good)
+    sentences.append(_repetition(good))
+    if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
+        sentences.append(
+            f"{uncounted} of the processes ended without a count (killed, or started in a way that "
+            "leaves Valgrind): their instructions are missing."
+        )
+    sentences.append(
+        "The instructions are really executed ones, under Valgrind's core, which offers no "
+        "AVX-512: a program that would choose AVX-512 natively runs its other code here."
+    )
+    return sentences
+
+
+def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
+    from tare.studies.count.sites import has_sites, sites_sentence
+
+    shares = {manager: _share(record) for manager, record in firsts.items()}
+    sentences = []
+    if baseline in shares:
+        sentences.append(
+            f"Memory management is {format_percent(shares[baseline])} of the instructions "
+            f"under {baseline}."
+        )
+    for manager, record in firsts.items():
+        values = record.outcome.values
+        if "collections" not in values:
+            continue
+        share = values["collector_instructions"] / max(values["manager_instructions"], 1)
+        sentences.append(
+            f"Under {manager}, {format_percent(share)} of the manager's instructions are "
+            f"collection, in {format_count(values['collections'])} collections."
+        )
+    totals = {m: r.outcome.values["instructions"] for m, r in firsts.items()}
+    if baseline in totals and len(totals) > 1:
+        least = min(totals, key=lambda manager: totals[manager])
+        if least == baseline:
+            sentences.append(f"No other manager executes fewer instructions than {baseline}.")
+        else:
+            less = 1 - totals[least] / totals[baseline]
+            sentences.append(
+                f"The fewest instructions: {least}, {format_percent(less)} fewer than {baseline}."
+            )
+    if baseline in firsts and has_sites(firsts[baseline]):
+        sentences.append(sites_sentence(firsts[baseline], baseline))
+    return sentences
+
+
+def _unreached(good: Sequence[Record]) -> list[str]:
+    reached: dict[str, int] = {}
+    for record in good:
+        details = record.outcome.details
+        phases = {name: phase["times"] for name, phase in details.get("phases", {}).items()}
+        for name, times in (*details.get("events", {}).items(), *phases.items()):
+            reached[name] = max(reached.get(name, 0), times)
+    if not (missed := [name for name, times in reached.items() if times == 0]):
+        return []
+    some = missed[:_NAMES_IN_A_SENTENCE]
+    more = "" if len(some) == len(missed) else f" and {len(missed) - len(some)} more"
+    return [
+        f"Never reached: {', '.join(some)}{more}. Either the program does not go there, or no "
+        "object of it has that symbol: a function that is inlined or stripped has none."
+    ]
+
+
+def _repetition(good: Sequence[Record]) -> str:
+    by_pair: dict[tuple[str, str], list[float]] = {}
+    for record in good:
+        pair = (record.run.program, record.run.manager)
+        by_pair.setdefault(pair, []).append(record.outcome.values["instructions"])
+    repeated = {pair: values for pair, values in by_pair.items() if len(values) > 1}
+    if not repeated:
+        return "Each figure is one run: whether it repeats was not checked."
+    spread = {
+        pair: (max(values) - min(values)) / max(values)
+        for pair, values in repeated.items()
+        if len(set(values)) > 1
+    }
+    if not spread:
+        return "Every count was the same to the instruction when it was repeated."
+    pair = max(spread, key=lambda pair: spread[pair])
+    return (
+        f"{len(repeated) - len(spread)} of {len(repeated)} counts repeated to the instruction; the "
+        f"greatest difference between two runs was {_share_text(spread[pair])}, under {pair[1]}."
+    )
+
+
+def _share_text(fraction: float) -> str:
+    return format_percent(fraction) if fraction >= 0.001 else f"{fraction * 1e6:.3g} in a million"
+
+
+def _share(record: Record) -> float:
+    values = record.outcome.values
+    return values["manager_instructions"] / max(values["instructions"], 1)
+
+
+def _per(total: float, number: float) -> Cell:
+    if not number:
+        return Cell("–")
+    value = total / number
+    return Cell(f"{value:.1f}" if value < 1000 else format_count(value), value)
+
+
+def _count(value: float) -> Cell:
+    return Cell(format_count(value), value)
+
+
+def _optional(values: Mapping[str, float], name: str) -> Cell:
+    return _count(values[name]) if name in values else Cell("–")
+
+
+def _collected_outside(record: Record) -> int:
+    """Instructions of the collector outside the operations of its manager."""
+    collector = record.outcome.details.get("collector")
+    return collector["instructions"] - in_manager(collector) if collector else 0
+
+
+def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
+    """A line per manager: the whole, the manager's part, and what an operation costs."""
+    each = "Instructions {}, divided by their number."
+    collects = any("collections" in record.outcome.values for record in firsts.values())
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("instructions", METRICS["instructions"].explanation),
+        Column("in manager", METRICS["manager_instructions"].explanation),
+        Column("share", "The manager's instructions divided by all."),
+        *(
+            (
+                Column("collecting", METRICS["collector_instructions"].explanation),
+                Column("collections", METRICS["collections"].explanation),
+            )
+            if collects
+            else ()
+        ),
+        Column("a malloc", each.format("in malloc, calloc, aligned allocation and new")),
+        Column("a free", each.format("in free and delete")),
+        Column("a realloc", each.format("in realloc"), essential=False),
+        Column("an object", "The manager's instructions divided by the number of objects."),
+        Column(
+            "a byte", "The manager's instructions divided by the bytes asked for.", essential=False
+        ),
+    )
+    lines = []
+    for manager, record in firsts.items():
+        values = record.outcome.values
+        lines.append(
+            [
+                Cell(manager, manager),
+                _count(values["instructions"]),
+                _count(values["manager_instructions"]),
+                Cell(format_percent(_share(record)), _share(record)),
+                *(_optional(values, name) for name in _OF_A_COLLECTOR if collects),
+                *(
+                    _per(values[f"{family}_instructions"], values[f"{family}_calls"])
+                    for family in ("malloc", "free", "realloc")
+                ),
+                _per(values["manager_instructions"], values["objects"]),
+                _per(values["manager_instructions"], values["allocated_bytes"]),
+            ]
+        )
+    notes = [_STARTED] if any(_collected_outside(r) for r in firsts.values()) else []
+    return Table(identifier, f"Instructions: {program}", columns, lines, notes)
+
+
+def operations_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
+    """A line per manager and operation: how a usual call differs from the costliest."""
+    collects = any("collector" in record.outcome.details for record in firsts.values())
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column(
+            "operation", "The outermost call; what it calls of the family is part of it.", False
+        ),
+        Column("calls", "How often the program called it."),
+        Column("mean", "Instructions of a call, on average."),
+        Column("median", "Half of the calls took no more instructions."),
+        Column("95%", "95 of 100 calls took no more instructions."),
+        Column("most", "Instructions of the costliest call."),
+        *(
+            (Column("mean alone", "Instructions of a call without collection, on average."),)
+            if collects
+            else ()
+        ),
+        Column("instructions", "Of all calls together.", essential=False),
+    )
+    lines = []
+    for manager, record in firsts.items():
+        operations = record.outcome.details["operations"]
+        for name in _OPERATIONS:
+            if (operation := operations.get(name)) is None:
+                continue
+            quantiles = [quantile(operation, fraction) for fraction in (0.5, 0.95)]
+            collecting = record.outcome.details.get("collector", _NO_PHASE)["by_operation"]
+            alone = operation["instructions"] - collecting.get(name, 0)
+            lines.append(
+                [
+                    Cell(manager, manager),
+                    Cell(name, name),
+                    _count(operation["calls"]),
+                    _per(operation["instructions"], operation["calls"]),
+                    *(Cell(format_count(value), value) for value in quantiles),
+                    _count(operation["most"]),
+                    *((_per(alone, operation["calls"]),) if collects else ()),
+                    _count(operation["instructions"]),
+                ]
+            )
+    notes = ["median and 95% are exact below 1,024 instructions, and within 3% above."]
+    if collects:
+        notes.append(
+            "a call during which a collection ran contains it: in mean, median, 95% and most, and "
+            "not in the mean alone."
+        )
+    title = f"Calls by operation: {program}"
+    few = len(firsts) <= _MANAGERS_ON_A_TERMINAL
+    return Table(identifier, title, columns, lines, notes, essential=few)
+
+
+def event_tables(program: str, firsts: Mapping[str, Record], number: int) -> list[Table]:
+    """What a file of events asked for: how often places were reached, and what phases cost."""
+    details = [record.outcome.details for record in firsts.values()]
+    tables = []
+    if any(one.get("events") for one in details):
+        tables.append(_events_table(program, firsts, f"table-events-{number}"))
+    if any(one.get("phases") for one in details):
+        tables.append(_phases_table(program, firsts, f"table-phases-{number}"))
+    return tables
+
+
+def _events_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("event", "As the file of events names it.", numeric=False),
+        Column("times", "How often the program reached one of its places."),
+        Column("per million", "Times for each million of all instructions."),
+    )
+    lines = []
+    for manager, record in firsts.items():
+        instructions = max(record.outcome.values["instructions"], 1)
+        for name, times in record.outcome.details.get("events", {}).items():
+            rate = times / instructions * 1e6
+            lines.append(
+                [
+                    Cell(manager, manager),
+                    Cell(name, name),
+                    _count(times),
+                    Cell(f"{rate:.3g}" if rate < 1000 else format_count(rate), rate),
+                ]
+            )
+    return Table(identifier, f"Events: {program}", columns, lines)
+
+
+def _phases_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
+    collects = any("collector" in record.outcome.details for record in firsts.values())
+    phases = {
+        manager: {
+            **record.outcome.details.get("phases", {}),
+            **(
+                {_COLLECTION: record.outcome.details["collector"]}
+                if "collector" in record.outcome.details
+                else {}
+            ),
+        }
+        for manager, record in firsts.items()
+    }
+    seen = {
+        name for each in phases.values() for one in each.values() for name in one["by_operation"]
+    }
+    operations = [name for name in _OPERATIONS if name in seen]
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("phase", "As the file of events names it.", numeric=False),
+        Column("times", "How often a thread entered it."),
+        Column("instructions", "Executed while it was the innermost phase of its thread."),
+        Column("share", "Of all instructions of the program."),
+        Column("in manager", "Those of its instructions that were part of an operation."),
+        Column("a time", "Its instructions divided by the times."),
+        *(
+            Column(f"in {name}", f"Its instructions in {name}.", essential=False)
+            for name in operations
+        ),
+    )
+    lines = []
+    for manager, each in phases.items():
+        total = max(firsts[manager].outcome.values["instructions"], 1)
+        for name, phase in each.items():
+            share = phase["instructions"] / total
+            lines.append(
+                [
+                    Cell(manager, manager),
+                    Cell(name, name),
+                    _count(phase["times"]),
+                    _count(phase["instructions"]),
+                    Cell(format_percent(share), share),
+                    _count(in_manager(phase)),
+                    _per(phase["instructions"], phase["times"]),
+                    *(_count(phase["by_operation"].get(operation, 0)) for operation in operations),
+                ]
+            )
+    notes = ["instructions belong to the phase that began last, and to no phase around it."]
+    if collects:
+        notes.append(
+            f"{_COLLECTION} is a phase of the manager's own: a collection inside a phase of yours "
+            "is taken out of it."
+        )
+    return Table(identifier, f"Phases: {program}", columns, lines, notes)
+
+
+def behaviour_table(program: str, record: Record, identifier: str) -> Table:
+    """What the program asks of any manager, after table II of Detlefs, Dosser and Zorn."""
+    values = record.outcome.values
+    columns = (
+        Column("objects", METRICS["objects"].explanation),
+        Column("bytes", METRICS["allocated_bytes"].explanation),
+        Column("average size", "Bytes divided by objects."),
+        Column("most objects", METRICS["max_live_objects"].explanation),
+        Column("most bytes", METRICS["max_live_bytes"].explanation),
+        Column("objects per million", "Objects for each million instructions of the program."),
+        Column("bytes per million", "Bytes for each million instructions of the program."),
+    )
+    outside = max(values["instructions"] - values["manager_instructions"], 1)
+    objects, size = values["objects"], values["allocated_bytes"]
+    average = Cell(f"{size / objects:.1f} B", size / objects) if objects else Cell("–")
+    line = [
+        _count(objects),
+        Cell(format_bytes(size), size),
+        average,
+        _count(values["max_live_objects"]),
+        Cell(format_bytes(values["max_live_bytes"]), values["max_live_bytes"]),
+        _count(objects / outside * 1e6),
+        Cell(format_bytes(size / outside * 1e6), size / outside * 1e6),
+    ]
+    notes = ["rates are by the instructions outside the manager, which every manager shares."]
+    processes = record.outcome.details["processes"]
+    if processes > 1:
+        notes.append(
+            f"{processes} processes, summed; the most objects and bytes are the sum of each "
+            "process's own peak, which need not fall together."
+        )
+    return Table(identifier, f"What it asks for: {program}", columns, [line], notes)
+
+
+def share_figures(firsts: Mapping[str, Record]) -> list[Figure]:
+    """The instructions under each manager: of the program, of allocation and of collection; only
+    where there is a collector, since the table says the rest."""
+    if not any("collections" in record.outcome.values for record in firsts.values()):
+        return []
+    from tare.base.text import shortened, visible
+    from tare.report.figures.marks import SERIES, params
+
+    parts = ("program", "manager, not collecting", "collecting")
+    rows = []
+    for manager, record in firsts.items():
+        values = record.outcome.values
+        collecting = values.get("collector_instructions", 0)
+        inside = values["manager_instructions"]
+        numbers = (values["instructions"] - inside, inside - collecting, collecting)
+        label = shortened(visible(manager))
+        for place, (part, number) in enumerate(zip(parts, numbers, strict=True)):
+            if number:
+                rows.append(
+                    {
+                        "manager": label,
+                        "part": part,
+                        "place": place,
+                        "instructions": number,
+                        "tip": f"{label}, {part}: {format_count(number)} instructions",
+                    }
+                )
+    labels = list(dict.fromkeys(row["manager"] for row in rows))
+    spec = {
+        "params": params(),
+        "data": {"values": rows},
+        "height": {"step": 26},
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": {
+                "field": "manager",
+                "type": "nominal",
+                "sort": labels,
+                "scale": {"paddingInner": 0.3},
+                "axis": {"title": None},
+            },
+            "x": {
+                "field": "instructions",
+                "type": "quantitative",
+                "axis": {
+                    "title": "instructions",
+                    "format": "~s",
+                    "tickCount": {"expr": "narrow ? 3 : 8"},
+                },
+            },
+            "order": {"field": "place"},
+            "color": {
+                "field": "part",
+                "type": "nominal",
+                "scale": {"domain": list(parts), "range": list(SERIES[:3])},
+                "legend": {"title": None, "orient": "top"},
+            },
+            "description": {"field": "tip"},
+        },
+    }
+    return [
+        Figure(
+            identifier="figure-instructions",
+            title="Instructions: program, allocation, collection",
+            caption="All instructions under each manager. What collects is a part of the manager.",
+            spec=spec,
+        )
+    ]
+
+
+def histogram_figures(firsts: Mapping[str, Record]) -> list[Figure]:
+    """For each operation, how many calls took how many instructions, a row per manager: where a
+    manager has a fast and a slow path, the calls form heaps."""
+    figures = []
+    for name in _OPERATIONS:
+        by_manager = {
+            manager: record.outcome.details["operations"][name]
+            for manager, record in firsts.items()
+            if name in record.outcome.details["operations"]
+        }
+        if by_manager and name != "other":
+            figures.append(_histogram_figure(name, by_manager))
+    return figures
+
+
+def _histogram_figure(name: str, by_manager: Mapping[str, Mapping[str, Any]]) -> Figure:
+    import math
+
+    from tare.base.text import shortened, visible
+    from tare.report.figures.marks import SERIES, params
+
+    rows: list[dict[str, Any]] = []
+    for manager, operation in by_manager.items():
+        bins: dict[int, int] = {}
+        for low, calls in operation["histogram"]:
+            place = math.floor(_HISTOGRAM_STEPS * math.log2(max(low, 1)))
+            bins[place] = bins.get(place, 0) + calls
+        label = shortened(visible(manager))
+        for place, calls in sorted(bins.items()):
+            start, end = (2 ** (step / _HISTOGRAM_STEPS) for step in (place, place + 1))
+            share = calls / operation["calls"]
+            rows.append(
+                {
+                    "manager": label,
+                    "from": round(start, 2),
+                    "to": round(end, 2),
+                    "share": float(f"{share:.4g}"),
+                    "tip": f"{label}: {calls:,} calls ({share:.2%}) took {math.ceil(start):,} to "
+                    f"{max(math.ceil(start), math.ceil(end) - 1):,} instructions",
+                }
+            )
+    labels = list(dict.fromkeys(row["manager"] for row in rows))
+    spec = {
+        "params": params(),
+        "data": {"values": rows},
+        "facet": {
+            "row": {
+                "field": "manager",
+                "type": "nominal",
+                "sort": labels,
+                "title": None,
+                "header": {
+                    "labelAngle": 0,
+                    "labelAlign": "left",
+                    "labelOrient": "top",
+                    "labelAnchor": "start",
+                },
+            }
+        },
+        "spec": {
+            "height": 72,
+            "mark": {"type": "rect", "color": SERIES[0]},
+            "encoding": {
+                "x": {
+                    "field": "from",
+                    "type": "quantitative",
+                    "scale": {"type": "log", "base": 2, "nice": False},
+                    "axis": {
+                        "title": "instructions of a call",
+                        "format": ",d",
+                        "values": [4**power for power in range(16)],
+                    },
+                },
+                "x2": {"field": "to"},
+                "y": {
+                    "field": "share",
+                    "type": "quantitative",
+                    "scale": {"type": "sqrt"},
+                    "axis": {"title": None, "format": "~%", "values": [0, 0.01, 0.1, 0.5, 1]},
+                },
+                "y2": {"datum": 0},
+                "description": {"field": "tip"},
+            },
+        },
+    }
+    return Figure(
+        identifier=f"figure-calls-{name}",
+        title=f"{name}: calls by their instructions",
+        caption="The share of calls that took so many instructions; four bars to a doubling. The "
+        "scale is that of square roots, so that the rare calls on a slow path show.",
+        spec=spec,
+    )

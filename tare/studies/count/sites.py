@@ -1,0 +1,121 @@
+"""The call sites that pay for the manager: the part of a count that tells operations apart by who
+called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tare.base.units import format_bytes, format_count, format_percent
+from tare.heap_traces.frames import site_text
+from tare.observers.call_sites import Cost, costs_of
+from tare.records.runs import Record
+from tare.report.model import Cell, Column, Table
+
+SITES_ON_A_TERMINAL = 10
+SITES_ON_THE_PAGE = 100
+LEFT_OVER = "all other call sites"
+
+
+@dataclass
+class _Line:
+    """What all stacks that read the same cost together."""
+
+    operation: str
+    text: str
+    calls: int = 0
+    instructions: int = 0
+    bytes: int = 0
+
+    def add(self, cost: Cost) -> None:
+        self.calls += cost.calls
+        self.instructions += cost.instructions
+        self.bytes += cost.bytes
+
+
+def has_sites(record: Record) -> bool:
+    """Whether the count was told apart by call site."""
+    return "call_sites" in record.outcome.details
+
+
+def sites_tables(program: str, firsts: Mapping[str, Record], number: int) -> list[Table]:
+    """The costliest call sites under each manager; a few of the first are for a terminal, too."""
+    tables = []
+    for place, (manager, record) in enumerate(firsts.items()):
+        if not has_sites(record):
+            continue
+        lines, tag = _lines(record), f"{number}-{place}"
+        if place == 0:
+            title = f"Costliest call sites under {manager}: {program}"
+            tables.append(_table(f"table-costs-{tag}", title, record, lines, SITES_ON_A_TERMINAL))
+        if place > 0 or len(lines) > SITES_ON_A_TERMINAL:
+            most = min(len(lines), SITES_ON_THE_PAGE)
+            title = f"The first {most} call sites under {manager}: {program}"
+            long = _table(f"table-all-costs-{tag}", title, record, lines, SITES_ON_THE_PAGE)
+            tables.append(replace(long, essential=False))
+    return tables
+
+
+def sites_sentence(record: Record, manager: str) -> str:
+    """How much of the manager's work few call sites lead to."""
+    lines = [line for line in _lines(record) if line.text != LEFT_OVER]
+    if not lines:
+        return "No call of the manager has a call site that is known."
+    few = lines[:SITES_ON_A_TERMINAL]
+    share = sum(line.instructions for line in few) / _whole(record)
+    which = "1 call site leads" if len(few) == 1 else f"{len(few)} call sites lead"
+    return f"{which} to {format_percent(share)} of the manager's instructions under {manager}."
+
+
+def _whole(record: Record) -> float:
+    return max(record.outcome.values["manager_instructions"], 1)
+
+
+def _lines(record: Record) -> list[_Line]:
+    """The costliest first; what is left over is one line, the last."""
+    lines: dict[tuple[str, str], _Line] = {}
+    rest = _Line("", LEFT_OVER)
+    for cost in costs_of(record.outcome.details):
+        if cost.is_rest:
+            rest.add(cost)
+            continue
+        text = site_text(cost.frames[::-1])
+        lines.setdefault((cost.operation, text), _Line(cost.operation, text)).add(cost)
+    ranked = sorted(lines.values(), key=lambda line: -line.instructions)
+    return [*ranked, *([rest] if rest.calls else [])]
+
+
+def _mean(line: _Line) -> Cell:
+    mean = line.instructions / max(line.calls, 1)
+    return Cell(f"{mean:.1f}" if mean < 1000 else format_count(mean), mean)
+
+
+def _table(identifier: str, title: str, record: Record, lines: Sequence[_Line], most: int) -> Table:
+    columns = (
+        Column("call site", "The call of the operation, and what called it. ← reads: called by.",
+               numeric=False),
+        Column("operation", "What it called.", numeric=False),
+        Column("calls", "How often it did."),
+        Column("instructions", "Of the manager, in these calls together."),
+        Column("share", "Of all instructions in the manager."),
+        Column("a call", "Instructions of a call, on average."),
+        Column("bytes", "Asked for by these calls.", essential=False),
+    )  # fmt: skip
+    whole = _whole(record)
+    rows = [
+        [
+            Cell(line.text, line.text),
+            Cell(line.operation, line.operation),
+            Cell(format_count(line.calls), line.calls),
+            Cell(format_count(line.instructions), line.instructions),
+            Cell(format_percent(line.instructions / whole), line.instructions / whole),
+            _mean(line),
+            Cell(format_bytes(line.bytes), line.bytes),
+        ]
+        for line in lines[:most]
+    ]
+    notes = []
+    if left := lines[most:]:
+        share = format_percent(sum(line.instructions for line in left) / whole)
+        notes.append(f"{format_count(len(left))} more call sites lead to {share} of them.")
+    return Table(identifier, title, columns, rows, notes)

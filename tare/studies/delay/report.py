@@ -1,0 +1,680 @@
+"""The study behind `tare delay`: what it does to a program when its frees are held back.
+
+Each allocator M runs bare, and under `delay(M, size=…)` with each size. What a delay changes is
+seen against size=1B, which holds nothing back; what the layer itself costs is 1B against M.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tare.base.units import format_bytes, format_duration, format_floor, format_percent, parse_size
+from tare.campaign import rounds
+from tare.memory_managers.layers import delay as layer
+from tare.records import summary
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Record, Run
+from tare.report.comparison import (
+    MEMORY,
+    TIME,
+    Row,
+    change,
+    failure_table,
+    measured_cells,
+    ratio_cell,
+    summary_rows,
+)
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studies.count import report as count
+from tare.studykit import sweeps
+from tare.studykit.sweep_tables import (
+    DIFFERENT,
+    Curve,
+    Panel,
+    Rows,
+    effect,
+    pause_cells,
+    pause_columns,
+    pause_figure,
+    pauses_of,
+    ratio_figure,
+)
+from tare.studykit.sweeps import Variant, size_text, variant
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "delay"
+TITLE = "Delayed reclamation"
+NO_DELAY = 1
+"""Bytes: with this size each object is released by its own free."""
+DEFAULT_SIZES = (NO_DELAY, 4 << 10, 64 << 10, 512 << 10, 1 << 20, 2 << 20)
+LIVE_SECONDS_ALLOWED = 30.0
+"""The run for the live bytes may take so long, or as long as all the timed runs together."""
+_PAUSE_TABLE_ROWS_ON_A_TERMINAL = 14
+_BEHIND_TIME = (
+    "user_seconds",
+    "system_seconds",
+    "cpu_instructions",
+    "cpu_cycles",
+    "cache_misses",
+    "tlb_misses",
+    "minor_faults",
+)
+_SOURCE = (
+    "published: Sareen and Blackburn, Better Understanding the Costs and Benefits of Automatic "
+    "Memory Management, MPLR 2022, section 7: one volume for all threads, against 1B, means over "
+    "SPEC CPU2006 and over the programs of mimalloc-bench, on an AMD Zen 3."
+)
+_PUBLISHED_SIZE = 2 << 20
+_BARE = 0
+"""Bytes: stands for an allocator without the layer."""
+_NOTHING = 0.0005
+"""Multiples below are shown as 0."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Time and memory with 2MiB held back, relative to 1B."""
+
+    allocator: str
+    title: str
+    programs: str
+    time: float
+    memory: float
+
+
+PUBLISHED = (
+    Published("tcmalloc", "Google's TCMalloc", "SPEC CPU2006", 1.027, 1.066),
+    Published("tcmalloc", "Google's TCMalloc", "mimalloc-bench", 1.092, 1.247),
+    Published("mimalloc", "mimalloc", "SPEC CPU2006", 1.003, 1.010),
+    Published("mimalloc", "mimalloc", "mimalloc-bench", 1.010, 1.274),
+    Published("snmalloc", "snmalloc", "SPEC CPU2006", 1.010, 1.028),
+    Published("snmalloc", "snmalloc", "mimalloc-bench", 1.021, 1.288),
+)
+
+
+# ---- what runs ----
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``live`` says whether the program's live bytes are to be counted, in one run more."""
+
+    timed: rounds.Plan
+    live: bool = True
+
+
+def variants(
+    allocators: Sequence[str], sizes: Sequence[int], options: Mapping[str, str]
+) -> list[Variant]:
+    """Each allocator bare, then under the layer with each of the sizes and 1B. ``options`` are the
+    layer's others."""
+    found = []
+    for allocator in allocators:
+        found.append(Variant(allocator))
+        for size in sweeps.ascending({NO_DELAY, *sizes}):
+            given = {"size": size_text(size), **options}
+            found.append(sweeps.layered(allocator, layer.NAME, given))
+    return found
+
+
+def reference_of(manager: str) -> str:
+    """What a manager of the study is held against: a delay against 1B, 1B against the allocator."""
+    each = variant(manager)
+    if not each.layer:
+        return manager
+    if _size(each) == NO_DELAY:
+        return each.allocator
+    return each.changed(size=size_text(NO_DELAY)).name
+
+
+def references(managers: Sequence[str]) -> tuple[str, ...]:
+    """What others are held against: they run as often as a baseline."""
+    return tuple(dict.fromkeys(map(reference_of, managers)))
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete. The run for
+    the live bytes comes last."""
+    if timed := rounds.next_round(plan.timed, records, STUDY):
+        return timed
+    if not plan.live:
+        return []
+    counted = {r.run.program for r in records if r.run.study == count.STUDY}
+    for program in plan.timed.programs:
+        if program not in counted and not live_left_out(records, program, plan.timed.baseline):
+            order = 1 + max(r.run.order for r in records)
+            observer = count.OBSERVER
+            return [Run(count.STUDY, program, plan.timed.baseline, 0, order, observer=observer)]
+    return []
+
+
+def planned_runs(plan: Plan) -> int:
+    """How many runs the plan takes when nothing fails."""
+    return rounds.planned_runs(plan.timed) + plan.live * len(plan.timed.programs)
+
+
+def live_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
+    """Why the live bytes of a program are not counted, judged by its timed runs, or ""."""
+    from tare.studies.count.weigh import run_seconds
+
+    walls = [
+        (r.run.manager, r.outcome.values[TIME])
+        for r in records
+        if (r.run.study, r.run.program) == (STUDY, program) and r.outcome.status is Status.OK
+    ]
+    alone = [wall for manager, wall in walls if manager == baseline]
+    if not alone:
+        return f"the program gave no good run under {baseline}"
+    expected = run_seconds(min(alone))
+    if expected <= max(LIVE_SECONDS_ALLOWED, sum(wall for _, wall in walls)):
+        return ""
+    return f"a run under the instrument would take about {format_duration(expected)}"
+
+
+# ---- what it shows ----
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``compare.summarise``, but each manager against its own reference: a delay against 1B
+    under the same allocator, and 1B against the allocator, which is a ``baseline``."""
+    del baseline
+    return summary.summarise_against(measurements, reference_of, seed)
+
+
+def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
+    """Findings, tables and figures of the delays in a results folder."""
+    records = read_records(results.folder)
+    mine = results.measurements.filter(results.measurements["study"] == STUDY)
+    rows = summary_rows(summarise(mine, "", results.run["seed"]))
+    groups = sweeps.by_allocator(_managers(results))
+    programs = list(dict.fromkeys(program for program, _, _ in rows))
+    tables: list[Table] = []
+    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    sentences: list[str] = []
+    for number, program in enumerate(programs, 1):
+        live = live_memory(results, records, program)
+        named = f"{program}: " if len(programs) > 1 else ""
+        sentences += [named + each for each in findings(rows, program, groups, live)]
+        tables += [
+            delay_table(rows, program, groups, live.bytes, f"table-delay-{number}"),
+            layer_table(rows, program, groups, f"table-layer-{number}"),
+            pause_table(rows, program, groups, f"table-pauses-{number}"),
+            *where_tables(rows, program, groups, f"table-where-{number}"),
+        ]
+    if not any(row["runs"] for row in rows.values()):
+        sentences = ["No run gave a figure."]
+    else:
+        tables.append(published_table(rows, groups))
+    return Section(
+        identifier=identifier,
+        title=title,
+        findings=sentences,
+        tables=tables,
+        figures=_figures(results, records, mine, programs, groups),
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def _managers(results: Results) -> list[str]:
+    """In the order of the study: of each allocator the bare one first, then by size."""
+    of_study = results.measurements.filter(results.measurements["study"] == STUDY)
+    allocators = list(results.run["managers"])
+
+    def place(name: str) -> tuple[int, int]:
+        each = variant(name)
+        known = each.allocator in allocators
+        return allocators.index(each.allocator) if known else len(allocators), _size(each)
+
+    return sorted(dict.fromkeys(of_study["manager"]), key=place)
+
+
+def _size(each: Variant) -> int:
+    return parse_size(each.option("size")) if each.layer else _BARE
+
+
+@dataclass(frozen=True)
+class Live:
+    """The most bytes, as asked for, that a program held at a time, or the reason why they are not
+    known; and how many volumes of their own the layer gave to its threads."""
+
+    bytes: float | None
+    reason: str = ""
+    volumes: int = 1
+
+
+def live_memory(results: Results, records: Sequence[Record], program: str) -> Live:
+    """What is known of the program's live memory."""
+    counted = [r for r in records if (r.run.study, r.run.program) == (count.STUDY, program)]
+    for record in counted:
+        if record.outcome.status is Status.OK:
+            most = record.outcome.values["max_live_bytes"]
+            told = "" if most else "the program allocates nothing"
+            return Live(most or None, told, _volumes(records, program))
+    if counted:
+        return Live(
+            None, f"the run under the instrument gave a status, {counted[0].outcome.status}"
+        )
+    told = results.run.get("live_left_out", "")
+    return Live(None, told or live_left_out(records, program, results.run["baseline"]))
+
+
+def _volumes(records: Sequence[Record], program: str) -> int:
+    threads = [
+        len(record.outcome.details.get(layer.NAME, {}).get("threads", []))
+        for record in records
+        if (record.run.study, record.run.program) == (STUDY, program)
+        and variant(record.run.manager).option("scope") != "global"
+    ]
+    return max([1, *threads])
+
+
+def findings(
+    rows: Rows,
+    program: str,
+    groups: Mapping[str, Sequence[Variant]],
+    live: Live,
+) -> list[str]:
+    """When a delay helps or hurts and by how much, a sentence for each allocator."""
+    sentences = []
+    for allocator, each in groups.items():
+        time, memory = (_delayed(rows, program, each, metric) for metric in (TIME, MEMORY))
+        if time:
+            sentences.append(_sentence(allocator, time, memory) + _published(allocator))
+    sentences += _layer_sentence(rows, program, groups)
+    sizes = sorted({_size(one) for each in groups.values() for one in each if one.layer})
+    if not sizes:
+        return sentences
+    return [*sentences, _as_a_heap(sizes[-1], live)]
+
+
+def _as_a_heap(size: int, live: Live) -> str:
+    if not live.bytes:
+        return f"How much a delay is of the live memory is not known: {live.reason}."
+    share = size / live.bytes
+    each = f", in each of {live.volumes} threads" if live.volumes > 1 else ""
+    most = f" to {_times(1 + share * live.volumes)}" if live.volumes > 1 else ""
+    return (
+        f"The program's live memory is at most {format_bytes(live.bytes)}, as asked for; "
+        f"{size_text(size)} held back is {_times(share)} of that{each}. Memory that waits is what "
+        "a collector's heap has beyond what lives, so read it as a heap of "
+        f"{_times(1 + share)}{most} the live memory; roughly, since what is held back is counted "
+        "in the allocator's sizes."
+    )
+
+
+def _sentence(
+    allocator: str, time: Sequence[tuple[str, Row]], memory: Sequence[tuple[str, Row]]
+) -> str:
+    verdicts = {row["verdict"] for _, row in time} & {*DIFFERENT}
+    if not verdicts:
+        return f"Under {allocator}: {effect(time, 'time')}; {effect(memory, 'memory')}."
+    does = {"higher": "hurts", "lower": "helps"}
+    word = " and ".join(does[verdict] for verdict in sorted(verdicts))
+    return f"Under {allocator} a delay {word}: {effect(time, 'time')}; {effect(memory, 'memory')}."
+
+
+def _layer_sentence(rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]]) -> list[str]:
+    costs = {
+        allocator: row
+        for allocator, each in groups.items()
+        if (row := _undelayed(rows, program, each, TIME)) is not None and row["ratio"] is not None
+    }
+    if not costs:
+        return []
+    seen = [
+        f"{allocator} {change(row, 'time')}"
+        for allocator, row in costs.items()
+        if row["verdict"] in DIFFERENT
+    ]
+    others = " under the others" if seen else ""
+    if len(seen) < len(costs):
+        seen.append(f"no difference in time seen{others}")
+    return [f"The layer itself, 1B against the bare allocator: {'; '.join(seen)}."]
+
+
+def _delayed(
+    rows: Rows, program: str, group: Sequence[Variant], metric: str
+) -> list[tuple[str, Row]]:
+    """The rows of the delays that gave a ratio, by their size."""
+    return [
+        (each.option("size"), row)
+        for each in group
+        if each.layer
+        and _size(each) != NO_DELAY
+        and (row := rows.get((program, each.name, metric))) is not None
+        and row["ratio"] is not None
+    ]
+
+
+def _undelayed(rows: Rows, program: str, group: Sequence[Variant], metric: str) -> Row | None:
+    for each in group:
+        if _size(each) == NO_DELAY:
+            return rows.get((program, each.name, metric))
+    return None
+
+
+def _published(allocator: str) -> str:
+    found = [each for each in PUBLISHED if _is_same(allocator, each)]
+    if not found:
+        return ""
+    texts = [
+        f"{_more(each.time)} more time and {_more(each.memory)} more memory over {each.programs}"
+        for each in found
+    ]
+    size = size_text(_PUBLISHED_SIZE)
+    return f" Published for {found[0].title} at {size}: {', '.join(texts)}."
+
+
+def _is_same(allocator: str, published: Published) -> bool:
+    name = allocator.split("(")[0]
+    return name.removeprefix("google-").rstrip("0123456789") == published.allocator
+
+
+def _more(ratio: float) -> str:
+    return format_percent(ratio - 1)
+
+
+def _times(number: float) -> str:
+    if number < _NOTHING:
+        return "0×"
+    return f"{number:.2g}×" if number < 10 else f"{number:.0f}×"
+
+
+def delay_table(
+    rows: Rows,
+    program: str,
+    groups: Mapping[str, Sequence[Variant]],
+    live: float | None,
+    identifier: str,
+) -> Table:
+    """A line for each allocator and size: time and memory against no delay."""
+    interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
+    columns = (
+        Column("manager", "The allocator that the delay stands before.", numeric=False),
+        Column("delay", "Bytes that are held back before all are released; 1B is no delay."),
+        *(
+            [Column("of live", "The delay as a multiple of the program's live memory.")]
+            if live
+            else []
+        ),
+        Column("time", METRICS[TIME].explanation + " The median of all runs."),
+        Column("ratio", "Median time divided by that with 1B."),
+        Column("95% interval", interval, numeric=False),
+        Column("memory", METRICS[MEMORY].explanation + " The median of all runs."),
+        Column("ratio", "Median peak memory divided by that with 1B."),
+        Column("95% interval", interval, numeric=False),
+        Column("runs", "Good runs that the figures rest on.", essential=False),
+    )
+    lines = []
+    floors = []
+    for allocator, group in groups.items():
+        for each in group:
+            time, memory = (rows.get((program, each.name, metric)) for metric in (TIME, MEMORY))
+            if not each.layer or time is None:
+                continue
+            size = _size(each)
+            if size == NO_DELAY:
+                time, memory = (_as_reference(row) for row in (time, memory))
+            elif time["noise_floor"] is not None and (allocator, time["noise_floor"]) not in floors:
+                floors.append((allocator, time["noise_floor"]))
+            runs = time["runs"] if time else 0
+            lines.append(
+                [
+                    Cell(allocator, allocator),
+                    Cell(size_text(size), size),
+                    *([Cell(_times(size / live), size / live)] if live else []),
+                    *measured_cells(time),
+                    *measured_cells(memory),
+                    Cell(str(runs), runs),
+                ]
+            )
+    notes = ["coloured: a difference beyond noise; dim: no difference seen."]
+    if floors:
+        texts = [f"{allocator} {format_floor(floor)}" for allocator, floor in floors]
+        notes.append(f"noise floor of the time, 1B against itself: {', '.join(texts)}.")
+    notes.append(
+        "of ratios that are really 1, one in twenty falls outside of its 95% interval by chance."
+    )
+    return Table(identifier, f"Against no delay (1B): {program}", columns, lines, notes)
+
+
+def _as_reference(row: Row | None) -> Row | None:
+    if row is None or not row["runs"]:
+        return row
+    return {**row, "verdict": "baseline", "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}
+
+
+def layer_table(
+    rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
+) -> Table:
+    """A line for each allocator: what the layer costs that delays nothing."""
+    columns = (
+        Column("manager", "The allocator that the layer stands before.", numeric=False),
+        Column("bare time", "Median time under the allocator alone."),
+        Column("1B time", "Median time with the layer before it that holds nothing back."),
+        Column("ratio", "The second divided by the first."),
+        Column("95% interval", "Of the ratio.", numeric=False),
+        Column("1B memory", "Median peak memory with the layer."),
+        Column("ratio", "Divided by that under the allocator alone."),
+        Column("95% interval", "Of the ratio.", numeric=False),
+    )
+    lines = []
+    for allocator, group in groups.items():
+        bare = rows.get((program, allocator, TIME))
+        time, memory = (_undelayed(rows, program, group, metric) for metric in (TIME, MEMORY))
+        if time is None:
+            continue
+        lines.append(
+            [
+                Cell(allocator, allocator),
+                measured_cells(bare)[0],
+                *measured_cells(time),
+                *measured_cells(memory),
+            ]
+        )
+    title = f"The layer itself, 1B against the bare allocator: {program}"
+    return Table(identifier, title, columns, lines)
+
+
+def where_tables(
+    rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
+) -> list[Table]:
+    """A line for each allocator and size: what is behind a difference in time."""
+    metrics = [m for m in _BEHIND_TIME if any(metric == m for _, _, metric in rows)]
+    columns = (
+        Column("manager", "The allocator that the delay stands before.", numeric=False),
+        Column("delay", "Bytes that are held back before all are released."),
+        *(
+            Column(METRICS[m].title, f"{METRICS[m].explanation} Divided by that with 1B.")
+            for m in metrics
+        ),
+    )
+    lines = [
+        [
+            Cell(allocator, allocator),
+            Cell(size_text(_size(each)), _size(each)),
+            *(ratio_cell(rows.get((program, each.name, metric))) for metric in metrics),
+        ]
+        for allocator, group in groups.items()
+        for each in group
+        if each.layer and _size(each) != NO_DELAY
+    ]
+    if not metrics or not lines:
+        return []
+    title = f"Behind the time, against no delay (1B): {program}"
+    notes = ["ratios of medians. coloured: a difference beyond noise; dim: no difference seen."]
+    return [Table(identifier, title, columns, lines, notes, essential=False)]
+
+
+def pause_table(
+    rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
+) -> Table:
+    """A line for each allocator and size: how often, how long and how much was held."""
+    columns = (
+        Column("manager", "The allocator that the delay stands before.", numeric=False),
+        Column("delay", "Bytes that are held back before all are released."),
+        *pause_columns(),
+        Column("by capacity", METRICS["capacity_collections"].explanation, essential=False),
+        Column("held", METRICS["quarantined_bytes"].explanation),
+    )
+    lines = []
+    for allocator, group in groups.items():
+        for each in group:
+            cells = pause_cells(rows, program, each.name)
+            if not each.layer or cells is None:
+                continue
+            others = ("capacity_collections", "quarantined_bytes")
+            found = [rows.get((program, each.name, metric)) for metric in others]
+            lines.append(
+                [
+                    Cell(allocator, allocator),
+                    Cell(size_text(_size(each)), _size(each)),
+                    *cells,
+                    *(measured_cells(row)[0] for row in found),
+                ]
+            )
+    notes = [
+        "medians of the runs. an object of at least the delay's size is released at once, and "
+        "moved by the allocator's own realloc: bytes held grow with the delay, from none at 1B.",
+        "short pauses, and at 1B all, are timed by samples: their sum and mean are estimates.",
+    ]
+    few = len(lines) <= _PAUSE_TABLE_ROWS_ON_A_TERMINAL
+    return Table(identifier, f"Pauses: {program}", columns, lines, notes, essential=few)
+
+
+def published_table(rows: Rows, groups: Mapping[str, Sequence[Variant]]) -> Table:
+    """What was measured here at the largest delay, above what was published."""
+    columns = (
+        Column("manager", "", numeric=False),
+        Column("from", "", numeric=False),
+        Column("programs", "", numeric=False),
+        Column("delay", "Bytes held back before all are released."),
+        Column("time", "Divided by that with 1B."),
+        Column("memory", "Peak memory, divided by that with 1B."),
+    )
+    lines = []
+    for program in dict.fromkeys(program for program, _, _ in rows):
+        for allocator, group in groups.items():
+            sizes = dict(_delayed(rows, program, group, TIME))
+            memory = dict(_delayed(rows, program, group, MEMORY))
+            if not sizes:
+                continue
+            largest = max(sizes, key=parse_size)
+            lines.append(
+                [
+                    *(Cell(text, text) for text in (allocator, "here", program)),
+                    Cell(largest, parse_size(largest)),
+                    _ratio(sizes[largest]["ratio"]),
+                    _ratio(memory[largest]["ratio"] if largest in memory else None),
+                ]
+            )
+    for each in PUBLISHED:
+        lines.append(
+            [
+                Cell(each.title, each.title),
+                Cell("published", "published", "quiet"),
+                Cell(each.programs, each.programs),
+                Cell(size_text(_PUBLISHED_SIZE), _PUBLISHED_SIZE),
+                _ratio(each.time),
+                _ratio(each.memory),
+            ]
+        )
+    title = "Beside published figures"
+    return Table("table-delay-published", title, columns, lines, [_SOURCE], essential=False)
+
+
+def _ratio(value: float | None) -> Cell:
+    return Cell("–") if value is None else Cell(f"{value:.3f}", value)
+
+
+# ---- figures ----
+
+
+def _figures(
+    results: Results,
+    records: Sequence[Record],
+    measurements: polars.DataFrame,
+    programs: Sequence[str],
+    groups: Mapping[str, Sequence[Variant]],
+) -> list[Figure]:
+    sizes = sorted({_size(each) for group in groups.values() for each in group if each.layer})
+    alone = programs[0] if len(programs) == 1 else ""
+    live = live_memory(results, records, alone).bytes if alone else None
+    labels = {size: [size_text(size), *([_times(size / live)] if live else [])] for size in sizes}
+    across = "bytes held back; × the live memory" if live else "bytes held back"
+    found = []
+    for name, reference, steps, against in (
+        ("delay", _no_delay, sizes, "1B"),
+        ("layer", _bare, [_BARE, *sizes], "the bare allocator"),
+    ):
+        rows = summary_rows(summary.summarise_against(measurements, reference, results.run["seed"]))
+        for metric in (TIME, MEMORY):
+            panels = [_panel(rows, program, groups, steps, metric) for program in programs]
+            found.append(
+                ratio_figure(
+                    f"{name}-{metric}",
+                    f"{METRICS[metric].title.capitalize()} of each delay, against {against}",
+                    "Dot: ratio of the medians, filled if it differs; line: its 95% interval. "
+                    "Above 1 is more. The steps are not to scale."
+                    + (" Shaded: the noise floor." if any(each.floor for each in panels) else ""),
+                    panels,
+                    [labels.get(size, ["bare"]) for size in steps],
+                    (across, f"{METRICS[metric].title}, relative to {against}"),
+                )
+            )
+    if alone:
+        found.append(_pause_figure(records, alone, groups))
+    return [figure for figure in found if figure is not None]
+
+
+def _no_delay(manager: str) -> str:
+    each = variant(manager)
+    return each.changed(size=size_text(NO_DELAY)).name if each.layer else manager
+
+
+def _bare(manager: str) -> str:
+    return variant(manager).allocator
+
+
+def _panel(
+    rows: Rows,
+    program: str,
+    groups: Mapping[str, Sequence[Variant]],
+    steps: Sequence[int],
+    metric: str,
+) -> Panel:
+    curves = []
+    for allocator, group in groups.items():
+        by_size = {_size(each): rows.get((program, each.name, metric)) for each in group}
+        curves.append(Curve(allocator, [by_size.get(step) for step in steps]))
+    floors = [row["noise_floor"] for curve in curves for row in curve.rows if row is not None]
+    return Panel(program, curves, floors[0] if floors and len(groups) == 1 else None)
+
+
+def _pause_figure(
+    records: Sequence[Record], program: str, groups: Mapping[str, Sequence[Variant]]
+) -> Figure | None:
+    drawn = [
+        (
+            allocator,
+            [
+                pauses_of(records, STUDY, program, each, each.option("size"))
+                for each in group
+                if each.layer
+            ],
+        )
+        for allocator, group in groups.items()
+    ]
+    return pause_figure(
+        "delay-pauses",
+        "How long the collections took",
+        "Of each delay: the share of its collections that took so long, by powers of two, all runs "
+        "together; heights are square roots, so that rare ones show. Tick: the longest.",
+        [(allocator, [row for row in rows if row.histogram]) for allocator, rows in drawn],
+    )

@@ -1,0 +1,129 @@
+"""One run under the instrument, recorded with last uses and call sites, and analysed at once."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import format_count
+from tare.heap_traces.facts import facts_of
+from tare.memory_managers.manager import Manager
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
+
+if TYPE_CHECKING:
+    from tare.heap_traces.trace import Trace
+    from tare.observers.protocol import Observe
+
+TRACES_FOLDER = "traces"
+MANY_OBJECTS = 2_000_000
+"""From here on an analysis takes seconds."""
+
+
+@dataclass(frozen=True)
+class How:
+    """``clock`` is one of ``tare.heap_traces.residence.CLOCKS``; ``reachability_bytes`` is how many
+    bytes are allocated between two marks, 0 for none; ``discard`` removes the trace after its
+    analysis."""
+
+    clock: str = "bytes"
+    reachability_bytes: int = 0
+    discard: bool = False
+
+
+def run_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+    how: How | None = None,
+) -> Outcome:
+    """Record ``program`` under ``manager`` and analyse the trace; see ``runner.run_once``. Without
+    ``how`` the trace is discarded.
+
+    The trace is kept in the folder ``traces`` beside ``workspace``. ``values`` of a good outcome
+    are the metrics of ``tare.studies.drag.report.values_of`` and the bytes allocated; ``details``
+    is what ``tare.heap_traces.residence.analyse`` found, with ``trace`` (its path from the results
+    folder, empty when it was discarded), and ``wall_seconds`` and ``analysis_seconds`` of this run.
+    """
+    from tare.base.text import plain
+    from tare.heap_traces.residence import analyse
+    from tare.heap_traces.trace import is_trace, open_trace, remove_trace
+    from tare.observers import tracing
+    from tare.observers.asked import Asked
+    from tare.studies.drag.report import values_of
+
+    how = how or How(discard=True)
+    target = workspace.parent / TRACES_FOLDER / f"{plain(program.name)}.{plain(manager.name)}.tare"
+    asked = Asked(
+        last_use=True, sites=True, pointers=False, reachability_bytes=how.reachability_bytes
+    )
+    begun = time.monotonic()
+    outcome = tracing.run_once(
+        program, manager, limits, workspace, keep_output, target=target, what=asked
+    )
+    recorded = time.monotonic()
+    kept = "" if how.discard else f"{TRACES_FOLDER}/{target.name}"
+    if outcome.status is not Status.OK:
+        if how.discard and is_trace(target):
+            remove_trace(target)
+        recorded_objects = outcome.details.get("trace", {}).get("objects", 0)
+        return replace(outcome, values={}, details={"trace": kept if recorded_objects else ""})
+    found = analyse(open_trace(target), how.clock)
+    if how.discard:
+        remove_trace(target)
+    counted = {
+        name: outcome.values[name]
+        for name in ("objects", "allocated_bytes", "processes")
+        if name in outcome.values
+    }
+    details = {
+        **found,
+        "trace": kept,
+        "wall_seconds": outcome.details.get("wall_seconds", recorded - begun),
+        "analysis_seconds": time.monotonic() - recorded,
+    }
+    return replace(outcome, values=counted | values_of(found), details=details)
+
+
+def observer(how: How) -> Observe:
+    """``run_once`` with its last argument given: an entry of
+    ``tare.campaign.executor.OBSERVERS``."""
+    return functools.partial(run_once, how=how)
+
+
+def outcome_of_trace(
+    folder: Path, clock: str, note: Callable[[str], None] = lambda _: None
+) -> tuple[Outcome, dict[str, Any]]:
+    """As ``run_once``, of a trace that is there already; and what run.json says of it. ``note`` is
+    told what takes long."""
+    from tare.heap_traces.trace import open_trace
+
+    trace = open_trace(folder)
+    return analysed(trace, clock, note), facts_of(trace, clock=clock)
+
+
+def analysed(trace: Trace, clock: str, note: Callable[[str], None] = lambda _: None) -> Outcome:
+    """As ``run_once``, of a trace that is there already."""
+    from tare.heap_traces.residence import analyse
+    from tare.studies.drag.report import values_of
+
+    folder = trace.folder
+    begun = time.monotonic()
+    if (objects := trace.meta["objects"]) >= MANY_OBJECTS:
+        note(f"analysing {format_count(objects)} objects")
+    found = analyse(trace, clock)
+    wall = trace.meta.get("wall_seconds")
+    details = {
+        **found,
+        "trace": str(folder.resolve()),
+        "wall_seconds": wall if isinstance(wall, float) else 0.0,
+        "analysis_seconds": time.monotonic() - begun,
+    }
+    return Outcome(Status.OK, values=values_of(found), details=details)

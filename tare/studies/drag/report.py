@@ -1,0 +1,586 @@
+"""The study behind `tare drag`: what a program holds in memory without need, when, and who asked.
+
+A run is recorded and analysed by ``tare.studies.drag.observe``; its record holds all that is shown
+here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tare.base.errors import UsageError
+from tare.base.units import format_bytes, format_count, format_percent
+from tare.campaign import planning
+from tare.campaign.planning import Plan
+from tare.heap_traces.frames import frame_text, site_text
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Record, Run
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studies.count.report import first_records, sentences_by_program
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "drag"
+OBSERVER = "drag"
+TITLE = "Memory held in vain: lag, drag and void"
+FIRST_METRIC = "peak_free_bytes"
+SITES_ON_A_TERMINAL = 10
+MOST_FRAMES = 1000
+SMALL = 0.02
+"""Below this share of the peak, or above 1 in total drag, there is little to gain."""
+WORTH_SAYING = 0.001
+"""Smaller shares are left to the data."""
+FLEETING = 0.05
+"""Where the mean of the bytes held is below this share of their peak, most is held while hardly
+anything is allocated."""
+CAUSES = {
+    "drag_freed": ("freed late", "freeing each object after its last use would help."),
+    "drag_unfreed": (
+        "never freed",
+        "freeing them after their last use would help, unless that is near the end.",
+    ),
+    "void": ("never used", "allocating them only when they are about to be used would help."),
+    "lag": ("born early", "allocating them right before their first use would help."),
+}
+"""By part of a site's wasted byte-time: why it is wasted, and what would help."""
+MEANINGS = {
+    "use": "from an object's first use to its last",
+    "lag": "born, and not used yet",
+    "drag": "after the last use, and not given back yet",
+    "void": "of objects that are never used",
+}
+PUBLISHED = (
+    ("175.vpr", 131_274, 123_823, None),
+    ("176.gcc", 67_117_548, 56_944_950, 1.16),
+    ("apache", 564_440, 527_770, None),
+    ("lcc", 4_717_603, 2_886_903, 3.34),
+    ("mudlle", 662_964, 551_060, 1.23),
+)
+"""Programs with regions in Berger, Zorn and McKinley (OOPSLA 2002), table 4 and section 7.3: peak
+bytes, peak bytes with each object freed after its last use, and total drag where it is given."""
+
+
+Details = Mapping[str, Any]
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return planning.next_round(plan, records, STUDY, OBSERVER)
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.studies.count.report.summarise``."""
+    from tare.studies.count import report as count
+
+    return count.summarise(measurements, baseline, seed, FIRST_METRIC)
+
+
+def values_of(found: Details) -> dict[str, float]:
+    """The metrics of one analysed trace, from what ``tare.heap_traces.residence.analyse`` found."""
+    areas, totals = found["areas"], found["totals"]
+    values = {f"peak_{curve}_bytes": float(peak) for curve, peak in found["peaks"].items()}
+    parts = _parts(areas)
+    if (ratio := total_drag(areas)) is not None:
+        values["drag_ratio"] = ratio
+    if whole := sum(parts.values()):
+        values |= {f"{name}_share": part / whole for name, part in parts.items()}
+    values["never_used_bytes"] = float(totals["never_used_bytes"])
+    values["never_freed_bytes"] = float(totals["never_freed_bytes"])
+    return values
+
+
+def total_drag(areas: Mapping[str, float], unreachable: bool = False) -> float | None:
+    """The area under the curve with the program's frees (or, with ``unreachable``, that of what is
+    still reachable) by the area under the curve with each object freed after its last use. None
+    where only the latter is empty."""
+    needed = areas["use"] + areas["lag"]
+    held = sum(_parts(areas).values())
+    if unreachable:
+        held -= areas["unreachable_drag"]
+    if needed > 0:
+        return held / needed
+    return 1.0 if held == 0 else None
+
+
+def _parts(areas: Mapping[str, float]) -> dict[str, float]:
+    drag = areas["drag_freed"] + areas["drag_unfreed"]
+    return {"use": areas["use"], "lag": areas["lag"], "drag": drag, "void": areas["void"]}
+
+
+# ---- the section of a report ----
+
+
+@contextmanager
+def reading_an_analysis(results: Results) -> Iterator[None]:
+    """UsageError where the details of its records turn out to be something else."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise UsageError(
+            f"{results.folder}: the analysis in it is damaged ({type(error).__name__}: {error})"
+        ) from error
+
+
+def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
+    """Findings, tables and figures of all analysed traces in a results folder. UsageError where
+    the folder holds something else than an analysis."""
+    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
+    with reading_an_analysis(results):
+        return _section(results, records, identifier, title)
+
+
+def _section(results: Results, records: Sequence[Record], identifier: str, title: str) -> Section:
+    from tare.report.comparison import failure_table
+
+    good = [r for r in records if r.outcome.status is Status.OK]
+    programs = list(dict.fromkeys(r.run.program for r in records))
+    tables: list[Table] = []
+    figures: list[Figure] = []
+    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    folded: list[Table] = []
+    for number, program in enumerate(programs, 1):
+        firsts = first_records(good, program)
+        if not firsts:
+            continue
+        first = firsts.get(results.run["baseline"]) or next(iter(firsts.values()))
+        found = first.outcome.details
+        if not found["totals"]["objects"]:
+            continue
+        tables += [
+            peaks_table(program, firsts, f"table-drag-{number}"),
+            parts_table(program, found, f"table-parts-{number}"),
+            sites_table(program, found, f"table-sites-{number}"),
+        ]
+        if len(found["sites"]) > SITES_ON_A_TERMINAL:
+            folded.append(all_sites_table(program, found, f"table-all-sites-{number}"))
+        folded.append(stacks_table(program, found, f"table-stacks-{number}"))
+        if len(programs) == 1:
+            figures += drag_figures(found)
+    if good:
+        folded.append(published_table(good))
+    return Section(
+        identifier=identifier,
+        title=title,
+        findings=findings(records, results.run["baseline"]),
+        tables=[*tables, *(table for table in folded if table.rows)],
+        figures=figures,
+        took_seconds=results.run.get("took_seconds"),
+        commands=_commands(results, records),
+    )
+
+
+def _commands(results: Results, records: Sequence[Record]) -> list[tuple[str, str]]:
+    """For runs that failed, how to look at what was recorded of them."""
+    commands = []
+    for record in records:
+        trace = record.outcome.details.get("trace")
+        if record.outcome.status is not Status.OK and isinstance(trace, str) and trace:
+            line = shlex.join(["tare", "drag", str(results.folder / trace)])
+            commands.append(("to see what was recorded until then", line))
+    return commands
+
+
+def findings(records: Sequence[Record], baseline: str) -> list[str]:
+    """What the traces say, in sentences."""
+    good = [r for r in records if r.outcome.status is Status.OK]
+    if not good:
+        return ["No run gave a trace that could be analysed."]
+
+    def about(firsts: Mapping[str, Record]) -> list[str]:
+        first = firsts.get(baseline) or next(iter(firsts.values()))
+        return _about(first.outcome.details)
+
+    sentences = sentences_by_program(good, about)
+    sentences.append(
+        "Bytes are those that the program asked for. What the manager adds to them is not in these "
+        "figures."
+    )
+    return sentences
+
+
+def _about(found: Details) -> list[str]:
+    totals, areas = found["totals"], found["areas"]
+    if not totals["objects"]:
+        return ["The program allocated nothing."]
+    sentences = [_peaks_sentence(found["peaks"])]
+    ratio = total_drag(areas)
+    over = "allocation time" if found["clock"] == "bytes" else "its instructions"
+    if ratio is None:
+        sentences.append(
+            f"Over {over} no use of an object lasts: all that it holds, it holds in vain."
+        )
+    elif ratio < 1 + SMALL:
+        sentences.append(
+            f"Over {over} it holds hardly more than what it needs: its total drag is {ratio:.2f}."
+        )
+    else:
+        sentences.append(
+            f"Over {over} it holds {ratio:.2f} times the bytes that it would hold if each object "
+            "were freed after its last use: that is its total drag."
+        )
+    reachable = total_drag(areas, unreachable=True) if found["reachability"] else None
+    if reachable is not None and ratio is not None:
+        sentences.append(
+            f"Were each object freed once it is unreachable, that would be {reachable:.2f}."
+        )
+    held = sum(_parts(areas).values()) / max(totals["bytes"], 1)
+    if found["clock"] == "bytes" and held < FLEETING * found["peaks"]["free"]:
+        sentences.append(
+            "Hardly anything is allocated while most is held, so the clock of bytes tells little: "
+            "--clock instructions tells more."
+        )
+    sentences += _sites_sentence(found)
+    for name, what in (("never_used", "never used"), ("never_freed", "never freed")):
+        share = totals[f"{name}_bytes"] / max(totals["bytes"], 1)
+        if share >= WORTH_SAYING:
+            number = totals[f"{name}_objects"]
+            objects = "one object" if number == 1 else f"{format_count(number)} objects"
+            sentences.append(
+                f"{format_bytes(totals[f'{name}_bytes'])} in {objects} were {what}, "
+                f"{format_percent(share)} of all bytes."
+            )
+    if not found["complete"]:
+        sentences.append(
+            f"The recording was cut off ({found['reason'] or 'it has no end'}): the figures hold "
+            f"up to there, and {format_count(totals['unknown_objects'])} objects that were alive "
+            "then are taken to have been in use."
+        )
+    return sentences
+
+
+def _peaks_sentence(peaks: Mapping[str, int]) -> str:
+    free, last = peaks["free"], peaks["last_use"]
+    start = f"The program holds {format_bytes(free)} at its peak; "
+    less = 1 - last / free if free else 0.0
+    if less < SMALL:
+        text = f"{start}freeing each object right after its last use would change little"
+        text += f" ({format_bytes(last)})"
+    else:
+        text = (
+            f"{start}freeing each object right after its last use would need {format_bytes(last)} "
+            f"({format_percent(less)} less)"
+        )
+    if "unreachable" in peaks:
+        gone = peaks["unreachable"]
+        text += f", and freeing it once it is unreachable {format_bytes(gone)}"
+    return text + "."
+
+
+def _sites_sentence(found: Details) -> list[str]:
+    if not found["sites_known"] or not found["wasting_sites"]:
+        return []
+    half, number = found["sites_for_half"], found["wasting_sites"]
+    if half == number == 1:
+        return ["All that is held in vain comes from one call site."]
+    of = "call site" if half == 1 else "call sites"
+    return [f"Half of what is held in vain comes from {half} {of} (of {format_count(number)})."]
+
+
+# ---- tables ----
+
+
+def peaks_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
+    """A line per manager: the peaks by the three definitions of death, and total drag."""
+    reachability = any("peak_unreachable_bytes" in r.outcome.values for r in firsts.values())
+    columns = [
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("when freed", METRICS["peak_free_bytes"].explanation),
+        *(
+            [Column("when unreachable", METRICS["peak_unreachable_bytes"].explanation)]
+            if reachability
+            else []
+        ),
+        Column("after last use", METRICS["peak_last_use_bytes"].explanation),
+        Column("less", "How much lower the peak would be than it is."),
+        Column("total drag", METRICS["drag_ratio"].explanation),
+        Column("never used", METRICS["never_used_bytes"].explanation, essential=False),
+        Column("never freed", METRICS["never_freed_bytes"].explanation, essential=False),
+    ]
+    lines = []
+    for manager, record in firsts.items():
+        values = record.outcome.values
+        free, last = values["peak_free_bytes"], values["peak_last_use_bytes"]
+        less = 1 - last / free if free else 0.0
+        ratio = values.get("drag_ratio")
+        lines.append(
+            [
+                Cell(manager, manager),
+                _bytes(free),
+                *([_bytes(values.get("peak_unreachable_bytes"))] if reachability else []),
+                _bytes(last),
+                Cell(format_percent(less), less),
+                Cell("–" if ratio is None else f"{ratio:.2f}", ratio),
+                _bytes(values["never_used_bytes"]),
+                _bytes(values["never_freed_bytes"]),
+            ]
+        )
+    notes = ["after last use: an object that is never used is never held."]
+    first = next(iter(firsts.values())).outcome.details
+    if first["processes"] > 1:
+        notes.append(f"{first['processes']} processes: the peaks are summed, each its own.")
+    return Table(
+        identifier, f"Peak, by when objects are given back: {program}", columns, lines, notes
+    )
+
+
+def parts_table(program: str, found: Details, identifier: str) -> Table:
+    """What the bytes held are held for: over the whole time, and at the peak."""
+    parts = _parts(found["areas"])
+    whole = sum(parts.values())
+    at_peak = found["main"].get("at_peak", {})
+    held = sum(at_peak.get(name, 0) for name in parts)
+    columns = (
+        Column("part", "", numeric=False),
+        Column("share", "Of the bytes held, summed over the time that they are held for."),
+        Column("at the peak", "The bytes in this part when most bytes were held."),
+        Column("share at the peak", "Of the bytes held at the peak.", essential=False),
+        Column("what it is", "", numeric=False),
+    )
+    lines = []
+    for name, part in parts.items():
+        now = at_peak.get(name, 0)
+        shares = (part / whole if whole else 0.0, now / held if held else 0.0)
+        lines.append(
+            [
+                Cell(name, name),
+                Cell(format_percent(shares[0]), shares[0]),
+                _bytes(now),
+                Cell(format_percent(shares[1]), shares[1]),
+                Cell(MEANINGS[name], name),
+            ]
+        )
+    notes = []
+    if found["processes"] > 1:
+        notes.append(f"the peak is that of process {found['main']['process']}, which holds most.")
+    return Table(identifier, f"What bytes are held for: {program}", columns, lines, notes)
+
+
+_SITE_COLUMNS = (
+    Column("no.", "By what is held in vain, the most first."),
+    Column("call site", "The code that allocated, and what called it. ← reads: called by.", False),
+    Column("in vain", "Bytes held in vain by the site's objects, the mean over the run."),
+    Column("share", "Of all that is held in vain, in byte-time."),
+    Column("drag", "The part that is held after the last use, as a mean.", essential=False),
+    Column("lag", "The part that is held before the first use, as a mean.", essential=False),
+    Column("void", "The part of objects that are never used, as a mean.", essential=False),
+    Column("objects", "Objects that the site allocated."),
+    Column("bytes", "Bytes that the site allocated.", essential=False),
+    Column("mostly", "Why most of it is held in vain.", numeric=False),
+)
+
+
+def sites_table(program: str, found: Details, identifier: str) -> Table:
+    """The call sites that hold most in vain, their innermost frames first."""
+    least = WORTH_SAYING * _wasted(found)
+    sites = [
+        site for number, site in enumerate(found["sites"]) if not number or site["wasted"] >= least
+    ][:SITES_ON_A_TERMINAL]
+    notes = [f"{word}: {CAUSES[name][1]}" for name, word in _causes(sites).items()]
+    if (more := found["wasting_sites"] - len(sites)) > 0:
+        sites_hold = "site holds" if more == 1 else "sites hold"
+        notes.append(f"{format_count(more)} more call {sites_hold} something in vain.")
+    if not found["sites_known"]:
+        notes.append("the trace was recorded without call sites.")
+    title = f"Call sites: {program}"
+    return Table(identifier, title, _SITE_COLUMNS, _site_lines(sites, found), notes)
+
+
+def all_sites_table(program: str, found: Details, identifier: str) -> Table:
+    """As ``sites_table``, of all the sites that are kept."""
+    notes = []
+    if found["wasting_sites"] > len(found["sites"]):
+        notes.append(f"of {found['wasting_sites']:,} that hold something in vain.")
+    title = f"The first {len(found['sites'])} call sites: {program}"
+    lines = _site_lines(found["sites"], found)
+    return Table(identifier, title, _SITE_COLUMNS, lines, notes, essential=False)
+
+
+def stacks_table(program: str, found: Details, identifier: str) -> Table:
+    """A line for each frame of each call site, the innermost first."""
+    columns = (
+        Column("no.", "The number of the call site in the tables above."),
+        Column("in vain", "As above."),
+        Column("mostly", "As above.", numeric=False),
+        Column("frame", "The innermost first; each is called by the next.", numeric=False),
+    )
+    lines = []
+    for number, site in enumerate(found["sites"], 1):
+        for depth, frame in enumerate(site["frames"]):
+            place = number + depth / MOST_FRAMES
+            share = site["wasted"] / max(site["end"], 1.0)
+            first = depth == 0
+            word = CAUSES[cause(site)][0]
+            lines.append(
+                [
+                    Cell(str(number) if first else "", place),
+                    Cell(format_bytes(share) if first else "", share),
+                    Cell(word if first else "", word),
+                    Cell(text := frame_text(frame), text),
+                ]
+            )
+    return Table(identifier, f"Stacks: {program}", columns, lines, essential=False)
+
+
+def _wasted(found: Details) -> float:
+    return sum(_parts(found["areas"]).values()) - float(found["areas"]["use"])
+
+
+def cause(site: Mapping[str, Any]) -> str:
+    """The part of ``CAUSES`` which most of a site's wasted byte-time is in."""
+    return max(CAUSES, key=lambda name: float(site[name]))
+
+
+def _causes(sites: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    return {(name := cause(site)): CAUSES[name][0] for site in sites}
+
+
+def _site_lines(sites: Sequence[Mapping[str, Any]], found: Details) -> list[list[Cell]]:
+    wasted = _wasted(found)
+    lines = []
+    for number, site in enumerate(sites, 1):
+        share = site["wasted"] / wasted if wasted else 0.0
+        drag = site["drag_freed"] + site["drag_unfreed"]
+        parts = (site["wasted"], drag, site["lag"], site["void"])
+        means = [_bytes(part / max(site["end"], 1.0)) for part in parts]
+        lines.append(
+            [
+                Cell(str(number), number),
+                Cell(text := site_text(site["frames"]), text),
+                means[0],
+                Cell(format_percent(share), share),
+                *means[1:],
+                _count(site["objects"]),
+                _bytes(site["bytes"]),
+                Cell(word := CAUSES[cause(site)][0], word),
+            ]
+        )
+    return lines
+
+
+def published_table(good: Sequence[Record]) -> Table:
+    """What was measured here above what was published of programs with regions."""
+    columns = (
+        Column("program", "", numeric=False),
+        Column("from", "", numeric=False),
+        Column("peak", "As the program frees."),
+        Column("if freed after last use", "With each object freed right after its last use."),
+        Column("more", "How much higher the peak is than it would be."),
+        Column("total drag", METRICS["drag_ratio"].explanation),
+    )
+    rows: list[tuple[str, str, float, float, float | None]] = [
+        (
+            record.run.program,
+            f"here, {record.run.manager}",
+            record.outcome.values["peak_free_bytes"],
+            record.outcome.values["peak_last_use_bytes"],
+            record.outcome.values.get("drag_ratio"),
+        )
+        for record in good
+    ]
+    rows += [(name, "published", peak, last, ratio) for name, peak, last, ratio in PUBLISHED]
+    lines = []
+    for program, source, peak, last, ratio in rows:
+        more = peak / last - 1 if last else None
+        lines.append(
+            [
+                Cell(program, program),
+                Cell(source, source, "" if source != "published" else "quiet"),
+                _bytes(peak),
+                _bytes(last),
+                Cell("–" if more is None else format_percent(more), more),
+                Cell("–" if ratio is None else f"{ratio:.2f}", ratio),
+            ]
+        )
+    notes = [
+        "published: programs with regions, from Berger, Zorn and McKinley, Reconsidering Custom "
+        "Memory Allocation, OOPSLA 2002, table 4 and section 7.3; measured on another machine."
+    ]
+    title = "Beside published figures"
+    return Table("table-drag-published", title, columns, lines, notes, essential=False)
+
+
+def _bytes(value: float | None) -> Cell:
+    return Cell("–") if value is None else Cell(format_bytes(value), value)
+
+
+def _count(value: float) -> Cell:
+    return Cell(format_count(value), value)
+
+
+# ---- figures ----
+
+
+def drag_figures(found: Details) -> list[Figure]:
+    """The profile of lag, use, drag and void, and the curves of the definitions of death."""
+    from tare.report.figures.marks import INK, SERIES, scale_for
+    from tare.report.figures.profiles import Series, profile_figure
+
+    profile = found["main"].get("profile")
+    if not profile or not found["main"]["end"]:
+        return []
+    by_bytes = found["clock"] == "bytes"
+    across = scale_for("B" if by_bytes else "", float(found["main"]["end"]))
+    upwards = scale_for("B", float(found["main"]["peaks"]["free"]))
+    clock = "allocated so far" if by_bytes else "instructions so far"
+    step = found["main"]["end"] / len(profile["use"])
+    peak = found["main"]["at_peak"]
+    parts = _parts(found["areas"])
+    whole = sum(parts.values()) or 1.0
+    colours = {"use": SERIES[0], "lag": SERIES[5], "drag": SERIES[1], "void": SERIES[7]}
+    areas = [
+        Series(
+            name,
+            colours[name],
+            profile[name],
+            f"{name}, {MEANINGS[name]}: {format_percent(parts[name] / whole)} of the byte-time",
+        )
+        for name in parts
+    ]
+    total = [sum(values) for values in zip(*(profile[name] for name in parts), strict=True)]
+    needed = [use + lag for use, lag in zip(profile["use"], profile["lag"], strict=True)]
+    reachable = (
+        [Series("still reachable", INK, profile["unreachable"], "bytes of objects still reachable")]
+        if found["reachability"]
+        else []
+    )
+    held = found["main"]["peaks"]["free"]
+    mark = (peak["time"], held, f"the peak: {format_bytes(held)} in {peak['objects']:,} objects")
+    process = (
+        f" Of process {found['main']['process']}, which holds most."
+        if found["processes"] > 1
+        else ""
+    )
+    steps = f"Each step is the mean over 1/{len(total)} of the run; "
+    lines = [
+        Series("freed by the program", SERIES[1], total, "bytes held, as the program frees"),
+        *reachable,
+        Series("freed after last use", SERIES[0], needed, "bytes needed by objects still used"),
+    ]
+    return [
+        profile_figure(
+            "figure-drag-profile",
+            "What memory is held for, over time",
+            f"{steps}the dot is the exact peak.{process}",
+            (across, upwards),
+            (clock, "bytes held"),
+            step,
+            areas=areas,
+            lines=reachable,
+            mark=mark,
+        ),
+        profile_figure(
+            "figure-drag-curves",
+            "Memory by when objects are given back",
+            f"{steps}the area between the curves is memory held in vain.{process}",
+            (across, upwards),
+            (clock, "bytes held"),
+            step,
+            lines=lines,
+        ),
+    ]

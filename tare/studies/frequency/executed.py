@@ -1,0 +1,108 @@
+"""How often to collect, under a JVM's collectors: a program with several young and full periods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tare.base.errors import UsageError
+from tare.campaign.session import (
+    Command,
+    Where,
+    check_counts,
+    in_rounds,
+    managers_of,
+    measure,
+    programs_of,
+)
+from tare.campaign.watching import Watcher
+from tare.memory_managers import runtimes
+from tare.memory_managers.manager import Manager, parse_name, print_name, resolve
+from tare.records.machine import describe_machine
+from tare.records.results import Results
+from tare.records.runs import Limits
+from tare.studies.frequency import executed_report as study
+from tare.studykit.sweeps import ascending, size_text
+
+MIB = 1 << 20
+DEFAULT_PERIODS = (4 * MIB, 8 * MIB, 16 * MIB, 32 * MIB)
+DEFAULT_FULL = (64 * MIB,)
+MOST_HEAP = 2 << 30
+"""Without heap=: so large that nothing but the periods makes the JVM collect."""
+
+
+def serves(managers: Sequence[str]) -> bool:
+    """Whether any of the managers is a collector of a runtime."""
+    return any(resolve(name).runtime is not None for name in managers)
+
+
+def frequency_executed(
+    program: Command,
+    managers: Sequence[str],
+    *,
+    periods: Sequence[int] = (),
+    full: Sequence[int] = (),
+    runs: int = 12,
+    warmup: int = 1,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """Mutator time of a program under collectors of a JVM that collect more or less often.
+
+    ``managers`` are jvm.serial or jvm.parallel. ``periods`` are bytes allocated between young
+    collections; none means 4, 8, 16 and 32 MiB. ``full`` are bytes between full ones, multiples of
+    each period; none means 64 MiB, and no full ones always take part.
+    """
+    check_counts(runs, warmup)
+    (chosen,) = programs_of(program)
+    found = [
+        study.Setting(_named(name, period, each), name, period, each)
+        for name in dict.fromkeys(managers)
+        for period in ascending(set(periods or DEFAULT_PERIODS))
+        for each in (study.NEVER, *ascending(set(full or DEFAULT_FULL)))
+    ]
+    resolved, baseline = managers_of([each.manager for each in found], found[0].manager)
+
+    return measure(
+        study.STUDY,
+        "mutator time of collection periods",
+        [chosen],
+        resolved,
+        baseline,
+        {"runs": runs, "warmup": warmup},
+        in_rounds(study, [chosen], resolved, baseline, runs, warmup),
+        Where(seed, limits, folder, watcher),
+        settings=[asdict(each) for each in found],
+    )
+
+
+def _named(manager: str, period: int, full: int) -> str:
+    name, options = parse_name(manager)
+    _check(resolve(manager), options)
+    heap = min(MOST_HEAP, describe_machine()["memory_bytes"] // 4) // MIB * MIB
+    settings = {"heap": size_text(heap), **options, "period": size_text(period)}
+    if full != study.NEVER:
+        settings["full-period"] = size_text(full)
+    return print_name(name, settings)
+
+
+def _check(manager: Manager, options: dict[str, str]) -> None:
+    if manager.runtime is None:
+        raise UsageError(
+            f"{manager.name} is no collector of a JVM, and others that were given are",
+            "measure them apart: the periods of both are not the same",
+        )
+    setting = manager.runtime
+    known = runtimes.runtime(setting.runtime).recipes()[f"{setting.runtime}.{setting.collector}"]
+    if all(option.name != "period" for option in known.options):
+        raise UsageError(
+            f"{manager.name} has no option 'period': it cannot collect each so many bytes",
+            "jvm.serial and jvm.parallel can; `tare lbo` varies what this collector goes by",
+        )
+    if {"period", "full-period", "young"} & options.keys():
+        raise UsageError(
+            f"{manager.name}: the periods are what varies", "leave them out, see --every and --full"
+        )

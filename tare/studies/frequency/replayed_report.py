@@ -1,0 +1,283 @@
+"""The study behind `tare frequency T.tare`: how often a collector of a replay traces and reclaims.
+
+A collector with one period and one rate of reclamation is one manager of the study. Its heap is so
+large that it never fills by itself, so all full collections are those of the period. Each manager
+is held against the one that differs from it in one thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import format_bytes, format_count, format_percent, format_seconds
+from tare.campaign import rounds
+from tare.campaign.rounds import Plan, planned_runs
+from tare.records import summary
+from tare.records.metrics import METRICS, Obtained
+from tare.records.results import Results, telling_damage
+from tare.records.runs import Record, Run
+from tare.report.comparison import failure_table, measured_cells, ratio_cell
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studykit import contrasts
+from tare.studykit.contrasts import Contrast
+from tare.studykit.sweep_tables import Curve, Panel, effect, ratio_figure
+from tare.studykit.sweeps import size_text
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "frequency-replayed"
+OBSERVER = "replay"
+TITLE = "How often to collect, replayed"
+MUTATOR, COLLECTOR = "mutator_seconds", "collector_seconds"
+EACH_TIME = 1
+_PUBLISHED = (
+    "Published for mimalloc behind a collector of Java's DaCapo programs (Sareen and Blackburn, "
+    "MPLR 2022, section 5): periods of 8, 16 and 32 MB hardly change the mutator's time; three "
+    "programs gain more than 1% from longer periods, through later reclamation and not through "
+    "fewer traces."
+)
+
+__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "planned_runs", "section", "summarise"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``manager`` is the name of ``collector`` with a collection each ``period`` bytes, of which
+    each ``reclaim``-th reclaims."""
+
+    manager: str
+    collector: str
+    period: int
+    reclaim: int
+
+
+def _find(settings: Sequence[Setting], period: int, reclaim: int) -> Setting | None:
+    return next((s for s in settings if (s.period, s.reclaim) == (period, reclaim)), None)
+
+
+def _shortest(each: Setting, settings: Sequence[Setting]) -> Setting | None:
+    found = _find(settings, min(s.period for s in settings), each.reclaim)
+    return found if found != each else None
+
+
+def _each_reclaims(each: Setting, settings: Sequence[Setting]) -> Setting | None:
+    return _find(settings, each.period, EACH_TIME) if each.reclaim != EACH_TIME else None
+
+
+def _fewer_traces(each: Setting, settings: Sequence[Setting]) -> Setting | None:
+    """What reclaims as often, and traces only then."""
+    longer = _find(settings, each.period * each.reclaim, EACH_TIME)
+    return longer if each.reclaim != EACH_TIME else None
+
+
+CONTRASTS = (
+    Contrast(
+        "period",
+        "Mutator time against the collection period",
+        "Longer periods, against the shortest",
+        "relative to the shortest",
+        _shortest,
+    ),
+    Contrast(
+        "reclaiming",
+        "Mutator time against reclaiming later",
+        "Reclaiming at each Nth collection only, against each",
+        "relative to reclaiming at each",
+        _each_reclaims,
+    ),
+    Contrast(
+        "tracing",
+        "Mutator time against tracing more often",
+        "Tracing more often and reclaiming as often",
+        "relative to fewer traces",
+        _fewer_traces,
+    ),
+)
+
+
+Answers = contrasts.Answers[Setting]
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.records.summary.summarise``."""
+    return summary.summarise(measurements, baseline, seed)
+
+
+def section(results: Results) -> Section:
+    """Findings, tables and figures of a results folder. UsageError where it holds something
+    else."""
+    with telling_damage(results):
+        settings = [Setting(**raw) for raw in results.run["settings"]]
+        answers = contrasts.answers(results, settings, CONTRASTS, MUTATOR)
+        tables = [_table(answers), _collections_table(answers)]
+        findings = _findings(results.run, answers)
+        figures = [_figure(answers, contrast) for contrast in CONTRASTS]
+    if (failures := failure_table(results)) is not None:
+        tables.insert(0, failures)
+    return Section(
+        identifier=STUDY,
+        title=TITLE,
+        findings=findings,
+        tables=tables,
+        figures=[figure for figure in figures if figure is not None],
+        obtained=Obtained.REPLAYED,
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def _findings(run: Any, answers: Answers) -> list[str]:
+    counted = run["schedule"]
+    sentences = [
+        f"Replayed: {format_count(counted['objects'])} objects, "
+        f"{format_bytes(counted['allocated_bytes'])}, at most "
+        f"{format_bytes(counted['peak_bytes'])} at one moment."
+    ]
+    for collector, settings in answers.groups.items():
+        parts = [
+            f"{contrast.what}: {effect(seen, METRICS[MUTATOR].title, 'every')}."
+            for contrast in CONTRASTS
+            if (
+                seen := [
+                    (_label(each), row)
+                    for each in settings
+                    if (row := answers.row(contrast, each)) is not None
+                ]
+            )
+        ]
+        shares = [
+            f"{format_percent(share)} every {_label(each)}"
+            for each in settings
+            if each.reclaim == EACH_TIME and (share := _share(answers, each)) is not None
+        ]
+        if shares:
+            parts.append(f"The collections themselves take {', '.join(shares)} of the replay.")
+        if parts:
+            sentences.append(f"Under {collector}: {' '.join(parts)}")
+    return [*sentences, _PUBLISHED]
+
+
+def _label(each: Setting) -> str:
+    period = size_text(each.period)
+    return period if each.reclaim == EACH_TIME else f"{period} × {each.reclaim}"
+
+
+def _share(answers: Answers, each: Setting) -> float | None:
+    medians = answers.medians(each, MUTATOR, COLLECTOR)
+    return medians[1] / sum(medians) if medians and sum(medians) else None
+
+
+def _table(answers: Answers) -> Table:
+    columns = [
+        Column("collector", "What served the objects.", numeric=False),
+        Column("every", "Bytes allocated between two collections."),
+        Column("reclaim", "Each so many collections reclaim; the others trace."),
+        Column("mutator", METRICS[MUTATOR].explanation + " The median of all runs."),
+        Column("to shortest", "Divided by that of the shortest period with the same reclaim."),
+        Column("to each", "Divided by that of the same period, reclaiming at each collection."),
+        Column(
+            "to fewer",
+            "Divided by that of the period that reclaims as often and traces only then: what the "
+            "traces between cost.",
+        ),
+        Column("runs", "Good runs that the figures rest on.", essential=False),
+    ]
+    lines = []
+    for collector, settings in answers.groups.items():
+        for each in settings:
+            row = answers.rows.get((answers.program, each.manager, MUTATOR))
+            lines.append(
+                [
+                    Cell(collector, collector),
+                    Cell(size_text(each.period), each.period),
+                    Cell(str(each.reclaim), each.reclaim),
+                    measured_cells(row)[0],
+                    *(ratio_cell(answers.row(contrast, each)) for contrast in CONTRASTS),
+                    Cell(str(row["runs"]), row["runs"]) if row else Cell("0", 0),
+                ]
+            )
+    notes = [
+        "coloured: a difference beyond noise; dim: no difference seen. of ratios that are really "
+        "1, one in twenty falls outside of its 95% interval by chance."
+    ]
+    return Table("table-frequency-replayed", "Mutator time", columns, lines, notes)
+
+
+def _collections_table(answers: Answers) -> Table:
+    peak = "peak_reserved_bytes"
+    columns = [
+        Column("collector", "What served the objects.", numeric=False),
+        Column("every", "Bytes allocated between two collections."),
+        Column("reclaim", "Each so many collections reclaim; the others trace."),
+        Column("full", "Collections of the whole heap."),
+        Column("minor", METRICS["nursery_collections"].explanation),
+        Column("in collections", METRICS[COLLECTOR].explanation),
+        Column("share", "Of the whole replay."),
+        Column("mean pause", "Time in collections, divided by the number of pauses."),
+        Column("longest pause", METRICS["max_pause_seconds"].explanation + " The median of runs."),
+        Column("peak", METRICS[peak].explanation),
+    ]
+    lines = []
+    names = ("collections", "nursery_collections", COLLECTOR, "pauses", "max_pause_seconds", peak)
+    for collector, settings in answers.groups.items():
+        for each in settings:
+            medians = answers.medians(each, *names)
+            share = _share(answers, each)
+            if medians is None or share is None:
+                continue
+            collections, minor, seconds, pauses, longest, reserved = medians
+            mean = seconds / pauses if pauses else 0.0
+            lines.append(
+                [
+                    Cell(collector, collector),
+                    Cell(size_text(each.period), each.period),
+                    Cell(str(each.reclaim), each.reclaim),
+                    Cell(format_count(collections - minor), collections - minor),
+                    Cell(format_count(minor), minor),
+                    Cell(format_seconds(seconds), seconds),
+                    Cell(format_percent(share), share),
+                    Cell(format_seconds(mean), mean),
+                    Cell(format_seconds(longest), longest),
+                    Cell(format_bytes(reserved), reserved),
+                ]
+            )
+    notes = [
+        "medians of the runs. traces between two reclamations go over what is dead as well.",
+        "a period has the same number of full collections throughout, unless a heap filled before.",
+    ]
+    identifier = "table-frequency-replayed-collections"
+    return Table(identifier, "Collections", columns, lines, notes)
+
+
+def _figure(answers: Answers, contrast: Contrast[Setting]) -> Figure | None:
+    periods = sorted({each.period for group in answers.groups.values() for each in group})
+    rates = sorted({each.reclaim for group in answers.groups.values() for each in group})
+    panels = []
+    for collector, settings in answers.groups.items():
+        curves = []
+        for rate in rates:
+            by_period = {
+                each.period: answers.row(contrast, each)
+                for each in settings
+                if each.reclaim == rate
+            }
+            if any(row is not None for row in by_period.values()):
+                name = "each reclaims" if rate == EACH_TIME else f"one in {rate} reclaims"
+                curves.append(Curve(name, [by_period.get(period) for period in periods]))
+        panels.append(Panel(collector, curves))
+    return ratio_figure(
+        f"frequency-replayed-{contrast.identifier}",
+        contrast.title,
+        f"{contrast.what}. Dot: ratio of the medians, filled if it differs; line: its 95% "
+        "interval. The steps are not to scale.",
+        panels,
+        [[size_text(period)] for period in periods],
+        ("bytes allocated between collections", f"mutator time, {contrast.against}"),
+    )

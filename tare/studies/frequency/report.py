@@ -1,0 +1,558 @@
+"""The study behind `tare frequency`: what collecting more or less often does to the program itself.
+
+Each allocator M runs bare, and under `marksweep(M, every=…, reclaim=…)`: never collecting, tracing
+only (`reclaim=0`), and reclaiming at each Nth trace, with several periods. Mutator time is wall
+time without the collections, so what is left of a period's effect is indirect: caches that a trace
+displaced, and memory that is used again sooner or later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tare.base.units import format_percent, parse_size
+from tare.campaign import rounds
+from tare.memory_managers.layers import marksweep as layer
+from tare.records import summary
+from tare.records.metrics import METRICS
+from tare.records.results import Results, read_records
+from tare.records.runs import Record, Run
+from tare.report.comparison import (
+    MEMORY,
+    TIME,
+    Row,
+    failure_table,
+    measured_cells,
+    ratio_cell,
+    summary_rows,
+)
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studykit import sweeps
+from tare.studykit.sweep_tables import (
+    Curve,
+    Panel,
+    Rows,
+    effect,
+    pause_cells,
+    pause_columns,
+    pause_figure,
+    pauses_of,
+    ratio_figure,
+)
+from tare.studykit.sweeps import Variant, size_text, variant
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "frequency"
+TITLE = "How often to collect"
+MUTATOR = "mutator_seconds"
+NEVER = "never"
+TRACE_ONLY = 0
+EACH_TIME = 1
+DEFAULT_ALLOCATORS = ("glibc",)
+DEFAULT_PERIODS = (256 << 10, 1 << 20, 4 << 20, 16 << 20)
+DEFAULT_RECLAIM = (EACH_TIME, 4, 16)
+MOST_RECLAIM = 1_000_000
+_PUBLISHED = (
+    "Published for mimalloc behind a collector of Java's DaCapo programs (Sareen and Blackburn, "
+    "MPLR 2022, section 5): periods of 8, 16 and 32 MB hardly change the mutator's time; three "
+    "programs gain more than 1% from longer periods, through later reclamation and not through "
+    "fewer traces."
+)
+
+Group = Mapping[str, Sequence[Variant]]
+
+
+# ---- what runs ----
+
+
+def variants(
+    allocators: Sequence[str], periods: Sequence[int], reclaim: Sequence[int]
+) -> list[Variant]:
+    """Each allocator bare, then under the layer without collections, then with each period: tracing
+    only, reclaiming each time, and at each Nth time."""
+    found = []
+    for allocator in allocators:
+        never = sweeps.layered(allocator, layer.NAME, {"every": NEVER})
+        found += [Variant(allocator), never]
+        for period in sweeps.ascending(set(periods)):
+            for number in sorted({TRACE_ONLY, EACH_TIME, *reclaim}):
+                found.append(never.changed(every=size_text(period), reclaim=str(number)))
+    return found
+
+
+def reference_of(manager: str) -> str:
+    """What a manager of the study is held against: reclaiming against tracing only in the same
+    period, tracing against not collecting, and that against the allocator."""
+    each = variant(manager)
+    if not each.layer:
+        return manager
+    if each.option("every") == NEVER:
+        return each.allocator
+    if _reclaim(each) == TRACE_ONLY:
+        return _never(each).name
+    return each.changed(reclaim=str(TRACE_ONLY)).name
+
+
+def _never(each: Variant) -> Variant:
+    others = {name: value for name, value in each.options if name not in ("every", "reclaim")}
+    return sweeps.layered(each.allocator, each.layer, {"every": NEVER, **others})
+
+
+def _period(each: Variant) -> int:
+    return parse_size(each.option("every"))
+
+
+def _reclaim(each: Variant) -> int:
+    return int(each.option("reclaim") or EACH_TIME)
+
+
+def _collects(each: Variant) -> bool:
+    return bool(each.layer) and each.option("every") != NEVER
+
+
+def references(managers: Sequence[str]) -> tuple[str, ...]:
+    """What others are held against: they run as often as a baseline."""
+    return tuple(name for name in managers if variant(name).option("every") == NEVER)
+
+
+def next_round(planned: rounds.Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return rounds.next_round(planned, records, STUDY)
+
+
+# ---- what it shows ----
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``compare.summarise``, but each manager against its own reference, see ``reference_of``;
+    the allocator itself is a ``baseline``."""
+    del baseline
+    return summary.summarise_against(measurements, reference_of, seed)
+
+
+def section(results: Results) -> Section:
+    """Findings, tables and figures of a results folder."""
+    records = read_records(results.folder)
+    mine = results.measurements.filter(results.measurements["study"] == STUDY)
+    groups = _groups(results, mine)
+    periods = sorted({_period(e) for group in groups.values() for e in group if _collects(e)})
+    shortest = size_text(periods[0]) if periods else ""
+
+    def against(reference: Callable[[str], str]) -> Rows:
+        return summary_rows(summary.summarise_against(mine, reference, results.run["seed"]))
+
+    rows = against(reference_of)
+    by_period = against(lambda name: _with(name, every=shortest))
+    by_reclaim = against(lambda name: _with(name, reclaim=str(EACH_TIME)))
+    programs = list(dict.fromkeys(program for program, _, _ in rows))
+    tables = [failures] if (failures := failure_table(results)) is not None else []
+    sentences: list[str] = []
+    figures: list[Figure | None] = []
+    for number, program in enumerate(programs, 1):
+        named = f"{program}: " if len(programs) > 1 else ""
+        sentences += [
+            named + each for each in findings(rows, by_period, by_reclaim, program, groups)
+        ]
+        tables += [
+            period_table(rows, program, groups, f"table-periods-{number}"),
+            layer_table(rows, program, groups, f"table-layer-{number}"),
+            pause_table(rows, program, groups, f"table-pauses-{number}"),
+        ]
+        if len(programs) == 1:
+            figures = [
+                *_direct_figures(rows, program, groups, periods),
+                *_relative_figures(by_period, by_reclaim, program, groups, periods),
+                _pause_figure(records, program, groups),
+            ]
+    if any(row["runs"] for row in rows.values()):
+        sentences.append(_PUBLISHED)
+    else:
+        sentences = ["No run gave a figure."]
+    return Section(
+        identifier=STUDY,
+        title=TITLE,
+        findings=sentences,
+        tables=tables,
+        figures=[figure for figure in figures if figure is not None],
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def _groups(results: Results, measurements: polars.DataFrame) -> dict[str, list[Variant]]:
+    """The variants of each allocator, in the order of the study."""
+    order = {name: place for place, name in enumerate(results.run["managers"])}
+    names = sorted(dict.fromkeys(measurements["manager"]), key=lambda name: order.get(name, 0))
+    return sweeps.by_allocator(names)
+
+
+def _with(manager: str, **options: str) -> str:
+    """The manager with other options, if it collects at all."""
+    each = variant(manager)
+    return each.changed(**options).name if _collects(each) else manager
+
+
+def _label(each: Variant) -> str:
+    return size_text(_period(each))
+
+
+def _seen(
+    rows: Rows, program: str, group: Sequence[Variant], metric: str, reclaim: int
+) -> list[tuple[str, Row]]:
+    """The rows with ratios of the variants that reclaim at each such trace, by their period."""
+    return [
+        (_label(each), row)
+        for each in group
+        if _collects(each)
+        and _reclaim(each) == reclaim
+        and (row := rows.get((program, each.name, metric))) is not None
+        and row["ratio"] is not None
+        and row["verdict"] != "baseline"
+    ]
+
+
+def findings(
+    rows: Rows, by_period: Rows, by_reclaim: Rows, program: str, groups: Group
+) -> list[str]:
+    """What tracing, reclaiming and the two periods change, a paragraph for each allocator."""
+    return [
+        " ".join(parts)
+        for allocator, group in groups.items()
+        if (parts := _of_allocator(rows, by_period, by_reclaim, program, allocator, group))
+    ]
+
+
+def _of_allocator(
+    rows: Rows,
+    by_period: Rows,
+    by_reclaim: Rows,
+    program: str,
+    allocator: str,
+    group: Sequence[Variant],
+) -> list[str]:
+    what = METRICS[MUTATOR].title
+    sentences = []
+    if traced := _seen(rows, program, group, MUTATOR, TRACE_ONLY):
+        sentences.append(
+            f"Under {allocator}, traces that reclaim nothing, against none: "
+            f"{effect(traced, what, 'every')}."
+        )
+    if reclaimed := _seen(rows, program, group, MUTATOR, EACH_TIME):
+        memory = _seen(rows, program, group, MEMORY, EACH_TIME)
+        sentences.append(
+            f"Reclaiming at each of them, against tracing only: "
+            f"{effect(reclaimed, what, 'every')}; {effect(memory, 'memory', 'every')}."
+        )
+    if longer := _seen(by_period, program, group, MUTATOR, EACH_TIME):
+        sentences.append(
+            f"Longer periods, against the shortest, {_shortest(group)}, all reclaiming: "
+            f"{effect(longer, what, 'every')}."
+        )
+    rarer = [
+        (f"{label} × {number}", row)
+        for number in sorted({_reclaim(each) for each in group if _collects(each)})
+        if number > EACH_TIME
+        for label, row in _seen(by_reclaim, program, group, MUTATOR, number)
+    ]
+    if rarer:
+        sentences.append(
+            f"Reclaiming at each Nth trace only, against each: {effect(rarer, what, 'every')}."
+        )
+    return [*sentences, *_collecting(rows, program, group)]
+
+
+def _shortest(group: Sequence[Variant]) -> str:
+    return size_text(min(_period(each) for each in group if _collects(each)))
+
+
+def _collecting(rows: Rows, program: str, group: Sequence[Variant]) -> list[str]:
+    shares = {}
+    for each in group:
+        if _collects(each) and _reclaim(each) == EACH_TIME:
+            wall, collecting = (
+                measured_cells(rows.get((program, each.name, metric)))[0].key
+                for metric in (TIME, "collector_seconds")
+            )
+            if isinstance(wall, float) and isinstance(collecting, float):
+                shares[_label(each)] = collecting / wall
+    if not shares:
+        return []
+    texts = [f"{format_percent(share)} every {label}" for label, share in shares.items()]
+    return [f"The collections themselves take {', '.join(texts)} of the wall time."]
+
+
+def period_table(rows: Rows, program: str, groups: Group, identifier: str) -> Table:
+    """A line for each allocator, period and reclamation: mutator time, against what differs in one
+    thing only."""
+    reference = (
+        "Of tracing only (reclaim 0): median divided by that without collections. Of the others: "
+        "divided by that of tracing only in the same period."
+    )
+    columns = (
+        Column("manager", "The allocator that the collector stands before.", numeric=False),
+        Column("every", "Bytes allocated between two collections."),
+        Column("reclaim", "Each so many collections objects are freed; 0: never, it only traces."),
+        Column("mutator", METRICS[MUTATOR].explanation + " The median of all runs."),
+        Column("ratio", reference),
+        Column("95% interval", "Of the ratio.", numeric=False),
+        Column("wall time", METRICS[TIME].explanation, essential=False),
+        Column("memory", METRICS[MEMORY].explanation + " The median of all runs."),
+        Column("ratio", reference),
+        Column("runs", "Good runs that the figures rest on.", essential=False),
+    )
+    lines = []
+    for allocator, each in _layered(groups):
+        mutator, wall, memory = (
+            rows.get((program, each.name, metric)) for metric in (MUTATOR, TIME, MEMORY)
+        )
+        collects = _collects(each)
+        lines.append(
+            [
+                Cell(allocator, allocator),
+                Cell(_label(each), _period(each)) if collects else Cell(NEVER, float("inf")),
+                Cell(str(_reclaim(each)), _reclaim(each)) if collects else Cell("–"),
+                *(measured_cells(mutator) if collects else _unrelated(mutator)),
+                measured_cells(wall)[0],
+                measured_cells(memory)[0],
+                ratio_cell(memory) if collects else Cell("–"),
+                Cell(str(wall["runs"]), wall["runs"]) if wall else Cell("0", 0),
+            ]
+        )
+    notes = [
+        "ratios of tracing only (reclaim 0) are to no collections (never), those of reclaiming to "
+        "tracing only in the same period.",
+        "coloured: a difference beyond noise; dim: no difference seen. of ratios that are really "
+        "1, one in twenty falls outside of its 95% interval by chance.",
+    ]
+    return Table(identifier, f"Mutator time and memory: {program}", columns, lines, notes)
+
+
+def _unrelated(row: Row | None) -> list[Cell]:
+    return [measured_cells(row)[0], Cell("–"), Cell("–")]
+
+
+def _layered(groups: Group) -> Iterator[tuple[str, Variant]]:
+    for allocator, group in groups.items():
+        for each in group:
+            if each.layer:
+                yield allocator, each
+
+
+def layer_table(rows: Rows, program: str, groups: Group, identifier: str) -> Table:
+    """A line for each allocator: what the layer changes that never collects, and never frees."""
+    columns = (
+        Column("manager", "The allocator that the layer stands before.", numeric=False),
+        Column("bare time", "Median wall time under the allocator alone."),
+        Column("time", "Median wall time under the layer that never collects."),
+        Column("ratio", "The second divided by the first."),
+        Column("95% interval", "Of the ratio.", numeric=False),
+        Column("memory", "Median peak memory under the layer that never collects."),
+        Column("ratio", "Divided by that under the allocator alone."),
+        Column("95% interval", "Of the ratio.", numeric=False),
+    )
+    lines = []
+    for allocator, each in _layered(groups):
+        if not _collects(each):
+            time, memory = (rows.get((program, each.name, metric)) for metric in (TIME, MEMORY))
+            bare = rows.get((program, allocator, TIME))
+            lines.append(
+                [
+                    Cell(allocator, allocator),
+                    measured_cells(bare)[0],
+                    *measured_cells(time),
+                    *measured_cells(memory),
+                ]
+            )
+    notes = [
+        "under the layer the program's own frees have no effect: it costs no free, and memory."
+    ]
+    title = f"The layer itself, never collecting, against the bare allocator: {program}"
+    return Table(identifier, title, columns, lines, notes)
+
+
+def pause_table(rows: Rows, program: str, groups: Group, identifier: str) -> Table:
+    """A line for each allocator, period and reclamation: how often, how long, how much."""
+    columns = (
+        Column("manager", "The allocator that the collector stands before.", numeric=False),
+        Column("every", "Bytes allocated between two collections."),
+        Column("reclaim", "Each so many collections objects are freed; 0: never, it only traces."),
+        *pause_columns(),
+        Column("marked", METRICS["marked_bytes"].explanation),
+        Column("swept", METRICS["swept_bytes"].explanation),
+    )
+    lines = []
+    for allocator, each in _layered(groups):
+        cells = pause_cells(rows, program, each.name)
+        if _collects(each) and cells is not None:
+            others = ("marked_bytes", "swept_bytes")
+            lines.append(
+                [
+                    Cell(allocator, allocator),
+                    Cell(_label(each), _period(each)),
+                    Cell(str(_reclaim(each)), _reclaim(each)),
+                    *cells,
+                    *(measured_cells(rows.get((program, each.name, m)))[0] for m in others),
+                ]
+            )
+    notes = ["medians of the runs."]
+    return Table(identifier, f"Collections: {program}", columns, lines, notes, essential=False)
+
+
+# ---- figures ----
+
+
+_DOTS = (
+    "Dot: ratio of the medians, filled if it differs; line: its 95% interval. The steps are not "
+    "to scale."
+)
+
+
+def _direct_figures(
+    rows: Rows, program: str, groups: Group, periods: Sequence[int]
+) -> list[Figure | None]:
+    steps = [[size_text(period)] for period in periods]
+    across = "bytes allocated between collections"
+    figures = []
+    for identifier, title, number, against in (
+        ("tracing", "What traces that reclaim nothing cost", TRACE_ONLY, "relative to none"),
+        ("reclaiming", "What reclaiming at each trace changes", EACH_TIME, "relative to tracing"),
+    ):
+        panel = Panel(
+            program,
+            [
+                _curve(rows, program, allocator, group, periods, number)
+                for allocator, group in groups.items()
+            ],
+            _floor(rows, program, groups, number),
+        )
+        figures.append(
+            ratio_figure(
+                f"frequency-{identifier}",
+                title,
+                _DOTS + (" Shaded: the noise floor." if panel.floor else ""),
+                [panel],
+                steps,
+                (across, f"mutator time, {against}"),
+            )
+        )
+    return figures
+
+
+def _curve(
+    rows: Rows,
+    program: str,
+    name: str,
+    group: Sequence[Variant],
+    periods: Sequence[int],
+    reclaim: int,
+) -> Curve:
+    by_period = {
+        _period(each): rows.get((program, each.name, MUTATOR))
+        for each in group
+        if _collects(each) and _reclaim(each) == reclaim
+    }
+    return Curve(name, [by_period.get(period) for period in periods])
+
+
+def _floor(rows: Rows, program: str, groups: Group, reclaim: int) -> float | None:
+    """The noise floor where all dots share one: of a single allocator, against no collections."""
+    if len(groups) > 1 or reclaim != TRACE_ONLY:
+        return None
+    (group,) = groups.values()
+    return next(
+        (row["noise_floor"] for _, row in _seen(rows, program, group, MUTATOR, reclaim)), None
+    )
+
+
+def _relative_figures(
+    by_period: Rows, by_reclaim: Rows, program: str, groups: Group, periods: Sequence[int]
+) -> list[Figure | None]:
+    numbers = sorted({_reclaim(each) for _, each in _layered(groups) if _collects(each)})
+    reclaiming = [number for number in numbers if number != TRACE_ONLY]
+    over_periods = [
+        Panel(
+            allocator,
+            [
+                _curve(by_period, program, _told(number), group, periods, number)
+                for number in numbers
+            ],
+        )
+        for allocator, group in groups.items()
+    ]
+    over_reclaim = [
+        Panel(
+            allocator,
+            [
+                Curve(f"every {size_text(period)}", [rows.get(number) for number in reclaiming])
+                for period in periods
+                if (rows := _by_reclaim(by_reclaim, program, group, period))
+            ],
+        )
+        for allocator, group in groups.items()
+    ]
+    found = [
+        ratio_figure(
+            "frequency-period",
+            "Mutator time against the collection period",
+            f"Each line against its own shortest period. {_DOTS}",
+            over_periods,
+            [[size_text(period)] for period in periods],
+            (
+                "bytes allocated between collections",
+                f"mutator time, relative to every {size_text(periods[0])}" if periods else "",
+            ),
+        )
+    ]
+    if len(reclaiming) > 1:
+        found.append(
+            ratio_figure(
+                "frequency-reclamation",
+                "Mutator time against the reclamation period",
+                f"Each line against reclaiming at each collection. {_DOTS}",
+                over_reclaim,
+                [[str(number)] for number in reclaiming],
+                ("collections for each one that reclaims", "mutator time, relative to 1"),
+            )
+        )
+    return found
+
+
+def _told(reclaim: int) -> str:
+    match reclaim:
+        case 0:
+            return "traces only"
+        case 1:
+            return "each reclaims"
+        case _:
+            return f"one in {reclaim} reclaims"
+
+
+def _by_reclaim(
+    rows: Rows, program: str, group: Sequence[Variant], period: int
+) -> dict[int, Row | None]:
+    return {
+        _reclaim(each): rows.get((program, each.name, MUTATOR))
+        for each in group
+        if _collects(each) and _period(each) == period
+    }
+
+
+def _pause_figure(records: Sequence[Record], program: str, groups: Group) -> Figure | None:
+    drawn = []
+    for allocator, group in groups.items():
+        rows = [
+            pauses_of(records, STUDY, program, each, _label(each))
+            for each in group
+            if _collects(each) and _reclaim(each) == EACH_TIME
+        ]
+        drawn.append((allocator, [row for row in rows if row.histogram]))
+    return pause_figure(
+        "frequency-pauses",
+        "How long the collections took",
+        "Of each period, reclaiming at each collection: the share of the collections that took so "
+        "long, by powers of two, all runs together; heights are square roots, so that rare ones "
+        "show. Tick: the longest.",
+        drawn,
+    )

@@ -1,0 +1,136 @@
+"""Runs that another tool did: what it measured, as tables; nothing here is planned or run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import format_bytes, format_count
+from tare.records import summary
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Results, read_records, telling_damage
+from tare.records.runs import Record
+from tare.report.model import Cell, Column, Section, Table
+
+if TYPE_CHECKING:
+    import polars
+
+    from tare.report.comparison import Row
+
+STUDY = "import"
+TITLE = "What was imported"
+_ESSENTIAL_METRICS = 4
+_SHOWN_MISSING = 5
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.records.summary.summarise``. The runs were not interleaved by Tare: how far they
+    were, the tool that did them knows."""
+    return summary.summarise(measurements, baseline, seed)
+
+
+def section(results: Results) -> Section:
+    """Findings and tables of a results folder. UsageError where it holds something else."""
+    from tare.report.comparison import failure_table, summary_rows
+
+    run = results.run
+    with telling_damage(results):
+        rows = summary_rows(summarise(results.measurements, run["baseline"], run["seed"]))
+        told = run["imported"]
+        findings = [f"Done and measured by {told['tool']}, not by Tare.", *told["notes"]]
+        findings += [f"Missing: {text}." for text in told["missing"][:_SHOWN_MISSING]]
+        if (more := len(told["missing"]) - _SHOWN_MISSING) > 0:
+            findings.append(f"And {more} more are missing.")
+        programs = list(dict.fromkeys(program for program, _, _ in rows))
+        tables = [
+            _table(rows, program, run["baseline"], f"table-imported-{number}")
+            for number, program in enumerate(programs, 1)
+        ]
+        for number, record in enumerate(read_records(results.folder), 1):
+            tables += _places_tables(record, f"table-places-{number}")
+    if (failures := failure_table(results, STUDY)) is not None:
+        tables.insert(0, failures)
+    return Section(identifier=STUDY, title=TITLE, findings=findings, tables=tables)
+
+
+def _table(
+    rows: Mapping[tuple[str, str, str], Row], program: str, baseline: str, identifier: str
+) -> Table:
+    """A line per manager; of each metric the median, and its ratio to the baseline."""
+    from tare.report.comparison import measured_cells
+
+    managers = list(dict.fromkeys(manager for p, manager, _ in rows if p == program))
+    metrics = [
+        name
+        for name in METRICS
+        if any((rows.get((program, m, name)) or {}).get("median") is not None for m in managers)
+    ]
+    alone = len(managers) == 1
+    columns = [Column("manager", "As its configuration was called.", numeric=False)]
+    for place, name in enumerate(metrics):
+        metric, essential = METRICS[name], place < _ESSENTIAL_METRICS
+        columns.append(Column(metric.title, metric.explanation, essential=essential))
+        if not alone:
+            columns.append(
+                Column("ratio", f"The median divided by that under {baseline}.",
+                       essential=essential)
+            )  # fmt: skip
+            columns.append(
+                Column("95% interval", "Of the ratio; the extreme ratios when runs are few.",
+                       numeric=False, essential=False)
+            )  # fmt: skip
+    columns.append(Column("runs", "Good runs that the figures rest on.", essential=False))
+    lines = []
+    for manager in managers:
+        found = [rows.get((program, manager, name)) for name in metrics]
+        runs = max((row["runs"] for row in found if row is not None), default=0)
+        cells = [cell for row in found for cell in measured_cells(row)[: 1 if alone else 3]]
+        lines.append([Cell(manager, manager), *cells, Cell(str(runs), runs)])
+    return Table(identifier, program, columns, lines)
+
+
+def _places_tables(record: Record, identifier: str) -> list[Table]:
+    """Where a program allocated, of a profile by place."""
+    from tare.base.text import shortened, visible
+
+    places: Sequence[Mapping[str, Any]] = record.outcome.details.get("places", ())
+    if not places or record.outcome.status is not Status.OK:
+        return []
+    unit = record.outcome.details["unit"]
+    columns = (
+        Column("place", "The innermost frames, the innermost first.", numeric=False),
+        Column("bytes", "All that was allocated there."),
+        Column("blocks", "How many objects that was."),
+        Column("at the peak", "Of these bytes, those there when the program held most."),
+        Column("at the end", "Those that were there at the end."),
+        Column("lifetime", f"Of an object, in the mean; in {unit}.", essential=False),
+        Column("read", "Bytes that were read, as often as they were.", essential=False),
+        Column("written", "Bytes that were written, as often as they were.", essential=False),
+    )
+    lines = []
+    for place in places:
+        text = shortened(visible(" < ".join(place["frames"][:3])), 100)
+        lifetime = place["tl"] / max(place["tbk"], 1) if "tl" in place else None
+        lines.append(
+            [
+                Cell(text, text),
+                _bytes(place.get("tb")),
+                _count(place.get("tbk")),
+                _bytes(place.get("gb")),
+                _bytes(place.get("eb")),
+                _count(lifetime),
+                _bytes(place.get("rb")),
+                _bytes(place.get("wb")),
+            ]
+        )
+    left = record.outcome.details["all_places"] - len(places)
+    notes = [f"and {left:,} more places, which allocated less."] if left > 0 else []
+    return [Table(identifier, "Where it allocates", columns, lines, notes)]
+
+
+def _bytes(value: float | None) -> Cell:
+    return Cell("–") if value is None else Cell(format_bytes(value), value)
+
+
+def _count(value: float | None) -> Cell:
+    return Cell("–") if value is None else Cell(format_count(value), value)

@@ -1,0 +1,484 @@
+"""The study behind `tare memsys`: misses and stall cycles in simulated memory systems.
+
+A run is simulated by ``tare.observers.memory_system``; its record holds all that is shown here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import format_bytes, format_count, format_percent
+from tare.campaign import planning
+from tare.campaign.planning import Plan
+from tare.observers.memory_system import KINDS, PROGRAM, memory_misses, whole
+from tare.records.metrics import METRICS, Obtained, Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Record, Run
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studies.count.report import first_records, sentences_by_program
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "memsys"
+OBSERVER = "memsys"
+TITLE = "The memory system, simulated"
+FIRST_METRIC = "simulated_cycles"
+SITES_ON_A_TERMINAL = 8
+SMALL_SHARE = 0.02
+_MANAGERS_ON_A_TERMINAL = 2
+_ROW_HEIGHT = 30
+
+Details = Mapping[str, Any]
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return planning.next_round(plan, records, STUDY, OBSERVER)
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.studies.count.report.summarise``."""
+    from tare.studies.count import report as count
+
+    return count.summarise(measurements, baseline, seed, FIRST_METRIC)
+
+
+# ---- the section of a report ----
+
+
+def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
+    """Findings, tables and figures of all simulations in a results folder."""
+    from tare.report.comparison import failure_table
+
+    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
+    good = [r for r in records if r.outcome.status is Status.OK]
+    baseline = results.run["baseline"]
+    tables: list[Table] = []
+    figures: list[Figure] = []
+    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    programs = list(dict.fromkeys(r.run.program for r in records))
+    for number, program in enumerate(programs, 1):
+        firsts = first_records(good, program)
+        if not firsts:
+            continue
+        first = firsts.get(baseline) or next(iter(firsts.values()))
+        for place, model in enumerate(first.outcome.details["models"]):
+            tag = f"{number}-{place + 1}"
+            found = {m: r.outcome.details["models"][place] for m, r in firsts.items()}
+            about = f"{program} in {model['name']}"
+            tables += [
+                totals_table(about, found, f"table-memsys-{tag}"),
+                misses_table(about, found, f"table-misses-{tag}"),
+                operations_table(about, found, f"table-operations-{tag}"),
+                sites_table(about, model, first.run.manager, f"table-sites-{tag}"),
+            ]
+            tables += phase_tables(about, model, f"table-phases-{tag}")
+            if len(programs) == 1:
+                figures.append(stall_figure(about, found, f"figure-stalls-{tag}"))
+        if len(programs) == 1:
+            figures += curve_figures(firsts, first)
+    return Section(
+        identifier=identifier,
+        title=title,
+        findings=findings(good, baseline),
+        tables=tables,
+        figures=figures,
+        obtained=Obtained.SIMULATED,
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def findings(good: Sequence[Record], baseline: str) -> list[str]:
+    """What the simulations say, in sentences."""
+    if not good:
+        return ["No run gave a simulation."]
+    sentences = sentences_by_program(good, lambda firsts: _shares(firsts, baseline))
+    if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
+        sentences.append(
+            f"{uncounted} of the processes ended without a file (killed, or started in a way that "
+            "leaves Valgrind): their accesses are missing."
+        )
+    sentences.append(
+        "Misses and cycles are those of models, not of this machine: no prefetching, no overlap of "
+        "misses, virtual addresses, threads one after the other."
+    )
+    return sentences
+
+
+def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
+    sentences = []
+    chosen = firsts.get(baseline) or next(iter(firsts.values()))
+    for place, model in enumerate(chosen.outcome.details["models"]):
+        everything, of_manager = whole(model), whole(model, manager=True)
+        cycles = max(everything["cycles"], 1)
+        sentences.append(
+            f"In {model['name']}, waiting for memory is "
+            f"{format_percent(everything['stall_cycles'] / cycles)} of the cycles under "
+            f"{chosen.run.manager}; memory management is "
+            f"{format_percent(of_manager['cycles'] / cycles)} of the cycles, "
+            f"{format_percent(of_manager['stall_cycles'] / cycles)} waiting in it."
+        )
+        totals = {m: whole(r.outcome.details["models"][place])["cycles"] for m, r in firsts.items()}
+        least = min(totals, key=lambda manager: totals[manager])
+        if len(totals) > 1 and least != chosen.run.manager:
+            less = 1 - totals[least] / max(totals[chosen.run.manager], 1)
+            sentences.append(
+                f"In {model['name']}, the fewest cycles: {least}, {format_percent(less)} fewer "
+                f"than {chosen.run.manager}."
+            )
+    return sentences
+
+
+def _count(value: float) -> Cell:
+    return Cell(format_count(value), value)
+
+
+def _share(part: float, all_of_it: float) -> Cell:
+    fraction = part / all_of_it if all_of_it else 0.0
+    return Cell(format_percent(fraction), fraction)
+
+
+def _per(total: float, number: float, digits: int = 2) -> Cell:
+    if not number:
+        return Cell("–")
+    return Cell(f"{total / number:.{digits}f}", total / number)
+
+
+def totals_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
+    """A line per manager: cycles, and which part is waiting, in the program and in the manager."""
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("cycles", METRICS["simulated_cycles"].explanation),
+        Column("an instruction", "Cycles divided by instructions."),
+        Column("waiting", "Stall cycles divided by cycles."),
+        Column("in manager", "Cycles in the manager, its stalls included, divided by cycles."),
+        Column("its waiting", "Stall cycles in the manager divided by cycles."),
+        Column("stalls of program", "Stall cycles outside the manager.", essential=False),
+        Column("stalls of manager", METRICS["manager_stall_cycles"].explanation, essential=False),
+    )
+    lines = []
+    for manager, model in found.items():
+        everything, mine = whole(model), whole(model, manager=True)
+        cycles = everything["cycles"]
+        lines.append(
+            [
+                Cell(manager, manager),
+                _count(cycles),
+                _per(cycles, everything["instructions"]),
+                _share(everything["stall_cycles"], cycles),
+                _share(mine["cycles"], cycles),
+                _share(mine["stall_cycles"], cycles),
+                _count(everything["stall_cycles"] - mine["stall_cycles"]),
+                _count(mine["stall_cycles"]),
+            ]
+        )
+    return Table(identifier, f"Cycles: {about}", columns, lines)
+
+
+def misses_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
+    """A line per manager, side and level: misses, and stall cycles by what is waited for."""
+    per = "Misses of this level for 1,000 instructions of this side."
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("of", "The program itself, or the operations of its manager.", numeric=False),
+        Column("level", "The level of cache, from 1; memory is behind the last."),
+        *(Column(f"{kind} misses", f"{kind.capitalize()}es that this level did not hold."
+                 if kind == "fetch" else f"{kind.capitalize()}s that this level did not hold.")
+          for kind in KINDS),
+        Column("per 1,000", per),
+        Column("stall cycles", "Of fetches, reads and writes that this level did not hold."),
+    )  # fmt: skip
+    lines = []
+    for manager, model in found.items():
+        for side in ("program", "manager"):
+            events = whole(model, manager=side == "manager")
+            for level in range(1, model["levels"] + 1):
+                missed = [events["misses"][kind][level - 1] for kind in KINDS]
+                waits = sum(
+                    cycles
+                    for name, cycles in events["stalls"].items()
+                    if name.endswith(f"level {level}")
+                )
+                lines.append(
+                    [
+                        Cell(manager, manager),
+                        Cell(side, side),
+                        Cell(str(level), level),
+                        *map(_count, missed),
+                        _per(1000 * sum(missed), events["instructions"]),
+                        _count(waits),
+                    ]
+                )
+    notes = []
+    for name, words in (("write buffer", "a full write buffer"), ("TLB", "the TLB")):
+        waits = {m: whole(model)["stalls"].get(name) for m, model in found.items()}
+        shown = [f"{m} {format_count(w)}" for m, w in waits.items() if w is not None]
+        if shown:
+            notes.append(f"stall cycles of {words}: {', '.join(shown)}.")
+    few = len(found) <= _MANAGERS_ON_A_TERMINAL
+    return Table(identifier, f"Misses: {about}", columns, lines, notes, essential=few)
+
+
+def operations_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
+    """A line per manager and operation."""
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column(
+            "operation", "The outermost call; what it calls of the family is part of it.", False
+        ),
+        Column("calls", "How often the program called it."),
+        Column("instructions", "Instructions of a call, on average."),
+        Column("stalls", "Stall cycles of a call, on average."),
+        Column("data misses", "Reads and writes of a call that the first level did not hold."),
+        Column("to memory", "Accesses of a call that no level held.", essential=False),
+        Column("cycles", "Of all calls together, their share of all cycles."),
+    )
+    lines = []
+    for manager, model in found.items():
+        cycles = whole(model)["cycles"]
+        for name, events in model["operations"].items():
+            if name == PROGRAM:
+                continue
+            calls = events["calls"]
+            data = events["misses"]["read"][0] + events["misses"]["write"][0]
+            lines.append(
+                [
+                    Cell(manager, manager),
+                    Cell(name, name),
+                    _count(calls),
+                    _per(events["instructions"], calls, 1),
+                    _per(events["stall_cycles"], calls, 1),
+                    _per(data, calls, 3),
+                    _per(memory_misses(events), calls, 4),
+                    _share(events["cycles"], cycles),
+                ]
+            )
+    few = len(found) <= _MANAGERS_ON_A_TERMINAL
+    return Table(identifier, f"Operations: {about}", columns, lines, essential=few)
+
+
+def sites_table(about: str, model: Details, manager: str, identifier: str) -> Table:
+    """The places from which the manager was called at the greatest cost, under one manager."""
+    from tare.base.text import shortened, visible
+
+    columns = (
+        Column("called from", "The function that called, and its object.", numeric=False),
+        Column("operation", "What it called.", numeric=False),
+        Column("calls", "How often."),
+        Column("stalls", "Stall cycles of a call, on average."),
+        Column("cycles", "Of all calls from there, their share of all cycles."),
+    )
+    cycles = whole(model)["cycles"]
+    lines = []
+    for site in model["sites"]:
+        place = site["function"] or f"+{site['offset']:#x}"
+        library = site["object"].rsplit("/", 1)[-1]
+        name = shortened(visible(f"{place} ({library})" if library else place), 60)
+        lines.append(
+            [
+                Cell(name, name),
+                Cell(site["operation"], site["operation"]),
+                _count(site["calls"]),
+                _per(site["stall_cycles"], site["calls"], 1),
+                _share(site["cycles"], cycles),
+            ]
+        )
+    notes = []
+    if model["all_sites"] > len(lines):
+        notes.append(f"the costliest of {model['all_sites']} places.")
+    title = f"Callers of {manager}: {about}"
+    return Table(identifier, title, columns, lines, notes, essential=False)
+
+
+def phase_tables(about: str, model: Details, identifier: str) -> list[Table]:
+    """By phase, and before and after collections; nothing where there were none."""
+    rows: list[tuple[str, Details]] = []
+    rows += [(name or "outside", events) for name, events in model.get("phases", {}).items()]
+    rows += [
+        (f"program, {word} a collection", model[word])
+        for word in ("before", "after")
+        if word in model
+    ]
+    if not rows:
+        return []
+    columns = (
+        Column("when", "The phase that the program was in.", numeric=False),
+        Column("instructions", "Executed then."),
+        Column("cycles", "Cycles for each instruction."),
+        Column("misses", "Of the first level, for 1,000 instructions."),
+        Column("to memory", "Accesses that no level held, for 1,000 instructions."),
+    )
+    lines = [
+        [
+            Cell(name, name),
+            _count(events["instructions"]),
+            _per(events["cycles"], events["instructions"]),
+            _per(1000 * sum(m[0] for m in events["misses"].values()), events["instructions"]),
+            _per(1000 * memory_misses(events), events["instructions"]),
+        ]
+        for name, events in rows
+    ]
+    notes = [f"{format_count(model['collections'])} collections."]
+    return [Table(identifier, f"Phases: {about}", columns, lines, notes)]
+
+
+# ---- figures ----
+
+
+def stall_figure(about: str, found: Mapping[str, Details], identifier: str) -> Figure:
+    """A bar per manager, of what the program waits for, and one of what the manager waits for."""
+    from tare.base.text import shortened, visible
+    from tare.report.figures.marks import SERIES, params, rounded
+
+    rows: list[dict[str, Any]] = []
+    waits: list[str] = []
+    for manager, model in found.items():
+        label = shortened(visible(manager))
+        instructions = max(whole(model)["instructions"], 1)
+        for side in ("program", "manager"):
+            for name, cycles in whole(model, manager=side == "manager")["stalls"].items():
+                waits += [name] if name not in waits else []
+                rows.append(
+                    {
+                        "manager": label,
+                        "side": side,
+                        "wait": name,
+                        "cycles": rounded(cycles / instructions),
+                        "order": waits.index(name),
+                        "tip": f"{label}, {side}: {name}, {format_count(cycles)} stall cycles",
+                    }
+                )
+    labels = list(dict.fromkeys(row["manager"] for row in rows))
+    spec = {
+        "params": params(),
+        "data": {"values": rows},
+        "facet": {
+            "row": {
+                "field": "side",
+                "type": "nominal",
+                "sort": ["program", "manager"],
+                "title": None,
+                "header": {"labelAngle": 0, "labelAlign": "left", "labelOrient": "top",
+                           "labelAnchor": "start"},
+            }
+        },
+        "spec": {
+            "height": _ROW_HEIGHT * len(labels),
+            "mark": {"type": "bar"},
+            "encoding": {
+                "y": {"field": "manager", "type": "nominal", "sort": labels,
+                      "axis": {"title": None}},
+                "x": {"field": "cycles", "type": "quantitative", "stack": "zero",
+                      "axis": {"title": "stall cycles for each instruction of the run"}},
+                "color": {"field": "wait", "type": "nominal", "sort": waits,
+                          "scale": {"domain": waits, "range": list(SERIES[: len(waits)])},
+                          "legend": {"title": None, "orient": "bottom", "columns": 3}},
+                "order": {"field": "order", "type": "quantitative"},
+                "description": {"field": "tip"},
+            },
+        },
+    }  # fmt: skip
+    return Figure(
+        identifier=identifier,
+        title=f"Stall cycles: {about}",
+        caption="What the program itself waits for, and what the operations of its manager wait "
+        "for, divided by the instructions of the whole run. Both count into cycles an instruction.",
+        spec=spec,
+    )
+
+
+def curve_figures(firsts: Mapping[str, Record], first: Record) -> list[Figure]:
+    """Misses over the size of the cache: by manager, and by the number of ways."""
+    figures = []
+    for place, curve in enumerate(first.outcome.details["curves"]):
+        of = curve["of"]
+        lines = {
+            (manager, side): record.outcome.details["curves"][place][side]
+            for manager, record in firsts.items()
+            for side in ("program", "manager")
+        }
+        series = {
+            f"{manager}, {side}": (found["misses"], instructions)
+            for (manager, side), found in lines.items()
+            if (instructions := _instructions(firsts[manager])) and found["accesses"]
+        }
+        figures.append(
+            _curve_figure(
+                f"figure-curve-{of}",
+                f"Misses of a fully associative cache, by its size: {of}",
+                "Least-recently-used replacement; each curve is from one run. Misses of the "
+                "program and of its manager in the cache that they share, for each 1,000 "
+                "instructions of the run.",
+                series,
+                curve["line_bytes"],
+            )
+        )
+        instructions = _instructions(first)
+        figures.append(
+            _curve_figure(
+                f"figure-ways-{of}",
+                f"Misses by size and number of ways: {of}, under {first.run.manager}",
+                "Set-associative caches with least-recently-used replacement, from the same run.",
+                {
+                    f"{ways} {'way' if ways == '1' else 'ways'}": (points, instructions)
+                    for ways, points in curve["associative"].items()
+                },
+                curve["line_bytes"],
+            )
+        )
+    return figures
+
+
+def _instructions(record: Record) -> float:
+    return max(record.outcome.values["instructions"], 1)
+
+
+def _curve_figure(
+    identifier: str,
+    title: str,
+    caption: str,
+    series: Mapping[str, tuple[Sequence[Sequence[int]], float]],
+    line_bytes: int,
+) -> Figure:
+    from tare.base.text import shortened, visible
+    from tare.report.figures.marks import SERIES, params, rounded
+
+    rows = []
+    labels = []
+    for name, (points, instructions) in list(series.items())[: len(SERIES)]:
+        label = shortened(visible(name), 40)
+        labels.append(label)
+        for size, missed in points:
+            rows.append(
+                {
+                    "series": label,
+                    "size": size,
+                    "misses": rounded(1000 * missed / instructions),
+                    "tip": f"{label}: {format_bytes(size)}, {format_count(missed)} misses",
+                }
+            )
+    powers = [2**power for power in range(10, 41, 2)]
+    spec = {
+        "params": params(),
+        "data": {"values": rows},
+        "height": 260,
+        "mark": {"type": "line", "point": {"size": 12}},
+        "encoding": {
+            "x": {"field": "size", "type": "quantitative",
+                  "scale": {"type": "log", "base": 2, "nice": False},
+                  "axis": {"title": "size of the cache", "values": powers,
+                           "labelExpr": "datum.value >= 1073741824 ? datum.value / 1073741824 + "
+                           "' GiB' : datum.value >= 1048576 ? datum.value / 1048576 + ' MiB' : "
+                           "datum.value / 1024 + ' KiB'"}},
+            "y": {"field": "misses", "type": "quantitative", "scale": {"type": "sqrt"},
+                  "axis": {"title": "misses for 1,000 instructions"}},
+            "color": {"field": "series", "type": "nominal", "sort": labels,
+                      "scale": {"domain": labels, "range": list(SERIES[: len(labels)])},
+                      "legend": {"title": None, "orient": "bottom", "columns": 2}},
+            "description": {"field": "tip"},
+        },
+    }  # fmt: skip
+    return Figure(identifier, title, f"{caption} Lines of {line_bytes} bytes.", spec)

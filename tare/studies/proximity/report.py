@@ -1,0 +1,524 @@
+"""The study behind `tare proximity`: do events take longer close to a collection, and why?
+
+A run is a pair of runs by ``tare.studies.proximity.question``; its record holds the curves of all
+that stopped the program. They are put together over invocations: the median of their medians,
+between the least and the greatest bound.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import format_count, format_percent, format_seconds
+from tare.campaign import planning
+from tare.campaign.planning import Plan
+from tare.records.metrics import Status
+from tare.records.results import Results, read_records, telling_damage
+from tare.records.runs import Record, Run
+from tare.report.model import Cell, Column, Figure, Section, Table
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "proximity"
+OBSERVER = "proximity"
+TITLE = "Close to a collection"
+RANKS = (1, 2, 3, 5, 10, 20)
+"""Those of the metrics and tables."""
+DRAWN = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20)
+FIRST = "after_1_ratio"
+COLLECTION, AGAIN, NULL = "collection", "collection again", "null"
+CONTROLS = ("spin", "park", "stop")
+TITLES = {
+    COLLECTION: "a collection",
+    AGAIN: "one, among pauses",
+    "spin": "a spin",
+    "park": "a sleep",
+    "stop": "a stop of all",
+    NULL: "nothing",
+}
+CLOCKS = {"wall": "wall time", "cpu": "processor time of the thread"}
+NEGLIGIBLE = 0.02
+"""Ratios within this of 1 are told as no effect, however narrow their intervals are."""
+BIASED = 1.1
+"""Interrupted events whose keys take longer than the others by this are told as a bias."""
+MATCHED = 2.0
+"""A control counts for the verdict where its pauses are not so many times as long as those of the
+collections, or so many times shorter."""
+_ANY, _ITSELF, _LESS, _NONE = "any pause", "the collection itself", "less than a pause", "nothing"
+PUBLISHED = (
+    "Published for Lucene on MMTk's collectors (Sareen 2021, tables 5.1 and 5.2): the fastest 5% "
+    "of a query's executions lie 1.06 to 1.30 times as far from the collection before them as its "
+    "median execution, under mark-sweep on one machine 0.34 times; the slowest 5% 0.69 to 0.98 "
+    "times."
+)
+
+__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "section", "summarise"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A median with its bounds; ``count`` events of all invocations went into it."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+
+Curve = Sequence[Point | None]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A manager, and that which it was made of where so many ``collections`` were asked for."""
+
+    manager: str
+    base: str
+    collections: int | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found of a program under a manager. ``curves`` are by what came before and clock."""
+
+    program: str
+    manager: str
+    records: Sequence[Record]
+    curves: Mapping[tuple[str, str], Curve]
+
+    def at(self, name: str, clock: str, rank: int) -> Point | None:
+        curve = self.curves.get((name, clock), ())
+        return curve[rank - 1] if rank <= len(curve) else None
+
+    def details(self) -> list[Mapping[str, Any]]:
+        return [record.outcome.details for record in self.records]
+
+    def length(self, name: str) -> float:
+        """The median length in seconds of what stopped the program; 0 for nothing."""
+        kind = COLLECTION if name == AGAIN else name
+        found = [each["pause_ns"].get(kind, [0.0])[0] for each in self.details()]
+        return float(statistics.median(found)) / 1e9
+
+    def is_matched(self, control: str) -> bool:
+        ratio = self.length(control) / max(self.length(COLLECTION), 1e-9)
+        return 1 / MATCHED <= ratio <= MATCHED
+
+    def total(self, metric: str) -> float:
+        return sum(record.outcome.values[metric] for record in self.records)
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return planning.next_round(plan, records, STUDY, OBSERVER)
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.studies.count.report.summarise``."""
+    from tare.studies.count import report as count
+
+    return count.summarise(measurements, baseline, seed, FIRST)
+
+
+def combined(curves: Sequence[Sequence[Sequence[float] | None]]) -> list[Point | None]:
+    """The curves of several invocations as one."""
+    found: list[Point | None] = []
+    for column in zip(*curves, strict=True):
+        seen = [point for point in column if point is not None]
+        found.append(
+            Point(
+                statistics.median(point[0] for point in seen),
+                min(point[1] for point in seen),
+                max(point[2] for point in seen),
+                int(sum(point[3] for point in seen)),
+            )
+            if seen
+            else None
+        )
+    return found
+
+
+def cause(collection: Point, controls: Mapping[str, Point], null: Point | None) -> str:
+    """What makes events slower after a collection, by their intervals and those of controls; "" is
+    left open. A thread that spins keeps its core, as none does that is stopped: so without one of
+    the others nothing can be said to be a collection's own."""
+    top = max(1 + NEGLIGIBLE, null.high if null else 1.0)
+    if collection.low <= top:
+        return _NONE
+    if not controls:
+        return ""
+    if collection.low > max(point.high for point in controls.values()):
+        return _ITSELF if controls.keys() - {"spin"} else ""
+    if collection.high < min(point.low for point in controls.values()):
+        return _LESS
+    return _ANY
+
+
+def section(results: Results) -> Section:
+    """Findings, tables and figures of a results folder. UsageError where it holds something
+    else."""
+    from tare.report.comparison import failure_table
+
+    with telling_damage(results):
+        answers = _answers(results)
+        findings = [sentence for answer in answers for sentence in _findings(answer, answers)]
+        tables = [
+            *(_after_table(answers, clock) for clock in CLOCKS if _is_known(answers, clock)),
+            _distance_table(answers),
+            _runs_table(answers),
+        ]
+        figures = [_after_figure(answers), *_distance_figures(answers, _bases(results))]
+    if (failures := failure_table(results)) is not None:
+        tables.insert(0, failures)
+    return Section(
+        identifier=STUDY,
+        title=TITLE,
+        findings=[*findings, PUBLISHED] if answers else [],
+        tables=tables,
+        figures=[figure for figure in figures if figure is not None],
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def _answers(results: Results) -> list[Answer]:
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in read_records(results.folder):
+        if record.run.study == STUDY and record.outcome.status is Status.OK:
+            groups.setdefault((record.run.program, record.run.manager), []).append(record)
+    answers = []
+    for (program, manager), records in groups.items():
+        seen = [record.outcome.details["curves"] for record in records]
+        curves = {
+            (name, clock): combined([each[name][clock] for each in seen])
+            for name in seen[0]
+            for clock in CLOCKS
+        }
+        answers.append(Answer(program, manager, records, curves))
+    return answers
+
+
+def _is_known(answers: Sequence[Answer], clock: str) -> bool:
+    """A server's clients do not know the processor time of a request."""
+    return any(answer.at(NULL, clock, 1) or answer.at(COLLECTION, clock, 1) for answer in answers)
+
+
+def _bases(results: Results) -> dict[str, str]:
+    """By manager, the one that it is made of with another period."""
+    variants = [Variant(**each) for each in results.run.get("variants", [])]
+    return {each.manager: each.base for each in variants}
+
+
+# ---- findings ----
+
+
+def _findings(answer: Answer, answers: Sequence[Answer]) -> list[str]:
+    under = f"Under {answer.manager}"
+    if len({each.program for each in answers}) > 1:
+        under = f"{answer.program} under {answer.manager}"
+    first = answer.at(COLLECTION, "wall", 1)
+    if first is None:
+        return [
+            f"{under} too few collections have 20 events between them and the one before: nothing "
+            "can be said. Give another heap or period, or let the program do more."
+        ]
+    sentences = [_answer_sentence(answer, under, first)]
+    sentences.append(_null_sentence(answer))
+    sentences.append(_survivors_sentence(answer))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _answer_sentence(answer: Answer, under: str, first: Point) -> str:
+    cpu = answer.at(COLLECTION, "cpu", 1)
+    controls = {
+        name: point for name in CONTROLS if (point := answer.at(name, "wall", 1)) is not None
+    }
+    matched = {name: point for name, point in controls.items() if answer.is_matched(name)}
+    reason = cause(first, matched, answer.at(NULL, "wall", 1))
+    told = (
+        f"{under} the first event after a collection takes {_times(first)} its own median"
+        + (f", and {_times(cpu)} the processor time" if cpu else "")
+        + "."
+    )
+    if controls:
+        words = ", ".join(
+            f"{_times(point)} after {TITLES[name]}"
+            + ("" if answer.is_matched(name) else f" for {format_seconds(answer.length(name))}")
+            for name, point in controls.items()
+        )
+        pause = format_seconds(answer.length(COLLECTION))
+        told += f" After pauses without a collection, as long as one ({pause}), it is {words}."
+    else:
+        told += " Too few events follow pauses without a collection to hold it against them."
+    if len(matched) < len(controls):
+        told += " Of these only pauses about as long as collections are held against them."
+    return (
+        told
+        + {
+            _NONE: " So a collection is not seen to slow the event that follows.",
+            _ANY: " So what follows a collection is within what pauses without one do.",
+            _ITSELF: " So a part of it comes from the collection itself.",
+            _LESS: " So a collection costs the next event less than a pause does.",
+            "": " Whether that is the collection's own is left open: no sleep and no stop of all "
+            "threads was about as long.",
+        }[reason]
+    )
+
+
+def _times(point: Point) -> str:
+    return f"{point.median:.2f} ({point.low:.2f} to {point.high:.2f}) times"
+
+
+def _null_sentence(answer: Answer) -> str:
+    points = [point for point in answer.curves[NULL, "wall"] if point is not None]
+    if not points:
+        return "There was no room for a null between the collections."
+    far = max(points, key=lambda point: abs(point.median - 1))
+    return (
+        f"The null, {format_count(points[0].count)} places where nothing happened, lies within "
+        f"{abs(far.median - 1):.1%} of 1 for all of the next {len(points)} events."
+    )
+
+
+def _survivors_sentence(answer: Answer) -> str:
+    events, cut = answer.total("events"), answer.total("interrupted_events")
+    details = answer.details()
+    kept = statistics.median(each["kept_ns"] for each in details)
+    own = statistics.median(each["interrupted_ns"] for each in details)
+    told = (
+        f"{format_count(cut)} of {format_count(events)} events ({format_percent(cut / events)}) "
+        "were interrupted and are left out"
+    )
+    if cut and kept > 0:
+        told += f"; events of their keys take {own / kept:.2f} times as long as those of the others"
+        if own > BIASED * kept:
+            told += ": long events are lacking where the next collection is near (survivor bias)"
+    return told + "."
+
+
+# ---- tables ----
+
+
+def _after_table(answers: Sequence[Answer], clock: str) -> Table:
+    columns = [
+        Column("manager", "The collector.", numeric=False),
+        Column("events after", "What had stopped the program, or had not.", numeric=False),
+        Column("length", "Median length of what stopped it.", essential=False),
+        Column("times", "How often that was followed by an event that counts."),
+        *(
+            Column(
+                _ordinal(rank),
+                f"Median {CLOCKS[clock]} of the {_ordinal(rank)} event after it, each event "
+                "divided by the median of all that do the same.",
+            )
+            for rank in RANKS
+        ),
+        Column(
+            "1st: interval", "95% interval of the first; of few runs the widest.", numeric=False
+        ),
+    ]
+    lines = []
+    for answer in answers:
+        null = answer.at(NULL, clock, 1)
+        for name, words in TITLES.items():
+            first = answer.at(name, clock, 1)
+            if first is None:
+                continue
+            lines.append(
+                [
+                    Cell(answer.manager, answer.manager),
+                    Cell(words, words),
+                    _length(answer, name),
+                    Cell(format_count(first.count), first.count),
+                    *(_ratio(answer.at(name, clock, rank), null) for rank in RANKS),
+                    Cell(f"{first.low:.3f} – {first.high:.3f}", first.low),
+                ]
+            )
+    notes = [
+        "one, among pauses: a collection in the second run. spin and sleep: of the thread of the "
+        "events, or of the one that serves them. a stop of all: of all threads, without a "
+        "collection. nothing: the null.",
+        "coloured: beyond the null and 2%. Only what has 20 events before it without another stop "
+        "counts.",
+    ]
+    title = f"Events after a collection, and after pauses without one: {CLOCKS[clock]}"
+    return Table(f"table-proximity-{clock}", title, columns, lines, notes)
+
+
+def _ordinal(number: int) -> str:
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number, 'th') }"
+
+
+def _ratio(point: Point | None, null: Point | None) -> Cell:
+    if point is None:
+        return Cell("–")
+    high = max(1 + NEGLIGIBLE, null.high if null else 1.0)
+    low = min(1 - NEGLIGIBLE, null.low if null else 1.0)
+    tone = "bad" if point.low > high else "good" if point.high < low else "quiet"
+    return Cell(f"{point.median:.3f}", point.median, tone)
+
+
+def _length(answer: Answer, name: str) -> Cell:
+    seconds = answer.length(name)
+    return Cell(format_seconds(seconds), seconds) if seconds else Cell("–")
+
+
+def _distance_table(answers: Sequence[Answer]) -> Table:
+    columns = [
+        Column("manager", "The collector.", numeric=False),
+        Column("collections", "Pauses for collections after the warm-up; median of the runs."),
+        Column("groups", "Equal groups of events by their distance to the collection before."),
+        Column("closest", "Mean wall time of the closest group, by that of the best group."),
+        Column("farthest", "Mean wall time of the farthest group, by that of the best group."),
+        Column("worst", "Mean wall time of the worst group, by that of the best group."),
+        Column("by chance", "The same, when events are dealt out to groups at random."),
+        Column("fastest 5%", "Median distance of a key's fastest events by that of all of it."),
+        Column("by chance", "The same, when distances are dealt out at random.", essential=False),
+        Column("slowest 5%", "Median distance of a key's slowest events by that of all of it."),
+        Column("by chance", "The same, when distances are dealt out at random.", essential=False),
+    ]
+    lines = []
+    for answer in answers:
+        grouped = [each["groups"] for each in answer.details() if each["groups"]]
+        far = [each["extremes"] for each in answer.details() if each["extremes"]]
+        lines.append(
+            [
+                Cell(answer.manager, answer.manager),
+                _median([r.outcome.values for r in answer.records], _pauses, "{:.0f}"),
+                _median(grouped, lambda each: len(each["wall"]), "{:.0f}"),
+                _median(grouped, lambda each: each["wall"][0]),
+                _median(grouped, lambda each: each["wall"][-1]),
+                _median(grouped, lambda each: max(each["wall"])),
+                _median(grouped, lambda each: each["chance"]),
+                _median(far, lambda each: each["best"]),
+                _median(far, lambda each: each["best_by_chance"]),
+                _median(far, lambda each: each["worst"]),
+                _median(far, lambda each: each["worst_by_chance"]),
+            ]
+        )
+    notes = [
+        "as Sareen and Blackburn (2022) and Sareen (2021) show it. The best of many groups is the "
+        "best by luck: what chance alone gives stands beside. Collections and slow periods of the "
+        "machine are not told apart here, they are in the tables above."
+    ]
+    return Table("table-proximity-distance", "By distance in time", columns, lines, notes)
+
+
+def _pauses(values: Mapping[str, float]) -> float:
+    return values["pauses"]
+
+
+def _median(found: Sequence[Any], value: Any, form: str = "{:.2f}") -> Cell:
+    if not found:
+        return Cell("–")
+    median = float(statistics.median(value(each) for each in found))
+    return Cell(form.format(median), median)
+
+
+def _runs_table(answers: Sequence[Answer]) -> Table:
+    columns = [
+        Column("manager", "The collector.", numeric=False),
+        Column("invocation", "Number of the pair of runs."),
+        Column("events", "Events after the warm-up."),
+        Column("median", "Of their wall times."),
+        Column("keys", "Different events: those of one key do the same."),
+        Column("threads", "Threads that had events."),
+        Column("pauses", "Pauses for collections after the warm-up."),
+        Column("other stops", "Safepoints without a collection."),
+        Column("interrupted", "Events that a stop fell into."),
+        Column("dropped", "Events that found no room in the file."),
+        Column("warm-up", "How it was told where it ends.", numeric=False),
+    ]
+    lines = []
+    for answer in answers:
+        for record in answer.records:
+            values, details = record.outcome.values, record.outcome.details
+            others = details["kinds"].get("other", 0)
+            lines.append(
+                [
+                    Cell(answer.manager, answer.manager),
+                    Cell(str(record.run.invocation), record.run.invocation),
+                    Cell(format_count(values["events"]), values["events"]),
+                    Cell(format_seconds(details["events_ns"] / 1e9), details["events_ns"]),
+                    Cell(format_count(details["keys"]), details["keys"]),
+                    Cell(str(details["threads"]), details["threads"]),
+                    Cell(format_count(values["pauses"]), values["pauses"]),
+                    Cell(format_count(others), others),
+                    Cell(format_count(values["interrupted_events"]), values["interrupted_events"]),
+                    Cell(format_count(details["dropped"]), details["dropped"]),
+                    Cell(details["steady"], details["steady"]),
+                ]
+            )
+    title = "The runs"
+    return Table("table-proximity-runs", title, columns, lines, essential=False)
+
+
+# ---- figures ----
+
+
+def _after_figure(answers: Sequence[Answer]) -> Figure | None:
+    from tare.studykit.sweep_tables import Curve as Drawn
+    from tare.studykit.sweep_tables import Panel, ratio_figure
+
+    panels = [
+        Panel(
+            f"{answer.manager}: {words}",
+            [
+                Drawn(name, [_row(name, answer.at(name, clock, rank)) for rank in DRAWN])
+                for name in (COLLECTION, *CONTROLS, NULL)
+                if answer.at(name, clock, 1) is not None
+            ],
+        )
+        for answer in answers
+        for clock, words in (("wall", "wall time"), ("cpu", "processor time"))
+        if _is_known([answer], clock)
+    ]
+    return ratio_figure(
+        "proximity-after",
+        "The events after a collection, and after pauses without one",
+        "Dot: median over all stops; line: its 95% interval. Each event is divided by the median "
+        "of all events that do the same. Where the curve of collections lies on those of the "
+        "pauses, a collection does no more than a pause.",
+        panels,
+        [[str(rank)] for rank in DRAWN],
+        ("events since the stop", "relative to the event's own median"),
+    )
+
+
+def _row(name: str, point: Point | None) -> Any:
+    if point is None:
+        return None
+    return {
+        "manager": name,
+        "ratio": point.median,
+        "ratio_low": point.low,
+        "ratio_high": point.high,
+        "verdict": "higher" if point.low > 1 + NEGLIGIBLE else "no difference seen",
+        "runs": point.count,
+    }
+
+
+def _distance_figures(answers: Sequence[Answer], bases: Mapping[str, str]) -> list[Figure | None]:
+    from tare.studies.proximity.figures import densities_figure, groups_figure
+
+    first = {answer.manager: answer.details()[0] for answer in answers}
+    grouped = {name: each["groups"] for name, each in first.items() if each["groups"]}
+    best: dict[str, float] = {}
+    for name, each in grouped.items():
+        base = bases.get(name, name)
+        best[base] = min(each["best"], best.get(base, each["best"]))
+    scaled = {
+        name: {
+            **each,
+            "wall": [wall * each["best"] / best[bases.get(name, name)] for wall in each["wall"]],
+        }
+        for name, each in grouped.items()
+    }
+    return [
+        groups_figure(scaled),
+        densities_figure(
+            {name: each["extremes"] for name, each in first.items() if each["extremes"]}
+        ),
+    ]

@@ -1,0 +1,557 @@
+"""The study behind `tare regions`: what a program's regions are worth to it.
+
+The program runs as it is, and with the objects of its regions served in other ways by the layer
+`regions(M, as=…)`: as single objects of each allocator M, from plain regions, and from reaps. Each
+is held against the program as it is under the same allocator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_floor,
+    format_percent,
+)
+from tare.campaign import rounds
+from tare.memory_managers.layers import regions as layer
+from tare.records import summary
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Record, Run
+from tare.report.comparison import (
+    MEMORY,
+    TIME,
+    change,
+    details_table,
+    failure_table,
+    measured_cells,
+    summary_rows,
+)
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studies.count import report as count
+from tare.studies.drag import report as drag
+from tare.studies.regions.observe import Share, share_of
+from tare.studykit import sweeps
+from tare.studykit.sweep_tables import Curve, Panel, Rows, ratio_figure
+from tare.studykit.sweeps import Variant, variant
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "regions"
+SHARE_OBSERVER = "regions-share"
+TITLE = "The program's regions, served in other ways"
+FIRST_METRIC = "wall_seconds"
+SECONDS_ALLOWED = 60.0
+"""A run under the instrument may take so long, or as long as all the timed runs together."""
+_OWN = "original"
+_ROUTES = ("emulation", "region", "reap")
+_MEANINGS = {
+    "original": "the program's own regions",
+    "emulation": "each object of a region is one of malloc, freed when the region goes",
+    "region": "plain regions that bump a pointer",
+    "reap": "reaps, regions whose objects can also be freed singly",
+}
+_PAPER = (
+    "published: Berger, Zorn and McKinley, Reconsidering Custom Memory Allocation, OOPSLA 2002, "
+)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A program with regions in table 3 of the paper; ``share`` is that of memory operations in
+    the run time."""
+
+    program: str
+    regions: str
+    objects: int
+    most_objects: int
+    mean_bytes: int
+    bytes: int
+    most_bytes: int
+    share: float
+
+
+PUBLISHED = (
+    Published("175.vpr", "region", 3_897, 3_813, 44, 172_967, 124_636, 0.001),
+    Published(
+        "176.gcc", "obstack region", 9_065_285, 2_538_005, 54, 487_711_209, 112_753_774, 0.067
+    ),
+    Published("apache", "nested region", 149_275, 3_749, 208, 30_999_123, 754_492, 0.001),
+    Published("lcc", "region", 1_465_416, 92_696, 57, 83_217_416, 3_875_780, 0.242),
+    Published("mudlle", "region", 1_687_079, 38_645, 29, 48_699_895, 662_964, 0.337),
+)
+
+
+# ---- what runs ----
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``counted`` is the manager of the one run of each program that counts objects. ``dragged`` is
+    that of the run whose last uses are recorded, and ``shared`` that of the run whose instructions
+    are counted, or "" for none."""
+
+    timed: rounds.Plan
+    counted: str
+    dragged: str = ""
+    shared: str = ""
+
+
+def variants(allocators: Sequence[str]) -> list[Variant]:
+    """Each allocator bare and with region emulation; the first also with regions and reaps."""
+    found = []
+    for place, allocator in enumerate(allocators):
+        found.append(Variant(allocator))
+        routes = _ROUTES if place == 0 else _ROUTES[:1]
+        found += [sweeps.layered(allocator, layer.NAME, {"as": route}) for route in routes]
+    return found
+
+
+def counted(allocator: str) -> Variant:
+    """Objects and bytes are counted. Those of obstacks are seen by emulation alone."""
+    return sweeps.layered(allocator, layer.NAME, {"as": "emulation", "statistics": "yes"})
+
+
+def dragged(allocator: str) -> Variant:
+    """Each object of a region is one of malloc, so that its last use can be seen."""
+    return sweeps.layered(allocator, layer.NAME, {"as": "emulation"})
+
+
+def reference_of(manager: str) -> str:
+    """What a manager of the study is held against: the program as it is, under the allocator."""
+    return variant(manager).allocator
+
+
+def references(managers: Sequence[str]) -> tuple[str, ...]:
+    """What others are held against: they run as often as a baseline."""
+    return tuple(dict.fromkeys(map(reference_of, managers)))
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete. After the
+    timed runs come those that count objects, then those that count instructions and those that
+    record last uses."""
+    if timed := rounds.next_round(plan.timed, records, STUDY):
+        return timed
+    order = 1 + max((r.run.order for r in records), default=0)
+    done = {(r.run.study, r.run.program, r.run.manager) for r in records}
+    for program in plan.timed.programs:
+        if (STUDY, program, plan.counted) not in done:
+            return [Run(STUDY, program, plan.counted, 0, order)]
+    for program in plan.timed.programs:
+        if not plan.shared or (count.STUDY, program, plan.shared) in done:
+            continue
+        if not share_left_out(records, program, plan.timed.baseline):
+            return [Run(count.STUDY, program, plan.shared, 0, order, observer=SHARE_OBSERVER)]
+    for program in plan.timed.programs:
+        if not plan.dragged or (drag.STUDY, program, plan.dragged) in done:
+            continue
+        if not drag_left_out(records, program, plan.timed.baseline):
+            return [Run(drag.STUDY, program, plan.dragged, 0, order, observer=drag.OBSERVER)]
+    return []
+
+
+def planned_runs(plan: Plan) -> int:
+    """How many runs the plan takes when nothing fails."""
+    others = 1 + bool(plan.dragged) + bool(plan.shared)
+    return rounds.planned_runs(plan.timed) + others * len(plan.timed.programs)
+
+
+def drag_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
+    """Why a program is not recorded with last uses, judged by its other runs, or ""."""
+    from tare.studies.drag.weigh import run_seconds
+
+    return _left_out(records, program, baseline, run_seconds, "records last uses")
+
+
+def share_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
+    """Why a program's instructions are not counted, judged by its other runs, or ""."""
+    from tare.studies.count.weigh import run_seconds
+
+    return _left_out(records, program, baseline, run_seconds, "counts instructions")
+
+
+def _left_out(
+    records: Sequence[Record],
+    program: str,
+    baseline: str,
+    run_seconds: Callable[[float], float],
+    doing: str,
+) -> str:
+    good = [
+        r
+        for r in records
+        if (r.run.study, r.run.program) == (STUDY, program) and r.outcome.status is Status.OK
+    ]
+    alone = [r.outcome.values[TIME] for r in good if r.run.manager == baseline]
+    if not alone:
+        return f"the program gave no good run under {baseline}"
+    if not any(kinds_of(r) for r in good):
+        return "no region was seen"
+    expected = run_seconds(min(alone))
+    if expected <= max(SECONDS_ALLOWED, sum(r.outcome.values[TIME] for r in good)):
+        return ""
+    return f"a run that {doing} would take about {format_duration(expected)}"
+
+
+def kinds_of(record: Record) -> Mapping[str, Mapping[str, int]]:
+    """The kinds of regions that a run under the layer had, with what was counted of each."""
+    found: Mapping[str, Mapping[str, int]] = record.outcome.details.get(layer.NAME, {}).get(
+        "kinds", {}
+    )
+    return found
+
+
+# ---- what it shows ----
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``compare.summarise``, but each manager against the program as it is under the same
+    allocator."""
+    del baseline
+    return summary.summarise_against(measurements, reference_of, seed)
+
+
+def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
+    """Findings, tables and figures of the regions in a results folder."""
+    records = read_records(results.folder)
+    mine = results.measurements.filter(results.measurements["study"] == STUDY)
+    rows = summary_rows(summarise(mine, "", results.run["seed"]))
+    programs = list(dict.fromkeys(program for program, _, _ in rows))
+    groups = sweeps.by_allocator(_timed_managers(results))
+    tables: list[Table] = []
+    if (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    sentences: list[str] = []
+    for number, program in enumerate(programs, 1):
+        named = f"{program}: " if len(programs) > 1 else ""
+        sentences += [named + each for each in findings(results, records, rows, program, groups)]
+        tables.append(routes_table(rows, program, groups, f"table-routes-{number}"))
+    tables += [statistics_table(records, programs), published_table(), *_drag_tables(records)]
+    if len(programs) == 1:
+        shown = [each.name for group in groups.values() for each in group]
+        tables.append(details_table(rows, programs[0], shown))
+    return Section(
+        identifier=identifier,
+        title=title,
+        findings=sentences,
+        tables=[table for table in tables if table.rows],
+        figures=_figures(records, rows, programs, groups),
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def _timed_managers(results: Results) -> list[str]:
+    return [name for name in results.run["managers"] if not variant(name).option("statistics")]
+
+
+def _route(each: Variant) -> str:
+    return each.option("as") if each.layer else _OWN
+
+
+def findings(
+    results: Results,
+    records: Sequence[Record],
+    rows: Rows,
+    program: str,
+    groups: Mapping[str, Sequence[Variant]],
+) -> list[str]:
+    """What the program's regions are, what each way of serving them costs, and what they hold."""
+    kinds = _counted_kinds(records, program)
+    if not kinds:
+        tried = [r for r in records if r.run.program == program and variant(r.run.manager).layer]
+        if any(r.outcome.status is Status.OK for r in tried):
+            return [
+                "No region was seen. The shims see APR's pools, talloc and glibc's obstacks, where "
+                "the program calls them in a shared library; the figures say nothing of others."
+            ]
+        return ["No run with the shims gave a figure."]
+    sentences = [f"It has {_kind_text(name, counts)}." for name, counts in kinds.items()]
+    for allocator, group in groups.items():
+        for each in group:
+            if each.layer and (text := _route_text(rows, program, each)):
+                under = f", under {allocator}" if len(groups) > 1 else ""
+                sentences.append(f"{_route_name(each)}{under}: {text}.")
+    share = _share(records, program)
+    return [*sentences, *_share_sentences(share), *_drag_sentences(results, records, program)]
+
+
+def _kind_text(name: str, counts: Mapping[str, int]) -> str:
+    regions = f"{format_count(counts['regions'])} {layer.KINDS[name]}"
+    if not counts["objects"]:
+        return regions
+    return (
+        f"{regions} with {format_count(counts['objects'])} objects, "
+        f"{format_bytes(counts['bytes'])} in all and at most {format_bytes(counts['most_bytes'])} "
+        "at a time"
+    )
+
+
+def _route_name(each: Variant) -> str:
+    return {
+        "emulation": f"As single objects of {each.allocator}",
+        "region": "With plain regions",
+        "reap": "With reaps",
+    }[_route(each)]
+
+
+def _route_text(rows: Rows, program: str, each: Variant) -> str:
+    time, memory = (rows.get((program, each.name, metric)) for metric in (TIME, MEMORY))
+    if time is None or memory is None or time["ratio"] is None:
+        return ""
+    return f"{change(time, 'time')}; {change(memory, 'memory')}"
+
+
+def _share(records: Sequence[Record], program: str) -> Share | None:
+    """What memory operations take of a program, where a run has shown it."""
+    for record in records:
+        if (record.run.study, record.run.program) == (count.STUDY, program):
+            return share_of(record.outcome)
+    return None
+
+
+def _share_sentences(share: Share | None) -> list[str]:
+    if share is None:
+        return []
+    library, malloc = (
+        format_percent(part / share.program) for part in (share.library, share.malloc)
+    )
+    return [
+        f"Memory operations take {format_percent(share.of_program)} of its instructions: {library} "
+        f"in the functions of regions, {malloc} in malloc's elsewhere."
+    ]
+
+
+def _drag_sentences(results: Results, records: Sequence[Record], program: str) -> list[str]:
+    found = [r for r in records if (r.run.study, r.run.program) == (drag.STUDY, program)]
+    if not found:
+        told = results.run.get("drag_left_out", "")
+        reason = told or drag_left_out(records, program, results.run["baseline"])
+        return [f"What the regions hold in vain is not known: {reason}."] if reason else []
+    if found[0].outcome.status is not Status.OK:
+        status = found[0].outcome.status
+        return [f"What the regions hold in vain is not known: the run gave a status, {status}."]
+    values = found[0].outcome.values
+    peak, needed = values["peak_free_bytes"], values["peak_last_use_bytes"]
+    more = f"{format_percent(peak / needed - 1)} more" if needed else "more"
+    ratio = values.get("drag_ratio")
+    drags = f"; its total drag is {ratio:.2f}" if ratio is not None else ""
+    return [
+        f"At its peak the program holds {format_bytes(peak)}, {more} than the "
+        f"{format_bytes(needed)} that it would hold if each object were freed after its last use"
+        f"{drags}."
+    ]
+
+
+def _counted_kinds(records: Sequence[Record], program: str) -> Mapping[str, Mapping[str, int]]:
+    """From the run that counted objects, or from any other under the layer."""
+    seen = [
+        r
+        for r in records
+        if r.run.program == program and r.outcome.status is Status.OK and kinds_of(r)
+    ]
+    seen.sort(key=lambda r: not variant(r.run.manager).option("statistics"))
+    return kinds_of(seen[0]) if seen else {}
+
+
+# ---- tables ----
+
+
+def routes_table(
+    rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
+) -> Table:
+    """A line for each allocator and way of serving: time and memory against the original."""
+    interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
+    columns = (
+        Column("manager", "The allocator that serves malloc.", numeric=False),
+        Column("regions", "What serves the objects of regions.", numeric=False),
+        Column("time", METRICS[TIME].explanation + " The median of all runs."),
+        Column("ratio", "Median time divided by that of the original."),
+        Column("95% interval", interval, numeric=False),
+        Column("memory", METRICS[MEMORY].explanation + " The median of all runs."),
+        Column("ratio", "Median peak memory divided by that of the original."),
+        Column("95% interval", interval, numeric=False),
+    )
+    lines, floors = [], []
+    for allocator, group in groups.items():
+        for each in group:
+            time, memory = (rows.get((program, each.name, metric)) for metric in (TIME, MEMORY))
+            if time is None:
+                continue
+            if not each.layer and time["noise_floor"] is not None:
+                floors.append(f"{allocator} {format_floor(time['noise_floor'])}")
+            lines.append(
+                [
+                    Cell(allocator, allocator),
+                    Cell(_route(each), _route(each)),
+                    *measured_cells(time),
+                    *measured_cells(memory),
+                ]
+            )
+    shown = dict.fromkeys(str(line[1].text) for line in lines)
+    notes = [f"{route}: {_MEANINGS[route]}." for route in shown]
+    notes.append("coloured: a difference beyond noise; dim: no difference seen.")
+    if floors:
+        notes.append(f"noise floor of the time, the original against itself: {', '.join(floors)}.")
+    return Table(identifier, f"Against the original: {program}", columns, lines, notes)
+
+
+_STATISTICS = (
+    Column("regions", METRICS["regions"].explanation),
+    Column("objects", METRICS["region_objects"].explanation),
+    Column("most at once", METRICS["max_region_objects"].explanation),
+    Column("mean size", "Bytes of an object, as the program asked."),
+    Column("bytes", METRICS["region_bytes"].explanation),
+    Column("most at once", METRICS["max_region_bytes"].explanation),
+    Column("bytes / most", "How often the program could fill the most that it holds."),
+)
+
+
+def statistics_table(records: Sequence[Record], programs: Sequence[str]) -> Table:
+    """A line for each program and kind of regions."""
+    columns = (
+        Column("program", "", numeric=False),
+        Column("kind", "The kind of the regions.", numeric=False),
+        *_STATISTICS,
+        Column(
+            "operations",
+            "Memory operations: the share of the program's instructions that are executed in "
+            "functions of regions and in malloc's, of all kinds together.",
+        ),
+    )
+    lines = [
+        [
+            Cell(program, program),
+            Cell(layer.KINDS[name], name),
+            Cell(format_count(counts["regions"]), counts["regions"]),
+            *_statistics(
+                counts["objects"],
+                counts["most_objects"],
+                counts["bytes"] / max(counts["objects"], 1),
+                counts["bytes"],
+                counts["most_bytes"],
+            ),
+            _share_cell(_share(records, program)),
+        ]
+        for program in programs
+        for name, counts in _counted_kinds(records, program).items()
+    ]
+    notes = [
+        "the objects of regions alone, counted in one run with region emulation; those of talloc "
+        "with the bytes of malloc that they take."
+    ]
+    if any(_share(records, program) is not None for program in programs):
+        notes.append(
+            "operations: a share of instructions, of the program as it is, with the "
+            "cleanups and destructors that they run; what macros do in the program itself is not "
+            "in it."
+        )
+    return Table("table-statistics", "Regions and their objects", columns, lines, notes)
+
+
+def _share_cell(share: Share | None) -> Cell:
+    if share is None:
+        return Cell("–")
+    return Cell(format_percent(share.of_program), share.of_program)
+
+
+def published_table() -> Table:
+    """The same of the programs with regions that were published."""
+    columns = (
+        Column("program", "", numeric=False),
+        Column("kind", "The kind of the regions.", numeric=False),
+        *_STATISTICS[1:],
+        Column("operations", "Memory operations, as published: their share of the run time."),
+    )
+    lines = [
+        [
+            Cell(each.program, each.program),
+            Cell(each.regions, each.regions),
+            *_statistics(
+                each.objects, each.most_objects, each.mean_bytes, each.bytes, each.most_bytes
+            ),
+            Cell(format_percent(each.share), each.share),
+        ]
+        for each in PUBLISHED
+    ]
+    title = "Published: programs with regions and their objects"
+    note = f"{_PAPER}table 3, all objects of a program; operations: their share of the run time."
+    return Table("table-statistics-published", title, columns, lines, [note], essential=False)
+
+
+def _statistics(objects: int, most_objects: int, mean: float, total: int, most: int) -> list[Cell]:
+    if not objects:
+        return [Cell("–")] * 6
+    return [
+        Cell(format_count(objects), objects),
+        Cell(format_count(most_objects), most_objects),
+        Cell(format_bytes(mean), mean),
+        Cell(format_bytes(total), total),
+        Cell(format_bytes(most), most),
+        Cell(f"{total / most:.1f}" if most else "–", total / most if most else None),
+    ]
+
+
+def _drag_tables(records: Sequence[Record]) -> list[Table]:
+    good = [r for r in records if r.run.study == drag.STUDY and r.outcome.status is Status.OK]
+    return [drag.published_table(good)] if good else []
+
+
+# ---- figures ----
+
+
+def _figures(
+    records: Sequence[Record],
+    rows: Rows,
+    programs: Sequence[str],
+    groups: Mapping[str, Sequence[Variant]],
+) -> list[Figure]:
+    found: list[Figure | None] = []
+    steps = [_OWN, *_ROUTES]
+    for metric in (TIME, MEMORY):
+        panels = [_panel(rows, program, groups, steps, metric) for program in programs]
+        found.append(
+            ratio_figure(
+                f"regions-{metric}",
+                f"{METRICS[metric].title.capitalize()}, against the program as it is",
+                "Dot: ratio of the medians, filled if it differs; line: its 95% interval. Above 1 "
+                "is more." + (" Shaded: the noise floor." if any(p.floor for p in panels) else ""),
+                panels,
+                [[step] for step in steps],
+                ("what serves the regions", f"{METRICS[metric].title}, relative to the original"),
+            )
+        )
+    if len(programs) == 1:
+        found += _drag_curves(records)
+    return [figure for figure in found if figure is not None]
+
+
+def _panel(
+    rows: Rows,
+    program: str,
+    groups: Mapping[str, Sequence[Variant]],
+    steps: Sequence[str],
+    metric: str,
+) -> Panel:
+    curves = []
+    for allocator, group in groups.items():
+        by_route = {_route(each): rows.get((program, each.name, metric)) for each in group}
+        curves.append(Curve(allocator, [by_route.get(step) for step in steps]))
+    floors = [row["noise_floor"] for curve in curves for row in curve.rows if row is not None]
+    return Panel(program, curves, floors[0] if floors and len(groups) == 1 else None)
+
+
+def _drag_curves(records: Sequence[Record]) -> list[Figure]:
+    """What the program holds with regions, and with each object freed after its last use."""
+    for record in records:
+        details: Mapping[str, Any] = record.outcome.details
+        if record.run.study == drag.STUDY and record.outcome.status is Status.OK:
+            return [f for f in drag.drag_figures(details) if f.identifier == "figure-drag-curves"]
+    return []

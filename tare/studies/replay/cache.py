@@ -1,0 +1,111 @@
+"""Replays under the instrument's memory-system simulator: what a manager does to the caches, with
+the program's own work left out.
+
+What counts is the replay itself, and not how the schedule is read: the instrument tells phases
+apart by functions that ``tare-replay`` exports. A collection is a phase of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tare.base.errors import UsageError
+from tare.campaign.executor import OBSERVERS
+from tare.campaign.planning import Plan, planned_runs
+from tare.campaign.session import Planned, Where, measure
+from tare.campaign.watching import Watcher
+from tare.heap_traces.schedule import How
+from tare.heap_traces.trace import open_trace
+from tare.memory_managers.manager import Manager
+from tare.observers import instrument
+from tare.observers import memory_system as memsys
+from tare.observers.event_files import Event
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.results import Results
+from tare.records.runs import Limits, Outcome
+from tare.studies.replay import cache_report as study
+from tare.studies.replay.cache_report import COLLECTOR, MUTATOR
+from tare.studykit import replayer as replay
+from tare.studykit.replays import prepare
+
+PHASES = (
+    Event("during", MUTATOR, "", "tare_replay_events", 0),
+    Event("during", COLLECTOR, "", "tare_replay_collection", 0),
+)
+
+
+def replay_cache(
+    trace: Path | str,
+    managers: Sequence[str] = (),
+    *,
+    models: Sequence[str] = (),
+    baseline: str = "",
+    how: How | None = None,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """Misses and stall cycles of the allocations of a heap trace in simulated memory systems, under
+    each manager.
+
+    ``models`` are as for ``tare.observers.memory_system``, the others as for
+    ``tare.studykit.replayer``. It is one run for each manager: a simulation gives the same each
+    time.
+    """
+    instrument.launcher()
+    what = memsys.how(models, curves=False)
+    opened = open_trace(trace)
+    resolved, baseline = replay.managers_of(managers, baseline)
+    for name, manager in resolved.items():
+        if manager.replayer:
+            raise UsageError(
+                f"{name}: the caches of MMTk's collectors are not simulated",
+                "marksweep(M) is a collector that can be, over the malloc M",
+            )
+    how = replay.how_under(resolved, opened, how or How())
+    prepared = prepare(opened, how, study.STUDY, folder, watcher)
+    plan = Plan((prepared.program.name,), tuple(resolved))
+    planned = Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
+
+    def run_once(
+        program: Program,
+        manager: Manager,
+        limits: Limits,
+        workspace: Path,
+        keep_output: Path | None = None,
+    ) -> Outcome:
+        under = replay.under(program, manager)
+        outcome = memsys.run_once(under, manager, limits, workspace, keep_output, what, PHASES)
+        return _with_parts(outcome)
+
+    return measure(
+        study.STUDY,
+        "simulating the caches of replays",
+        [prepared.program],
+        resolved,
+        baseline,
+        {**prepared.asked(), "models": memsys.describe(what)},
+        lambda _seed: planned,
+        Where(seed, limits, prepared.folder, prepared.watcher),
+        {**OBSERVERS, study.OBSERVER: run_once},
+        schedule=prepared.counted,
+    )
+
+
+def _with_parts(outcome: Outcome) -> Outcome:
+    """``outcome`` with the misses of the replay and those of its collections."""
+    if outcome.status is not Status.OK:
+        return outcome
+    parts = study.parts(outcome.details["models"][0])
+    if MUTATOR not in parts:
+        reason = "the instrument did not find the replay in the replayer: build Tare again"
+        return replace(outcome, status=Status.FAILED, reason=reason, values={}, details={})
+    misses = {
+        f"{part}_memory_misses": float(memsys.memory_misses(events))
+        for part, events in parts.items()
+    }
+    return replace(outcome, values={**outcome.values, **misses})

@@ -1,0 +1,139 @@
+"""The study behind `tare replay --cache`: misses and stall cycles of the same allocations under
+each manager, in simulated memory systems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import format_count, format_percent
+from tare.campaign import planning
+from tare.campaign.planning import Plan
+from tare.observers.memory_system import memory_misses, whole
+from tare.records.metrics import METRICS, Obtained, Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Record, Run
+from tare.report.model import Cell, Column, Section, Table
+from tare.studies.count.report import first_records
+from tare.studies.memsys import report as memsys
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "replay-cache"
+OBSERVER = "replay-cache"
+TITLE = "The caches under the same allocations, replayed and simulated"
+MUTATOR, COLLECTOR = "mutator", "collector"
+
+Details = Mapping[str, Any]
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return planning.next_round(plan, records, STUDY, OBSERVER)
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.studies.memsys.report.summarise``."""
+    return memsys.summarise(measurements, baseline, seed)
+
+
+def parts(model: Details) -> dict[str, Details]:
+    """What happened in the replay outside collections, and in these where there were any, from the
+    details of a model."""
+    # Where there is one phase alone, all that counts happened in it.
+    found = model.get("phases") or ({MUTATOR: whole(model)} if model["operations"] else {})
+    return {part: found[part] for part in (MUTATOR, COLLECTOR) if part in found}
+
+
+def section(results: Results) -> Section:
+    """Findings and tables of all simulated replays in a results folder."""
+    from tare.report.comparison import failure_table
+
+    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
+    good = [r for r in records if r.outcome.status is Status.OK]
+    tables: list[Table] = []
+    if (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    (program,) = (program["name"] for program in results.run["programs"])
+    firsts = first_records(good, program)
+    names = [model["name"] for model in next(iter(firsts.values())).outcome.details["models"]
+             ] if firsts else []  # fmt: skip
+    for place, name in enumerate(names):
+        found = {m: r.outcome.details["models"][place] for m, r in firsts.items()}
+        about = f"{program}, replayed in {name}"
+        tables += [
+            parts_table(about, found, f"table-replay-cache-{place + 1}"),
+            memsys.misses_table(about, found, f"table-misses-{place + 1}"),
+            memsys.operations_table(about, found, f"table-operations-{place + 1}"),
+        ]
+    return Section(
+        identifier=STUDY,
+        title=TITLE,
+        findings=_findings(firsts, results.run["baseline"]),
+        tables=tables,
+        obtained=Obtained.SIMULATED,
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def _findings(firsts: Mapping[str, Record], baseline: str) -> list[str]:
+    if not firsts:
+        return ["No replay gave a simulation."]
+    sentences = []
+    chosen = firsts.get(baseline) or next(iter(firsts.values()))
+    misses = {m: r.outcome.values["mutator_memory_misses"] for m, r in firsts.items()}
+    least = min(misses, key=lambda manager: misses[manager])
+    mine = misses[chosen.run.manager]
+    if least != chosen.run.manager and mine:
+        sentences.append(
+            f"{least} misses all levels least often outside collections: "
+            f"{format_percent(1 - misses[least] / mine)} less than {chosen.run.manager}."
+        )
+    sentences.append(
+        "What counts is the replay: its own loop, the touches of objects, malloc and free. The "
+        "program's own accesses are not in a trace, and so not here."
+    )
+    sentences.append(
+        "Misses and cycles are those of models, not of this machine: no prefetching, no overlap of "
+        "misses, virtual addresses."
+    )
+    return sentences
+
+
+def parts_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
+    """A line per manager, and two where it collects."""
+    columns = (
+        Column("manager", "What served the objects.", numeric=False),
+        Column("of", "The replay outside collections, or these.", numeric=False),
+        Column("instructions", "Executed then."),
+        Column("cycles", METRICS["simulated_cycles"].explanation),
+        Column("waiting", "Stall cycles divided by cycles."),
+        Column("data misses", "Reads and writes that the first level did not hold."),
+        Column("to memory", METRICS["memory_misses"].explanation),
+    )
+    lines = []
+    for manager, model in found.items():
+        for part, events in parts(model).items():
+            data = events["misses"]["read"][0] + events["misses"]["write"][0]
+            lines.append(
+                [
+                    Cell(manager, manager),
+                    Cell("replay" if part == MUTATOR else part, part),
+                    _count(events["instructions"]),
+                    _count(events["cycles"]),
+                    _share(events["stall_cycles"], events["cycles"]),
+                    _count(data),
+                    _count(memory_misses(events)),
+                ]
+            )
+    return Table(identifier, f"Where it waits: {about}", columns, lines)
+
+
+def _count(value: float) -> Cell:
+    return Cell(format_count(value), value)
+
+
+def _share(part: float, all_of_it: float) -> Cell:
+    fraction = part / all_of_it if all_of_it else 0.0
+    return Cell(format_percent(fraction), fraction)

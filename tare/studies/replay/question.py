@@ -1,0 +1,50 @@
+"""`tare.replay`: which replays it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tare.campaign import session as measuring
+from tare.heap_traces.schedule import How
+from tare.heap_traces.trace import open_trace
+from tare.records.runs import Limits
+
+if TYPE_CHECKING:
+    from tare.campaign.watching import Watcher
+    from tare.records.results import Results
+
+
+def replay(
+    trace: Path | str,
+    managers: Sequence[str] = (),
+    *,
+    baseline: str = "",
+    how: How | None = None,
+    runs: int = 10,
+    warmup: int = 1,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """The allocations of a heap trace under each manager: time and memory of the same work.
+
+    ``managers``, ``baseline`` and ``folder`` are as for ``tare.compare``; ``how`` says what is
+    replayed.
+    """
+    from tare.studies.replay import report as study
+    from tare.studykit.least_heap import multiples as heap_multiples
+    from tare.studykit.replayer import how_under, managers_of
+    from tare.studykit.replays import measure_replays, prepare
+
+    opened = open_trace(trace)
+    resolved, baseline = managers_of(managers, baseline)
+    how = how_under(resolved, opened, how or How())
+    measuring.check_counts(runs, warmup)
+    prepared = prepare(opened, how, study.STUDY, folder, watcher)
+    resolved, heaps = heap_multiples.in_bytes(prepared, resolved, limits)
+    return measure_replays(
+        prepared, study, "replaying", resolved, baseline, runs, warmup, seed, limits, heaps=heaps
+    )

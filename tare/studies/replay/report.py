@@ -1,0 +1,213 @@
+"""The study behind `tare replay`: the allocations of one program under each manager.
+
+As in ``tare.studies.compare.report``, the managers take turns in a random order and the baseline
+runs twice a round. Time is that of the replay alone, without the reading of the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import format_bytes, format_count, format_floor, format_percent, format_value
+from tare.campaign import rounds
+from tare.campaign.rounds import Plan, planned_runs
+from tare.records import summary
+from tare.records.metrics import METRICS, Obtained
+from tare.records.results import Results
+from tare.records.runs import Record, Run
+from tare.report.model import Cell, Column, Figure, Section, Table
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "replay"
+OBSERVER = "replay"
+TITLE = "The same allocations under each manager, replayed"
+TIME, MEMORY = "mutator_seconds", "peak_reserved_bytes"
+DEATHS = {
+    "free": "when the program freed it",
+    "unreachable": "when it was found unreachable, or freed before",
+    "last-use": "right after its last use",
+}
+_DETAILS = (
+    "collector_seconds",
+    "collections",
+    "max_pause_seconds",
+    "quarantined_bytes",
+    "marked_bytes",
+    "swept_bytes",
+    "peak_active_bytes",
+)
+
+__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "planned_runs", "section", "summarise"]
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.records.summary.summarise``."""
+    return summary.summarise(measurements, baseline, seed)
+
+
+def section(results: Results) -> Section:
+    """Findings, tables and figures of all replays in a results folder."""
+    from tare.report.comparison import failure_table, summary_rows
+
+    run = results.run
+    summary = summarise(results.measurements, run["baseline"], run["seed"])
+    rows = summary_rows(summary)
+    tables: list[Table] = []
+    if (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    (program,) = (program["name"] for program in run["programs"])
+    managers = _ranked(rows, program, run["managers"], run["baseline"])
+    tables.append(_table(rows, program, managers, run["baseline"]))
+    if (details := _details(rows, program, managers)) is not None:
+        tables.append(details)
+    return Section(
+        identifier=STUDY,
+        title=TITLE,
+        findings=_findings(run, rows, program, managers),
+        tables=tables,
+        figures=_figures(results, summary),
+        obtained=Obtained.REPLAYED,
+        took_seconds=run.get("took_seconds"),
+    )
+
+
+Rows = Any
+
+
+def _ranked(rows: Rows, program: str, managers: Sequence[str], baseline: str) -> list[str]:
+    """The baseline, then the others from the fastest to the slowest, those without a time last."""
+
+    def place(manager: str) -> tuple[bool, float]:
+        row = rows.get((program, manager, TIME))
+        known = row is not None and row["median"] is not None
+        return manager != baseline, row["median"] if known else float("inf")
+
+    return sorted(managers, key=place)
+
+
+def _findings(run: Any, rows: Rows, program: str, managers: Sequence[str]) -> list[str]:
+    """What was replayed, and what came of it, in sentences."""
+    request, counted = run["request"], run.get("schedule", {})
+    death = DEATHS.get(request["how"]["death"], "")
+    sentences = [
+        f"Replayed: {format_count(counted.get('objects', 0))} objects, "
+        f"{format_bytes(counted.get('allocated_bytes', 0))}, at most "
+        f"{format_bytes(counted.get('peak_bytes', 0))} at one moment; each object dies {death}."
+    ]
+    good = [m for m in managers if (rows.get((program, m, TIME)) or {}).get("median") is not None]
+    for metric, least in (
+        (TIME, "the least time, collections not counted"),
+        (MEMORY, "the least memory"),
+    ):
+        of = {m: rows[program, m, metric] for m in good if (program, m, metric) in rows}
+        lower = {m: row for m, row in of.items() if row["verdict"] == "lower"}
+        if lower:
+            best = min(lower, key=lambda manager: float(lower[manager]["median"]))
+            sentences.append(
+                f"{best} takes {least}: {format_percent(1 - lower[best]['ratio'])} less than "
+                f"{run['baseline']}."
+            )
+    sentences.append(
+        "A replay has the allocations of the program and not its work: its times are those of the "
+        "manager, and of touching what it gives."
+    )
+    return sentences
+
+
+def _table(rows: Rows, program: str, managers: Sequence[str], baseline: str) -> Table:
+    """A line per manager: time and memory, with their ratios to the baseline."""
+    from tare.report.comparison import measured_cells
+
+    interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
+    columns = (
+        Column("manager", "What served the objects.", numeric=False),
+        Column("time", "Time of the replay, without collections. The median of all runs."),
+        Column("ratio", f"Median time divided by that under {baseline}; below 1 is faster."),
+        Column("95% interval", interval, numeric=False),
+        Column("memory", METRICS[MEMORY].explanation + " The median of all runs."),
+        Column("ratio", f"Median memory divided by that under {baseline}."),
+        Column("95% interval", interval, numeric=False),
+        Column("over live", "Median memory divided by the most bytes alive at one moment."),
+        Column("runs", "Good runs that the figures rest on.", essential=False),
+    )
+    lines = []
+    for manager in managers:
+        time, memory, live = (
+            rows.get((program, manager, metric)) for metric in (TIME, MEMORY, "max_live_bytes")
+        )
+        over = Cell("–")
+        if memory and live and memory["median"] is not None and live["median"]:
+            ratio = memory["median"] / live["median"]
+            over = Cell(f"{ratio:.2f}", ratio)
+        lines.append(
+            [
+                Cell(manager, manager),
+                *measured_cells(time),
+                *measured_cells(memory),
+                over,
+                Cell(str(time["runs"]) if time else "0", time["runs"] if time else 0),
+            ]
+        )
+    notes = ["coloured: a difference beyond noise; dim: no difference seen."]
+    floor = (rows.get((program, baseline, TIME)) or {}).get("noise_floor")
+    if floor is not None:
+        notes.append(
+            f"noise floor of the time: ratios from {format_floor(floor)} "
+            f"({baseline} against itself, interleaved with the others)."
+        )
+    return Table("table-replay", program, columns, lines, notes)
+
+
+def _details(rows: Rows, program: str, managers: Sequence[str]) -> Table | None:
+    """What layers and collectors counted; None where none did."""
+    metrics = [
+        metric
+        for metric in _DETAILS
+        if any((rows.get((program, m, metric)) or {}).get("median") for m in managers)
+    ]
+    if not metrics:
+        return None
+    columns = [
+        Column("manager", "What served the objects.", numeric=False),
+        *(Column(METRICS[metric].title, METRICS[metric].explanation) for metric in metrics),
+    ]
+    lines = []
+    for manager in managers:
+        line = [Cell(manager, manager)]
+        for metric in metrics:
+            row = rows.get((program, manager, metric))
+            known = row is not None and row["median"] is not None
+            line.append(
+                Cell(format_value(row["median"], row["unit"]), row["median"])
+                if known
+                else Cell("–")
+            )
+        lines.append(line)
+    return Table("table-replay-details", "Where it goes (medians)", columns, lines)
+
+
+def _figures(results: Results, summary: polars.DataFrame) -> list[Figure]:
+    import polars as pl
+
+    from tare.report.figures import comparison as figures
+
+    baseline = results.run["baseline"]
+    measured = set(summary.filter(pl.col("median").is_not_null())["metric"])
+    if not {TIME, MEMORY} <= measured:
+        return []
+    return [
+        figures.interval_figure(summary, TIME, baseline),
+        figures.interval_figure(summary, MEMORY, baseline),
+        figures.scatter_figure(summary, baseline, TIME, MEMORY),
+        figures.distribution_figure(results.measurements, TIME, baseline),
+        figures.order_figure(results.measurements, TIME),
+    ]

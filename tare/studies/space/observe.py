@@ -1,0 +1,369 @@
+"""One run under the recorder with snapshots of its resident pages, analysed at once."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tare.base.documents import check_fields
+from tare.base.errors import TareError, UsageError
+from tare.base.native import native_file
+from tare.heap_traces.trace import Trace, TraceDamageError
+from tare.memory_managers.manager import Manager, machine_libc
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
+from tare.studies.space.snapshot import TOUCHED_BYTES, Snapshot, Snapshots, read_snapshots
+from tare.studies.space.split import Known, Split
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tare.heap_traces.residence import Process
+    from tare.observers.protocol import Observe
+    from tare.studies.space.history import Moment
+
+TRACES_FOLDER = "traces"
+SNAPSHOTS_VARIABLE = "TARE_RECORDER_SNAPSHOTS"
+SNAPSHOTS_FOLDER = "snapshots"
+"""In the folder of a trace."""
+_FACTS_FILE = "run.json"
+_FACTS_LIMIT = 1 << 20
+_FACTS: Mapping[str, Any] = {
+    "manager_files": list,
+    "observer_files": list,
+    "collects": bool,
+    "kernel_peak_bytes": (int, float),
+    "wall_seconds": (int, float),
+}
+_SITE_SHIFT = 32
+"""The call sites of several processes in one number."""
+
+
+def run_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+    discard_trace: bool = True,
+) -> Outcome:
+    """Record ``program`` under ``manager`` and divide its resident memory; see ``runner.run_once``.
+
+    The trace lies in the folder ``traces`` beside ``workspace``, unless it is discarded. ``values``
+    of a good outcome are the metrics of ``values_of``; ``details`` is what ``analyse`` found, with
+    ``trace`` (its path from the results folder, empty when it was discarded), ``wall_seconds``,
+    ``analysis_seconds`` and ``kernel_peak_bytes``.
+    """
+    from tare.base.text import plain
+    from tare.heap_traces.trace import is_trace, open_trace, remove_trace
+    from tare.observers import asked, tracing
+
+    target = workspace.parent / TRACES_FOLDER / f"{plain(program.name)}.{plain(manager.name)}.tare"
+    try:
+        with tempfile.TemporaryDirectory(prefix="snapshots-", dir=workspace) as name:
+            folder = Path(name).resolve() / SNAPSHOTS_FOLDER
+            folder.mkdir()
+            outcome = tracing.run_once(
+                program,
+                _with_snapshots(manager, folder),
+                limits,
+                workspace,
+                keep_output,
+                target=target,
+                what=asked.Asked(),
+            )
+            if outcome.status is not Status.OK:
+                return replace(outcome, values={}, details={"trace": ""})
+            _write_facts(folder, manager, outcome)
+            shutil.move(folder, target / SNAPSHOTS_FOLDER)
+        try:
+            found = analysed(open_trace(target))
+        except TareError as error:
+            reason = f"its memory could not be analysed: {error.message}"
+            return replace(
+                outcome, status=Status.FAILED, reason=reason, values={}, details={"trace": ""}
+            )
+    finally:
+        if discard_trace and is_trace(target):
+            remove_trace(target)
+    kept = "" if discard_trace else f"{TRACES_FOLDER}/{target.name}"
+    return replace(outcome, values=found.values, details={**found.details, "trace": kept})
+
+
+def analysed(trace: Trace) -> Outcome:
+    """As ``run_once``, of a trace that is there already."""
+    folder = trace.folder / SNAPSHOTS_FOLDER
+    if not folder.is_dir():
+        raise UsageError(
+            f"{trace.folder} has no snapshots of resident memory",
+            "record the program again with tare space --keep-trace",
+        )
+    begun = time.monotonic()
+    facts = _read_facts(folder)
+    known = Known(frozenset(facts["manager_files"]), frozenset(facts["observer_files"]))
+    found = analyse(trace, read_snapshots(folder), known)
+    details = {
+        **found,
+        "trace": str(trace.folder.resolve()),
+        "collects": facts["collects"],
+        "kernel_peak_bytes": facts["kernel_peak_bytes"],
+        "wall_seconds": facts["wall_seconds"],
+        "analysis_seconds": time.monotonic() - begun,
+    }
+    return Outcome(Status.OK, values=values_of(found), details=details)
+
+
+def _write_facts(folder: Path, manager: Manager, outcome: Outcome) -> None:
+    files = known(manager, outcome.server)
+    facts = {
+        "manager_files": sorted(files.manager),
+        "observer_files": sorted(files.observer),
+        "collects": manager.collector is not None,
+        "kernel_peak_bytes": outcome.values.get("peak_resident_bytes", 0.0),
+        "wall_seconds": outcome.values.get("wall_seconds", 0.0),
+    }
+    (folder / _FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    """What ``_write_facts`` wrote; the folder can come from anywhere."""
+    path = folder / _FACTS_FILE
+    try:
+        with path.open("rb") as file:
+            facts = json.loads(file.read(_FACTS_LIMIT))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    check_fields(path, "", facts, _FACTS)
+    for name in ("manager_files", "observer_files"):
+        if not all(isinstance(file, str) for file in facts[name]):
+            raise UsageError(f"{path}: {name} is not a list of paths")
+    for name in ("kernel_peak_bytes", "wall_seconds"):
+        if not math.isfinite(facts[name]) or facts[name] < 0:
+            raise UsageError(f"{path}: {name} is {facts[name]}")
+    return {name: facts[name] for name in _FACTS}
+
+
+def observer(discard_trace: bool) -> Observe:
+    """``run_once`` with its last argument given: an entry of
+    ``tare.campaign.executor.OBSERVERS``."""
+    return functools.partial(run_once, discard_trace=discard_trace)
+
+
+def _with_snapshots(manager: Manager, folder: Path) -> Manager:
+    variables = {**manager.environment, SNAPSHOTS_VARIABLE: str(folder)}
+    return replace(manager, environment=variables)
+
+
+def known(manager: Manager, server: str) -> Known:
+    """What files are the manager's, of a run that ``server`` served."""
+    files = [manager.server, manager.layer, Path(server) if server else None]
+    found = {path.resolve() for path in files if path is not None} - {machine_libc().resolve()}
+    own = [native_file(f"lib/libtare-{name}.so").resolve() for name in ("recorder", "probe")]
+    return Known(frozenset(map(str, found)), frozenset(map(str, own)))
+
+
+def values_of(found: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics, of what ``analyse`` found."""
+    peak = found["peak"]
+    values = {"resident_bytes": float(peak["resident"])}
+    values |= {f"{name}_bytes": float(size) for name, size in peak["parts"].items()}
+    if found["largest_live"]:
+        values["heap_expansion_ratio"] = peak["heap"] / found["largest_live"]
+    return values
+
+
+# ---- the analysis ----
+
+
+def analyse(trace: Trace, snapshots: Mapping[str, Snapshots], known: Known) -> dict[str, Any]:
+    """All that a report on space shows, as JSON could hold it: of the process with the largest
+    peak, which is ``process`` among ``processes``.
+
+    UsageError where no process left a snapshot.
+    """
+    from tare.heap_traces import residence
+    from tare.studies.space import growth as space_growth
+    from tare.studies.space import history as space_history
+
+    with residence.reading(trace):
+        objects = trace.objects()
+        rows = residence.processes(objects, trace.processes)
+        by_number = {process.number: process for process in rows}
+        for each in trace.processes:
+            by_number.setdefault(int(each["process"]), residence.without_objects(each))
+        numbers = _numbers(trace, snapshots)
+        candidates = {n: s for n, s in numbers.items() if s.peak is not None}
+        if not candidates:
+            raise TraceDamageError("no process in it left a snapshot of its memory")
+        main = max(candidates, key=lambda number: _peak_bytes(candidates[number]))
+        process, mine = by_number[main], candidates[main]
+        inherited = _inherited(trace, objects, by_number, numbers, main)
+        moments = _moments(objects, process, mine, inherited, known)
+        largest, largest_at = space_history.largest_live(objects, process)
+        grown = space_growth.growth(objects, process, largest)
+        peak = next(each for each in moments if each["is_peak"])
+        details = peak.pop("details")
+        for site in [*details["sites"], *grown["sites"], *grown["never_freed"]]:
+            site.setdefault("process", site["site"] >> _SITE_SHIFT or main)
+            site["site"] &= (1 << _SITE_SHIFT) - 1
+        residence.named_sites([*details["sites"], *grown["sites"], *grown["never_freed"]], trace)
+    assert mine.peak is not None
+    return {
+        "peak": peak,
+        "timeline": moments,
+        **details,
+        "largest_live": max(largest, peak["live"]),
+        "largest_live_at": largest_at,
+        "allocated_bytes": process.bytes,
+        "growth": grown,
+        "process": main,
+        "forked": mine.peak.forked,
+        "processes": [
+            {
+                "process": number,
+                "pid": trace.processes[number]["pid"],
+                "program": trace.processes[number]["program"],
+                "peak_bytes": _peak_bytes(each),
+            }
+            for number, each in sorted(candidates.items())
+        ],
+        "snapshot_seconds": max(each.spent_seconds for each in (*mine.timeline, mine.peak)),
+        "coarseness": mine.peak.lowest_ratio - 1,
+        "complete": bool(trace.meta["complete"]),
+        "reason": str(trace.meta.get("reason") or ""),
+        "damage": mine.damage[:20],
+        "sites_known": "sites" in trace.meta["observed"],
+    }
+
+
+def _numbers(trace: Trace, snapshots: Mapping[str, Snapshots]) -> dict[int, Snapshots]:
+    """Snapshots by the number of their process in ``trace``: those of one pid are there in the
+    order of their serials."""
+    stems: dict[int, list[str]] = {}
+    for stem in sorted(snapshots, key=lambda stem: tuple(map(int, stem.split(".")))):
+        stems.setdefault(int(stem.partition(".")[0]), []).append(stem)
+    numbers = {}
+    for process in trace.processes:
+        if left := stems.get(process["pid"]):
+            numbers[int(process["process"])] = snapshots[left.pop(0)]
+    return numbers
+
+
+def _peak_bytes(snapshots: Snapshots) -> int:
+    return snapshots.peak.rss_bytes if snapshots.peak is not None else 0
+
+
+def _inherited(
+    trace: Trace,
+    objects: pl.LazyFrame,
+    rows: Mapping[int, Process],
+    numbers: Mapping[int, Snapshots],
+    number: int,
+) -> Moment | None:
+    """What a fork gave to the process: the objects of its parent at that time."""
+    from tare.studies.space import history as space_history
+
+    first = numbers[number].peak
+    if first is None or not first.forked:
+        return None
+    parent_pid = trace.processes[number]["parent"]
+    parents = [
+        candidate
+        for candidate, each in numbers.items()
+        if candidate in rows
+        and candidate < number
+        and trace.processes[candidate]["pid"] == parent_pid
+        and each.peak is not None
+        and each.peak.origin <= first.origin
+    ]
+    if not parents:
+        return None
+    parent = parents[-1]
+    before = _inherited(trace, objects, rows, numbers, parent)
+    theirs = numbers[parent].peak
+    assert theirs is not None
+    at = first.origin - theirs.origin
+    (moment,) = space_history.moments(objects, rows[parent], [at], before, _tag(parent))
+    return moment
+
+
+def _tag(number: int) -> int:
+    return number << _SITE_SHIFT
+
+
+def _moments(
+    objects: pl.LazyFrame,
+    process: Process,
+    mine: Snapshots,
+    inherited: Moment | None,
+    known: Known,
+) -> list[dict[str, Any]]:
+    """Each snapshot divided, in the order of time; the peak's has ``details``.
+
+    Among those as high as the highest, within what a new peak must exceed the last by and
+    ``TOUCHED_BYTES``, the peak is the one with the most live bytes: a program that ends gives back
+    objects and not their pages, and touches the code that does so.
+    """
+    from tare.studies.space import (
+        history as space_history,
+    )
+    from tare.studies.space import (
+        sites as space_sites,
+    )
+    from tare.studies.space import (
+        split as space_split,
+    )
+
+    assert mine.peak is not None
+    times = {each.time for each in mine.timeline}
+    taken = [*mine.timeline, *([] if mine.peak.time in times else [mine.peak])]
+    taken.sort(key=lambda each: each.time)
+    found: list[dict[str, Any]] = []
+    peak: dict[str, Any] = {}
+    history = space_history.moments(
+        objects, process, [each.time for each in taken], inherited, _tag(process.number)
+    )
+    for snapshot, moment in zip(taken, history, strict=True):
+        whole, pages = space_split.split(snapshot, moment.objects, moment.ever, known)
+        described: dict[str, Any] = {**_described(whole, snapshot, moment), "is_peak": False}
+        slack = snapshot.rss_bytes * (mine.peak.lowest_ratio - 1) + TOUCHED_BYTES
+        as_high = snapshot.rss_bytes + slack >= mine.peak.rss_bytes
+        if as_high and described["live"] >= peak.get("live", 0):
+            peak.pop("details", None)
+            peak["is_peak"] = False
+            sites, keeping = space_sites.by_site(moment.objects, pages)
+            described["is_peak"] = True
+            described["details"] = {
+                "sites": sites,
+                "keeping_sites": keeping,
+                "sizes": space_sites.by_size(moment.objects, pages),
+                "occupancy": space_sites.occupancy(pages),
+                "page_map": space_sites.page_map(pages),
+            }
+            peak = described
+        found.append(described)
+    return found
+
+
+def _described(whole: Split, snapshot: Snapshot, moment: Moment) -> dict[str, Any]:
+    return {
+        "allocated": moment.allocated_bytes,
+        "nanoseconds": snapshot.time,
+        "resident": whole.resident,
+        "parts": whole.parts,
+        "heap": whole.heap,
+        "observer": whole.observer,
+        "live": whole.live,
+        "live_objects": whole.live_objects,
+        "swapped": whole.swapped,
+        "huge": snapshot.huge_bytes,
+    }

@@ -1,0 +1,531 @@
+"""The study behind `tare space`: what the resident memory of a program is for, under each manager.
+
+A run is recorded and analysed by ``tare.studies.space.observe``; its record holds all that is shown
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tare.base.units import format_bytes, format_count, format_percent
+from tare.campaign import planning
+from tare.campaign.planning import Plan
+from tare.heap_traces.frames import frame_text, site_text
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Record, Run
+from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studies.count.report import first_records, sentences_by_program
+from tare.studies.drag.report import reading_an_analysis
+from tare.studies.space.snapshot import TOUCHED_BYTES
+
+if TYPE_CHECKING:
+    import polars
+
+STUDY = "space"
+OBSERVER = "space"
+TITLE = "Where peak memory goes"
+FIRST_METRIC = "resident_bytes"
+SITES_ON_A_TERMINAL = 8
+MOST_FIGURES = 4
+"""Managers that are drawn one by one."""
+MEANINGS = {
+    "requested": "what the program asked for and has not freed",
+    "internal": "given beyond what was asked for, in objects alive",
+    "metadata": "headers, the manager's tables, and what was never handed out",
+    "external": "free cells, in pages that hold an object",
+    "retained": "pages that held objects, and hold none now",
+    "delayed": "freed by the program, and still held by a layer",
+    "other": "no heap: code, static data, stacks, mappings of the program's own",
+    "unexplained": "resident by the kernel's own account, and not among its pages",
+}
+SMALL = 0.02
+"""Below this share of resident memory, a part is not worth a sentence."""
+FAR = 1.05
+"""From this ratio on, the snapshots missed the peak that the kernel saw."""
+NOTABLE_UNEXPLAINED = 0.01
+PUBLISHED = (
+    ("Sis", 1.79, 3.99, 1.25, 1.47, 4.56),
+    ("Geodesy", 1.71, 1.94, 1.21, 1.30, 1.28),
+    ("Ild", 1.44, 2.86, 1.11, 1.22, 1.17),
+    ("Perl", 1.99, 5.42, 1.42, 1.27, 1.27),
+    ("Xfig", 1.62, 2.21, 1.43, 1.41, 1.43),
+    ("Ghost", 1.70, 2.53, 1.36, 1.27, 1.16),
+    ("Make", 1.92, 2.87, 1.51, 1.61, 1.65),
+    ("Espresso", 2.90, 4.34, 1.24, 1.17, 1.49),
+    ("Ptc", 1.48, 1.48, 1.47, 1.44, 1.35),
+    ("Gawk", 1.98, 8.80, 2.08, 1.60, 1.60),
+    ("Cfrac", 3.06, 24.09, 3.06, 2.29, 3.06),
+)
+"""Heap expansion in Detlefs, Dosser and Zorn (1994), table X: the program, then the allocators of
+``PUBLISHED_ALLOCATORS``."""
+PUBLISHED_ALLOCATORS = ("Ultrix", "BW 2.6", "Gnu'", "G++", "Qf")
+
+Details = Mapping[str, Any]
+
+
+def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next, given those that are done; empty when the study is complete."""
+    return planning.next_round(plan, records, STUDY, OBSERVER)
+
+
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """As ``tare.studies.count.report.summarise``."""
+    from tare.studies.count import report as count
+
+    return count.summarise(measurements, baseline, seed, FIRST_METRIC)
+
+
+# ---- the section of a report ----
+
+
+def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
+    """Findings, tables and figures of all analysed runs in a results folder. UsageError where the
+    folder holds something else than an analysis."""
+    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
+    with reading_an_analysis(results):
+        return _section(results, records, identifier, title)
+
+
+def _section(results: Results, records: Sequence[Record], identifier: str, title: str) -> Section:
+    from tare.report.comparison import failure_table
+
+    good = [r for r in records if r.outcome.status is Status.OK]
+    programs = list(dict.fromkeys(r.run.program for r in good))
+    tables: list[Table] = []
+    folded: list[Table] = []
+    figures: list[Figure] = []
+    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+        tables.append(failures)
+    for number, program in enumerate(programs, 1):
+        found = {m: r.outcome.details for m, r in first_records(good, program).items()}
+        baseline = results.run["baseline"]
+        first = baseline if baseline in found else next(iter(found))
+        tables += [
+            split_table(program, found, f"table-space-{number}"),
+            sites_table(program, first, found[first], f"table-keeping-{number}"),
+        ]
+        if found[first]["growth"]["sites"]:
+            tables.append(growth_table(program, found[first], f"table-growth-{number}"))
+        folded += [
+            sizes_table(program, found, f"table-sizes-{number}"),
+            leaks_table(program, found[first], f"table-never-freed-{number}"),
+            stacks_table(program, found[first], f"table-space-stacks-{number}"),
+            processes_table(program, found[first], f"table-space-processes-{number}"),
+        ]
+        if len(programs) == 1:
+            figures += space_figures(program, found, first)
+    if good:
+        folded.append(published_table(good))
+    return Section(
+        identifier=identifier,
+        title=title,
+        findings=findings(records, results.run["baseline"]),
+        tables=[*(table for table in tables if table.rows), *(t for t in folded if t.rows)],
+        figures=figures,
+        took_seconds=results.run.get("took_seconds"),
+    )
+
+
+def findings(records: Sequence[Record], baseline: str) -> list[str]:
+    """What the runs say, in sentences."""
+    good = [r for r in records if r.outcome.status is Status.OK]
+    if not good:
+        return ["No run could be analysed."]
+
+    def about(firsts: Mapping[str, Record]) -> list[str]:
+        found = {manager: record.outcome.details for manager, record in firsts.items()}
+        first = baseline if baseline in found else next(iter(found))
+        return [
+            *_peak_sentences(first, found[first]),
+            *_comparison_sentence(first, found),
+            *_growth_sentences(found[first]["growth"], found[first]),
+            *_caution_sentences(found),
+        ]
+
+    return sentences_by_program(good, about)
+
+
+def _peak_sentences(manager: str, found: Details) -> list[str]:
+    peak = found["peak"]
+    whole, parts = max(peak["resident"], 1), peak["parts"]
+    sentences = [
+        f"Under {manager}, {format_bytes(peak['resident'])} are resident at the peak; "
+        f"{format_bytes(parts['requested'])} of them ({format_percent(parts['requested'] / whole)})"
+        " are what the program asked for and still has."
+    ]
+    costs = {
+        name: parts[name]
+        for name in ("internal", "metadata", "external", "retained", "delayed")
+        if parts[name] >= SMALL * whole
+    }
+    if costs:
+        largest = sorted(costs, key=lambda name: -costs[name])
+        texts = [f"{format_bytes(costs[name])} {name} ({MEANINGS[name]})" for name in largest[:3]]
+        sentences.append(f"Most of what the heap takes beyond that: {'; '.join(texts)}.")
+    if found["largest_live"]:
+        ratio = peak["heap"] / found["largest_live"]
+        sentences.append(
+            f"Heap expansion is {ratio:.2f}: the resident heap at the peak by the most bytes that "
+            f"were ever alive, {format_bytes(found['largest_live'])}."
+        )
+    kept = sum(site["kept"] for site in found["sites"])
+    if kept >= SMALL * whole and found["keeping_sites"] == 1:
+        sentences.append("The free cells lie beside the objects of one call site.")
+    elif kept >= SMALL * whole and found["sites_known"]:
+        half, sum_ = 0, 0
+        for site in found["sites"]:
+            half, sum_ = half + 1, sum_ + site["kept"]
+            if 2 * sum_ >= kept:
+                break
+        sites = "one call site keep" if half == 1 else f"{half} call sites keep"
+        sentences.append(
+            f"The objects of {sites} half of the free cells resident, or more "
+            f"({format_bytes(sum_)}; {format_count(found['keeping_sites'])} sites keep some)."
+        )
+    return sentences
+
+
+def _comparison_sentence(first: str, found: Mapping[str, Details]) -> list[str]:
+    if len(found) < 2:
+        return []
+    peaks = {manager: details["peak"]["resident"] for manager, details in found.items()}
+    least, most = min(peaks, key=lambda m: peaks[m]), max(peaks, key=lambda m: peaks[m])
+    if peaks[least] > peaks[first] * (1 - SMALL):
+        least = first
+    if peaks[most] < peaks[least] * (1 + SMALL):
+        return ["All managers have about as much resident at the peak."]
+    text = f"{least} has least resident at the peak, {format_bytes(peaks[least])}"
+    if least != first:
+        text += f" ({format_percent(1 - peaks[least] / peaks[first])} less than {first})"
+    return [f"{text}; {most} has most, {format_bytes(peaks[most])}."]
+
+
+def _growth_sentences(growth: Details, found: Details) -> list[str]:
+    sentences = []
+    number = growth["growing_sites"]
+    if number:
+        sites, have, end = (
+            ("one call site", "has", "it")
+            if number == 1
+            else (f"{number} call sites", "have", "they")
+        )
+        sentences.append(
+            f"{sites} {have} objects that grow to the end of the run: {end} may be leaking, or "
+            "building up what is needed."
+        )
+    elif found["sites_known"] and found["allocated_bytes"]:
+        sentences.append(
+            "No call site's objects grow without bound: all reach a plateau or level off."
+        )
+    share = growth["never_freed_bytes"] / max(found["largest_live"], 1)
+    if share >= SMALL:
+        sentences.append(
+            f"{format_bytes(growth['never_freed_bytes'])} in "
+            f"{format_count(growth['never_freed_objects'])} objects were never freed."
+        )
+    return [sentence[0].upper() + sentence[1:] for sentence in sentences]
+
+
+def _caution_sentences(found: Mapping[str, Details]) -> list[str]:
+    sentences = []
+    if collectors := [manager for manager, details in found.items() if details["collects"]]:
+        sentences.append(
+            f"{', '.join(collectors)} collects by itself: garbage that it has not collected cannot "
+            "be told from objects in use, and counts as requested until the program frees it."
+        )
+    for manager, details in found.items():
+        peak = details["peak"]
+        seen = peak["resident"] + peak["observer"]
+        if (kernels := details["kernel_peak_bytes"]) and kernels > FAR * seen and not many(details):
+            sentences.append(
+                f"Under {manager} the kernel saw a peak of {format_bytes(kernels)}, above that of "
+                f"the snapshots, {format_bytes(seen)} with the recorder's own memory: memory was "
+                "used for a moment in which nothing was allocated or freed."
+            )
+        unexplained = peak["parts"]["unexplained"] / max(peak["resident"], 1)
+        if abs(unexplained) > NOTABLE_UNEXPLAINED:
+            sentences.append(
+                f"Under {manager}, {format_percent(unexplained)} of resident memory is unexplained."
+            )
+        if peak["swapped"]:
+            sentences.append(
+                f"Under {manager}, {format_bytes(peak['swapped'])} were swapped out, and are in no "
+                "figure."
+            )
+        if details["damage"]:
+            sentences.append(f"Under {manager}, {len(details['damage'])} snapshots were damaged.")
+    spent = max(details["snapshot_seconds"] for details in found.values())
+    cost = max(details["peak"]["observer"] for details in found.values())
+    coarse = max(details["coarseness"] for details in found.values())
+    sentences.append(
+        f"Peaks are exact to {format_percent(coarse)} or {format_bytes(TOUCHED_BYTES)}. "
+        f"The recorder's own memory, {format_bytes(cost)}, is left out; snapshots took {spent:.2f} "
+        "s of a run."
+    )
+    return sentences
+
+
+def many(details: Details) -> bool:
+    """Whether the figures are of one process among several."""
+    return len(details["processes"]) > 1
+
+
+# ---- tables ----
+
+
+def split_table(program: str, found: Mapping[str, Details], identifier: str) -> Table:
+    """A line per manager: its resident bytes at the peak, and the parts."""
+    from tare.studies.space.figures import shown_parts
+
+    parts = shown_parts([details["peak"] for details in found.values()])
+    columns = [
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("resident", METRICS["resident_bytes"].explanation),
+        *(
+            Column(name, METRICS[f"{name}_bytes"].explanation, essential=name != "unexplained")
+            for name in parts
+        ),
+        Column("expansion", METRICS["heap_expansion_ratio"].explanation),
+        Column("most alive", "The most bytes, as asked for, alive at one moment.", essential=False),
+    ]
+    lines = []
+    for manager, details in found.items():
+        peak, largest = details["peak"], details["largest_live"]
+        ratio = peak["heap"] / largest if largest else None
+        lines.append(
+            [
+                Cell(manager, manager),
+                _bytes(peak["resident"]),
+                *(_bytes(peak["parts"][name]) for name in parts),
+                Cell("–" if ratio is None else f"{ratio:.2f}", ratio),
+                _bytes(largest),
+            ]
+        )
+    notes = [f"{name}: {MEANINGS[name]}." for name in parts]
+    if any(many(details) for details in found.values()):
+        notes.append("of several processes: the one with the largest peak.")
+    if any(details["forked"] for details in found.values()):
+        notes.append(
+            "the child of a fork: what it freed of its parent's objects counts as requested."
+        )
+    return Table(identifier, f"Resident memory at the peak: {program}", columns, lines, notes)
+
+
+_SITE_COLUMNS = (
+    Column("no.", "By the free cells kept, the most first."),
+    Column("call site", "The code that allocated, and what called it. ← reads: called by.", False),
+    Column("keeps", "Free cells in pages with the site's objects, shared out by bytes on a page."),
+    Column("objects", "Objects of the site alive at the peak."),
+    Column("bytes", "What they asked for."),
+    Column("internal", "What they were given beyond that.", essential=False),
+    Column("pages", "Mostly empty pages (under 25% alive) with an object of the site."),
+    Column("alone", "Of these, the pages with objects of this site only.", essential=False),
+    Column("with", "Bytes of the site's objects on its mostly empty pages."),
+)
+
+
+def sites_table(program: str, manager: str, found: Details, identifier: str) -> Table:
+    """The call sites whose objects keep free cells resident."""
+    sites = found["sites"]
+    notes = []
+    if (more := found["keeping_sites"] - min(len(sites), SITES_ON_A_TERMINAL)) > 0:
+        notes.append(f"{format_count(more)} more call sites keep some.")
+    if not found["sites_known"]:
+        notes.append("recorded without call sites.")
+    lines = [
+        [
+            Cell(str(number), number),
+            Cell(text := site_text(site["frames"]), text),
+            _bytes(site["kept"]),
+            _count(site["objects"]),
+            _bytes(site["requested"]),
+            _bytes(site["internal"]),
+            _count(site["sparse_pages"]),
+            _count(site["alone"]),
+            _bytes(site["sparse_bytes"]),
+        ]
+        for number, site in enumerate(sites[:SITES_ON_A_TERMINAL], 1)
+    ]
+    title = f"Whose objects keep free cells resident, under {manager}: {program}"
+    return Table(identifier, title, _SITE_COLUMNS, lines, notes)
+
+
+def growth_table(program: str, found: Details, identifier: str) -> Table:
+    """The call sites whose objects grow, or level off."""
+    columns = (
+        Column("no.", "By what was gained, those that grow first."),
+        Column("call site", "The code that allocated, and what called it.", numeric=False),
+        Column("objects", "What they do, by the test in docs/space.md.", numeric=False),
+        Column("gained", "By the least that was alive in the last of eight parts, over the first."),
+        Column("a MiB", "Bytes gained for each MiB that the program allocated meanwhile."),
+    )
+    lines = [
+        [
+            Cell(str(number), number),
+            Cell(text := site_text(site["frames"]), text),
+            Cell(site["kind"], site["kind"]),
+            _bytes(site["gained"]),
+            _bytes(site["per_allocated"] * (1 << 20)),
+        ]
+        for number, site in enumerate(found["growth"]["sites"][:SITES_ON_A_TERMINAL], 1)
+    ]
+    return Table(identifier, f"Call sites whose objects grow: {program}", columns, lines)
+
+
+def sizes_table(program: str, found: Mapping[str, Details], identifier: str) -> Table:
+    """By manager and size class: what objects take, and what they keep."""
+    columns = (
+        Column("manager", "What served the program's memory.", numeric=False),
+        Column("up to", "Usable size, to a power of two."),
+        Column("objects", "Alive at the peak."),
+        Column("asked for", "By these objects."),
+        Column("internal", "Given beyond that."),
+        Column("keeps", "Free cells in their pages, shared out by bytes on a page."),
+        Column("pages", "Mostly empty pages with one of them."),
+    )
+    lines = [
+        [
+            Cell(manager, manager),
+            _bytes(row["up_to"]),
+            _count(row["objects"]),
+            _bytes(row["requested"]),
+            _bytes(row["internal"]),
+            _bytes(row["kept"]),
+            _count(row["sparse_pages"]),
+        ]
+        for manager, details in found.items()
+        for row in details["sizes"]
+    ]
+    return Table(identifier, f"By size: {program}", columns, lines, essential=False)
+
+
+def leaks_table(program: str, found: Details, identifier: str) -> Table:
+    """What was never freed, by call site."""
+    columns = (
+        Column("no.", "By bytes, the most first."),
+        Column("call site", "The code that allocated, and what called it.", numeric=False),
+        Column("bytes", "Never freed."),
+        Column("objects", "Never freed."),
+    )
+    growth = found["growth"]
+    lines = [
+        [
+            Cell(str(number), number),
+            Cell(text := site_text(site["frames"]), text),
+            _bytes(site["never_freed_bytes"]),
+            _count(site["never_freed_objects"]),
+        ]
+        for number, site in enumerate(growth["never_freed"], 1)
+    ]
+    more = growth["leaking_sites"] - len(lines)
+    notes = [f"{format_count(more)} more call sites."] if more > 0 else []
+    return Table(identifier, f"Never freed: {program}", columns, lines, notes, essential=False)
+
+
+def stacks_table(program: str, found: Details, identifier: str) -> Table:
+    """The whole stacks of the call sites that keep free cells, and of those that grow."""
+    columns = (
+        Column("table", "", numeric=False),
+        Column("no.", "The number of the call site in that table."),
+        Column("frame", "The innermost first; each is called by the next.", numeric=False),
+    )
+    lines = []
+    for table, sites in (("keeps", found["sites"]), ("grows", found["growth"]["sites"])):
+        for number, site in enumerate(sites[:SITES_ON_A_TERMINAL], 1):
+            for depth, frame in enumerate(site["frames"]):
+                lines.append(
+                    [
+                        Cell(table if not depth else "", table),
+                        Cell(str(number) if not depth else "", number + depth / 1000),
+                        Cell(text := frame_text(frame), text),
+                    ]
+                )
+    return Table(identifier, f"Stacks: {program}", columns, lines, essential=False)
+
+
+def processes_table(program: str, found: Details, identifier: str) -> Table:
+    """The processes with their peaks; no rows where there is one."""
+    columns = (
+        Column("process", "Its number."),
+        Column("program", "", numeric=False),
+        Column("peak", "Resident at its peak, the recorder's memory included."),
+    )
+    lines = (
+        [
+            [
+                Cell(str(process["pid"]), process["pid"]),
+                Cell(process["program"], process["program"]),
+                _bytes(process["peak_bytes"]),
+            ]
+            for process in found["processes"][:1000]
+        ]
+        if many(found)
+        else []
+    )
+    return Table(identifier, f"Processes: {program}", columns, lines, essential=False)
+
+
+def published_table(good: Sequence[Record]) -> Table:
+    """Measured heap expansion over that of table X."""
+    measured = [
+        (f"{record.run.program} under {record.run.manager}", ratio)
+        for record in good
+        if (ratio := record.outcome.values.get("heap_expansion_ratio")) is not None
+    ]
+    columns = (
+        Column("program", "", numeric=False),
+        Column("here", "Resident heap at the peak by the most bytes alive."),
+        *(Column(name, "Published: largest heap by the most bytes alive.") for name in
+          PUBLISHED_ALLOCATORS),
+    )  # fmt: skip
+    nothing = [Cell("")] * len(PUBLISHED_ALLOCATORS)
+    lines = [[Cell(name, name), _ratio(ratio), *nothing] for name, ratio in measured]
+    lines += [
+        [Cell(f"{name} (published)", name), Cell(""), *map(_ratio, ratios)]
+        for name, *ratios in PUBLISHED
+    ]
+    notes = [
+        "published: Detlefs, Dosser and Zorn, Memory Allocation Costs in Large C and C++ Programs "
+        "(1994), table X. The heap there is what the allocator had from the kernel, here what of "
+        "it is resident; the programs and machines are others, so only the order of magnitude "
+        "can be compared."
+    ]
+    title = "Heap expansion beside published figures"
+    return Table("table-space-published", title, columns, lines, notes, essential=False)
+
+
+def _bytes(value: float) -> Cell:
+    return Cell(format_bytes(value), value)
+
+
+def _count(value: float) -> Cell:
+    return Cell(format_count(value), value)
+
+
+def _ratio(value: float) -> Cell:
+    return Cell(f"{value:.2f}", value)
+
+
+# ---- figures ----
+
+
+def space_figures(program: str, found: Mapping[str, Details], first: str) -> list[Figure]:
+    """The parts by manager and over time; the pages of ``first``."""
+    from tare.studies.space import figures as drawn
+
+    figures = [drawn.split_figure(found, "figure-space", program)]
+    ordered = {first: found[first], **found}
+    for number, (manager, details) in enumerate(list(ordered.items())[:MOST_FIGURES], 1):
+        figures.append(drawn.timeline_figure(manager, details, f"figure-space-time-{number}"))
+    for number, (manager, details) in enumerate(list(ordered.items())[:MOST_FIGURES], 1):
+        if details["page_map"]["live"]:
+            figures.append(drawn.page_map_figure(manager, details, f"figure-space-map-{number}"))
+            figures.append(drawn.occupancy_figure(manager, details, f"figure-space-full-{number}"))
+    growth = found[first]["growth"]
+    if growth["sites"]:
+        allocated = found[first]["allocated_bytes"]
+        figures.append(drawn.growth_figure(growth, allocated, "figure-space-growth"))
+    return figures

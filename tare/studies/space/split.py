@@ -1,0 +1,289 @@
+"""What the resident pages of a process are for: a snapshot beside the objects alive at its moment.
+
+docs/space.md defines the parts. Everything here is a function of arrays; nothing reads a file.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tare.studies.space.ranges import (
+    Coverage,
+    from_pairs,
+    holds,
+    nothing,
+    overlap,
+    pages_of,
+    union,
+    without,
+)
+from tare.studies.space.snapshot import PAGE, Mapping, Snapshot
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tare.studies.space.ranges import Ranges
+
+PARTS = ("requested", "internal", "metadata", "external", "retained", "delayed", "other")
+"""What the resident bytes are divided into, with ``unexplained`` for what is left."""
+
+_PAGES_AT_ONCE = 1 << 20
+_CONTROL_BLOCK = 2304
+"""Bytes from the thread pointer on that glibc keeps at the end of a stack, about."""
+_DELETED = " (deleted)"
+_HUGE_FILES = ("/anon_hugepage", "/dev/hugepages/")
+"""Pages of these are not in a process's resident size."""
+
+
+@dataclass(frozen=True)
+class Objects:
+    """The objects alive at a moment, by ascending address, as int64; ``sites`` is 0 where the call
+    site is not known."""
+
+    addresses: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    usable: NDArray[np.int64]
+    sites: NDArray[np.int64]
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Where each one's usable memory ends: at the latest where the next object begins."""
+        import numpy as np
+
+        ends = self.addresses + np.maximum(self.usable, self.sizes)
+        if len(ends):
+            ends[:-1] = np.minimum(ends[:-1], self.addresses[1:])
+        return ends
+
+
+@dataclass(frozen=True)
+class Known:
+    """Paths: of the files that the manager consists of, but for the C library; and of those of the
+    observer."""
+
+    manager: frozenset[str]
+    observer: frozenset[str]
+
+    def is_observers(self, path: str, recording: str) -> bool:
+        return path in self.observer or bool(recording and path.startswith(f"{recording}/"))
+
+
+@dataclass(frozen=True)
+class Areas:
+    """Which addresses are what; all else is the program's."""
+
+    heap: Ranges
+    manager_data: Ranges
+    observer: Ranges
+    uncounted: Ranges
+
+
+@dataclass(frozen=True)
+class HeapPages:
+    """Resident pages of the heap, ascending: the usable bytes of live objects in each, its bytes
+    that were part of an object and are no more, and whether an object ever was there."""
+
+    addresses: NDArray[np.int64]
+    live: NDArray[np.int64]
+    free: NDArray[np.int64]
+    was_used: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Bytes. ``parts`` has a number for each of ``PARTS`` and for ``unexplained``, which add up to
+    ``resident``; ``observer`` is beside them. ``live`` is what live objects asked for, resident or
+    not."""
+
+    resident: int
+    parts: dict[str, int]
+    observer: int
+    live: int
+    live_objects: int
+    swapped: int
+
+    @property
+    def heap(self) -> int:
+        return sum(self.parts[name] for name in PARTS if name != "other")
+
+
+# ---- which addresses are what ----
+
+
+def areas(snapshot: Snapshot, ever: Ranges, known: Known) -> Areas:
+    """``ever`` is where objects have been until the moment of the snapshot."""
+    kinds = ("heap", "manager", "observer", "uncounted", "nameless", "program")
+    named: dict[str, list[tuple[int, int]]] = {kind: [] for kind in kinds}
+    before: Mapping | None = None
+    owner = ""
+    for mapping in snapshot.mappings:
+        path = mapping.name.removesuffix(_DELETED)
+        adjoins = before is not None and before.end == mapping.start
+        is_nameless = not path or path.startswith("[anon")
+        if is_nameless and adjoins and owner and "w" in mapping.access:
+            path = owner  # the zeros behind a file's data
+            start = _first_inside(ever, mapping)
+            named["nameless"].append((start, mapping.end))
+            mapping = Mapping(mapping.start, start, mapping.access, path)
+            owner = ""
+        else:
+            owner = path if path.startswith("/") and "w" in mapping.access else ""
+        named[_kind(mapping, path, snapshot.recording, ever, known)].append(
+            (mapping.start, mapping.end)
+        )
+        before = mapping
+    nameless = from_pairs(named["nameless"])
+    observer = union(from_pairs(named["observer"]), snapshot.own)
+    program = union(_programs(snapshot, ever, known), _stacks(snapshot, ever))
+    heap = without(union(from_pairs(named["heap"]), nameless), union(program, observer))
+    return Areas(heap, from_pairs(named["manager"]), observer, from_pairs(named["uncounted"]))
+
+
+def _first_inside(ever: Ranges, mapping: Mapping) -> int:
+    """The page of the first object in ``mapping``, or its end."""
+    import numpy as np
+
+    place = int(np.searchsorted(ever[:, 1], mapping.start, side="right"))
+    if place == len(ever):
+        return mapping.end
+    first = max(int(ever[place, 0]) & -PAGE, mapping.start)
+    return min(first, mapping.end)
+
+
+def _kind(mapping: Mapping, path: str, recording: str, ever: Ranges, known: Known) -> str:
+    if path == "[heap]":
+        return "heap"
+    if not path or path.startswith("[anon"):
+        return "nameless"
+    if path.startswith("["):
+        return "program"
+    if known.is_observers(path, recording):
+        return "observer"
+    if path.startswith(_HUGE_FILES):
+        return "uncounted"
+    if overlap(ever, mapping.start, mapping.end):
+        return "heap"  # some allocators map a file of their own
+    if path in known.manager and "w" in mapping.access:
+        return "manager"
+    return "program"
+
+
+def _programs(snapshot: Snapshot, ever: Ranges, known: Known) -> Ranges:
+    """Nameless memory that no allocator made: the program did, or it was there before the
+    allocator began; and no object was ever in it."""
+    import numpy as np
+
+    mine, managers = nothing(), nothing()
+    if len(snapshot.mapped):
+        names = _modules(snapshot.mappings, snapshot.mapped[:, 2].tolist())
+        by_manager = np.array([name in known.manager for name in names])
+        used = np.array([overlap(ever, *row[:2]) for row in snapshot.mapped.tolist()])
+        latest = _latest(snapshot.mapped[:, :2], np.where(by_manager, 2, np.where(used, 1, 0)))
+        mine, managers = latest[0], latest[2]
+    unused = [row for row in snapshot.start.tolist() if not overlap(ever, *row)]
+    return union(mine, without(from_pairs((s, e) for s, e in unused), managers))
+
+
+def _modules(mappings: Sequence[Mapping], calls: Iterable[int]) -> list[str]:
+    starts = [mapping.start for mapping in mappings]
+    names = []
+    for call in calls:
+        place = bisect.bisect_right(starts, call) - 1
+        inside = place >= 0 and call < mappings[place].end
+        names.append(mappings[place].name.removesuffix(_DELETED) if inside else "")
+    return names
+
+
+def _latest(rows: Ranges, kinds: NDArray[np.int64]) -> list[Ranges]:
+    """For kinds 0, 1 and 2, the ranges where the last row that covers them is of that kind."""
+    import numpy as np
+
+    edges = np.unique(rows)
+    kind_of = np.full(len(edges), -1)
+    firsts = np.searchsorted(edges, rows[:, 0])
+    lasts = np.searchsorted(edges, rows[:, 1])
+    for first, last, kind in zip(firsts, lasts, kinds, strict=True):
+        kind_of[first:last] = kind
+    ends = np.append(edges[1:], edges[-1:])
+    pairs = np.stack([edges, ends], axis=1)
+    return [union(pairs[kind_of == kind]) for kind in range(3)]
+
+
+def _stacks(snapshot: Snapshot, ever: Ranges) -> Ranges:
+    """The stacks of threads: from a page without access up to the thread's control block."""
+    mappings = snapshot.mappings
+    starts = [mapping.start for mapping in mappings]
+    pairs = []
+    for block in snapshot.threads.tolist():
+        place = bisect.bisect_right(starts, block) - 1
+        if place < 1 or block >= mappings[place].end:
+            continue
+        guard, stack = mappings[place - 1], mappings[place]
+        end = min((block + _CONTROL_BLOCK + PAGE - 1) & -PAGE, stack.end)
+        is_guarded = guard.end == stack.start and guard.access.startswith("---")
+        if is_guarded and not stack.name and not overlap(ever, stack.start, end):
+            pairs.append((stack.start, end))
+    return from_pairs(pairs)
+
+
+# ---- what is in them ----
+
+
+def split(
+    snapshot: Snapshot, objects: Objects, ever: Ranges, known: Known
+) -> tuple[Split, HeapPages]:
+    """Divide the resident bytes. ``ever`` holds the usable bytes of all objects until then, those
+    of ``objects`` included."""
+    import numpy as np
+
+    found = areas(snapshot, ever, known)
+    requested = Coverage(
+        objects.addresses, np.minimum(objects.addresses + objects.sizes, objects.ends)
+    )
+    usable = Coverage(objects.addresses, objects.ends)
+    history = Coverage(ever[:, 0], ever[:, 1])
+    held_ranges = union(snapshot.held)
+    held = Coverage(held_ranges[:, 0], held_ranges[:, 1])
+    sums = dict.fromkeys((*PARTS, "observer"), 0)
+    kept: list[tuple[NDArray[Any], ...]] = []
+    for pages in pages_of(without(snapshot.runs, found.uncounted), PAGE, _PAGES_AT_ONCE):
+        in_heap, in_observer = holds(found.heap, pages), holds(found.observer, pages)
+        in_data = holds(found.manager_data, pages)
+        sums["observer"] += PAGE * int(np.count_nonzero(in_observer))
+        sums["metadata"] += PAGE * int(np.count_nonzero(in_data & ~in_observer))
+        sums["other"] += PAGE * int(np.count_nonzero(~(in_heap | in_data | in_observer)))
+        heap = pages[in_heap & ~in_observer]
+        live = usable.in_blocks(heap, PAGE)
+        asked = requested.in_blocks(heap, PAGE)
+        was = history.in_blocks(heap, PAGE)
+        waiting = np.minimum(held.in_blocks(heap, PAGE), was - live)
+        occupied = live + waiting > 0
+        free = was - live - waiting
+        sums["requested"] += int(asked.sum())
+        sums["internal"] += int((live - asked).sum())
+        sums["delayed"] += int(waiting.sum())
+        sums["external"] += int(free[occupied].sum())
+        sums["retained"] += PAGE * int(np.count_nonzero(~occupied & (was > 0)))
+        sums["metadata"] += int((PAGE - was[occupied | (was == 0)]).sum())
+        kept.append((heap, live, free, was > 0))
+    columns = (
+        [np.concatenate(parts) for parts in zip(*kept, strict=True)]
+        if kept
+        else [np.zeros(0, kind) for kind in (np.int64, np.int64, np.int64, np.bool_)]
+    )
+    observer = sums.pop("observer")
+    resident = max(snapshot.rss_bytes - observer, 0)
+    sums["unexplained"] = resident - sum(sums.values())
+    whole = Split(
+        resident=resident,
+        parts=sums,
+        observer=observer,
+        live=int(objects.sizes.sum()),
+        live_objects=len(objects.sizes),
+        swapped=snapshot.swapped_bytes,
+    )
+    return whole, HeapPages(*columns)

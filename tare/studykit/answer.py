@@ -1,0 +1,30 @@
+"""What a command found, and where it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tare.records.results import Results
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where results go. ``folder`` None is a new one below tare-results."""
+
+    folder: Path | None
+    json_file: Path | None
+    csv_file: Path | None
+    page: bool
+    quiet: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command found, and where it goes: the command line shows it, writes it, and ends with
+    ``exit_code``; None is 1 where a run gave a status instead of a figure, else 0."""
+
+    results: Results
+    output: Output
+    markdown: Path | None = None
+    exit_code: int | None = None

@@ -1,0 +1,304 @@
+"""Options that several commands share, so that each means and does the same everywhere.
+
+Each decorator adds options to a command and hands them on packed into one argument.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tare.base.errors import UsageError
+from tare.base.units import parse_size
+from tare.programs.program import Program, program_from_command
+from tare.records.runs import DEFAULT_OUTPUT_LIMIT, Limits
+from tare.studykit.answer import Output
+from tare.studykit.sweeps import heaps_of
+
+Command = Callable[..., Any]
+_PATH = click.Path(path_type=Path)
+TRACE_SUFFIX = ".tare"
+LEAST_MARK_INTERVAL = 256
+
+
+def size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """A callback for an option that is a size."""
+    return None if value is None else parse_size(value)
+
+
+def _add(function: Command, *options: Callable[[Command], Command]) -> Command:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def program_argument(function: Command) -> Command:
+    """Adds PROGRAM, --input and --ignore-output; gives ``program``, a Program."""
+
+    @functools.wraps(function)
+    def packed(
+        program: tuple[str, ...], stdin: Path | None, ignore_output: bool, **others: Any
+    ) -> Any:
+        chosen = program_from_command(program, stdin=stdin, ignore_output=ignore_output)
+        return function(program=chosen, **others)
+
+    return _add(
+        packed,
+        click.option(
+            "-i", "--input", "stdin", type=_PATH, metavar="FILE", help="Standard input of each run."
+        ),
+        click.option(
+            "--ignore-output",
+            is_flag=True,
+            help="Do not compare what the program prints (for programs that print times).",
+        ),
+        click.argument(
+            "program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM [ARG…]"
+        ),
+    )
+
+
+def allocators_option(function: Command) -> Command:
+    """Adds -m; gives ``managers``."""
+    return _add(
+        function,
+        click.option(
+            "-m",
+            "--manager",
+            "managers",
+            multiple=True,
+            metavar="M",
+            help="A manager to measure; repeat it. Default: glibc and the installed ones that "
+            "`tare managers` marks with *.",
+        ),
+    )
+
+
+def manager_options(function: Command) -> Command:
+    """Adds -m and --baseline; gives ``managers`` and ``baseline``."""
+    return allocators_option(
+        click.option(
+            "--baseline", metavar="M", default="", help="What ratios refer to. Default: glibc."
+        )(function)
+    )
+
+
+def _mark_interval(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int:
+    if value is None:
+        return 0
+    size = parse_size(value)
+    if size < LEAST_MARK_INTERVAL:
+        raise UsageError(f"a mark every {size} bytes would take too long", "give 64KiB, say")
+    return size
+
+
+def reachability_option(function: Command) -> Command:
+    """Adds --reachability; gives ``reachability_bytes``, 0 without it."""
+    return _add(
+        function,
+        click.option(
+            "--reachability",
+            "reachability_bytes",
+            metavar="SIZE",
+            callback=_mark_interval,
+            help="Find unreachable objects, each time so much has been allocated.",
+        ),
+    )
+
+
+def replay_options(*left_out: str) -> Callable[[Command], Command]:
+    """Adds what of a heap trace is replayed; gives ``how``, a schedule.How. ``left_out`` are the
+    names of parameters that the command is not to have."""
+    from tare.heap_traces.schedule import DEATHS, REGIONS, TOUCHES, How
+
+    options = {
+        "death": click.option(
+            "--death",
+            type=click.Choice(DEATHS),
+            default="free",
+            help="When an object dies, or loses its root: as the program freed it, when it was "
+            "found unreachable, or right after its last use. Default: free.",
+        ),
+        "touch": click.option(
+            "--touch",
+            type=click.Choice(TOUCHES),
+            default="birth",
+            help="What is touched of an object: all its lines at its birth, all at its first and "
+            "its last use as recorded, or only its first line. Default: birth.",
+        ),
+        "regions": click.option(
+            "--regions-by",
+            "regions",
+            type=click.Choice(REGIONS),
+            default="trace",
+            help="Under regions(M, as=…): whether objects have the regions that were recorded, or "
+            "one for each call site. Default: trace.",
+        ),
+        "threads": click.option(
+            "--threads",
+            type=click.Choice(["one", "recorded"]),
+            default="one",
+            help="Whether all events are done by one thread, or those of each recorded thread by "
+            "its own. Default: one.",
+        ),
+        "process": click.option(
+            "--process", type=int, help="Which of the trace. Default: that with most objects."
+        ),
+        "no_pointers": click.option(
+            "--no-pointers", is_flag=True, help="Do not replay recorded stores of pointers."
+        ),
+    }
+    taken = {name: option for name, option in options.items() if name not in left_out}
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def packed(**given: Any) -> Any:
+            chosen = {name: given.pop(name) for name in taken}
+            pointers = not chosen.pop("no_pointers", False)
+            threads = chosen.pop("threads", "one") == "recorded"
+            how = How(**chosen, pointers=pointers, threads=threads)
+            return function(how=how, **given)
+
+        return _add(packed, *taken.values())
+
+    return decorate
+
+
+def heaps_option(of: str, default: Sequence[float]) -> Callable[[Command], Command]:
+    """Adds --heaps, multiples of what ``of`` says; gives ``heaps``, a tuple of numbers."""
+    shown = ",".join(f"{heap:g}" for heap in default)
+    return click.option(
+        "--heaps",
+        default=shown,
+        callback=lambda _context, _parameter, text: heaps_of(text),
+        metavar="X,X…",
+        help=f"Sizes of the heap, in multiples of {of}. Default: {shown}.",
+    )
+
+
+def traces_of(program: Program) -> list[Path]:
+    """The traces that a command line names in place of a program; none, or one, or several."""
+    paths = [Path(word) for word in program.argv]
+    if len(paths) > 1 and all(path.is_dir() for path in paths):
+        if program.stdin:
+            raise UsageError("the programs of traces do not run again", "leave out -i")
+        return paths
+    path = trace_of(program)
+    return [path] if path is not None else []
+
+
+def trace_of(program: Program) -> Path | None:
+    """The trace that a command line names in place of a program: a folder, which cannot be one."""
+    path = Path(program.argv[0])
+    if not path.is_dir():
+        if path.name.endswith(TRACE_SUFFIX) and not path.exists():
+            raise UsageError(f"{path} does not exist", "tare trace -o NAME.tare -- PROGRAM records")
+        return None
+    if len(program.argv) > 1:
+        raise UsageError(
+            f"{path} is a folder, and {program.argv[1]} stands behind it",
+            "options come first, and the trace last",
+        )
+    if program.stdin:
+        raise UsageError(f"{path} is recorded: its program does not run again", "leave out -i")
+    return path
+
+
+def trace_argument(function: Command) -> Command:
+    """Adds T.tare; gives ``trace``."""
+    return click.argument("trace", type=_PATH, metavar="T.tare")(function)
+
+
+def scheduler_option(function: Command) -> Command:
+    """Adds --scheduler; gives ``scheduler``, "" for runs on this machine."""
+    return click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        default="",
+        help="Do the runs on the workers of the Dask cluster with this scheduler, as "
+        "tcp://HOST:8786.",
+    )(function)
+
+
+def run_options(function: Command) -> Command:
+    """Adds the seed and the bounds of a run; gives ``seed`` and ``limits``."""
+    return _add(
+        limit_options(function),
+        click.option("--seed", type=int, help="Seed of the order of runs. Default: a new one."),
+    )
+
+
+def limit_options(function: Command) -> Command:
+    """Adds the bounds of a run; gives ``limits``."""
+
+    @functools.wraps(function)
+    def packed(
+        timeout: float | None, memory_limit: int | None, output_limit: int, **others: Any
+    ) -> Any:
+        return function(limits=Limits(timeout, memory_limit, output_limit), **others)
+
+    return _add(
+        packed,
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0.001),
+            metavar="SECONDS",
+            help="End a run, with all its processes, after so long.",
+        ),
+        click.option(
+            "--memory-limit",
+            metavar="SIZE",
+            callback=size,
+            help="End a run whose resident memory goes over this; it counts as out-of-memory.",
+        ),
+        click.option(
+            "--output-limit",
+            metavar="SIZE",
+            default=f"{DEFAULT_OUTPUT_LIMIT}B",
+            callback=size,
+            help="End a run that prints more than this. Default: 1GiB.",
+        ),
+    )
+
+
+def output_options(function: Command) -> Command:
+    """Adds where results go; gives ``output``, an Output."""
+
+    @functools.wraps(function)
+    def packed(
+        folder: Path | None,
+        json_file: Path | None,
+        csv_file: Path | None,
+        no_page: bool,
+        quiet: bool,
+        **others: Any,
+    ) -> Any:
+        for file in (json_file, csv_file):
+            if file is not None and not file.parent.is_dir():
+                raise UsageError(f"the folder {file.parent} for {file.name} does not exist")
+        output = Output(folder, json_file, csv_file, not no_page, quiet)
+        return function(output=output, **others)
+
+    return _add(
+        packed,
+        click.option(
+            "-o",
+            "--output",
+            "folder",
+            type=_PATH,
+            metavar="DIR",
+            help="The results folder. One that holds an interrupted run of the same is resumed.",
+        ),
+        click.option(
+            "--json", "json_file", type=_PATH, metavar="FILE", help="Also write JSON ('-': stdout)."
+        ),
+        click.option(
+            "--csv", "csv_file", type=_PATH, metavar="FILE", help="Also write every row as CSV."
+        ),
+        click.option("--no-page", is_flag=True, help="Do not write the HTML page."),
+        click.option("-q", "--quiet", is_flag=True, help="No progress, no table."),
+    )

@@ -1,0 +1,138 @@
+"""What the studies of replays share: a trace compiled in the results folder, and its runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from tare.base.errors import UsageError
+from tare.base.files import hash_file, writing
+from tare.base.units import format_count
+from tare.campaign import rounds
+from tare.campaign.executor import OBSERVERS
+from tare.campaign.session import Where, in_rounds, measure
+from tare.campaign.watching import Watcher
+from tare.heap_traces.schedule import DEATHS, How, check, compile_trace
+from tare.heap_traces.trace import META_FILE, Trace
+from tare.memory_managers.manager import Manager
+from tare.observers.protocol import Observe
+from tare.programs.program import Program
+from tare.records.results import Results, default_folder
+from tare.records.runs import Limits, Record, Run
+from tare.studykit import replayer as replay
+
+
+@dataclass(frozen=True)
+class Replayable:
+    """A trace whose schedule was compiled. ``program`` is its replay; ``counted`` is what the
+    header of the schedule counts."""
+
+    trace: Trace
+    how: How
+    folder: Path
+    schedule: Path
+    program: Program
+    counted: dict[str, int]
+    watcher: Watcher
+
+    def asked(self) -> dict[str, Any]:
+        """What of the request is the same for all studies."""
+        return {
+            "trace": str(self.trace.folder.resolve()),
+            "meta_sha256": hash_file(self.trace.folder / META_FILE),
+            "how": asdict(self.how),
+        }
+
+
+class RepeatedStudy(Protocol):
+    """A study that replays under each manager several times, the managers in turns."""
+
+    @property
+    def STUDY(self) -> str: ...  # noqa: N802
+    @property
+    def OBSERVER(self) -> str: ...  # noqa: N802
+    def next_round(self, plan: rounds.Plan, records: Sequence[Record]) -> list[Run]: ...
+
+
+def prepare(
+    trace: Trace, how: How, study: str, folder: Path | str | None, watcher: Watcher | None
+) -> Replayable:
+    """Compile ``trace`` in the results folder, which is a new one of ``study`` if none is named.
+    Raises UsageError where the trace does not have what ``how`` needs; no new folder is left."""
+    how = replace(how, process=check(trace, how))
+    where = Path(folder) if folder else default_folder(study, trace.folder.stem)
+    watcher = watcher or Watcher()
+    schedule = (where / ".work" / replay.SCHEDULE_FILE).resolve()
+    if left_out := len(trace.processes) - 1:
+        watcher.note(f"replaying process {how.process}; {left_out} others of the trace are not")
+    watcher.note(f"compiling {format_count(trace.processes[how.process or 0]['objects'])} objects")
+    counted = _compile(trace, how, schedule)
+    program = replay.program_of(trace, how, schedule)
+    return Replayable(trace, how, where, schedule, program, counted, watcher)
+
+
+def _compile(trace: Trace, how: How, schedule: Path) -> dict[str, int]:
+    """As ``compile_trace``; where that fails, no new folder is left."""
+    folder = schedule.parent.parent
+    with writing(folder):
+        schedule.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return compile_trace(trace, how, schedule)
+    except BaseException:
+        schedule.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a folder that holds more stays
+            schedule.parent.rmdir()
+            folder.rmdir()
+        raise
+
+
+def measure_replays(
+    prepared: Replayable,
+    study: RepeatedStudy,
+    doing: str,
+    resolved: Mapping[str, Manager],
+    baseline: str,
+    runs: int,
+    warmup: int,
+    seed: int | None,
+    limits: Limits | None,
+    observe: Observe | None = None,
+    **facts: Any,
+) -> Results:
+    """Replay under each manager ``runs`` times, the managers in turns. ``doing`` is what progress
+    says of it, ``observe`` does one (by default ``replay.run_once``), and ``facts`` are kept in
+    run.json."""
+    return measure(
+        study.STUDY,
+        doing,
+        [prepared.program],
+        resolved,
+        baseline,
+        {**prepared.asked(), "runs": runs, "warmup": warmup},
+        in_rounds(study, [prepared.program], resolved, baseline, runs, warmup),
+        Where(seed, limits, prepared.folder, prepared.watcher),
+        {**OBSERVERS, study.OBSERVER: observe or replay.run_once},
+        schedule=prepared.counted,
+        **facts,
+    )
+
+
+def oracles(prepared: Replayable) -> dict[str, int]:
+    """By each death that the trace tells of, the most bytes that live at one moment."""
+    peaks = {}
+    for death in DEATHS:
+        how = replace(prepared.how, death=death)
+        try:
+            check(prepared.trace, how)
+        except UsageError:
+            continue
+        if how == prepared.how:
+            peaks[death] = prepared.counted["peak_bytes"]
+            continue
+        other = prepared.schedule.with_suffix(".oracle")
+        peaks[death] = compile_trace(prepared.trace, how, other)["peak_bytes"]
+        other.unlink()
+    return peaks

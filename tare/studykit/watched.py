@@ -1,0 +1,75 @@
+"""Studies that are not about time: one observer watches each run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tare.campaign import executor
+from tare.campaign.planning import Plan, planned_runs
+from tare.campaign.session import Command, Planned, Where, managers_of, measure, programs_of
+from tare.campaign.watching import Watcher
+from tare.memory_managers import suitable
+from tare.observers.protocol import Observe
+from tare.programs.program import Program
+from tare.records.results import Results
+from tare.records.runs import Limits, Record, Run
+
+
+class _WatchedStudy(Protocol):
+    """A study whose runs one observer other than the runner watches."""
+
+    @property
+    def STUDY(self) -> str: ...  # noqa: N802
+    @property
+    def OBSERVER(self) -> str: ...  # noqa: N802
+    def next_round(self, plan: Plan, records: Sequence[Record]) -> list[Run]: ...
+
+
+@dataclass(frozen=True)
+class Watched:
+    """``doing`` is what progress says of the runs; ``others`` observe further ones, as many, by the
+    names that the study gives them; ``narrow``: programs can have 32 bits."""
+
+    study: _WatchedStudy
+    doing: str
+    observe: Observe
+    runs: int = 1
+    others: Mapping[str, Observe] = field(default_factory=dict)
+    narrow: bool = False
+
+
+def watch(
+    watched: Watched,
+    programs: Command | Sequence[Program],
+    managers: Sequence[str],
+    baseline: str,
+    asked: Mapping[str, Any],
+    seed: int | None,
+    limits: Limits | None,
+    folder: Path | str | None,
+    watcher: Watcher | None,
+) -> Results:
+    """Do the runs of a study that is not about time; ``asked`` is what its request holds beyond
+    programs and managers."""
+    chosen = programs_of(programs)
+    resolved, baseline = managers_of(managers, baseline)
+    study = watched.study
+    suitable.check(chosen, resolved.values(), f"tare {study.STUDY}")
+    plan = Plan(tuple(program.name for program in chosen), tuple(resolved), watched.runs)
+    runs = planned_runs(plan) * (1 + len(watched.others))
+    planned = Planned(lambda records: study.next_round(plan, records), runs)
+    return measure(
+        study.STUDY,
+        watched.doing,
+        chosen,
+        resolved,
+        baseline,
+        asked,
+        lambda _seed: planned,
+        Where(seed, limits, folder, watcher),
+        {**executor.OBSERVERS, study.OBSERVER: watched.observe, **watched.others},
+        watched.narrow,
+    )

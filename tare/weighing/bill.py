@@ -1,0 +1,210 @@
+"""The bill of one program, as `tare weigh` makes it: every section within its share of the time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tare.base.errors import ProgramError
+from tare.campaign import executor
+from tare.campaign.session import Command, execute, facts_of, managers_of, programs_of
+from tare.campaign.watching import Watcher
+from tare.memory_managers import manager as managers_module
+from tare.memory_managers.manager import OWN, Manager, describe_managers
+from tare.programs.program import Program, check_program, describe_program
+from tare.records.metrics import REPLAYING, Status
+from tare.records.results import Results, Store, default_folder, new_run
+from tare.records.runs import Limits, Outcome, Record, Run, now
+from tare.studies.lbo import report as lbo
+from tare.studykit.budget import (
+    TOTAL_SECONDS,
+    Effort,
+    Setting,
+    WeighSection,
+    observers,
+    shares,
+)
+from tare.weighing import java_bill
+from tare.weighing.sections import sections
+
+PILOT_STUDY = "pilot"
+
+
+def weigh(
+    program: Command,
+    managers: Sequence[str] = (),
+    *,
+    baseline: str = "",
+    effort: Effort = Effort.DEFAULT,
+    seed: int | None = None,
+    limits: Limits | None = None,
+    folder: Path | str | None = None,
+    watcher: Watcher | None = None,
+) -> Results:
+    """The whole bill of one program: every section that exists, within the time of ``effort``."""
+    (chosen,) = programs_of(program)
+    watcher = watcher or Watcher()
+    limits = limits or Limits()
+    described = describe_program(chosen, check_program(chosen))
+    runtime = java_bill.runtime_of(chosen, [*managers, *([baseline] if baseline else [])])
+    if runtime:
+        names = list(managers) or java_bill.default_managers(chosen)
+    else:
+        names = list(managers) or managers_module.default_managers()
+    resolved, first = managers_of(names, baseline)
+    if runtime:
+        java_bill.check(chosen, resolved.values())
+    request = {
+        "programs": [described],
+        "managers": sorted(resolved),
+        "baseline": first,
+        "effort": str(effort),
+    }
+    run = new_run("weigh", sys.argv, **facts_of(request, resolved, seed), runtime=runtime)
+    where = Path(folder) if folder else default_folder("weigh", Path(chosen.argv[0]).name)
+    with Store(where, run, key="request") as store:
+        if runtime:
+            pilot = _pilot(store, chosen, java_bill.OWN, limits, watcher)
+            asked = first if baseline else ""
+            resolved, first = java_bill.settle(
+                store, chosen, pilot, resolved, asked, add_own=not managers
+            )
+        else:
+            pilot = _pilot(store, chosen, OWN, limits, watcher)
+            resolved, first = _settle(store, pilot, resolved, first, watcher)
+        store.update(storage_runtime=storage_runtime(chosen))
+        found = sections(runtime)
+        setting = Setting(
+            program=chosen.name,
+            managers=tuple(resolved),
+            baseline=first,
+            effort=effort,
+            pilot_seconds=store.run["pilot_seconds"],
+            budget_seconds=TOTAL_SECONDS[effort],
+            seed=store.run["seed"],
+            managers_asked=bool(managers),
+            pilot=pilot.values,
+            storage_runtime=store.run["storage_runtime"],
+        )
+        results = None
+        given = shares(found, setting)
+        seconds = [share.budget_seconds for share in given]
+        names = [section.IDENTIFIER for section in found]
+        store.update(shares=dict(zip(names, seconds, strict=True)))
+        for section, share in zip(found, given, strict=True):
+            results = _weigh_section(section, share, store, chosen, resolved, limits, watcher)
+        assert results is not None
+        store.update(finished=now())
+        return Results(results.folder, store.run, results.measurements)
+
+
+def storage_runtime(program: Program) -> str:
+    """The runtime whose storage management can be broken down; empty where none is known."""
+    from tare.studies.breakdown.observe import chosen_descriptors
+
+    found = chosen_descriptors(program, "")
+    return found[0].name if len(found) == 1 else ""
+
+
+def _weigh_section(
+    section: WeighSection,
+    setting: Setting,
+    store: Store,
+    program: Program,
+    managers: Mapping[str, Manager],
+    limits: Limits,
+    watcher: Watcher,
+) -> Results:
+    expected = section.expected_seconds(setting)
+    planned = section.expected_runs(setting)
+    if planned:
+        watcher.begin(section.TITLE, planned, expected)
+    earlier = store.run.get("sections", {}).get(section.IDENTIFIER, {}).get("took_seconds", 0.0)
+    begun = time.monotonic()
+    known = dict(managers)
+
+    def planner(records: Sequence[Record]) -> list[Run]:
+        runs = section.next_runs(setting, records)
+        added = {run.manager for run in runs} - known.keys()
+        if added:
+            replayed = {run.manager for run in runs if run.observer in REPLAYING}
+            new = {
+                name: managers_module.resolve(name, replays=name in replayed)
+                for name in sorted(added)
+            }
+            known.update(new)
+            store.update(managers={**store.run["managers"], **describe_managers(new)})
+        return runs
+
+    watching = observers(section, setting)
+    results = execute(store, planner, {program.name: program}, known, limits, watcher, watching)
+    costs = dict(store.run.get("sections", {}))
+    took = earlier + time.monotonic() - begun
+    if planned:
+        costs[section.IDENTIFIER] = {"expected_seconds": expected, "took_seconds": took}
+        store.update(sections=costs)
+    return Results(results.folder, store.run, results.measurements)
+
+
+def _pilot(store: Store, program: Program, own: str, limits: Limits, watcher: Watcher) -> Outcome:
+    """One run as the program is, under the manager ``own``, to learn how long it takes."""
+    done = [r for r in store.records if r.run.study == PILOT_STUDY]
+    if not done:
+        watcher.note("one run to see how long it takes")
+        run = Run(PILOT_STUDY, program.name, own, 0, 0, warmup=True)
+        executor.execute(
+            lambda records: [] if records else [run],
+            {program.name: program},
+            {own: managers_module.resolve(own)},
+            limits,
+            store,
+            lambda *_: None,
+        )
+        done = store.records
+    outcome = done[0].outcome
+    if outcome.status is Status.OK:
+        store.update(pilot_seconds=outcome.values["wall_seconds"])
+    elif outcome.status in (Status.FAILED, Status.TIMEOUT, Status.OUT_OF_MEMORY):
+        words = [line.strip() for line in outcome.error_tail.splitlines() if line.strip()]
+        raise ProgramError(
+            f"{program.name} failed in its first run: {outcome.reason or outcome.status}",
+            f"{f'it said: {words[-1][:300]}; ' if words else ''}nothing more was run",
+        )
+    else:
+        store.update(pilot_seconds=limits.timeout_seconds or 1.0)
+    return outcome
+
+
+def _settle(
+    store: Store,
+    pilot: Outcome,
+    managers: dict[str, Manager],
+    baseline: str,
+    watcher: Watcher,
+) -> tuple[dict[str, Manager], str]:
+    """The managers and the baseline, now that it is known what the program brings.
+
+    A program that links another malloc than the C library's is its own baseline, and glibc one of
+    the alternatives.
+    """
+    glibc = managers_module.resolve("glibc")
+    brings_its_own = pilot.status is Status.OK and not glibc.serves(pilot.server)
+    if brings_its_own and baseline == "glibc":
+        watcher.note(f"the program links an allocator of its own, {pilot.server}")
+        managers = {OWN: managers_module.resolve(OWN), **managers}
+        baseline = OWN
+        store.update(baseline=baseline, managers=describe_managers(managers))
+    return managers, baseline
+
+
+def failed(results: Results) -> bool:
+    """Whether a run gave a status instead of a number, other than one in a heap that a section made
+    too small to see what happens."""
+    fine = {str(Status.OK)}
+    ended = results.measurements.select("study", "status").unique().rows()
+    return any(
+        status not in (fine.union(lbo.TOO_SMALL) if study == lbo.STUDY else fine)
+        for study, status in ended
+    )

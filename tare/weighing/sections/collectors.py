@@ -1,0 +1,221 @@
+"""`tare weigh`: what the program's allocations would need and cost under a garbage collector."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tare.base.errors import MissingError
+from tare.base.native import native_file
+from tare.base.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_percent,
+    format_seconds,
+)
+from tare.memory_managers import mmtk as collectors
+from tare.memory_managers.manager import OWN
+from tare.observers import recorder
+from tare.observers.protocol import Observe
+from tare.records.metrics import Obtained, Status
+from tare.records.results import Results, read_records
+from tare.records.runs import Record, Run
+from tare.report.model import Cell, Column, Section, Table
+from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
+from tare.weighing import collectors_observe as collector_run
+from tare.weighing.collectors_observe import HEAPS, PAIRS, ratios
+
+IDENTIFIER = "collectors"
+STUDY = "collectors"
+OBSERVER = "collectors"
+TITLE = "Under a garbage collector this program would…"
+ORDER = 50
+
+COLLECTORS = ("genimmix", "immix", "semispace")
+START_SECONDS = 1.5
+"""What recording and the searches take of a program that allocates next to nothing."""
+SLOWDOWN = 30.0
+"""Of programs that allocate a lot, for the recording and each search."""
+
+
+def observers(_setting: Setting) -> Mapping[str, Observe]:
+    return {OBSERVER: collector_run.run_once}
+
+
+def run_seconds(pilot_seconds: float) -> float:
+    """What the recording, and then each collector, will take, judged by the pilot run."""
+    return START_SECONDS + SLOWDOWN * pilot_seconds
+
+
+def expected_runs(setting: Setting) -> int:
+    """The recording and as many collectors as fit into the section's share of the time."""
+    if not is_built() or setting.baseline == OWN:
+        return 0
+    most = 1 + (1 if setting.effort is Effort.QUICK else len(COLLECTORS))
+    if setting.effort is Effort.THOROUGH:
+        return most
+    fitting = min(most, int(setting.budget_seconds / run_seconds(setting.pilot_seconds)))
+    return fitting if fitting > 1 else 0
+
+
+def expected_seconds(setting: Setting) -> float:
+    return expected_runs(setting) * run_seconds(setting.pilot_seconds)
+
+
+def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
+    """The recording, then one collector after the other, while there is time."""
+    mine = [record for record in records if record.run.study == STUDY]
+    allowed = expected_runs(setting)
+    if not allowed:
+        return []
+    order = 1 + max((record.run.order for record in records), default=0)
+    if not mine:
+        return [Run(STUDY, setting.program, setting.baseline, 0, order, observer=OBSERVER)]
+    if mine[0].outcome.status is not Status.OK or mine[0].outcome.details["left_out"]:
+        return []
+    took = [record.outcome.details.get("took_seconds", 0.0) for record in mine]
+    is_late = sum(took) + max(took) > setting.budget_seconds
+    done = {record.run.manager for record in mine}
+    left = [name for name in COLLECTORS[: allowed - 1] if name not in done]
+    if not left or (is_late and setting.effort is not Effort.THOROUGH):
+        return []
+    return [Run(STUDY, setting.program, left[0], 0, order, observer=OBSERVER)]
+
+
+def is_built() -> bool:
+    """Whether this Tare has the recorder, the replayer and the collectors."""
+    try:
+        recorder.require()
+        native_file("bin/tare-replay")
+        for name in COLLECTORS:
+            collectors.command(name, {})
+    except MissingError:
+        return False
+    return True
+
+
+def section(results: Results) -> Section:
+    """What collectors would need and cost, or why that was not tried."""
+    mine = [record for record in read_records(results.folder) if record.run.study == STUDY]
+    if not mine:
+        return Section(IDENTIFIER, TITLE, findings=[_left_out(results)])
+    recording = mine[0].outcome
+    if recording.status is not Status.OK:
+        why = f"Left out: the program could not be recorded: {recording.reason}."
+        return Section(IDENTIFIER, TITLE, findings=[why])
+    if why := recording.details["left_out"]:
+        return Section(IDENTIFIER, TITLE, findings=[f"Left out: {why}. `tare minheap` has time."])
+    good = [record for record in mine[1:] if record.outcome.status is Status.OK]
+    good.sort(key=lambda record: float(record.outcome.values["min_heap_high_bytes"]))
+    return Section(
+        identifier=IDENTIFIER,
+        title=TITLE,
+        findings=_findings(results, recording.details, mine[1:], good),
+        tables=[_table(recording.details["counted"], good)] if good else [],
+        obtained=Obtained.REPLAYED,
+    )
+
+
+def _left_out(results: Results) -> str:
+    if not is_built():
+        return "Left out: the recorder or the replayer's collectors are not built (make build)."
+    if results.run["baseline"] == OWN:
+        return "Left out: the program brings its own allocator. `tare trace -m own` records it."
+    effort = Effort(results.run["request"]["effort"])
+    seconds = 2 * run_seconds(results.run.get("pilot_seconds", 0.0))
+    return (
+        f"Left out: a recording and a search take about {format_duration(seconds)}, and the other "
+        f"sections leave less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "
+        "`tare trace` and `tare minheap` do it without a limit, and so does `tare weigh "
+        "--thorough`."
+    )
+
+
+def _findings(
+    results: Results, recorded: Any, tried: Sequence[Record], good: Sequence[Record]
+) -> list[str]:
+    counted = recorded["counted"]
+    live = counted["peak_bytes"]
+    sentences = [
+        f"…need at least {format_bytes(_least(record))} under {record.run.manager}, "
+        f"{_least(record) / live:.2f} times the {format_bytes(live)} that it has alive at most; "
+        f"glibc takes {format_bytes(record.outcome.details['glibc_bytes'])} for the same objects."
+        for record in good[:1]
+    ]
+    pilot = results.run.get("pilot_seconds")
+    sentences += [_cost(record, pilot) for record in good]
+    sentences += [
+        f"{record.run.manager}: no figure ({record.outcome.status}: {record.outcome.reason})."
+        for record in tried
+        if record.outcome.status is not Status.OK
+    ]
+    if not tried:
+        sentences.append("There was time for the recording only. `tare minheap` has more.")
+    if recorded["processes"] > 1:
+        sentences.append(
+            f"Replayed is the process with the most objects, of {recorded['processes']}."
+        )
+    sentences.append(
+        "Its allocations are replayed, without its work: what a collector does to the program's "
+        "own cache misses is not in this. An object is garbage once the program freed it; what "
+        "pointers would hold for longer was not recorded."
+    )
+    return sentences
+
+
+def _least(record: Record) -> float:
+    return float(record.outcome.values["min_heap_high_bytes"])
+
+
+def _cost(record: Record, pilot: float | None) -> str:
+    """In a heap of twice the least: more time, less, or no difference that all pairs agree on."""
+    details = record.outcome.details
+    name, heap = record.run.manager, format_bytes(details["heap_bytes"])
+    each = ratios(details)
+    start = f"…in twice its least heap ({heap}) under {name}, "
+    if min(each) <= 1 <= max(each):
+        return f"{start}spend about as long on its memory as under glibc."
+    extra = statistics.median(details["seconds"]) - statistics.median(details["glibc_seconds"])
+    share = f", {format_percent(extra / pilot)} of its time" if pilot else ""
+    direction = "more" if extra > 0 else "less"
+    return (
+        f"{start}spend {statistics.median(each):.2f} times as long on its memory as under glibc "
+        f"({min(each):.2f} to {max(each):.2f}): {format_seconds(abs(extra))} {direction}{share}."
+    )
+
+
+def _table(counted: Any, good: Sequence[Record]) -> Table:
+    live = counted["peak_bytes"]
+    columns = [
+        Column("collector", "What served the objects of the replay.", numeric=False),
+        Column("least heap", "From this heap on the replay fitted."),
+        Column("over live", "The least heap divided by the most bytes alive at one moment."),
+        Column("time", f"Median of {PAIRS} replays in {HEAPS} least heaps, collections included."),
+        Column("over glibc", "Median ratio to a replay under glibc right before."),
+        Column("range", "Of the ratios.", numeric=False),
+        Column("collecting", "Of the time, the share in collections."),
+        Column("collections", "In such a replay.", essential=False),
+        Column("longest pause", "The median of the longest of each replay.", essential=False),
+    ]
+    lines = []
+    for record in good:
+        values, each = record.outcome.values, ratios(record.outcome.details)
+        low = _least(record)
+        share = values["collector_seconds"] / values["replay_seconds"]
+        span = f"{min(each):.2f} – {max(each):.2f}"
+        lines.append(
+            [
+                Cell(record.run.manager, record.run.manager),
+                Cell(format_bytes(low), low),
+                Cell(f"{low / live:.2f}", low / live),
+                Cell(format_seconds(values["replay_seconds"]), values["replay_seconds"]),
+                Cell(f"{statistics.median(each):.2f}", statistics.median(each)),
+                Cell(span, span),
+                Cell(f"{share:.0%}", share),
+                Cell(format_count(values["collections"]), values["collections"]),
+                Cell(format_seconds(values["max_pause_seconds"]), values["max_pause_seconds"]),
+            ]
+        )
+    return Table("table-collectors", "Its allocations under collectors", columns, lines)

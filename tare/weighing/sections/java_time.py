@@ -1,0 +1,101 @@
+"""`tare weigh`: what another collector would change in a Java program's time and memory."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tare.base.units import format_bytes
+from tare.campaign import rounds
+from tare.memory_managers.manager import resolve
+from tare.memory_managers.runtimes import jvm
+from tare.observers import runner
+from tare.observers.protocol import Observe
+from tare.programs.program import Program
+from tare.records import summary
+from tare.records.results import Results
+from tare.records.runs import Record, Run
+from tare.report.comparison import (
+    COLLECTIONS_TABLE,
+    FAILURES_TABLE,
+    comparison_section,
+    failure_table,
+    summary_rows,
+)
+from tare.report.model import Section
+from tare.studies.compare import report as compare
+from tare.studies.compare import weigh as time_and_memory
+from tare.studykit.budget import Setting
+from tare.weighing import java_bill as java_bill
+
+RUNTIME = java_bill.RUNTIME
+IDENTIFIER = "java-time"
+TITLE = "Time and memory under other collectors"
+ORDER = 10
+
+_QUICK_MANAGERS = ("jvm.serial", "jvm.parallel")
+_ELSEWHERE = (COLLECTIONS_TABLE, FAILURES_TABLE)
+"""Tables of a comparison: one is the next section's, the other is about all runs of the bill."""
+
+
+def observers(_setting: Setting) -> Mapping[str, Observe]:
+    return {"runner": java_bill.without(runner.run_once, java_bill.COLLECTOR)}
+
+
+def expected_runs(setting: Setting) -> int:
+    """How many runs that makes when nothing fails."""
+    return rounds.planned_runs(time_and_memory.plan(setting, _QUICK_MANAGERS))
+
+
+def expected_seconds(setting: Setting) -> float:
+    """What measuring will take, judged by the pilot run."""
+    return expected_runs(setting) * (setting.pilot_seconds + 0.005)
+
+
+def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
+    """The runs to do next; empty when the section has all it needs."""
+    mine = [record for record in records if record.run.study == compare.STUDY]
+    return compare.next_round(time_and_memory.plan(setting, _QUICK_MANAGERS), mine)
+
+
+def section(results: Results) -> Section:
+    """The verdict in words, over the tables and figures of the comparison."""
+    mine = results.measurements.filter(results.measurements["study"] == compare.STUDY)
+    summarised = summary.summarise(mine, results.run["baseline"], results.run["seed"])
+    whole = comparison_section(Results(results.folder, results.run, mine), summarised)
+    tables = [table for table in whole.tables if table.identifier not in _ELSEWHERE]
+    if (failures := failure_table(results, compare.STUDY)) is not None:
+        tables.insert(0, failures)
+    findings, commands = time_and_memory.verdict(
+        results.run, summary_rows(summarised), "collector", _command
+    )
+    return replace(
+        whole,
+        identifier=IDENTIFIER,
+        title=TITLE,
+        findings=[*findings, *_as_it_is(results.run)],
+        tables=tables,
+        commands=commands,
+    )
+
+
+def _as_it_is(run: Mapping[str, Any]) -> list[str]:
+    """What the program runs under when nothing is changed."""
+    java = run["java"]
+    if not java["collector"]:
+        return []
+    heap = java["heap_bytes"]
+    size = f", in a heap of up to {format_bytes(heap)}" if heap else ""
+    return [f"As it is, it runs under jvm.{java['collector']} of Java {java['version']}{size}."]
+
+
+def _command(run: Mapping[str, Any], manager: str) -> str:
+    """The shell command that runs the program under ``manager``."""
+    program = Program("", tuple(run["programs"][0]["argv"]))
+    setting = resolve(manager).runtime
+    assert setting is not None
+    changed = jvm.advice(setting, program)
+    variables = [f"{name}={shlex.quote(value)}" for name, value in changed.environment.items()]
+    return " ".join([*variables, shlex.join(changed.argv)])
