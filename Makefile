@@ -57,6 +57,7 @@ check: build
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache > /dev/null || { $(VENV)/bin/lint-imports --no-cache; exit 1; }
 	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
 	git ls-files '*.sh' .ci/run | xargs shellcheck
 	@scripts/check-rust.sh replay replay/mmtk

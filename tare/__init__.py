@@ -13,19 +13,24 @@ Each name is loaded when it is first used.
 from __future__ import annotations
 
 import importlib
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tare.base.earlier_names import find_earlier_names
 from tare.base.version import __version__
 
 if TYPE_CHECKING:
     from tare.answers.answers import difference, explore, export_text, limits_broken, write_page
     from tare.answers.summaries import summary, worst_status
+    from tare.base.errors import InterruptedStudy, MissingError, TareError, UsageError
     from tare.campaign.recording import trace
     from tare.campaign.watching import Watcher
     from tare.checking.question import check
     from tare.cli.doctor import examination
     from tare.heap_traces.trace import open_trace
     from tare.memory_managers.catalogue import managers
+    from tare.observers.asked import Asked
     from tare.programs.program import Program
     from tare.programs.runnable import suite_programs
     from tare.records.results import load
@@ -48,49 +53,45 @@ if TYPE_CHECKING:
     from tare.weighing.bill import weigh
 
 _PLACES = {
+    "Asked": "observers.asked",
     "Effort": "studykit.budget",
+    "InterruptedStudy": "base.errors",
     "Limits": "records.runs",
+    "MissingError": "base.errors",
     "Program": "programs.program",
-    "Watcher": "campaign.session",
-    "breakdown": "studies.breakdown.question",
+    "TareError": "base.errors",
+    "UsageError": "base.errors",
+    "Watcher": "campaign.watching",
     "check": "checking.question",
-    "compare": "studies.compare.question",
-    "count": "studies.count.question",
-    "delay": "studies.delay.question",
     "difference": "answers.answers",
-    "drag": "studies.drag.question",
     "drag_of_trace": "studies.drag.question",
     "drag_of_traces": "studies.drag.question",
     "examination": "cli.doctor",
     "explore": "answers.answers",
     "export_text": "answers.answers",
-    "frequency": "studies.frequency.question",
-    "lbo": "studies.lbo.question",
     "limits_broken": "answers.answers",
     "load": "records.results",
     "managers": "memory_managers.catalogue",
-    "memsys": "studies.memsys.question",
-    "minheap": "studies.minheap.question",
     "open_trace": "heap_traces.trace",
-    "proximity": "studies.proximity.question",
-    "regions": "studies.regions.question",
-    "replay": "studies.replay.question",
-    "space": "studies.space.question",
     "space_of_traces": "studies.space.question",
     "suite_programs": "programs.runnable",
-    "summary": "answers.answers",
+    "summary": "answers.summaries",
     "trace": "campaign.recording",
-    "tradeoff": "studies.tradeoff.question",
     "weigh": "weighing.bill",
-    "worst_status": "answers.answers",
+    "worst_status": "answers.summaries",
     "write_page": "answers.answers",
 }
-"""Where each name lives; what type checkers are told above."""
+"""Where each name lives that is not the function of a study."""
 
 __all__ = [
+    "Asked",
     "Effort",
+    "InterruptedStudy",
     "Limits",
+    "MissingError",
     "Program",
+    "TareError",
+    "UsageError",
     "Watcher",
     "__version__",
     "breakdown",
@@ -128,12 +129,23 @@ __all__ = [
 ]
 
 
+find_earlier_names()
+
+
 def __dir__() -> list[str]:
-    return __all__
+    return sorted({*__all__, *_studies()})
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    place = _PLACES.get(name) or (f"studies.{name}.question" if name in _studies() else "")
+    if not place:
         raise AttributeError(f"module 'tare' has no attribute '{name}'")
     importlib.import_module("tare.answers.display")
-    return getattr(importlib.import_module(f"tare.{_PLACES[name]}"), name)
+    return getattr(importlib.import_module(f"tare.{place}"), name)
+
+
+@cache
+def _studies() -> frozenset[str]:
+    """The names of the studies that have a function: each folder with a question."""
+    found = Path(__file__).with_name("studies").glob("*/question.py")
+    return frozenset(path.parent.name for path in found)

@@ -72,10 +72,10 @@ def test_importing_is_light() -> None:
 
 def test_a_command_starts_without_what_only_reports_need() -> None:
     code = """
-import importlib, pkgutil, sys
-import tare.commands
-for module in pkgutil.iter_modules(tare.commands.__path__):
-    importlib.import_module(f"tare.commands.{module.name}")
+import sys
+from tare.__main__ import tare_group
+for name in tare_group.list_commands(None):
+    tare_group.get_command(None, name)
     print([m for m in ("polars", "numpy", "pyarrow") if m in sys.modules])
 """
     said = subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()
@@ -125,3 +125,29 @@ def test_differences_and_exports(tmp_path: Path) -> None:
 def test_the_examination_is_a_frame() -> None:
     frame = tare.examination()
     assert "a measured run" in frame["subject"].to_list()
+
+
+def test_the_names_of_modules_that_were_documented_are_found() -> None:
+    code = """
+from tare.api import Watcher, breakdown, drag_of_trace, memsys, space_of_traces, trace
+from tare.drag_run import How
+from tare.errors import MissingError, TareError, UsageError
+from tare.limits import judged
+from tare.program import Program
+from tare.runner import Limits
+from tare.trace import open_trace
+from tare.tracing import Asked
+from tare.weighing import Effort
+import tare
+assert (tare.Program, tare.Limits, tare.Effort) == (Program, Limits, Effort)
+assert tare.__spec__.name == "tare"
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_each_name_that_is_offered_is_there() -> None:
+    for name in dir(tare):
+        assert getattr(tare, name) is not None
+    assert {"compare", "count", "weigh", "drag", "lbo", "minheap", "replay", "trace"} <= {
+        *dir(tare)
+    }

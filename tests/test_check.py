@@ -14,24 +14,23 @@ from tare.base.errors import UsageError
 from tare.checking.limits import (
     DERIVED,
     KEPT,
-    MEASURED_BY,
     NO_FIGURE,
     OVER,
     UNSETTLED,
     judged,
     most_of,
 )
-from tare.records.metrics import METRICS
+from tare.records.metrics import METRICS, WITH_LIMITS
 from tare.records.results import Results, load
 
 ROOT = Path(__file__).parents[1]
 ALWAYS = {
     "compare": {"wall_seconds", "user_seconds", "system_seconds", "peak_resident_bytes"}
     | {"minor_faults", "major_faults", "context_switches", "processes"},
-    "count": set(MEASURED_BY["count"]),
-    "drag": set(MEASURED_BY["drag"]),
-    "memsys": set(MEASURED_BY["memsys"]),
-    "space": set(MEASURED_BY["space"]),
+    "count": set(WITH_LIMITS["count"]),
+    "drag": set(WITH_LIMITS["drag"]),
+    "memsys": set(WITH_LIMITS["memsys"]),
+    "space": set(WITH_LIMITS["space"]),
 }
 """What each study measures of any program, on any machine and under any manager."""
 
@@ -49,7 +48,7 @@ def write(
 
 
 def test_metrics_are_known_and_each_has_one_study() -> None:
-    names = [name for metrics in MEASURED_BY.values() for name in metrics]
+    names = [name for metrics in WITH_LIMITS.values() for name in metrics]
     assert len(set(names)) == len(names)
     assert set(names) <= set(METRICS)
     assert {part for parts in DERIVED.values() for part in parts} <= set(names)

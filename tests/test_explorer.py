@@ -15,7 +15,7 @@ import pytest
 
 import tare
 from tare.answers.explorer import collecting, page
-from tare.answers.explorer.call_trees import CallTree, Weight, call_trees, grown
+from tare.answers.explorer.call_trees import call_trees
 from tare.answers.explorer.collecting import collect
 from tare.answers.explorer.document import Detail, document
 from tare.answers.explorer.page import EXPLORER_FILE, render_explorer
@@ -28,6 +28,7 @@ from tare.records.components import COMPONENTS
 from tare.records.metrics import Status
 from tare.records.results import load
 from tare.records.runs import Outcome, Record, Run
+from tare.report.call_trees import CallTree, Weight, grown
 from tare.report.figures.marks import ratio_text
 from tare.studies.count.report import section
 from tests.campaigns import write_campaign

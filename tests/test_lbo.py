@@ -16,7 +16,8 @@ from tare.base.errors import UsageError
 from tare.memory_managers.runtimes import Pause
 from tare.programs.iterations import Iteration
 from tare.records.results import load
-from tare.studies.lbo.question import _epsilon, lbo, lbo_replayed, steady_work, whole_run
+from tare.studies.lbo.observe import steady_work, whole_run
+from tare.studies.lbo.question import _epsilon, lbo, lbo_replayed
 from tare.studies.lbo.report import overheads, section
 from tests.test_cli import start, wait_until
 from tests.test_jvm import classes, needs_java

@@ -28,6 +28,7 @@ from tare.base.errors import UsageError
 from tare.heap_traces import residence
 from tare.heap_traces.trace import Trace, open_trace
 from tare.report import stacks as stack_export
+from tare.studies.drag.stacks import stacks_of
 from tests.conftest import Completed
 from tests.traces import many_objects, objects_frame, sites_frame, write_trace_folder
 
@@ -76,7 +77,7 @@ def test_frames_cannot_break_the_lines(tmp_path: Path) -> None:
 
 
 def test_stacks_beyond_the_bound_become_one(trace: Trace) -> None:
-    stacks = trace_export.stacks_of(trace, "bytes", most=2)
+    stacks = stacks_of(trace, "bytes", most=2)
     assert [(s.frames[0].name, s.sums["bytes"]) for s in stacks] == [
         ("main", 100),
         ("work", 30),

@@ -18,9 +18,10 @@ from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Limits, Outcome
 from tare.report.model import Section
-from tare.studies.tradeoff.question import slow, tradeoff
+from tare.studies.tradeoff.question import tradeoff
 from tare.studies.tradeoff.report import failed
 from tare.studykit import replayer as replay
+from tare.studykit.replays import slow
 from tests.test_minheap import known
 from tests.test_mmtk import tangled, write_trace
 from tests.traces import objects_frame

@@ -1,0 +1,1 @@
+"""What can be had of results: reports, differences, exports, the explorer."""

@@ -8,6 +8,7 @@ from typing import Any
 from tare.base.errors import UsageError
 from tare.base.units import format_duration, format_seconds
 from tare.campaign import drift as machines
+from tare.checking import report as check
 from tare.records.metrics import Obtained
 from tare.records.results import Results, read_records, telling_damage
 from tare.report.comparison import coverage_warnings
@@ -53,7 +54,7 @@ def _sections(results: Results) -> list[Section]:
             if getattr(each, "applies", lambda _results: True)(results)
         ]
     study = results.run["study"]
-    found = [each.section(results) for each in studies() if study == each.STUDY]
+    found = [each.section(results) for each in (*studies(), check) if study == each.STUDY]
     if not found:
         raise UsageError(f"this Tare does not know the study '{study}' of {results.folder}")
     return found

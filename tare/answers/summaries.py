@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tare.checking import report as check
 from tare.records.metrics import Status
 from tare.records.results import Results, telling_damage
 from tare.studies import studies
@@ -23,7 +24,7 @@ def summary(results: Results) -> polars.DataFrame:
             study.summarise(
                 measurements.filter(pl.col("study") == study.STUDY), run["baseline"], run["seed"]
             )
-            for study in studies()
+            for study in (*studies(), check)
         )
     return summaries.unique(["program", "manager", "metric"], keep="first", maintain_order=True)
 

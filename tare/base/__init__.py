@@ -1,0 +1,1 @@
+"""What knows nothing of Tare: numbers, text, files, errors."""

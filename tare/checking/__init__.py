@@ -1,0 +1,1 @@
+"""Limits of the programs of a suite: `tare check`."""

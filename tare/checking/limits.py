@@ -16,41 +16,10 @@ from typing import TYPE_CHECKING, Any
 from tare.base import statistics
 from tare.base.errors import UsageError
 from tare.base.units import format_value, parse_size
-from tare.records.metrics import METRICS
+from tare.records.metrics import METRICS, WITH_LIMITS
 
 if TYPE_CHECKING:
     from tare.records.results import Results
-
-MEASURED_BY: Mapping[str, tuple[str, ...]] = {
-    "compare": (
-        *("wall_seconds", "user_seconds", "system_seconds", "peak_resident_bytes"),
-        *("minor_faults", "major_faults", "context_switches", "processes"),
-        *("cpu_instructions", "cpu_cycles", "cache_misses", "tlb_misses"),
-        *("collections", "full_collections", "pauses", "pause_seconds", "max_pause_seconds"),
-        *("collector_seconds", "collector_cpu_seconds", "stall_seconds", "pause_cpu_seconds"),
-        *("heap_bytes", "max_used_after_bytes", "heap_allocated_bytes", "quarantined_bytes"),
-    ),
-    "count": (
-        *("instructions", "manager_instructions", "malloc_calls", "malloc_instructions"),
-        *("free_calls", "free_instructions", "realloc_calls", "realloc_instructions"),
-        *("objects", "allocated_bytes", "max_live_objects", "max_live_bytes"),
-    ),
-    "drag": (
-        *("peak_free_bytes", "peak_last_use_bytes", "drag_ratio"),
-        *("lag_share", "drag_share", "void_share", "never_used_bytes", "never_freed_bytes"),
-    ),
-    "memsys": (
-        *("simulated_cycles", "stall_cycles", "manager_stall_cycles", "fetch_misses"),
-        *("read_misses", "write_misses", "memory_misses", "translation_misses"),
-    ),
-    "space": (
-        *("resident_bytes", "requested_bytes", "internal_bytes", "metadata_bytes"),
-        *("external_bytes", "retained_bytes", "delayed_bytes", "other_bytes"),
-        *("unexplained_bytes", "heap_expansion_ratio"),
-    ),
-}
-"""The studies whose metrics can have limits. Some metrics exist on some machines, or under some
-managers only."""
 
 DERIVED: Mapping[str, tuple[str, str]] = {
     "manager_instructions_share": ("manager_instructions", "instructions")
@@ -88,10 +57,10 @@ class Judged:
 def study_of(metric: str) -> str:
     """The study that measures ``metric``, or UsageError when none does that can have limits."""
     of_study = DERIVED.get(metric, (metric,))[0]
-    for study, metrics in MEASURED_BY.items():
+    for study, metrics in WITH_LIMITS.items():
         if of_study in metrics:
             return study
-    known = [*DERIVED, *(name for metrics in MEASURED_BY.values() for name in metrics)]
+    known = [*DERIVED, *(name for metrics in WITH_LIMITS.values() for name in metrics)]
     close = get_close_matches(metric, known, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
     raise UsageError(f"'{metric}' is not a metric that can have a limit", hint)
@@ -148,7 +117,7 @@ def _is_limit(row: object) -> bool:
     if not isinstance(row, list) or len(row) != 4:
         return False
     *names, most = row
-    known = {*DERIVED, *(name for metrics in MEASURED_BY.values() for name in metrics)}
+    known = {*DERIVED, *(name for metrics in WITH_LIMITS.values() for name in metrics)}
     is_number = isinstance(most, int | float) and math.isfinite(most)
     return all(isinstance(name, str) for name in names) and names[2] in known and is_number
 

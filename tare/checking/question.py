@@ -10,32 +10,20 @@ from tare.campaign.executor import OBSERVERS
 from tare.campaign.session import Planned, Where, check_counts, measure
 from tare.campaign.watching import Watcher
 from tare.checking import report as check_study
-from tare.checking.limits import MEASURED_BY, most_of, study_of
+from tare.checking.limits import most_of, study_of
 from tare.checking.report import Checked
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers import suitable
 from tare.memory_managers.manager import Manager
-from tare.observers import instrument, recorder
 from tare.programs.program import Program
 from tare.programs.suite import Suite, SuiteProgram, as_program, load_suite, missing, prepare
+from tare.records.metrics import WITH_LIMITS
 from tare.records.results import Results
 from tare.records.runs import Limits
+from tare.studies import over_programs
 from tare.studies.compare import report as compare
-from tare.studies.count import report as count
-from tare.studies.drag import observe as observe_drag
-from tare.studies.drag import report as drag
-from tare.studies.memsys import report as memsys
-from tare.studies.space import observe as observe_space
-from tare.studies.space import report as space
 
 DEFAULT_MANAGER = "glibc"
-_REQUIRE: dict[str, Callable[[], object]] = {
-    compare.STUDY: lambda: None,
-    count.STUDY: instrument.launcher,
-    drag.STUDY: instrument.launcher,
-    memsys.STUDY: instrument.launcher,
-    space.STUDY: recorder.require,
-}
 
 
 def check(
@@ -88,8 +76,11 @@ def check(
         Where(seed, limits, folder, watcher, whole.path.stem),
         {
             **OBSERVERS,
-            drag.OBSERVER: observe_drag.run_once,
-            space.OBSERVER: observe_space.run_once,
+            **{
+                measured.observer: measured.observe
+                for measured in over_programs().values()
+                if measured.observe is not None
+            },
         },
     )
 
@@ -112,10 +103,10 @@ def _manager_of(program: SuiteProgram) -> str:
 def _checked(limited: SuiteProgram, program: Program, manager: Manager) -> Checked:
     """What is to be measured of a program, when all of it can be measured here."""
     wanted = {study_of(metric) for metric in limited.limits}
-    studies = tuple(study for study in MEASURED_BY if study in wanted)
+    studies = tuple(study for study in WITH_LIMITS if study in wanted)
     for study in studies:
-        _REQUIRE[study]()
         if study != compare.STUDY:
+            over_programs()[study].require()
             suitable.check([program], [manager], f"a limit that tare {study} measures")
     return Checked(program.name, manager.name, studies)
 

@@ -23,18 +23,14 @@ from tare.records import summary
 from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.model import Cell, Column, Section, Table
+from tare.studies import over_programs
 from tare.studies.compare import report as compare
-from tare.studies.count import report as count
-from tare.studies.drag import report as drag
-from tare.studies.memsys import report as memsys
-from tare.studies.space import report as space
 
 if TYPE_CHECKING:
     import polars
 
 STUDY = "check"
 TITLE = "Limits"
-_ONCE = {each.STUDY: each.OBSERVER for each in (count, drag, memsys, space)}
 _TONES = {KEPT: "good", OVER: "bad", NO_FIGURE: "bad", UNSETTLED: "quiet"}
 
 
@@ -70,7 +66,7 @@ def _runs(plan: Plan, each: Checked, study: str, records: Sequence[Record]) -> l
     one = (each.program,), (each.manager,)
     if study == compare.STUDY:
         return compare.next_round(_timed(plan, each), records)
-    return planning.next_round(planning.Plan(*one), records, study, _ONCE[study])
+    return planning.next_round(planning.Plan(*one), records, study, over_programs()[study].observer)
 
 
 def _timed(plan: Plan, each: Checked) -> rounds.Plan:

@@ -179,7 +179,5 @@ def examination() -> polars.DataFrame:
     """What works here: a row per check, with the columns subject, state, detail, mend, needed."""
     import polars as pl
 
-    from tare.cli.doctor import Finding, examine
-
     columns = [field.name for field in fields(Finding)]
     return pl.DataFrame([astuple(finding) for finding in examine()], schema=columns, orient="row")

@@ -1,0 +1,1 @@
+"""The heap trace: one row an object, read, written, checked and analysed."""

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.text import shortened
-
-if TYPE_CHECKING:
-    pass
-
 
 SHOWN_FRAMES = 3
 

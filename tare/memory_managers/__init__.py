@@ -1,0 +1,1 @@
+"""What serves memory: names, the catalogue, layers, collectors, runtimes."""

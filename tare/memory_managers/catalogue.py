@@ -445,8 +445,6 @@ def managers() -> polars.DataFrame:
     """Every manager that Tare knows: name, version, kind, installed, object, title."""
     import polars as pl
 
-    from tare.memory_managers.catalogue import load_recipes, object_path
-
     rows = []
     for recipe in load_recipes().values():
         found = object_path(recipe)

@@ -1,0 +1,1 @@
+"""What watches one run: the runner, the recorder, the instrument, the agents."""

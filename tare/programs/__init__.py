@@ -1,0 +1,1 @@
+"""What is run: commands with their inputs, executables, suites."""

@@ -1,0 +1,1 @@
+"""What a run left: outcomes, metrics, results folders, summaries."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tare.base import statistics
@@ -132,3 +132,51 @@ def geometric_means(measurements: polars.DataFrame, baseline: str, seed: int) ->
                     (manager, metric, len(shared), fewest, mean.median, mean.low, mean.high)
                 )
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def summarise_range(
+    measurements: polars.DataFrame, baseline: str, seed: int, first_metric: str = "instructions"
+) -> polars.DataFrame:
+    """As ``tare.records.summary.summarise``, but low, high and the bounds of ratios are the least
+    and the greatest values seen, and the verdict needs them not to overlap. ``first_metric`` has a
+    row even where no run gave a value."""
+    import statistics
+
+    import polars as pl
+
+    del seed  # nothing is sampled
+    ordered = measurements.sort("order")
+    good = ordered.filter(pl.col("status") == "ok")
+    groups: dict[tuple[str, str, str], list[float]] = {}
+    for key, part in good.group_by(["program", "manager", "metric"], maintain_order=True):
+        groups[str(key[0]), str(key[1]), str(key[2])] = part["value"].to_list()
+    rows = []
+    metrics = [m for m in METRICS if m in set(ordered["metric"].unique())]
+    for program, manager in ordered.select("program", "manager").unique(maintain_order=True).rows():
+        for metric in metrics:
+            values = groups.get((program, manager, metric), [])
+            base = groups.get((program, baseline, metric), [])
+            if not values and metric != first_metric:
+                continue
+            middle = (
+                (statistics.median(values), min(values), max(values)) if values else (None,) * 3
+            )
+            ratio, word = _range_ratio(values, base, manager == baseline)
+            unit = METRICS[metric].unit
+            rows.append((program, manager, metric, unit, len(values), *middle, *ratio, None, word))
+    return pl.DataFrame(rows, schema=summary_schema(), orient="row")
+
+
+def _range_ratio(
+    values: Sequence[float], base: Sequence[float], is_baseline: bool
+) -> tuple[tuple[float | None, float | None, float | None], str]:
+    import statistics
+
+    if is_baseline:
+        return ((1.0, 1.0, 1.0), "baseline") if values else ((None, None, None), "no data")
+    if not values or not base or min(base) <= 0:
+        return (None, None, None), "no data"
+    ratio = statistics.median(values) / statistics.median(base)
+    low, high = min(values) / max(base), max(values) / min(base)
+    word = "lower" if high < 1 else "higher" if low > 1 else "no difference seen"
+    return (ratio, low, high), word

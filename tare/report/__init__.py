@@ -1,0 +1,1 @@
+"""What is shown: tables and figures, on a terminal, a page and in a notebook."""

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tare.base.statistics import FEWEST_FOR_INTERVAL
 from tare.base.units import format_floor, format_percent, format_value
@@ -14,6 +14,7 @@ from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, judged_status, read_records, reference_outputs
 from tare.records.runs import Record
 from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.rows import Row
 
 if TYPE_CHECKING:
     import polars
@@ -57,7 +58,6 @@ _NO_TERMINAL = (
     "file. give it the options with which it runs as in a script (top -b, vim -es)."
 )
 COLLECTIONS_TABLE, FAILURES_TABLE = "table-collections", "table-failures"
-Row = Mapping[str, Any]
 
 
 def summary_rows(summary: polars.DataFrame) -> dict[tuple[str, str, str], Row]:

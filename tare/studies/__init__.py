@@ -2,24 +2,34 @@
 
 A folder holds ``report``, or several modules whose names end so: each has STUDY, its name in the
 rows; ``summarise(measurements, baseline, seed)``, a frame with the columns of
-``tare.records.summary.summary_schema``; and ``section(results)`` for reports. Beside them it has,
-as far as it needs them, ``command`` (a command of its name), ``question`` (which runs are asked
-for), ``observe`` (what watches a run) and ``weigh`` (its section of the bill, see
-``tare.studykit.budget``). No study is known by name elsewhere.
+``tare.records.summary.summary_schema``; and ``section(results)`` for reports. Beside it lies what
+the study has of these; docs/architecture.md says more:
+
+    command         the command of its name
+    question        which runs are asked for
+    over_programs   how suites and limits ask for it, see ``tare.studykit.watched``
+    observe         what watches a run
+    weigh           its section of the bill, see ``tare.studykit.budget``
+    call_trees      ``call_trees(results, record, note)``, for the explorer
+    metrics.csv     its metrics, see ``tare.records.metrics``
+
+No study is known by name elsewhere.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     import polars
 
     from tare.records.results import Results
     from tare.report.model import Section
+    from tare.studykit.watched import OverPrograms
 
 
 class Study(Protocol):
@@ -30,6 +40,19 @@ class Study(Protocol):
     ) -> polars.DataFrame: ...
 
     def section(self, results: Results) -> Section: ...
+
+
+def modules(name: str) -> Iterator[tuple[str, Any]]:
+    """The module ``name`` of each study that has one, with the study's name."""
+    for folder in sorted(module.name for module in pkgutil.iter_modules(__path__)):
+        path = f"{__name__}.{folder}.{name}"
+        if importlib.util.find_spec(path) is not None:
+            yield folder, importlib.import_module(path)
+
+
+def over_programs() -> dict[str, OverPrograms]:
+    """By name, the studies that `tare suite run` and `tare check` can do besides `compare`."""
+    return {name: module.OVER_PROGRAMS for name, module in modules("over_programs")}
 
 
 def studies() -> list[Study]:

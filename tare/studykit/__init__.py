@@ -1,0 +1,1 @@
+"""What studies share: options, plans over time, sweeps, replays, least heaps."""

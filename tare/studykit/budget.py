@@ -20,6 +20,9 @@ from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.model import Section
 
+TIMED = "compare"
+"""The study of the section on time: its runs show whether a program ends well, and how soon."""
+
 
 class Effort(StrEnum):
     QUICK = "quick"

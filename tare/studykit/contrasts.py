@@ -11,7 +11,8 @@ from typing import Generic, Protocol, TypeVar
 
 from tare.records import summary
 from tare.records.results import Results
-from tare.report.comparison import Row, summary_rows
+from tare.report.comparison import summary_rows
+from tare.report.rows import Row
 from tare.studykit.sweep_tables import Rows
 
 

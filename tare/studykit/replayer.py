@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import TareError, UsageError
 from tare.base.native import native_file
@@ -27,9 +27,6 @@ from tare.observers import runner
 from tare.programs.program import NAME_LIMIT, Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
-
-if TYPE_CHECKING:
-    pass
 
 OUT_OF_MEMORY_EXIT = 3
 SCHEDULE_FILE = "schedule"

@@ -136,3 +136,23 @@ def oracles(prepared: Replayable) -> dict[str, int]:
         peaks[death] = compile_trace(prepared.trace, how, other)["peak_bytes"]
         other.unlink()
     return peaks
+
+
+def slow(counted: dict[str, int]) -> float:
+    """After so many seconds a replay of the schedule that counts these is not worth waiting for."""
+    return (
+        _LEAST_TIMEOUT_SECONDS
+        + _SLOW_SECONDS_AN_OBJECT * counted["objects"]
+        + _SLOW_SECONDS_A_BYTE * counted["allocated_bytes"]
+    )
+
+
+_LEAST_TIMEOUT_SECONDS = 10.0
+
+
+_SLOW_SECONDS_AN_OBJECT = 4e-6
+
+
+_SLOW_SECONDS_A_BYTE = 4e-9
+"""A replay that takes longer than these together does little but collect: malloc and free take less
+than a twentieth of it."""

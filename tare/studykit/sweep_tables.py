@@ -12,7 +12,7 @@ from tare.base.text import shortened, visible
 from tare.base.units import format_count, format_percent, format_seconds
 from tare.records.metrics import METRICS, Status
 from tare.records.runs import Record
-from tare.report.comparison import TIME, Row, change, measured_cells
+from tare.report.comparison import TIME, change, measured_cells
 from tare.report.figures.marks import (
     BAND,
     INK,
@@ -29,6 +29,7 @@ from tare.report.figures.marks import (
     ratio_text,
 )
 from tare.report.model import Cell, Column, Figure
+from tare.report.rows import Row
 from tare.studykit.sweeps import Variant
 
 Rows = Mapping[tuple[str, str, str], Row]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -73,3 +73,22 @@ def watch(
         {**executor.OBSERVERS, study.OBSERVER: watched.observe, **watched.others},
         watched.narrow,
     )
+
+
+@dataclass(frozen=True)
+class OverPrograms:
+    """How other commands use a study that is not about time: as ``OVER_PROGRAMS`` of its module
+    ``over_programs``.
+
+    `tare suite run --study` calls ``question``, with ``managers`` where the user names none, and
+    with what parameters it has beyond those of all studies: ``options`` says what they are called
+    on the command line. `tare check` does one run with ``observe``, the observer ``observer``, for
+    a limit on one of its metrics; ``require`` raises MissingError where that cannot be.
+    """
+
+    question: Callable[..., Results]
+    observer: str
+    observe: Observe | None = None
+    require: Callable[[], object] = lambda: None
+    managers: Sequence[str] = ()
+    options: Mapping[str, str] = field(default_factory=dict)

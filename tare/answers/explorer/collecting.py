@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tare.answers.explorer.call_trees import CallTree, call_trees
+from tare.answers.explorer.call_trees import call_trees
 from tare.answers.summaries import summary
 from tare.base.errors import TareError, UsageError
 from tare.records.results import RUN_FILE, Results, load
+from tare.report.call_trees import CallTree
 
 if TYPE_CHECKING:
     import polars

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tare.answers.explorer.call_trees import CallTree
 from tare.answers.explorer.collecting import Collection, Summarised
 from tare.base.text import shortened, visible
 from tare.base.version import __version__
 from tare.campaign import drift as machines
 from tare.records.metrics import METRICS
 from tare.records.results import PAGE_FILE
+from tare.report.call_trees import CallTree
 from tare.report.figures.marks import rounded
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What other tools read: results and traces in their formats."""

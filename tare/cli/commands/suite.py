@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +16,10 @@ from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.programs.runnable import suite_programs
 from tare.programs.suite import load_suite, missing, package_to_install, shipped_suites
-from tare.records.results import Results, default_folder
+from tare.records.results import default_folder
 from tare.records.runs import Limits
-from tare.studies.breakdown.question import breakdown
+from tare.studies import over_programs
 from tare.studies.compare.question import compare
-from tare.studies.count.question import count
-from tare.studies.drag.question import drag
-from tare.studies.memsys.question import memsys
-from tare.studies.space.question import space
 from tare.studykit import options
 from tare.studykit.answer import Answer, Output
 from tare.studykit.progress import TerminalWatcher
@@ -43,20 +38,8 @@ Examples:
   tare suite run papers --scheduler tcp://head:8786 -o papers-results
 """
 DEFAULT_ITERATIONS = 5
+_OTHERS = over_programs()
 COMPARE = "compare"
-DRAG = "drag"
-_WATCHED: dict[str, Callable[..., Results]] = {
-    "breakdown": breakdown,
-    "count": count,
-    DRAG: drag,
-    "memsys": memsys,
-    "space": space,
-}
-_STUDIES_WITH = {
-    "models": ("--model", ("breakdown", "memsys")),
-    "sites": ("--sites", ("count",)),
-}
-"""What these arguments of the studies are called here, and whose they are."""
 _TIMES_AS_LONG = 100
 """How much of a program's time limit, which is for a run by itself, a run that is watched has."""
 _OF_COMPARE = ("runs", "warmup", "jar", "iterations", "scheduler")
@@ -95,7 +78,7 @@ def packages(suite_name: str) -> int:
 @click.option("-p", "--program", "only", multiple=True, metavar="P", help="Only this program.")
 @click.option(
     "--study",
-    type=click.Choice([COMPARE, *_WATCHED]),
+    type=click.Choice([COMPARE, *_OTHERS]),
     default=COMPARE,
     help="What to do with each program: the command of that name. Default: compare.",
 )
@@ -153,16 +136,18 @@ def run(
     """
     given = {name: value for name, value in (("models", models), ("sites", sites)) if value}
     for name in given:
-        spelt, studies = _STUDIES_WITH[name]
-        if study not in studies:
+        takers = {each: it.options[name] for each, it in _OTHERS.items() if name in it.options}
+        if study not in takers:
             raise UsageError(
-                f"{spelt} is not for --study {study}", f"it is for {' and '.join(studies)}"
+                f"{next(iter(takers.values()))} is not for --study {study}",
+                f"it is for {' and '.join(takers)}",
             )
     if study != COMPARE:
         _refuse_options_of_compare(study)
-        results = _WATCHED[study](
+        other = _OTHERS[study]
+        results = other.question(
             [_with_patience(program) for program in _of_suite(suite_name, only)],
-            managers or (("glibc",) if study == DRAG else ()),
+            managers or other.managers,
             baseline=baseline,
             seed=seed,
             limits=limits,

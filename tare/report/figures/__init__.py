@@ -1,0 +1,1 @@
+"""Figures as Vega-Lite specifications, and how they are drawn."""

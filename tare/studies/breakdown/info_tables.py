@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tare.studies.breakdown.code import Memory, decode_all
-
-if TYPE_CHECKING:
-    pass
 
 _TABLE = struct.Struct("<IIII")
 """How many pointers, how many other words, the kind, and where static references are."""

@@ -6,13 +6,8 @@ import csv
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare.studies import breakdown as breakdown_package
-
-if TYPE_CHECKING:
-    pass
-
 
 Shares = Mapping[str, float]
 

@@ -21,7 +21,7 @@ from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.studies.breakdown.published import GROUPS, PAPER, by_group, published
-from tare.studies.count.report import first_records, sentences_by_program
+from tare.studykit.findings import first_records, sentences_by_program
 
 if TYPE_CHECKING:
     import polars
@@ -49,10 +49,10 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
 
 
 def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
-    """As ``tare.studies.count.report.summarise``."""
-    from tare.studies.count import report as count
+    """As ``tare.records.summary.summarise_range``."""
+    from tare.records import summary
 
-    return count.summarise(measurements, baseline, seed, FIRST_METRIC)
+    return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
 
 
 # ---- the section of a report ----

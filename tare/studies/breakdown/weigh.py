@@ -11,8 +11,8 @@ from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Section
 from tare.studies.breakdown import report as breakdown
-from tare.studies.count.weigh import is_built, left_out
 from tare.studykit.budget import Effort, Setting
+from tare.studykit.instrumented import is_built, left_out
 
 IDENTIFIER = "storage"
 TITLE = breakdown.TITLE

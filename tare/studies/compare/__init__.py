@@ -1,0 +1,1 @@
+"""Time and memory under each manager."""

@@ -1,0 +1,1 @@
+"""Instructions inside and outside the manager."""

@@ -25,6 +25,7 @@ from tare.report.stacks import (
     to_speedscope,
 )
 from tare.studies.count import report as count
+from tare.studykit import findings
 
 KINDS = {
     "instructions": Kind("instructions in the memory manager", "instructions", "count"),
@@ -85,7 +86,7 @@ def _records(results: Results) -> Iterator[Record]:
         if record.outcome.status is Status.OK and "call_sites" in record.outcome.details
     ]
     for program in dict.fromkeys(record.run.program for record in good):
-        firsts = count.first_records(good, program)
+        firsts = findings.first_records(good, program)
         yield firsts.get(results.run["baseline"]) or next(iter(firsts.values()))
 
 

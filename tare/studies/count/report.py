@@ -6,7 +6,7 @@ shows whether it is, to the instruction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tare.base.units import format_bytes, format_count, format_percent
@@ -17,7 +17,9 @@ from tare.observers.instrument import FAMILIES, quantile
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
+from tare.records.summary import summarise_range
 from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studykit.findings import first_records, sentences_by_program
 
 if TYPE_CHECKING:
     import polars
@@ -45,54 +47,9 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
-def summarise(
-    measurements: polars.DataFrame, baseline: str, seed: int, first_metric: str = "instructions"
-) -> polars.DataFrame:
-    """As ``tare.records.summary.summarise``, but low, high and the bounds of ratios are the least
-    and the greatest values seen, and the verdict needs them not to overlap. ``first_metric`` has a
-    row even where no run gave a value."""
-    import statistics
-
-    import polars as pl
-
-    from tare.records.summary import summary_schema
-
-    del seed  # nothing is sampled
-    ordered = measurements.sort("order")
-    good = ordered.filter(pl.col("status") == "ok")
-    groups: dict[tuple[str, str, str], list[float]] = {}
-    for key, part in good.group_by(["program", "manager", "metric"], maintain_order=True):
-        groups[str(key[0]), str(key[1]), str(key[2])] = part["value"].to_list()
-    rows = []
-    metrics = [m for m in METRICS if m in set(ordered["metric"].unique())]
-    for program, manager in ordered.select("program", "manager").unique(maintain_order=True).rows():
-        for metric in metrics:
-            values = groups.get((program, manager, metric), [])
-            base = groups.get((program, baseline, metric), [])
-            if not values and metric != first_metric:
-                continue
-            middle = (
-                (statistics.median(values), min(values), max(values)) if values else (None,) * 3
-            )
-            ratio, word = _ratio(values, base, manager == baseline)
-            unit = METRICS[metric].unit
-            rows.append((program, manager, metric, unit, len(values), *middle, *ratio, None, word))
-    return pl.DataFrame(rows, schema=summary_schema(), orient="row")
-
-
-def _ratio(
-    values: Sequence[float], base: Sequence[float], is_baseline: bool
-) -> tuple[tuple[float | None, float | None, float | None], str]:
-    import statistics
-
-    if is_baseline:
-        return ((1.0, 1.0, 1.0), "baseline") if values else ((None, None, None), "no data")
-    if not values or not base or min(base) <= 0:
-        return (None, None, None), "no data"
-    ratio = statistics.median(values) / statistics.median(base)
-    low, high = min(values) / max(base), max(values) / min(base)
-    word = "lower" if high < 1 else "higher" if low > 1 else "no difference seen"
-    return (ratio, low, high), word
+def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+    """See ``tare.records.summary.summarise_range``."""
+    return summarise_range(measurements, baseline, seed, "instructions")
 
 
 # ---- the section of a report ----
@@ -138,27 +95,6 @@ def _section(results: Results, identifier: str, title: str) -> Section:
         figures=figures,
         took_seconds=results.run.get("took_seconds"),
     )
-
-
-def first_records(records: Iterable[Record], program: str) -> dict[str, Record]:
-    """The first good run of ``program`` under each manager."""
-    firsts: dict[str, Record] = {}
-    for record in records:
-        if record.run.program == program:
-            firsts.setdefault(record.run.manager, record)
-    return firsts
-
-
-def sentences_by_program(
-    good: Sequence[Record], about: Callable[[Mapping[str, Record]], Sequence[str]]
-) -> list[str]:
-    """What ``about`` says of each program's first good runs; with its name where there are more."""
-    programs = list(dict.fromkeys(r.run.program for r in good))
-    sentences = []
-    for program in programs:
-        subject = f"{program}: " if len(programs) > 1 else ""
-        sentences += [subject + sentence for sentence in about(first_records(good, program))]
-    return sentences
 
 
 def findings(records: Sequence[Record], baseline: str) -> list[str]:

@@ -5,32 +5,20 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from tare.base.errors import MissingError
-from tare.base.units import format_duration
 from tare.campaign.planning import Plan
-from tare.observers import instrument
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Section
-from tare.studies.compare import report as compare
 from tare.studies.count import report as count
-from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
+from tare.studykit.budget import TIMED, Effort, Setting
+from tare.studykit.instrumented import SLOWDOWN, is_built, left_out, run_seconds
 
 IDENTIFIER = "instructions"
 TITLE = count.TITLE
 ORDER = 20
 
-START_SECONDS = 0.7
-"""What Valgrind's core takes to start and to translate what every program executes once."""
-SLOWDOWN = 16.0
-"""Of typical programs; the first run shows what it is for this one."""
 _QUICK_MANAGERS = 2
-
-
-def run_seconds(pilot_seconds: float) -> float:
-    """What one counted run will take, judged by the pilot run."""
-    return START_SECONDS + SLOWDOWN * pilot_seconds
 
 
 def expected_runs(setting: Setting) -> int:
@@ -71,22 +59,13 @@ def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
 def _by_speed(setting: Setting, records: Sequence[Record]) -> list[str]:
     walls: dict[str, list[float]] = {}
     for record in records:
-        if record.run.study == compare.STUDY and record.outcome.status is Status.OK:
+        if record.run.study == TIMED and record.outcome.status is Status.OK:
             walls.setdefault(record.run.manager, []).append(record.outcome.values["wall_seconds"])
     medians = {manager: statistics.median(values) for manager, values in walls.items()}
     return sorted(
         setting.managers,
         key=lambda manager: (manager != setting.baseline, medians.get(manager, float("inf"))),
     )
-
-
-def is_built() -> bool:
-    """Whether this Tare has the instrument."""
-    try:
-        instrument.launcher()
-    except MissingError:
-        return False
-    return True
 
 
 def section(results: Results) -> Section:
@@ -97,22 +76,3 @@ def section(results: Results) -> Section:
     seconds = run_seconds(results.run.get("pilot_seconds", 0.0))
     reason = left_out(results, "counting", "counts", "count", seconds, SLOWDOWN)
     return Section(IDENTIFIER, TITLE, findings=[reason])
-
-
-def left_out(
-    results: Results, doing: str, does: str, command: str, seconds: float, slowdown: float
-) -> str:
-    """Why a section that runs the program under the instrument ran nothing: ``doing`` one run takes
-    ``seconds``."""
-    if not is_built():
-        return (
-            "Left out: the instrument is not built. It needs Debian's package valgrind "
-            "(apt-get install valgrind) and a new build of Tare."
-        )
-    effort = Effort(results.run["request"]["effort"])
-    return (
-        f"Left out: {doing} one run takes about {format_duration(seconds)} "
-        f"(Valgrind's core is about {slowdown:.0f} times slower), and the other sections leave "
-        f"less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "
-        f"`tare {command}` {does} without a limit, and so does `tare weigh --thorough`."
-    )

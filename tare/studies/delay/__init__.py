@@ -1,0 +1,1 @@
+"""What delayed frees cost and bring."""

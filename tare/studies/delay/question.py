@@ -11,8 +11,8 @@ from tare.memory_managers.layers import delay as delay_layer
 from tare.programs.program import Program
 from tare.records.results import Results
 from tare.records.runs import Limits
-from tare.studies.count.weigh import is_built
 from tare.studies.delay import report as delay_study
+from tare.studykit.instrumented import is_built
 from tare.studykit.sweeps import NOT_BUILT, Variant, swept, timed_rounds
 
 

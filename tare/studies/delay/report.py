@@ -20,7 +20,6 @@ from tare.records.runs import Record, Run
 from tare.report.comparison import (
     MEMORY,
     TIME,
-    Row,
     change,
     failure_table,
     measured_cells,
@@ -28,6 +27,7 @@ from tare.report.comparison import (
     summary_rows,
 )
 from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.rows import Row
 from tare.studies.count import report as count
 from tare.studykit import sweeps
 from tare.studykit.sweep_tables import (
@@ -160,7 +160,7 @@ def planned_runs(plan: Plan) -> int:
 
 def live_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
     """Why the live bytes of a program are not counted, judged by its timed runs, or ""."""
-    from tare.studies.count.weigh import run_seconds
+    from tare.studykit.instrumented import run_seconds
 
     walls = [
         (r.run.manager, r.outcome.values[TIME])

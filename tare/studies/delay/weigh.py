@@ -16,9 +16,8 @@ from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Section
-from tare.studies.compare import report as compare
 from tare.studies.delay import report as delay
-from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
+from tare.studykit.budget import TIMED, TOTAL_SECONDS, Effort, Setting
 
 IDENTIFIER = "delay"
 TITLE = "What if reclamation were delayed"
@@ -79,7 +78,7 @@ def expected_seconds(setting: Setting) -> float:
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
     """The runs to do next; none for a program that does not run under the baseline itself."""
     planned = plan(setting)
-    bare = [r for r in records if (r.run.study, r.run.manager) == (compare.STUDY, setting.baseline)]
+    bare = [r for r in records if (r.run.study, r.run.manager) == (TIMED, setting.baseline)]
     if planned is None or (bare and all(r.outcome.status is not Status.OK for r in bare)):
         return []
     return rounds.next_round(planned, records, delay.STUDY)

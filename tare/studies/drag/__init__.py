@@ -1,0 +1,1 @@
+"""Memory that could be freed earlier."""

@@ -7,11 +7,9 @@ here.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tare.base.errors import UsageError
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
@@ -20,7 +18,7 @@ from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.studies.count.report import first_records, sentences_by_program
+from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
 
 if TYPE_CHECKING:
     import polars
@@ -74,10 +72,10 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
 
 
 def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
-    """As ``tare.studies.count.report.summarise``."""
-    from tare.studies.count import report as count
+    """As ``tare.records.summary.summarise_range``."""
+    from tare.records import summary
 
-    return count.summarise(measurements, baseline, seed, FIRST_METRIC)
+    return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
 
 
 def values_of(found: Details) -> dict[str, float]:
@@ -113,17 +111,6 @@ def _parts(areas: Mapping[str, float]) -> dict[str, float]:
 
 
 # ---- the section of a report ----
-
-
-@contextmanager
-def reading_an_analysis(results: Results) -> Iterator[None]:
-    """UsageError where the details of its records turn out to be something else."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{results.folder}: the analysis in it is damaged ({type(error).__name__}: {error})"
-        ) from error
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:

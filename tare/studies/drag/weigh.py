@@ -9,10 +9,10 @@ from tare.observers.protocol import Observe
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Section
-from tare.studies.count.weigh import is_built, left_out
 from tare.studies.drag import observe
 from tare.studies.drag import report as drag
 from tare.studykit.budget import Effort, Setting
+from tare.studykit.instrumented import is_built, left_out
 
 IDENTIFIER = "drag"
 TITLE = drag.TITLE

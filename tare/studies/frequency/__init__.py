@@ -1,0 +1,1 @@
+"""What collecting more or less often does."""

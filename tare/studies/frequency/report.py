@@ -21,13 +21,13 @@ from tare.records.runs import Record, Run
 from tare.report.comparison import (
     MEMORY,
     TIME,
-    Row,
     failure_table,
     measured_cells,
     ratio_cell,
     summary_rows,
 )
 from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.rows import Row
 from tare.studykit import sweeps
 from tare.studykit.sweep_tables import (
     Curve,

@@ -1,0 +1,1 @@
+"""Lower-bound overhead of collectors."""

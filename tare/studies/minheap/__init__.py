@@ -1,0 +1,1 @@
+"""The least heap of each collector."""

@@ -27,10 +27,10 @@ STATUSES = ("ok", "out-of-memory", "timeout", "failed")
 
 
 def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
-    """As ``tare.studies.count.report.summarise``."""
-    from tare.studies.count import report as count
+    """As ``tare.records.summary.summarise_range``."""
+    from tare.records import summary
 
-    return count.summarise(measurements, baseline, seed, HIGH)
+    return summary.summarise_range(measurements, baseline, seed, HIGH)
 
 
 def section(results: Results) -> Section:

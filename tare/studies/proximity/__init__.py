@@ -1,0 +1,1 @@
+"""Whether events take longer close to a collection."""

@@ -117,10 +117,10 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
 
 
 def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
-    """As ``tare.studies.count.report.summarise``."""
-    from tare.studies.count import report as count
+    """As ``tare.records.summary.summarise_range``."""
+    from tare.records import summary
 
-    return count.summarise(measurements, baseline, seed, FIRST)
+    return summary.summarise_range(measurements, baseline, seed, FIRST)
 
 
 def combined(curves: Sequence[Sequence[Sequence[float] | None]]) -> list[Point | None]:

@@ -1,0 +1,1 @@
+"""Regions, and what could serve in their place."""

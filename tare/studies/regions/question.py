@@ -12,11 +12,11 @@ from tare.memory_managers import manager as managers_module
 from tare.programs.program import Program
 from tare.records.results import Results
 from tare.records.runs import Limits
-from tare.studies.count.weigh import is_built
 from tare.studies.drag import observe as observe_drag
 from tare.studies.drag.report import OBSERVER as DRAG_OBSERVER
 from tare.studies.regions import observe as regions_share
 from tare.studies.regions import report as regions_study
+from tare.studykit.instrumented import is_built
 from tare.studykit.sweeps import NOT_BUILT, swept, timed_rounds
 
 

@@ -173,7 +173,7 @@ def drag_left_out(records: Sequence[Record], program: str, baseline: str) -> str
 
 def share_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
     """Why a program's instructions are not counted, judged by its other runs, or ""."""
-    from tare.studies.count.weigh import run_seconds
+    from tare.studykit.instrumented import run_seconds
 
     return _left_out(records, program, baseline, run_seconds, "counts instructions")
 

@@ -1,0 +1,1 @@
+"""The same allocations under any manager."""

@@ -14,8 +14,8 @@ from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Cell, Column, Section, Table
-from tare.studies.count.report import first_records
 from tare.studies.memsys import report as memsys
+from tare.studykit.findings import first_records
 
 if TYPE_CHECKING:
     import polars

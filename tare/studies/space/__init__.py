@@ -1,0 +1,1 @@
+"""Where resident memory goes."""

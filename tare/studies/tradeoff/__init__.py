@@ -1,0 +1,1 @@
+"""Time against memory of collectors."""

@@ -12,23 +12,17 @@ from tare.campaign.session import check_counts
 from tare.campaign.watching import Watcher
 from tare.heap_traces.schedule import How
 from tare.heap_traces.trace import open_trace
-from tare.memory_managers.manager import Manager, parse_name, print_name, resolve
-from tare.programs.program import Program
-from tare.records.metrics import Status
+from tare.memory_managers.manager import parse_name, resolve
 from tare.records.results import Results
-from tare.records.runs import Limits, Outcome
+from tare.records.runs import Limits
 from tare.studies.tradeoff import report as study
+from tare.studies.tradeoff.observe import run_once
 from tare.studykit import replayer as replay
-from tare.studykit.least_heap.replayed import DEFAULT_MANAGERS
-from tare.studykit.least_heap.search import PAGE
-from tare.studykit.replays import measure_replays, oracles, prepare
-from tare.studykit.sweeps import checked_heaps, size_text
+from tare.studykit.least_heap.replayed import DEFAULT_MANAGERS, in_heap
+from tare.studykit.replays import measure_replays, oracles, prepare, slow
+from tare.studykit.sweeps import checked_heaps
 
 DEFAULT_HEAPS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
-_LEAST_TIMEOUT_SECONDS = 10.0
-_SLOW_SECONDS_AN_OBJECT, _SLOW_SECONDS_A_BYTE = 4e-6, 4e-9
-"""A replay that takes longer than these together does little but collect: malloc and free take less
-than a twentieth of it."""
 
 
 def tradeoff(
@@ -86,31 +80,6 @@ def tradeoff(
     )
 
 
-def run_once(
-    program: Program,
-    manager: Manager,
-    limits: Limits,
-    workspace: Path,
-    keep_output: Path | None = None,
-) -> Outcome:
-    """As ``tare.studykit.replayer.run_once``, with the time of the whole replay."""
-    outcome = replay.run_once(program, manager, limits, workspace, keep_output)
-    if outcome.status is not Status.OK:
-        return outcome
-    values = outcome.values
-    whole = values["mutator_seconds"] + values.get("collector_seconds", 0.0)
-    return replace(outcome, values={**values, study.TIME: whole})
-
-
-def slow(counted: dict[str, int]) -> float:
-    """After so many seconds a replay of the schedule that counts these is not worth waiting for."""
-    return (
-        _LEAST_TIMEOUT_SECONDS
-        + _SLOW_SECONDS_AN_OBJECT * counted["objects"]
-        + _SLOW_SECONDS_A_BYTE * counted["allocated_bytes"]
-    )
-
-
 def _split(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """The collectors, and the other managers."""
     collectors, others = [], []
@@ -124,14 +93,6 @@ def _split(names: Sequence[str]) -> tuple[list[str], list[str]]:
     if not collectors:
         raise UsageError("no collector among the managers", "give one, like -m immix")
     return collectors, others
-
-
-def in_heap(collector: str, size: int) -> str:
-    """The name of ``collector`` with a heap of ``size`` bytes, in whole pages."""
-    name, options = parse_name(collector)
-    pages = -(-size // PAGE) * PAGE
-    settings = {"heap": size_text(pages), **options}
-    return print_name(name, settings)
 
 
 __all__ = ["DEFAULT_HEAPS", "in_heap", "run_once", "slow", "tradeoff"]

@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare.base.errors import UsageError
 from tare.campaign import planning
@@ -34,10 +33,6 @@ from tare.records.runs import Limits, Outcome, Record, Run
 from tare.studykit.least_heap import search as least_heap
 from tare.studykit.least_heap.search import Search, Trial
 from tare.studykit.sweeps import size_text
-
-if TYPE_CHECKING:
-    pass
-
 
 UNIT = 1 << 20
 """Heaps are whole MiB: a JVM rounds to its regions anyway."""

@@ -10,11 +10,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare.memory_managers.catalogue import load_recipes, object_path
 from tare.memory_managers.layers import marksweep
-from tare.memory_managers.manager import Manager
+from tare.memory_managers.manager import Manager, parse_name, print_name
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.metrics import Status
@@ -22,10 +21,7 @@ from tare.records.runs import Limits, Outcome
 from tare.studykit import replayer as replay
 from tare.studykit.least_heap import search as least_heap
 from tare.studykit.least_heap.search import PAGE, Search, Trial
-
-if TYPE_CHECKING:
-    pass
-
+from tare.studykit.sweeps import size_text
 
 LEAST_STEP = 4 * PAGE
 STEPS_IN_THE_PEAK = 100
@@ -146,3 +142,11 @@ PARTS = (
     "heap_unused_bytes",
 )
 """What a least heap is made of."""
+
+
+def in_heap(collector: str, size: int) -> str:
+    """The name of ``collector`` with a heap of ``size`` bytes, in whole pages."""
+    name, options = parse_name(collector)
+    pages = -(-size // PAGE) * PAGE
+    settings = {"heap": size_text(pages), **options}
+    return print_name(name, settings)

@@ -18,6 +18,7 @@ from tare.records.results import Results, read_records
 from tare.records.runs import Limits, Outcome, Record, Run
 from tare.report.comparison import summary_rows
 from tare.report.model import Section
+from tare.studies.lbo import observe
 from tare.studies.lbo import question as lbo
 from tare.studies.lbo import report as study
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
@@ -106,7 +107,7 @@ def observers(setting: Setting) -> Mapping[str, Observe]:
         workspace: Path,
         keep_output: Path | None = None,
     ) -> Outcome:
-        return lbo.run_once(program, manager, _limited(limits, setting), workspace, keep_output)
+        return observe.run_once(program, manager, _limited(limits, setting), workspace, keep_output)
 
     one = java_bill.without(run_once, java_bill.COLLECTOR, *java_bill.HEAP_SETTINGS)
     return {study.OBSERVER: one}

@@ -1,0 +1,62 @@
+"""The call trees of the explorer: who allocated, and what was held for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tare.heap_traces import frames
+from tare.records.results import Results
+from tare.records.runs import Record
+from tare.report.call_trees import CallTree, Details, Frames, Note, Weight, grown
+
+if TYPE_CHECKING:
+    from tare.heap_traces.trace import Trace
+
+
+MOST_STACKS = 20_000
+_DRAG_TITLE = "Heap by call site"
+
+
+_DRAG_WEIGHTS = (
+    Weight("bytes held in vain, the mean over the run", "B"),
+    Weight("bytes allocated", "B"),
+    Weight("objects allocated", ""),
+)
+
+
+_IN_VAIN = ("lag", "drag_freed", "drag_unfreed", "void")
+
+
+def call_trees(results: Results, record: Record, note: Note) -> list[CallTree]:
+    from tare.heap_traces.residence import reading
+    from tare.heap_traces.trace import open_trace
+
+    found, run = record.outcome.details, record.run
+    path = results.folder / str(found.get("trace") or ".")
+    if not path.is_dir() or path == results.folder:
+        title = f"{_DRAG_TITLE}, of those that hold most in vain"
+        stacks: Iterable[tuple[Frames, Sequence[float]]] = map(_wasting_site, found["sites"])
+        return [grown(run.program, run.manager, title, _DRAG_WEIGHTS, stacks)]
+    note(f"reading the call sites of {run.program} under {run.manager}")
+    trace = open_trace(path)
+    with reading(trace):
+        stacks = list(_stacks_of(trace))
+    return [grown(run.program, run.manager, _DRAG_TITLE, _DRAG_WEIGHTS, stacks)]
+
+
+def _stacks_of(trace: Trace) -> Iterator[tuple[Frames, Sequence[float]]]:
+    from tare.studies.drag.stacks import stacks_of
+
+    for stack in stacks_of(trace, "vain", most=MOST_STACKS):
+        path = tuple(frame.text for frame in reversed(stack.frames))
+        yield path, [stack.sums[name] for name in ("mean_vain", "bytes", "objects")]
+
+
+def _wasting_site(site: Details) -> tuple[Frames, Sequence[float]]:
+    vain = sum(site[part] for part in _IN_VAIN) / max(site["end"], 1.0)
+    return _path_of(site), (vain, site["bytes"], site["objects"])
+
+
+def _path_of(site: Details) -> Frames:
+    return tuple(frames.frame_text(frame) for frame in reversed(site["frames"])) or ("[unknown]",)

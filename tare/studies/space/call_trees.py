@@ -1,0 +1,20 @@
+"""The call trees of the explorer: whose objects keep free cells resident."""
+
+from __future__ import annotations
+
+from tare.heap_traces import frames
+from tare.records.results import Results
+from tare.records.runs import Record
+from tare.report.call_trees import CallTree, Details, Frames, Note, Weight, grown
+
+
+def _path_of(site: Details) -> Frames:
+    return tuple(frames.frame_text(frame) for frame in reversed(site["frames"])) or ("[unknown]",)
+
+
+def call_trees(_results: Results, record: Record, _note: Note) -> list[CallTree]:
+    sites, run = record.outcome.details["sites"], record.run
+    title = "Free cells kept resident, by the call sites that keep most"
+    stacks = ((_path_of(site), [site["kept"]]) for site in sites)
+    weight = Weight("bytes of free cells kept resident", "B")
+    return [grown(run.program, run.manager, title, [weight], stacks)]

@@ -1,0 +1,29 @@
+"""What watches a replay of `tare tradeoff`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tare.memory_managers.manager import Manager
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
+from tare.studies.tradeoff import report as study
+from tare.studykit import replayer as replay
+
+
+def run_once(
+    program: Program,
+    manager: Manager,
+    limits: Limits,
+    workspace: Path,
+    keep_output: Path | None = None,
+) -> Outcome:
+    """As ``tare.studykit.replayer.run_once``, with the time of the whole replay."""
+    outcome = replay.run_once(program, manager, limits, workspace, keep_output)
+    if outcome.status is not Status.OK:
+        return outcome
+    values = outcome.values
+    whole = values["mutator_seconds"] + values.get("collector_seconds", 0.0)
+    return replace(outcome, values={**values, study.TIME: whole})

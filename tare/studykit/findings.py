@@ -1,0 +1,42 @@
+"""What the findings of several studies share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from tare.base.errors import UsageError
+from tare.records.results import Results
+from tare.records.runs import Record
+
+
+def first_records(records: Iterable[Record], program: str) -> dict[str, Record]:
+    """The first good run of ``program`` under each manager."""
+    firsts: dict[str, Record] = {}
+    for record in records:
+        if record.run.program == program:
+            firsts.setdefault(record.run.manager, record)
+    return firsts
+
+
+def sentences_by_program(
+    good: Sequence[Record], about: Callable[[Mapping[str, Record]], Sequence[str]]
+) -> list[str]:
+    """What ``about`` says of each program's first good runs; with its name where there are more."""
+    programs = list(dict.fromkeys(r.run.program for r in good))
+    sentences = []
+    for program in programs:
+        subject = f"{program}: " if len(programs) > 1 else ""
+        sentences += [subject + sentence for sentence in about(first_records(good, program))]
+    return sentences
+
+
+@contextmanager
+def reading_an_analysis(results: Results) -> Iterator[None]:
+    """UsageError where the details of its records turn out to be something else."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise UsageError(
+            f"{results.folder}: the analysis in it is damaged ({type(error).__name__}: {error})"
+        ) from error

@@ -1,0 +1,51 @@
+"""What is shared where the instrument watches the runs: whether it is built, how long a run takes,
+and why there was none."""
+
+from __future__ import annotations
+
+from tare.base.errors import MissingError
+from tare.base.units import format_duration
+from tare.observers import instrument
+from tare.records.results import Results
+from tare.studykit.budget import TOTAL_SECONDS, Effort
+
+
+def run_seconds(pilot_seconds: float) -> float:
+    """What one counted run will take, judged by the pilot run."""
+    return START_SECONDS + SLOWDOWN * pilot_seconds
+
+
+def is_built() -> bool:
+    """Whether this Tare has the instrument."""
+    try:
+        instrument.launcher()
+    except MissingError:
+        return False
+    return True
+
+
+def left_out(
+    results: Results, doing: str, does: str, command: str, seconds: float, slowdown: float
+) -> str:
+    """Why a section that runs the program under the instrument ran nothing: ``doing`` one run takes
+    ``seconds``."""
+    if not is_built():
+        return (
+            "Left out: the instrument is not built. It needs Debian's package valgrind "
+            "(apt-get install valgrind) and a new build of Tare."
+        )
+    effort = Effort(results.run["request"]["effort"])
+    return (
+        f"Left out: {doing} one run takes about {format_duration(seconds)} "
+        f"(Valgrind's core is about {slowdown:.0f} times slower), and the other sections leave "
+        f"less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "
+        f"`tare {command}` {does} without a limit, and so does `tare weigh --thorough`."
+    )
+
+
+START_SECONDS = 0.7
+"""What Valgrind's core takes to start and to translate what every program executes once."""
+
+
+SLOWDOWN = 16.0
+"""Of typical programs; the first run shows what it is for this one."""
