@@ -78,8 +78,10 @@ inline Message FileOfProcess(const char* ending) {
 }
 
 inline void Lose(Loss reason) {
-  Header* const header = process->header;
-  if (header != nullptr && header->loss == kNothingLost) header->loss = reason;
+  if (process->header == nullptr) return;
+  std::uint32_t nothing = kNothingLost;
+  __atomic_compare_exchange_n(&process->header->loss, &nothing, static_cast<std::uint32_t>(reason),
+                              false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 // `bytes` more at the end of a file, as a mapping that the kernel writes to the file however the

@@ -244,10 +244,9 @@ namespace tare::recorder {
 void NoteGone(const void* pages, std::size_t bytes) {
   const auto start = reinterpret_cast<std::uintptr_t>(pages);
   if (process == nullptr || process->stacks == nullptr ||
-      !known_stacks.Overlap(start, start + bytes))
+      !process->stacks->known_stacks.Overlap(start, start + bytes))
     return;
-  known_stacks.Clear();
-  process->stacks->generation.fetch_add(1, std::memory_order_release);
+  process->stacks->known_stacks.Forget(process->stacks->generation);
 }
 
 }  // namespace tare::recorder

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <mutex>
 
+#include "known_stacks.hpp"
 #include "process.hpp"
 #include "signals.hpp"
 #include "unwind_rules.hpp"
@@ -40,6 +41,7 @@ struct Stacks {
   RuleCache rules;
   // Changes when code or a stack goes away: what was known by address is then not true any more.
   std::atomic<std::uint32_t> generation;
+  KnownStacks known_stacks;
 
   std::atomic<NodeTable*> table;
   SpinLock lock;  // of the rest

@@ -26,36 +26,44 @@ struct Change {
   std::atomic<std::uint64_t> moment, ticks;
 };
 
+// One word: the power is always what the last of the changes says.
+struct alignas(8) SwitchState {
+  Power power;
+  std::uint32_t changes_used;  // once there is no room the switch stays as it is
+};
+
 // As the file has it.
 struct Switch {
   static constexpr std::size_t kMostChanges = (kPage - 16) / sizeof(Change);
-  std::atomic<Power> power;
-  std::atomic<std::uint32_t> changes_used;  // once there is no room the switch stays as it is
+  std::atomic<SwitchState> state;
   std::uint64_t unused;
   Change changes[kMostChanges];
 };
-static_assert(sizeof(Switch) == kPage);
+static_assert(sizeof(Switch) == kPage && std::atomic<SwitchState>::is_always_lock_free);
 
 constinit inline Switch no_switch{};
-constinit inline Switch not_begun{Power::kNotBegun, {}, 0, {}};
+constinit inline Switch not_begun{SwitchState{Power::kNotBegun, 0}, 0, {}};
 constinit inline Switch* main_switch = &not_begun;
 
-inline Power PowerNow() { return main_switch->power.load(std::memory_order_relaxed); }
+inline Power PowerNow() { return main_switch->state.load(std::memory_order_relaxed).power; }
 inline bool HasSwitch() { return main_switch != &no_switch && main_switch != &not_begun; }
 
-// May be called in a signal's handler. Processes that change it at once do so in turn.
+// May be called in a signal's handler. Who changes it at once does so in turn, so that an even
+// number of turns leaves it as it was.
 inline void Turn(Switch& at) {
-  const std::uint32_t place = at.changes_used.fetch_add(1, std::memory_order_relaxed);
-  if (place >= Switch::kMostChanges) {
-    at.changes_used.store(Switch::kMostChanges, std::memory_order_relaxed);
-    return;
-  }
-  const Power before = at.power.load(std::memory_order_relaxed);
-  const Power now = before == Power::kOn ? Power::kOff : Power::kOn;
-  at.changes[place].ticks.store(Ticks(), std::memory_order_relaxed);
-  at.changes[place].moment.store(Nanoseconds() << 1 | (now == Power::kOff),
-                                 std::memory_order_relaxed);
-  at.power.store(now, std::memory_order_release);
+  SwitchState before = at.state.load(std::memory_order_acquire), now;
+  std::uint64_t ticks, nanoseconds;
+  do {
+    if (before.changes_used >= Switch::kMostChanges) return;
+    now = {before.power == Power::kOn ? Power::kOff : Power::kOn, before.changes_used + 1};
+    // Anew where another came first: the changes are in the order of their moments.
+    ticks = Ticks();
+    nanoseconds = Nanoseconds();
+  } while (!at.state.compare_exchange_strong(before, now, std::memory_order_acq_rel,
+                                             std::memory_order_acquire));
+  Change& change = at.changes[before.changes_used];
+  change.ticks.store(ticks, std::memory_order_relaxed);
+  change.moment.store(nanoseconds << 1 | (now.power == Power::kOff), std::memory_order_relaxed);
 }
 
 inline void OnSignal(int) {

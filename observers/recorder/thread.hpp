@@ -142,6 +142,7 @@ inline Thread* OpenThread() {
 }
 
 inline void LeaveShared() {
+  thread = nullptr;
   const sigset_t signals = process->held_signals;
   process->lock.unlock();
   ReleaseSignals(signals);
@@ -164,7 +165,8 @@ inline Thread* OpenHandler(Thread& t) {
   return t.handler;
 }
 
-// What a thread does after the end of its record is in one that all such threads share.
+// What a thread does after the end of its record is in one that all such threads share. As long as
+// a thread has it, it is the thread's own: what it does itself meanwhile does not wait for it.
 inline Thread* TakeSharedRecord() {
   const sigset_t signals = HoldAllSignals();
   process->lock.lock();
@@ -178,7 +180,8 @@ inline Thread* TakeSharedRecord() {
     }
     process->last_thread->is_shared = true;
   }
-  return process->last_thread;
+  thread = process->last_thread;
+  return thread;
 }
 
 inline void EndThread(void*) {

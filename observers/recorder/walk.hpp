@@ -13,7 +13,6 @@
 #include <cstring>
 #include <utility>
 
-#include "known_stacks.hpp"
 #include "process.hpp"
 #include "stacks.hpp"
 #include "unwind_rules.hpp"
@@ -76,7 +75,7 @@ class Walker {
       }
       generation_ = generation;
       frames_ = 0;
-      if (!FindStack(caller.stack_pointer)) return 0;
+      if (!FindStack(stacks, caller.stack_pointer)) return 0;
     }
     for (const Kept& kept : sets_[(Mixed(caller) >> 32) % kSets].kept)
       if (kept.Holds(caller)) [[likely]]
@@ -170,7 +169,7 @@ class Walker {
   };
 
   // The stack of this thread that `stack_pointer` is in: it can have several, one at a time.
-  bool FindStack(std::uintptr_t stack_pointer) {
+  bool FindStack(Stacks& stacks, std::uintptr_t stack_pointer) {
     for (const Range& known : stacks_known_) {
       if (!known.Holds(stack_pointer)) continue;
       stack_ = known;
@@ -180,7 +179,7 @@ class Walker {
     Forget();
     stack_ = MappingOf(stack_pointer);
     stacks_known_[next_stack_++ % kStacks] = stack_;
-    known_stacks.Add(stack_.start, stack_.end);
+    stacks.known_stacks.Add(stack_.start, stack_.end);
     return stack_.end != 0;
   }
 
