@@ -39,7 +39,7 @@ build: $(VENV)/.built
 demo: build
 	@scripts/setup.sh demo
 	$(TARE) weigh -o demo-results -- \
-		gawk -f workloads/gawk/format.awk $(DICTIONARY) \
+		gawk -v widest=50 -f workloads/gawk/format.awk $(DICTIONARY) \
 		|| { echo "to weigh anew: rm -r demo-results; make demo"; exit 1; }
 
 test: build

@@ -5,7 +5,6 @@ A hook of MkDocs, see mkdocs.yml; `make docs` builds the site.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,7 +60,8 @@ def options() -> Iterator[str]:
     yield ""
     yield "Made of the commands themselves. Their own pages have examples, and say more."
     for name in command_names():
-        command = importlib.import_module(f"tare.commands.{name}").command
+        command = tare_group.get_command(click.Context(tare_group), name)
+        assert command is not None
         leaves = command.commands.items() if isinstance(command, click.Group) else [("", command)]
         for leaf, each in leaves:
             yield from _options_of(f"tare {name} {leaf}".rstrip(), name, each)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tare.base.earlier_names import find_earlier_names
@@ -147,5 +146,7 @@ def __getattr__(name: str) -> Any:
 @cache
 def _studies() -> frozenset[str]:
     """The names of the studies that have a function: each folder with a question."""
+    from pathlib import Path
+
     found = Path(__file__).with_name("studies").glob("*/question.py")
     return frozenset(path.parent.name for path in found)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import ast
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
@@ -159,9 +160,15 @@ def test_a_page_has_its_command() -> None:
     assert {page.stem for page in (ROOT / "docs" / "commands").glob("*.md")} == set(COMMANDS)
 
 
+def command_of(name: str) -> click.Command:
+    command = tare_group.get_command(click.Context(tare_group), name)
+    assert command is not None
+    return command
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_page_has_the_options_of_its_command(name: str) -> None:
-    command: click.Command = importlib.import_module(f"tare.commands.{name}").command
+    command = command_of(name)
     text = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
     tables = "\n".join(line for line in text.splitlines() if line.startswith("| `-"))
     described = set(re.findall(r"`(-{1,2}[a-z][a-z-]*)", tables))
@@ -242,3 +249,21 @@ def test_the_picture_is_small() -> None:
     pictures = list((ROOT / "docs" / "images").iterdir())
     assert pictures
     assert all(picture.stat().st_size < 250_000 for picture in pictures)
+
+
+def test_the_floors_of_the_architecture_are_those_that_are_checked() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["name"] == "floors")
+    checked = {
+        name: len(layers) - place
+        for place, layer in enumerate(layers)
+        for name in re.split(r" [:|] ", layer)
+    }
+    assert len(layers) <= 8
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d) \| `tare/(\w+)/` \| (.+) \|$", page, re.MULTILINE)
+    assert {name: int(floor) for floor, name, _ in rows} == checked
+    for _, name, charter in rows:
+        code = ast.parse((ROOT / "tare" / name / "__init__.py").read_text(encoding="utf-8"))
+        assert charter == (ast.get_docstring(code) or "").partition("\n")[0]

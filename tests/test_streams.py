@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -128,6 +129,10 @@ def test_a_program_that_fails_by_itself_ends_the_bill(
 def test_lines_of_a_shell_and_names_that_are_nearly_right(tare: Callable[..., Completed]) -> None:
     assert "sh -c 'ls | wc -l'" in tare("weigh", "ls | wc -l").stderr
     assert "did you mean jemalloc?" in tare("compare", "-m", "jemaloc", "--", "true").stderr
+    # A collector for replays cannot be put under a program, so it is not proposed for one.
+    refused = tare("compare", "-m", "semispce", "--", "true").stderr
+    assert "there is no manager 'semispce'" in refused
+    assert "semispace" not in refused
 
 
 def test_a_broken_description_of_a_manager_stops_no_other(
@@ -219,6 +224,7 @@ def test_a_program_that_wants_a_terminal_is_told_of_it(tare: Callable[..., Compl
     done = tare("compare", "-n", "1", "-m", "glibc", "--no-page", "-o", "r", "--", *words)
     assert done.returncode == 1
     assert "a measured program has no terminal" in " ".join(done.stdout.split())
+    assert "a measured program has no terminal" in tare("weigh", "--", *words).stderr
 
 
 def test_what_a_killed_recording_left_is_named(
@@ -232,7 +238,7 @@ def test_what_a_killed_recording_left_is_named(
         time.sleep(0.01)
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
-    again = tare("trace", "-o", "t.tare", "--", "true")
+    again = tare("trace", "-o", "another.tare", "--", "true")
     assert again.returncode == 0, again.stderr
     told = " ".join(again.stderr.split())
     assert f"{left[0].name} is what a recording that was killed has left: remove it" in told
@@ -241,3 +247,28 @@ def test_what_a_killed_recording_left_is_named(
 def test_a_message_in_python_has_its_hint() -> None:
     with pytest.raises(UsageError, match="did you mean jemalloc"):
         resolve("jemaloc")
+
+
+def test_where_nothing_can_be_written_is_said_before_a_run(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    program = ("--", "touch", "ran")
+    traced = tare("trace", "-o", "link", *program)
+    assert traced.returncode == 2
+    assert "link is a link to what is not there" in traced.stderr
+    compared = tare("compare", "-n", "1", "--json", ".", *program)
+    assert compared.returncode == 2
+    assert "is a folder" in compared.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_lists_in_a_pipe_are_not_padded_and_paths_are_whole(
+    tare: Callable[..., Completed],
+) -> None:
+    for words in (("managers",), ("managers", "show", "dlmalloc"), ("doctor",)):
+        lines = tare(*words).stdout.splitlines()
+        assert lines
+        assert [line for line in lines if line != line.rstrip()] == []
+    (path,) = re.findall(r"^object: (.+)$", tare("managers", "show", "dlmalloc").stdout, re.M)
+    assert Path(path).is_file()

@@ -28,8 +28,15 @@ _DESCRIPTOR = re.compile(r"(-|/dev/stdout|/dev/stderr)|(?:/dev|/proc/self)/fd/(\
 _STANDARD = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
+RUNS_ARE_KEPT = (
+    "; the runs so far are kept, and the same command with -o of their folder goes on from them"
+)
+
+
 @contextmanager
-def writing(folder: Path, *, reader_may_leave: bool = False) -> Iterator[None]:
+def writing(
+    folder: Path, *, reader_may_leave: bool = False, what_is_kept: str = RUNS_ARE_KEPT
+) -> Iterator[None]:
     """Turn the operating system's refusals to write into a message about ``folder``."""
     try:
         yield
@@ -39,8 +46,7 @@ def writing(folder: Path, *, reader_may_leave: bool = False) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise TareError(
             f"cannot write to {folder}: {error.strerror or error}",
-            f"{'free some space or ' if full else ''}name another place; the runs so far are kept, "
-            "and the same command with -o of their folder goes on from them",
+            f"{'free some space or ' if full else ''}name another place{what_is_kept}",
         ) from None
 
 
@@ -65,7 +71,7 @@ def write_to(path: Path, content: str | bytes) -> None:
     link into what it names. TareError says what the system refuses."""
     data = content.encode() if isinstance(content, str) else content
     number = descriptor_of(path)
-    with writing(path, reader_may_leave=number == 1):
+    with writing(path, reader_may_leave=number == 1, what_is_kept=""):
         if number == 1:
             sys.stdout.buffer.write(data)
             sys.stdout.flush()

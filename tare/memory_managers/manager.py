@@ -120,7 +120,7 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
     if recipe is None:
         if name in (broken := broken_recipes()):
             raise broken[name]
-        known = sorted([*recipes, *collectors.PLANS, OWN])
+        known = sorted([*recipes, *(collectors.PLANS if replays else ()), OWN])
         alike = difflib.get_close_matches(name, known, n=1)
         raise UsageError(
             f"there is no manager '{name}'",

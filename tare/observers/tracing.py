@@ -4,6 +4,7 @@ the agent of Java programs."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ _COUNTED = ("allocated_bytes", "max_live_bytes", "instructions", "processes")
 
 
 _PARTIAL = ".partial"
+_PARTIAL_NAME = re.compile(r"\..+\.(\d+)\.[^.]+\.partial")
 
 
 def run_once(
@@ -188,12 +190,12 @@ def _usable_size(manager: Manager) -> str:
 def partial_folder(target: Path, note: Callable[[str], None]) -> Iterator[Path]:
     """A folder beside ``target``, on its disk, for what is not finished; removed at the end. What
     one that was killed has left there is told."""
-    for left in _left_behind(target):
+    for left in _left_behind(target.parent):
         note(f"{left} is what a recording that was killed has left: remove it")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = tempfile.mkdtemp(
-            prefix=f"{_partial_prefix(target)}{os.getpid()}.", suffix=_PARTIAL, dir=target.parent
+            prefix=f".{target.name[:100]}.{os.getpid()}.", suffix=_PARTIAL, dir=target.parent
         )
     except OSError as error:
         raise TareError(
@@ -206,22 +208,14 @@ def partial_folder(target: Path, note: Callable[[str], None]) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _partial_prefix(target: Path) -> str:
-    return f".{target.name[:100]}."
-
-
-def _left_behind(target: Path) -> list[Path]:
-    """Partial folders of ``target`` whose process is no longer there."""
-    prefix = _partial_prefix(target)
+def _left_behind(folder: Path) -> list[Path]:
+    """Partial folders in ``folder`` whose process is no longer there."""
     try:
-        there = [path for path in target.parent.iterdir() if path.name.startswith(prefix)]
+        there = [(path, _PARTIAL_NAME.fullmatch(path.name)) for path in folder.iterdir()]
     except OSError:
         return []
-    owners = {path: path.name.removeprefix(prefix).partition(".")[0] for path in there}
     return sorted(
-        path
-        for path, owner in owners.items()
-        if path.suffix == _PARTIAL and owner.isdigit() and not Path("/proc", owner).is_dir()
+        path for path, name in there if name is not None and not Path("/proc", name[1]).is_dir()
     )
 
 
@@ -272,6 +266,8 @@ def _sums(recording: Path, *, sampled: bool) -> dict[str, Any]:
 
 def refuse_occupied(target: Path, *, replace_trace: bool) -> None:
     """Raise UsageError where something is at ``target`` that a new trace must not replace."""
+    if target.is_symlink() and not target.exists():
+        raise UsageError(f"{target} is a link to what is not there", "name another with -o")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not is_trace(target):

@@ -52,8 +52,8 @@ _OF_COLLECTORS = (
 )
 _ESSENTIAL_METRICS = 5
 _TABLES_ON_A_TERMINAL = 3
-_OF_TERMINALS = re.compile(r"\b(tty|terminal)\b", re.IGNORECASE)
-_NO_TERMINAL = (
+OF_TERMINALS = re.compile(r"\b(tty|terminal)\b", re.IGNORECASE)
+NO_TERMINAL = (
     "a measured program has no terminal: its standard input is empty, and what it prints goes to a "
     "file. give it the options with which it runs as in a script (top -b, vim -es)."
 )
@@ -338,7 +338,7 @@ def failure_table(results: Results, study: str = "") -> Table | None:
         [Cell(p, p), Cell(m, m), Cell(s, s, "bad"), Cell(str(n), n), Cell(reason, reason)]
         for (p, m, s, reason), n in counts.items()
     ]
-    notes = [_NO_TERMINAL] if any(_OF_TERMINALS.search(why) for *_, why in counts) else []
+    notes = [NO_TERMINAL] if any(OF_TERMINALS.search(why) for *_, why in counts) else []
     return Table(FAILURES_TABLE, "Runs without a figure", columns, lines, notes)
 
 

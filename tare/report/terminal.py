@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 from rich.console import Console
@@ -20,12 +22,18 @@ _PIPE_WIDTH = 100
 
 def print_report(report: Report, stream: TextIO) -> None:
     """Write the title, the findings and the tables of ``report``; figures are for the page."""
+    with console_on(stream) as console:
+        _print(report, console)
+
+
+@contextmanager
+def console_on(stream: TextIO) -> Iterator[Console]:
+    """What writes to ``stream``; where that is no terminal, no line is padded to the width."""
     if stream.isatty():
-        _print(report, Console(file=stream, highlight=False))
+        yield Console(file=stream, highlight=False)
         return
-    # What pads a line to the width is for terminals.
     text = io.StringIO()
-    _print(report, Console(file=text, width=_PIPE_WIDTH, highlight=False))
+    yield Console(file=text, width=_PIPE_WIDTH, highlight=False)
     stream.writelines(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 

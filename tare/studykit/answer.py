@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tare.records.results import Results
+if TYPE_CHECKING:
+    from tare.records.results import Results
 
 
 @dataclass(frozen=True)

@@ -280,6 +280,8 @@ def output_options(function: Command) -> Command:
         for file in (json_file, csv_file):
             if file is not None and not file.parent.is_dir():
                 raise UsageError(f"the folder {file.parent} for {file.name} does not exist")
+            if file is not None and file.is_dir():
+                raise UsageError(f"{file} is a folder", "name a file in it")
         output = Output(folder, json_file, csv_file, not no_page, quiet)
         return function(output=output, **others)
 

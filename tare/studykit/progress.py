@@ -24,6 +24,7 @@ class TerminalWatcher(Watcher):
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
         self._console = Console(stderr=True, highlight=False)
+        self._wraps = not self._console.is_terminal
         self._progress: Progress | None = None
         self._done = 0
         self._total = 0
@@ -31,7 +32,7 @@ class TerminalWatcher(Watcher):
 
     def note(self, text: str) -> None:
         if not self._quiet:
-            self._console.print(f"[dim]{escape(printable(text))}[/dim]")
+            self._console.print(f"[dim]{escape(printable(text))}[/dim]", soft_wrap=self._wraps)
 
     def begin(self, title: str, runs: int, expected_seconds: float | None) -> None:
         self._done, self._total = 0, runs
@@ -61,7 +62,8 @@ class TerminalWatcher(Watcher):
         if record.outcome.status is not Status.OK and not self._quiet:
             self._console.print(
                 f"[yellow]{escape(printable(run.program))} under {escape(run.manager)}: "
-                f"{record.outcome.status}: {escape(printable(record.outcome.reason))}[/yellow]"
+                f"{record.outcome.status}: {escape(printable(record.outcome.reason))}[/yellow]",
+                soft_wrap=self._wraps,
             )
 
     def _show(self, run: Run) -> None:

@@ -17,6 +17,7 @@ from tare.programs.program import Program, check_program, describe_program
 from tare.records.metrics import REPLAYING, Status
 from tare.records.results import Results, Store, default_folder, new_run
 from tare.records.runs import Limits, Outcome, Record, Run, now
+from tare.report.comparison import NO_TERMINAL, OF_TERMINALS
 from tare.studies.lbo import report as lbo
 from tare.studykit.budget import (
     TOTAL_SECONDS,
@@ -168,9 +169,11 @@ def _pilot(store: Store, program: Program, own: str, limits: Limits, watcher: Wa
         store.update(pilot_seconds=outcome.values["wall_seconds"])
     elif outcome.status in (Status.FAILED, Status.TIMEOUT, Status.OUT_OF_MEMORY):
         words = [line.strip() for line in outcome.error_tail.splitlines() if line.strip()]
+        said = f"it said: {words[-1][:300]}; " if words else ""
+        of_terminals = f"; {NO_TERMINAL}" if OF_TERMINALS.search(outcome.error_tail) else ""
         raise ProgramError(
             f"{program.name} failed in its first run: {outcome.reason or outcome.status}",
-            f"{f'it said: {words[-1][:300]}; ' if words else ''}nothing more was run",
+            f"{said}nothing more was run{of_terminals}",
         )
     else:
         store.update(pilot_seconds=limits.timeout_seconds or 1.0)

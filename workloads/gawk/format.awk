@@ -1,4 +1,5 @@
-# Formats the words of a dictionary into filled, justified paragraphs, once for each width.
+# Formats the words of a dictionary into filled, justified paragraphs, once for each width: 50, 65
+# and 80, or those up to -v widest=WIDTH.
 #
 # Lines are built by joining and cutting strings, word by word, as report scripts do: nearly every
 # statement makes a new string.
@@ -37,4 +38,4 @@ function fill(width,    i, line, word) {
 
 { dictionary[++words] = $0 }
 
-END { for (width = 50; width <= 80; width += 15) fill(width) }
+END { for (width = 50; width <= (widest ? widest : 80); width += 15) fill(width) }

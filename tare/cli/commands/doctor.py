@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from tare.cli.doctor import Finding, examine, fix
+from tare.report.terminal import console_on
 
 _STYLES = {
     "works": "green",
@@ -61,4 +61,5 @@ def _print(findings: list[Finding]) -> None:
         detail = finding.detail + (f"\n→ {finding.mend}" if finding.mend else "")
         style = _STYLES[finding.state]
         table.add_row(Text(finding.subject), Text(finding.state, style=style), Text(detail))
-    Console(highlight=False, width=None if sys.stdout.isatty() else 100).print(table)
+    with console_on(sys.stdout) as console:
+        console.print(table)

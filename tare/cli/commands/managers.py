@@ -16,6 +16,7 @@ from tare.memory_managers import layers, runtimes
 from tare.memory_managers import mmtk as collectors
 from tare.memory_managers.catalogue import Recipe, load_recipes, object_path
 from tare.memory_managers.manager import machine_libc
+from tare.report.terminal import console_on
 
 EPILOG = """\b
 Examples:
@@ -49,9 +50,9 @@ def command(context: click.Context) -> int:
             if _group(recipe) == group:
                 name = recipe.name + ("*" if recipe.default_weigh else "")
                 table.add_row(name, recipe.version, _installed(recipe), Text(recipe.title))
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
-    console.print(table)
-    console.print(
+    with console_on(sys.stdout) as console:
+        console.print(table)
+    print(
         "\n* tried by `tare weigh`. own: whatever the program links. "
         "./libmine.so: an object of yours.\n"
         "`tare managers show NAME` lists options; `tare managers install NAME` builds one."
@@ -107,7 +108,12 @@ def _recipe(name: str, recipes: dict[str, Recipe]) -> Recipe:
 def show(name: str) -> int:
     """Version, source, licence and options of one manager."""
     recipe = _recipe(name, _listed())
-    console = Console(highlight=False)
+    with console_on(sys.stdout) as console:
+        _show(recipe, console)
+    return 0
+
+
+def _show(recipe: Recipe, console: Console) -> None:
     console.print(Text(f"{recipe.name} {recipe.version}", style="bold"))
     console.print(Text(recipe.title))
     rows = [
@@ -119,12 +125,11 @@ def show(name: str) -> int:
     ]
     for label, value in rows:
         if value:
-            console.print(Text(f"{label}: {value}"))
+            console.print(Text(f"{label}: {value}"), soft_wrap=label == "object")
     for option in recipe.options:
         default = f" (default {option.default})" if option.default is not None else ""
         values = "|".join([*option.choices, *([] if option.type == "choice" else [option.type])])
         console.print(Text(f"  {option.name}={values}  {option.description}{default}"))
-    return 0
 
 
 @command.command()

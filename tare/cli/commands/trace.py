@@ -171,6 +171,8 @@ def command(
 
         print_report(summary_report(trace), sys.stdout)
         print(f"\ntrace: {printable(str(trace.folder))}")
+        if not (what.last_use or jvm):
+            print("tare drag asks for last uses: record with --last-use for it")
     if trace.meta["status"] != Status.OK:
         print(
             f"tare: {printable(program.name)}: {trace.meta['status']}: "

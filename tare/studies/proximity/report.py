@@ -261,8 +261,8 @@ def _answer_sentence(answer: Answer, under: str, first: Point) -> str:
             _ANY: " So what follows a collection is within what pauses without one do.",
             _ITSELF: " So a part of it comes from the collection itself.",
             _LESS: " So a collection costs the next event less than a pause does.",
-            "": " Whether that is the collection's own is left open: no sleep and no stop of all "
-            "threads was about as long.",
+            "": " Whether that is the collection's own is left open"
+            + (": no sleep and no stop of all threads was about as long." if controls else "."),
         }[reason]
     )
 
