@@ -9,8 +9,7 @@ from pathlib import Path
 from bench.programs import OPTIONS, VALGRIND, commands, medians
 from bench.row import Row
 from tare.base.errors import MissingError
-from tare.observers import instrument
-from tare.observers import memory_system as memsys
+from tare.observers import instrument, memory_system
 
 BARS = (("memsys", "cachegrind", 0.6), ("all parts", "callgrind", 1.0))
 """What is simulated, the tool beside it, and the most that the first may take of the second. All
@@ -33,7 +32,7 @@ def rows() -> list[Row]:
         folder = Path(name)
         models = folder / "models"
         recording = folder / "recording"
-        models.write_text(memsys.simulator_text(memsys.how([MODEL], False)))
+        models.write_text(memory_system.simulator_text(memory_system.how([MODEL], False)))
         tools = {
             "native": [],
             "cachegrind": [VALGRIND, "--tool=cachegrind", *OPTIONS, *GEOMETRY,

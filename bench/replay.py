@@ -20,7 +20,7 @@ from tare.base.errors import MissingError
 from tare.base.native import native_file
 from tare.heap_traces.schedule import How, compile_trace
 from tare.heap_traces.trace import open_trace
-from tare.memory_managers import mmtk as collectors
+from tare.memory_managers import mmtk
 from tests.traces import many_objects, write_trace_folder
 
 OBJECTS = 2_000_000
@@ -70,7 +70,7 @@ def rows() -> list[Row]:
         def mutator_under(plan: str) -> float:
             heap = HEAP_IN_LIVE * counted["peak_bytes"]
             report = folder / "report"
-            words = collectors.command(plan, {"heap": str(heap)})
+            words = mmtk.command(plan, {"heap": str(heap)})
             command = [*words, "--report", str(report), str(schedule)]
             subprocess.run(command, check=True, capture_output=True)
             # Of the thread that replays: collections have threads of their own.
@@ -130,7 +130,7 @@ def rows() -> list[Row]:
 
 def _is_built(plan: str) -> bool:
     try:
-        collectors.command(plan, {})
+        mmtk.command(plan, {})
     except MissingError:
         return False
     return True

@@ -15,8 +15,7 @@ import pytest
 from tare.base.errors import TareError
 from tare.heap_traces.recording import TableReader
 from tare.memory_managers.manager import resolve
-from tare.observers import call_sites as call_costs
-from tare.observers import instrument
+from tare.observers import call_sites, instrument
 from tare.observers.call_sites import MEASURES, Cost, costs_of, read_call_sites
 from tare.programs.program import Program
 from tare.records.metrics import Status
@@ -97,7 +96,7 @@ def table(stem: Path, name: str) -> list[Mapping[str, int]]:
     return [
         dict(zip(batch, map(int, row), strict=True))
         for batch in TableReader(
-            stem.with_name(f"{stem.name}.{name}"), name, wanted=call_costs._COLUMNS[name]
+            stem.with_name(f"{stem.name}.{name}"), name, wanted=call_sites._COLUMNS[name]
         )
         for row in zip(*batch.values(), strict=True)
     ]
@@ -109,7 +108,7 @@ def by_operation(folder: Path) -> Counter[tuple[str, str]]:
     for path, _ in instrument.read_process_files(folder, "tare-count", 1):
         for row in table(path.with_suffix(""), "costs"):
             for measure in MEASURES:
-                sums[call_costs._OPERATIONS[row["operation"]], measure] += row[measure]
+                sums[call_sites._OPERATIONS[row["operation"]], measure] += row[measure]
     return +sums
 
 
@@ -162,7 +161,7 @@ def test_processes_are_told_apart_and_then_added(counted: Path) -> None:
     for path, count in files:
         sums: Counter[str] = Counter()
         for row in table(path.with_suffix(""), "costs"):
-            sums[call_costs._OPERATIONS[row["operation"]]] += row["instructions"]
+            sums[call_sites._OPERATIONS[row["operation"]]] += row["instructions"]
         assert sums == {n: o["instructions"] for n, o in count["operations"].items()}
 
 
@@ -171,7 +170,7 @@ def test_what_is_not_kept_stays_with_the_calls_that_led_to_it(
     counted: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     whole = costs_in(counted)
-    monkeypatch.setattr(call_costs, "MOST_SITES", most)
+    monkeypatch.setattr(call_sites, "MOST_SITES", most)
     few = costs_in(counted)
     kept = [cost for cost in few if not cost.is_rest]
     assert len(kept) == most
@@ -186,8 +185,8 @@ def test_what_is_not_kept_stays_with_the_calls_that_led_to_it(
 def test_no_bound_loses_anything(
     counted: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(call_costs, bound, 4)
-    monkeypatch.setattr(call_costs, "MOST_SITES", 5)
+    monkeypatch.setattr(call_sites, bound, 4)
+    monkeypatch.setattr(call_sites, "MOST_SITES", 5)
     found = costs_in(counted)
     kept: Counter[tuple[str, str]] = Counter()
     for cost in found:
@@ -221,7 +220,7 @@ def test_a_deep_stack(tmp_path: Path, compile_c: Compile) -> None:
     depths = [names(cost).count("down") for cost in found if not cost.is_rest]
     assert sorted(depths) == list(range(1, len(depths) + 1))
     (rest,) = [cost for cost in found if cost.is_rest]
-    assert len(rest.frames) == call_costs.DEEPEST
+    assert len(rest.frames) == call_sites.DEEPEST
     assert rest.calls == 8001 - len(depths)
 
 

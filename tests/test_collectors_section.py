@@ -16,8 +16,7 @@ from tare.records.metrics import Status
 from tare.records.results import read_records
 from tare.records.runs import Outcome, Record, Run
 from tare.studykit.budget import Effort, Setting
-from tare.weighing import bill
-from tare.weighing import collectors_observe as collector_run
+from tare.weighing import bill, collectors_observe
 from tare.weighing.sections import collectors
 
 SETTING = Setting("p", ("glibc",), "glibc", Effort.DEFAULT, 0.5, 100.0, seed=1)
@@ -75,7 +74,7 @@ def test_a_program_is_weighed_under_collectors(
         assert 0 <= values["min_heap_low_bytes"] < values["min_heap_high_bytes"]
         assert values["min_heap_high_bytes"] > counted["peak_bytes"]
         assert details["heap_bytes"] == 2 * values["min_heap_high_bytes"]
-        assert len(collector_run.ratios(details)) == collector_run.PAIRS
+        assert len(collectors_observe.ratios(details)) == collectors_observe.PAIRS
         assert 0 <= values["collector_seconds"] <= values["replay_seconds"]
     rows = results.measurements
     assert set(rows.filter(rows["study"] == collectors.STUDY)["obtained"]) == {"replayed"}
@@ -89,7 +88,7 @@ def test_a_program_is_weighed_under_collectors(
 
 def test_too_many_objects_are_not_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bill, "sections", lambda _runtime: [collectors])
-    monkeypatch.setattr(collector_run, "MOST_OBJECTS", 1000)
+    monkeypatch.setattr(collectors_observe, "MOST_OBJECTS", 1000)
     results = api.weigh(["gawk", GAWK], ["glibc"], effort=Effort.THOROUGH, folder=tmp_path / "out")
     (finding,) = collectors.section(results).findings
     assert "objects, and a bill has time for 1,000" in finding

@@ -20,7 +20,7 @@ from tare.records.runs import Limits, Outcome
 from tare.report.model import Section
 from tare.studies.frequency.replayed import ample_heap, default_periods, frequency_replayed
 from tare.studies.frequency.replayed_report import CONTRASTS, Setting
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 from tests.test_minheap import known
 from tests.test_mmtk import tangled, write_trace
 
@@ -87,7 +87,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
             }
             return Outcome(Status.OK, values=values, output_sha256="same")
 
-        monkeypatch.setattr(replay, "run_once", pretend)
+        monkeypatch.setattr(replayer, "run_once", pretend)
         return frequency_replayed(
             known(tmp_path / "t.tare", count=1000),
             ["immix"],

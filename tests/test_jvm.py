@@ -17,7 +17,7 @@ from tare.base.errors import MissingError, UsageError
 from tare.memory_managers.manager import resolve
 from tare.memory_managers.runtimes import Setting, jvm
 from tare.observers import runner
-from tare.programs import java_command as jvm_command
+from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
@@ -171,7 +171,7 @@ def test_a_script_hands_the_options_on(run: Run, classes: Path, tmp_path: Path) 
     outcome = run(
         "jvm.serial(heap=64MiB)",
         argv=(str(script),),
-        environment={jvm_command.VARIABLE: '-Dspaced="a b"'},
+        environment={java_command.VARIABLE: '-Dspaced="a b"'},
     )
     assert (outcome.status, outcome.reason) == (Status.OK, "")
     assert len(outcome.details["jvm"]["processes"]) == 2
@@ -288,17 +288,17 @@ def test_what_looks_at_malloc_refuses_a_runtime(
 
 def test_options_behind_the_program_are_its_own() -> None:
     program = Program("test", ("java", "-cp", "a:b", "-ea", "Main", "-Xmx64m", "-XX:+UseG1GC"))
-    assert jvm_command.options_of(program) == ["-cp", "-ea"]
+    assert java_command.options_of(program) == ["-cp", "-ea"]
     jar = Program("test", ("/opt/jdk/bin/java", "-Xss1m", "-jar", "x.jar", "-Xmx64m"))
-    assert jvm_command.options_of(jar) == ["-Xss1m"]
+    assert java_command.options_of(jar) == ["-Xss1m"]
 
 
 def test_options_are_inserted_where_the_jvm_reads_them() -> None:
-    java = jvm_command.with_options(Program("test", ("java", "Main")), ["-Xmx1m"])
+    java = java_command.with_options(Program("test", ("java", "Main")), ["-Xmx1m"])
     assert java.argv == ("java", "-Xmx1m", "Main")
-    script = jvm_command.with_options(Program("test", ("./run",)), ["-Da=b c", "-Xmx1m"])
+    script = java_command.with_options(Program("test", ("./run",)), ["-Da=b c", "-Xmx1m"])
     assert script.argv == ("./run",)
-    assert script.environment[jvm_command.VARIABLE].endswith('"-Da=b c" -Xmx1m')
+    assert script.environment[java_command.VARIABLE].endswith('"-Da=b c" -Xmx1m')
 
 
 @pytest.mark.parametrize(

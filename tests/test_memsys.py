@@ -21,7 +21,7 @@ import tare as api
 from tare.base.errors import MissingError, TareError, UsageError
 from tare.base.native import native_file
 from tare.heap_traces.recording import TableReader
-from tare.observers import memory_system as memsys
+from tare.observers import memory_system
 from tare.observers.memory_model import (
     MemoryModel,
     host_model,
@@ -98,7 +98,8 @@ def counts_of(found: dict[str, Any], model: int = 0) -> list[int]:
 def misses_of(found: dict[str, Any], model: int = 0) -> dict[str, list[int]]:
     counts = counts_of(found, model)
     return {
-        kind: [memsys.misses(counts, kind, level) for level in (1, 2, 3)] for kind in memsys.KINDS
+        kind: [memory_system.misses(counts, kind, level) for level in (1, 2, 3)]
+        for kind in memory_system.KINDS
     }
 
 
@@ -148,7 +149,9 @@ def test_any_hierarchy_is_as_a_plain_one(seed: int, simulate: Simulate) -> None:
     found = simulate([model], accesses)
     assert misses_of(found) == plain.misses
     counts = counts_of(found)
-    assert {k: memsys.translation_misses(counts, k) for k in memsys.KINDS} == plain.untranslated
+    assert {
+        k: memory_system.translation_misses(counts, k) for k in memory_system.KINDS
+    } == plain.untranslated
     number = {kind: sum(access[0] == kind for access in accesses) for kind in KIND}
     (context,) = found["contexts"]
     assert (context["instructions"], context["reads"], context["writes"]) == tuple(
@@ -218,10 +221,10 @@ def by_instruction(plain: Hierarchy | Decstation, accesses: Iterable[Access]) ->
 
     def row() -> list[int]:
         if isinstance(plain, Decstation):
-            missed = [n for kind in memsys.KINDS for n in (plain.misses[kind], 0, 0)]
+            missed = [n for kind in memory_system.KINDS for n in (plain.misses[kind], 0, 0)]
             return [*missed, 0, 0, 0, plain.buffer_stalls]
-        missed = [n for kind in memsys.KINDS for n in plain.misses[kind]]
-        return [*missed, *(plain.untranslated[kind] for kind in memsys.KINDS), 0]
+        missed = [n for kind in memory_system.KINDS for n in plain.misses[kind]]
+        return [*missed, *(plain.untranslated[kind] for kind in memory_system.KINDS), 0]
 
     def watched() -> Iterator[Access]:
         address = size = 0
@@ -296,7 +299,7 @@ def test_curves_of_all_sizes(seed: int, spread: int, simulate: Simulate) -> None
     assert counts["first_uses"] == plain.count(None) == curve["lines"]
     exact = {start: n for start, n in counts["distances"] if start < 64}
     assert exact == {d: plain.count(d) for d in range(64) if d in plain}
-    (details,) = memsys.curve_details([found])
+    (details,) = memory_system.curve_details([found])
     for size, missed in details["program"]["misses"]:
         assert missed == sum(d is None or d >= size // 64 for d in plain)
     for ways, points in details["associative"].items():
@@ -439,9 +442,9 @@ def test_models_by_name_and_path(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         load_model(str(tmp_path / "none.toml"))
     with pytest.raises(UsageError, match="two models have the name"):
-        memsys.how(["two-level", "two-level"], False)
+        memory_system.how(["two-level", "two-level"], False)
     with pytest.raises(UsageError, match="more than"):
-        memsys.how([f"./{n}.toml" for n in range(9)] and ["two-level"] * 9, False)
+        memory_system.how([f"./{n}.toml" for n in range(9)] and ["two-level"] * 9, False)
     large = tmp_path / "large.toml"
     large.write_text("# " + "x" * 100_000)
     with pytest.raises(UsageError, match="too large"):
@@ -601,7 +604,9 @@ def test_phases_are_those_of_the_events(tmp_path: Path, compile_c: Compile) -> N
     assert phases.keys() == {"", "collecting"}
     assert phases["collecting"] == process["count"]["phases"]["collecting"]["instructions"]
     assert process["collections"] == 5
-    details = memsys.model_details(load_model("two-level"), 0, process["contexts"], [process])
+    details = memory_system.model_details(
+        load_model("two-level"), 0, process["contexts"], [process]
+    )
     before, after = details["before"], details["after"]
     assert before["misses"]["write"][0] * 5 < after["misses"]["write"][0], "64 lines are gone"
     assert before["instructions"] > 0
@@ -791,9 +796,9 @@ def test_wrong_requests(tare: Callable[..., Completed]) -> None:
 
 
 def test_files_that_are_not_the_tool_s(tmp_path: Path) -> None:
-    what = memsys.how(["two-level"], False)
+    what = memory_system.how(["two-level"], False)
     for content in ("{", "{}", '{"format": "tare-memsys", "version": 9}',
                     '{"format": "tare-memsys", "version": 1, "models": ["other"]}'):  # fmt: skip
         (tmp_path / "1.0.json").write_text(content)
         with pytest.raises(TareError):
-            memsys.read_files(tmp_path, what)
+            memory_system.read_files(tmp_path, what)

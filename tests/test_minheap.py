@@ -22,7 +22,7 @@ from tare.records.results import read_records
 from tare.records.runs import Limits, Outcome
 from tare.studies.minheap.question import minheap
 from tare.studies.minheap.replayed_report import PUBLISHED, published_ratios
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 from tare.studykit.least_heap.replayed import PARTS, TRIALS_FILE, default_managers
 from tare.studykit.least_heap.search import PAGE, kept_trials
 from tests.test_mmtk import tangled, write_trace
@@ -87,7 +87,7 @@ def test_an_interrupted_search_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace, out = known(tmp_path / "t.tare", count=2_000), tmp_path / "out"
-    real, made = replay.run_once, 0
+    real, made = replayer.run_once, 0
 
     def interrupted(
         program: Program, manager: Manager, limits: Limits, workspace: Path, keep: Path | None
@@ -98,7 +98,7 @@ def test_an_interrupted_search_goes_on_where_it_was(
             raise KeyboardInterrupt
         return real(program, manager, limits, workspace, keep)
 
-    monkeypatch.setattr(replay, "run_once", interrupted)
+    monkeypatch.setattr(replayer, "run_once", interrupted)
     with pytest.raises(InterruptedStudy):
         minheap(trace, ["semispace"], repeats=1, folder=out)
     kept = kept_trials(out / TRIALS_FILE, "semispace")
@@ -128,7 +128,7 @@ def test_an_interrupt_ends_all_trials_side_by_side(tmp_path: Path) -> None:
     _, errors = search.communicate()
     assert search.returncode == 130, errors
     assert b"Traceback" not in errors
-    schedule = str(out / ".work" / replay.SCHEDULE_FILE).encode()
+    schedule = str(out / ".work" / replayer.SCHEDULE_FILE).encode()
     assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if schedule in _text(p)]
     assert len(kept_trials(out / TRIALS_FILE, "semispace")) >= 3
 
@@ -141,7 +141,7 @@ def _text(path: Path) -> bytes:
 
 
 def test_the_defaults_can_all_be_had() -> None:
-    resolved, baseline = replay.managers_of(default_managers())
+    resolved, baseline = replayer.managers_of(default_managers())
     assert baseline == "glibc"
     assert {"immix", "mimalloc", "marksweep(mimalloc, every=64KiB)"} <= set(resolved)
 

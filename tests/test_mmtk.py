@@ -17,7 +17,7 @@ from tare.base.errors import UsageError
 from tare.base.native import native_file
 from tare.heap_traces.schedule import How, compile_trace
 from tare.heap_traces.trace import TABLES, arrow_schema, open_trace
-from tare.memory_managers import mmtk as collectors
+from tare.memory_managers import mmtk
 from tare.memory_managers.manager import Manager, resolve
 from tare.memory_managers.mmtk import PLANS
 from tare.records.metrics import Status
@@ -64,7 +64,7 @@ def run(
     """A replay under the collector ``name``, and its report; empty where it left none."""
     report = schedule.parent / "report.json"
     report.unlink(missing_ok=True)
-    command = [*collectors.command(name, options), "--report", str(report), str(schedule)]
+    command = [*mmtk.command(name, options), "--report", str(report), str(schedule)]
     done = subprocess.run(command, capture_output=True, text=True)
     return done, json.loads(report.read_text()) if report.exists() else {}
 
@@ -320,14 +320,14 @@ def test_a_collector_serves_no_program(tare: Any) -> None:
 
 
 def test_every_collector_is_an_entry_of_the_catalogue() -> None:
-    found = collectors.recipes()
+    found = mmtk.recipes()
     assert list(found) == list(PLANS)
     assert all(recipe.options and recipe.title for recipe in found.values())
 
 
 def test_the_version_is_the_one_that_is_built() -> None:
     manifest = Path(__file__).parent.parent / "replay" / "mmtk" / "Cargo.toml"
-    assert f'mmtk = {{ version = "={collectors.VERSION}"' in manifest.read_text()
+    assert f'mmtk = {{ version = "={mmtk.VERSION}"' in manifest.read_text()
 
 
 # ---- through tare replay ----

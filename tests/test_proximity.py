@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -407,6 +407,17 @@ def test_what_no_pause_does_is_of_the_collection(pretended: Pretended) -> None:
 def test_nothing_is_told_as_nothing(pretended: Pretended) -> None:
     results = pretended(simulated(factors=()), with_kind(simulated(factors=()), "spin"), runs=2)
     assert "is not seen to slow the event that follows" in told(results)
+
+
+def test_too_few_pauses_are_the_only_reason_that_is_given(pretended: Pretended) -> None:
+    events, stops = with_kind(simulated(seed=4), "park")
+    few = replace(
+        stops, **{column.name: getattr(stops, column.name)[:2] for column in fields(stops)}
+    )
+    said = told(pretended(simulated(), (events, few)))
+    assert "Too few events follow pauses" in said
+    assert "left open." in said
+    assert "as long" not in said
 
 
 def test_a_pause_of_another_length_is_no_control(pretended: Pretended) -> None:

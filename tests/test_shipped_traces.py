@@ -12,7 +12,7 @@ import pytest
 from tare.base.native import native_file
 from tare.heap_traces.schedule import DEATHS, How, compile_trace
 from tare.heap_traces.trace import open_trace
-from tare.memory_managers import mmtk as collectors
+from tare.memory_managers import mmtk
 from tare.records.metrics import Status
 from tare.records.results import read_records
 from tare.studies.minheap.question import minheap
@@ -52,7 +52,7 @@ def test_every_kind_of_manager_ends_with_the_same_objects(folder: Path, tmp_path
     commands = [
         [replay, "run"],
         [replay, "run", "--heap", "marksweep", "--every", "65536", "--reclaim", "1"],
-        *(list(collectors.command(plan, {"period": "256KiB"})) for plan in PLANS),
+        *(list(mmtk.command(plan, {"period": "256KiB"})) for plan in PLANS),
     ]
     said = {
         subprocess.run([*words, str(schedule)], capture_output=True, text=True, check=True).stdout

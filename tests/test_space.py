@@ -24,10 +24,8 @@ from tare.programs.program import program_from_command
 from tare.records.results import Results, read_records
 from tare.report.page import render_page
 from tare.studies.space import (
-    growth as space_growth,
-)
-from tare.studies.space import (
-    history as space_history,
+    growth,
+    history,
 )
 from tare.studies.space import (
     ranges as space_ranges,
@@ -397,7 +395,7 @@ def test_who_is_alive_is_what_a_naive_model_says(
     raw: list[tuple[int, int, int | None]], times: list[int]
 ) -> None:
     monkey = pytest.MonkeyPatch()
-    monkey.setattr(space_history, "BATCH_ROWS", 4)
+    monkey.setattr(history, "BATCH_ROWS", 4)
     births = sorted(birth for birth, _, _ in raw)
     objects = [
         (birth, 0x1000 + 64 * number, None if life is None else birth + life, size)
@@ -405,7 +403,7 @@ def test_who_is_alive_is_what_a_naive_model_says(
     ]
     frame = trace_rows(objects)
     process = one_process(len(objects), int(frame["birth_bytes"][-1]))
-    found = list(space_history.moments(frame.lazy(), process, sorted(times)))
+    found = list(history.moments(frame.lazy(), process, sorted(times)))
     monkey.undo()
     for time, moment in zip(sorted(times), found, strict=True):
         alive = [a for b, a, f, _ in objects if b <= time and (f is None or f > time)]
@@ -419,10 +417,10 @@ def test_a_child_has_what_its_parent_had_but_where_it_allocated_itself() -> None
     theirs = [(1, 0x1000, None, 100), (2, 0x2000, None, 100), (3, 0x3000, 4, 100)]
     frame = trace_rows(theirs)
     process = one_process(3, 300)
-    (before,) = space_history.moments(frame.lazy(), process, [10], tag=5 << 32)
+    (before,) = history.moments(frame.lazy(), process, [10], tag=5 << 32)
     mine = trace_rows([(1, 0x2010, None, 50)])
     child = one_process(1, 50)
-    (found,) = space_history.moments(mine.lazy(), child, [10], before)
+    (found,) = history.moments(mine.lazy(), child, [10], before)
     assert found.objects.addresses.tolist() == [0x1000, 0x2010]
     assert (found.objects.sites >> 32).tolist() == [5, 0]
     assert as_set(found.ever) >= set(range(0x3000, 0x3064))
@@ -434,43 +432,43 @@ def test_objects_without_addresses_are_refused() -> None:
     )
     process = one_process(1, 8)
     with pytest.raises(TareError, match="without an address"):
-        list(space_history.moments(frame.lazy(), process, [1]))
+        list(history.moments(frame.lazy(), process, [1]))
 
 
 def test_the_largest_live_size_is_exact() -> None:
     frame = trace_rows([(1, 0x1000, 5, 100), (2, 0x2000, 3, 70), (4, 0x3000, None, 90)])
     process = one_process(3, 260)
-    assert space_history.largest_live(frame.lazy(), process) == (190, 260)
+    assert history.largest_live(frame.lazy(), process) == (190, 260)
 
 
 # ---- growth ----
 
-STEPS = np.arange(space_growth.STEPS)
+STEPS = np.arange(growth.STEPS)
 
 
 @pytest.mark.parametrize(
     ("levels", "expected"),
     [
-        (STEPS * 1000, space_growth.GROWS),
-        (STEPS * 1000 + 20_000 * (STEPS % 3), space_growth.GROWS),
-        (STEPS**2 * 10, space_growth.GROWS),
-        (np.minimum(STEPS, 30) * 3000, space_growth.PLATEAU),
-        (np.full(len(STEPS), 90_000), space_growth.PLATEAU),
-        (90_000 * (STEPS % 10) // 10, space_growth.PLATEAU),
-        (90_000 - STEPS * 900, space_growth.PLATEAU),
-        (90_000 * (1 - np.exp(-STEPS / 30.0)), space_growth.LEVELS_OFF),
-        (STEPS, space_growth.PLATEAU),
+        (STEPS * 1000, growth.GROWS),
+        (STEPS * 1000 + 20_000 * (STEPS % 3), growth.GROWS),
+        (STEPS**2 * 10, growth.GROWS),
+        (np.minimum(STEPS, 30) * 3000, growth.PLATEAU),
+        (np.full(len(STEPS), 90_000), growth.PLATEAU),
+        (90_000 * (STEPS % 10) // 10, growth.PLATEAU),
+        (90_000 - STEPS * 900, growth.PLATEAU),
+        (90_000 * (1 - np.exp(-STEPS / 30.0)), growth.LEVELS_OFF),
+        (STEPS, growth.PLATEAU),
     ],
     ids="line sawtooth-on-a-line square ramp flat sawtooth falling saturating tiny".split(),
 )
 def test_growth_is_told_from_a_plateau(levels: Any, expected: str) -> None:
-    assert space_growth.trend(levels, 96_000) == expected
+    assert growth.trend(levels, 96_000) == expected
 
 
 def test_noise_around_a_level_seldom_grows() -> None:
     random = np.random.default_rng(1)
     noisy = [50_000 + 20_000 * random.standard_normal(len(STEPS)) for _ in range(500)]
-    grown = sum(space_growth.trend(each, 96_000) != space_growth.PLATEAU for each in noisy)
+    grown = sum(growth.trend(each, 96_000) != growth.PLATEAU for each in noisy)
     assert grown <= 0.02 * len(noisy)
 
 
@@ -485,8 +483,8 @@ def test_levels_and_leaks_by_site() -> None:
         )
     )
     process = one_process(len(rows), 96_000)
-    found = space_growth.growth(frame.lazy(), process, 50_000)
-    assert [(site["site"], site["kind"]) for site in found["sites"]] == [(1, space_growth.GROWS)]
+    found = growth.growth(frame.lazy(), process, 50_000)
+    assert [(site["site"], site["kind"]) for site in found["sites"]] == [(1, growth.GROWS)]
     assert found["growing_sites"] == 1
     ((leak),) = found["never_freed"]
     assert (leak["site"], leak["never_freed_bytes"]) == (1, 48_000)
@@ -508,8 +506,8 @@ def test_what_each_round_frees_does_not_grow(period: int, kept: int) -> None:
     frame = trace_rows(rows).with_columns(
         site=pl.lit(1, pl.UInt32), free_bytes=pl.Series(frees, dtype=pl.UInt64)
     )
-    found = space_growth.growth(frame.lazy(), one_process(objects, objects * size), period * size)
-    assert [site["kind"] for site in found["sites"]] == [space_growth.GROWS] * kept
+    found = growth.growth(frame.lazy(), one_process(objects, objects * size), period * size)
+    assert [site["kind"] for site in found["sites"]] == [growth.GROWS] * kept
 
 
 # ---- files of snapshots ----
@@ -895,7 +893,7 @@ def test_a_leak_is_told_from_a_ring_of_objects(
     details, _ = looked_at(tmp_path / "r", "glibc", compile_c(GROWING, "-g", "-O0", NO_BUILTIN))
     growing = details["growth"]["sites"]
     assert [site["frames"][0]["function"] for site in growing] == ["leak"]
-    assert growing[0]["kind"] == space_growth.GROWS
+    assert growing[0]["kind"] == growth.GROWS
     assert details["growth"]["never_freed"][0]["never_freed_objects"] == 20_000
     text = " ".join(space.findings(read_records(tmp_path / "r"), "glibc"))
     assert "One call site has objects that grow" in text

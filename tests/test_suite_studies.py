@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tare.base.errors import TareError
-from tare.observers import call_sites as call_costs
+from tare.observers import call_sites
 from tare.observers.instrument import launcher
 from tare.records.results import read_records
 from tests.conftest import Completed
@@ -53,7 +53,7 @@ def test_each_program_of_a_suite_is_counted(tare: Callable[..., Completed], tmp_
     assert counted["sorted"] != counted["said"]
     (folder,) = (tmp_path / "tare-results").iterdir()
     for record in read_records(folder):
-        costs = call_costs.costs_of(record.outcome.details)
+        costs = call_sites.costs_of(record.outcome.details)
         assert sum(cost.calls for cost in costs if cost.operation == "malloc") > 0
     assert folder.name.startswith("count-suite-two-")
     asked = json.loads((folder / "run.json").read_text())["programs"]

@@ -20,7 +20,7 @@ from tare.records.runs import Limits, Outcome
 from tare.report.model import Section
 from tare.studies.tradeoff.question import tradeoff
 from tare.studies.tradeoff.report import failed
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 from tare.studykit.replays import slow
 from tests.test_minheap import known
 from tests.test_mmtk import tangled, write_trace
@@ -53,7 +53,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pretended:
             heap = int(words[words.index("--heap") + 1]) / LIVE if words else 0.0
             return outcome_of(manager.name.partition("(")[0], heap)
 
-        monkeypatch.setattr(replay, "run_once", pretend)
+        monkeypatch.setattr(replayer, "run_once", pretend)
         trace = known(tmp_path / "t.tare", count=1000)
         return tradeoff(trace, ["immix", "glibc"], heaps=HEAPS, runs=runs, folder=tmp_path / "out")
 

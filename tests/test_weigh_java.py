@@ -21,12 +21,9 @@ from tare.records.runs import Outcome, Record, Run
 from tare.studies.compare import weigh as time_and_memory
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, shares
 from tare.studykit.least_heap import executed
-from tare.weighing import java_bill as java_bill
+from tare.weighing import java_bill
 from tare.weighing.bill import failed
-from tare.weighing.sections import java_costs as java_costs
-from tare.weighing.sections import java_least_heap as java_least_heap
-from tare.weighing.sections import java_time as java_time
-from tare.weighing.sections import sections
+from tare.weighing.sections import java_costs, java_least_heap, java_time, sections
 from tests.test_jvm import classes, needs_java
 
 from .conftest import Completed

@@ -19,7 +19,7 @@ from tare.records.components import COMPONENTS, IN_COLLECTIONS
 from tare.records.metrics import Status
 from tare.records.results import counted, load, read_records
 from tare.records.runs import Record
-from tare.studies.breakdown import memory_tables as breakdown_memory
+from tare.studies.breakdown import memory_tables
 from tare.studies.breakdown import report as breakdown
 
 FILE = Path(__file__).with_name("measured.csv")
@@ -162,10 +162,10 @@ def _named(shares: Mapping[str, float]) -> dict[str, float]:
     return shown | {"storage_share": sum(shares.values())}
 
 
-def of_memory(model: breakdown_memory.Model) -> dict[str, float]:
+def of_memory(model: memory_tables.Model) -> dict[str, float]:
     """What the tables of 1994 have; without miss rates where there was no collection."""
-    instructions = breakdown_memory.instructions(model, COMPONENTS)
-    waits = breakdown_memory.stalls(model, IN_COLLECTIONS)
+    instructions = memory_tables.instructions(model, COMPONENTS)
+    waits = memory_tables.stalls(model, IN_COLLECTIONS)
     return {
         "reads_share": model["reads"] / instructions,
         "writes_share": model["writes"] / instructions,
@@ -175,11 +175,11 @@ def of_memory(model: breakdown_memory.Model) -> dict[str, float]:
             for when in ("before", "after")
             if model[when]["reads"]
         },
-        "spatial_locality_bound": breakdown_memory.spatial_bound(model),
-        "cache_size_bound": breakdown_memory.cache_size_bound(model),
-        "instruction_cache_estimate": breakdown_memory.instruction_cache_estimate(model),
-        "collections_wait_share": waits / breakdown_memory.cycles(model),
-        **_named(breakdown_memory.shares_of_time(model)),
+        "spatial_locality_bound": memory_tables.spatial_bound(model),
+        "cache_size_bound": memory_tables.cache_size_bound(model),
+        "instruction_cache_estimate": memory_tables.instruction_cache_estimate(model),
+        "collections_wait_share": waits / memory_tables.cycles(model),
+        **_named(memory_tables.shares_of_time(model)),
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tare.base.errors import UsageError
 from tare.base.units import format_duration, format_seconds
-from tare.campaign import drift as machines
+from tare.campaign import drift
 from tare.checking import report as check
 from tare.records.metrics import Obtained
 from tare.records.results import Results, read_records, telling_damage
@@ -33,7 +33,7 @@ def _build_report(results: Results) -> Report:
         sections=_sections(results),
         warnings=[
             *coverage_warnings(results),
-            *machines.warnings(run, read_records(results.folder)),
+            *drift.warnings(run, read_records(results.folder)),
         ],
     )
 
@@ -71,7 +71,7 @@ def _observer_cost(run: dict[str, Any]) -> str:
 def _subtitle(run: dict[str, Any]) -> str:
     ended = "" if run.get("finished") else ", not finished"
     return (
-        f"{machines.hardware(run)}; {run['started'][:16].replace('T', ' ')} UTC"
+        f"{drift.hardware(run)}; {run['started'][:16].replace('T', ' ')} UTC"
         f"{_observer_cost(run)}{ended}"
     )
 
@@ -91,7 +91,7 @@ def _facts(run: dict[str, Any], obtained: str) -> list[tuple[str, str]]:
         ("seed", str(run["seed"])),
         ("baseline", run["baseline"]),
         ("results", f"{obtained} on {where}"),
-        *machines.facts(run),
+        *drift.facts(run),
     ]
     for program in run["programs"]:
         facts.append((f"program {program['name']}", program["executable"]))

@@ -1,7 +1,7 @@
 """What every study does to measure: check what was asked, open the results folder, do its runs.
 
-A function of ``tare.api``, or of a module of its own, resolves its programs and managers with the
-functions here, and hands them with its plan to ``measure``.
+The question of a study resolves its programs and managers with the functions here, and hands them
+with its plan to ``measure``.
 """
 
 from __future__ import annotations

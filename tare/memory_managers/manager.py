@@ -21,8 +21,7 @@ from typing import Any
 from tare.base.errors import MissingError, UsageError
 from tare.base.files import hash_file
 from tare.base.native import native_file
-from tare.memory_managers import layers, runtimes
-from tare.memory_managers import mmtk as collectors
+from tare.memory_managers import layers, mmtk, runtimes
 from tare.memory_managers.catalogue import Collector, broken_recipes, load_recipes, object_path
 
 OWN = "own"
@@ -111,7 +110,7 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
         if options:
             raise UsageError("own takes no options")
         return Manager(OWN, title="whatever the program links")
-    if name in collectors.PLANS:
+    if name in mmtk.PLANS:
         return _collector(name, options, replays)
     if runtimes.is_name(name):
         return _of_runtime(name, options, replays)
@@ -120,7 +119,7 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
     if recipe is None:
         if name in (broken := broken_recipes()):
             raise broken[name]
-        known = sorted([*recipes, *(collectors.PLANS if replays else ()), OWN])
+        known = sorted([*recipes, *(mmtk.PLANS if replays else ()), OWN])
         alike = difflib.get_close_matches(name, known, n=1)
         raise UsageError(
             f"there is no manager '{name}'",
@@ -155,9 +154,9 @@ def _collector(name: str, options: Mapping[str, str], replays: bool) -> Manager:
         )
     return Manager(
         print_name(name, options),
-        version=collectors.VERSION,
-        title=collectors.PLANS[name].title,
-        replayer=collectors.command(name, options),
+        version=mmtk.VERSION,
+        title=mmtk.PLANS[name].title,
+        replayer=mmtk.command(name, options),
     )
 
 

@@ -17,7 +17,7 @@ from tare.base.errors import MissingError, TareError, UsageError
 from tare.base.native import native_file
 from tare.heap_traces.recording import Process, TableReader, read_processes
 from tare.observers import event_agent
-from tare.programs import java_command as jvm_command
+from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Outcome
@@ -86,11 +86,11 @@ def require() -> Path:
 
 def check(program: Program, what: Asked) -> None:
     """Raise UsageError where an option of the program says otherwise than the agent needs."""
-    for word in jvm_command.options_of(program):
+    for word in java_command.options_of(program):
         if _CLASHES.match(word) or (what.pointers and _CLASHES_WITH_POINTERS.match(word)):
             raise UsageError(
                 f"{program.name}: the JVM's option {word} clashes with what tare trace --jvm sets",
-                f"leave {word} out of the command and of {jvm_command.VARIABLE}",
+                f"leave {word} out of the command and of {java_command.VARIABLE}",
             )
 
 
@@ -100,7 +100,7 @@ def under(program: Program, recording: Path, what: Asked, note: Callable[[str], 
     settings = f"period={what.reachability_bytes},sites={int(what.sites)}"
     agent = f"-agentpath:{require()}={settings},rewriter={jar},folder={recording.resolve()}"
     wide = [_WIDE_POINTERS] if what.pointers else []
-    return jvm_command.with_options(program, [*_OPTIONS, *wide, agent])
+    return java_command.with_options(program, [*_OPTIONS, *wide, agent])
 
 
 class JvmTrace:

@@ -16,7 +16,7 @@ from typing import Any
 from tare.base.errors import TareError, UsageError
 from tare.base.native import native_file
 from tare.base.text import writable
-from tare.campaign import session as measuring
+from tare.campaign import session
 from tare.heap_traces.schedule import TOUCHES, How
 from tare.heap_traces.trace import Trace, table_file
 from tare.memory_managers import layers
@@ -150,7 +150,7 @@ def under(program: Program, manager: Manager) -> Program:
 
 def managers_of(names: Sequence[str], baseline: str = "") -> tuple[dict[str, Manager], str]:
     """The managers of these names, as they are in replays, and the name of the baseline."""
-    resolved, baseline = measuring.managers_of(names, baseline, replays=True)
+    resolved, baseline = session.managers_of(names, baseline, replays=True)
     return {name: _in_replays(manager) for name, manager in resolved.items()}, baseline
 
 

@@ -22,7 +22,7 @@ from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.results import Results, default_folder
 from tare.records.runs import Limits, Record, Run
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ def prepare(
     how = replace(how, process=check(trace, how))
     where = Path(folder) if folder else default_folder(study, trace.folder.stem)
     watcher = watcher or Watcher()
-    schedule = (where / ".work" / replay.SCHEDULE_FILE).resolve()
+    schedule = (where / ".work" / replayer.SCHEDULE_FILE).resolve()
     if left_out := len(trace.processes) - 1:
         watcher.note(f"replaying process {how.process}; {left_out} others of the trace are not")
     watcher.note(f"compiling {format_count(trace.processes[how.process or 0]['objects'])} objects")
     counted = _compile(trace, how, schedule)
-    program = replay.program_of(trace, how, schedule)
+    program = replayer.program_of(trace, how, schedule)
     return Replayable(trace, how, where, schedule, program, counted, watcher)
 
 
@@ -103,7 +103,7 @@ def measure_replays(
     **facts: Any,
 ) -> Results:
     """Replay under each manager ``runs`` times, the managers in turns. ``doing`` is what progress
-    says of it, ``observe`` does one (by default ``replay.run_once``), and ``facts`` are kept in
+    says of it, ``observe`` does one (by default ``replayer.run_once``), and ``facts`` are kept in
     run.json."""
     return measure(
         study.STUDY,
@@ -114,7 +114,7 @@ def measure_replays(
         {**prepared.asked(), "runs": runs, "warmup": warmup},
         in_rounds(study, [prepared.program], resolved, baseline, runs, warmup),
         Where(seed, limits, prepared.folder, prepared.watcher),
-        {**OBSERVERS, study.OBSERVER: observe or replay.run_once},
+        {**OBSERVERS, study.OBSERVER: observe or replayer.run_once},
         schedule=prepared.counted,
         **facts,
     )

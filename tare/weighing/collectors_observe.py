@@ -19,7 +19,7 @@ from tare.observers.asked import Asked
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 from tare.studykit.least_heap import search as least_heap
 from tare.studykit.least_heap.replayed import LEAST_STEP, search_for
 from tare.studykit.least_heap.search import Trial
@@ -81,19 +81,19 @@ def _compiled(trace: Trace, folder: Path) -> dict[str, object]:
         why = f"it makes {objects:,} objects, and a bill has time for {MOST_OBJECTS:,}"
         return {"left_out": why if objects else "it makes no objects"}
     how = How(pointers=False)
-    counted = compile_trace(trace, how, folder / replay.SCHEDULE_FILE)
+    counted = compile_trace(trace, how, folder / replayer.SCHEDULE_FILE)
     return {"left_out": "", "counted": counted, "processes": len(trace.processes)}
 
 
 def _under_collector(manager: Manager, recorded: Outcome, workspace: Path) -> Outcome:
     counted: Mapping[str, int] = recorded.details["counted"]
-    schedule = (workspace / _FOLDER / replay.SCHEDULE_FILE).resolve()
+    schedule = (workspace / _FOLDER / replayer.SCHEDULE_FILE).resolve()
     trace = open_trace(workspace / _FOLDER / _TRACE)
-    program = replay.program_of(trace, How(pointers=False), schedule)
+    program = replayer.program_of(trace, How(pointers=False), schedule)
 
     def in_heap(size: int, timeout: float | None) -> Outcome:
         sized = replace(manager, replayer=(*manager.replayer, "--heap", str(size)))
-        return replay.run_once(program, sized, Limits(timeout_seconds=timeout), workspace)
+        return replayer.run_once(program, sized, Limits(timeout_seconds=timeout), workspace)
 
     def attempt(size: int, first: Trial | None) -> Outcome:
         slow = max(LEAST_TIMEOUT_SECONDS, SLOW * first.seconds) if first else None
@@ -104,10 +104,10 @@ def _under_collector(manager: Manager, recorded: Outcome, workspace: Path) -> Ou
     if found.status is not Status.OK:
         return replace(found, output_sha256=recorded.output_sha256)
     heap = int(HEAPS * found.values["min_heap_high_bytes"])
-    glibc = replay.managers_of(["glibc"])[0]["glibc"]
+    glibc = replayer.managers_of(["glibc"])[0]["glibc"]
     pairs = []
     for _ in range(PAIRS):
-        pair = replay.run_once(program, glibc, Limits(), workspace), in_heap(heap, None)
+        pair = replayer.run_once(program, glibc, Limits(), workspace), in_heap(heap, None)
         if bad := next((each for each in pair if each.status is not Status.OK), None):
             return replace(bad, output_sha256=recorded.output_sha256)
         if pair[0].output_sha256 != pair[1].output_sha256:

@@ -10,7 +10,7 @@ from tare.memory_managers import suitable
 from tare.memory_managers.manager import Manager, describe_managers, parse_name, resolve
 from tare.memory_managers.runtimes import jvm
 from tare.observers.protocol import Observe
-from tare.programs import java_command as jvm_command
+from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.results import Store
@@ -29,7 +29,7 @@ def runtime_of(program: Program, managers: Sequence[str]) -> str:
     """The runtime whose collectors the bill compares, or "" where it compares allocators: that of
     the managers, and without any, of the command."""
     if not managers:
-        return RUNTIME if jvm_command.is_java(program) else ""
+        return RUNTIME if java_command.is_java(program) else ""
     resolved = [resolve(name) for name in managers]
     found = {manager.runtime.runtime if manager.runtime else "" for manager in resolved}
     if len(found) > 1 or not found <= {"", RUNTIME}:

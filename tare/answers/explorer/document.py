@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tare.answers.explorer.collecting import Collection, Summarised
 from tare.base.text import shortened, visible
 from tare.base.version import __version__
-from tare.campaign import drift as machines
+from tare.campaign import drift
 from tare.records.metrics import METRICS
 from tare.records.results import PAGE_FILE
 from tare.report.call_trees import CallTree
@@ -155,7 +155,7 @@ def _described(member: Summarised, collection: Collection) -> dict[str, Any]:
         "baseline": visible(run["baseline"]),
         "started": visible(run["started"][:16].replace("T", " ")),
         "finished": bool(run.get("finished")),
-        "hardware": visible(machines.hardware(run)),
+        "hardware": visible(drift.hardware(run)),
         "obtained": _obtained(member.results.measurements),
         "page": str(page.relative_to(collection.folder)) if page.is_file() else "",
     }

@@ -49,7 +49,7 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class Format:
-    """``render`` takes the results and their summary (``tare.api.summary``) and gives a text."""
+    """``render`` takes the results and their summary (``tare.summary``) and gives a text."""
 
     title: str
     render: Callable[[Results, polars.DataFrame], str]

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from tare.base.errors import MissingError, UsageError
 from tare.base.native import native_file
-from tare.memory_managers import layers, runtimes
-from tare.memory_managers import mmtk as collectors
+from tare.memory_managers import layers, mmtk, runtimes
 from tare.memory_managers.catalogue import Recipe, load_recipes, object_path
 from tare.memory_managers.manager import machine_libc
 from tare.report.terminal import console_on
@@ -67,8 +66,8 @@ def _installed(recipe: Recipe) -> str:
 def _object(recipe: Recipe) -> Path | None:
     if recipe.kind == "system":
         return machine_libc()
-    if recipe.name in collectors.PLANS:
-        return _built(collectors.PLANS[recipe.name].program)
+    if recipe.name in mmtk.PLANS:
+        return _built(mmtk.PLANS[recipe.name].program)
     if runtimes.is_name(recipe.name):
         return runtimes.runtime(recipe.name.partition(".")[0]).installed()
     if recipe.kind == "layer":
@@ -84,7 +83,7 @@ def _built(file: str) -> Path | None:
 
 
 def _group(recipe: Recipe) -> str:
-    if recipe.name in collectors.PLANS:
+    if recipe.name in mmtk.PLANS:
         return "collectors"
     if runtimes.is_name(recipe.name):
         return "runtimes"
@@ -94,7 +93,7 @@ def _group(recipe: Recipe) -> str:
 def _listed() -> dict[str, Recipe]:
     """The catalogue, the layers, the collectors for replays, and those of runtimes."""
     of_layers = {name: layer.RECIPE for name, layer in layers.layers().items()}
-    return {**load_recipes(), **of_layers, **collectors.recipes(), **runtimes.recipes()}
+    return {**load_recipes(), **of_layers, **mmtk.recipes(), **runtimes.recipes()}
 
 
 def _recipe(name: str, recipes: dict[str, Recipe]) -> Recipe:

@@ -23,7 +23,7 @@ from tare.studies.compare.question import compare
 from tare.studykit import options
 from tare.studykit.answer import Answer, Output
 from tare.studykit.progress import TerminalWatcher
-from tare.weighing import java_bill as java_bill
+from tare.weighing import java_bill
 
 EPILOG = """\b
 Examples:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tare.observers import memory_system as memsys
+from tare.observers import memory_system
 from tare.observers.memory_model import MemoryModel
 from tare.records.components import COMPONENTS, IN_COLLECTIONS, OTHER
 from tare.studies.breakdown.descriptor import Descriptor
@@ -29,7 +29,7 @@ _COLLECTING = tuple(name for name in IN_COLLECTIONS if name != "gc_entry")
 _STALLS = ("context", "model", "address", "length", "event", "count")
 _SMALLEST_OBJECT_WORDS = 2
 _DEFAULT_WORD = 8
-_COUNTS = len(memsys.KINDS) * 4 + 1
+_COUNTS = len(memory_system.KINDS) * 4 + 1
 
 ComponentOf = Callable[[Mapping[str, Any]], str | None]
 """Of a context with ``phases`` and ``operation``; None: it is judged by instructions."""
@@ -47,7 +47,7 @@ class Judged:
 
 def load(names: Sequence[str]) -> tuple[MemoryModel, ...]:
     """The models to simulate, by their names; UsageError where one is not right."""
-    return memsys.how(names, curves=False).models if names else ()
+    return memory_system.how(names, curves=False).models if names else ()
 
 
 def describe(models: Sequence[MemoryModel]) -> list[dict[str, Any]]:
@@ -83,20 +83,22 @@ def simulator_text(models: Sequence[MemoryModel], descriptors: Sequence[Descript
         *(f"collecting {name}" for name in collecting or ["-"]),
         *(f"collector {name}" for name in collector),
     ]
-    return memsys.simulator_text(memsys.How(simulated(models))) + "\n".join(lines) + "\n"
+    return (
+        memory_system.simulator_text(memory_system.How(simulated(models))) + "\n".join(lines) + "\n"
+    )
 
 
 @dataclass
 class Memory:
     """What all processes of a run met. ``counts``: of each model that was simulated, by component,
-    as in ``memsys.Events.counts``."""
+    as in ``memory_system.Events.counts``."""
 
     folder: Path
     models: tuple[MemoryModel, ...]
     counts: list[dict[str, list[int]]] = field(default_factory=list)
-    totals: memsys.Events = field(default_factory=memsys.Events)
-    before: memsys.Events = field(default_factory=memsys.Events)
-    after: memsys.Events = field(default_factory=memsys.Events)
+    totals: memory_system.Events = field(default_factory=memory_system.Events)
+    before: memory_system.Events = field(default_factory=memory_system.Events)
+    after: memory_system.Events = field(default_factory=memory_system.Events)
     collections: int = 0
     word: int = _DEFAULT_WORD
 
@@ -106,7 +108,7 @@ class Memory:
     def add_process(self, name: str, judged: Judged) -> None:
         """The process whose file of code has this name."""
         path = self.folder / name
-        found = memsys.read_file(path, memsys.How(simulated(self.models)))
+        found = memory_system.read_file(path, memory_system.How(simulated(self.models)))
         by_instruction = [self._add_context(context, judged) for context in found["contexts"]]
         self._move_to_instructions(path.with_suffix(".stalls"), by_instruction, judged.charged)
         self.before.add(found["before_collections"])
@@ -118,12 +120,12 @@ class Memory:
     def _add_context(self, context: Mapping[str, Any], judged: Judged) -> bool:
         """Whether it is judged by instructions; so far all of it is ``other``."""
         operation = context["operation"]
-        if operation == memsys.PROOF:
+        if operation == memory_system.PROOF:
             return False
         self.totals.add(context)
         phases = {
             "phases": context["phase"],
-            "operation": "" if operation == memsys.PROGRAM else operation,
+            "operation": "" if operation == memory_system.PROGRAM else operation,
         }
         component = judged.component_of(phases)
         for mine, more in zip(self.counts, context["models"], strict=True):
@@ -173,12 +175,12 @@ class Memory:
                     name: {
                         "instructions": instructions[name],
                         "cycles": instructions[name] * model.cycles_per_instruction,
-                        "stalls": memsys.stalls(model, self.counts[2 * number][name]),
+                        "stalls": memory_system.stalls(model, self.counts[2 * number][name]),
                     }
                     for name in COMPONENTS
                 },
                 "doubled_stalls": {
-                    name: memsys.stalls(model, self.counts[2 * number + 1][name])
+                    name: memory_system.stalls(model, self.counts[2 * number + 1][name])
                     for name in COMPONENTS
                 },
                 "reads": self.totals.reads,
@@ -209,6 +211,6 @@ def _by_component(charged: Mapping[int, str]) -> dict[str, NDArray[np.uint64]]:
     return {component: np.array(many, np.uint64) for component, many in addresses.items()}
 
 
-def _read_misses(events: memsys.Events, model: int) -> dict[str, int]:
-    missed = memsys.misses(events.counts[model], "read", 1) if events.counts else 0
+def _read_misses(events: memory_system.Events, model: int) -> dict[str, int]:
+    missed = memory_system.misses(events.counts[model], "read", 1) if events.counts else 0
     return {"reads": events.reads, "misses": missed}

@@ -61,7 +61,7 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
     """Findings, tables and a figure of all breakdowns in a results folder."""
     from tare.report.comparison import failure_table
-    from tare.studies.breakdown import memory_tables as breakdown_memory
+    from tare.studies.breakdown import memory_tables
 
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK and r.run.observer == OBSERVER]
@@ -92,14 +92,14 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         if "memory" in record.outcome.details
     }
     if simulated:
-        more_tables, more_figures = breakdown_memory.tables_and_figures(simulated)
+        more_tables, more_figures = memory_tables.tables_and_figures(simulated)
         tables += more_tables
         figures += more_figures
     tables += pages_tables(records)
     return Section(
         identifier=identifier,
         title=title,
-        findings=findings(good) + breakdown_memory.findings(simulated),
+        findings=findings(good) + memory_tables.findings(simulated),
         tables=tables,
         figures=figures,
         took_seconds=results.run.get("took_seconds"),

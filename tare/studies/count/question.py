@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tare.campaign.session import Command
 from tare.campaign.watching import Watcher
-from tare.observers import call_sites as call_costs
-from tare.observers import instrument
+from tare.observers import call_sites, instrument
 from tare.observers.event_files import as_text, read_events
 from tare.programs.program import Program
 from tare.records.results import Results
@@ -44,6 +43,6 @@ def count(
         **({"events": as_text(named).splitlines()} if named else {}),
         **({"sites": True} if sites else {}),
     }
-    observer_of = call_costs.observer_of if sites else instrument.observer_of
+    observer_of = call_sites.observer_of if sites else instrument.observer_of
     watched = Watched(count_study, "counting instructions", observer_of(named), runs)
     return watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)

@@ -15,8 +15,8 @@ from tare.memory_managers.manager import parse_name, print_name, resolve
 from tare.records.results import Results
 from tare.records.runs import Limits
 from tare.studies.frequency import replayed_report as study
-from tare.studykit import replayer as replay
-from tare.studykit.least_heap import multiples as heap_multiples
+from tare.studykit import replayer
+from tare.studykit.least_heap import multiples
 from tare.studykit.least_heap.replayed import HEADER_BYTES
 from tare.studykit.least_heap.search import PAGE
 from tare.studykit.replays import measure_replays, prepare
@@ -71,8 +71,8 @@ def frequency_replayed(
         for period in chosen
         for rate in rates
     ]
-    resolved, baseline = replay.managers_of([each.manager for each in settings], BASELINE)
-    resolved, heaps = heap_multiples.in_bytes(prepared, resolved, limits)
+    resolved, baseline = replayer.managers_of([each.manager for each in settings], BASELINE)
+    resolved, heaps = multiples.in_bytes(prepared, resolved, limits)
     return measure_replays(
         prepared,
         study,

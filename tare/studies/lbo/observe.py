@@ -17,7 +17,7 @@ from tare.programs import iterations
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ def replay_once(
     workspace: Path,
     keep_output: Path | None = None,
 ) -> Outcome:
-    """As ``replay.run_once``, with what the allocations cost."""
-    outcome = replay.run_once(program, manager, limits, workspace, keep_output)
+    """As ``replayer.run_once``, with what the allocations cost."""
+    outcome = replayer.run_once(program, manager, limits, workspace, keep_output)
     if outcome.status is not Status.OK:
         return outcome
     stopped = outcome.values.get("collector_seconds", 0.0)

@@ -37,7 +37,7 @@ from tare.records.results import Results, default_folder
 from tare.records.runs import Limits
 from tare.studies.lbo import report as study
 from tare.studies.lbo.observe import replay_once, run_once
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 from tare.studykit.least_heap.executed import HIGH, UNIT, in_heap, minheap_executed
 from tare.studykit.least_heap.replayed import in_heap as replayed_in_heap
 from tare.studykit.replays import measure_replays, prepare, slow
@@ -211,7 +211,9 @@ def lbo_replayed(
         points += [
             study.Point(replayed_in_heap(name, int(heap * live)), name, heap) for heap in heaps
         ]
-    resolved, baseline = replay.managers_of([point.manager for point in points], points[0].manager)
+    resolved, baseline = replayer.managers_of(
+        [point.manager for point in points], points[0].manager
+    )
     limits = limits or Limits()
     if limits.timeout_seconds is None:
         limits = replace(limits, timeout_seconds=slow(prepared.counted))

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tare.campaign.session import Command
 from tare.campaign.watching import Watcher
-from tare.observers import instrument
-from tare.observers import memory_system as memsys_module
+from tare.observers import instrument, memory_system
 from tare.programs.program import Program
 from tare.records.results import Results
 from tare.records.runs import Limits
@@ -36,7 +35,7 @@ def memsys(
     ``folder`` are as for ``compare``.
     """
     instrument.launcher()
-    how = memsys_module.how(models, curves)
-    asked = {"models": memsys_module.describe(how), "curves": curves}
-    watched = Watched(memsys_study, "simulating the memory system", memsys_module.observer(how))
+    how = memory_system.how(models, curves)
+    asked = {"models": memory_system.describe(how), "curves": curves}
+    watched = Watched(memsys_study, "simulating the memory system", memory_system.observer(how))
     return watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)

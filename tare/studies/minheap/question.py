@@ -16,7 +16,7 @@ from tare.memory_managers.manager import parse_name
 from tare.records.results import Results
 from tare.records.runs import Limits
 from tare.studies.minheap import replayed_report as study
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 from tare.studykit.least_heap.replayed import TRIALS_FILE, default_managers, observe, search_for
 from tare.studykit.least_heap.search import PAGE
 from tare.studykit.replays import oracles, prepare
@@ -43,7 +43,7 @@ def minheap(
     if repeats < 1 or (step is not None and step < PAGE):
         raise UsageError("each end is tried once at least, and a step is a page (4KiB) at least")
     opened = open_trace(trace)
-    resolved, baseline = replay.managers_of(managers or default_managers())
+    resolved, baseline = replayer.managers_of(managers or default_managers())
     for manager in resolved.values():
         if manager.replayer and "heap" in parse_name(manager.name)[1]:
             raise UsageError(f"{manager.name}: the heap is what is sought", "leave out heap=")

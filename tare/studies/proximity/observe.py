@@ -21,8 +21,7 @@ from tare.memory_managers.layers import marksweep
 from tare.memory_managers.manager import Manager
 from tare.observers import runner
 from tare.observers.event_agent import MOST_EVENTS, agent_option
-from tare.programs import iterations
-from tare.programs import java_command as jvm_command
+from tare.programs import iterations, java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
@@ -180,7 +179,7 @@ class InJvm:
     def prepared(self, program: Program, folder: Path, pauses: Pauses) -> Program:
         file = folder / "events-%p"
         option = agent_option(self.jar, self.methods, file, pauses.every, pauses.length_ns)
-        return jvm_command.with_options(program, [option])
+        return java_command.with_options(program, [option])
 
     def seen(self, left: Left) -> Seen:
         if not any(each.methods for each in left.recorded.values()):

@@ -18,15 +18,14 @@ import numpy as np
 
 from tare.base.errors import UsageError
 from tare.base.files import hash_file
-from tare.campaign import session as measuring
-from tare.campaign import watching
+from tare.campaign import session, watching
 from tare.campaign.planning import Plan, planned_runs
 from tare.memory_managers import runtimes
 from tare.memory_managers.layers import marksweep
 from tare.memory_managers.manager import Manager, resolve
 from tare.memory_managers.runtimes.jvm import NAME as JVM
 from tare.observers.event_agent import agent_jar
-from tare.programs import java_command as jvm_command
+from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.results import default_folder
@@ -74,7 +73,7 @@ _FEWEST_COLLECTIONS = 5
 
 
 def proximity(
-    program: measuring.Command,
+    program: session.Command,
     events: Sequence[str] = (),
     managers: Sequence[str] = (),
     *,
@@ -95,8 +94,8 @@ def proximity(
     """
     from tare.campaign.executor import OBSERVERS
 
-    measuring.check_counts(runs, 0)
-    programs = measuring.programs_of(program)
+    session.check_counts(runs, 0)
+    programs = session.programs_of(program)
     names = list(managers) or list(DEFAULT_MANAGERS if events else DEFAULT_NATIVE)
     _check(programs, events, names)
     watcher = watcher or watching.Watcher()
@@ -122,15 +121,13 @@ def proximity(
 
         points = chosen_periods(names, collections, pilot)
         folder = where
-    resolved, baseline = measuring.managers_of(
-        [point.manager for point in points], points[0].manager
-    )
+    resolved, baseline = session.managers_of([point.manager for point in points], points[0].manager)
     jar = agent_jar(watcher.note) if events else None
     way: Way = InJvm(jar, tuple(events)) if jar else Told()
     asked = {"events": list(events), "agent_sha256": hash_file(jar)} if jar else {}
     plan = Plan(tuple(each.name for each in programs), tuple(resolved), runs)
-    planned = measuring.Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
-    return measuring.measure(
+    planned = session.Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
+    return session.measure(
         study.STUDY,
         "pairs of runs",
         programs,
@@ -138,7 +135,7 @@ def proximity(
         baseline,
         {**asked, "runs": runs, "collections": list(collections)},
         lambda _seed: planned,
-        measuring.Where(seed, limits, folder, watcher),
+        session.Where(seed, limits, folder, watcher),
         {**OBSERVERS, study.OBSERVER: observe(way)},
         variants=[asdict(point) for point in points],
     )
@@ -148,7 +145,7 @@ def _check(programs: Sequence[Program], events: Sequence[str], names: Sequence[s
     """Whether the managers can show the collections of such events."""
     if events:
         _check_events(events)
-    elif any(jvm_command.is_java(program) for program in programs):
+    elif any(java_command.is_java(program) for program in programs):
         raise UsageError(
             "which calls are events of a Java program is not said",
             "name a method: --event org.example.Search.query",

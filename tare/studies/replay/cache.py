@@ -19,8 +19,7 @@ from tare.campaign.watching import Watcher
 from tare.heap_traces.schedule import How
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import Manager
-from tare.observers import instrument
-from tare.observers import memory_system as memsys
+from tare.observers import instrument, memory_system
 from tare.observers.event_files import Event
 from tare.programs.program import Program
 from tare.records.metrics import Status
@@ -28,7 +27,7 @@ from tare.records.results import Results
 from tare.records.runs import Limits, Outcome
 from tare.studies.replay import cache_report as study
 from tare.studies.replay.cache_report import COLLECTOR, MUTATOR
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 from tare.studykit.replays import prepare
 
 PHASES = (
@@ -57,16 +56,16 @@ def replay_cache(
     time.
     """
     instrument.launcher()
-    what = memsys.how(models, curves=False)
+    what = memory_system.how(models, curves=False)
     opened = open_trace(trace)
-    resolved, baseline = replay.managers_of(managers, baseline)
+    resolved, baseline = replayer.managers_of(managers, baseline)
     for name, manager in resolved.items():
         if manager.replayer:
             raise UsageError(
                 f"{name}: the caches of MMTk's collectors are not simulated",
                 "marksweep(M) is a collector that can be, over the malloc M",
             )
-    how = replay.how_under(resolved, opened, how or How())
+    how = replayer.how_under(resolved, opened, how or How())
     prepared = prepare(opened, how, study.STUDY, folder, watcher)
     plan = Plan((prepared.program.name,), tuple(resolved))
     planned = Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
@@ -78,8 +77,10 @@ def replay_cache(
         workspace: Path,
         keep_output: Path | None = None,
     ) -> Outcome:
-        under = replay.under(program, manager)
-        outcome = memsys.run_once(under, manager, limits, workspace, keep_output, what, PHASES)
+        under = replayer.under(program, manager)
+        outcome = memory_system.run_once(
+            under, manager, limits, workspace, keep_output, what, PHASES
+        )
         return _with_parts(outcome)
 
     return measure(
@@ -88,7 +89,7 @@ def replay_cache(
         [prepared.program],
         resolved,
         baseline,
-        {**prepared.asked(), "models": memsys.describe(what)},
+        {**prepared.asked(), "models": memory_system.describe(what)},
         lambda _seed: planned,
         Where(seed, limits, prepared.folder, prepared.watcher),
         {**OBSERVERS, study.OBSERVER: run_once},
@@ -105,7 +106,7 @@ def _with_parts(outcome: Outcome) -> Outcome:
         reason = "the instrument did not find the replay in the replayer: build Tare again"
         return replace(outcome, status=Status.FAILED, reason=reason, values={}, details={})
     misses = {
-        f"{part}_memory_misses": float(memsys.memory_misses(events))
+        f"{part}_memory_misses": float(memory_system.memory_misses(events))
         for part, events in parts.items()
     }
     return replace(outcome, values={**outcome.values, **misses})

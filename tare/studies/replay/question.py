@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tare.campaign import session as measuring
+from tare.campaign import session
 from tare.heap_traces.schedule import How
 from tare.heap_traces.trace import open_trace
 from tare.records.runs import Limits
@@ -35,16 +35,16 @@ def replay(
     replayed.
     """
     from tare.studies.replay import report as study
-    from tare.studykit.least_heap import multiples as heap_multiples
+    from tare.studykit.least_heap import multiples
     from tare.studykit.replayer import how_under, managers_of
     from tare.studykit.replays import measure_replays, prepare
 
     opened = open_trace(trace)
     resolved, baseline = managers_of(managers, baseline)
     how = how_under(resolved, opened, how or How())
-    measuring.check_counts(runs, warmup)
+    session.check_counts(runs, warmup)
     prepared = prepare(opened, how, study.STUDY, folder, watcher)
-    resolved, heaps = heap_multiples.in_bytes(prepared, resolved, limits)
+    resolved, heaps = multiples.in_bytes(prepared, resolved, limits)
     return measure_replays(
         prepared, study, "replaying", resolved, baseline, runs, warmup, seed, limits, heaps=heaps
     )

@@ -191,7 +191,7 @@ def analyse(trace: Trace, snapshots: Mapping[str, Snapshots], known: Known) -> d
     UsageError where no process left a snapshot.
     """
     from tare.heap_traces import residence
-    from tare.studies.space import growth as space_growth
+    from tare.studies.space import growth
     from tare.studies.space import history as space_history
 
     with residence.reading(trace):
@@ -209,7 +209,7 @@ def analyse(trace: Trace, snapshots: Mapping[str, Snapshots], known: Known) -> d
         inherited = _inherited(trace, objects, by_number, numbers, main)
         moments = _moments(objects, process, mine, inherited, known)
         largest, largest_at = space_history.largest_live(objects, process)
-        grown = space_growth.growth(objects, process, largest)
+        grown = growth.growth(objects, process, largest)
         peak = next(each for each in moments if each["is_peak"])
         details = peak.pop("details")
         for site in [*details["sites"], *grown["sites"], *grown["never_freed"]]:

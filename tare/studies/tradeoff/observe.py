@@ -10,7 +10,7 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tare.studies.tradeoff import report as study
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 
 
 def run_once(
@@ -21,7 +21,7 @@ def run_once(
     keep_output: Path | None = None,
 ) -> Outcome:
     """As ``tare.studykit.replayer.run_once``, with the time of the whole replay."""
-    outcome = replay.run_once(program, manager, limits, workspace, keep_output)
+    outcome = replayer.run_once(program, manager, limits, workspace, keep_output)
     if outcome.status is not Status.OK:
         return outcome
     values = outcome.values

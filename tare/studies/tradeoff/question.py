@@ -17,7 +17,7 @@ from tare.records.results import Results
 from tare.records.runs import Limits
 from tare.studies.tradeoff import report as study
 from tare.studies.tradeoff.observe import run_once
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 from tare.studykit.least_heap.replayed import DEFAULT_MANAGERS, in_heap
 from tare.studykit.replays import measure_replays, oracles, prepare, slow
 from tare.studykit.sweeps import checked_heaps
@@ -60,7 +60,7 @@ def tradeoff(
         for heap in heaps
     ]
     names = [*others, *(point.manager for point in points)]
-    resolved, baseline = replay.managers_of(names, baseline)
+    resolved, baseline = replayer.managers_of(names, baseline)
     limits = limits or Limits()
     if limits.timeout_seconds is None:
         limits = replace(limits, timeout_seconds=slow(counted))

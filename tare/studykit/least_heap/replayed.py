@@ -18,7 +18,7 @@ from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
-from tare.studykit import replayer as replay
+from tare.studykit import replayer
 from tare.studykit.least_heap import search as least_heap
 from tare.studykit.least_heap.search import PAGE, Search, Trial
 from tare.studykit.sweeps import size_text
@@ -75,7 +75,7 @@ def observe(search: Search, trials: Path) -> Observe:
             if first is not None and limits.timeout_seconds is None:
                 slow = max(LEAST_TIMEOUT_SECONDS, SLOW * first.seconds)
                 allowed = replace(limits, timeout_seconds=slow)
-            return replay.run_once(program, one, allowed, workspace, keep_output)
+            return replayer.run_once(program, one, allowed, workspace, keep_output)
 
         found = least_heap.least_heap(
             search,
@@ -93,9 +93,9 @@ def _one_replay(
 ) -> Outcome:
     """A manager without a limit for its heap takes what it takes. Where the pages that hold an
     object are known, they are its heap, as Sareen counts them."""
-    if replay.heap_of(manager) == marksweep.NAME:
+    if replayer.heap_of(manager) == marksweep.NAME:
         program = replace(program, argv=(*program.argv, "--untimed"))
-    outcome = replay.run_once(program, manager, limits, workspace, keep_output)
+    outcome = replayer.run_once(program, manager, limits, workspace, keep_output)
     if outcome.status is not Status.OK:
         return outcome
     peak = outcome.values.get("peak_active_bytes", outcome.values["peak_reserved_bytes"])

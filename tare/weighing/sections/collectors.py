@@ -15,7 +15,7 @@ from tare.base.units import (
     format_percent,
     format_seconds,
 )
-from tare.memory_managers import mmtk as collectors
+from tare.memory_managers import mmtk
 from tare.memory_managers.manager import OWN
 from tare.observers import recorder
 from tare.observers.protocol import Observe
@@ -24,7 +24,7 @@ from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Cell, Column, Section, Table
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
-from tare.weighing import collectors_observe as collector_run
+from tare.weighing import collectors_observe
 from tare.weighing.collectors_observe import HEAPS, PAIRS, ratios
 
 IDENTIFIER = "collectors"
@@ -41,7 +41,7 @@ SLOWDOWN = 30.0
 
 
 def observers(_setting: Setting) -> Mapping[str, Observe]:
-    return {OBSERVER: collector_run.run_once}
+    return {OBSERVER: collectors_observe.run_once}
 
 
 def run_seconds(pilot_seconds: float) -> float:
@@ -90,7 +90,7 @@ def is_built() -> bool:
         recorder.require()
         native_file("bin/tare-replay")
         for name in COLLECTORS:
-            collectors.command(name, {})
+            mmtk.command(name, {})
     except MissingError:
         return False
     return True

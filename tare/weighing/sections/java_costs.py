@@ -23,8 +23,8 @@ from tare.studies.lbo import question as lbo
 from tare.studies.lbo import report as study
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tare.studykit.least_heap.executed import UNIT, in_heap
-from tare.weighing import java_bill as java_bill
-from tare.weighing.sections import java_least_heap as java_least_heap
+from tare.weighing import java_bill
+from tare.weighing.sections import java_least_heap
 
 RUNTIME = java_bill.RUNTIME
 IDENTIFIER = "java-costs"

@@ -20,7 +20,7 @@ from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tare.studykit.least_heap import executed
 from tare.studykit.least_heap import executed as minheap_executed
 from tare.studykit.least_heap.search import Search
-from tare.weighing import java_bill as java_bill
+from tare.weighing import java_bill
 
 RUNTIME = java_bill.RUNTIME
 IDENTIFIER = "java-least-heap"

@@ -8,7 +8,7 @@ from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.model import Section
 from tare.studykit.budget import Setting
-from tare.weighing import java_bill as java_bill
+from tare.weighing import java_bill
 from tare.weighing.sections import sections
 
 RUNTIME = java_bill.RUNTIME

@@ -15,7 +15,7 @@ from tare.report.model import Cell, Column, Section, Table
 from tare.studies.compare import report as compare
 from tare.studykit.budget import Setting
 from tare.studykit.sweep_tables import Pauses, Rows, merged, pause_figure
-from tare.weighing import java_bill as java_bill
+from tare.weighing import java_bill
 
 RUNTIME = java_bill.RUNTIME
 IDENTIFIER = "java-pauses"

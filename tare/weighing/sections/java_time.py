@@ -28,7 +28,7 @@ from tare.report.model import Section
 from tare.studies.compare import report as compare
 from tare.studies.compare import weigh as time_and_memory
 from tare.studykit.budget import Setting
-from tare.weighing import java_bill as java_bill
+from tare.weighing import java_bill
 
 RUNTIME = java_bill.RUNTIME
 IDENTIFIER = "java-time"

@@ -25,7 +25,7 @@ from tare.memory_managers.runtimes import Collection, Pause, Process, Setting
 from tare.memory_managers.runtimes.jvm import gc_log
 from tare.memory_managers.runtimes.jvm.gc_log import GcLog, Logged
 from tare.memory_managers.runtimes.jvm.stops import Stop, Stops, read_stops
-from tare.programs import java_command as jvm_command
+from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Outcome
@@ -241,7 +241,7 @@ def _installed_version() -> str:
 
 
 def runs(program: Program) -> bool:
-    return jvm_command.is_java(program)
+    return java_command.is_java(program)
 
 
 def check_setting(setting: Setting) -> None:
@@ -328,12 +328,12 @@ def _full_every(setting: Setting) -> int:
 def check(setting: Setting, program: Program) -> None:
     agent()
     runtimes.refuse_multiple(setting)
-    if jvm_command.is_java(program) and "/" not in program.argv[0]:
+    if java_command.is_java(program) and "/" not in program.argv[0]:
         path = program.environment.get("PATH", os.environ.get("PATH", os.defpath))
         if shutil.which(program.argv[0], path=path) is None:
             raise MissingError("java is not installed", f"apt-get install {PACKAGE}")
     given = {*setting.options, *([] if setting.collector == OWN else [""])}
-    for word in jvm_command.options_of(program):
+    for word in java_command.options_of(program):
         for option, pattern in _CLASHES:
             if option in given and pattern.match(word):
                 said = f"its option {option}=" if option else "its name"
@@ -347,12 +347,12 @@ def check(setting: Setting, program: Program) -> None:
 def without(program: Program, *settings: str) -> Program:
     """The program without options of its own that say what ``settings`` of a manager say: names of
     its options, or "" for the collector."""
-    return jvm_command.without(program, lambda word: _says(word, settings))
+    return java_command.without(program, lambda word: _says(word, settings))
 
 
 def own_options(program: Program, *settings: str) -> list[str]:
     """The options that ``without`` leaves out."""
-    return [word for word in jvm_command.options_of(program) if _says(word, settings)]
+    return [word for word in java_command.options_of(program) if _says(word, settings)]
 
 
 def _says(word: str, settings: Sequence[str]) -> bool:
@@ -379,7 +379,7 @@ def has(program: Program, collector: str) -> bool:
 
 def advice(setting: Setting, program: Program) -> Program:
     """The program with the options that choose the collector, as a user would type them."""
-    return jvm_command.with_options(without(program, "", *setting.options), _arguments(setting))
+    return java_command.with_options(without(program, "", *setting.options), _arguments(setting))
 
 
 def agent() -> Path:
@@ -404,7 +404,7 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
         "-Xlog:all=warning:stderr",
         f"-agentpath:{agent()}={folder}",
     ]
-    changed = jvm_command.with_options(program, options)
+    changed = java_command.with_options(program, options)
     variables = {**_plan(setting), **({_FULL_EVERY: str(every)} if every else {})}
     return replace(changed, environment={**changed.environment, **variables})
 
