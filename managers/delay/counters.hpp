@@ -3,8 +3,8 @@
 //
 // The file is PID.SERIAL in the folder that TARE_DELAY_COUNTERS names: a Header of one page, then
 // Slots, all numbers 64-bit and of the machine's byte order. docs/delay.md describes it, and
-// tare/memory_managers/layers/delay.py reads it. Without the variable the counters are kept in memory of the
-// process.
+// tare/memory_managers/layers/delay.py reads it. Without the variable the counters are kept in
+// memory of the process.
 
 #pragma once
 

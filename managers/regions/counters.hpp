@@ -2,8 +2,8 @@
 // ends, by exit, _exit, exec, abort or a kill.
 //
 // The file is PID.SERIAL in the folder that TARE_REGIONS_COUNTERS names: one Header, all numbers
-// 64-bit and of the machine's byte order. tare/memory_managers/layers/regions.py reads it. Without the variable the
-// counters are kept in memory of the process.
+// 64-bit and of the machine's byte order. tare/memory_managers/layers/regions.py reads it. Without
+// the variable the counters are kept in memory of the process.
 
 #pragma once
 

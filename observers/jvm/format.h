@@ -1,7 +1,7 @@
 // The file that the agent leaves for each JVM: a header, then one record for each time that the
-// collector had stopped the program. It is mapped, so a kill loses nothing. tare/memory_managers/runtimes/jvm/__init__.py
-// reads it; all numbers are 64 bits in the machine's order, times are nanoseconds of
-// CLOCK_MONOTONIC, which System.nanoTime shows too.
+// collector had stopped the program. It is mapped, so a kill loses nothing.
+// tare/memory_managers/runtimes/jvm/__init__.py reads it; all numbers are 64 bits in the machine's
+// order, times are nanoseconds of CLOCK_MONOTONIC, which System.nanoTime shows too.
 #ifndef TARE_JVM_FORMAT_H
 #define TARE_JVM_FORMAT_H
 

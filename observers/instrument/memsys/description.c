@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Reads models as tare/observers/memory_system.py writes them: a line for each part, words and numbers in a fixed
-// order. Whoever writes models writes the TOML of docs/memsys.md, where names say what is what.
+// Reads models as tare/observers/memory_system.py writes them: a line for each part, words and
+// numbers in a fixed order. Whoever writes models writes the TOML of docs/memsys.md, where names
+// say what is what.
 
 #include "description.h"
 

@@ -1,5 +1,5 @@
-// Writes a table of a raw recording; docs/trace.md describes the format, tare/heap_traces/recording.py reads
-// it.
+// Writes a table of a raw recording; docs/trace.md describes the format,
+// tare/heap_traces/recording.py reads it.
 
 #pragma once
 
