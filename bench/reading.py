@@ -36,7 +36,7 @@ OWN_PEAK_BYTES = (
 SCAN = f"""
 import sys, time
 import polars as pl
-from tare.trace import open_trace
+from tare.heap_traces.trace import open_trace
 
 trace = open_trace(sys.argv[1])
 life = (pl.col("free_bytes") - pl.col("birth_bytes")).cast(pl.Float64)

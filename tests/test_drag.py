@@ -277,7 +277,7 @@ def test_total_drag(rows: list[Row], ratio: float | None) -> None:
 MEASURE = """
 import sys
 import polars as pl
-from tare.residence import analyse_objects, processes
+from tare.heap_traces.residence import analyse_objects, processes
 frame = pl.scan_parquet(sys.argv[1])
 found = processes(frame, [])
 result = analyse_objects(frame, found, "bytes", reachability=True)

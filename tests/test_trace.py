@@ -576,7 +576,7 @@ def test_a_long_conversion_tells_how_far_it_is(
 CONVERT_AND_MEASURE = f"""
 import json, sys
 from pathlib import Path
-from tare.conversion import convert
+from tare.heap_traces.conversion import convert
 import polars, pyarrow.parquet, numpy
 start = {OWN_PEAK_BYTES}
 convert(Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3]))
