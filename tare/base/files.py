@@ -13,6 +13,12 @@ from pathlib import Path
 
 from tare.base.errors import TareError
 
+_DESCRIPTOR = re.compile(r"(-|/dev/stdout|/dev/stderr)|(?:/dev|/proc/self)/fd/(\d{1,6})")
+_STANDARD = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
+RUNS_ARE_KEPT = (
+    "; the runs so far are kept, and the same command with -o of their folder goes on from them"
+)
+
 
 def hash_file(path: Path) -> str:
     """SHA-256 of a file's content; empty for what is not a regular file (a pipe, a terminal)."""
@@ -20,17 +26,6 @@ def hash_file(path: Path) -> str:
         return ""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-_DESCRIPTOR = re.compile(r"(-|/dev/stdout|/dev/stderr)|(?:/dev|/proc/self)/fd/(\d{1,6})")
-
-
-_STANDARD = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
-
-
-RUNS_ARE_KEPT = (
-    "; the runs so far are kept, and the same command with -o of their folder goes on from them"
-)
 
 
 @contextmanager

@@ -12,8 +12,6 @@ from tare.records.metrics import Status
 from tare.records.runs import Record, Run
 
 BASELINE_RUNS_A_ROUND = 2
-
-
 FAILURES_ALLOWED = 2
 """After so many failed runs of a program under a manager, further ones are not started."""
 

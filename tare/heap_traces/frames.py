@@ -9,12 +9,8 @@ from typing import Any
 from tare.base.text import shortened
 
 SHOWN_FRAMES = 3
-
-
 LONGEST_FRAME = 48
 """Characters of a frame in the tables of call sites; that of stacks has more."""
-
-
 _WRAPPER = re.compile(
     r"\w*(malloc|calloc|realloc|aligned_alloc|memalign)$"
     r"|operator new|(std::|__gnu_cxx::)(__)?(new_)?(allocator|allocator_traits)\b"

@@ -162,8 +162,6 @@ _PROCESS_NUMBERS = (
     "nanoseconds",  # not there before version 2
     *(name for name, kind in _PROCESS_FIELDS.items() if kind is int),
 )
-
-
 _DAMAGED = "the trace is damaged: record it again"
 
 

@@ -28,8 +28,6 @@ from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome, now
 
 _COUNTED = ("allocated_bytes", "max_live_bytes", "instructions", "processes")
-
-
 _PARTIAL = ".partial"
 _PARTIAL_NAME = re.compile(r"\..+\.(\d+)\.[^.]+\.partial")
 

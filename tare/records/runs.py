@@ -12,6 +12,10 @@ from tare.records.metrics import METRICS, Status
 
 DEFAULT_OUTPUT_LIMIT = 1 << 30
 
+_GREATEST_NUMBER = (1 << 63) - 1
+_GREATEST_VALUE = 1e30
+"""No measurement comes near it, and figures made of such values are still finite."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -46,13 +50,6 @@ class Outcome:
     output_bytes: int = 0
     error_tail: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
-
-
-_GREATEST_NUMBER = (1 << 63) - 1
-
-
-_GREATEST_VALUE = 1e30
-"""No measurement comes near it, and figures made of such values are still finite."""
 
 
 _KINDS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tare.base import statistics
@@ -10,6 +10,8 @@ from tare.records.metrics import FIRST_METRICS, METRICS
 
 if TYPE_CHECKING:
     import polars
+
+Row = Mapping[str, Any]
 
 
 def summary_schema() -> dict[str, Any]:

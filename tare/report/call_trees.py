@@ -10,21 +10,11 @@ from tare.base.text import shortened, visible
 
 DEEPEST = 256
 """Frames of a stack, from the outermost on."""
-
-
 LONGEST_FRAME = 160
-
-
 LEAST_SHARE = 0.0005
 """A node below this share of all in every weight is too thin to be seen."""
-
-
 Note = Callable[[str], None]
-
-
 Details = Mapping[str, Any]
-
-
 Frames = tuple[str, ...]
 """From the outermost to the innermost."""
 

@@ -13,8 +13,8 @@ from tare.base.units import format_floor, format_percent, format_value
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, judged_status, read_records, reference_outputs
 from tare.records.runs import Record
+from tare.records.summary import Row
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.report.rows import Row
 
 if TYPE_CHECKING:
     import polars

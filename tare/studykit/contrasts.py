@@ -11,8 +11,8 @@ from typing import Generic, Protocol, TypeVar
 
 from tare.records import summary
 from tare.records.results import Results
+from tare.records.summary import Row
 from tare.report.comparison import summary_rows
-from tare.report.rows import Row
 from tare.studykit.sweep_tables import Rows
 
 

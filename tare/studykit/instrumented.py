@@ -9,6 +9,11 @@ from tare.observers import instrument
 from tare.records.results import Results
 from tare.studykit.budget import TOTAL_SECONDS, Effort
 
+START_SECONDS = 0.7
+"""What Valgrind's core takes to start and to translate what every program executes once."""
+SLOWDOWN = 16.0
+"""Of typical programs; the first run shows what it is for this one."""
+
 
 def run_seconds(pilot_seconds: float) -> float:
     """What one counted run will take, judged by the pilot run."""
@@ -41,11 +46,3 @@ def left_out(
         f"less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "
         f"`tare {command}` {does} without a limit, and so does `tare weigh --thorough`."
     )
-
-
-START_SECONDS = 0.7
-"""What Valgrind's core takes to start and to translate what every program executes once."""
-
-
-SLOWDOWN = 16.0
-"""Of typical programs; the first run shows what it is for this one."""

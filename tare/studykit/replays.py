@@ -24,6 +24,12 @@ from tare.records.results import Results, default_folder
 from tare.records.runs import Limits, Record, Run
 from tare.studykit import replayer
 
+_LEAST_TIMEOUT_SECONDS = 10.0
+_SLOW_SECONDS_AN_OBJECT = 4e-6
+_SLOW_SECONDS_A_BYTE = 4e-9
+"""A replay that takes longer than these together does little but collect: malloc and free take less
+than a twentieth of it."""
+
 
 @dataclass(frozen=True)
 class Replayable:
@@ -145,14 +151,3 @@ def slow(counted: dict[str, int]) -> float:
         + _SLOW_SECONDS_AN_OBJECT * counted["objects"]
         + _SLOW_SECONDS_A_BYTE * counted["allocated_bytes"]
     )
-
-
-_LEAST_TIMEOUT_SECONDS = 10.0
-
-
-_SLOW_SECONDS_AN_OBJECT = 4e-6
-
-
-_SLOW_SECONDS_A_BYTE = 4e-9
-"""A replay that takes longer than these together does little but collect: malloc and free take less
-than a twentieth of it."""

@@ -12,6 +12,7 @@ from tare.base.text import shortened, visible
 from tare.base.units import format_count, format_percent, format_seconds
 from tare.records.metrics import METRICS, Status
 from tare.records.runs import Record
+from tare.records.summary import Row
 from tare.report.comparison import TIME, change, measured_cells
 from tare.report.figures.marks import (
     BAND,
@@ -29,7 +30,6 @@ from tare.report.figures.marks import (
     ratio_text,
 )
 from tare.report.model import Cell, Column, Figure
-from tare.report.rows import Row
 from tare.studykit.sweeps import Variant
 
 Rows = Mapping[tuple[str, str, str], Row]

@@ -23,6 +23,10 @@ MOST_VALUES = 32
 LEAST_HEAP, MOST_HEAP, MOST_HEAPS = 1.0, 64.0, 12
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
+NOT_BUILT = (
+    "the instrument is not built; it needs Debian's package valgrind and a new build of Tare"
+)
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -114,11 +118,6 @@ def size_text(size: int) -> str:
         if size % factor == 0:
             return f"{size // factor}{unit}"
     return f"{size}B"
-
-
-NOT_BUILT = (
-    "the instrument is not built; it needs Debian's package valgrind and a new build of Tare"
-)
 
 
 def swept(

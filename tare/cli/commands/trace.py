@@ -31,8 +31,6 @@ Examples:
   tare trace --pointers --no-sites -m mimalloc -- perl job.pl
   tare trace --jvm --pointers -- java -cp classes Main
 """
-
-
 _LARGEST_SAMPLE = 1 << 40
 
 

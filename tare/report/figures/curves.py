@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tare.base.text import shortened, visible
+from tare.records.summary import Row
 from tare.report.figures.marks import (
     INK,
     MUTED,
@@ -24,7 +25,6 @@ from tare.report.figures.marks import (
 )
 from tare.report.labels import LINE_HEIGHT, place_labels
 from tare.report.model import Figure
-from tare.report.rows import Row
 
 _PANEL_HEIGHT = 340
 _ASSUMED_WIDTH = {False: 440.0, True: 288.0}

@@ -38,8 +38,6 @@ _REMAINDER = re.compile(r"(\d+)%([1-9]\d*)")
 _NAME = re.compile(r"%[a-z]+")
 _ANY = "_"
 _GAP = "..."
-
-
 _CERTAINTIES = {"": Certainty.SURE, "?": Certainty.AMBIGUOUS, "~": Certainty.FOLDED}
 
 

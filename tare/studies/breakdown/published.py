@@ -11,21 +11,7 @@ from tare.studies import breakdown as breakdown_package
 
 Shares = Mapping[str, float]
 
-
-@functools.cache
-def published() -> Mapping[str, Shares]:
-    """By program of the paper, the share of its run time in each component."""
-    path = Path(breakdown_package.__file__).with_name("published.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        return {
-            row.pop("program"): {name: float(share) for name, share in row.items()}
-            for row in csv.DictReader(file)
-        }
-
-
 PAPER = "Tarditi and Diwan 1994"
-
-
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "allocation, freeing": ("allocation", "deallocation", "resizing"),
     "slow, zeroing, copies": (
@@ -42,6 +28,17 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "movable code": ("position_independent",),
 }
 """Components as the figure shows them, one colour each."""
+
+
+@functools.cache
+def published() -> Mapping[str, Shares]:
+    """By program of the paper, the share of its run time in each component."""
+    path = Path(breakdown_package.__file__).with_name("published.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        return {
+            row.pop("program"): {name: float(share) for name, share in row.items()}
+            for row in csv.DictReader(file)
+        }
 
 
 def by_group(shares: Shares) -> dict[str, float]:

@@ -15,11 +15,7 @@ _CALL_WEIGHTS = (
     Weight("calls of the memory manager", ""),
     Weight("bytes asked for", "B"),
 )
-
-
 _OTHER_SITES = "other call sites"
-
-
 _PROGRAM, _MANAGER = "the program itself", "the memory manager"
 
 

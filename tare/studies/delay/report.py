@@ -17,6 +17,7 @@ from tare.records import summary
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
+from tare.records.summary import Row
 from tare.report.comparison import (
     MEMORY,
     TIME,
@@ -27,7 +28,6 @@ from tare.report.comparison import (
     summary_rows,
 )
 from tare.report.model import Cell, Column, Figure, Section, Table
-from tare.report.rows import Row
 from tare.studies.count import report as count
 from tare.studykit import sweeps
 from tare.studykit.sweep_tables import (

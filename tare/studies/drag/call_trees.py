@@ -16,15 +16,11 @@ if TYPE_CHECKING:
 
 MOST_STACKS = 20_000
 _DRAG_TITLE = "Heap by call site"
-
-
 _DRAG_WEIGHTS = (
     Weight("bytes held in vain, the mean over the run", "B"),
     Weight("bytes allocated", "B"),
     Weight("objects allocated", ""),
 )
-
-
 _IN_VAIN = ("lag", "drag_freed", "drag_unfreed", "void")
 
 

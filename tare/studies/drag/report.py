@@ -61,8 +61,6 @@ PUBLISHED = (
 )
 """Programs with regions in Berger, Zorn and McKinley (OOPSLA 2002), table 4 and section 7.3: peak
 bytes, peak bytes with each object freed after its last use, and total drag where it is given."""
-
-
 Details = Mapping[str, Any]
 
 

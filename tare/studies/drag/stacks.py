@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 MOST_STACKS = 100_000
-
-
 _IN_VAIN = ("lag", "drag_freed", "drag_unfreed", "void")
-
-
 _SUMMED = ("objects", "bytes", "vain", "mean_vain")
 
 

@@ -96,8 +96,6 @@ CONTRASTS = (
         _fewer_traces,
     ),
 )
-
-
 Answers = contrasts.Answers[Setting]
 
 

@@ -15,7 +15,7 @@ from tare.report.model import Cell, Column, Section, Table
 if TYPE_CHECKING:
     import polars
 
-    from tare.report.rows import Row
+    from tare.records.summary import Row
 
 STUDY = "import"
 TITLE = "What was imported"

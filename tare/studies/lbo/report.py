@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import polars
     from numpy.typing import NDArray
 
-    from tare.report.rows import Row
+    from tare.records.summary import Row
 
 STUDY = "lbo"
 OBSERVER = "lbo"

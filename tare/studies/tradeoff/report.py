@@ -23,7 +23,7 @@ from tare.report.model import Cell, Column, Figure, Section, Table
 if TYPE_CHECKING:
     import polars
 
-    from tare.report.rows import Row
+    from tare.records.summary import Row
 
 STUDY = "tradeoff"
 OBSERVER = "replay"

@@ -47,6 +47,11 @@ TRIALS_FILE = "trials.jsonl"
 DEFAULT_MANAGERS = jvm.LIMITED
 """Of JVMs."""
 
+STUDY = "minheap-executed"
+OBSERVER = "minheap-executed"
+LOW = "min_heap_low_bytes"
+HIGH = "min_heap_high_bytes"
+
 
 def in_heap(manager: str, size: int) -> str:
     """The name of ``manager`` with a heap of ``size`` bytes."""
@@ -193,18 +198,6 @@ def minheap_executed(
     )
     trials.unlink(missing_ok=True)  # they are in the records now
     return results
-
-
-STUDY = "minheap-executed"
-
-
-OBSERVER = "minheap-executed"
-
-
-LOW = "min_heap_low_bytes"
-
-
-HIGH = "min_heap_high_bytes"
 
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:

@@ -53,6 +53,16 @@ ALLOCATORS = ("mimalloc", "tcmalloc")
 PERIODS = ("32KiB", "64KiB", "128KiB")
 """Of the mark-sweep collectors over ``ALLOCATORS``."""
 
+PARTS = (
+    "heap_live_bytes",
+    "heap_copy_reserve_bytes",
+    "heap_metadata_bytes",
+    "heap_fragmentation_bytes",
+    "heap_garbage_bytes",
+    "heap_unused_bytes",
+)
+"""What a least heap is made of."""
+
 
 def observe(search: Search, trials: Path) -> Observe:
     """What does one search, as an observer of the executor. The file ``trials`` keeps what an
@@ -131,17 +141,6 @@ def default_managers() -> list[str]:
     installed = [name for name in ALLOCATORS if object_path(recipes[name]) is not None]
     swept = [f"marksweep({name}, every={every})" for name in installed for every in PERIODS]
     return list(dict.fromkeys([*DEFAULT_MANAGERS, *installed, *swept]))
-
-
-PARTS = (
-    "heap_live_bytes",
-    "heap_copy_reserve_bytes",
-    "heap_metadata_bytes",
-    "heap_fragmentation_bytes",
-    "heap_garbage_bytes",
-    "heap_unused_bytes",
-)
-"""What a least heap is made of."""
 
 
 def in_heap(collector: str, size: int) -> str:
