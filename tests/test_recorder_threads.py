@@ -56,7 +56,6 @@ class Recorded:
             capture_output=True,
             text=True,
             env={**os.environ, "TSAN_OPTIONS": "die_after_fork=0"},
-            timeout=300,
         )
         # What ThreadSanitizer says in a child, of threads that are only the parent's, is no error.
         assert done.returncode == 0, done.stderr[:6000]
