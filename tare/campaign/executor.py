@@ -20,7 +20,7 @@ OBSERVERS: dict[str, Observe] = {
     "instrument": instrument.run_once,
     "memsys": memory_system.run_once,
 }
-"""What can watch a run; ``Run.observer`` names one."""
+"""What can watch a run of any study; studies bring others. ``Run.observer`` names one."""
 
 Planner = Callable[[Sequence[Record]], list[Run]]
 Watcher = Callable[[Run, Record | None], None]

@@ -67,8 +67,9 @@ _KINDS = {
 class Run:
     """One planned invocation of one program under one manager. ``order`` counts all runs of the
     study as they happened. Of warm-up runs only failures count. ``observer`` names what watches the
-    run: an entry of ``tare.campaign.executor.OBSERVERS``. ``machine`` is the worker of a cluster
-    that did it, and ``group`` names its kind; both are empty for this machine."""
+    run: an entry of ``tare.campaign.executor.OBSERVERS``, or of those that its study brings.
+    ``machine`` is the worker of a cluster that did it, and ``group`` names its kind; both are empty
+    for this machine."""
 
     study: str
     program: str

@@ -93,8 +93,7 @@ def run_once(
 
 
 def observer(how: How) -> Observe:
-    """``run_once`` with its last argument given: an entry of
-    ``tare.campaign.executor.OBSERVERS``."""
+    """``run_once`` with its last argument given, for the executor."""
     return functools.partial(run_once, how=how)
 
 

@@ -153,8 +153,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
 
 
 def observer(discard_trace: bool) -> Observe:
-    """``run_once`` with its last argument given: an entry of
-    ``tare.campaign.executor.OBSERVERS``."""
+    """``run_once`` with its last argument given, for the executor."""
     return functools.partial(run_once, discard_trace=discard_trace)
 
 
