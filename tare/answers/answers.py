@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tare.answers.building import build_report
+from tare.answers.diff import DiffResult, diff
+from tare.answers.explorer.collecting import collect
+from tare.answers.explorer.page import write_explorer
+from tare.answers.exports.formats import FORMATS
 from tare.answers.summaries import summary
 from tare.base.errors import UsageError
+from tare.base.files import writing
+from tare.checking.limits import is_broken, judged
 from tare.records.results import PAGE_FILE, Results
-
-if TYPE_CHECKING:
-    from tare.answers.diff import DiffResult
+from tare.report import page
 
 
 def write_page(results: Results) -> Path:
     """Write the page of a results folder; returns its path."""
-    from tare.answers.building import build_report
-    from tare.base.files import writing
-    from tare.report import page
-
     path = results.folder / PAGE_FILE
     with writing(results.folder):
         page.write_page(build_report(results), path)
@@ -29,24 +29,17 @@ def write_page(results: Results) -> Path:
 def explore(folder: Path | str, note: Callable[[str], None] = lambda _text: None) -> Path:
     """Write the explorer of all results in ``folder``, one page; returns its path. ``note`` is told
     of the progress."""
-    from tare.answers.explorer.collecting import collect
-    from tare.answers.explorer.page import write_explorer
-
     return write_explorer(collect(Path(folder), note))
 
 
 def difference(old: Results, new: Results, threshold: float = 0.02) -> DiffResult:
     """What changed beyond noise: ``.rows`` is a frame, ``.regressed`` says whether anything got
     worse by more than ``threshold``; see ``tare.answers.diff.diff``."""
-    from tare.answers.diff import diff
-
     return diff(old, new, threshold=threshold)
 
 
 def export_text(results: Results, name: str) -> str:
     """``results`` as text in one of the formats of ``tare export``: json, csv, markdown, …"""
-    from tare.answers.exports.formats import FORMATS
-
     if name not in FORMATS:
         raise UsageError(f"there is no format '{name}'", f"known: {', '.join(FORMATS)}")
     return FORMATS[name].render(results, summary(results))
@@ -55,6 +48,4 @@ def export_text(results: Results, name: str) -> str:
 def limits_broken(results: Results, *, strict: bool = False) -> bool:
     """Whether a limit of the results of ``check`` is not kept; with ``strict``, one that lies
     within the noise counts as well."""
-    from tare.checking.limits import is_broken, judged
-
     return is_broken(judged(results), strict=strict)

@@ -14,6 +14,7 @@ from tare.records.results import Results, read_records, telling_damage
 from tare.report.comparison import coverage_warnings
 from tare.report.model import Report, Section
 from tare.studies import studies
+from tare.weighing.sections import sections
 
 
 def build_report(results: Results) -> Report:
@@ -45,8 +46,6 @@ def _command(study: str) -> str:
 
 def _sections(results: Results) -> list[Section]:
     if results.run["study"] == "weigh":
-        from tare.weighing.sections import sections
-
         costs = results.run.get("sections", {})
         return [
             replace(each.section(results), **costs.get(each.IDENTIFIER, {}))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base import statistics
 from tare.base.errors import UsageError
+from tare.base.libraries import pl
 from tare.base.units import format_percent, format_value
 from tare.records.metrics import METRICS
 from tare.records.results import Results
+from tare.report.figures.comparison import interval_figure
 from tare.report.model import Cell, Column, Figure, Report, Section, Table
-
-if TYPE_CHECKING:
-    import polars
+from tare.report.notebook import as_html
 
 JUDGED = ("wall_seconds", "user_seconds", "system_seconds", "peak_resident_bytes")
 """Metrics of which less is better whatever else holds. The others are shown, and never fail."""
@@ -60,14 +60,12 @@ class DiffResult:
     medians, in the unit), ratio, ratio_low, ratio_high (new to old), noise_floor (the larger of
     the two, as a fraction) and verdict, one of ``VERDICTS``."""
 
-    rows: polars.DataFrame
+    rows: pl.DataFrame
     report: Report
     regressed: bool
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from tare.report.notebook import as_html
-
         return as_html(self.report)
 
 
@@ -101,8 +99,6 @@ def diff(old: Results, new: Results, *, threshold: float = DEFAULT_THRESHOLD) ->
 
 
 def _side(results: Results) -> _Side:
-    import polars as pl
-
     frame = results.measurements.sort("order")
     good = frame.filter((pl.col("status") == "ok") & pl.col("value").is_finite())
     values = {
@@ -118,9 +114,7 @@ def _side(results: Results) -> _Side:
     return _Side(values, failed, str(results.run.get("baseline", "")))
 
 
-def _compare(old: _Side, new: _Side, threshold: float, seed: int) -> polars.DataFrame:
-    import polars as pl
-
+def _compare(old: _Side, new: _Side, threshold: float, seed: int) -> pl.DataFrame:
     if not old.failed.keys() & new.failed.keys():
         raise UsageError(
             "the two results have no program and manager in common",
@@ -254,7 +248,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return sorted(found)
 
 
-def _drift(rows: polars.DataFrame, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def _drift(rows: pl.DataFrame, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Programs that are the same file and yet changed under the baseline: the machine did."""
     hashes = [
         {p["name"]: p.get("executable_sha256") for p in run.get("programs", [])}
@@ -275,10 +269,8 @@ def _drift(rows: polars.DataFrame, old: Mapping[str, Any], new: Mapping[str, Any
 
 
 def _report(
-    rows: polars.DataFrame, old: Results, new: Results, threshold: float, warnings: Sequence[str]
+    rows: pl.DataFrame, old: Results, new: Results, threshold: float, warnings: Sequence[str]
 ) -> Report:
-    import polars as pl
-
     judged = rows.filter(pl.col("metric").is_in(JUDGED))
     others = rows.filter(~pl.col("metric").is_in(JUDGED))
     tables = [_table("table-changes", "Time and memory, new against old", judged)]
@@ -309,7 +301,7 @@ def _obtained(results: Results) -> str:
     return str(found[0]) if len(found) == 1 else "executed"
 
 
-def _findings(judged: polars.DataFrame, threshold: float) -> list[str]:
+def _findings(judged: pl.DataFrame, threshold: float) -> list[str]:
     found = []
     for verdict, noun in (
         ("newly failing", "new failure"),
@@ -345,7 +337,7 @@ def _change(row: Mapping[str, Any]) -> str:
     )
 
 
-def _table(identifier: str, title: str, rows: polars.DataFrame) -> Table:
+def _table(identifier: str, title: str, rows: pl.DataFrame) -> Table:
     names = rows["program"].unique().to_list()
     if len(names) == 1:
         title = f"{title}: {names[0]}"
@@ -397,11 +389,7 @@ def _cells(row: Mapping[str, Any], severity: Mapping[str, int]) -> list[Cell]:
     ]
 
 
-def _figures(judged: polars.DataFrame) -> list[Figure]:
-    import polars as pl
-
-    from tare.report.figures.comparison import interval_figure
-
+def _figures(judged: pl.DataFrame) -> list[Figure]:
     words = {
         "regression": "higher",
         "improvement": "lower",

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from tare.answers.building import build_report
 from tare.base.display import shown_by
 from tare.heap_traces.trace import Trace
 from tare.records.results import Results
 from tare.report.model import Report
+from tare.report.notebook import as_html
+from tare.report.trace_summary import summary_report
 
 
 def _report(report: Report) -> str:
-    from tare.report.notebook import as_html
-
     return as_html(report)
 
 
 def _results(results: Results) -> str:
-    from tare.answers.building import build_report
-
     return _report(build_report(results))
 
 
 def _trace(trace: Trace) -> str:
-    from tare.report.trace_summary import summary_report
-
     return _report(summary_report(trace))
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tare.base.libraries import pl
 from tare.checking import report as check
 from tare.records.metrics import Status
 from tare.records.results import Results, telling_damage
 from tare.studies import studies
 
-if TYPE_CHECKING:
-    import polars
 
-
-def summary(results: Results) -> polars.DataFrame:
+def summary(results: Results) -> pl.DataFrame:
     """Medians, intervals, ratios to the baseline and verdicts, a row per program, manager and
     metric; see ``tare.records.summary.summarise`` for the columns."""
-    import polars as pl
-
     measurements, run = results.measurements, results.run
     with telling_damage(results):
         summaries: pl.DataFrame = pl.concat(

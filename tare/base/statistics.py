@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from tare.base.libraries import NDArray, np
 
-    Floats = NDArray[np.float64]
+Floats: TypeAlias = "NDArray[np.float64]"
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -43,8 +41,6 @@ def _resampled_medians(sample: Floats, rng: np.random.Generator) -> Floats:
     The k-th smallest of n uniform draws follows Beta(k, n - k + 1), so the median of a resample is
     drawn at once, without its n values: a million measurements cost no more than ten.
     """
-    import numpy as np
-
     ordered = np.sort(sample)
     n = ordered.size
     k = (n + 1) // 2
@@ -58,14 +54,10 @@ def _resampled_medians(sample: Floats, rng: np.random.Generator) -> Floats:
 
 def _at(ordered: Floats, place: Floats) -> Floats:
     """The values at ``place``, from 0 to 1, of the sorted sample."""
-    import numpy as np
-
     return ordered[np.minimum((place * ordered.size).astype(np.intp), ordered.size - 1)]
 
 
 def _percentiles(values: Floats) -> tuple[float, float]:
-    import numpy as np
-
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)
@@ -77,8 +69,6 @@ def median_interval(values: Sequence[float], seed: int = 0) -> Interval | None:
     Under ``FEWEST_FOR_INTERVAL`` values the bounds are the smallest and the largest value: no 95%
     interval of a median exists for so few.
     """
-    import numpy as np
-
     sample = np.asarray(values, dtype=np.float64)
     if sample.size == 0:
         return None
@@ -98,8 +88,6 @@ def ratio_interval(
     None where a ratio has no meaning: no values, or a baseline that can be zero. With few values
     on either side the bounds are the extreme ratios that the values allow.
     """
-    import numpy as np
-
     top = np.asarray(values, dtype=np.float64)
     bottom = np.asarray(baseline, dtype=np.float64)
     if top.size == 0 or bottom.size == 0 or bottom.min() <= 0:
@@ -121,8 +109,6 @@ def geometric_mean_ratio(
     ``pairs`` holds (values, baseline values) of each program. Programs are the population that
     was chosen, not a sample from a larger one, so only the runs within each are resampled.
     """
-    import numpy as np
-
     if not pairs:
         return None
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from tare.base import interrupts
 from tare.base.errors import TareError
+from tare.campaign.cluster.tasks import each_done
 from tare.campaign.watching import Watcher
 from tare.heap_traces.facts import facts_of
 from tare.heap_traces.trace import Trace, open_trace
@@ -100,8 +101,6 @@ def _outcomes(
     if not scheduler:
         yield from ((order, analysed(path, analyse)) for order, path in paths.items())
         return
-    from tare.campaign.cluster.tasks import each_done
-
     tasks = {order: partial(analysed, path, analyse) for order, path in paths.items()}
     for order, answer in each_done(tasks, scheduler):
         yield order, answer if isinstance(answer, Outcome) else _failed(_words(answer))

@@ -11,15 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base import statistics
 from tare.base.errors import UsageError
+from tare.base.libraries import pl
 from tare.base.units import format_value, parse_size
 from tare.records.metrics import METRICS, WITH_LIMITS
-
-if TYPE_CHECKING:
-    from tare.records.results import Results
+from tare.records.results import Results
 
 DERIVED: Mapping[str, tuple[str, str]] = {
     "manager_instructions_share": ("manager_instructions", "instructions")
@@ -146,8 +145,6 @@ def is_broken(rows: Sequence[Judged], *, strict: bool) -> bool:
 
 
 def _values(results: Results, program: str, manager: str, metric: str) -> list[float]:
-    import polars as pl
-
     good = results.measurements.filter(
         (pl.col("program") == program)
         & (pl.col("manager") == manager)

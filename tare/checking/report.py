@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tare.base.libraries import pl
+from tare.base.text import markdown_code
 from tare.base.units import format_percent
 from tare.campaign import planning, rounds
 from tare.checking.limits import (
@@ -22,12 +23,10 @@ from tare.checking.limits import (
 from tare.records import summary
 from tare.records.results import Results
 from tare.records.runs import Record, Run
+from tare.report.comparison import failure_table
 from tare.report.model import Cell, Column, Section, Table
 from tare.studies import over_programs
 from tare.studies.compare import report as compare
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "check"
 TITLE = "Limits"
@@ -83,18 +82,14 @@ def planned_runs(plan: Plan) -> int:
     )
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """Nothing: the rows are those of other studies."""
-    import polars as pl
-
     del measurements, baseline, seed
     return pl.DataFrame(schema=summary.summary_schema())
 
 
 def section(results: Results) -> Section:
     """What was asked, what was measured, and the verdicts."""
-    from tare.report.comparison import failure_table
-
     rows = judged(results)
     failures = failure_table(results)
     return Section(
@@ -174,8 +169,6 @@ def _part(row: Judged) -> tuple[str, float | None]:
 
 def to_markdown(results: Results) -> str:
     """The table for a pull request: one line that says it all, and a row for each limit."""
-    from tare.base.text import markdown_code
-
     rows = judged(results)
     lines = [f"**{findings(rows)[0]}**", ""]
     lines.append("| program | metric | limit | measured | of the limit | |")

@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare.base.errors import TareError
+from tare.base.libraries import pl
 from tare.base.native import native_file
 from tare.base.units import format_seconds
 from tare.memory_managers import runtimes, suitable
@@ -23,9 +23,6 @@ from tare.programs.program import Program
 from tare.records.machine import describe_machine, noise_warnings, set_quiet
 from tare.records.metrics import HARDWARE_METRICS, Status
 from tare.records.runs import Limits
-
-if TYPE_CHECKING:
-    import polars
 
 
 @dataclass(frozen=True)
@@ -175,9 +172,7 @@ def _manager_finding(name: str, folder: Path) -> Finding:
     return Finding(subject, "works", f"{recipe.version}, served a run")
 
 
-def examination() -> polars.DataFrame:
+def examination() -> pl.DataFrame:
     """What works here: a row per check, with the columns subject, state, detail, mend, needed."""
-    import polars as pl
-
     columns = [field.name for field in fields(Finding)]
     return pl.DataFrame([astuple(finding) for finding in examine()], schema=columns, orient="row")

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import TareError
 from tare.base.files import hash_file
+from tare.base.libraries import NDArray, np, pa
 from tare.base.units import format_count
 from tare.heap_traces.recording import Process, TableReader, read_frames, read_processes
 from tare.heap_traces.trace import (
@@ -37,10 +38,6 @@ from tare.heap_traces.trace import (
     table_file,
 )
 from tare.heap_traces.writing import TableWriter, constant, known, numbers, words
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _DEATH_COLUMNS = (
     "first_use",
@@ -114,8 +111,6 @@ def convert(
     Temporary files lie in ``recording``. Raises TareError where the disk is full or a file is not a
     recording's.
     """
-    import pyarrow as pa
-
     try:
         found = read_processes(recording)
         total, described = _write_tables(found, folder, _Progress(note), recording)
@@ -214,8 +209,6 @@ def _write_objects(
     progress: _Progress,
     temporary: Path,
 ) -> None:
-    import numpy as np
-
     with _BirthClock(temporary) as clock:
         for births in _read(process, "births", damage, wanted=("instructions", "bytes")):
             clock.append(births["instructions"], births["bytes"])
@@ -247,8 +240,6 @@ def _write_objects(
 
 def _drop_lost_sites(wanted: NDArray[np.uint64], sites: int) -> int:
     """Make unknown what refers to a site that was not recorded; how many."""
-    import numpy as np
-
     lost = wanted > sites
     wanted[lost] = 0
     return int(np.count_nonzero(lost))
@@ -261,8 +252,6 @@ def _object_columns(
     deaths: Mapping[str, NDArray[np.uint64]],
     clock: _BirthClock,
 ) -> dict[str, Any]:
-    import numpy as np
-
     rows = len(births["size"])
     operation, free_operation = births["operation"], deaths["free_operation"]
     if (
@@ -323,8 +312,6 @@ class _BirthClock:
 
     def append(self, instructions: NDArray[np.uint64], bytes_: NDArray[np.uint64]) -> None:
         """Add births that follow those before; every batch but the last is whole blocks long."""
-        import numpy as np
-
         for start in range(0, len(instructions), _CLOCK_BLOCK):
             part = slice(start, start + _CLOCK_BLOCK)
             self._firsts.append(int(instructions[start]))
@@ -333,15 +320,11 @@ class _BirthClock:
 
     def close(self) -> None:
         """No births follow."""
-        import numpy as np
-
         self._file.flush()
         self._first_instructions = np.array(self._firsts, np.uint64)
 
     def at(self, times: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """The bytes clock at each of ``times``: that of the last birth up to then. 0 for 0."""
-        import numpy as np
-
         result = np.zeros(len(times), np.uint64)
         if not times.any():  # uses were not recorded
             return result
@@ -362,15 +345,11 @@ class _BirthClock:
         return result
 
     def _in_block(self, block: int, times: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        import numpy as np
-
         instructions, bytes_ = self._block(block)
         found: NDArray[np.uint64] = bytes_[np.searchsorted(instructions, times, side="right") - 1]
         return found
 
     def _block(self, block: int) -> NDArray[np.uint64]:
-        import numpy as np
-
         if block not in self._kept:
             if len(self._kept) >= _CLOCK_BLOCKS_KEPT:
                 self._kept.pop(next(iter(self._kept)))
@@ -385,8 +364,6 @@ class _Deaths:
     each object; 0 where nothing is known."""
 
     def __init__(self, folder: Path, rows: int) -> None:
-        import numpy as np
-
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._mapped: mmap.mmap | None = None
         if rows:
@@ -409,8 +386,6 @@ class _Deaths:
 
     def put(self, batch: Mapping[str, NDArray[np.uint64]]) -> int:
         """Put a batch of deaths in place; how many are of objects that were not recorded."""
-        import numpy as np
-
         ids = batch["id"]
         there = (ids >= 1) & (ids <= len(self._table))
         lost = len(ids) - int(np.count_nonzero(there))
@@ -425,8 +400,6 @@ class _Deaths:
 
     def part(self, start: int, rows: int) -> dict[str, NDArray[np.uint64]]:
         """The columns of ``rows`` objects from the one at ``start``."""
-        import numpy as np
-
         raw = os.pread(self._file.fileno(), rows * _DEATH_BYTES, start * _DEATH_BYTES)
         table = np.frombuffer(raw, np.uint64).reshape(rows, len(_DEATH_COLUMNS))
         columns = np.array(table.T, order="C")
@@ -444,9 +417,6 @@ def _read_deaths(process: Process, deaths: _Deaths, damage: list[str]) -> None:
 
 def _write_sites(table: TableWriter, number: int, process: Process, damage: list[str]) -> int:
     """Write the call sites of a process; how many there are."""
-    import numpy as np
-    import pyarrow as pa
-
     frames, problem = read_frames(process.table("frames"))
     if problem:
         damage.append(f"of its frames the end is missing: {problem}")
@@ -501,8 +471,6 @@ def _write_pointers(table: TableWriter, number: int, process: Process, damage: l
 def _write_regions(
     table: TableWriter, number: int, process: Process, sites: int, damage: list[str]
 ) -> None:
-    import numpy as np
-
     last = _last_rows(process, damage)
     row = 0
     for batch in _read(process, "regions", damage):
@@ -531,8 +499,6 @@ def _write_regions(
 def _last_rows(process: Process, damage: list[str]) -> NDArray[np.bool_]:
     """For each row of a process's regions whether it is the last of that region: the instrument
     writes one when a region is made, and one when it goes."""
-    import numpy as np
-
     batches = _read(process, "regions", damage, wanted=("region",))
     found = np.concatenate([np.zeros(0, np.uint64), *(batch["region"] for batch in batches)])
     _, from_the_end = np.unique(found[::-1], return_index=True)
@@ -544,9 +510,6 @@ def _last_rows(process: Process, damage: list[str]) -> NDArray[np.bool_]:
 def _write_events(table: TableWriter, number: int, process: Process, damage: list[str]) -> None:
     """A start, the marks, where recording went on and off, and the end, if the process lived to
     tell of it."""
-    import numpy as np
-    import pyarrow as pa
-
     live = ("live_objects", "live_bytes", "reachable_objects", "reachable_bytes")
 
     def write(kind: str, columns: Mapping[str, Any], rows: int) -> None:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.files import hash_file
 from tare.base.text import shortened, writable
+from tare.heap_traces.trace import META_FILE, Trace
 from tare.programs.program import NAME_LIMIT
-
-if TYPE_CHECKING:
-    from tare.heap_traces.trace import Trace
+from tare.records.machine import describe_machine
 
 
 def facts_of(trace: Trace, **asked: Any) -> dict[str, Any]:
     """What run.json says of the analysis of a trace; ``asked`` is what its request holds beyond the
     trace."""
-    from tare.heap_traces.trace import META_FILE
-
     folder = trace.folder
     manager = shortened(writable(trace.meta["manager"] or "unknown"))
     program = _described(trace.meta["program"], folder)
@@ -68,8 +65,6 @@ def _described_manager(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 def _where_and_when(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The machine and the start of the recording, where the trace has them."""
-    from tare.records.machine import describe_machine
-
     facts: dict[str, Any] = {}
     machine = meta.get("machine")
     kinds = {

@@ -12,21 +12,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TypeAlias
 
 from tare.base.files import writing
+from tare.base.libraries import NDArray, np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Times: TypeAlias = "NDArray[np.uint64]"
+Sizes: TypeAlias = "NDArray[np.int64]"
 
-    Times = NDArray[np.uint64]
-    Sizes = NDArray[np.int64]
-
+_ROW = [("time", "<u8"), ("size", "<i8")]
 MOST_WAITING = 4 << 20
 """Ends that wait in memory, 16 bytes each."""
-_ROW = np.dtype([("time", "<u8"), ("size", "<i8")])
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,8 @@ class _Waiting:
         if self._folder is None or not self._file(batch).exists():
             return
         with self._file(batch).open("rb") as file:
-            while len(part := np.frombuffer(file.read(self._most * _ROW.itemsize), _ROW)):
+            row = np.dtype(_ROW)
+            while len(part := np.frombuffer(file.read(self._most * row.itemsize), row)):
                 yield part
         self._file(batch).unlink()
 

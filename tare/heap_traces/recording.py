@@ -13,14 +13,11 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from tare.base.errors import TareError
+from tare.base.libraries import NDArray, np
 from tare.base.text import writable
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 FORMAT, FORMAT_VERSION = "tare-recording", 1
 TABLES: dict[str, tuple[str, ...]] = {
@@ -210,8 +207,6 @@ class TableReader:
         self._batch_rows = batch_rows or BATCH_ROWS
 
     def __iter__(self) -> Iterator[Columns]:
-        import numpy as np
-
         if not self.path.exists():
             return
         with self.path.open("rb", buffering=1 << 20) as file:
@@ -242,8 +237,6 @@ class TableReader:
                 yield {name: values[:filled] for name, values in buffers.items()}
 
     def _buffers(self) -> Columns:
-        import numpy as np
-
         room = self._batch_rows + _MOST_BLOCK_ROWS
         return {name: np.zeros(room, np.uint64) for name in self._wanted}
 
@@ -289,8 +282,6 @@ class TableReader:
 def block_checksum(payload: bytes) -> int:
     """The sum of the payload's 64-bit words, the last one filled up with zeros, folded to 32
     bits."""
-    import numpy as np
-
     whole = len(payload) // 8
     sum_ = int(np.frombuffer(payload, "<u8", whole).sum(dtype=np.uint64))
     sum_ = (sum_ + int.from_bytes(payload[8 * whole :], "little")) & ((1 << 64) - 1)
@@ -307,8 +298,6 @@ def _widths_fit(payload: bytes, columns: int, rows: int) -> bool:
 
 def _decode(payload: bytes, offset: int, base: int, width: int, target: NDArray[np.uint64]) -> None:
     """``target`` = ``base`` + the unsigned numbers of ``width`` bytes at ``offset``."""
-    import numpy as np
-
     rows = len(target)
     if width == 0:
         target[:] = base

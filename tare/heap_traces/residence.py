@@ -16,20 +16,17 @@ Everything is read in batches: memory does not grow with the number of objects.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import UsageError
+from tare.base.libraries import NDArray, np, pl
 from tare.base.text import shortened
-from tare.heap_traces.trace import Trace, TraceDamageError
-
-if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-    from numpy.typing import NDArray
-
+from tare.heap_traces.peak import PeakSweep
+from tare.heap_traces.trace import Trace, TraceDamageError, sample_weight
 
 CLOCKS = ("bytes", "instructions")
 _KNOWN_CLOCKS = (*CLOCKS, "nanoseconds")
@@ -99,8 +96,6 @@ def analyse(trace: Trace, clock: str = "bytes") -> dict[str, Any]:
 @contextmanager
 def reading(trace: Trace) -> Iterator[None]:
     """Turn what a damaged file leads to into a UsageError about ``trace``."""
-    import polars as pl
-
     try:
         yield
     except TraceDamageError as damage:
@@ -120,8 +115,6 @@ def processes(objects: pl.LazyFrame, described: Sequence[Mapping[str, Any]]) -> 
     ``described`` are the processes of meta.json. A process whose end was not seen ends at the last
     moment that the trace knows of it.
     """
-    import polars as pl
-
     latest = {
         clock: pl.max_horizontal(
             pl.col(f"{moment}_{clock}") for moment in ("birth", "last_use", "free")
@@ -181,8 +174,6 @@ def in_slices(
 ) -> pl.DataFrame:
     """``query`` of ``rows`` rows from ``start`` on, a slice at a time, so that memory is bounded;
     ``merge`` makes one of the answers to several slices."""
-    import polars as pl
-
     parts = [query(objects.slice(start, 0)).collect()]
     for at in range(start, start + rows, BATCH_ROWS):
         parts.append(query(objects.slice(at, min(BATCH_ROWS, start + rows - at))).collect())
@@ -239,8 +230,6 @@ def moments(process: Process, clock: str) -> dict[str, pl.Expr]:
     In a recording that was cut off, an object that was not freed may have been used later: it is
     taken to be in use to the end, and all the time where no use is known.
     """
-    import polars as pl
-
     birth = pl.col(f"birth_{clock}")
     final = pl.lit(getattr(process, clock), pl.UInt64)
     end = pl.max_horizontal(pl.col(f"free_{clock}").fill_null(final), birth)
@@ -261,16 +250,12 @@ def moments(process: Process, clock: str) -> dict[str, pl.Expr]:
 
 def _unknown(process: Process) -> pl.Expr:
     """Whether the recording ended before the object did."""
-    import polars as pl
-
     if process.complete:
         return pl.lit(False)
     return pl.col("free_bytes").is_null()
 
 
 def _void(process: Process) -> pl.Expr:
-    import polars as pl
-
     return pl.col("last_use_bytes").is_null() & ~_unknown(process)
 
 
@@ -286,10 +271,6 @@ def site_table(
 
     TraceDamageError when the sizes cannot be true.
     """
-    import polars as pl
-
-    from tare.heap_traces.trace import sample_weight
-
     parts = []
     for process in found:
         at = moments(process, clock)
@@ -354,8 +335,6 @@ def site_table(
 
 def largest_process(sites: pl.DataFrame, found: Sequence[Process]) -> int:
     """The process that held most byte-time."""
-    import polars as pl
-
     if not found:
         return -1
     held = pl.sum_horizontal("use", "lag", "drag_freed", "drag_unfreed", "void")
@@ -366,8 +345,6 @@ def largest_process(sites: pl.DataFrame, found: Sequence[Process]) -> int:
 def ranked(sites: pl.DataFrame) -> dict[str, Any]:
     """The sites that waste most byte-time, the number of all that waste any, and how many of them
     waste half of it."""
-    import polars as pl
-
     wasted = pl.sum_horizontal("lag", "drag_freed", "drag_unfreed", "void")
     order = (
         sites.with_columns(wasted.alias("wasted"))
@@ -407,13 +384,6 @@ def _sweep(
 ) -> tuple[dict[str, Any], dict[str, list[float]]]:
     """The peaks of the curves of one process, on the clock that tells its events apart; and the
     mean bytes of each class in each step of ``clock``."""
-    import contextlib
-
-    import numpy as np
-    import polars as pl
-
-    from tare.heap_traces.peak import PeakSweep
-
     in_order = moments(process, process.order)
     # Right after the last use is one step of the clock later, so that what is used right after its
     # birth is held at its birth.
@@ -459,8 +429,6 @@ def _batches(
 
 
 def _last_births(objects: pl.LazyFrame, process: Process) -> NDArray[np.uint64]:
-    import numpy as np
-
     last = process.start + process.rows - 1
     rows = [*range(process.start + BATCH_ROWS - 1, last, BATCH_ROWS), last]
     births = objects.select(f"birth_{process.order}")
@@ -473,8 +441,6 @@ def _last_births(objects: pl.LazyFrame, process: Process) -> NDArray[np.uint64]:
 def _at(objects: pl.LazyFrame, process: Process, clock: str, time: int) -> dict[str, float]:
     """What was held at ``time`` (of its order): objects, bytes of each class, and when on ``clock``
     that was."""
-    import polars as pl
-
     at = moments(process, process.order)
     now = pl.lit(time, pl.UInt64)
     void, size = _void(process), pl.col("size").cast(pl.Int64)
@@ -510,15 +476,11 @@ class _Profile:
     and the area to the left of each edge is kept as sums over their ends."""
 
     def __init__(self, end: int) -> None:
-        import numpy as np
-
         self._width = max(end, 1) / PROFILE_STEPS
         shape = (2, PROFILE_STEPS + 1)
         self._sums = {name: np.zeros(shape) for name in (*CLASSES, "unreachable")}
 
     def add(self, batch: pl.DataFrame) -> None:
-        import numpy as np
-
         at = {
             name: batch[f"on_{name}"].to_numpy().astype(np.float64)
             for name in ("birth", "first", "last", "gone", "end")
@@ -539,8 +501,6 @@ class _Profile:
         ends: NDArray[np.float64],
         sizes: NDArray[np.float64],
     ) -> None:
-        import numpy as np
-
         for times, sign in ((starts, 1.0), (ends, -1.0)):
             steps = np.minimum(times / self._width, PROFILE_STEPS).astype(np.int64)
             for row, weights in enumerate((sizes, sizes * times)):
@@ -550,8 +510,6 @@ class _Profile:
 
     def means(self) -> dict[str, list[float]]:
         """By class, and for the objects that are still reachable, the mean of each step."""
-        import numpy as np
-
         edges = np.arange(PROFILE_STEPS + 1) * self._width
         found = {}
         for name, (sizes, moments_) in self._sums.items():
@@ -562,6 +520,4 @@ class _Profile:
 
 
 def _before(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    import numpy as np
-
     return np.concatenate(([0.0], np.cumsum(sums)[:-1]))

@@ -16,18 +16,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from tare.base.errors import TareError, UsageError
+from tare.base.libraries import NDArray, np, pa, pc, pq
 from tare.base.native import native_file
 from tare.heap_traces.trace import DISTANCES, Trace, order_clock, table_file
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.uint64]
+Numbers: TypeAlias = "NDArray[np.uint64]"
 
 DEATHS = ("free", "unreachable", "last-use")
 TOUCHES = ("birth", "uses", "first-line")
@@ -226,17 +222,12 @@ class _Reader:
 
     def stores(self) -> Iterator[bytes | memoryview]:
         """Batches: time, source, offset, target. A store into what is no object is left out."""
-        import pyarrow.compute as pc
-
         for batch in self._batches("pointers", ["instructions", "source", "offset", "target"]):
             kept = batch.filter(pc.is_valid(batch["source"]))
             names = ("instructions", "source", "offset", "target")
             yield from _batch([_values(kept, name) for name in names])
 
     def _batches(self, name: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
         alone = len(self._trace.processes) == 1
         path = table_file(self._trace.folder, name)
         # Texts that repeat are compared once, and not in each row.
@@ -251,9 +242,6 @@ class _Reader:
 
     def _about(self, batch: pa.RecordBatch) -> Numbers | None:
         """The words about the objects; None where there is nothing to say."""
-        import numpy as np
-        import pyarrow.compute as pc
-
         parts: list[Numbers] = []
         operations = batch["operation"]
         zeroed = operations.dictionary.index(_ZEROED).as_py()
@@ -285,8 +273,6 @@ def _origins(moment: str) -> set[str]:
 def _values(batch: pa.RecordBatch, name: str) -> Numbers | None:
     """A column as 64-bit numbers, ``_NEVER`` where it is empty; None where all of it is, or where
     it is not there."""
-    import numpy as np
-
     if name not in batch.schema.names:
         return None
     column = batch[name]
@@ -301,8 +287,6 @@ def _values(batch: pa.RecordBatch, name: str) -> Numbers | None:
 def _batch(columns: list[Numbers | None]) -> Iterator[bytes | memoryview]:
     """The parts of one batch of rows, as ``tare-replay compile`` reads them. The first column is
     there, unless the batch is empty."""
-    import numpy as np
-
     there = [(bit, column) for bit, column in enumerate(columns) if column is not None]
     if not there:
         return

@@ -17,18 +17,17 @@ through ``open_trace``, which holds the files against the schema and against eac
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.display import Displayed
 from tare.base.documents import check_fields, no_number
 from tare.base.errors import TareError, UsageError
+from tare.base.libraries import np, pa, pc, pl, pq
 from tare.base.parquet_files import first_damaged
-
-if TYPE_CHECKING:
-    import polars
 
 FORMAT, VERSION = "tare-trace", 3
 META_FILE = "meta.json"
@@ -191,10 +190,8 @@ class Trace(Displayed):
         found = self.meta.get("sample_bytes", 0)
         return found if type(found) is int and 0 <= found < 1 << 64 else 0
 
-    def objects(self) -> polars.LazyFrame:
+    def objects(self) -> pl.LazyFrame:
         """A row per object, by process and id, with every moment on both clocks."""
-        import polars as pl
-
         stored = self._scan("objects")
         if self.clocks_are_stored:
             return stored.select(*TABLES["objects"])
@@ -208,26 +205,24 @@ class Trace(Displayed):
             )
         return stored.select(*TABLES["objects"])
 
-    def sites(self) -> polars.LazyFrame:
+    def sites(self) -> pl.LazyFrame:
         """A row per call site."""
         return self._scan("sites")
 
-    def pointers(self) -> polars.LazyFrame:
+    def pointers(self) -> pl.LazyFrame:
         """A row per store of a pointer; none unless "pointers" is in ``meta["observed"]``."""
         return self._scan("pointers")
 
-    def regions(self) -> polars.LazyFrame:
+    def regions(self) -> pl.LazyFrame:
         """A row per region."""
         return self._scan("regions")
 
-    def events(self) -> polars.LazyFrame:
+    def events(self) -> pl.LazyFrame:
         """Starts and ends of processes, marks of reachability, and where recording went on and
         off."""
         return self._scan("events").select(*TABLES["events"])
 
-    def _scan(self, name: str) -> polars.LazyFrame:
-        import polars as pl
-
+    def _scan(self, name: str) -> pl.LazyFrame:
         version = self.meta["version"]
         kinds = (TABLES if name == "objects" and self.clocks_are_stored else STORED)[name]
         types = {"u32": pl.UInt32, "u64": pl.UInt64, "text": pl.String}
@@ -241,14 +236,12 @@ class Trace(Displayed):
             if _is_newer(version, name, column)
         )
 
-    def site_frames(self) -> polars.DataFrame:
+    def site_frames(self) -> pl.DataFrame:
         """Every call site with its stack: columns process, site and ``frames``, a list of structs
         (function, object, file, line, offset), the innermost frame first.
 
         Raises UsageError where the stacks are so deep that they would not fit into memory.
         """
-        import polars as pl
-
         sites = self.sites().collect()
         frame = pl.struct(*_FRAME_COLUMNS).alias("frame")
         steps = sites.select("process", frame, "caller", at="site")
@@ -269,8 +262,6 @@ class Trace(Displayed):
         """The stacks of call sites, given as (process, site): for each its frames, the innermost
         first, as dicts of function, object, file, line and offset. A site that is not there has
         none."""
-        import polars as pl
-
         wanted = {process for process, _ in sites}
         table = self.sites().filter(pl.col("process").is_in(wanted)).collect()
         place = {
@@ -314,11 +305,9 @@ def order_clock(observed: Collection[str]) -> str:
     return "nanoseconds" if "nanoseconds" in observed else "instructions"
 
 
-def sample_weight(sample_bytes: int) -> polars.Expr:
+def sample_weight(sample_bytes: int) -> pl.Expr:
     """How many objects of the program an object of a trace stands for, on average, where one byte
     in ``sample_bytes`` was marked by chance: 1 where that is 0."""
-    import polars as pl
-
     if sample_bytes == 0:
         return pl.lit(1.0)
     chance = 1 - (pl.col("size").cast(pl.Float64) / -sample_bytes).exp()
@@ -433,9 +422,6 @@ def _check_numbers(path: Path, where: str, table: Mapping[str, Any], names: Iter
 
 def _check_table(path: Path, *allowed: Mapping[str, str]) -> tuple[int, Mapping[str, str]]:
     """The number of rows of a Parquet file, and which of the ``allowed`` columns it has."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         metadata = pq.read_metadata(path)
         found = metadata.schema.to_arrow_schema()
@@ -468,8 +454,6 @@ def _first_line(error: BaseException) -> str:
 
 def arrow_schema(columns: Mapping[str, str]) -> Any:
     """The pyarrow.Schema of a table of ``TABLES``."""
-    import pyarrow as pa
-
     types = {"u32": pa.uint32(), "u64": pa.uint64(), "text": pa.string()}
     return pa.schema(
         [
@@ -481,8 +465,6 @@ def arrow_schema(columns: Mapping[str, str]) -> Any:
 
 def filled_up(columns: Mapping[str, Any], expected: Mapping[str, str]) -> dict[str, Any]:
     """``columns``, pyarrow arrays, with those of ``expected`` that are missing, all empty."""
-    import pyarrow as pa
-
     schema = arrow_schema(expected)
     rows = len(next(iter(columns.values())))
     missing = [field for field in schema if field.name not in columns]
@@ -491,8 +473,6 @@ def filled_up(columns: Mapping[str, Any], expected: Mapping[str, str]) -> dict[s
 
 def with_distances(objects: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of objects as ``TABLES`` has them, pyarrow arrays, as ``STORED`` has them."""
-    import pyarrow.compute as pc
-
     columns = dict(objects)
     for clock in CLOCKS:
         for moment, (distance, origins) in DISTANCES.items():
@@ -503,8 +483,6 @@ def with_distances(objects: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_clocks(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The reverse of ``with_distances``."""
-    import pyarrow.compute as pc
-
     columns = dict(stored)
     for clock in CLOCKS:
         for moment, (distance, origins) in DISTANCES.items():
@@ -519,10 +497,6 @@ def with_clocks(stored: Mapping[str, Any]) -> dict[str, Any]:
 def violations(trace: Trace) -> dict[str, int]:
     """How many rows break each invariant of a trace; empty for a sound one. Reads all of it, in
     bounded memory. Raises UsageError where a file cannot be decoded."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     counts: dict[str, int] = {}
 
     def add(name: str, number: int) -> None:
@@ -565,20 +539,12 @@ def violations(trace: Trace) -> dict[str, int]:
                     clocks[number] = last_births(values)
         for process, rows in zip(trace.processes, seen, strict=True):
             add("a process whose objects were not all found", int(process["objects"] != rows))
-    except (pa.ArrowException, OSError, _polars_error()) as error:
+    except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
         raise UsageError(f"{trace.folder} cannot be read: {_first_line(error)}") from None
     return counts
 
 
-def _polars_error() -> type[Exception]:
-    import polars
-
-    return polars.exceptions.PolarsError
-
-
-def _bad_callers(sites: polars.DataFrame) -> int:
-    import polars as pl
-
+def _bad_callers(sites: pl.DataFrame) -> int:
     return sites.filter(pl.col("caller") >= pl.col("site")).height
 
 
@@ -596,7 +562,6 @@ def broken_rows(
     birth; ``rows_before`` rows of the process come before them, with births up to
     ``births_before`` by clock. The process has ``sites`` call sites.
     """
-    import numpy as np
 
     def values(name: str, missing: int) -> Any:
         return column[name].fill_null(missing).to_numpy(zero_copy_only=False)
@@ -647,8 +612,6 @@ def _on(clock: str) -> str:
 
 def remove_trace(folder: Path) -> None:
     """Delete a trace; only a folder that holds one."""
-    import shutil
-
     if not is_trace(folder):
         raise UsageError(f"{folder} is not a heap trace, so it is not deleted")
     try:

@@ -6,8 +6,9 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import NDArray, np, pa, pq
 from tare.heap_traces.recording import BATCH_ROWS
 from tare.heap_traces.trace import (
     STORED,
@@ -17,10 +18,6 @@ from tare.heap_traces.trace import (
     table_file,
     with_distances,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _LEVEL = 6
 """Of zstd. 3 makes the trace of a compiler 7% larger; 9 makes it 1% smaller, in half as much more
@@ -57,9 +54,6 @@ def _options(encodings: Mapping[str, str]) -> dict[str, Any]:
 
 def _smallest_encoding(column: Any) -> str:
     """The encoding in which a column, a pyarrow.Table of its own, takes least room."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     (name,) = column.column_names
     if column[name].null_count == len(column):
         return _DICTIONARY
@@ -94,8 +88,6 @@ class TableWriter:
     def write(self, columns: Mapping[str, Any]) -> None:
         """Add rows: columns of ``tare.heap_traces.trace.TABLES`` as pyarrow arrays, all of one
         length. A column that is not there is empty."""
-        import pyarrow as pa
-
         columns = filled_up(columns, TABLES[self._name])
         if self._distances:
             columns = with_distances(columns)
@@ -105,8 +97,6 @@ class TableWriter:
             self._write_group()
 
     def _write_group(self) -> None:
-        import pyarrow as pa
-
         if self._waiting:
             rows = pa.concat_tables(self._waiting)
             self._waiting.clear()
@@ -116,9 +106,6 @@ class TableWriter:
 
     def _open(self, first: Any) -> None:
         """The file, whose columns are encoded as is best for these rows."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         encodings = {name: _smallest_encoding(first.select([name])) for name in self.schema.names}
         self._writer = pq.ParquetWriter(
             self._path, self.schema, memory_pool=pa.system_memory_pool(), **_options(encodings)
@@ -145,25 +132,16 @@ class TableWriter:
 
 def constant(value: int, rows: int) -> Any:
     """A pyarrow uint32 array of ``rows`` times ``value``."""
-    import numpy as np
-    import pyarrow as pa
-
     return pa.array(np.full(rows, value, np.uint32))
 
 
 def numbers(values: NDArray[np.uint64], *, kind: str = "u64") -> Any:
     """``values``, a column without empty places, as a pyarrow array."""
-    import numpy as np
-    import pyarrow as pa
-
     return pa.array(values.astype(np.uint32) if kind == "u32" else values)
 
 
 def known(values: NDArray[np.uint64], *, kind: str = "u64") -> Any:
     """``values`` as a pyarrow array in which 0 is empty."""
-    import numpy as np
-    import pyarrow as pa
-
     absent = values == 0
     plain = values.astype(np.uint32) if kind == "u32" else values
     return pa.array(plain, mask=absent) if absent.any() else pa.array(plain)
@@ -171,9 +149,6 @@ def known(values: NDArray[np.uint64], *, kind: str = "u64") -> Any:
 
 def words(indices: NDArray[np.uint64], choices: tuple[str | None, ...]) -> Any:
     """The words of ``choices`` at ``indices``, as a pyarrow array of text; None is empty."""
-    import numpy as np
-    import pyarrow as pa
-
     return pa.DictionaryArray.from_arrays(
         pa.array(indices.astype(np.int32)), pa.array(choices)
     ).cast(pa.string())

@@ -10,19 +10,17 @@ import pkgutil
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tare.base.errors import UsageError
 from tare.base.interrupts import termination_as_interrupt
 from tare.base.version import __version__
+from tare.heap_traces.trace import Trace, open_trace
 from tare.importing import runs
 from tare.importing.events import Facts, RecordingWriter
 from tare.importing.lines import Source
 from tare.observers.tracing import finish, partial_folder, refuse_occupied
 from tare.programs.program import NAME_LIMIT
-
-if TYPE_CHECKING:
-    from tare.heap_traces.trace import Trace
 
 _PID = re.compile(r"\.(\d{1,9})(\.raw)?(\.gz|\.zst)?$")
 
@@ -57,8 +55,6 @@ def import_recording(
     off or damaged, ``meta["reason"]`` of the trace says. Raises UsageError where the file is no
     recording that Tare knows.
     """
-    from tare.heap_traces.trace import open_trace
-
     refuse_occupied(target, replace_trace=replace)
     source = Source(path, note)
     chosen = _format_of(source)

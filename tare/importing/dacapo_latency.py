@@ -12,14 +12,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import UsageError
+from tare.base.libraries import pl
 from tare.importing.runs import UNKNOWN, Imported, ImportedRun
 from tare.records.metrics import Status
-
-if TYPE_CHECKING:
-    import polars
 
 TITLE = "DaCapo (files of latencies, or a folder of them)"
 _NAME = re.compile(
@@ -45,10 +43,10 @@ class _Requests:
     and ``thread`` where the file tells it."""
 
     kind: str
-    table: polars.DataFrame
+    table: pl.DataFrame
 
     @property
-    def latencies(self) -> polars.Series:
+    def latencies(self) -> pl.Series:
         return self.table["end"] - self.table["start"]
 
 
@@ -115,8 +113,6 @@ def _iteration(file: Path) -> int:
 
 def _read(file: Path) -> _Requests | None:
     """The requests of a file; None where it is of a kind that has no metrics."""
-    import polars as pl
-
     match = _NAME.fullmatch(file.name)
     kind = match["kind"] if match else ""
     if not metric_of(kind, "max"):
@@ -139,9 +135,7 @@ def _read(file: Path) -> _Requests | None:
     return _Requests(kind, table)
 
 
-def _numbers(name: str, column: polars.Series) -> polars.Series:
-    import polars as pl
-
+def _numbers(name: str, column: pl.Series) -> pl.Series:
     if column.has_nulls():
         raise ValueError(f"a request without its {name}")
     return column.cast(pl.Int64, strict=True).alias(name)

@@ -12,17 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
+from tare.base.libraries import NDArray, np
 from tare.heap_traces import recording
 from tare.heap_traces.recording import BLOCK_MAGIC, Frame, block_checksum
 from tare.heap_traces.trace import OPERATIONS
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.uint64]
+Numbers: TypeAlias = "NDArray[np.uint64]"
 
 BATCH_EVENTS = 1 << 19
 MOST_BYTES = 1 << 48
@@ -52,8 +49,6 @@ class Events:
 
     @classmethod
     def joined(cls, parts: list[Events]) -> Events:
-        import numpy as np
-
         names = [field.name for field in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -76,8 +71,6 @@ class RecordingWriter:
     """Writes the raw recording of one process into ``folder``; a context manager."""
 
     def __init__(self, folder: Path, pid: int) -> None:
-        import numpy as np
-
         self._folder = folder
         self._pid = pid
         self._tables = {name: _RawTable(self._path(name), name) for name in recording.TABLES}
@@ -135,8 +128,6 @@ class RecordingWriter:
         self._path("json").write_text(json.dumps(described), encoding="utf-8")
 
     def _write_events(self) -> None:
-        import numpy as np
-
         if not sum(map(len, self._waiting)):
             return
         events = Events.joined(self._waiting)
@@ -195,8 +186,6 @@ class _Live:
     """What was allocated and not freed yet, sorted by key."""
 
     def __init__(self) -> None:
-        import numpy as np
-
         self._keys, self._ids, self._sizes = (np.zeros(0, np.uint64) for _ in range(3))
 
     def pair(
@@ -204,8 +193,6 @@ class _Live:
     ) -> tuple[Numbers, Numbers]:
         """For each of the next events the id and the size of the object that it ends; 0 where it
         ends none. A birth whose key is in use takes its place: the object before is never freed."""
-        import numpy as np
-
         order = np.argsort(keys, kind="stable")
         keys, births, ids, sizes = keys[order], births[order], ids[order], sizes[order]
         first = np.concatenate(([True], keys[1:] != keys[:-1]))
@@ -227,8 +214,6 @@ class _Live:
         return result, result_sizes
 
     def _find(self, keys: Numbers) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        import numpy as np
-
         places = np.searchsorted(self._keys, keys)
         found = np.zeros(len(keys), np.bool_)
         inside = places < len(self._keys)
@@ -236,8 +221,6 @@ class _Live:
         return places, found
 
     def _remove(self, places: NDArray[np.intp]) -> None:
-        import numpy as np
-
         left = np.ones(len(self._keys), np.bool_)
         left[places] = False
         self._keys, self._ids, self._sizes = (
@@ -245,8 +228,6 @@ class _Live:
         )
 
     def _insert(self, keys: Numbers, ids: Numbers, sizes: Numbers) -> None:
-        import numpy as np
-
         places = np.searchsorted(self._keys, keys)
         self._keys = np.insert(self._keys, places, keys)
         self._ids = np.insert(self._ids, places, ids)
@@ -263,8 +244,6 @@ class _RawTable:
 
     def write(self, columns: Mapping[str, Any]) -> None:
         """Add rows; the columns that are not given are 0."""
-        import numpy as np
-
         rows = len(next(iter(columns.values())))
         zeros = np.zeros(rows, np.uint64)
         for start in range(0, rows, _BLOCK_ROWS):
@@ -272,8 +251,6 @@ class _RawTable:
             self._write_block([columns.get(name, zeros)[part] for name in self._columns])
 
     def _write_block(self, columns: list[Numbers]) -> None:
-        import numpy as np
-
         head, body = b"", b""
         for column in columns:
             base = int(column.min())

@@ -23,20 +23,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tare.base.errors import UsageError
+from tare.base.libraries import NDArray, np
 from tare.heap_traces.recording import Frame
 from tare.importing.events import MOST_BYTES, Events, Facts, RecordingWriter
-from tare.importing.lines import Lines, MalformedError, Source, read_all
+from tare.importing.lines import Lines, MalformedError, Numbers, Places, Source, read_all
 from tare.importing.stacks import write_sites
 from tare.importing.symbols import LONGEST_NAME, MOST_INLINED
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tare.importing.lines import Numbers, Places
 
 TITLE = "heaptrack"
 OPENING = re.compile(rb"v ([0-9a-f]{1,8})(?: ([0-9a-f]{1,8}))?\n(x )?")
@@ -99,8 +93,6 @@ def letters_of(lines: Lines, allowed: bytes) -> NDArray[np.uint8]:
     """The letters of all lines, of which only some are ``allowed``. Words of the command line can
     have newlines, so what lies between its line and the next, that of the system, counts as a
     comment."""
-    import numpy as np
-
     letters = lines.letters()
     command, system = (np.flatnonzero(letters == ord(letter))[:1] for letter in "XI")
     if len(command) and len(system):
@@ -163,8 +155,6 @@ class _Definitions:
 
 class _Names:
     def __init__(self, sized: bool) -> None:
-        import numpy as np
-
         self._sized = sized
         self._strings = [""]
         self._text = 0
@@ -179,8 +169,6 @@ class _Names:
         self.attached = False
 
     def parse(self, lines: Lines) -> _Definitions:
-        import numpy as np
-
         letters = letters_of(lines, COMMON_LETTERS + b"sita+-")
 
         def of(letter: str) -> Places:
@@ -257,8 +245,6 @@ class _Names:
 
     def write(self, writer: RecordingWriter) -> tuple[Numbers, Numbers, Numbers]:
         """The site of each stack; and of each kind its size and stack."""
-        import numpy as np
-
         addresses = np.array(self._addresses, np.uint64)
         instructions, parents = map(np.concatenate, zip(*self._stacks, strict=True))
         sizes, stacks = map(np.concatenate, zip(*self._kinds, strict=True))
@@ -293,8 +279,6 @@ class Clock:
         self.ended = True
 
     def parse(self, lines: Lines, letters: NDArray[np.uint8]) -> Moments:
-        import numpy as np
-
         events = np.flatnonzero((letters == _BIRTH) | (letters == _FREE))
         stamps = np.flatnonzero(letters == _STAMP)
         (shown,) = lines.numbers(stamps, 1)
@@ -326,8 +310,6 @@ class _KindEvents:
     are live, so that a free ends the youngest."""
 
     def __init__(self, writer: RecordingWriter, sizes: Numbers, sites: Numbers) -> None:
-        import numpy as np
-
         self._writer = writer
         self._sizes = sizes
         self._sites = sites
@@ -340,8 +322,6 @@ class _KindEvents:
 
     def parse(self, lines: Lines) -> tuple[Moments, Events, Numbers, NDArray[np.int64]]:
         """Also the kinds of which the number of live objects changes, and that number."""
-        import numpy as np
-
         letters = letters_of(lines, COMMON_LETTERS + b"sita+-")
         moments = self._clock.parse(lines, letters)
         births = moments.births

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tare.base.errors import UsageError
+from tare.base.libraries import np
 from tare.base.units import format_count
 from tare.heap_traces.recording import Frame
 from tare.importing.events import MOST_BYTES, Events, Facts, RecordingWriter
@@ -35,12 +35,9 @@ from tare.importing.heaptrack import (
     sized_text,
     tool_of,
 )
-from tare.importing.lines import Lines, MalformedError, Source, read_all
+from tare.importing.lines import Lines, MalformedError, Numbers, Places, Source, read_all
 from tare.importing.stacks import write_sites
 from tare.importing.symbols import frames_at
-
-if TYPE_CHECKING:
-    from tare.importing.lines import Numbers, Places
 
 TITLE = "raw heaptrack"
 _LETTERS = COMMON_LETTERS + b"xmt+-"
@@ -102,8 +99,6 @@ class _Definitions:
 
 class _Names:
     def __init__(self, sized: bool) -> None:
-        import numpy as np
-
         self._sized = sized
         self._modules: list[_Module] = []
         self._pending: list[Numbers] = []
@@ -118,8 +113,6 @@ class _Names:
         self.attached = False
 
     def parse(self, lines: Lines) -> _Definitions:
-        import numpy as np
-
         letters = letters_of(lines, _LETTERS)
 
         def of(letter: str) -> Places:
@@ -153,8 +146,6 @@ class _Names:
             raise MalformedError(line) from None
 
     def take(self, found: _Definitions) -> None:
-        import numpy as np
-
         self.executable, self.command = found.executable, found.command
         self.attached = found.attached
         self._parents.append(found.parents)
@@ -175,8 +166,6 @@ class _Names:
 
     def _resolve(self) -> None:
         """Find the places of the calls since the modules changed."""
-        import numpy as np
-
         addresses, which = np.unique(np.concatenate(self._pending), return_inverse=True)
         self._pending.clear()
         modules = sorted(self._modules, key=lambda module: module.start)
@@ -192,8 +181,6 @@ class _Names:
 
     def write(self, writer: RecordingWriter, note: Callable[[str], None]) -> Numbers:
         """The site of each stack."""
-        import numpy as np
-
         self._pending.append(np.zeros(0, np.uint64))
         self._resolve()
         if len(self._places) >= _MANY_PLACES:
@@ -239,8 +226,6 @@ class _PointerEvents:
         return self._clock.ended
 
     def parse(self, lines: Lines) -> tuple[Moments, Events]:
-        import numpy as np
-
         moments = self._clock.parse(lines, letters_of(lines, _LETTERS))
         births = moments.births
         born, freed = moments.lines[births], moments.lines[~births]

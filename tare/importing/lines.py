@@ -7,16 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tare.base.errors import UsageError
+from tare.base.libraries import NDArray, np, pa
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Places = NDArray[np.int64]
-    Numbers = NDArray[np.uint64]
+Places: TypeAlias = "NDArray[np.int64]"
+Numbers: TypeAlias = "NDArray[np.uint64]"
 
 Part = TypeVar("Part")
 
@@ -87,8 +84,6 @@ class Source:
             self.damage = "its last line is cut off"
 
     def _pieces(self) -> Iterator[bytes]:
-        import pyarrow as pa
-
         with pa.OSFile(str(self.path)) as file:
             stream = (
                 pa.CompressedInputStream(file, self._compression) if self._compression else file
@@ -129,8 +124,6 @@ class Lines:
     @classmethod
     def of(cls, text: bytes) -> Lines:
         """``text`` ends with a newline."""
-        import numpy as np
-
         padded = np.frombuffer(_PADDING + text, np.uint8)
         breaks = np.flatnonzero((padded == _NEWLINE) | (padded == _SPACE))
         line_breaks = np.flatnonzero(padded[breaks] == _NEWLINE)
@@ -157,8 +150,6 @@ class Lines:
 
     def demand(self, lines: Places, good: NDArray[np.bool_]) -> None:
         """Raise MalformedError for the first of ``lines`` that is not good."""
-        import numpy as np
-
         if not good.all():
             raise MalformedError(int(lines[np.argmin(good)]))
 
@@ -185,8 +176,6 @@ class Lines:
 
     def hexadecimal(self, starts: Places, ends: Places) -> tuple[Numbers, NDArray[np.bool_]]:
         """The numbers of up to 16 digits at these places, and which of them are such."""
-        import numpy as np
-
         if not len(starts):
             return np.zeros(0, np.uint64), np.zeros(0, np.bool_)
         lengths = ends - starts
@@ -204,8 +193,6 @@ class Lines:
     @functools.cached_property
     def _eights(self) -> NDArray[np.uint32]:
         """The number that eight digits from each place on make; what is no digit is a 0."""
-        import numpy as np
-
         ones = np.frombuffer(_DIGITS, np.uint8)[self.text] & np.uint8(15)
         twos = ones[:-1] << np.uint8(4) | ones[1:]
         fours = twos[:-2].astype(np.uint16) << np.uint16(8) | twos[2:]
@@ -214,8 +201,6 @@ class Lines:
     @functools.cached_property
     def _no_digits(self) -> NDArray[np.int32]:
         """How many characters up to each are no digits."""
-        import numpy as np
-
         is_none = np.frombuffer(_DIGITS, np.uint8)[self.text] == _NO_DIGIT
         return np.cumsum(is_none, dtype=np.int32)
 

@@ -20,20 +20,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare.base.errors import UsageError
+from tare.base.libraries import NDArray, np
 from tare.heap_traces.recording import Frame
 from tare.importing.events import MOST_BYTES, Events, Facts, RecordingWriter
-from tare.importing.lines import Lines, Source, read_all
+from tare.importing.lines import Lines, Numbers, Places, Source, read_all
 from tare.importing.stacks import write_sites
 from tare.importing.symbols import LONGEST_NAME, frames_at
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tare.importing.lines import Numbers, Places
 
 TITLE = "glibc's mtrace"
 _NO_TIMES = "mtrace writes no times: what is given as nanoseconds counts its operations."
@@ -83,8 +77,6 @@ class _Operations:
 
     @classmethod
     def of(cls, lines: Lines) -> _Operations:
-        import numpy as np
-
         text = lines.text
         first = text[lines.starts]
         at = np.flatnonzero((first != ord("=")) & (first != ord("\n")))
@@ -112,8 +104,6 @@ class _Sites:
 
     def parse(self, lines: Lines) -> dict[int, bytes]:
         """The places that are new, by hash."""
-        import numpy as np
-
         found = _Operations.of(lines)
         hashes, first = np.unique(
             hashed(lines.text, found.place_starts, found.place_ends), return_index=True
@@ -133,8 +123,6 @@ class _Sites:
 
     def write(self, writer: RecordingWriter, folder: Path) -> Numbers:
         """The site of each place, by its number."""
-        import numpy as np
-
         matches = [_WHERE.fullmatch(text.decode("utf-8", "replace")) for text in self._texts]
         plain = [_frame(match) for match in matches]
         by_object: dict[str, list[int]] = {}
@@ -170,8 +158,6 @@ def _frame(match: re.Match[str] | None) -> Frame:
 
 class _Events:
     def __init__(self, writer: RecordingWriter, sites: Numbers, numbers: dict[int, int]) -> None:
-        import numpy as np
-
         self._writer = writer
         self._hashes = np.array(sorted(numbers), np.uint64)
         self._sites = sites[[numbers[key] for key in sorted(numbers)]]
@@ -180,8 +166,6 @@ class _Events:
 
     def parse(self, lines: Lines) -> tuple[Events, int]:
         """Also the last operation's letter."""
-        import numpy as np
-
         found = _Operations.of(lines)
         letters = found.letters
         sized = (letters != ord("-")) & (letters != ord("<"))
@@ -220,8 +204,6 @@ class _Events:
 
 def _numbers(lines: Lines, at: Places, from_end: int) -> Numbers:
     """The numbers that these words are: of C's %p and %#lx, which have 0x before all but 0."""
-    import numpy as np
-
     starts, ends = lines.word(at, from_end)
     text = lines.text
     prefixed = (text[starts] == ord("0")) & (text[starts + 1] == ord("x"))
@@ -237,8 +219,6 @@ _MIXERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 def hashed(text: NDArray[np.uint8], starts: Places, ends: Places) -> Numbers:
     """A hash of each of these parts of ``text``."""
-    import numpy as np
-
     first, second = map(np.uint64, _MIXERS)
     words = np.ndarray(len(text) - 7, "<u8", text.data, strides=(1,))
     result = (ends - starts).astype(np.uint64)

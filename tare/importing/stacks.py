@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from tare.base.errors import UsageError
+from tare.base.libraries import NDArray, np
 from tare.heap_traces.recording import Frame
+from tare.importing.events import RecordingWriter
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tare.importing.events import RecordingWriter
-
-    Numbers = NDArray[np.uint64]
+Numbers: TypeAlias = "NDArray[np.uint64]"
 
 _MOST_SITES = 1 << 22
 _NEW = re.compile(r"operator new(\[\])?\(")
@@ -35,8 +31,6 @@ def write_sites(
     is number 0, a frame and those that have it inlined, the innermost first; ``addresses`` has its
     address. Where the innermost frame is operator new, the site is that of its caller.
     """
-    import numpy as np
-
     counts = np.array([len(each) for each in frames], np.int64)
     flat = [frame for each in frames for frame in each]
     first_frame = np.cumsum(counts) - counts
@@ -61,8 +55,6 @@ def _callers_of(
     skipped: NDArray[np.bool_], callers: NDArray[np.int64], sites: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """``sites``, and in place of one that is to be skipped the nearest caller that is not."""
-    import numpy as np
-
     skipped = np.concatenate(([False], skipped))
     callers = np.concatenate(([0], callers))
     while (here := skipped[sites]).any():

@@ -12,14 +12,11 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from tare.base.errors import TareError, UsageError
+from tare.base.libraries import pl
 from tare.base.native import PACKAGE, native_roots
-
-if TYPE_CHECKING:
-    import polars
-
 
 Kind = Literal["malloc", "classic", "collector", "system", "layer"]
 Build = Literal["package", "demand", "none"]
@@ -441,10 +438,8 @@ def object_path(recipe: Recipe) -> Path | None:
     return None
 
 
-def managers() -> polars.DataFrame:
+def managers() -> pl.DataFrame:
     """Every manager that Tare knows: name, version, kind, installed, object, title."""
-    import polars as pl
-
     rows = []
     for recipe in load_recipes().values():
         found = object_path(recipe)

@@ -12,6 +12,7 @@ A name that Tare prints can always be typed in again.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -222,8 +223,6 @@ def machine_libc() -> Path:
 
 
 def _libc_version() -> str:
-    import os
-
     return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
 
 

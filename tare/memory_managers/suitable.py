@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from tare.base.errors import UsageError
 from tare.memory_managers import runtimes
-
-if TYPE_CHECKING:
-    from tare.memory_managers.manager import Manager
-    from tare.programs.program import Program
+from tare.memory_managers.manager import Manager
+from tare.programs.program import Program
 
 
 def check(programs: Iterable[Program], managers: Iterable[Manager], watched: str = "") -> None:

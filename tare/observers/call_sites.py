@@ -12,22 +12,18 @@ import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import TareError
+from tare.base.libraries import NDArray, np
 from tare.heap_traces.recording import TABLES, Frame, TableReader, read_frames
 from tare.memory_managers.manager import Manager
 from tare.observers import runner
 from tare.observers.event_files import Events, collector_events
 from tare.observers.instrument import FORMAT, FORMAT_VERSION, Instrument, read_process_files
+from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.runs import Limits, Outcome
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tare.observers.protocol import Observe
 
 MEASURES = ("calls", "instructions", "bytes")
 MOST_SITES = 5_000
@@ -236,8 +232,6 @@ def _add_sites(stem: Path, merged: _Merged) -> list[tuple[int, bool]]:
 
 def _table(stem: Path, name: str) -> Mapping[str, NDArray[np.uint64]]:
     """A whole table of a process; what is damaged of it is missing."""
-    import numpy as np
-
     wanted = _COLUMNS[name]
     batches = list(TableReader(stem.with_name(f"{stem.name}.{name}"), name, wanted=wanted))
     return {

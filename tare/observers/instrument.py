@@ -12,7 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import MissingError, TareError
 from tare.base.native import native_file
@@ -27,12 +27,10 @@ from tare.observers.event_files import (
     merged_events,
     merged_phases,
 )
+from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
-
-if TYPE_CHECKING:
-    from tare.observers.protocol import Observe
 
 LAUNCHER = "valgrind/tare-valgrind"
 TOOL_FOR_32_BITS = "valgrind/tareinst-x86-linux"

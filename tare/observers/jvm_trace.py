@@ -11,22 +11,18 @@ import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import MissingError, TareError, UsageError
+from tare.base.libraries import NDArray, np
 from tare.base.native import native_file
 from tare.heap_traces.recording import Process, TableReader, read_processes
 from tare.observers import event_agent
+from tare.observers.asked import Asked
 from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Outcome
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tare.observers.asked import Asked
 
 OBJECT = "lib/libtare-jvm-trace.so"
 MOVER = "bin/tare-jvm-last-seen"
@@ -162,8 +158,6 @@ def _told(process: Process) -> dict[str, int]:
 def _known_references(process: Process, told: Mapping[str, int]) -> tuple[int, int]:
     """How many pointers between different objects there were at the end, from objects that were
     made while stores were recorded; and of how many a store had told."""
-    import numpy as np
-
     first = told.get("first_objects", 0)
     parts = [
         _pairs(batch)[batch["source"] > first]
@@ -180,6 +174,4 @@ def _known_references(process: Process, told: Mapping[str, int]) -> tuple[int, i
 
 
 def _pairs(batch: Mapping[str, NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    import numpy as np
-
     return batch["source"] << np.uint64(_NUMBER_BITS) | batch["target"]

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import TareError, UsageError
 from tare.memory_managers.manager import Manager
@@ -18,12 +18,10 @@ from tare.observers import runner
 from tare.observers.event_files import Events as Places
 from tare.observers.instrument import Instrument, read_process_file, read_process_files
 from tare.observers.memory_model import HOST, MemoryModel, load_model, simulator_lines
+from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
-
-if TYPE_CHECKING:
-    from tare.observers.protocol import Observe
 
 FORMAT, FORMAT_VERSION = "tare-memsys", 1
 PROGRAM, PROOF = "program", "proof"

@@ -15,6 +15,7 @@ from typing import Any
 
 from tare.base.errors import TareError, UsageError
 from tare.base.version import __version__
+from tare.heap_traces.conversion import convert
 from tare.heap_traces.recording import read_processes
 from tare.heap_traces.trace import is_trace, remove_trace
 from tare.memory_managers.manager import Manager
@@ -226,8 +227,6 @@ def finish(
     note: Callable[[str], None],
 ) -> dict[str, Any]:
     """Make the trace of a recording, and put it at ``target`` when it is whole."""
-    from tare.heap_traces.conversion import convert
-
     if facts["observer"] == "recorder":
         recorder.merge(recording, note)
         if facts["status"] == Status.OK:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tare.base.errors import MissingError, UsageError
 from tare.programs.program import Program
+from tare.programs.suite import as_program, load_suite, missing, prepare
 
 
 def suite_programs(
@@ -16,8 +17,6 @@ def suite_programs(
     ``only`` names some of them. ``report`` is told of those that cannot run, of what to install
     for them, and of what is made. Raises MissingError when none can run.
     """
-    from tare.programs.suite import as_program, load_suite, missing, prepare
-
     suite = load_suite(name_or_path)
     if unknown := sorted(set(only) - {program.name for program in suite.programs}):
         raise UsageError(f"the suite {suite.name} has no program {', '.join(unknown)}")

@@ -16,25 +16,24 @@ import fcntl
 import io
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tare.base.display import Displayed
 from tare.base.documents import check_fields, no_number
 from tare.base.errors import UsageError
 from tare.base.files import write_atomically, writing
+from tare.base.libraries import pl
 from tare.base.parquet_files import first_damaged
 from tare.base.version import __version__
+from tare.records.machine import describe_environment, describe_machine
 from tare.records.metrics import FIRST_METRICS, METRICS, Obtained, Status, obtained
 from tare.records.runs import _GREATEST_NUMBER, _GREATEST_VALUE, Record, now
-
-if TYPE_CHECKING:
-    import polars
-
 
 SCHEMA = 1
 _RUN_FIELDS = {
@@ -106,7 +105,7 @@ class Results(Displayed):
 
     folder: Path
     run: dict[str, Any]
-    measurements: polars.DataFrame
+    measurements: pl.DataFrame
 
 
 class InFolder(Protocol):
@@ -118,13 +117,11 @@ class InFolder(Protocol):
 def telling_damage(results: InFolder) -> Iterator[None]:
     """UsageError where what a study reads in a results folder, or a display in the description of a
     trace, turns out to be something else."""
-    from polars.exceptions import PolarsError
-
     try:
         yield
     except (
         *(KeyError, TypeError, ValueError, AttributeError, IndexError),
-        *(ArithmeticError, RecursionError, PolarsError),
+        *(ArithmeticError, RecursionError, pl.exceptions.PolarsError),
     ) as error:
         reason = (str(error).splitlines() or [""])[0][:200]
         raise UsageError(
@@ -224,8 +221,6 @@ class Store:
         return Results(self.folder, self.run, frame)
 
     def close(self) -> None:
-        import shutil
-
         shutil.rmtree(self.workspace, ignore_errors=True)
         self._log.close()
         self._lock.close()
@@ -240,8 +235,6 @@ class Store:
 
 def new_run(study: str, command: Sequence[str], **facts: Any) -> dict[str, Any]:
     """The start of a run.json."""
-    from tare.records.machine import describe_environment, describe_machine
-
     return {
         "tare": __version__,
         "schema": SCHEMA,
@@ -336,10 +329,8 @@ def load(folder: Path | str) -> Results:
     return Results(folder, run, measurements_frame(run, read_records(folder)))
 
 
-def _read_measurements(path: Path) -> polars.DataFrame:
+def _read_measurements(path: Path) -> pl.DataFrame:
     """The rows of measurements.parquet. UsageError where they are not what runs leave there."""
-    import polars as pl
-
     try:
         if first_damaged({path: ""}) is not None:
             raise UsageError(f"{path} cannot be read: it is damaged")
@@ -369,8 +360,6 @@ def _read_measurements(path: Path) -> polars.DataFrame:
 
 def measurement_schema() -> dict[str, Any]:
     """Column names and Polars types of measurements.parquet."""
-    import polars as pl
-
     return {
         "study": pl.String,
         "program": pl.String,
@@ -385,13 +374,11 @@ def measurement_schema() -> dict[str, Any]:
     }
 
 
-def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> polars.DataFrame:
+def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> pl.DataFrame:
     """The tidy rows of all runs that count, but those that warmed up well.
 
     A run that is not ok gives one row, with the wall time as its metric and no value.
     """
-    import polars as pl
-
     rows: dict[str, list[Any]] = {name: [] for name in measurement_schema()}
     records = counted(records)
     references = reference_outputs(run, records)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import Any
 
 from tare.base import statistics
+from tare.base.libraries import pl
 from tare.records.metrics import FIRST_METRICS, METRICS
-
-if TYPE_CHECKING:
-    import polars
 
 Row = Mapping[str, Any]
 
 
 def summary_schema() -> dict[str, Any]:
     """Column names and Polars types of ``summarise``."""
-    import polars as pl
-
     floats = ("median", "low", "high", "ratio", "ratio_low", "ratio_high", "noise_floor")
     return {
         "program": pl.String,
@@ -30,7 +27,7 @@ def summary_schema() -> dict[str, Any]:
     }
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """One row per program, manager and metric.
 
     median, low, high in the metric's unit; ratio, ratio_low, ratio_high against the baseline;
@@ -41,12 +38,10 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
 
 
 def summarise_against(
-    measurements: polars.DataFrame, reference_of: Callable[[str], str], seed: int
-) -> polars.DataFrame:
+    measurements: pl.DataFrame, reference_of: Callable[[str], str], seed: int
+) -> pl.DataFrame:
     """As ``summarise``, with a reference for each manager instead of one baseline for all. A
     manager that is its own reference is a ``baseline``."""
-    import polars as pl
-
     ordered = measurements.sort("order")
     good = ordered.filter(pl.col("status") == "ok")
     groups: dict[tuple[str, str, str], list[float]] = {}
@@ -97,15 +92,13 @@ def _summary_row(
     )
 
 
-def geometric_means(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def geometric_means(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """Geometric means over the programs that ran well under every manager, so that all are over the
     same programs: columns manager, metric, programs, runs (the fewest that any rests on), ratio,
     ratio_low, ratio_high.
 
     A manager that ran no program at all has no mean, and does not take those of the others away.
     """
-    import polars as pl
-
     good = measurements.filter(pl.col("status") == "ok").sort("order")
     managers = good["manager"].unique(maintain_order=True).to_list()
     schema = {
@@ -137,15 +130,11 @@ def geometric_means(measurements: polars.DataFrame, baseline: str, seed: int) ->
 
 
 def summarise_range(
-    measurements: polars.DataFrame, baseline: str, seed: int, first_metric: str = "instructions"
-) -> polars.DataFrame:
+    measurements: pl.DataFrame, baseline: str, seed: int, first_metric: str = "instructions"
+) -> pl.DataFrame:
     """As ``tare.records.summary.summarise``, but low, high and the bounds of ratios are the least
     and the greatest values seen, and the verdict needs them not to overlap. ``first_metric`` has a
     row even where no run gave a value."""
-    import statistics
-
-    import polars as pl
-
     del seed  # nothing is sampled
     ordered = measurements.sort("order")
     good = ordered.filter(pl.col("status") == "ok")
@@ -160,9 +149,7 @@ def summarise_range(
             base = groups.get((program, baseline, metric), [])
             if not values and metric != first_metric:
                 continue
-            middle = (
-                (statistics.median(values), min(values), max(values)) if values else (None,) * 3
-            )
+            middle = (median(values), min(values), max(values)) if values else (None,) * 3
             ratio, word = _range_ratio(values, base, manager == baseline)
             unit = METRICS[metric].unit
             rows.append((program, manager, metric, unit, len(values), *middle, *ratio, None, word))
@@ -172,13 +159,11 @@ def summarise_range(
 def _range_ratio(
     values: Sequence[float], base: Sequence[float], is_baseline: bool
 ) -> tuple[tuple[float | None, float | None, float | None], str]:
-    import statistics
-
     if is_baseline:
         return ((1.0, 1.0, 1.0), "baseline") if values else ((None, None, None), "no data")
     if not values or not base or min(base) <= 0:
         return (None, None, None), "no data"
-    ratio = statistics.median(values) / statistics.median(base)
+    ratio = median(values) / median(base)
     low, high = min(values) / max(base), max(values) / min(base)
     word = "lower" if high < 1 else "higher" if low > 1 else "no difference seen"
     return (ratio, low, high), word

@@ -6,18 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from tare.base.libraries import pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL
 from tare.base.units import format_floor, format_percent, format_value
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, judged_status, read_records, reference_outputs
 from tare.records.runs import Record
-from tare.records.summary import Row
+from tare.records.summary import Row, geometric_means
+from tare.report.figures import comparison as figures
 from tare.report.model import Cell, Column, Figure, Section, Table
-
-if TYPE_CHECKING:
-    import polars
 
 TIME = "wall_seconds"
 MEMORY = "peak_resident_bytes"
@@ -60,12 +58,12 @@ NO_TERMINAL = (
 COLLECTIONS_TABLE, FAILURES_TABLE = "table-collections", "table-failures"
 
 
-def summary_rows(summary: polars.DataFrame) -> dict[tuple[str, str, str], Row]:
+def summary_rows(summary: pl.DataFrame) -> dict[tuple[str, str, str], Row]:
     """Rows of a summary by (program, manager, metric)."""
     return {(r["program"], r["manager"], r["metric"]): r for r in summary.iter_rows(named=True)}
 
 
-def comparison_section(results: Results, summary: polars.DataFrame) -> Section:
+def comparison_section(results: Results, summary: pl.DataFrame) -> Section:
     """The whole of `tare compare`: tables, figures, failures."""
     rows = summary_rows(summary)
     programs = list(dict.fromkeys(program for program, _, _ in rows))
@@ -126,9 +124,7 @@ def ranking(
     return sorted(managers, key=place)
 
 
-def comparison_figures(results: Results, summary: polars.DataFrame) -> list[Figure]:
-    from tare.report.figures import comparison as figures
-
+def comparison_figures(results: Results, summary: pl.DataFrame) -> list[Figure]:
     return figures.comparison_figures(results.measurements, summary, results.run["baseline"])
 
 
@@ -255,8 +251,6 @@ def ratio_table(
     metric: str,
 ) -> Table:
     """Programs down, managers across, ratios to the baseline inside, geometric means below."""
-    from tare.records.summary import geometric_means
-
     baseline = results.run["baseline"]
     others = [manager for manager in managers if manager != baseline]
     columns = [

@@ -24,9 +24,9 @@ import pkgutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-if TYPE_CHECKING:
-    import polars
+from tare.base.libraries import pl
 
+if TYPE_CHECKING:  # the names of studies are wanted before anything of them is
     from tare.records.results import Results
     from tare.report.model import Section
     from tare.studykit.watched import OverPrograms
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 class Study(Protocol):
     STUDY: str
 
-    def summarise(
-        self, measurements: polars.DataFrame, baseline: str, seed: int
-    ) -> polars.DataFrame: ...
+    def summarise(self, measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame: ...
 
     def section(self, results: Results) -> Section: ...
 

@@ -14,6 +14,7 @@ import click
 
 from tare.base.errors import UsageError
 from tare.base.units import parse_size
+from tare.heap_traces.schedule import DEATHS, REGIONS, TOUCHES, How
 from tare.programs.program import Program, program_from_command
 from tare.records.runs import DEFAULT_OUTPUT_LIMIT, Limits
 from tare.studykit.answer import Output
@@ -113,8 +114,6 @@ def reachability_option(function: Command) -> Command:
 def replay_options(*left_out: str) -> Callable[[Command], Command]:
     """Adds what of a heap trace is replayed; gives ``how``, a schedule.How. ``left_out`` are the
     names of parameters that the command is not to have."""
-    from tare.heap_traces.schedule import DEATHS, REGIONS, TOUCHES, How
-
     options = {
         "death": click.option(
             "--death",

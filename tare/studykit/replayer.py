@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tare.base.errors import TareError, UsageError
+from tare.base.libraries import pq
 from tare.base.native import native_file
 from tare.base.text import writable
 from tare.campaign import session
@@ -208,8 +209,6 @@ def heap_of(manager: Manager) -> str:
 
 def has_regions(trace: Trace) -> bool:
     """Whether any region was recorded."""
-    import pyarrow.parquet as pq
-
     path = table_file(trace.folder, "regions")
     return path.exists() and pq.read_metadata(path).num_rows > 0
 

@@ -103,7 +103,7 @@ def weigh(
 
 def storage_runtime(program: Program) -> str:
     """The runtime whose storage management can be broken down; empty where none is known."""
-    from tare.studies.breakdown.observe import chosen_descriptors
+    from tare.studies.breakdown.observe import chosen_descriptors  # loads a disassembler
 
     found = chosen_descriptors(program, "")
     return found[0].name if len(found) == 1 else ""

@@ -6,16 +6,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare.answers.explorer.call_trees import call_trees
 from tare.answers.summaries import summary
 from tare.base.errors import TareError, UsageError
+from tare.base.libraries import pl
 from tare.records.results import RUN_FILE, Results, load
 from tare.report.call_trees import CallTree
-
-if TYPE_CHECKING:
-    import polars
 
 MOST_RESULTS = 500
 MOST_FOLDERS = 20_000
@@ -29,7 +26,7 @@ class Summarised:
 
     name: str
     results: Results
-    summary: polars.DataFrame
+    summary: pl.DataFrame
     trees: Sequence[CallTree]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.answers.explorer.collecting import Collection, Summarised
+from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.base.version import __version__
 from tare.campaign import drift
@@ -15,9 +16,6 @@ from tare.records.metrics import METRICS
 from tare.records.results import PAGE_FILE
 from tare.report.call_trees import CallTree
 from tare.report.figures.marks import rounded
-
-if TYPE_CHECKING:
-    import polars
 
 LONGEST_NAME = 200
 LONGEST_TROUBLE = 300
@@ -113,9 +111,7 @@ def _number(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(rounded(value))
 
 
-def _values(measurements: polars.DataFrame) -> Mapping[tuple[str, str, str], list[float]]:
-    import polars as pl
-
+def _values(measurements: pl.DataFrame) -> Mapping[tuple[str, str, str], list[float]]:
     good = measurements.filter((pl.col("status") == "ok") & pl.col("value").is_finite())
     table = good.sort("order").group_by("program", "manager", "metric").agg(pl.col("value"))
     return {
@@ -124,9 +120,7 @@ def _values(measurements: polars.DataFrame) -> Mapping[tuple[str, str, str], lis
     }
 
 
-def _failures(measurements: polars.DataFrame) -> list[tuple[str, str, str, int]]:
-    import polars as pl
-
+def _failures(measurements: pl.DataFrame) -> list[tuple[str, str, str, int]]:
     bad = measurements.filter(pl.col("status") != "ok")
     table = bad.group_by("program", "manager", "status", maintain_order=True).len()
     return [(str(p), str(m), str(s), int(n)) for p, m, s, n in table.iter_rows()]
@@ -161,7 +155,7 @@ def _described(member: Summarised, collection: Collection) -> dict[str, Any]:
     }
 
 
-def _obtained(measurements: polars.DataFrame) -> dict[str, str]:
+def _obtained(measurements: pl.DataFrame) -> dict[str, str]:
     """By metric, whether it was executed, simulated or replayed."""
     found: dict[str, list[str]] = {}
     for metric, obtained in measurements.select("metric", "obtained").unique().rows():

@@ -10,9 +10,10 @@ import shlex
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import UsageError
+from tare.base.libraries import pl
 from tare.base.text import markdown_code, shortened, visible
 from tare.base.units import format_value
 from tare.base.version import __version__
@@ -22,9 +23,7 @@ from tare.records.metrics import METRICS
 from tare.records.results import Results, read_records, telling_damage
 from tare.studies.imported import report as imported
 from tare.studies.proximity import report as proximity
-
-if TYPE_CHECKING:
-    import polars
+from tare.studies.proximity.analysis import EVERYWHERE
 
 JSON_SCHEMA_VERSION = 1
 _MEASUREMENT_KEYS = ("program", "manager", "invocation", "metric", "value", "unit", "status")
@@ -52,10 +51,10 @@ class Format:
     """``render`` takes the results and their summary (``tare.summary``) and gives a text."""
 
     title: str
-    render: Callable[[Results, polars.DataFrame], str]
+    render: Callable[[Results, pl.DataFrame], str]
 
 
-def to_json(results: Results, summary: polars.DataFrame) -> dict[str, Any]:
+def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
     """What ``--json`` writes. A measurement that is not ``ok`` has no key ``value``; a figure of
     the summary that does not exist is null. Results of `tare check` have their limits as well."""
     measurements = []
@@ -85,8 +84,6 @@ def _has_limits(results: Results) -> bool:
 
 def to_csv(results: Results) -> str:
     """All measurements. A text which a spreadsheet would run as a formula starts with ``'``."""
-    import polars as pl
-
     texts = [name for name, kind in results.measurements.schema.items() if kind == pl.String]
     frame = results.measurements.with_columns(
         pl.when(pl.col(name).str.contains(_FORMULA_START.pattern))
@@ -100,7 +97,7 @@ def to_csv(results: Results) -> str:
     return buffer.getvalue()
 
 
-def to_markdown(summary: polars.DataFrame) -> str:
+def to_markdown(summary: pl.DataFrame) -> str:
     """The summary as a table for a pull request: time and memory, or every metric of a study that
     has neither."""
     metrics, rows = _headline_table(summary)
@@ -121,7 +118,7 @@ _Row = Mapping[str, Any]
 
 
 def _headline_table(
-    summary: polars.DataFrame,
+    summary: pl.DataFrame,
 ) -> tuple[list[str], list[tuple[str, str, list[_Row | None]]]]:
     """The metrics of a small table, and by program and manager their rows of the summary."""
     cells = {(r["program"], r["manager"], r["metric"]): r for r in summary.iter_rows(named=True)}
@@ -137,8 +134,6 @@ def to_hyperfine(results: Results) -> dict[str, Any]:
     The manager is the entry's parameter, and a comment at the end of its command. Only runs that
     were ``ok`` are in it, since the form can give a time to any other; no such run, no entry.
     """
-    import polars as pl
-
     commands = {
         program["name"]: shlex.join(program["argv"]) for program in results.run.get("programs", [])
     }
@@ -158,7 +153,7 @@ def to_hyperfine(results: Results) -> dict[str, Any]:
     return {"results": entries}
 
 
-def to_bencher(summary: polars.DataFrame) -> dict[str, Any]:
+def to_bencher(summary: pl.DataFrame) -> dict[str, Any]:
     """Bencher's Metric Format: a benchmark per program and manager, a measure per metric, with the
     bounds of its median. Wall time is there as Bencher's own measure, too: ``latency``, in
     nanoseconds. A program without a figure has no entry, since the form has no word for it."""
@@ -179,7 +174,7 @@ def _bencher_metric(row: Mapping[str, Any], factor: float) -> dict[str, float]:
     return {key: row[of] * factor for key, of in keys.items() if _finite(row[of]) is not None}
 
 
-def to_latex(summary: polars.DataFrame) -> str:
+def to_latex(summary: pl.DataFrame) -> str:
     """The summary as a table of the package booktabs. Bold is a difference beyond noise."""
     metrics, lines = _headline_table(summary)
     columns = "ll" + "rr" * len(metrics)
@@ -255,8 +250,6 @@ def to_perfetto(results: Results) -> dict[str, Any]:
     """Trace events for ui.perfetto.dev: a process for each run of `tare proximity` or of DaCapo,
     with a track of what stopped all threads, and for each thread its events and what stopped it
     alone."""
-    from tare.studies.proximity.analysis import EVERYWHERE
-
     found: list[dict[str, Any]] = []
     with telling_damage(results):
         for number, record in enumerate(read_records(results.folder), 1):
@@ -313,7 +306,7 @@ def _json_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def _markdown_text(results: Results, summary: polars.DataFrame) -> str:
+def _markdown_text(results: Results, summary: pl.DataFrame) -> str:
     return check.to_markdown(results) if _has_limits(results) else to_markdown(summary)
 
 

@@ -6,13 +6,16 @@ so that what is written stays of a size that viewers open.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import UsageError
+from tare.base.libraries import np, pl
 from tare.base.text import shortened, visible
+from tare.heap_traces.peak import PeakSweep
 from tare.heap_traces.residence import (
     BATCH_ROWS,
     Process,
@@ -23,6 +26,7 @@ from tare.heap_traces.residence import (
     processes,
     site_table,
 )
+from tare.heap_traces.trace import Trace, open_trace
 from tare.records.results import RUN_FILE, read_records, read_run
 from tare.report import stacks as stack_export
 from tare.report.stacks import (
@@ -33,11 +37,6 @@ from tare.report.stacks import (
 )
 from tare.studies.drag.report import STUDY
 from tare.studies.drag.stacks import SiteStack, stacks_of
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from tare.heap_traces.trace import Trace
 
 WEIGHTS = {
     "vain": "bytes held in vain times the bytes allocated meanwhile",
@@ -146,8 +145,6 @@ def _stack_rows(
 ) -> list[dict[str, int]]:
     """By stack, the fields of DHAT's program points: totals, and what is held at the stack's own
     peak, at the peak of all, and at the end."""
-    import polars as pl
-
     numbers = pl.LazyFrame(
         [(site, n) for n, stack in enumerate(stacks) for _, site in stack.sites],
         schema={"site": pl.UInt32, "stack": pl.Int64},
@@ -215,8 +212,6 @@ class _Slices:
 
     def of(self, stacks: Collection[int]) -> Iterator[pl.DataFrame]:
         """The rows of some stacks, in the order of births: stack, birth, end, size."""
-        import polars as pl
-
         end = self.process.start + self.process.rows
         for start in range(self.process.start, end, BATCH_ROWS):
             part = self.objects.slice(start, min(BATCH_ROWS, end - start))
@@ -227,8 +222,6 @@ class _Slices:
 def _own_peaks(slices: _Slices, counts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
     """By stack, the most bytes that its objects held, and how many objects those were. Stacks are
     taken together as long as their objects fit in memory."""
-    import polars as pl
-
     groups: list[list[int]] = [[]]
     held = 0
     for number, count in sorted(counts.items(), key=lambda item: item[1]):
@@ -247,13 +240,6 @@ def _own_peaks(slices: _Slices, counts: Mapping[int, int]) -> dict[int, tuple[in
 
 def _large_peaks(slices: _Slices, stacks: Collection[int]) -> dict[int, tuple[int, int]]:
     """As ``_own_peaks``, in three readings, of stacks of any number of objects."""
-    import contextlib
-
-    import numpy as np
-    import polars as pl
-
-    from tare.heap_traces.peak import PeakSweep
-
     if not stacks:
         return {}
     last_births: dict[int, list[int]] = {number: [] for number in stacks}
@@ -285,8 +271,6 @@ def _large_peaks(slices: _Slices, stacks: Collection[int]) -> dict[int, tuple[in
 
 
 def _peaks_in_memory(rows: pl.DataFrame) -> dict[int, tuple[int, int]]:
-    import polars as pl
-
     births = rows.select("stack", "size", time="birth", sign=pl.lit(1, pl.Int64))
     ends = rows.select("stack", "size", time="end", sign=pl.lit(-1, pl.Int64))
     events = (
@@ -330,8 +314,6 @@ TRACE_FORMATS: dict[str, TraceFormat] = {
 def find_trace(folder: Path) -> Trace:
     """The trace in ``folder``: itself one, or the results of ``tare drag``, whose baseline's trace
     was kept. UsageError where there is none."""
-    from tare.heap_traces.trace import open_trace
-
     if not (folder / RUN_FILE).exists():
         return open_trace(folder)
     run = read_run(folder)

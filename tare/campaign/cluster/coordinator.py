@@ -28,17 +28,17 @@ from tare.campaign.cluster import worker as there
 from tare.campaign.cluster.connection import LOOK_SECONDS, connected, nobody_there, workers_of
 from tare.campaign.cluster.machines import group_of, group_to_go_on, refusal
 from tare.campaign.executor import Planner
+from tare.campaign.watching import Watcher
 from tare.memory_managers.manager import Manager
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
+from tare.programs.suite import load_suite, shipped_suites
 from tare.records.metrics import Status
 from tare.records.results import Store
 from tare.records.runs import Limits, Outcome, Record, Run, now
 
 if TYPE_CHECKING:
     from distributed import Client, Future
-
-    from tare.campaign.watching import Watcher
 
 LOSSES_ALLOWED = 5
 """After so many workers have gone in a row while they ran a program under a manager, it is taken
@@ -382,8 +382,6 @@ def _source(programs: Mapping[str, Program], suite: str) -> there.Source:
     )
     if not suite:
         return there.Source(absolute, here)
-    from tare.programs.suite import load_suite, shipped_suites
-
     path = load_suite(suite).path
     name = suite if suite in shipped_suites() else str(path)
     return there.Source(absolute, here, name, hash_file(path))

@@ -21,6 +21,8 @@ from tare.memory_managers.manager import Manager, describe_managers, resolve
 from tare.observers.protocol import Observe
 from tare.observers.runner import observer_cost, side_by_side
 from tare.programs.program import Program, check_program, describe_program
+from tare.programs.runnable import suite_programs
+from tare.programs.suite import load_suite
 from tare.records.machine import describe_environment, describe_machine
 from tare.records.runs import Limits, Outcome, Run, now
 
@@ -103,9 +105,6 @@ def _drop_variables_of_dask() -> None:
 def _programs(source: Source) -> dict[str, Program]:
     if not source.suite:
         return {program.name: program for program in source.programs}
-    from tare.programs.runnable import suite_programs
-    from tare.programs.suite import load_suite
-
     path = load_suite(source.suite).path
     if hash_file(path) != source.suite_sha256:
         raise UsageError(f"its file of the suite, {path}, is another")

@@ -11,15 +11,12 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import TareError, UsageError
+from tare.base.libraries import NDArray, np
 from tare.memory_managers import layers
 from tare.memory_managers.catalogue import Option, Recipe
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 NAME = "marksweep"
 OBJECT = "lib/libtare-marksweep.so"
@@ -205,8 +202,6 @@ def read_process(path: Path) -> Process | None:
 
     Raises TareError for a file that is none.
     """
-    import numpy as np
-
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
         if not any(header):
@@ -229,8 +224,6 @@ def read_process(path: Path) -> Process | None:
 
 
 def _record_type() -> np.dtype[np.void]:
-    import numpy as np
-
     return np.dtype(
         {
             "names": _RECORD_FIELDS,
@@ -261,8 +254,6 @@ def values(processes: Sequence[Process]) -> dict[str, float]:
 def stopped_seconds(processes: Sequence[Process]) -> float:
     """How long at least one process was stopped: what the pauses of all take together on a clock
     that all share. Pauses beyond those recorded are taken to overlap with none."""
-    import numpy as np
-
     found = [process.collections for process in processes]
     recorded = np.concatenate(found) if found else np.empty(0, _record_type())
     unrecorded = _total(processes).pause_nanoseconds - int(_lengths(recorded).sum())
@@ -285,8 +276,6 @@ def details(processes: Sequence[Process], _main: int) -> dict[str, Any]:
 def pause_histogram(processes: Sequence[Process]) -> list[list[int]]:
     """Rows of two lengths in nanoseconds, powers of two, and how many recorded pauses were at
     least as long as the first and shorter than the second. Rows of none are left out."""
-    import numpy as np
-
     lengths = [_lengths(process.collections) for process in processes]
     every = np.concatenate(lengths) if lengths else np.empty(0, np.int64)
     powers = np.frexp(np.maximum(every, 1))[1].astype(np.int64) - 1

@@ -18,16 +18,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from tare.base.errors import TareError, UsageError
 from tare.base.native import CHECKOUT, native_roots
+from tare.memory_managers.catalogue import Option, Recipe
 from tare.memory_managers.mmtk import HEAP, multiple_of
-
-if TYPE_CHECKING:
-    from tare.memory_managers.catalogue import Option, Recipe
-    from tare.programs.program import Program
-    from tare.records.runs import Outcome
+from tare.programs.program import Program
+from tare.records.runs import Outcome
 
 FOLDER = "runtime"
 """In the folder of a run: what the runtime's processes leave."""
@@ -202,8 +200,6 @@ def recipe(
     note: str,
 ) -> Recipe:
     """A collector as an entry of the catalogue."""
-    from tare.memory_managers.catalogue import Recipe
-
     return Recipe(
         name=name,
         title=title,

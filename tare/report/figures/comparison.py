@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.base.units import format_floor
 from tare.report.figures.marks import (
@@ -45,9 +46,6 @@ from tare.report.figures.rows import Layout, lay_out, programs_that_fit
 from tare.report.labels import LINE_HEIGHT, place_labels
 from tare.report.model import Figure
 
-if TYPE_CHECKING:
-    import polars as pl
-
 MOST_PANELS = 6
 MOST_DOTS_A_ROW, MOST_DOTS = 60, 1200
 """Above these, runs are drawn as quantiles: more dots hide one another and fill the page."""
@@ -62,8 +60,6 @@ def comparison_figures(
     measurements: pl.DataFrame, summary: pl.DataFrame, baseline: str
 ) -> list[Figure]:
     """What a comparison of managers shows: the answer first, then what it rests on."""
-    import polars as pl
-
     time, memory = "wall_seconds", "peak_resident_bytes"
     measured = set(summary.filter(pl.col("median").is_not_null())["metric"])
     figures: list[Figure] = []
@@ -82,8 +78,6 @@ def interval_figure(summary: pl.DataFrame, metric: str, baseline: str) -> Figure
     ``summary`` is what ``tare.records.summary.summarise`` gives; ratios have no unit. The shaded
     band is the noise floor, within which two equal managers can seem to differ.
     """
-    import polars as pl
-
     rows = summary.filter(pl.col("metric") == metric)
     rows, cut = programs_that_fit(rows, "ratio")
     layout = lay_out(rows, "ratio", headings=rows["program"].n_unique() > 1)
@@ -193,8 +187,6 @@ def distribution_figure(
     programs share one axis, relative to the baseline's median (without a baseline, to the median
     of all the program's runs).
     """
-    import polars as pl
-
     rows = measurements.filter(pl.col("metric") == metric).with_columns(
         pl.when(pl.col("value").is_finite()).then(pl.col("value")).alias("value")
     )
@@ -312,8 +304,6 @@ def scatter_figure(
     ``summary`` as for ``interval_figure``. A panel a program; for more programs than fit, one panel
     of geometric means.
     """
-    import polars as pl
-
     wanted = ["program", "manager", "ratio", "ratio_low", "ratio_high", "verdict"]
     sides = []
     for metric in (across, upwards):
@@ -377,8 +367,6 @@ def order_figure(measurements: pl.DataFrame, metric: str) -> Figure:
     Managers are interleaved, so that what all of them share over time is the machine: a line that
     wanders shows heat, another tenant or a filling disk.
     """
-    import polars as pl
-
     rows = (
         measurements.filter((pl.col("metric") == metric) & pl.col("value").is_finite())
         .with_columns(pl.col("value").median().over("program", "manager").alias("own"))
@@ -460,8 +448,6 @@ def order_figure(measurements: pl.DataFrame, metric: str) -> Figure:
 
 
 def _dots(rows: pl.DataFrame, layout: Layout, scale: Scale) -> list[Spec]:
-    import polars as pl
-
     golden = 0.618034
     return [
         {

@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.text import visible
 from tare.base.units import format_value
 from tare.records.metrics import METRICS
-
-if TYPE_CHECKING:
-    import polars as pl
 
 INK = "var(--ink)"
 MUTED = "var(--muted)"

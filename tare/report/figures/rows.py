@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.report.figures.marks import (
     INK,
@@ -22,9 +22,6 @@ from tare.report.figures.marks import (
     params,
 )
 from tare.report.labels import LINE_HEIGHT, wrapped
-
-if TYPE_CHECKING:
-    import polars as pl
 
 ROW_PADDING, HEADING_HEIGHT = 11, 30
 MOST_ROWS = 120
@@ -95,8 +92,6 @@ class Layout:
 
 def lay_out(rows: pl.DataFrame, by: str, headings: bool) -> Layout:
     """Managers in one order for all programs: that of their geometric mean of ``by``."""
-    import polars as pl
-
     order = (
         rows.with_columns(pl.when(pl.col(by) > 0).then(pl.col(by)).log().alias("_log"))
         .group_by("manager", maintain_order=True)
@@ -122,8 +117,6 @@ def lay_out(rows: pl.DataFrame, by: str, headings: bool) -> Layout:
 
 def programs_that_fit(rows: pl.DataFrame, by: str) -> tuple[pl.DataFrame, str]:
     """The programs with the largest spread of ``by``, up to ``MOST_ROWS`` rows, and a remark."""
-    import polars as pl
-
     sizes = (
         rows.group_by("program")
         .agg(

@@ -12,15 +12,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tare.base.libraries import NDArray, np
 from tare.observers import memory_system
 from tare.observers.memory_model import MemoryModel
 from tare.records.components import COMPONENTS, IN_COLLECTIONS, OTHER
-from tare.studies.breakdown.descriptor import Descriptor
 from tare.studies.breakdown.tables import read_columns
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+if TYPE_CHECKING:  # loads readers of executables
+    from tare.studies.breakdown.descriptor import Descriptor
 
 DEFAULT_MODEL = "decstation-5000-200"
 _DOUBLED = "+"
@@ -136,8 +135,6 @@ class Memory:
         self, path: Path, by_instruction: Sequence[bool], charged: Mapping[int, str]
     ) -> None:
         """What happened at instructions of a component is taken from ``other``."""
-        import numpy as np
-
         if not charged:
             return
         rows = read_columns(path, "stalls", _STALLS)
@@ -203,8 +200,6 @@ def _add(to: list[int], more: Sequence[int]) -> None:
 
 
 def _by_component(charged: Mapping[int, str]) -> dict[str, NDArray[np.uint64]]:
-    import numpy as np
-
     addresses: dict[str, list[int]] = {}
     for address, component in charged.items():
         addresses.setdefault(component, []).append(address)

@@ -13,14 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import TareError, UsageError
+from tare.base.libraries import NDArray, np
 from tare.memory_managers.manager import OWN, Manager
 from tare.observers import instrument, runner
 from tare.observers.event_files import Events
 from tare.observers.instrument import Instrument, Operation, read_process_files
 from tare.observers.memory_model import MemoryModel
+from tare.observers.protocol import Observe
 from tare.programs.elf import interpreter_of
 from tare.programs.java_command import with_options
 from tare.programs.program import Program, find_executable
@@ -43,12 +45,6 @@ from tare.studies.breakdown.image import Image
 from tare.studies.breakdown.memory import Judged, Memory, simulator_text
 from tare.studies.breakdown.perf_map import Pieces
 from tare.studies.breakdown.tables import read_columns
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tare.observers.protocol import Observe
 
 FORMAT, FORMAT_VERSION = "tare-code", 2
 QUICKEST = 0.1
@@ -439,8 +435,6 @@ def _image(images: dict[str, Image | None], file: str) -> Image | None:
 def _add_process(
     tables: _Code, images: dict[str, Image | None], given: Descriptor | None, found: Found
 ) -> Judged:
-    import numpy as np
-
     descriptor, language = _runtime_of(tables.objects, images, given)
     code, executions = tables.code, tables.executions
     stretches = 1 + int(max(code["stretch"].max(initial=0), executions["stretch"].max(initial=0)))
@@ -540,8 +534,6 @@ def _add_plain(
     charged: dict[int, str],
 ) -> None:
     """Instructions outside all phases and operations; ``charged`` is as in ``Judged``."""
-    import numpy as np
-
     code = tables.code
     counts = plain[code["stretch"].astype(np.int64)]
     objects = code["object"].astype(np.int64)
@@ -587,8 +579,6 @@ def _add_language(
 ) -> None:
     """Those in an object that has code of the language, and perhaps other code; or in no file, and
     not where files are ``mapped``."""
-    import numpy as np
-
     code = tables.code
     one = tables.objects[int(code["object"][rows[0]])]
     bias = int(one["bias"])
@@ -619,8 +609,6 @@ def _add_made_code(
     charged: dict[int, str],
 ) -> None:
     """Those in code of no file, by what the process told of it."""
-    import numpy as np
-
     assert descriptor.made_code is not None
     addresses = tables.code["address"][rows]
     is_language = np.zeros(len(rows), bool)
@@ -680,8 +668,6 @@ def _add_instructions(
 
 def _is_in(addresses: NDArray[np.uint64], ranges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
     """Of addresses, whether they lie in one of the ranges, which are in order."""
-    import numpy as np
-
     if not ranges:
         return np.zeros(len(addresses), np.bool_)
     sides = np.array(ranges, np.uint64)

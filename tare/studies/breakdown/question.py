@@ -12,6 +12,8 @@ from tare.observers import instrument
 from tare.programs.program import Program
 from tare.records.results import Results
 from tare.records.runs import Limits
+from tare.studies.breakdown import memory
+from tare.studies.breakdown import report as study
 from tare.studykit.watched import Watched, watch
 
 
@@ -35,9 +37,7 @@ def breakdown(
     in the same run; none means that only instructions are counted. ``baseline`` and ``folder`` are
     as for ``compare``.
     """
-    from tare.studies.breakdown import memory
-    from tare.studies.breakdown import observe as breakdown_run
-    from tare.studies.breakdown import report as study
+    from tare.studies.breakdown import observe as breakdown_run  # loads a disassembler
 
     instrument.launcher()
     descriptors = breakdown_run.described(programs_of(programs), runtime)

@@ -9,22 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
+from tare.base.text import shortened, visible
 from tare.base.units import format_count, format_percent, format_seconds
 from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.memory_managers.manager import OWN
+from tare.records import summary
 from tare.records.components import COMPONENTS, IN_COLLECTIONS, OTHER, Certainty, metric
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
+from tare.report.comparison import failure_table
+from tare.report.figures.bars import stacked_bars
 from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studies.breakdown import memory_tables
 from tare.studies.breakdown.published import GROUPS, PAPER, by_group, published
 from tare.studykit.findings import first_records, sentences_by_program
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "breakdown"
 OBSERVER = "breakdown"
@@ -48,10 +51,8 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     )
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise_range``."""
-    from tare.records import summary
-
     return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
 
 
@@ -60,9 +61,6 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
     """Findings, tables and a figure of all breakdowns in a results folder."""
-    from tare.report.comparison import failure_table
-    from tare.studies.breakdown import memory_tables
-
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK and r.run.observer == OBSERVER]
     tables: list[Table] = []
@@ -274,8 +272,6 @@ def components_table(about: str, record: Record, identifier: str) -> Table:
 
 def unexplained_tables(about: str, record: Record, identifier: str) -> list[Table]:
     """Where the code is that no rule is about."""
-    from tare.base.text import shortened, visible
-
     found = record.outcome.details["unexplained"]
     if not found:
         return []
@@ -331,8 +327,6 @@ def _each(instructions: int, calls: int) -> Cell:
 
 def pages_tables(records: Sequence[Record]) -> list[Table]:
     """What the kernel did for memory, in runs by themselves."""
-    from tare.base.text import shortened, visible
-
     lines = []
     for record in records:
         if record.run.observer != PAGES or record.outcome.status is not Status.OK:
@@ -369,8 +363,6 @@ def pages_tables(records: Sequence[Record]) -> list[Table]:
 
 def comparison_table(rows: Mapping[str, Record]) -> Table:
     """A line per run, and below those of the paper; shares of instructions, and of its time."""
-    from tare.base.text import shortened, visible
-
     shown = [
         name
         for name in COMPONENTS
@@ -433,9 +425,6 @@ def comparison_table(rows: Mapping[str, Record]) -> Table:
 
 def shares_figure(rows: Mapping[str, Record]) -> Figure:
     """A bar per run and per program of the paper, stacked of groups of components."""
-    from tare.base.text import shortened, visible
-    from tare.report.figures.bars import stacked_bars
-
     bars = {
         shortened(visible(label), 30): by_group(shares_of(record)) for label, record in rows.items()
     }

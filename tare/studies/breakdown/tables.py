@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare.base.errors import TareError
+from tare.base.libraries import NDArray, np
 from tare.heap_traces.recording import TableReader
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _MOST_ROWS = 1 << 26
 
 
 def read_columns(path: Path, name: str, columns: tuple[str, ...]) -> dict[str, NDArray[np.uint64]]:
     """TareError where the file is damaged, or too large."""
-    import numpy as np
-
     reader = TableReader(path, name, columns)
     batches = []
     for batch in reader:

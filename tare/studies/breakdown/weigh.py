@@ -10,6 +10,7 @@ from tare.observers.protocol import Observe
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Section
+from tare.studies.breakdown import memory
 from tare.studies.breakdown import report as breakdown
 from tare.studykit.budget import Effort, Setting
 from tare.studykit.instrumented import is_built, left_out
@@ -30,8 +31,7 @@ def applies(results: Results) -> bool:
 
 
 def observers(setting: Setting) -> Mapping[str, Observe]:
-    from tare.studies.breakdown import memory
-    from tare.studies.breakdown import observe as run
+    from tare.studies.breakdown import observe as run  # loads a disassembler
 
     models = memory.load((memory.DEFAULT_MODEL,))
     return {

@@ -25,6 +25,7 @@ from tare.programs.program import Program
 from tare.records.results import Results, default_folder
 from tare.records.runs import Limits
 from tare.studies.compare import report as compare_study
+from tare.studykit.least_heap import runtime_heaps
 
 
 def compare(
@@ -60,15 +61,12 @@ def compare(
     resolved, baseline = managers_of(managers, baseline)
     asked = {"runs": runs, "warmup": warmup, "precision": precision, "most_runs": most_runs}
     heaps: dict[str, Any] = {}
-    if any(manager.runtime for manager in resolved.values()):
-        from tare.studykit.least_heap import runtime_heaps
-
-        if runtime_heaps.has_multiples(resolved):
-            folder = Path(folder) if folder else default_folder(study, label or chosen[0].argv[0])
-            beside = folder.with_name(f"{folder.name}-least-heaps")
-            settled, heaps = runtime_heaps.in_bytes(chosen, resolved, limits, beside, watcher)
-            observe = runtime_heaps.observer(settled, observe or executor.OBSERVERS["runner"])
-            resolved = settled[chosen[0].name]
+    if runtime_heaps.has_multiples(resolved):
+        folder = Path(folder) if folder else default_folder(study, label or chosen[0].argv[0])
+        beside = folder.with_name(f"{folder.name}-least-heaps")
+        settled, heaps = runtime_heaps.in_bytes(chosen, resolved, limits, beside, watcher)
+        observe = runtime_heaps.observer(settled, observe or executor.OBSERVERS["runner"])
+        resolved = settled[chosen[0].name]
 
     def plan(seed: int) -> Planned:
         whole = rounds.Plan(

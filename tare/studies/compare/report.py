@@ -7,18 +7,16 @@ so that comparing it with itself gives the noise floor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base import statistics
+from tare.base.libraries import pl
 from tare.campaign import rounds
 from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.records.summary import geometric_means, summarise
-
-if TYPE_CHECKING:
-    import polars
-
-    from tare.report.model import Section
+from tare.report.comparison import MEMORY, TIME, change, comparison_section, summary_rows
+from tare.report.model import Section
 
 STUDY = "compare"
 
@@ -32,8 +30,6 @@ def section(results: Results) -> Section:
     """What a comparison found: in sentences, tables and figures, and its failures."""
     from dataclasses import replace
 
-    from tare.report.comparison import comparison_section
-
     run = results.run
     summary = summarise(results.measurements, run["baseline"], run["seed"])
     means = geometric_means(results.measurements, run["baseline"], run["seed"])
@@ -42,11 +38,9 @@ def section(results: Results) -> Section:
     )
 
 
-def findings(summary: polars.DataFrame, means: polars.DataFrame, baseline: str) -> list[str]:
+def findings(summary: pl.DataFrame, means: pl.DataFrame, baseline: str) -> list[str]:
     """Who took least time and least memory, as far as a difference was seen: of one program by its
     summary, of several by the geometric means."""
-    from tare.report.comparison import MEMORY, TIME, change, summary_rows
-
     programs = summary["program"].unique().to_list()
     sentences = []
     for metric, what, least in ((TIME, "time", "fastest"), (MEMORY, "memory", "smallest")):

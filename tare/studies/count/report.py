@@ -6,9 +6,12 @@ shows whether it is, to the instruction.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
+from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
@@ -18,11 +21,11 @@ from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
 from tare.records.summary import summarise_range
+from tare.report.comparison import failure_table
+from tare.report.figures.marks import SERIES, params
 from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studies.count.sites import has_sites, sites_sentence, sites_tables
 from tare.studykit.findings import first_records, sentences_by_program
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "count"
 OBSERVER = "instrument"
@@ -47,7 +50,7 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """See ``tare.records.summary.summarise_range``."""
     return summarise_range(measurements, baseline, seed, "instructions")
 
@@ -63,9 +66,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
 
 
 def _section(results: Results, identifier: str, title: str) -> Section:
-    from tare.report.comparison import failure_table
-    from tare.studies.count.sites import sites_tables
-
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in records))
@@ -118,8 +118,6 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
 
 
 def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
-    from tare.studies.count.sites import has_sites, sites_sentence
-
     shares = {manager: _share(record) for manager, record in firsts.items()}
     sentences = []
     if baseline in shares:
@@ -448,9 +446,6 @@ def share_figures(firsts: Mapping[str, Record]) -> list[Figure]:
     where there is a collector, since the table says the rest."""
     if not any("collections" in record.outcome.values for record in firsts.values()):
         return []
-    from tare.base.text import shortened, visible
-    from tare.report.figures.marks import SERIES, params
-
     parts = ("program", "manager, not collecting", "collecting")
     rows = []
     for manager, record in firsts.items():
@@ -529,11 +524,6 @@ def histogram_figures(firsts: Mapping[str, Record]) -> list[Figure]:
 
 
 def _histogram_figure(name: str, by_manager: Mapping[str, Mapping[str, Any]]) -> Figure:
-    import math
-
-    from tare.base.text import shortened, visible
-    from tare.report.figures.marks import SERIES, params
-
     rows: list[dict[str, Any]] = []
     for manager, operation in by_manager.items():
         bins: dict[int, int] = {}

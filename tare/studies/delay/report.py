@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_duration, format_floor, format_percent, parse_size
 from tare.campaign import rounds
 from tare.memory_managers.layers import delay as layer
@@ -30,6 +30,7 @@ from tare.report.comparison import (
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.studies.count import report as count
 from tare.studykit import sweeps
+from tare.studykit.instrumented import run_seconds
 from tare.studykit.sweep_tables import (
     DIFFERENT,
     Curve,
@@ -43,9 +44,6 @@ from tare.studykit.sweep_tables import (
     ratio_figure,
 )
 from tare.studykit.sweeps import Variant, size_text, variant
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "delay"
 TITLE = "Delayed reclamation"
@@ -160,8 +158,6 @@ def planned_runs(plan: Plan) -> int:
 
 def live_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
     """Why the live bytes of a program are not counted, judged by its timed runs, or ""."""
-    from tare.studykit.instrumented import run_seconds
-
     walls = [
         (r.run.manager, r.outcome.values[TIME])
         for r in records
@@ -179,7 +175,7 @@ def live_left_out(records: Sequence[Record], program: str, baseline: str) -> str
 # ---- what it shows ----
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``compare.summarise``, but each manager against its own reference: a delay against 1B
     under the same allocator, and 1B against the allocator, which is a ``baseline``."""
     del baseline
@@ -599,7 +595,7 @@ def _ratio(value: float | None) -> Cell:
 def _figures(
     results: Results,
     records: Sequence[Record],
-    measurements: polars.DataFrame,
+    measurements: pl.DataFrame,
     programs: Sequence[str],
     groups: Mapping[str, Sequence[Variant]],
 ) -> list[Figure]:

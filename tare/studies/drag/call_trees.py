@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from tare.heap_traces import frames
+from tare.heap_traces.residence import reading
+from tare.heap_traces.trace import Trace, open_trace
 from tare.records.results import Results
 from tare.records.runs import Record
 from tare.report.call_trees import CallTree, Details, Frames, Note, Weight, grown
-
-if TYPE_CHECKING:
-    from tare.heap_traces.trace import Trace
-
+from tare.studies.drag.stacks import stacks_of
 
 MOST_STACKS = 20_000
 _DRAG_TITLE = "Heap by call site"
@@ -25,9 +23,6 @@ _IN_VAIN = ("lag", "drag_freed", "drag_unfreed", "void")
 
 
 def call_trees(results: Results, record: Record, note: Note) -> list[CallTree]:
-    from tare.heap_traces.residence import reading
-    from tare.heap_traces.trace import open_trace
-
     found, run = record.outcome.details, record.run
     path = results.folder / str(found.get("trace") or ".")
     if not path.is_dir() or path == results.folder:
@@ -42,8 +37,6 @@ def call_trees(results: Results, record: Record, note: Note) -> list[CallTree]:
 
 
 def _stacks_of(trace: Trace) -> Iterator[tuple[Frames, Sequence[float]]]:
-    from tare.studies.drag.stacks import stacks_of
-
     for stack in stacks_of(trace, "vain", most=MOST_STACKS):
         path = tuple(frame.text for frame in reversed(stack.frames))
         yield path, [stack.sums[name] for name in ("mean_vain", "bytes", "objects")]

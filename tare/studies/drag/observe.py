@@ -7,18 +7,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.text import plain
 from tare.base.units import format_count
 from tare.heap_traces.facts import facts_of
+from tare.heap_traces.residence import analyse
+from tare.heap_traces.trace import Trace, is_trace, open_trace, remove_trace
 from tare.memory_managers.manager import Manager
+from tare.observers import tracing
+from tare.observers.asked import Asked
+from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
-
-if TYPE_CHECKING:
-    from tare.heap_traces.trace import Trace
-    from tare.observers.protocol import Observe
+from tare.studies.drag.report import values_of
 
 TRACES_FOLDER = "traces"
 MANY_OBJECTS = 2_000_000
@@ -52,13 +55,6 @@ def run_once(
     is what ``tare.heap_traces.residence.analyse`` found, with ``trace`` (its path from the results
     folder, empty when it was discarded), and ``wall_seconds`` and ``analysis_seconds`` of this run.
     """
-    from tare.base.text import plain
-    from tare.heap_traces.residence import analyse
-    from tare.heap_traces.trace import is_trace, open_trace, remove_trace
-    from tare.observers import tracing
-    from tare.observers.asked import Asked
-    from tare.studies.drag.report import values_of
-
     how = how or How(discard=True)
     target = workspace.parent / TRACES_FOLDER / f"{plain(program.name)}.{plain(manager.name)}.tare"
     asked = Asked(
@@ -102,17 +98,12 @@ def outcome_of_trace(
 ) -> tuple[Outcome, dict[str, Any]]:
     """As ``run_once``, of a trace that is there already; and what run.json says of it. ``note`` is
     told what takes long."""
-    from tare.heap_traces.trace import open_trace
-
     trace = open_trace(folder)
     return analysed(trace, clock, note), facts_of(trace, clock=clock)
 
 
 def analysed(trace: Trace, clock: str, note: Callable[[str], None] = lambda _: None) -> Outcome:
     """As ``run_once``, of a trace that is there already."""
-    from tare.heap_traces.residence import analyse
-    from tare.studies.drag.report import values_of
-
     folder = trace.folder
     begun = time.monotonic()
     if (objects := trace.meta["objects"]) >= MANY_OBJECTS:

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.heap_traces.frames import frame_text, site_text
+from tare.records import summary
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
+from tare.report.comparison import failure_table
+from tare.report.figures.marks import INK, SERIES, scale_for
+from tare.report.figures.profiles import Series, profile_figure
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "drag"
 OBSERVER = "drag"
@@ -69,10 +71,8 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise_range``."""
-    from tare.records import summary
-
     return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
 
 
@@ -120,8 +120,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
 
 
 def _section(results: Results, records: Sequence[Record], identifier: str, title: str) -> Section:
-    from tare.report.comparison import failure_table
-
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in records))
     tables: list[Table] = []
@@ -503,9 +501,6 @@ def _count(value: float) -> Cell:
 
 def drag_figures(found: Details) -> list[Figure]:
     """The profile of lag, use, drag and void, and the curves of the definitions of death."""
-    from tare.report.figures.marks import INK, SERIES, scale_for
-    from tare.report.figures.profiles import Series, profile_figure
-
     profile = found["main"].get("profile")
     if not profile or not found["main"]["end"]:
         return []

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.errors import UsageError
+from tare.base.libraries import pl
 from tare.heap_traces.residence import (
     Process,
     processes,
     site_table,
 )
+from tare.heap_traces.trace import Trace
 from tare.report.stacks import (
     OTHER,
     UNKNOWN,
@@ -19,10 +21,6 @@ from tare.report.stacks import (
     Stack,
     frame_of,
 )
-
-if TYPE_CHECKING:
-    from tare.heap_traces.trace import Trace
-
 
 MOST_STACKS = 100_000
 _IN_VAIN = ("lag", "drag_freed", "drag_unfreed", "void")
@@ -49,8 +47,6 @@ def stacks_of(
 ) -> list[SiteStack]:
     """The stacks of a trace with their sums, the heaviest first; those that are left over are
     one, called ``OTHER``. ``found`` bounds them to some of the processes."""
-    import polars as pl
-
     if "last_use" not in trace.meta["observed"] and weight == "vain":
         raise UsageError(
             f"{trace.folder} has no last uses", "choose another --weight: bytes or objects"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent, format_seconds
 from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
@@ -24,9 +25,6 @@ from tare.studykit import contrasts
 from tare.studykit.contrasts import Contrast
 from tare.studykit.sweep_tables import Curve, Panel, effect, ratio_figure
 from tare.studykit.sweeps import size_text
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "frequency-replayed"
 OBSERVER = "replay"
@@ -104,7 +102,7 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise``."""
     return summary.summarise(measurements, baseline, seed)
 

@@ -9,8 +9,8 @@ displaced, and memory that is used again sooner or later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from tare.base.libraries import pl
 from tare.base.units import format_percent, parse_size
 from tare.campaign import rounds
 from tare.memory_managers.layers import marksweep as layer
@@ -41,9 +41,6 @@ from tare.studykit.sweep_tables import (
     ratio_figure,
 )
 from tare.studykit.sweeps import Variant, size_text, variant
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "frequency"
 TITLE = "How often to collect"
@@ -126,7 +123,7 @@ def next_round(planned: rounds.Plan, records: Sequence[Record]) -> list[Run]:
 # ---- what it shows ----
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``compare.summarise``, but each manager against its own reference, see ``reference_of``;
     the allocator itself is a ``baseline``."""
     del baseline
@@ -181,7 +178,7 @@ def section(results: Results) -> Section:
     )
 
 
-def _groups(results: Results, measurements: polars.DataFrame) -> dict[str, list[Variant]]:
+def _groups(results: Results, measurements: pl.DataFrame) -> dict[str, list[Variant]]:
     """The variants of each allocator, in the order of the study."""
     order = {name: place for place, name in enumerate(results.run["managers"])}
     names = sorted(dict.fromkeys(measurements["manager"]), key=lambda name: order.get(name, 0))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
+from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count
 from tare.records import summary
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record
+from tare.records.summary import Row
+from tare.report.comparison import failure_table, measured_cells, summary_rows
 from tare.report.model import Cell, Column, Section, Table
-
-if TYPE_CHECKING:
-    import polars
-
-    from tare.records.summary import Row
 
 STUDY = "import"
 TITLE = "What was imported"
@@ -23,7 +22,7 @@ _ESSENTIAL_METRICS = 4
 _SHOWN_MISSING = 5
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise``. The runs were not interleaved by Tare: how far they
     were, the tool that did them knows."""
     return summary.summarise(measurements, baseline, seed)
@@ -31,8 +30,6 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
 
 def section(results: Results) -> Section:
     """Findings and tables of a results folder. UsageError where it holds something else."""
-    from tare.report.comparison import failure_table, summary_rows
-
     run = results.run
     with telling_damage(results):
         rows = summary_rows(summarise(results.measurements, run["baseline"], run["seed"]))
@@ -57,8 +54,6 @@ def _table(
     rows: Mapping[tuple[str, str, str], Row], program: str, baseline: str, identifier: str
 ) -> Table:
     """A line per manager; of each metric the median, and its ratio to the baseline."""
-    from tare.report.comparison import measured_cells
-
     managers = list(dict.fromkeys(manager for p, manager, _ in rows if p == program))
     metrics = [
         name
@@ -91,8 +86,6 @@ def _table(
 
 def _places_tables(record: Record, identifier: str) -> list[Table]:
     """Where a program allocated, of a profile by place."""
-    from tare.base.text import shortened, visible
-
     places: Sequence[Mapping[str, Any]] = record.outcome.details.get("places", ())
     if not places or record.outcome.status is not Status.OK:
         return []

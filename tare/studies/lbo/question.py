@@ -33,7 +33,7 @@ from tare.memory_managers.runtimes import jvm
 from tare.programs.program import Program
 from tare.records.machine import describe_machine
 from tare.records.metrics import Status
-from tare.records.results import Results, default_folder
+from tare.records.results import Results, default_folder, read_records
 from tare.records.runs import Limits
 from tare.studies.lbo import report as study
 from tare.studies.lbo.observe import replay_once, run_once
@@ -146,8 +146,6 @@ def _least_heap(
     watcher: Watcher | None,
 ) -> dict[str, float]:
     """What the run in the least heap of the reference showed."""
-    from tare.records.results import read_records
-
     results = minheap_executed(
         program,
         [reference],

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import NDArray, np, pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval, verdict
 from tare.base.units import format_bytes, format_value
 from tare.campaign import rounds
@@ -21,14 +22,10 @@ from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
+from tare.records.summary import Row
+from tare.report.comparison import failure_table, summary_rows
+from tare.report.figures.curves import Mark, curves_figure
 from tare.report.model import Cell, Column, Figure, Section, Table
-
-if TYPE_CHECKING:
-    import numpy as np
-    import polars
-    from numpy.typing import NDArray
-
-    from tare.records.summary import Row
 
 STUDY = "lbo"
 OBSERVER = "lbo"
@@ -85,8 +82,6 @@ def overheads(runs: Runs, seed: int) -> Overheads | None:
     draws the runs of all managers anew. With fewer than ``FEWEST_FOR_INTERVAL`` runs of any they
     are the extreme ratios to the extremes of the runs that the baseline comes from.
     """
-    import numpy as np
-
     whole = {name: np.array([run[0] for run in found]) for name, found in runs.items() if found}
     rest = {name: np.array([run[0] - run[1] for run in found]) for name, found in runs.items()}
     if not whole:
@@ -122,8 +117,6 @@ def overheads(runs: Runs, seed: int) -> Overheads | None:
 def _interval(middle: float, resampled: NDArray[np.float64]) -> Interval:
     """The least over resamples is a little less than the least itself, so the bounds are made to
     enclose the estimate."""
-    import numpy as np
-
     low, high = np.percentile(resampled, [_TAIL, 100 - _TAIL])
     return Interval(middle, min(float(low), middle), max(float(high), middle))
 
@@ -133,10 +126,8 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
 
 
-def runs_of(measurements: polars.DataFrame, cost: str) -> dict[str, Runs]:
+def runs_of(measurements: pl.DataFrame, cost: str) -> dict[str, Runs]:
     """By program, the good runs that know a cost."""
-    import polars as pl
-
     whole, stopped, _ = COSTS[cost]
     good = measurements.filter(
         (pl.col("status") == str(Status.OK)) & pl.col("metric").is_in([whole, stopped])
@@ -160,11 +151,9 @@ def runs_of(measurements: polars.DataFrame, cost: str) -> dict[str, Runs]:
     }
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise``, with rows of the overheads: ratios to the distilled
     baseline."""
-    import polars as pl
-
     rows = []
     for cost, (_, _, metric) in COSTS.items():
         for program, runs in runs_of(measurements, cost).items():
@@ -213,8 +202,6 @@ def _endings(results: Results) -> dict[str, set[str]]:
 def section(results: Results) -> Section:
     """Findings, tables and the figure of a results folder. UsageError where it holds something
     else."""
-    from tare.report.comparison import failure_table, summary_rows
-
     run = results.run
     with telling_damage(results):
         points, endings = _points(run), _endings(results)
@@ -415,8 +402,6 @@ def _figure(
     ratios: Mapping[tuple[str, str], Row | None],
     unit: str,
 ) -> Figure | None:
-    from tare.report.figures.curves import Mark, curves_figure
-
     def marks(cost: str) -> list[Mark]:
         return [
             Mark(point.collector, point.heap, row, is_curve=True)

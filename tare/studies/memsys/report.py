@@ -6,20 +6,22 @@ A run is simulated by ``tare.observers.memory_system``; its record holds all tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
+from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.observers.memory_system import KINDS, PROGRAM, memory_misses, whole
+from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
+from tare.report.comparison import failure_table
+from tare.report.figures.marks import SERIES, params, rounded
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.studykit.findings import first_records, sentences_by_program
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "memsys"
 OBSERVER = "memsys"
@@ -38,10 +40,8 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise_range``."""
-    from tare.records import summary
-
     return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
 
 
@@ -50,8 +50,6 @@ def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polar
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
     """Findings, tables and figures of all simulations in a results folder."""
-    from tare.report.comparison import failure_table
-
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     baseline = results.run["baseline"]
@@ -262,8 +260,6 @@ def operations_table(about: str, found: Mapping[str, Details], identifier: str) 
 
 def sites_table(about: str, model: Details, manager: str, identifier: str) -> Table:
     """The places from which the manager was called at the greatest cost, under one manager."""
-    from tare.base.text import shortened, visible
-
     columns = (
         Column("called from", "The function that called, and its object.", numeric=False),
         Column("operation", "What it called.", numeric=False),
@@ -330,9 +326,6 @@ def phase_tables(about: str, model: Details, identifier: str) -> list[Table]:
 
 def stall_figure(about: str, found: Mapping[str, Details], identifier: str) -> Figure:
     """A bar per manager, of what the program waits for, and one of what the manager waits for."""
-    from tare.base.text import shortened, visible
-    from tare.report.figures.marks import SERIES, params, rounded
-
     rows: list[dict[str, Any]] = []
     waits: list[str] = []
     for manager, model in found.items():
@@ -443,9 +436,6 @@ def _curve_figure(
     series: Mapping[str, tuple[Sequence[Sequence[int]], float]],
     line_bytes: int,
 ) -> Figure:
-    from tare.base.text import shortened, visible
-    from tare.report.figures.marks import SERIES, params, rounded
-
     rows = []
     labels = []
     for name, (points, instructions) in list(series.items())[: len(SERIES)]:

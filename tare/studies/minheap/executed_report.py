@@ -9,35 +9,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_value
+from tare.records import summary
 from tare.records.metrics import Obtained, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record
+from tare.report.comparison import failure_table
 from tare.report.model import Cell, Column, Section, Table
 from tare.studykit.least_heap.executed import HIGH, LOW, STUDY
-
-if TYPE_CHECKING:
-    import polars
 
 TITLE = "The least heap under each collector"
 STATUSES = ("ok", "out-of-memory", "timeout", "failed")
 """Of trials, in the order of the columns that count them."""
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise_range``."""
-    from tare.records import summary
-
     return summary.summarise_range(measurements, baseline, seed, HIGH)
 
 
 def section(results: Results) -> Section:
     """Findings and tables of the searches in a results folder. UsageError where the folder holds
     something else."""
-    from tare.report.comparison import failure_table
-
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     with telling_damage(results):

@@ -9,19 +9,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count
 from tare.campaign import planning
 from tare.campaign.planning import Plan
+from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
+from tare.report.comparison import failure_table
 from tare.report.model import Cell, Column, Section, Table
 from tare.studykit.least_heap.replayed import PARTS
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "minheap"
 OBSERVER = "minheap"
@@ -65,10 +65,8 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise_range``."""
-    from tare.records import summary
-
     return summary.summarise_range(measurements, baseline, seed, HIGH)
 
 
@@ -87,8 +85,6 @@ def published_ratios() -> dict[str, tuple[float, float, float]]:
 def section(results: Results) -> Section:
     """Findings and tables of the searches in a results folder. UsageError where the folder holds
     something else."""
-    from tare.report.comparison import failure_table
-
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     with telling_damage(results):

@@ -6,6 +6,7 @@ import click
 
 from tare.programs.program import Program
 from tare.records.runs import Limits
+from tare.studies.proximity.question import proximity
 from tare.studykit import options
 from tare.studykit.answer import Answer, Output
 from tare.studykit.progress import TerminalWatcher
@@ -75,8 +76,6 @@ def command(
     program runs a second time with pauses as long as the collections', to tell what a collection
     does from what any pause does.
     """
-    from tare.studies.proximity.question import proximity
-
     results = proximity(
         program,
         events,

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from tare.base.errors import UsageError
+from tare.base.libraries import np
 from tare.memory_managers import layers, runtimes
 from tare.memory_managers.layers import marksweep
 from tare.memory_managers.manager import Manager

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from tare.base.errors import UsageError
 from tare.memory_managers.layers import split_name
 from tare.memory_managers.manager import parse_name, resolve
 from tare.memory_managers.runtimes.jvm import COLLECTORS
 from tare.memory_managers.runtimes.jvm import NAME as JVM
+from tare.records.results import Results
 from tare.studies.proximity.report import Variant
 from tare.studykit.sweeps import size_text
-
-if TYPE_CHECKING:
-    from tare.records.results import Results
 
 LEAST_COLLECTIONS, MOST_COLLECTIONS, MOST_NUMBERS = 10, 100_000, 6
 _LEAST_PERIOD = 64 << 10

@@ -12,23 +12,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from tare.base.errors import UsageError
 from tare.base.files import hash_file
+from tare.base.libraries import np
 from tare.campaign import session, watching
+from tare.campaign.executor import OBSERVERS
 from tare.campaign.planning import Plan, planned_runs
 from tare.memory_managers import runtimes
 from tare.memory_managers.layers import marksweep
 from tare.memory_managers.manager import Manager, resolve
 from tare.memory_managers.runtimes.jvm import NAME as JVM
 from tare.observers.event_agent import agent_jar
+from tare.observers.protocol import Observe
 from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
-from tare.records.results import default_folder
+from tare.records.results import Results, default_folder
 from tare.records.runs import Limits, Outcome
 from tare.studies.proximity import report as study
 from tare.studies.proximity.analysis import (
@@ -53,10 +54,6 @@ from tare.studies.proximity.analysis import (
 )
 from tare.studies.proximity.observe import InJvm, Pauses, Seen, Told, Way, timed_run
 from tare.studies.proximity.periods import chosen_periods
-
-if TYPE_CHECKING:
-    from tare.observers.protocol import Observe
-    from tare.records.results import Results
 
 DEFAULT_MANAGERS = ("jvm.serial", "jvm.g1")
 """Of methods in a JVM."""
@@ -92,8 +89,6 @@ def proximity(
     ``collections`` asks for so many of them after the warm-up, each number by itself; how much the
     program allocates is found out first. ``folder`` is as for ``tare.compare``.
     """
-    from tare.campaign.executor import OBSERVERS
-
     session.check_counts(runs, 0)
     programs = session.programs_of(program)
     names = list(managers) or list(DEFAULT_MANAGERS if events else DEFAULT_NATIVE)

@@ -10,18 +10,21 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.units import format_count, format_percent, format_seconds
 from tare.campaign import planning
 from tare.campaign.planning import Plan
+from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
+from tare.report.comparison import failure_table
 from tare.report.model import Cell, Column, Figure, Section, Table
-
-if TYPE_CHECKING:
-    import polars
+from tare.studies.proximity.figures import densities_figure, groups_figure
+from tare.studykit.sweep_tables import Curve as Drawn
+from tare.studykit.sweep_tables import Panel, ratio_figure
 
 STUDY = "proximity"
 OBSERVER = "proximity"
@@ -116,10 +119,8 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise_range``."""
-    from tare.records import summary
-
     return summary.summarise_range(measurements, baseline, seed, FIRST)
 
 
@@ -160,8 +161,6 @@ def cause(collection: Point, controls: Mapping[str, Point], null: Point | None) 
 def section(results: Results) -> Section:
     """Findings, tables and figures of a results folder. UsageError where it holds something
     else."""
-    from tare.report.comparison import failure_table
-
     with telling_damage(results):
         answers = _answers(results)
         findings = [sentence for answer in answers for sentence in _findings(answer, answers)]
@@ -459,9 +458,6 @@ def _runs_table(answers: Sequence[Answer]) -> Table:
 
 
 def _after_figure(answers: Sequence[Answer]) -> Figure | None:
-    from tare.studykit.sweep_tables import Curve as Drawn
-    from tare.studykit.sweep_tables import Panel, ratio_figure
-
     panels = [
         Panel(
             f"{answer.manager}: {words}",
@@ -501,8 +497,6 @@ def _row(name: str, point: Point | None) -> Any:
 
 
 def _distance_figures(answers: Sequence[Answer], bases: Mapping[str, str]) -> list[Figure | None]:
-    from tare.studies.proximity.figures import densities_figure, groups_figure
-
     first = {answer.manager: answer.details()[0] for answer in answers}
     grouped = {name: each["groups"] for name, each in first.items() if each["groups"]}
     best: dict[str, float] = {}

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.units import (
     format_bytes,
     format_count,
@@ -36,13 +37,12 @@ from tare.report.comparison import (
 from tare.report.model import Cell, Column, Figure, Section, Table
 from tare.studies.count import report as count
 from tare.studies.drag import report as drag
+from tare.studies.drag.weigh import run_seconds as recording_seconds
 from tare.studies.regions.observe import Share, share_of
 from tare.studykit import sweeps
+from tare.studykit.instrumented import run_seconds as counting_seconds
 from tare.studykit.sweep_tables import Curve, Panel, Rows, ratio_figure
 from tare.studykit.sweeps import Variant, variant
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "regions"
 SHARE_OBSERVER = "regions-share"
@@ -166,16 +166,12 @@ def planned_runs(plan: Plan) -> int:
 
 def drag_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
     """Why a program is not recorded with last uses, judged by its other runs, or ""."""
-    from tare.studies.drag.weigh import run_seconds
-
-    return _left_out(records, program, baseline, run_seconds, "records last uses")
+    return _left_out(records, program, baseline, recording_seconds, "records last uses")
 
 
 def share_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
     """Why a program's instructions are not counted, judged by its other runs, or ""."""
-    from tare.studykit.instrumented import run_seconds
-
-    return _left_out(records, program, baseline, run_seconds, "counts instructions")
+    return _left_out(records, program, baseline, counting_seconds, "counts instructions")
 
 
 def _left_out(
@@ -212,7 +208,7 @@ def kinds_of(record: Record) -> Mapping[str, Mapping[str, int]]:
 # ---- what it shows ----
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``compare.summarise``, but each manager against the program as it is under the same
     allocator."""
     del baseline

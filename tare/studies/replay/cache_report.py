@@ -4,8 +4,9 @@ each manager, in simulated memory systems."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.units import format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
@@ -13,12 +14,10 @@ from tare.observers.memory_system import memory_misses, whole
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
+from tare.report.comparison import failure_table
 from tare.report.model import Cell, Column, Section, Table
 from tare.studies.memsys import report as memsys
 from tare.studykit.findings import first_records
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "replay-cache"
 OBSERVER = "replay-cache"
@@ -33,7 +32,7 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.studies.memsys.report.summarise``."""
     return memsys.summarise(measurements, baseline, seed)
 
@@ -48,8 +47,6 @@ def parts(model: Details) -> dict[str, Details]:
 
 def section(results: Results) -> Section:
     """Findings and tables of all simulated replays in a results folder."""
-    from tare.report.comparison import failure_table
-
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     tables: list[Table] = []

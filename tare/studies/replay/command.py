@@ -10,6 +10,7 @@ import click
 from tare.base.errors import UsageError
 from tare.heap_traces.schedule import How
 from tare.records.runs import Limits
+from tare.studies.replay.cache import replay_cache
 from tare.studies.replay.question import replay
 from tare.studykit import options
 from tare.studykit.answer import Answer, Output
@@ -75,8 +76,6 @@ def command(
         "watcher": TerminalWatcher(output.quiet),
     }
     if cache:
-        from tare.studies.replay.cache import replay_cache
-
         results = replay_cache(trace, managers, models=models, **common)
     else:
         results = replay(trace, managers, runs=runs, warmup=warmup, **common)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare.campaign import session
+from tare.campaign.watching import Watcher
 from tare.heap_traces.schedule import How
 from tare.heap_traces.trace import open_trace
+from tare.records.results import Results
 from tare.records.runs import Limits
-
-if TYPE_CHECKING:
-    from tare.campaign.watching import Watcher
-    from tare.records.results import Results
+from tare.studies.replay import report as study
+from tare.studykit.least_heap import multiples
+from tare.studykit.replayer import how_under, managers_of
+from tare.studykit.replays import measure_replays, prepare
 
 
 def replay(
@@ -34,11 +35,6 @@ def replay(
     ``managers``, ``baseline`` and ``folder`` are as for ``tare.compare``; ``how`` says what is
     replayed.
     """
-    from tare.studies.replay import report as study
-    from tare.studykit.least_heap import multiples
-    from tare.studykit.replayer import how_under, managers_of
-    from tare.studykit.replays import measure_replays, prepare
-
     opened = open_trace(trace)
     resolved, baseline = managers_of(managers, baseline)
     how = how_under(resolved, opened, how or How())

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_floor, format_percent, format_value
 from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
@@ -17,10 +18,9 @@ from tare.records import summary
 from tare.records.metrics import METRICS, Obtained
 from tare.records.results import Results
 from tare.records.runs import Record, Run
+from tare.report.comparison import failure_table, measured_cells, summary_rows
+from tare.report.figures import comparison as figures
 from tare.report.model import Cell, Column, Figure, Section, Table
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "replay"
 OBSERVER = "replay"
@@ -49,15 +49,13 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise``."""
     return summary.summarise(measurements, baseline, seed)
 
 
 def section(results: Results) -> Section:
     """Findings, tables and figures of all replays in a results folder."""
-    from tare.report.comparison import failure_table, summary_rows
-
     run = results.run
     summary = summarise(results.measurements, run["baseline"], run["seed"])
     rows = summary_rows(summary)
@@ -125,8 +123,6 @@ def _findings(run: Any, rows: Rows, program: str, managers: Sequence[str]) -> li
 
 def _table(rows: Rows, program: str, managers: Sequence[str], baseline: str) -> Table:
     """A line per manager: time and memory, with their ratios to the baseline."""
-    from tare.report.comparison import measured_cells
-
     interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
     columns = (
         Column("manager", "What served the objects.", numeric=False),
@@ -195,11 +191,7 @@ def _details(rows: Rows, program: str, managers: Sequence[str]) -> Table | None:
     return Table("table-replay-details", "Where it goes (medians)", columns, lines)
 
 
-def _figures(results: Results, summary: polars.DataFrame) -> list[Figure]:
-    import polars as pl
-
-    from tare.report.figures import comparison as figures
-
+def _figures(results: Results, summary: pl.DataFrame) -> list[Figure]:
     baseline = results.run["baseline"]
     measured = set(summary.filter(pl.col("median").is_not_null())["metric"])
     if not {TIME, MEMORY} <= measured:

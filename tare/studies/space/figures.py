@@ -19,6 +19,7 @@ from tare.report.figures.marks import (
     params,
     scale_for,
 )
+from tare.report.figures.profiles import Series, profile_figure
 from tare.report.model import Figure
 
 COLOURS = {
@@ -302,8 +303,6 @@ def occupancy_figure(manager: str, details: Details, identifier: str) -> Figure:
 
 def growth_figure(growth: Details, allocated: int, identifier: str) -> Figure:
     """The live bytes of the call sites that grow, over allocation time."""
-    from tare.report.figures.profiles import Series, profile_figure
-
     across = scale_for("B", float(max(allocated, 1)))
     lines = [
         Series(f"no. {number}", SERIES[number - 1], site["levels"], f"call site no. {number}")

@@ -16,14 +16,10 @@ What passes the first two and not the third levels off; all else is a plateau.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import NDArray, np, pl
 from tare.heap_traces.residence import BATCH_ROWS, Process, in_slices
-
-if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-    from numpy.typing import ArrayLike, NDArray
 
 STEPS = 96
 BLOCKS = 8
@@ -44,8 +40,6 @@ def growth(objects: pl.LazyFrame, process: Process, largest_live: int) -> dict[s
     ``sites``: those that grow or level off, with their ``levels``, the most ``gained`` first: by
     the least of the last block over that of the first.
     ``never_freed``: by call site, the most bytes first; ``leaking_sites`` counts all of them."""
-    import polars as pl
-
     table = _by_site(objects, process)
     largest = table.sort(["bytes", "site"], descending=[True, False])["site"].head(_MOST_SITES)
     levels, lows = _levels(objects, process, largest.to_list())
@@ -78,10 +72,8 @@ def growth(objects: pl.LazyFrame, process: Process, largest_live: int) -> dict[s
     }
 
 
-def trend(lows_of_steps: ArrayLike, largest_live: int) -> str:
+def trend(lows_of_steps: Sequence[float] | NDArray[Any], largest_live: int) -> str:
     """``GROWS``, ``LEVELS_OFF`` or ``PLATEAU``, by the test that this module describes."""
-    import numpy as np
-
     lows = _least(lows_of_steps)
     pairs = np.sign(lows[None, :] - lows[:, None])
     score = int(np.triu(pairs, 1).sum())
@@ -92,18 +84,14 @@ def trend(lows_of_steps: ArrayLike, largest_live: int) -> str:
     return GROWS if final >= LEVELLING * middle else LEVELS_OFF
 
 
-def _least(lows_of_steps: ArrayLike) -> NDArray[np.int64]:
+def _least(lows_of_steps: Sequence[float] | NDArray[Any]) -> NDArray[np.int64]:
     """Of each block of the last two thirds."""
-    import numpy as np
-
     lows = np.asarray(lows_of_steps)
     late = lows[len(lows) // 3 :]
     return np.array([block.min() for block in np.array_split(late, BLOCKS)])
 
 
 def _by_site(objects: pl.LazyFrame, process: Process) -> pl.DataFrame:
-    import polars as pl
-
     unfreed = pl.col("free_bytes").is_null()
     size = pl.col("size").cast(pl.Int64)
     columns = {
@@ -134,9 +122,6 @@ def _levels(
     """A row per site: the bytes alive at the end of each step, and the fewest at any moment of it.
     What is freed at the very end was alive then; of sites that are not asked for, there is one more
     row."""
-    import numpy as np
-    import polars as pl
-
     end = max(process.bytes, 1)
     shape = (len(sites) + 1, STEPS)
     levels, lows = np.zeros(shape, np.int64), np.full(shape, np.iinfo(np.int64).max)

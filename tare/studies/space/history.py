@@ -9,19 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tare.base.libraries import NDArray, np, pl
+from tare.heap_traces.peak import PeakSweep
 from tare.heap_traces.residence import BATCH_ROWS, Process
 from tare.heap_traces.trace import TraceDamageError
-from tare.studies.space.ranges import Coverage, nothing, union
+from tare.studies.space.ranges import Coverage, Ranges, nothing, union
 from tare.studies.space.split import Objects
-
-if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-    from numpy.typing import NDArray
-
-    from tare.studies.space.ranges import Ranges
 
 _NEVER = (1 << 63) - 1
 _ADDRESS_LIMIT = 1 << 47
@@ -55,14 +49,10 @@ class _Rows:
         return _Rows(*(column[which] for column in vars(self).values()))
 
     def with_more(self, more: _Rows) -> _Rows:
-        import numpy as np
-
         pairs = zip(vars(self).values(), vars(more).values(), strict=True)
         return _Rows(*(np.concatenate(pair) for pair in pairs))
 
     def ranges(self) -> Ranges:
-        import numpy as np
-
         ends = self.addresses + np.maximum(self.usable, self.sizes)
         return np.stack([self.addresses, ends], axis=1)
 
@@ -102,15 +92,10 @@ def moments(
 
 
 def _nobody() -> _Rows:
-    import numpy as np
-
     return _Rows(*(np.zeros(0, np.int64) for _ in range(7)))
 
 
 def _batches(objects: pl.LazyFrame, process: Process) -> Iterator[_Rows]:
-    import numpy as np
-    import polars as pl
-
     before = 0
     for start in range(process.start, process.start + process.rows, BATCH_ROWS):
         rows = min(BATCH_ROWS, process.start + process.rows - start)
@@ -131,16 +116,12 @@ def _batches(objects: pl.LazyFrame, process: Process) -> Iterator[_Rows]:
 
 
 def _by_address(rows: _Rows, tag: int) -> Objects:
-    import numpy as np
-
     order = np.argsort(rows.addresses, kind="stable")
     sites = np.where(rows.sites > 0, rows.sites + tag, 0)[order]
     return Objects(rows.addresses[order], rows.sizes[order], rows.usable[order], sites)
 
 
 def _with_inherited(mine: Moment, inherited: Moment | None) -> Moment:
-    import numpy as np
-
     if inherited is None:
         return mine
     theirs = inherited.objects
@@ -158,11 +139,6 @@ def _with_inherited(mine: Moment, inherited: Moment | None) -> Moment:
 def largest_live(objects: pl.LazyFrame, process: Process) -> tuple[int, int]:
     """The most bytes that live objects asked for at one moment, exactly, and how many had been
     allocated by then."""
-    import numpy as np
-    import polars as pl
-
-    from tare.heap_traces.peak import PeakSweep
-
     if process.rows == 0:
         return 0, 0
     last = process.start + process.rows - 1

@@ -11,25 +11,29 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tare.base.documents import check_fields
 from tare.base.errors import TareError, UsageError
+from tare.base.libraries import pl
 from tare.base.native import native_file
-from tare.heap_traces.trace import Trace, TraceDamageError
+from tare.base.text import plain
+from tare.heap_traces import residence
+from tare.heap_traces.residence import Process
+from tare.heap_traces.trace import Trace, TraceDamageError, is_trace, open_trace, remove_trace
 from tare.memory_managers.manager import Manager, machine_libc
+from tare.observers import asked, tracing
+from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
+from tare.studies.space import growth
+from tare.studies.space import history as space_history
+from tare.studies.space import sites as space_sites
+from tare.studies.space import split as space_split
+from tare.studies.space.history import Moment
 from tare.studies.space.snapshot import TOUCHED_BYTES, Snapshot, Snapshots, read_snapshots
 from tare.studies.space.split import Known, Split
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from tare.heap_traces.residence import Process
-    from tare.observers.protocol import Observe
-    from tare.studies.space.history import Moment
 
 TRACES_FOLDER = "traces"
 SNAPSHOTS_VARIABLE = "TARE_RECORDER_SNAPSHOTS"
@@ -63,10 +67,6 @@ def run_once(
     ``trace`` (its path from the results folder, empty when it was discarded), ``wall_seconds``,
     ``analysis_seconds`` and ``kernel_peak_bytes``.
     """
-    from tare.base.text import plain
-    from tare.heap_traces.trace import is_trace, open_trace, remove_trace
-    from tare.observers import asked, tracing
-
     target = workspace.parent / TRACES_FOLDER / f"{plain(program.name)}.{plain(manager.name)}.tare"
     try:
         with tempfile.TemporaryDirectory(prefix="snapshots-", dir=workspace) as name:
@@ -189,10 +189,6 @@ def analyse(trace: Trace, snapshots: Mapping[str, Snapshots], known: Known) -> d
 
     UsageError where no process left a snapshot.
     """
-    from tare.heap_traces import residence
-    from tare.studies.space import growth
-    from tare.studies.space import history as space_history
-
     with residence.reading(trace):
         objects = trace.objects()
         rows = residence.processes(objects, trace.processes)
@@ -269,8 +265,6 @@ def _inherited(
     number: int,
 ) -> Moment | None:
     """What a fork gave to the process: the objects of its parent at that time."""
-    from tare.studies.space import history as space_history
-
     first = numbers[number].peak
     if first is None or not first.forked:
         return None
@@ -312,16 +306,6 @@ def _moments(
     ``TOUCHED_BYTES``, the peak is the one with the most live bytes: a program that ends gives back
     objects and not their pages, and touches the code that does so.
     """
-    from tare.studies.space import (
-        history as space_history,
-    )
-    from tare.studies.space import (
-        sites as space_sites,
-    )
-    from tare.studies.space import (
-        split as space_split,
-    )
-
     assert mine.peak is not None
     times = {each.time for each in mine.timeline}
     taken = [*mine.timeline, *([] if mine.peak.time in times else [mine.peak])]

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from tare.base.libraries import NDArray, np
 
-    Ranges = NDArray[np.int64]
+Ranges: TypeAlias = "NDArray[np.int64]"
 """A row (start, end) for each range, ascending; from ``union``."""
 
 
 def nothing() -> Ranges:
-    import numpy as np
-
     return np.zeros((0, 2), np.int64)
 
 
 def from_pairs(pairs: Iterable[tuple[int, int]]) -> Ranges:
     """The union of ranges in any order."""
-    import numpy as np
-
     return union(np.array(list(pairs), np.int64).reshape(-1, 2))
 
 
 def union(*several: Ranges) -> Ranges:
     """All that is in one of ``several``, each of which may overlap itself and be in any order."""
-    import numpy as np
-
     rows = np.concatenate([nothing(), *several])
     rows = rows[rows[:, 1] > rows[:, 0]]
     if len(rows) == 0:
@@ -43,8 +35,6 @@ def union(*several: Ranges) -> Ranges:
 
 def holds(ranges: Ranges, points: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which of ``points`` lie in ``ranges``."""
-    import numpy as np
-
     place = np.searchsorted(ranges[:, 0], points, side="right") - 1
     inside: NDArray[np.bool_] = place >= 0
     if len(ranges):
@@ -54,8 +44,6 @@ def holds(ranges: Ranges, points: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def without(ranges: Ranges, removed: Ranges) -> Ranges:
     """What of ``ranges`` is not in ``removed``."""
-    import numpy as np
-
     edges = np.unique(np.concatenate([ranges.ravel(), removed.ravel()]))
     if len(edges) < 2:
         return nothing()
@@ -66,8 +54,6 @@ def without(ranges: Ranges, removed: Ranges) -> Ranges:
 
 def overlap(ranges: Ranges, start: int, end: int) -> bool:
     """Whether a byte from ``start`` up to ``end`` is in ``ranges``."""
-    import numpy as np
-
     place = int(np.searchsorted(ranges[:, 1], start, side="right"))
     return place < len(ranges) and int(ranges[place, 0]) < end
 
@@ -76,15 +62,11 @@ class Coverage:
     """How many bytes of sorted, disjoint ranges lie below an address."""
 
     def __init__(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
-        import numpy as np
-
         self._starts = starts
         self._lengths = ends - starts
         self._before = np.concatenate([[0], np.cumsum(self._lengths)])
 
     def below(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
-        import numpy as np
-
         place = np.searchsorted(self._starts, points, side="right") - 1
         result = self._before[np.maximum(place, 0)]
         if len(self._starts):
@@ -100,8 +82,6 @@ class Coverage:
 
 def pages_of(runs: Ranges, page: int, most: int) -> Iterator[NDArray[np.int64]]:
     """The addresses of all pages of ``runs``, which are whole pages, up to ``most`` at a time."""
-    import numpy as np
-
     counts = (runs[:, 1] - runs[:, 0]) // page
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0

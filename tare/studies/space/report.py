@@ -7,21 +7,23 @@ here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.heap_traces.frames import frame_text, site_text
+from tare.records import summary
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
+from tare.report.comparison import failure_table
 from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.studies.space import figures as drawn
+from tare.studies.space.figures import shown_parts
 from tare.studies.space.snapshot import TOUCHED_BYTES
 from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
-
-if TYPE_CHECKING:
-    import polars
 
 STUDY = "space"
 OBSERVER = "space"
@@ -70,10 +72,8 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return planning.next_round(plan, records, STUDY, OBSERVER)
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise_range``."""
-    from tare.records import summary
-
     return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
 
 
@@ -89,8 +89,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
 
 
 def _section(results: Results, records: Sequence[Record], identifier: str, title: str) -> Section:
-    from tare.report.comparison import failure_table
-
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in good))
     tables: list[Table] = []
@@ -277,8 +275,6 @@ def many(details: Details) -> bool:
 
 def split_table(program: str, found: Mapping[str, Details], identifier: str) -> Table:
     """A line per manager: its resident bytes at the peak, and the parts."""
-    from tare.studies.space.figures import shown_parts
-
     parts = shown_parts([details["peak"] for details in found.values()])
     columns = [
         Column("manager", "What served the program's memory.", numeric=False),
@@ -513,8 +509,6 @@ def _ratio(value: float) -> Cell:
 
 def space_figures(program: str, found: Mapping[str, Details], first: str) -> list[Figure]:
     """The parts by manager and over time; the pages of ``first``."""
-    from tare.studies.space import figures as drawn
-
     figures = [drawn.split_figure(found, "figure-space", program)]
     ordered = {first: found[first], **found}
     for number, (manager, details) in enumerate(list(ordered.items())[:MOST_FIGURES], 1):

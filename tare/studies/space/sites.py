@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import NDArray, np, pl
 from tare.studies.space.snapshot import PAGE
 from tare.studies.space.split import HeapPages, Objects
-
-if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-    from numpy.typing import NDArray
 
 MOSTLY_EMPTY = 0.25
 """A page is mostly empty when objects alive take less than this share of it."""
@@ -27,8 +23,6 @@ def by_site(objects: Objects, pages: HeapPages) -> tuple[list[dict[str, int]], i
     and of the pages that are mostly empty and hold one of its objects: ``sparse_pages``, of which
     ``alone`` have no other site's, and ``sparse_bytes`` of its objects there.
     """
-    import polars as pl
-
     table = _table(objects).with_columns(key="site")
     found = _grouped(table, objects, pages).filter(pl.col("kept") > 0)
     found = found.sort(["kept", "key"], descending=[True, False]).rename({"key": "site"})
@@ -37,9 +31,6 @@ def by_site(objects: Objects, pages: HeapPages) -> tuple[list[dict[str, int]], i
 
 def by_size(objects: Objects, pages: HeapPages) -> list[dict[str, int]]:
     """As ``by_site``, by the power of two that a usable size does not exceed, ``up_to``."""
-    import numpy as np
-    import polars as pl
-
     classes = np.ceil(np.log2(np.maximum(objects.usable, 8))).astype(np.int64)
     table = _table(objects).with_columns(pl.Series("key", classes))
     found = _grouped(table, objects, pages).sort("key")
@@ -47,8 +38,6 @@ def by_size(objects: Objects, pages: HeapPages) -> list[dict[str, int]]:
 
 
 def _table(objects: Objects) -> pl.DataFrame:
-    import polars as pl
-
     return pl.DataFrame(
         {
             "site": objects.sites,
@@ -59,8 +48,6 @@ def _table(objects: Objects) -> pl.DataFrame:
 
 
 def _grouped(table: pl.DataFrame, objects: Objects, pages: HeapPages) -> pl.DataFrame:
-    import polars as pl
-
     sums = table.group_by("key").agg(
         pl.len().cast(pl.Int64).alias("objects"),
         pl.col("size").sum().alias("requested"),
@@ -96,8 +83,6 @@ def _on_pages(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """The resident pages on which objects begin or end: pairs of object and page, by their places,
     and the object's bytes there. What lies between is full."""
-    import numpy as np
-
     starts, ends = objects.addresses, objects.ends
     number = np.arange(len(starts))
     first, last = starts & -PAGE, (ends - 1) & -PAGE
@@ -113,8 +98,6 @@ def _on_pages(
 def occupancy(pages: HeapPages) -> dict[str, Any]:
     """``steps``: how many pages are up to 1/10, 2/10, … full of live objects; ``never`` and
     ``empty``: without one, where none ever was, and where there was one."""
-    import numpy as np
-
     there = pages.live[pages.live > 0]
     steps = np.minimum(-(-there * OCCUPANCY_STEPS // PAGE), OCCUPANCY_STEPS) - 1
     free = pages.live == 0
@@ -129,8 +112,6 @@ def page_map(pages: HeapPages) -> dict[str, Any]:
     """The heap's resident pages in the order of addresses, in at most ``MAP_CELLS`` cells of
     ``pages_in_cell``: of each the share that live objects take, and that of pages without one;
     ``breaks``: the cells before which a gap in the addresses of over 1 MiB lies."""
-    import numpy as np
-
     count = len(pages.addresses)
     if not count:
         return {"pages_in_cell": 1, "live": [], "empty": [], "breaks": []}

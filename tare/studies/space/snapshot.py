@@ -10,13 +10,9 @@ import re
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tare.base.errors import TareError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from tare.base.libraries import NDArray, np
 
 PAGE = 4096
 PEAK = "peak"
@@ -177,8 +173,6 @@ def _read_parts(path: Path) -> dict[str, bytes]:
 
 
 def _words(part: bytes) -> NDArray[np.int64]:
-    import numpy as np
-
     return np.frombuffer(part, "<i8", len(part) // 8).astype(np.int64)
 
 
@@ -195,8 +189,6 @@ def _checked(path: Path, starts: NDArray[np.int64], lengths: NDArray[np.int64]) 
 
 
 def _as_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    import numpy as np
-
     return np.stack([starts, starts + lengths], axis=1)
 
 
@@ -207,8 +199,6 @@ def _ranges(path: Path, part: bytes) -> NDArray[np.int64]:
 
 
 def _mapped(path: Path, part: bytes) -> NDArray[np.int64]:
-    import numpy as np
-
     rows = _rows(path, part, 3)
     _checked(path, rows[:, 0], rows[:, 1])
     return np.stack([rows[:, 0], rows[:, 0] + rows[:, 1], rows[:, 2]], axis=1)
@@ -217,8 +207,6 @@ def _mapped(path: Path, part: bytes) -> NDArray[np.int64]:
 def _runs(
     path: Path, part: bytes
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    import numpy as np
-
     rows = _rows(path, part, 2)
     starts, lengths, flags = rows[:, 0], rows[:, 1] & -PAGE, rows[:, 1] & (PAGE - 1)
     _checked(path, starts, lengths)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import NDArray, np
 from tare.studies.space.ranges import (
     Coverage,
+    Ranges,
     from_pairs,
     holds,
     nothing,
@@ -21,12 +23,6 @@ from tare.studies.space.ranges import (
     without,
 )
 from tare.studies.space.snapshot import PAGE, Mapping, Snapshot
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tare.studies.space.ranges import Ranges
 
 PARTS = ("requested", "internal", "metadata", "external", "retained", "delayed", "other")
 """What the resident bytes are divided into, with ``unexplained`` for what is left."""
@@ -52,8 +48,6 @@ class Objects:
     @property
     def ends(self) -> NDArray[np.int64]:
         """Where each one's usable memory ends: at the latest where the next object begins."""
-        import numpy as np
-
         ends = self.addresses + np.maximum(self.usable, self.sizes)
         if len(ends):
             ends[:-1] = np.minimum(ends[:-1], self.addresses[1:])
@@ -145,8 +139,6 @@ def areas(snapshot: Snapshot, ever: Ranges, known: Known) -> Areas:
 
 def _first_inside(ever: Ranges, mapping: Mapping) -> int:
     """The page of the first object in ``mapping``, or its end."""
-    import numpy as np
-
     place = int(np.searchsorted(ever[:, 1], mapping.start, side="right"))
     if place == len(ever):
         return mapping.end
@@ -175,8 +167,6 @@ def _kind(mapping: Mapping, path: str, recording: str, ever: Ranges, known: Know
 def _programs(snapshot: Snapshot, ever: Ranges, known: Known) -> Ranges:
     """Nameless memory that no allocator made: the program did, or it was there before the
     allocator began; and no object was ever in it."""
-    import numpy as np
-
     mine, managers = nothing(), nothing()
     if len(snapshot.mapped):
         names = _modules(snapshot.mappings, snapshot.mapped[:, 2].tolist())
@@ -200,8 +190,6 @@ def _modules(mappings: Sequence[Mapping], calls: Iterable[int]) -> list[str]:
 
 def _latest(rows: Ranges, kinds: NDArray[np.int64]) -> list[Ranges]:
     """For kinds 0, 1 and 2, the ranges where the last row that covers them is of that kind."""
-    import numpy as np
-
     edges = np.unique(rows)
     kind_of = np.full(len(edges), -1)
     firsts = np.searchsorted(edges, rows[:, 0])
@@ -238,8 +226,6 @@ def split(
 ) -> tuple[Split, HeapPages]:
     """Divide the resident bytes. ``ever`` holds the usable bytes of all objects until then, those
     of ``objects`` included."""
-    import numpy as np
-
     found = areas(snapshot, ever, known)
     requested = Coverage(
         objects.addresses, np.minimum(objects.addresses + objects.sizes, objects.ends)

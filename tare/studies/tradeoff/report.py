@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_floor, format_percent, format_value
 from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
@@ -18,12 +19,10 @@ from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, telling_damage
 from tare.records.runs import Record, Run
+from tare.records.summary import Row
+from tare.report.comparison import failure_table, measured_cells, ratio_cell, summary_rows
+from tare.report.figures.curves import Mark, curves_figure
 from tare.report.model import Cell, Column, Figure, Section, Table
-
-if TYPE_CHECKING:
-    import polars
-
-    from tare.records.summary import Row
 
 STUDY = "tradeoff"
 OBSERVER = "replay"
@@ -92,7 +91,7 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
 
 
-def summarise(measurements: polars.DataFrame, baseline: str, seed: int) -> polars.DataFrame:
+def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise``."""
     return summary.summarise(measurements, baseline, seed)
 
@@ -115,8 +114,6 @@ def failed(results: Results) -> bool:
 def section(results: Results) -> Section:
     """Findings, tables and the figure of a results folder. UsageError where it holds something
     else."""
-    from tare.report.comparison import failure_table
-
     with telling_damage(results):
         answers = _answers(results)
         tables = [
@@ -142,8 +139,6 @@ def section(results: Results) -> Section:
 
 
 def _answers(results: Results) -> Answers:
-    from tare.report.comparison import summary_rows
-
     run, measurements = results.run, results.measurements
     points = [Point(**point) for point in run["points"]]
     heaps = {point.manager for point in points}
@@ -286,8 +281,6 @@ def _times(heap: float) -> str:
 
 def _curve_table(answers: Answers, metric: str, identifier: str) -> Table:
     """A line for each collector, a column for each heap: ratios to the baseline."""
-    from tare.report.comparison import ratio_cell
-
     what = METRICS[metric].title
     heaps = sorted({point.heap for point in answers.points})
     columns = [
@@ -341,8 +334,6 @@ def _why_none(answers: Answers, manager: str) -> str:
 
 def _others_table(answers: Answers) -> Table:
     """The managers without a heap of a fixed size, and what no manager can go below."""
-    from tare.report.comparison import measured_cells
-
     columns = [
         Column("manager", "What served the objects.", numeric=False),
         Column("time", METRICS[TIME].explanation + " The median of all runs."),
@@ -387,8 +378,6 @@ def _over(size: float | None, answers: Answers) -> Cell:
 
 def _details_table(answers: Answers) -> Table:
     """A line for each collector and heap."""
-    from tare.report.comparison import measured_cells
-
     interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
     columns = [
         Column("manager", "The collector with its heap.", numeric=False),
@@ -433,8 +422,6 @@ def _median(answers: Answers, manager: str, metric: str) -> Cell:
 
 
 def _figure(answers: Answers) -> Figure | None:
-    from tare.report.figures.curves import Mark, curves_figure
-
     def marks(metric: str) -> list[Mark]:
         found = []
         for point in answers.points:
