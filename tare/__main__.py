@@ -26,8 +26,8 @@ EXIT_INTERRUPTED = 130
 
 
 class Commands(click.Group):
-    """The modules of ``tare.cli.commands``, and the module ``command`` of each study, of the bill
-    and of the check; loaded when named."""
+    """The modules of ``tare.cli.commands``, the studies that have a ``request``, the bill and the
+    check; loaded when named."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -38,6 +38,10 @@ class Commands(click.Group):
         place = _places().get(cmd_name)
         if place is None:
             return None
+        if place.startswith(f"{tare.studies.__name__}."):
+            from tare.studykit.command import command_of
+
+            return command_of(place)
         command: click.Command = importlib.import_module(place).command
         return command
 
@@ -47,7 +51,7 @@ def _places() -> dict[str, str]:
     """The module of each command, by its name."""
     alone = pkgutil.iter_modules(tare.cli.commands.__path__)
     folders = [
-        Path(module.module_finder.path, module.name, "command.py")
+        Path(module.module_finder.path, module.name, "request.py")
         for module in pkgutil.iter_modules(tare.studies.__path__)
         if isinstance(module.module_finder, FileFinder)
     ]
@@ -56,7 +60,7 @@ def _places() -> dict[str, str]:
         "check": "tare.checking.command",
         **{module.name: f"tare.cli.commands.{module.name}" for module in alone},
         **{
-            path.parent.name: f"tare.studies.{path.parent.name}.command"
+            path.parent.name: f"tare.studies.{path.parent.name}"
             for path in folders
             if path.is_file()
         },

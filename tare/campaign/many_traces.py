@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from tare.base import interrupts
 from tare.base.errors import TareError
 from tare.campaign.cluster.tasks import each_done
+from tare.campaign.session import Where
 from tare.campaign.watching import Watcher
 from tare.heap_traces.facts import facts_of
 from tare.heap_traces.trace import Trace, open_trace
@@ -36,16 +37,15 @@ def analyse_all(
     asked: Mapping[str, Any],
     traces: Sequence[Path | str],
     scheduler: str,
-    folder: Path | str | None,
-    watcher: Watcher | None,
+    place: Where,
 ) -> Results:
-    watcher = watcher or Watcher()
+    watcher = place.watcher or Watcher()
     paths = [Path(path).resolve() for path in traces]
     facts = [facts_of(open_trace(path), **asked) for path in paths]
     runs = _runs(study, paths, facts)
     run = new_run(study.STUDY, sys.argv, **_facts(facts, runs))
     subject = paths[0].stem if len(paths) == 1 else f"{len(paths)}-traces"
-    where = Path(folder) if folder else default_folder(study.STUDY, subject)
+    where = Path(place.folder) if place.folder else default_folder(study.STUDY, subject)
     with Store(where, run, key="request") as store, interrupts.termination_as_interrupt():
         done = {record.run.order for record in store.records}
         waiting = {one.order: one for one in runs if one.order not in done}

@@ -6,7 +6,7 @@ Each decorator adds options to a command and hands them on packed into one argum
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,16 @@ from tare.heap_traces.schedule import DEATHS, REGIONS, TOUCHES, How
 from tare.programs.program import Program, program_from_command
 from tare.records.runs import DEFAULT_OUTPUT_LIMIT, Limits
 from tare.studykit.answer import Output
-from tare.studykit.sweeps import heaps_of
 
 Command = Callable[..., Any]
 _PATH = click.Path(path_type=Path)
 TRACE_SUFFIX = ".tare"
 LEAST_MARK_INTERVAL = 256
+MANAGERS_HELP = (
+    "A manager to measure; repeat it. Default: glibc and the installed ones that `tare managers` "
+    "marks with *."
+)
+BASELINE_HELP = "What ratios refer to. Default: glibc."
 
 
 def size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -63,52 +67,21 @@ def program_argument(function: Command) -> Command:
     )
 
 
-def allocators_option(function: Command) -> Command:
-    """Adds -m; gives ``managers``."""
-    return _add(
-        function,
-        click.option(
-            "-m",
-            "--manager",
-            "managers",
-            multiple=True,
-            metavar="M",
-            help="A manager to measure; repeat it. Default: glibc and the installed ones that "
-            "`tare managers` marks with *.",
-        ),
-    )
-
-
 def manager_options(function: Command) -> Command:
     """Adds -m and --baseline; gives ``managers`` and ``baseline``."""
-    return allocators_option(
-        click.option(
-            "--baseline", metavar="M", default="", help="What ratios refer to. Default: glibc."
-        )(function)
+    return _add(
+        function,
+        click.option("-m", "--manager", "managers", multiple=True, metavar="M", help=MANAGERS_HELP),
+        click.option("--baseline", metavar="M", default="", help=BASELINE_HELP),
     )
 
 
-def _mark_interval(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int:
-    if value is None:
-        return 0
-    size = parse_size(value)
+def mark_interval(text: str) -> int:
+    """Bytes allocated between two marks."""
+    size = parse_size(text)
     if size < LEAST_MARK_INTERVAL:
         raise UsageError(f"a mark every {size} bytes would take too long", "give 64KiB, say")
     return size
-
-
-def reachability_option(function: Command) -> Command:
-    """Adds --reachability; gives ``reachability_bytes``, 0 without it."""
-    return _add(
-        function,
-        click.option(
-            "--reachability",
-            "reachability_bytes",
-            metavar="SIZE",
-            callback=_mark_interval,
-            help="Find unreachable objects, each time so much has been allocated.",
-        ),
-    )
 
 
 def replay_options(*left_out: str) -> Callable[[Command], Command]:
@@ -165,18 +138,6 @@ def replay_options(*left_out: str) -> Callable[[Command], Command]:
         return _add(packed, *taken.values())
 
     return decorate
-
-
-def heaps_option(of: str, default: Sequence[float]) -> Callable[[Command], Command]:
-    """Adds --heaps, multiples of what ``of`` says; gives ``heaps``, a tuple of numbers."""
-    shown = ",".join(f"{heap:g}" for heap in default)
-    return click.option(
-        "--heaps",
-        default=shown,
-        callback=lambda _context, _parameter, text: heaps_of(text),
-        metavar="X,X…",
-        help=f"Sizes of the heap, in multiples of {of}. Default: {shown}.",
-    )
 
 
 def traces_of(program: Program) -> list[Path]:

@@ -20,9 +20,10 @@ from tare.heap_traces.trace import META_FILE, Trace
 from tare.memory_managers.manager import Manager
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
-from tare.records.results import Results, default_folder
-from tare.records.runs import Limits, Record, Run
+from tare.records.results import Results
+from tare.records.runs import Record, Run
 from tare.studykit import replayer
+from tare.studykit.request import Request
 
 _LEAST_TIMEOUT_SECONDS = 10.0
 _SLOW_SECONDS_AN_OBJECT = 4e-6
@@ -53,6 +54,16 @@ class Replayable:
         }
 
 
+class RepeatedReplays(Protocol):
+    """What is asked of such a study."""
+
+    @property
+    def runs(self) -> int: ...
+    @property
+    def warmup(self) -> int: ...
+    def where(self, **changed: Any) -> Where: ...
+
+
 class RepeatedStudy(Protocol):
     """A study that replays under each manager several times, the managers in turns."""
 
@@ -63,14 +74,12 @@ class RepeatedStudy(Protocol):
     def next_round(self, plan: rounds.Plan, records: Sequence[Record]) -> list[Run]: ...
 
 
-def prepare(
-    trace: Trace, how: How, study: str, folder: Path | str | None, watcher: Watcher | None
-) -> Replayable:
+def prepare(trace: Trace, how: How, study: str, request: Request) -> Replayable:
     """Compile ``trace`` in the results folder, which is a new one of ``study`` if none is named.
     Raises UsageError where the trace does not have what ``how`` needs; no new folder is left."""
     how = replace(how, process=check(trace, how))
-    where = Path(folder) if folder else default_folder(study, trace.folder.stem)
-    watcher = watcher or Watcher()
+    where = request.folder_or_new(study, trace.folder.stem)
+    watcher = request.watcher or Watcher()
     schedule = (where / ".work" / replayer.SCHEDULE_FILE).resolve()
     if left_out := len(trace.processes) - 1:
         watcher.note(f"replaying process {how.process}; {left_out} others of the trace are not")
@@ -101,25 +110,22 @@ def measure_replays(
     doing: str,
     resolved: Mapping[str, Manager],
     baseline: str,
-    runs: int,
-    warmup: int,
-    seed: int | None,
-    limits: Limits | None,
+    request: RepeatedReplays,
     observe: Observe | None = None,
     **facts: Any,
 ) -> Results:
-    """Replay under each manager ``runs`` times, the managers in turns. ``doing`` is what progress
-    says of it, ``observe`` does one (by default ``replayer.run_once``), and ``facts`` are kept in
-    run.json."""
+    """Replay under each manager as often as asked, the managers in turns. ``doing`` is what
+    progress says of it, ``observe`` does one (by default ``replayer.run_once``), and ``facts`` are
+    kept in run.json."""
     return measure(
         study.STUDY,
         doing,
         [prepared.program],
         resolved,
         baseline,
-        {**prepared.asked(), "runs": runs, "warmup": warmup},
-        in_rounds(study, [prepared.program], resolved, baseline, runs, warmup),
-        Where(seed, limits, prepared.folder, prepared.watcher),
+        {**prepared.asked(), "runs": request.runs, "warmup": request.warmup},
+        in_rounds(study, [prepared.program], resolved, baseline, request.runs, request.warmup),
+        request.where(folder=prepared.folder, watcher=prepared.watcher),
         {**OBSERVERS, study.OBSERVER: observe or replayer.run_once},
         schedule=prepared.counted,
         **facts,

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from tare.campaign import executor
 from tare.campaign.planning import Plan, planned_runs
-from tare.campaign.session import Command, Planned, Where, managers_of, measure, programs_of
-from tare.campaign.watching import Watcher
+from tare.campaign.session import Planned, managers_of, measure, programs_of
 from tare.memory_managers import suitable
 from tare.observers.protocol import Observe
-from tare.programs.program import Program
 from tare.records.results import Results
-from tare.records.runs import Limits, Record, Run
+from tare.records.runs import Record, Run
+from tare.studykit.request import OfPrograms
 
 
 class _WatchedStudy(Protocol):
@@ -41,21 +39,11 @@ class Watched:
     narrow: bool = False
 
 
-def watch(
-    watched: Watched,
-    programs: Command | Sequence[Program],
-    managers: Sequence[str],
-    baseline: str,
-    asked: Mapping[str, Any],
-    seed: int | None,
-    limits: Limits | None,
-    folder: Path | str | None,
-    watcher: Watcher | None,
-) -> Results:
+def watch(watched: Watched, request: OfPrograms, asked: Mapping[str, Any]) -> Results:
     """Do the runs of a study that is not about time; ``asked`` is what its request holds beyond
     programs and managers."""
-    chosen = programs_of(programs)
-    resolved, baseline = managers_of(managers, baseline)
+    chosen = programs_of(request.programs)
+    resolved, baseline = managers_of(request.managers, getattr(request, "baseline", ""))
     study = watched.study
     suitable.check(chosen, resolved.values(), f"tare {study.STUDY}")
     plan = Plan(tuple(program.name for program in chosen), tuple(resolved), watched.runs)
@@ -69,7 +57,7 @@ def watch(
         baseline,
         asked,
         lambda _seed: planned,
-        Where(seed, limits, folder, watcher),
+        request.where(),
         {**executor.OBSERVERS, study.OBSERVER: watched.observe, **watched.others},
         watched.narrow,
     )

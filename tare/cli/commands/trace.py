@@ -65,7 +65,13 @@ def _signal_number(_context: click.Context, _option: click.Parameter, text: str 
 @click.option("--force", is_flag=True, help="Replace a heap trace that is there.")
 @click.option("--last-use", is_flag=True, help="Record the first and the last use of each object.")
 @click.option("--pointers", is_flag=True, help="Record stores of pointers to objects.")
-@options.reachability_option
+@click.option(
+    "--reachability",
+    "reachability_bytes",
+    metavar="SIZE",
+    callback=lambda _context, _parameter, text: options.mark_interval(text) if text else 0,
+    help="Find unreachable objects, each time so much has been allocated.",
+)
 @click.option(
     "--sample",
     "sample_bytes",

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from tare.campaign.session import Command, programs_of
-from tare.campaign.watching import Watcher
+from tare.campaign.session import programs_of
 from tare.observers import instrument
-from tare.programs.program import Program
 from tare.records.results import Results
-from tare.records.runs import Limits
 from tare.studies.breakdown import memory
 from tare.studies.breakdown import report as study
+from tare.studies.breakdown.request import Breakdown
+from tare.studykit.request import answers
 from tare.studykit.watched import Watched, watch
 
 
-def breakdown(
-    programs: Command | Sequence[Program],
-    managers: Sequence[str] = (),
-    *,
-    runtime: str = "",
-    models: Sequence[str] = (),
-    baseline: str = "",
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+@answers(Breakdown)
+def breakdown(request: Breakdown) -> Results:
     """The instructions of programs by component of storage management.
 
     ``runtime`` names the descriptor to go by; without it that of the runtime in each process's
@@ -40,18 +28,19 @@ def breakdown(
     from tare.studies.breakdown import observe as breakdown_run  # loads a disassembler
 
     instrument.launcher()
-    descriptors = breakdown_run.described(programs_of(programs), runtime)
+    descriptors = breakdown_run.described(programs_of(request.programs), request.runtime)
+    models = request.models or ((memory.DEFAULT_MODEL,) if request.memory else ())
     loaded = memory.load(models)
     watched = Watched(
         study,
         "counting instructions by component",
-        breakdown_run.observer(runtime, loaded),
+        breakdown_run.observer(request.runtime, loaded),
         others={study.PAGES: breakdown_run.count_pages},
         narrow=True,
     )
-    asked: dict[str, Any] = {"runtime": runtime, "descriptors": descriptors}
+    asked: dict[str, Any] = {"runtime": request.runtime, "descriptors": descriptors}
     if loaded:
-        breakdown_run.refuse_narrow(programs_of(programs))
+        breakdown_run.refuse_narrow(programs_of(request.programs))
         asked["models"] = memory.describe(loaded)
-    managers = managers or (breakdown_run.default_manager(programs_of(programs)),)
-    return watch(watched, programs, managers, baseline, asked, seed, limits, folder, watcher)
+    managers = request.managers or (breakdown_run.default_manager(programs_of(request.programs)),)
+    return watch(watched, replace(request, managers=managers), asked)

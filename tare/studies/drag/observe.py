@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,11 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tare.studies.drag.report import values_of
+from tare.studies.drag.request import How
 
 TRACES_FOLDER = "traces"
 MANY_OBJECTS = 2_000_000
 """From here on an analysis takes seconds."""
-
-
-@dataclass(frozen=True)
-class How:
-    """``clock`` is one of ``tare.heap_traces.residence.CLOCKS``; ``reachability_bytes`` is how many
-    bytes are allocated between two marks, 0 for none; ``discard`` removes the trace after its
-    analysis."""
-
-    clock: str = "bytes"
-    reachability_bytes: int = 0
-    discard: bool = False
 
 
 def run_once(

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from tare.base.errors import UsageError
 from tare.campaign.session import (
-    Command,
-    Where,
     check_counts,
     in_rounds,
     managers_of,
     measure,
     programs_of,
 )
-from tare.campaign.watching import Watcher
 from tare.memory_managers import runtimes
 from tare.memory_managers.manager import Manager, parse_name, print_name, resolve
 from tare.records.machine import describe_machine
 from tare.records.results import Results
-from tare.records.runs import Limits
 from tare.studies.frequency import executed_report as study
+from tare.studies.frequency.request import Frequency
 from tare.studykit.sweeps import ascending, size_text
 
 MIB = 1 << 20
@@ -37,32 +33,22 @@ def serves(managers: Sequence[str]) -> bool:
     return any(resolve(name).runtime is not None for name in managers)
 
 
-def frequency_executed(
-    program: Command,
-    managers: Sequence[str],
-    *,
-    periods: Sequence[int] = (),
-    full: Sequence[int] = (),
-    runs: int = 12,
-    warmup: int = 1,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
-    """Mutator time of a program under collectors of a JVM that collect more or less often.
+def frequency_executed(request: Frequency) -> Results:
+    """As ``frequency``, of one program under collectors of a JVM.
 
     ``managers`` are jvm.serial or jvm.parallel. ``periods`` are bytes allocated between young
     collections; none means 4, 8, 16 and 32 MiB. ``full`` are bytes between full ones, multiples of
     each period; none means 64 MiB, and no full ones always take part.
     """
-    check_counts(runs, warmup)
-    (chosen,) = programs_of(program)
+    if request.reclaim:
+        raise UsageError("--reclaim is for a mark-sweep collector over an allocator")
+    check_counts(request.runs, request.warmup)
+    (chosen,) = programs_of(request.programs)
     found = [
         study.Setting(_named(name, period, each), name, period, each)
-        for name in dict.fromkeys(managers)
-        for period in ascending(set(periods or DEFAULT_PERIODS))
-        for each in (study.NEVER, *ascending(set(full or DEFAULT_FULL)))
+        for name in dict.fromkeys(request.managers)
+        for period in ascending(set(request.periods or DEFAULT_PERIODS))
+        for each in (study.NEVER, *ascending(set(request.full or DEFAULT_FULL)))
     ]
     resolved, baseline = managers_of([each.manager for each in found], found[0].manager)
 
@@ -72,9 +58,9 @@ def frequency_executed(
         [chosen],
         resolved,
         baseline,
-        {"runs": runs, "warmup": warmup},
-        in_rounds(study, [chosen], resolved, baseline, runs, warmup),
-        Where(seed, limits, folder, watcher),
+        request.asked(),
+        in_rounds(study, [chosen], resolved, baseline, request.runs, request.warmup),
+        request.where(),
         settings=[asdict(each) for each in found],
     )
 

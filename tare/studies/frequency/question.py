@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from tare.campaign.session import Command, Where, check_counts, in_rounds, measure, programs_of
-from tare.campaign.watching import Watcher
-from tare.programs.program import Program
+from tare.base.errors import UsageError
+from tare.campaign.session import check_counts, in_rounds, measure, programs_of
 from tare.records.machine import describe_machine
 from tare.records.results import Results
 from tare.records.runs import Limits
 from tare.studies.frequency import report as frequency_study
+from tare.studies.frequency.executed import frequency_executed, serves
+from tare.studies.frequency.request import Frequency
+from tare.studykit.request import answers
 from tare.studykit.sweeps import Variant, swept
 
 
-def frequency(
-    programs: Command | Sequence[Program],
-    managers: Sequence[str] = (),
-    *,
-    periods: Sequence[int] = (),
-    reclaim: Sequence[int] = (),
-    runs: int = 12,
-    warmup: int = 1,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+@answers(Frequency)
+def frequency(request: Frequency) -> Results:
     """Mutator time of programs under a mark-sweep collector that collects more or less often.
 
     ``managers`` are the allocators that the collector stands before; none means glibc. ``periods``
@@ -36,18 +26,22 @@ def frequency(
     N: free at each Nth collection only; none means 1, 4 and 16, and 0 and 1 are added. Nothing is
     freed without a collection, so runs without a limit of memory get half of the machine's.
     """
-    check_counts(runs, warmup)
+    if serves(request.managers):
+        return frequency_executed(request)
+    if request.full:
+        raise UsageError("--full is for a java command, with -m jvm.serial or jvm.parallel")
+    check_counts(request.runs, request.warmup)
 
     def variants(allocators: Sequence[str]) -> list[Variant]:
         return frequency_study.variants(
             allocators,
-            periods or frequency_study.DEFAULT_PERIODS,
-            reclaim or frequency_study.DEFAULT_RECLAIM,
+            request.periods or frequency_study.DEFAULT_PERIODS,
+            request.reclaim or frequency_study.DEFAULT_RECLAIM,
         )
 
-    chosen = programs_of(programs)
-    resolved, baseline = swept(managers or frequency_study.DEFAULT_ALLOCATORS, variants)
-    limits = limits or Limits()
+    chosen = programs_of(request.programs)
+    resolved, baseline = swept(request.managers or frequency_study.DEFAULT_ALLOCATORS, variants)
+    limits = request.limits or Limits()
     if limits.memory_bytes is None:
         limits = replace(limits, memory_bytes=describe_machine()["memory_bytes"] // 2)
 
@@ -58,7 +52,9 @@ def frequency(
         chosen,
         resolved,
         baseline,
-        {"runs": runs, "warmup": warmup},
-        in_rounds(frequency_study, chosen, resolved, baseline, runs, warmup, references),
-        Where(seed, limits, folder, watcher),
+        request.asked(),
+        in_rounds(
+            frequency_study, chosen, resolved, baseline, request.runs, request.warmup, references
+        ),
+        request.where(limits=limits),
     )

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from tare.base.errors import UsageError
 from tare.campaign.session import check_counts
-from tare.campaign.watching import Watcher
-from tare.heap_traces.schedule import How
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import parse_name, print_name, resolve
 from tare.records.results import Results
-from tare.records.runs import Limits
 from tare.studies.frequency import replayed_report as study
+from tare.studies.frequency.request import FrequencyReplayed
 from tare.studykit import replayer
 from tare.studykit.least_heap import multiples
 from tare.studykit.least_heap.replayed import HEADER_BYTES
 from tare.studykit.least_heap.search import PAGE
 from tare.studykit.replays import measure_replays, prepare
+from tare.studykit.request import answers
 from tare.studykit.sweeps import ascending, size_text
 
 DEFAULT_COLLECTORS = ("immix", "genimmix")
@@ -33,20 +31,8 @@ _ROOM = 3
 _LEAST_HEAP = 16 << 20
 
 
-def frequency_replayed(
-    trace: Path | str,
-    managers: Sequence[str] = (),
-    *,
-    periods: Sequence[int] = (),
-    reclaim: Sequence[int] = (),
-    how: How | None = None,
-    runs: int = 12,
-    warmup: int = 1,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+@answers(FrequencyReplayed)
+def frequency_replayed(request: FrequencyReplayed) -> Results:
     """Mutator time of a heap trace under collectors that trace and reclaim more or less often.
 
     ``managers`` are collectors; none means immix and genimmix. ``periods`` are bytes allocated
@@ -54,16 +40,20 @@ def frequency_replayed(
     ``reclaim`` has numbers N: reclaim at each Nth collection only; none means 1 and 4, and 1 is
     added. ``how`` says what is replayed.
     """
-    check_counts(runs, warmup)
-    collectors = _checked(managers or DEFAULT_COLLECTORS)
-    rates = sorted({study.EACH_TIME, *(reclaim or DEFAULT_RECLAIM)})
+    check_counts(request.runs, request.warmup)
+    collectors = _checked(request.managers or DEFAULT_COLLECTORS)
+    rates = sorted({study.EACH_TIME, *(request.reclaim or DEFAULT_RECLAIM)})
     if rates[0] < 1:
         raise UsageError(
             "no collector of a replay traces and never reclaims", "give --reclaim numbers from 1 on"
         )
-    prepared = prepare(open_trace(trace), how or How(), study.STUDY, folder, watcher)
+    prepared = prepare(open_trace(request.trace), request.how, study.STUDY, request)
     counted = prepared.counted
-    chosen = ascending(set(periods)) if periods else default_periods(counted["allocated_bytes"])
+    chosen = (
+        ascending(set(request.periods))
+        if request.periods
+        else default_periods(counted["allocated_bytes"])
+    )
     heap = ample_heap(counted, chosen[-1] * rates[-1])
     settings = [
         study.Setting(_named(collector, period, rate, heap), collector, period, rate)
@@ -72,17 +62,14 @@ def frequency_replayed(
         for rate in rates
     ]
     resolved, baseline = replayer.managers_of([each.manager for each in settings], BASELINE)
-    resolved, heaps = multiples.in_bytes(prepared, resolved, limits)
+    resolved, heaps = multiples.in_bytes(prepared, resolved, request.limits)
     return measure_replays(
         prepared,
         study,
         "mutator time of collection periods",
         resolved,
         baseline,
-        runs,
-        warmup,
-        seed,
-        limits,
+        request,
         settings=[asdict(each) for each in settings],
         heaps=heaps,
     )

@@ -51,7 +51,6 @@ EACH_TIME = 1
 DEFAULT_ALLOCATORS = ("glibc",)
 DEFAULT_PERIODS = (256 << 10, 1 << 20, 4 << 20, 16 << 20)
 DEFAULT_RECLAIM = (EACH_TIME, 4, 16)
-MOST_RECLAIM = 1_000_000
 _PUBLISHED = (
     "Published for mimalloc behind a collector of Java's DaCapo programs (Sareen and Blackburn, "
     "MPLR 2022, section 5): periods of 8, 16 and 32 MB hardly change the mutator's time; three "

@@ -15,16 +15,12 @@ from pathlib import Path
 from tare.base.errors import UsageError
 from tare.campaign.executor import OBSERVERS
 from tare.campaign.session import (
-    Command,
-    Where,
     check_counts,
     in_rounds,
     managers_of,
     measure,
     programs_of,
 )
-from tare.campaign.watching import Watcher
-from tare.heap_traces.schedule import How
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers import runtimes, suitable
 from tare.memory_managers.manager import Manager, parse_name, resolve
@@ -33,17 +29,18 @@ from tare.memory_managers.runtimes import jvm
 from tare.programs.program import Program
 from tare.records.machine import describe_machine
 from tare.records.metrics import Status
-from tare.records.results import Results, default_folder, read_records
+from tare.records.results import Results, read_records
 from tare.records.runs import Limits
 from tare.studies.lbo import report as study
 from tare.studies.lbo.observe import replay_once, run_once
+from tare.studies.lbo.request import Lbo, LboReplayed
 from tare.studykit import replayer
 from tare.studykit.least_heap.executed import HIGH, UNIT, in_heap, minheap_executed
 from tare.studykit.least_heap.replayed import in_heap as replayed_in_heap
 from tare.studykit.replays import measure_replays, prepare, slow
+from tare.studykit.request import answers
 from tare.studykit.sweeps import checked_heaps
 
-DEFAULT_HEAPS = (1.5, 2.0, 3.0, 4.0, 6.0)
 DEFAULT_REPLAYED = ("immix", "genimmix", "semispace", "glibc")
 SLOW = 10.0
 """A run that takes so many times the wall time of the least heap is ended."""
@@ -58,37 +55,27 @@ _STEPS_IN_LEAST_HEAP = 2
 """Trials at each end of the reference's least heap."""
 
 
-def lbo(
-    program: Command,
-    managers: Sequence[str] = (),
-    *,
-    heaps: Sequence[float] = DEFAULT_HEAPS,
-    least_heap: int | None = None,
-    runs: int = 6,
-    warmup: int = 1,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+@answers(Lbo)
+def lbo(request: Lbo) -> Results:
     """What collectors cost a program at least, in ``heaps``, multiples of ``least_heap`` bytes.
 
     Without ``least_heap`` that of the runtime's collector that needs least is sought first, in a
     results folder beside.
     Managers whose heap cannot be set take part as they are. ``folder`` is as for ``tare.compare``.
     """
-    check_counts(runs, warmup)
-    heaps = checked_heaps(heaps, "the least heap")
-    (chosen,) = programs_of(program)
-    names = list(dict.fromkeys(managers or runtimes.running(chosen).SWEEP))
+    check_counts(request.runs, request.warmup)
+    heaps = checked_heaps(request.heaps, "the least heap")
+    (chosen,) = programs_of(request.program)
+    names = list(dict.fromkeys(request.managers or runtimes.running(chosen).SWEEP))
     varied = [name for name in names if _has_heap(resolve(name))]
     suitable.check([chosen], [resolve(in_heap(name, UNIT)) for name in varied])
-    where = Path(folder) if folder else default_folder(study.STUDY, Path(chosen.argv[0]).name)
-    limits = limits or Limits()
+    folder = request.folder_or_new(study.STUDY, Path(chosen.argv[0]).name)
+    limits = request.limits or Limits()
+    least_heap = request.least_heap
     found: dict[str, float] = {}
     reference = _reference(varied)
     if varied and least_heap is None:
-        found = _least_heap(chosen, reference, where, seed, limits, watcher)
+        found = _least_heap(chosen, reference, folder, request)
         least_heap = round(found[HIGH])
     points = [
         study.Point(in_heap(name, _whole(heap * (least_heap or 0))), name, heap)
@@ -96,7 +83,7 @@ def lbo(
         for heap in heaps
     ]
     points += [study.Point(name, name, None) for name in names if name not in varied]
-    if epsilon := _epsilon(found) if reference == REFERENCE and not managers else "":
+    if epsilon := _epsilon(found) if reference == REFERENCE and not request.managers else "":
         points.append(study.Point(epsilon, _EPSILON, None))
     resolved, baseline = managers_of([point.manager for point in points], points[0].manager)
     if limits.timeout_seconds is None and found:
@@ -109,9 +96,14 @@ def lbo(
         [chosen],
         resolved,
         baseline,
-        {"heaps": list(heaps), "least_heap": least_heap, "runs": runs, "warmup": warmup},
-        in_rounds(study, [chosen], resolved, baseline, runs, warmup),
-        Where(seed, limits, where, watcher),
+        {
+            "heaps": list(heaps),
+            "least_heap": least_heap,
+            "runs": request.runs,
+            "warmup": request.warmup,
+        },
+        in_rounds(study, [chosen], resolved, baseline, request.runs, request.warmup),
+        request.where(limits=limits, folder=folder),
         {**OBSERVERS, study.OBSERVER: run_once},
         points=[asdict(point) for point in points],
         unit=f"the least heap of {reference}" if found else "the least heap given",
@@ -137,23 +129,16 @@ def _reference(varied: Sequence[str]) -> str:
     return f"{setting.runtime}.{runtimes.runtime(setting.runtime).REFERENCE}"
 
 
-def _least_heap(
-    program: Program,
-    reference: str,
-    where: Path,
-    seed: int | None,
-    limits: Limits,
-    watcher: Watcher | None,
-) -> dict[str, float]:
+def _least_heap(program: Program, reference: str, folder: Path, request: Lbo) -> dict[str, float]:
     """What the run in the least heap of the reference showed."""
     results = minheap_executed(
         program,
         [reference],
         repeats=_STEPS_IN_LEAST_HEAP,
-        seed=seed,
-        limits=limits,
-        folder=where.with_name(f"{where.name}-least-heap"),
-        watcher=watcher,
+        seed=request.seed,
+        limits=request.limits,
+        folder=folder.with_name(f"{folder.name}-least-heap"),
+        watcher=request.watcher,
     )
     (record,) = read_records(results.folder)
     if record.outcome.status is not Status.OK:
@@ -180,27 +165,16 @@ def _epsilon(found: dict[str, float]) -> str:
     return in_heap(_EPSILON, size)
 
 
-def lbo_replayed(
-    trace: Path | str,
-    managers: Sequence[str] = (),
-    *,
-    heaps: Sequence[float] = DEFAULT_HEAPS,
-    how: How | None = None,
-    runs: int = 6,
-    warmup: int = 1,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+@answers(LboReplayed)
+def lbo_replayed(request: LboReplayed) -> Results:
     """As ``lbo``, of the allocations of a heap trace; ``heaps`` are multiples of the most bytes
     that it has alive at one moment. Only wall time is known."""
-    check_counts(runs, warmup)
-    heaps = checked_heaps(heaps, "the most bytes alive")
-    prepared = prepare(open_trace(trace), how or How(), study.STUDY, folder, watcher)
+    check_counts(request.runs, request.warmup)
+    heaps = checked_heaps(request.heaps, "the most bytes alive")
+    prepared = prepare(open_trace(request.trace), request.how, study.STUDY, request)
     live = prepared.counted["peak_bytes"]
     points = []
-    for name in dict.fromkeys(managers or DEFAULT_REPLAYED):
+    for name in dict.fromkeys(request.managers or DEFAULT_REPLAYED):
         if not resolve(name, replays=True).replayer:
             points.append(study.Point(name, name, None))
             continue
@@ -212,7 +186,7 @@ def lbo_replayed(
     resolved, baseline = replayer.managers_of(
         [point.manager for point in points], points[0].manager
     )
-    limits = limits or Limits()
+    limits = request.limits or Limits()
     if limits.timeout_seconds is None:
         limits = replace(limits, timeout_seconds=slow(prepared.counted))
     return measure_replays(
@@ -221,12 +195,13 @@ def lbo_replayed(
         "replaying",
         resolved,
         baseline,
-        runs,
-        warmup,
-        seed,
-        limits,
+        replace(request, limits=limits),
         replay_once,
         points=[asdict(point) for point in points],
         unit="the most bytes alive at one moment",
         least_heap_bytes=live,
     )
+
+
+def exit_code(results: Results) -> int:
+    return int(study.failed(results))

@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from tare.base.errors import UsageError
 from tare.campaign.executor import OBSERVERS
 from tare.campaign.planning import Plan, planned_runs
-from tare.campaign.session import Planned, Where, measure
-from tare.campaign.watching import Watcher
-from tare.heap_traces.schedule import How
+from tare.campaign.session import Planned, measure
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import parse_name
 from tare.records.results import Results
-from tare.records.runs import Limits
 from tare.studies.minheap import replayed_report as study
+from tare.studies.minheap.request import Minheap
 from tare.studykit import replayer
 from tare.studykit.least_heap.replayed import TRIALS_FILE, default_managers, observe, search_for
 from tare.studykit.least_heap.search import PAGE
 from tare.studykit.replays import oracles, prepare
+from tare.studykit.request import answers
 
 
-def minheap(
-    trace: Path | str,
-    managers: Sequence[str] = (),
-    *,
-    how: How | None = None,
-    step: int | None = None,
-    repeats: int = 3,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+@answers(Minheap)
+def minheap(request: Minheap) -> Results:
     """The least heap of each collector for a heap trace, and the peak of each other manager.
 
     ``step`` is how narrow the interval is to be, in bytes; ``repeats`` how often each of its ends
     is tried. ``folder`` is as for ``tare.compare``, ``how`` as for
     ``tare.studies.replay.question.replay``.
     """
-    if repeats < 1 or (step is not None and step < PAGE):
+    if request.repeats < 1 or (request.step is not None and request.step < PAGE):
         raise UsageError("each end is tried once at least, and a step is a page (4KiB) at least")
-    opened = open_trace(trace)
-    resolved, baseline = replayer.managers_of(managers or default_managers())
+    opened = open_trace(request.trace)
+    resolved, baseline = replayer.managers_of(request.managers or default_managers())
     for manager in resolved.values():
         if manager.replayer and "heap" in parse_name(manager.name)[1]:
             raise UsageError(f"{manager.name}: the heap is what is sought", "leave out heap=")
-    prepared = prepare(opened, how or How(), study.STUDY, folder, watcher)
-    search = search_for(prepared.counted, step, repeats)
+    prepared = prepare(opened, request.how, study.STUDY, request)
+    search = search_for(prepared.counted, request.step, request.repeats)
     plan = Plan((prepared.program.name,), tuple(resolved))
     planned = Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
     trials = prepared.folder / TRIALS_FILE
@@ -58,9 +44,9 @@ def minheap(
         [prepared.program],
         resolved,
         baseline,
-        {**prepared.asked(), "step": search.step, "repeats": repeats},
+        {**prepared.asked(), "step": search.step, "repeats": request.repeats},
         lambda _seed: planned,
-        Where(seed, limits, prepared.folder, prepared.watcher),
+        request.where(folder=prepared.folder, watcher=prepared.watcher),
         {**OBSERVERS, study.OBSERVER: observe(search, trials)},
         schedule=prepared.counted,
         oracles=oracles(prepared),

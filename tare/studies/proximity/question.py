@@ -29,7 +29,7 @@ from tare.observers.protocol import Observe
 from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
-from tare.records.results import Results, default_folder
+from tare.records.results import Results
 from tare.records.runs import Limits, Outcome
 from tare.studies.proximity import report as study
 from tare.studies.proximity.analysis import (
@@ -54,6 +54,8 @@ from tare.studies.proximity.analysis import (
 )
 from tare.studies.proximity.observe import InJvm, Pauses, Seen, Told, Way, timed_run
 from tare.studies.proximity.periods import chosen_periods
+from tare.studies.proximity.request import Proximity
+from tare.studykit.request import answers
 
 DEFAULT_MANAGERS = ("jvm.serial", "jvm.g1")
 """Of methods in a JVM."""
@@ -69,18 +71,8 @@ TIMELINE_EVENTS = 5000
 _FEWEST_COLLECTIONS = 5
 
 
-def proximity(
-    program: session.Command,
-    events: Sequence[str] = (),
-    managers: Sequence[str] = (),
-    *,
-    collections: Sequence[int] = (),
-    runs: int = 3,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: watching.Watcher | None = None,
-) -> Results:
+@answers(Proximity)
+def proximity(request: Proximity) -> Results:
     """How long events of a program take, by how far they are from the collection before them.
 
     ``events`` are methods of a Java program, ``package.Class.method``, or ``@package.Annotation``
@@ -89,17 +81,19 @@ def proximity(
     ``collections`` asks for so many of them after the warm-up, each number by itself; how much the
     program allocates is found out first. ``folder`` is as for ``tare.compare``.
     """
-    session.check_counts(runs, 0)
-    programs = session.programs_of(program)
-    names = list(managers) or list(DEFAULT_MANAGERS if events else DEFAULT_NATIVE)
+    events = request.events
+    session.check_counts(request.runs, 0)
+    programs = session.programs_of(request.program)
+    names = list(request.managers) or list(DEFAULT_MANAGERS if events else DEFAULT_NATIVE)
     _check(programs, events, names)
-    watcher = watcher or watching.Watcher()
+    watcher = request.watcher or watching.Watcher()
     points = [study.Variant(resolve(name).name, name, None) for name in names]
-    if collections:
+    folder = request.folder
+    if request.collections:
         if len(programs) != 1:
             raise UsageError("how often to collect is chosen for one program")
         (chosen,) = programs
-        where = Path(folder) if folder else default_folder(study.STUDY, Path(chosen.argv[0]).name)
+        where = request.folder_or_new(study.STUDY, Path(chosen.argv[0]).name)
 
         def pilot(names: Sequence[str]) -> Results:
             beside = where.with_name(f"{where.name}-periods")
@@ -108,19 +102,19 @@ def proximity(
                 events,
                 names,
                 runs=1,
-                seed=seed,
-                limits=limits,
+                seed=request.seed,
+                limits=request.limits,
                 folder=beside,
                 watcher=watcher,
             )
 
-        points = chosen_periods(names, collections, pilot)
+        points = chosen_periods(names, request.collections, pilot)
         folder = where
     resolved, baseline = session.managers_of([point.manager for point in points], points[0].manager)
     jar = agent_jar(watcher.note) if events else None
     way: Way = InJvm(jar, tuple(events)) if jar else Told()
     asked = {"events": list(events), "agent_sha256": hash_file(jar)} if jar else {}
-    plan = Plan(tuple(each.name for each in programs), tuple(resolved), runs)
+    plan = Plan(tuple(each.name for each in programs), tuple(resolved), request.runs)
     planned = session.Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
     return session.measure(
         study.STUDY,
@@ -128,9 +122,9 @@ def proximity(
         programs,
         resolved,
         baseline,
-        {**asked, "runs": runs, "collections": list(collections)},
+        {**asked, "runs": request.runs, "collections": list(request.collections)},
         lambda _seed: planned,
-        session.Where(seed, limits, folder, watcher),
+        request.where(folder=folder, watcher=watcher),
         {**OBSERVERS, study.OBSERVER: observe(way)},
         variants=[asdict(point) for point in points],
     )

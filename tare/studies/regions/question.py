@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from tare.campaign import executor
-from tare.campaign.session import Command, Planned, Where, check_counts, measure, programs_of
-from tare.campaign.watching import Watcher
+from tare.campaign.session import Planned, check_counts, measure, programs_of
 from tare.memory_managers import manager as managers_module
-from tare.programs.program import Program
 from tare.records.results import Results
-from tare.records.runs import Limits
 from tare.studies.drag import observe as observe_drag
 from tare.studies.drag.report import OBSERVER as DRAG_OBSERVER
 from tare.studies.regions import observe as regions_share
 from tare.studies.regions import report as regions_study
+from tare.studies.regions.request import Regions
 from tare.studykit.instrumented import is_built
+from tare.studykit.request import answers
 from tare.studykit.sweeps import NOT_BUILT, swept, timed_rounds
 
 
-def regions(
-    programs: Command | Sequence[Program],
-    managers: Sequence[str] = (),
-    *,
-    runs: int = 10,
-    warmup: int = 1,
-    drag: bool = True,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+@answers(Regions)
+def regions(request: Regions) -> Results:
     """Time and memory of programs with their regions, and with these served in other ways.
 
     ``managers`` are the allocators that serve the regions' objects one by one; none means the
     installed defaults. Plain regions and reaps are tried under the first. With ``drag`` a run under
     the instrument shows what the regions hold in vain, unless that would take too long.
     """
-    check_counts(runs, warmup)
-    chosen = programs_of(programs)
-    resolved, baseline = swept(managers, regions_study.variants)
+    check_counts(request.runs, request.warmup)
+    chosen = programs_of(request.programs)
+    resolved, baseline = swept(request.managers, regions_study.variants)
     counted = managers_module.resolve(regions_study.counted(baseline).name)
-    left_out = "it was not asked for" if not drag else "" if is_built() else NOT_BUILT
+    left_out = "it was not asked for" if not request.drag else "" if is_built() else NOT_BUILT
     dragged = "" if left_out else regions_study.dragged(baseline).name
 
     def plan(seed: int) -> Planned:
-        timed = timed_rounds(regions_study, chosen, resolved, baseline, runs, warmup, seed)
+        timed = timed_rounds(
+            regions_study, chosen, resolved, baseline, request.runs, request.warmup, seed
+        )
         shared = baseline if is_built() else ""
         whole = regions_study.Plan(timed, counted.name, dragged, shared)
         return Planned(
@@ -60,9 +48,9 @@ def regions(
         chosen,
         {**resolved, counted.name: counted},
         baseline,
-        {"runs": runs, "warmup": warmup, "drag": drag},
+        request.asked(),
         plan,
-        Where(seed, limits, folder, watcher),
+        request.where(),
         {
             **executor.OBSERVERS,
             regions_study.SHARE_OBSERVER: regions_share.run_once,

@@ -7,16 +7,13 @@ apart by functions that ``tare-replay`` exports. A collection is a phase of its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tare.base.errors import UsageError
 from tare.campaign.executor import OBSERVERS
 from tare.campaign.planning import Plan, planned_runs
-from tare.campaign.session import Planned, Where, measure
-from tare.campaign.watching import Watcher
-from tare.heap_traces.schedule import How
+from tare.campaign.session import Planned, measure
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import Manager
 from tare.observers import instrument, memory_system
@@ -27,6 +24,7 @@ from tare.records.results import Results
 from tare.records.runs import Limits, Outcome
 from tare.studies.replay import cache_report as study
 from tare.studies.replay.cache_report import COLLECTOR, MUTATOR
+from tare.studies.replay.request import Replay
 from tare.studykit import replayer
 from tare.studykit.replays import prepare
 
@@ -36,18 +34,7 @@ PHASES = (
 )
 
 
-def replay_cache(
-    trace: Path | str,
-    managers: Sequence[str] = (),
-    *,
-    models: Sequence[str] = (),
-    baseline: str = "",
-    how: How | None = None,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+def replay_cache(request: Replay) -> Results:
     """Misses and stall cycles of the allocations of a heap trace in simulated memory systems, under
     each manager.
 
@@ -56,17 +43,17 @@ def replay_cache(
     time.
     """
     instrument.launcher()
-    what = memory_system.how(models, curves=False)
-    opened = open_trace(trace)
-    resolved, baseline = replayer.managers_of(managers, baseline)
+    what = memory_system.how(request.models, curves=False)
+    opened = open_trace(request.trace)
+    resolved, baseline = replayer.managers_of(request.managers, request.baseline)
     for name, manager in resolved.items():
         if manager.replayer:
             raise UsageError(
                 f"{name}: the caches of MMTk's collectors are not simulated",
                 "marksweep(M) is a collector that can be, over the malloc M",
             )
-    how = replayer.how_under(resolved, opened, how or How())
-    prepared = prepare(opened, how, study.STUDY, folder, watcher)
+    how = replayer.how_under(resolved, opened, request.how)
+    prepared = prepare(opened, how, study.STUDY, request)
     plan = Plan((prepared.program.name,), tuple(resolved))
     planned = Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
 
@@ -91,7 +78,7 @@ def replay_cache(
         baseline,
         {**prepared.asked(), "models": memory_system.describe(what)},
         lambda _seed: planned,
-        Where(seed, limits, prepared.folder, prepared.watcher),
+        request.where(folder=prepared.folder, watcher=prepared.watcher),
         {**OBSERVERS, study.OBSERVER: run_once},
         schedule=prepared.counted,
     )

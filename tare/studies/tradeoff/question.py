@@ -5,54 +5,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from tare.base.errors import UsageError
 from tare.campaign.session import check_counts
-from tare.campaign.watching import Watcher
-from tare.heap_traces.schedule import How
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import parse_name, resolve
 from tare.records.results import Results
 from tare.records.runs import Limits
 from tare.studies.tradeoff import report as study
 from tare.studies.tradeoff.observe import run_once
+from tare.studies.tradeoff.request import Tradeoff
 from tare.studykit import replayer
 from tare.studykit.least_heap.replayed import DEFAULT_MANAGERS, in_heap
 from tare.studykit.replays import measure_replays, oracles, prepare, slow
+from tare.studykit.request import answers
 from tare.studykit.sweeps import checked_heaps
 
-DEFAULT_HEAPS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 
-
-def tradeoff(
-    trace: Path | str,
-    managers: Sequence[str] = (),
-    *,
-    heaps: Sequence[float] = DEFAULT_HEAPS,
-    baseline: str = "",
-    how: How | None = None,
-    runs: int = 6,
-    warmup: int = 1,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+@answers(Tradeoff)
+def tradeoff(request: Tradeoff) -> Results:
     """Time of a heap trace under each collector in ``heaps``, multiples of the most bytes that it
     has alive at one moment, and under each other manager.
 
     ``baseline`` is one of the other managers: glibc if it takes part, or else the first. ``how`` is
     as for ``tare.studies.replay.question.replay``, ``folder`` as for ``tare.compare``.
     """
-    check_counts(runs, warmup)
-    heaps = checked_heaps(heaps, "the most bytes alive")
-    collectors, others = _split(managers or DEFAULT_MANAGERS)
+    check_counts(request.runs, request.warmup)
+    heaps = checked_heaps(request.heaps, "the most bytes alive")
+    collectors, others = _split(request.managers or DEFAULT_MANAGERS)
+    baseline = request.baseline
     if not baseline:
         baseline = "glibc" if "glibc" in others or not others else others[0]
     elif resolve(baseline, replays=True).replayer:
         raise UsageError(f"{baseline} is a collector: the baseline is a manager without one")
-    prepared = prepare(open_trace(trace), how or How(), study.STUDY, folder, watcher)
+    prepared = prepare(open_trace(request.trace), request.how, study.STUDY, request)
     counted = prepared.counted
     points = [
         study.Point(in_heap(collector, int(heap * counted["peak_bytes"])), collector, heap)
@@ -61,7 +47,7 @@ def tradeoff(
     ]
     names = [*others, *(point.manager for point in points)]
     resolved, baseline = replayer.managers_of(names, baseline)
-    limits = limits or Limits()
+    limits = request.limits or Limits()
     if limits.timeout_seconds is None:
         limits = replace(limits, timeout_seconds=slow(counted))
     return measure_replays(
@@ -70,10 +56,7 @@ def tradeoff(
         "replaying",
         resolved,
         baseline,
-        runs,
-        warmup,
-        seed,
-        limits,
+        replace(request, limits=limits),
         run_once,
         oracles=oracles(prepared),
         points=[asdict(point) for point in points],
@@ -95,4 +78,8 @@ def _split(names: Sequence[str]) -> tuple[list[str], list[str]]:
     return collectors, others
 
 
-__all__ = ["DEFAULT_HEAPS", "in_heap", "run_once", "slow", "tradeoff"]
+def exit_code(results: Results) -> int:
+    return int(study.failed(results))
+
+
+__all__ = ["in_heap", "run_once", "slow", "tradeoff"]

@@ -17,8 +17,7 @@ from tare.base.errors import UsageError
 from tare.campaign import planning
 from tare.campaign.executor import OBSERVERS
 from tare.campaign.planning import Plan, planned_runs
-from tare.campaign.session import Command, Planned, Where, managers_of, measure, programs_of
-from tare.campaign.watching import Watcher
+from tare.campaign.session import Planned, managers_of, measure, programs_of
 from tare.memory_managers import runtimes, suitable
 from tare.memory_managers.manager import Manager, parse_name, print_name, resolve
 from tare.memory_managers.mmtk import HEAP
@@ -28,18 +27,18 @@ from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.machine import describe_machine
 from tare.records.metrics import Status
-from tare.records.results import Results, default_folder
+from tare.records.results import Results
 from tare.records.runs import Limits, Outcome, Record, Run
 from tare.studykit.least_heap import search as least_heap
+from tare.studykit.least_heap.request import MinheapExecuted
 from tare.studykit.least_heap.search import Search, Trial
+from tare.studykit.request import answers
 from tare.studykit.sweeps import size_text
 
 UNIT = 1 << 20
 """Heaps are whole MiB: a JVM rounds to its regions anyway."""
 GUESS = 512 << 20
 """The first heap, which is to be large; a larger one follows where it is too small."""
-SLOW = 4.0
-"""A trial that takes so many times the processor time of the first that fitted does not fit."""
 _LEAST_TIMEOUT_SECONDS = 20.0
 _WAITING = 4.0
 """A trial may take so many times the wall time that its processor time would allow."""
@@ -155,34 +154,24 @@ def _limited(program: Program) -> tuple[str, ...]:
     return runtime.LIMITED
 
 
-def minheap_executed(
-    program: Command,
-    managers: Sequence[str] = (),
-    *,
-    step: int | None = None,
-    repeats: int = 3,
-    slow: float = SLOW,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+@answers(MinheapExecuted)
+def minheap_executed(request: MinheapExecuted) -> Results:
     """The least heap of a program under each collector of its runtime.
 
     ``step`` is how narrow the interval is to be, in bytes; ``repeats`` how often each of its ends
     is tried. In a heap that is large enough the program takes at most ``slow`` times the processor
     time of a large one. ``folder`` is as for ``tare.compare``.
     """
-    if repeats < 1 or (step is not None and step < UNIT):
+    if request.repeats < 1 or (request.step is not None and request.step < UNIT):
         raise UsageError("each end is tried once at least, and a step is 1MiB at least")
-    if not 1 < slow <= 1000:
-        raise UsageError(f"{slow:g} times the processor time: give a number from 1 to 1000")
-    (chosen,) = programs_of(program)
-    resolved, baseline = managers_of(managers or _limited(chosen), "")
+    if not 1 < request.slow <= 1000:
+        raise UsageError(f"{request.slow:g} times the processor time: give a number from 1 to 1000")
+    (chosen,) = programs_of(request.program)
+    resolved, baseline = managers_of(request.managers or _limited(chosen), "")
     check_collectors(list(resolved.values()))
     suitable.check([chosen], [resolve(in_heap(name, UNIT)) for name in resolved])
-    search = search_for(step, repeats)
-    where = Path(folder) if folder else default_folder(STUDY, Path(chosen.argv[0]).name)
+    search = search_for(request.step, request.repeats)
+    where = request.folder_or_new(STUDY, Path(chosen.argv[0]).name)
     trials = where / TRIALS_FILE
     plan = Plan((chosen.name,), tuple(resolved))
     results = measure(
@@ -191,10 +180,10 @@ def minheap_executed(
         [chosen],
         resolved,
         baseline,
-        {"step": search.step, "repeats": repeats, "slow": slow},
+        {**request.asked(), "step": search.step},
         lambda _seed: Planned(lambda records: next_round(plan, records), planned_runs(plan)),
-        Where(seed, limits, where, watcher),
-        {**OBSERVERS, OBSERVER: observe(search, slow, trials)},
+        request.where(folder=where),
+        {**OBSERVERS, OBSERVER: observe(search, request.slow, trials)},
     )
     trials.unlink(missing_ok=True)  # they are in the records now
     return results

@@ -19,6 +19,7 @@ from tare.studies.minheap import executed_report as study
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tare.studykit.least_heap import executed
 from tare.studykit.least_heap import executed as minheap_executed
+from tare.studykit.least_heap.request import SLOW
 from tare.studykit.least_heap.search import Search
 from tare.weighing import java_bill
 
@@ -94,7 +95,7 @@ def observers(setting: Setting) -> Mapping[str, Observe]:
         begun = time.monotonic()
         # Beside the workspace, which goes with an interruption.
         trials = workspace.parent / minheap_executed.TRIALS_FILE
-        search = minheap_executed.observe(search_for(setting), minheap_executed.SLOW, trials)
+        search = minheap_executed.observe(search_for(setting), SLOW, trials)
         outcome = search(program, manager, limits, workspace, keep_output)
         trials.unlink(missing_ok=True)  # they are in the outcome now
         details = {**outcome.details, "took_seconds": time.monotonic() - begun}
@@ -108,7 +109,7 @@ def section(results: Results) -> Section:
     """The least heaps, or why none was sought."""
     if not any(record.run.study == executed.STUDY for record in read_records(results.folder)):
         return Section(IDENTIFIER, TITLE, findings=[_left_out(results)])
-    run = {**results.run, "request": {**results.run["request"], "slow": minheap_executed.SLOW}}
+    run = {**results.run, "request": {**results.run["request"], "slow": SLOW}}
     whole = study.section(Results(results.folder, run, results.measurements))
     first = whole.tables[0].identifier
     return replace(

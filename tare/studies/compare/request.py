@@ -1,0 +1,63 @@
+"""What `tare compare` asks."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+from tare.base.errors import UsageError
+from tare.campaign.cluster import Cluster
+from tare.observers.protocol import Observe
+from tare.studykit.request import (
+    OfPrograms,
+    baseline_option,
+    option,
+    runs_option,
+    scheduler_option,
+    warmup_option,
+)
+
+
+def _fraction(text: str) -> float:
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        raise UsageError(f"--precision {text}: write it like 1% or 0.01") from None
+    return number / 100 if text.endswith("%") else number
+
+
+@dataclass(frozen=True)
+class Compare(OfPrograms):
+    """Time and memory of PROGRAM under each manager, compared with intervals.
+
+    The managers take turns in a random order. A figure counts only when the running process showed
+    that the manager served its memory, and when its output is the same as under the baseline.
+    """
+
+    ANSWERED_BY: ClassVar[str] = "question.compare"
+    EXAMPLES: ClassVar[str] = """\
+  tare compare -- gawk -f report.awk words.txt
+  tare compare -m glibc -m mimalloc -m ./libmine.so -n 20 -- ./server --selftest
+  tare compare -m jemalloc -m 'bdwgc(free=honoured)' -i input.sql -- sqlite3 my.db
+  tare compare --precision 1% --json out.json -- perl job.pl
+"""
+
+    _: KW_ONLY
+    baseline: str = baseline_option()
+    runs: int = runs_option(10, "Runs under each manager.")
+    warmup: int = warmup_option()
+    precision: float | None = option(
+        None,
+        parse=_fraction,
+        metavar="1%",
+        help="Measure on until the interval of each ratio of wall times is so narrow.",
+    )
+    most_runs: int = option(100, help="The cap for --precision.")
+    scheduler: str = scheduler_option()
+    cluster: Cluster | None = None
+    observe: Observe | None = None
+    canary: bool = False
+    label: str = ""
+
+
+REQUESTS = (Compare,)

@@ -1,0 +1,46 @@
+"""What `tare count` asks."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import click
+
+from tare.studykit.request import OfPrograms, baseline_option, option
+
+
+@dataclass(frozen=True)
+class Count(OfPrograms):
+    """Instructions of PROGRAM inside and outside the memory manager, by operation.
+
+    The program runs under Valgrind's core, 10 to 20 times slower than by itself, with the
+    manager as it is: nothing is replaced. Each manager runs twice, to see whether the count repeats
+    to the instruction.
+    """
+
+    ANSWERED_BY: ClassVar[str] = "question.count"
+    EXAMPLES: ClassVar[str] = """\
+  tare count -- gawk -f report.awk words.txt
+  tare count -m glibc -m mimalloc -m ./libmine.so -- ./server --selftest
+  tare count --sites -- ./server --selftest
+  tare count --events parse.events -- ./server --selftest
+  tare count --once -m jemalloc --json out.json -- perl job.pl
+"""
+
+    _: KW_ONLY
+    baseline: str = baseline_option()
+    events: Path | str | None = option(
+        None,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Count also what FILE names: places that are reached, and phases.",
+    )
+    sites: bool = option(False, help="Tell the operations apart by the calls that led to them.")
+    repeat: bool = option(
+        True, "--once", help="One run under each manager: do not check repetition."
+    )
+
+
+REQUESTS = (Count,)

@@ -1,0 +1,39 @@
+"""What `tare space` asks."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+from tare.studykit.request import OfPrograms, OfTraces, baseline_option, option
+
+
+@dataclass(frozen=True)
+class Space(OfPrograms):
+    """Where the memory of PROGRAM goes: what its resident pages are for, at the peak and over time.
+
+    PROGRAM runs once under each manager with the recorder before it, near its own speed. Traces
+    T.tare… that --keep-trace kept are analysed again, and nothing is run.
+    """
+
+    ANSWERED_BY: ClassVar[str] = "question.space"
+    EXAMPLES: ClassVar[str] = """\
+  tare space -- gawk -f report.awk words.txt
+  tare space -m glibc -m 'delay(glibc, size=1MiB)' -- perl job.pl
+  tare space --keep-trace -o results -- ./server --selftest
+  tare space --scheduler tcp://head:8786 /shared/*.tare
+"""
+
+    _: KW_ONLY
+    baseline: str = baseline_option()
+    keep_trace: bool = option(False, help="Keep the heap traces in the results folder.")
+
+
+@dataclass(frozen=True)
+class SpaceOfTraces(OfTraces):
+    """As ``Space``, of traces that it kept."""
+
+    ANSWERED_BY: ClassVar[str] = "question.space_of_traces"
+
+
+REQUESTS = (Space, SpaceOfTraces)

@@ -1,0 +1,155 @@
+"""The command of a study, made of what its requests declare."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from tare.base.errors import UsageError
+from tare.programs.program import Program
+from tare.studykit import options
+from tare.studykit.answer import Answer, Output
+from tare.studykit.request import Request, own_fields, subject_of
+
+_Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A request that the command can make. ``subject`` is its field that says what it is about;
+    ``parameters`` are those of the command that make each of its own fields."""
+
+    request: type[Request]
+    subject: str
+    parameters: Mapping[str, Sequence[click.Parameter]]
+
+    @property
+    def runs(self) -> bool:
+        return self.subject in ("program", "programs")
+
+
+def command_of(study: str) -> click.Command:
+    """Of the study whose package is ``study``, by the ``REQUESTS`` of its module ``request``: the
+    first has the help and the examples, another one is for what is recorded already."""
+    requests: Sequence[type[Request]] = importlib.import_module(f"{study}.request").REQUESTS
+    taken = [_taken(request) for request in requests]
+    first = taken[0]
+
+    def answer(output: Output, **values: Any) -> Answer:
+        return _answer(study, taken, output, values)
+
+    decorators = {
+        name: declared.metadata["decorated"](name)
+        for each in reversed(taken)
+        for name, declared in own_fields(each.request).items()
+    }
+    order = [name for each in taken for name in own_fields(each.request)]
+    function: _Function = answer
+    for decorator in reversed(
+        [
+            *(decorators[name] for name in dict.fromkeys(order)),
+            options.run_options,
+            options.output_options,
+            options.program_argument if first.runs else options.trace_argument,
+        ]
+    ):
+        function = decorator(function)
+    settings = {"allow_interspersed_args": False} if first.runs else {}
+    return click.command(
+        help=inspect.getdoc(first.request),
+        epilog=f"\b\nExamples:\n{first.request.EXAMPLES}",
+        context_settings=settings,
+    )(function)
+
+
+def _taken(request: type[Request]) -> _Taken:
+    parameters = {
+        name: _parameters(declared.metadata["decorated"](name))
+        for name, declared in own_fields(request).items()
+    }
+    return _Taken(request, subject_of(request), parameters)
+
+
+def _parameters(decorator: Callable[[_Function], _Function]) -> Sequence[click.Parameter]:
+    def nothing() -> None:
+        pass
+
+    return tuple(getattr(decorator(nothing), "__click_params__", ()))
+
+
+def _answer(study: str, taken: Sequence[_Taken], output: Output, values: dict[str, Any]) -> Answer:
+    from tare.studykit.progress import TerminalWatcher  # what draws takes long to load
+
+    chosen, subject = _chosen(taken, values)
+    for other in taken:
+        _refuse(other.parameters.keys() - chosen.parameters.keys(), other, chosen, subject)
+    request = chosen.request(
+        **{chosen.subject: subject},
+        **_given(chosen, values),
+        limits=values["limits"],
+        seed=values["seed"],
+        folder=output.folder,
+        watcher=TerminalWatcher(output.quiet),
+    )
+    module, name = request.ANSWERED_BY.split(".")
+    question = importlib.import_module(f"{study}.{module}")
+    results = inspect.unwrap(getattr(question, name))(request)
+    exit_code = question.exit_code(results) if hasattr(question, "exit_code") else None
+    return Answer(results, output, exit_code=exit_code)
+
+
+def _chosen(taken: Sequence[_Taken], values: dict[str, Any]) -> tuple[_Taken, Any]:
+    """The request that fits what the command line is about, and the value of its subject."""
+    by_subject = {each.subject: each for each in taken}
+    if "trace" in values:
+        return by_subject["trace"], values["trace"]
+    program: Program = values["program"]
+    if "traces" in by_subject and (traces := options.traces_of(program)):
+        if len(traces) == 1 and "trace" in by_subject and not values.get("scheduler"):
+            return by_subject["trace"], traces[0]
+        return by_subject["traces"], traces
+    if "trace" in by_subject and (recorded := options.trace_of(program)) is not None:
+        return by_subject["trace"], recorded
+    return taken[0], program
+
+
+def _refuse(names: set[str], other: _Taken, chosen: _Taken, subject: Any) -> None:
+    """Options of ``other`` that the user gave, where ``chosen`` has nothing of the kind."""
+    source = click.get_current_context().get_parameter_source
+    flags = [
+        max(parameter.opts, key=len)
+        for name in sorted(names)
+        for parameter in other.parameters[name]
+        if parameter.name and source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
+    if not flags:
+        return
+    verb = "is" if len(flags) == 1 else "are"
+    if chosen.runs:
+        raise UsageError(
+            f"{', '.join(flags)} {verb} for a recorded T.tare",
+            "tare trace -o T.tare -- PROGRAM records one",
+        )
+    recorded = subject[0] if isinstance(subject, list) else subject
+    raise UsageError(
+        f"{recorded} is recorded: its program does not run again",
+        f"leave out what is for a run: {', '.join(flags)}",
+    )
+
+
+def _given(chosen: _Taken, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that the user said something of; the others keep their defaults."""
+    given = {}
+    for name, declared in own_fields(chosen.request).items():
+        value = values[name]
+        if isinstance(declared.default, bool):
+            value = (not declared.default) if value else None
+        if value is not None and value != ():
+            given[name] = value
+    return given

@@ -1,0 +1,64 @@
+"""What is asked where a least heap is sought."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+from tare.base.units import parse_size
+from tare.studykit.request import Command, Request, managers_option, option
+
+SLOW = 4.0
+"""A trial that takes so many times the processor time of the first that fitted does not fit."""
+MANAGERS_HELP = (
+    "A collector, without heap=, or, of a trace, another manager; repeat it. Default: five "
+    "collectors of the JVM, or go.limit or node.v8 for a program of these; of a trace, eight "
+    "collectors of MMTk; glibc, mimalloc and tcmalloc; and mark-sweep over the last two."
+)
+
+
+def step_option() -> Any:
+    return option(
+        None,
+        parse=parse_size,
+        metavar="SIZE",
+        help="How narrow the interval is to be. Default: 1MiB; of a trace, 1% of the most bytes "
+        "alive, 16KiB at least.",
+    )
+
+
+def repeats_option() -> Any:
+    return option(3, help="Trials at each end of the interval.")
+
+
+@dataclass(frozen=True)
+class MinheapExecuted(Request):
+    """The least heap in which each collector of its runtime can run PROGRAM, or in which each
+    collector can do the allocations recorded in T.tare.
+
+    The program runs, or the trace is replayed, in heaps of fixed sizes, and the least one is found
+    by bisection: an interval, with all its trials. For a trace, managers that take no limit are
+    replayed once, for their peak.
+    """
+
+    ANSWERED_BY: ClassVar[str] = "question.minheap_executed"
+    EXAMPLES: ClassVar[str] = """\
+  tare trace -o gawk.tare -- gawk -f report.awk words.txt
+  tare minheap gawk.tare
+  tare minheap -m immix -m semispace -m 'marksweep(mimalloc, every=64KiB)' gawk.tare
+  tare minheap -m jvm.serial -m jvm.g1 -- java -cp classes Main
+"""
+
+    program: Command
+    managers: Sequence[str] = managers_option(help=MANAGERS_HELP)
+    _: KW_ONLY
+    step: int | None = step_option()
+    repeats: int = repeats_option()
+    slow: float = option(
+        SLOW,
+        type=float,
+        metavar="TIMES",
+        help="A program that takes so many times the processor time of a large heap does not fit. "
+        f"Default: {SLOW:g}.",
+    )

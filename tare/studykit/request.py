@@ -1,0 +1,205 @@
+"""What is asked of a study, declared once, as a frozen dataclass with a field for each parameter.
+
+From it come the command's options (``tare.studykit.command``), the signature of the function
+(``answers``), and what is recorded as asked (``Request.asked``). A study's module ``request`` has
+``REQUESTS``: its class, and where it also takes a heap trace, that class, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, Field, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
+
+import click
+
+from tare.campaign.watching import Watcher
+from tare.programs.program import Program
+from tare.records.results import Results, default_folder
+from tare.records.runs import Limits
+from tare.studykit import options
+from tare.studykit.sweeps import heaps_of
+
+if TYPE_CHECKING:
+    from tare.campaign.session import Where
+
+Command = Program | Sequence[str]
+_SUBJECTS = {"program", "programs", "trace", "traces"}
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+_Parameters = ParamSpec("_Parameters")
+_Asked = TypeVar("_Asked", bound="Request")
+
+
+def option(
+    default: Any,
+    *flags: str,
+    parse: Callable[[str], Any] | None = None,
+    asked: bool = True,
+    **settings: Any,
+) -> Any:
+    """A field that is an option of the command, named after it unless ``flags`` says otherwise.
+
+    ``parse`` makes the value of what is typed; ``settings`` are click's. ``asked``: it is recorded
+    as a part of the question. A flag stands for the opposite of ``default``.
+    """
+
+    def decorated(name: str) -> Decorator:
+        named = any(flag.startswith("--") for flag in flags)
+        spelled = flags if named else (*flags, f"--{name.replace('_', '-')}")
+        chosen = dict(settings)
+        if isinstance(default, bool):
+            chosen.update(is_flag=True, default=False)
+        elif parse is not None:
+            chosen["callback"] = _parsing(parse)
+        elif isinstance(default, int):
+            chosen.update(default=default, show_default=True)
+        return click.option(*spelled, name, **chosen)
+
+    return field(default=default, metadata={"decorated": decorated, "asked": asked})
+
+
+def packed(default: Any, decorator: Decorator) -> Any:
+    """A field that is made of several options: ``decorator`` adds them, and gives the field."""
+    return field(default=default, metadata={"decorated": lambda _name: decorator})
+
+
+def managers_option(default: Sequence[str] = (), help: str = options.MANAGERS_HELP) -> Any:
+    """The field of option -m."""
+    return option(default, "-m", "--manager", multiple=True, metavar="M", help=help, asked=False)
+
+
+def baseline_option(help: str = options.BASELINE_HELP) -> Any:
+    return option("", metavar="M", help=help, asked=False)
+
+
+def runs_option(default: int, help: str) -> Any:
+    return option(default, "-n", help=help)
+
+
+def warmup_option() -> Any:
+    return option(1, help="Runs of each that are not counted.")
+
+
+def scheduler_option() -> Any:
+    return packed("", options.scheduler_option)
+
+
+def heaps_option(of: str, default: Sequence[float]) -> Any:
+    """Heaps in multiples of what ``of`` says."""
+    shown = ",".join(f"{heap:g}" for heap in default)
+    return option(
+        tuple(default),
+        parse=heaps_of,
+        metavar="X,X…",
+        help=f"Sizes of the heap, in multiples of {of}. Default: {shown}.",
+    )
+
+
+def _parsing(parse: Callable[[str], Any]) -> Callable[..., Any]:
+    def callback(_context: click.Context, _parameter: click.Parameter, text: str | None) -> Any:
+        return None if text is None else parse(text)
+
+    return callback
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What all studies are given. The docstring of a study's class is the help of its command.
+
+    ``ANSWERED_BY`` names the function that answers, MODULE.FUNCTION below the folder of the study.
+    A ``folder`` that holds an interrupted study of the same question is resumed; without one a new
+    folder is made below tare-results.
+    """
+
+    ANSWERED_BY: ClassVar[str]
+    EXAMPLES: ClassVar[str] = ""
+
+    limits: Limits | None = packed(None, options.limit_options)
+    seed: int | None = option(
+        None, type=int, help="Seed of the order of runs. Default: a new one.", asked=False
+    )
+    folder: Path | str | None = None
+    watcher: Watcher | None = None
+
+    def asked(self) -> dict[str, Any]:
+        """What run.json records of the question beside programs and managers. A folder that
+        recorded something else is not resumed."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if _is_asked(each)}
+
+    def where(self, **changed: Any) -> Where:
+        """What ``tare.campaign.session.measure`` wants beside the question."""
+        from tare.campaign.session import Where  # takes long to load, and the help needs none
+
+        given = {name: getattr(self, name) for name in ("seed", "limits", "folder", "watcher")}
+        return Where(**{**given, **changed})
+
+    def folder_or_new(self, study: str, label: str) -> Path:
+        return Path(self.folder) if self.folder else default_folder(study, label)
+
+
+@dataclass(frozen=True)
+class OfPrograms(Request):
+    """Programs, or the words of one, under managers; ``managers`` empty means the installed ones
+    that `tare managers` marks."""
+
+    programs: Command | Sequence[Program]
+    managers: Sequence[str] = managers_option()
+    _: KW_ONLY
+
+
+@dataclass(frozen=True)
+class OfTrace(Request):
+    """The allocations of a heap trace, done again."""
+
+    trace: Path | str
+    managers: Sequence[str] = managers_option()
+    _: KW_ONLY
+
+
+@dataclass(frozen=True)
+class OfTraces(Request):
+    """Heap traces that are analysed; with ``scheduler``, the address of a Dask cluster, its workers
+    do it."""
+
+    traces: Sequence[Path | str]
+    _: KW_ONLY
+    scheduler: str = scheduler_option()
+
+
+def _is_asked(declared: Field[Any]) -> bool:
+    return bool(declared.metadata.get("asked"))
+
+
+def own_fields(request: type[Request]) -> Mapping[str, Field[Any]]:
+    """Those with options that not every study has, by name."""
+    common = {each.name for each in fields(Request)}
+    return {
+        each.name: each
+        for each in fields(request)
+        if each.name not in common and "decorated" in each.metadata
+    }
+
+
+def subject_of(request: type[Request]) -> str:
+    """The field that says what the request is about: program, programs, trace or traces."""
+    (subject,) = {each.name for each in fields(request)} & _SUBJECTS
+    return subject
+
+
+def answers(
+    request: Callable[_Parameters, _Asked],
+) -> Callable[[Callable[[_Asked], Results]], Callable[_Parameters, Results]]:
+    """Makes of a function of a request one that takes the request's fields as its parameters."""
+
+    def decorate(answer: Callable[[_Asked], Results]) -> Callable[_Parameters, Results]:
+        @functools.wraps(answer)
+        def function(*given: _Parameters.args, **named: _Parameters.kwargs) -> Results:
+            return answer(request(*given, **named))
+
+        function.__signature__ = inspect.signature(request)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
