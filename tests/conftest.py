@@ -21,6 +21,16 @@ settings.load_profile("busy")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew", action="store_true", help="write kept texts anew")
+
+
+@pytest.fixture
+def renewing(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--renew"))
+
+
 TARE = [sys.executable, "-m", "tare"]
 Completed = subprocess.CompletedProcess[str]
 

@@ -1,0 +1,324 @@
+"""The quarantine, `delay(M, …)`: its names, its proof, and its C++ against a model."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tare.base.errors import TareError, UsageError
+from tare.base.native import native_file
+from tare.memory_managers import layers
+from tare.memory_managers.layers import delay
+from tare.memory_managers.manager import Manager, machine_libc, resolve
+from tare.observers.runner import run_once
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits, Outcome
+from tests.conftest import Completed
+from tests.native.managers.delay_fuzzer import MOST, fuzz_sanitized, sanitized_fuzzer
+from tests.native.managers.delay_programs import delayed_runner, good
+from tests.native.managers.layered import INNERS, Compile
+from tests.support import ROOT
+
+HERE = Path(__file__).parent
+SOURCES = ROOT / "managers"
+
+
+@pytest.fixture
+def run(tmp_path: Path, compile_c: Compile) -> Callable[..., Outcome]:
+    return delayed_runner(tmp_path, compile_c)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "delay(glibc)",
+        "delay(glibc, size=64KiB)",
+        "delay(glibc(tcache=0, arenas=1), size=1B, scope=global, order=lifo)",
+        "delay(glibc, size=1GiB, buffer=40KiB, realloc=pass, poison=yes)",
+        "delay(own, size=2MiB)",
+    ],
+)
+def test_a_printed_name_reads_back(name: str) -> None:
+    manager = resolve(name)
+    assert manager.name == name
+    assert resolve(manager.name) == manager
+    assert manager.preload[0] == native_file(delay.OBJECT) == manager.layer
+
+
+def test_spaces_do_not_matter() -> None:
+    assert (
+        resolve(" delay( glibc(tcache=0),size=1MiB ) ").name == "delay(glibc(tcache=0), size=1MiB)"
+    )
+
+
+def test_an_object_of_ones_own_can_be_delayed(compile_c: Compile) -> None:
+    mine = compile_c("int unused;", "-shared", "-fPIC", name="libmine.so")
+    manager = resolve(f"delay({mine}, size=4KiB)")
+    assert manager.name == f"delay({mine}, size=4KiB)"
+    assert manager.preload == (native_file(delay.OBJECT), mine.resolve())
+    assert manager.stands_behind(str(mine))
+    assert not manager.serves(str(mine))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("delay", "does not say which manager"),
+        ("delay()", "does not say which manager"),
+        ("delay(size=1MiB)", "does not say which manager"),
+        ("delay(glibc, size)", "not of the form option=value"),
+        ("delay(glibc, size=)", "not of the form option=value"),
+        ("delay(glibc, size=1B, size=2B)", "twice"),
+        ("delay(glibc, size=0B)", "between 1B and 1GiB"),
+        ("delay(glibc, size=1025MiB)", "between 1B and 1GiB"),
+        ("delay(glibc, size=lots)", "must be a size"),
+        ("delay(glibc, colour=red)", "no option 'colour'"),
+        ("delay(glibc, scope=process)", "must be one of thread, global"),
+        ("delay(glibc, buffer=3KiB)", "must be one of grow, 40KiB"),
+        ("delay(glibc, poison=true)", "must be one of yes, no"),
+        ("delay(delay(glibc), size=1B)", "has two layers"),
+        ("delay(nosuch)", "no manager 'nosuch'"),
+        ("delay(glibc(tcache=maybe))", "whole number"),
+        ("delay(./missing.so)", "does not exist"),
+        ("delay(glibc", "not a manager name"),
+        ("delay(glibc))", "not a manager name"),
+        ("delay(" * 300, "not a manager name|characters"),
+    ],
+)
+def test_bad_names_are_refused(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolve(name)
+
+
+def test_a_collector_is_not_delayed() -> None:
+    with pytest.raises(UsageError, match="is a collector"):
+        resolve("delay(bdwgc, size=1MiB)")
+
+
+@given(st.text(alphabet="delay(),= glibc1KMB", max_size=40))
+def test_any_name_is_read_or_refused(text: str) -> None:
+    try:
+        split = layers.split_name(text)
+    except UsageError:
+        return
+    assert split is None or split.inner
+
+
+def test_the_command_line_refuses(tare: Callable[..., Completed]) -> None:
+    done = tare("compare", "-m", "delay(glibc, size=2GiB)", "--", "true")
+    assert done.returncode == 2
+    assert "delay(size=2GiB): must be between 1B and 1GiB" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_manager_is_described() -> None:
+    manager = resolve("delay(glibc, size=64KiB)")
+    assert isinstance(manager, Manager)
+    assert manager.environment["TARE_DELAY_SIZE"] == "65536"
+    assert manager.environment["TARE_DELAY_SCOPE"] == "thread"
+
+
+# Proof
+
+
+def test_a_program_with_a_free_of_its_own_does_not_count(run: Callable[..., Outcome]) -> None:
+    outcome = run("void free(void* p) { (void)p; } int main(void) { return 0; }", "delay(glibc)")
+    assert outcome.status is Status.NOT_LOADED
+    assert "free of" in outcome.reason
+    assert not outcome.values
+
+
+def test_another_allocator_behind_the_layer_does_not_count(
+    run: Callable[..., Outcome], tmp_path: Path, compile_c: Compile
+) -> None:
+    """The layer shows what stands behind it, and not what should."""
+    claimed = compile_c("int unused;", "-shared", "-fPIC", name="libclaimed.so")
+    outcome = run("int main(void) { return 0; }", f"delay({claimed})")
+    assert outcome.status is Status.NOT_LOADED
+    assert "behind the layer of process" in outcome.reason
+    assert "libc.so.6" in outcome.reason
+
+
+def test_an_allocator_that_tells_no_sizes_is_refused(
+    run: Callable[..., Outcome], compile_c: Compile
+) -> None:
+    """The C library would answer for objects that it does not know."""
+    source = (
+        "#include <stddef.h>\nstatic char heap[1 << 20]; static size_t used;"
+        "void* malloc(size_t n) { used = (used + n + 15) / 16 * 16; return heap + used - n; }"
+        "void* calloc(size_t n, size_t m) { return malloc(n * m); }"
+        "void* realloc(void* p, size_t n) { return p ? NULL : malloc(n); }"
+        "void free(void* p) { (void)p; }"
+    )
+    mine = compile_c(source, "-shared", "-fPIC", "-fno-builtin", name="libmine.so")
+    outcome = run("int main(void) { return 0; }", f"delay({mine})")
+    assert outcome.status is Status.FAILED
+    assert "libmine.so defines free but not malloc_usable_size" in outcome.error_tail
+
+
+def process(pid: int = 1, forked: bool = False, uncounted: int = 0) -> delay.Process:
+    return delay.Process(pid, forked, ("/inner", "/inner"), uncounted, 0, ())
+
+
+def test_a_process_that_shows_nothing_spoils_a_run() -> None:
+    def serves(path: str) -> bool:
+        return path == "/inner"
+
+    assert layers.fault([process(1)], [1], serves) == ""
+    assert layers.fault([process(1), process(2, forked=True)], [1], serves) == ""
+    assert "process 2" in layers.fault([process(1)], [1, 2], serves)
+    assert "process 1" in layers.fault([process(1)], [1, 1], serves)
+    assert "process 2" in layers.fault([process(1), process(2, forked=True)], [1, 2], serves)
+    assert "/inner" in layers.fault([process(1)], [1], lambda path: path == "/other")
+
+
+def test_no_metric_without_all_processes() -> None:
+    assert delay.values([process()])
+    assert delay.values([process(), process(uncounted=1)]) == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"x" * 100, b"x" * 70000, struct.pack("<7Q", 0x33594C4544455254, 1, 1, 241, 0, 0, 0)
+     + bytes(4096 - 56 + 240 * 704)],
+)  # fmt: skip
+def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "1.0"
+    path.write_bytes(content)
+    with pytest.raises(TareError, match=r"1\.0: not a file of counters"):
+        delay.read_process(path)
+
+
+@pytest.mark.parametrize("length", [0, 100, 4096, 65536])
+def test_a_process_killed_as_it_began_is_left_out(tmp_path: Path, length: int) -> None:
+    (tmp_path / "1.0").write_bytes(bytes(length))
+    assert layers.read_folder(delay, tmp_path) == []
+
+
+def test_wrong_variables_are_told_of(tmp_path: Path) -> None:
+    environment = {"LD_PRELOAD": f"{native_file(delay.OBJECT)} {machine_libc()}"}
+    for variable, value in [("SIZE", "0"), ("SIZE", "9" * 30), ("SCOPE", "x"), ("BUFFER", "12")]:
+        done = subprocess.run(
+            ["true"],
+            env=environment | {f"TARE_DELAY_{variable}": value},
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert done.returncode < 0
+        assert f"TARE_DELAY_{variable} is '{value}'" in done.stderr
+
+
+def test_compare_gives_the_metrics(tare: Callable[..., Completed]) -> None:
+    done = tare(
+        "compare", "-n", "2", "--quiet", "--json", "-", "-m", "glibc", "-m",
+        "delay(glibc, size=64KiB)", "--", "perl", "-e", "my @a = map { $_ } 1 .. 10000; print 1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["measurements"]
+    found = {row["metric"] for row in rows if row["manager"] == "delay(glibc, size=64KiB)"}
+    assert {"collections", "quarantined_bytes", "max_pause_seconds"} <= found
+    assert not [r for r in rows if r["manager"] == "glibc" and r["metric"] == "collections"]
+
+
+# The C++ itself
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
+    path = tmp_path / "harness"
+    subprocess.run(
+        ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all",
+         f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", "-pthread",
+         "-o", path, HERE / "delay_harness.cpp"],
+        check=True,
+    )  # fmt: skip
+    for threads, objects, seed, size, scope, buffer, poison in [
+        (4, 3000, 1, 1, "thread", 0, "no"),
+        (4, 3000, 2, 65536, "thread", 0, "yes"),
+        (4, 3000, 3, 65536, "global", 4096, "no"),
+        (3, 3000, 4, 1, "global", 0, "no"),
+        (3, 3000, 5, 1048576, "thread", 4096, "yes"),
+    ]:
+        words = map(str, (threads, objects, seed, size, scope, buffer, poison))
+        done = subprocess.run([path, *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr[:4000]
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_forks_while_objects_are_released(tmp_path: Path, sanitizer: str) -> None:
+    path = tmp_path / "forks"
+    subprocess.run(
+        ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all",
+         f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", "-pthread",
+         "-o", path, HERE / "delay_forks.cpp"],
+        check=True,
+    )  # fmt: skip
+    environment = {"TSAN_OPTIONS": "die_after_fork=0"}
+    done = subprocess.run([path, "30"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr[:4000]
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_random_calls_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
+    fuzz_sanitized(sanitized_fuzzer(tmp_path, sanitizer), seed=1, operations=3000)
+
+
+@pytest.fixture(scope="session")
+def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("fuzzer") / "fuzzer"
+    subprocess.run(
+        ["c++", "-std=c++20", "-O1", "-fno-builtin", "-Wno-use-after-free", "-pthread", "-o", path,
+         HERE / "delay_fuzz.cpp"],
+        check=True,
+    )  # fmt: skip
+    return path
+
+
+@pytest.mark.parametrize("inner", INNERS)
+def test_random_calls_against_a_model(fuzzer: Path, tmp_path: Path, inner: str) -> None:
+    """The model knows to the byte what is held; see also the next test. One thread over dlmalloc:
+    with several, objects lose their contents now and then over bare dlmalloc too. One over scudo
+    that frees at once: where threads wait for each other, bare scudo's free changes errno."""
+    for options, words in [
+        ("size=64KiB", ("1", "20000", "1", "65536", MOST, "delay", "1")),
+        ("size=64KiB, poison=yes", ("2", "20000", "4", "65536", MOST, "delay", "0")),
+        ("size=1B", ("3", "20000", "3", "1", MOST, "delay", "0")),
+        ("size=1GiB, buffer=40KiB, order=lifo, realloc=pass",
+         ("4", "40000", "2", str(1 << 30), "5120", "pass", "0")),
+        ("size=64KiB, scope=global", ("5", "20000", "4", "0", MOST, "delay", "0")),
+    ]:  # fmt: skip
+        seed, operations, threads, *model = words
+        if inner == "dlmalloc" or (inner == "scudo" and options == "size=1B"):
+            threads = "1"
+        program = Program("fuzz", (str(fuzzer), seed, operations, threads, *model))
+        manager = resolve(f"delay({inner}, {options})")
+        good(run_once(program, manager, Limits(), tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "capacity"),
+    [
+        ("size=64KiB", "65600", MOST),
+        ("size=1GiB, buffer=40KiB", str(1 << 30), "5121"),
+        ("size=64KiB, realloc=pass", "65536", MOST),
+    ],
+)
+def test_a_wrong_model_is_noticed(
+    fuzzer: Path, tmp_path: Path, options: str, size: str, capacity: str
+) -> None:
+    """The fuzzer thinks that objects are held for longer, or more of them, than they are."""
+    program = Program("fuzz", (str(fuzzer), "1", "50000", "1", size, capacity, "delay", "0"))
+    outcome = run_once(program, resolve(f"delay(glibc, {options})"), Limits(), tmp_path)
+    assert "is still in quarantine" in outcome.error_tail
