@@ -63,16 +63,37 @@ def section(results, identifier=STUDY, title="Printed"):
     found = [f"{row[0].text} printed {row[2].text} bytes." for row in rows]
     return Section(identifier, title, found, [Table("table-printed", title, columns, rows)])
 """,
+    "request.py": '''
+from dataclasses import KW_ONLY, dataclass
+
+from tare.studykit.request import OfPrograms, baseline_option, option
+
+
+@dataclass(frozen=True)
+class Printed(OfPrograms):
+    """How much PROGRAM prints."""
+
+    ANSWERED_BY = "question.printed"
+    EXAMPLES = "  tare printed -- ls"
+
+    _: KW_ONLY
+    baseline: str = baseline_option()
+    loudly: bool = option(False, help="Say it aloud.")
+
+
+REQUESTS = (Printed,)
+''',
     "question.py": """
 from tare.studies.printed import observe, report
+from tare.studies.printed.request import Printed
+from tare.studykit.request import answers
 from tare.studykit.watched import Watched, watch
 
 
-def printed(
-    programs, managers=(), *, baseline="", seed=None, limits=None, folder=None, watcher=None
-):
+@answers(Printed)
+def printed(request):
     watched = Watched(report, "reading what is printed", observe.run_once)
-    return watch(watched, programs, managers, baseline, {}, seed, limits, folder, watcher)
+    return watch(watched, request, request.asked())
 """,
     "over_programs.py": """
 from tare.studies.printed import observe, report
@@ -81,26 +102,6 @@ from tare.studykit.watched import OverPrograms
 
 OVER_PROGRAMS = OverPrograms(printed, report.OBSERVER, observe.run_once)
 """,
-    "command.py": '''
-import click
-
-from tare.studies.printed.question import printed
-from tare.studykit import options
-from tare.studykit.answer import Answer
-
-
-@click.command(context_settings={"allow_interspersed_args": False})
-@options.manager_options
-@options.run_options
-@options.output_options
-@options.program_argument
-def command(program, managers, baseline, seed, limits, output):
-    """How much PROGRAM prints."""
-    found = printed(
-        program, managers, baseline=baseline, seed=seed, limits=limits, folder=output.folder
-    )
-    return Answer(found, output)
-''',
     "weigh.py": """
 from tare.campaign.planning import Plan
 from tare.studies.printed import observe, report
@@ -196,6 +197,9 @@ def test_it_is_a_command_with_results(tare: Tare, tmp_path: Path) -> None:
     ]
     assert any(row["metric"] == "printed_bytes" and row["ratio"] == 1.0 for row in rows["summary"])
     assert "Printed" in (tmp_path / "r" / "report.html").read_text()
+    request = json.loads((tmp_path / "r" / "run.json").read_text())["request"]
+    assert request["loudly"] is False
+    assert "--loudly" in tare("printed", "--help").stdout
     assert tare("report", "r").returncode == 0
     csv = tare("export", "-f", "csv", "-o", "-", "r")
     assert "printed_bytes" in csv.stdout, csv.stderr
@@ -243,7 +247,9 @@ def test_the_bill_has_its_section(tare: Tare, tmp_path: Path) -> None:
 def test_python_has_its_function(tare: Tare) -> None:
     code = """
 import tare
+import inspect
 assert "printed" in dir(tare)
+assert inspect.signature(tare.printed).parameters["loudly"].default is False
 results = tare.printed(["echo", "hello"], ["glibc"], folder="r")
 assert tare.summary(results)["metric"].to_list().count("printed_bytes") == 1
 print("done")

@@ -33,8 +33,9 @@ from tare.records.runs import Outcome, Record
 from tare.report.page import render_page
 from tare.studies.drag import report as drag
 from tare.studies.drag import weigh as drag_section
-from tare.studies.drag.observe import How, outcome_of_trace
+from tare.studies.drag.observe import outcome_of_trace
 from tare.studies.drag.question import drag_of_trace
+from tare.studies.drag.request import How
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tests.conftest import Completed
 from tests.support.traces import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tare.studies.frequency.executed import frequency_executed
+import tare
 from tare.studies.frequency.executed_report import CONTRASTS, NEVER, Setting, section
 from tests.conftest import Completed
 from tests.native.runtimes.test_jvm import classes, needs_java
@@ -42,7 +42,7 @@ def test_a_setting_is_held_against_what_differs_in_one_thing() -> None:
 
 @needs_java
 def test_collections_come_at_their_periods(tmp_path: Path, classes: Path) -> None:
-    results = frequency_executed(
+    results = tare.frequency(
         ["java", "-cp", str(classes), "Churn", "200", "1"],
         ["jvm.serial"],
         periods=[4 * MIB, 16 * MIB],

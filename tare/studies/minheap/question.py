@@ -12,10 +12,13 @@ from tare.records.results import Results
 from tare.studies.minheap import replayed_report as study
 from tare.studies.minheap.request import Minheap
 from tare.studykit import replayer
+from tare.studykit.least_heap.executed import minheap_executed
 from tare.studykit.least_heap.replayed import TRIALS_FILE, default_managers, observe, search_for
 from tare.studykit.least_heap.search import PAGE
 from tare.studykit.replays import oracles, prepare
 from tare.studykit.request import answers
+
+__all__ = ["minheap", "minheap_executed"]
 
 
 @answers(Minheap)

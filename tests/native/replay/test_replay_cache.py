@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ from tare.heap_traces.trace import open_trace
 from tare.observers.instrument import launcher
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
-from tare.studies.replay.cache import replay_cache
+from tare.studies.replay.question import replay
 from tests.support.traces import Row, many_objects, objects_frame, write_trace_folder
 
+replay_cache = partial(replay, cache=True)
 MIB = 1 << 20
 LINE = 64
 SWEPT = "marksweep(glibc, every=64KiB)"
