@@ -5,8 +5,8 @@ rows; ``summarise(measurements, baseline, seed)``, a frame with the columns of
 ``tare.records.summary.summary_schema``; and ``section(results)`` for reports. Beside it lies what
 the study has of these; docs/architecture.md says more:
 
-    command         the command of its name
-    question        which runs are asked for
+    request         what is asked: the command of its name, and its function's parameters
+    question        which runs that makes
     over_programs   how suites and limits ask for it, see ``tare.studykit.watched``
     observe         what watches a run
     weigh           its section of the bill, see ``tare.studykit.budget``

@@ -27,7 +27,15 @@ MANAGERS_HELP = (
     "A manager to measure; repeat it. Default: glibc and the installed ones that `tare managers` "
     "marks with *."
 )
-BASELINE_HELP = "What ratios refer to. Default: glibc."
+ALLOCATORS_HELP = MANAGERS_HELP.replace("A manager", "An allocator", 1)
+SCHEDULER_HELP = (
+    "Do the runs on the workers of the Dask cluster with this scheduler, as tcp://HOST:8786."
+)
+BASELINE_HELP = (
+    "What ratios refer to; it is added to the managers. Default: glibc if it takes part or if "
+    "there "
+    "is only one manager, else the first."
+)
 
 
 def size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -118,7 +126,9 @@ def replay_options(*left_out: str) -> Callable[[Command], Command]:
             "its own. Default: one.",
         ),
         "process": click.option(
-            "--process", type=int, help="Which of the trace. Default: that with most objects."
+            "--process",
+            type=int,
+            help="Which process of the trace. Default: that with most objects.",
         ),
         "no_pointers": click.option(
             "--no-pointers", is_flag=True, help="Do not replay recorded stores of pointers."
@@ -179,8 +189,7 @@ def scheduler_option(function: Command) -> Command:
         "--scheduler",
         metavar="ADDRESS",
         default="",
-        help="Do the runs on the workers of the Dask cluster with this scheduler, as "
-        "tcp://HOST:8786.",
+        help=SCHEDULER_HELP,
     )(function)
 
 

@@ -83,8 +83,8 @@ def warmup_option() -> Any:
     return option(1, help="Runs of each that are not counted.")
 
 
-def scheduler_option() -> Any:
-    return packed("", options.scheduler_option)
+def scheduler_option(help: str = options.SCHEDULER_HELP) -> Any:
+    return option("", metavar="ADDRESS", help=help, asked=False)
 
 
 def heaps_option(of: str, default: Sequence[float]) -> Any:
@@ -94,7 +94,8 @@ def heaps_option(of: str, default: Sequence[float]) -> Any:
         tuple(default),
         parse=heaps_of,
         metavar="X,X…",
-        help=f"Sizes of the heap, in multiples of {of}. Default: {shown}.",
+        help=f"Sizes of the heap, in multiples of {of}, from 1 to 64, 12 at most. Default: "
+        f"{shown}.",
     )
 
 
@@ -166,7 +167,10 @@ class OfTraces(Request):
 
     traces: Sequence[Path | str]
     _: KW_ONLY
-    scheduler: str = scheduler_option()
+    scheduler: str = scheduler_option(
+        "Analyse the traces on the workers of the Dask cluster with this scheduler, as "
+        "tcp://HOST:8786, which must see them at the same paths."
+    )
 
 
 def _is_asked(declared: Field[Any]) -> bool:

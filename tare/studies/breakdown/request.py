@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
-from tare.studykit.request import OfPrograms, baseline_option, option
+from tare.studykit.request import OfPrograms, baseline_option, managers_option, option
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,11 @@ class Breakdown(OfPrograms):
   tare breakdown --model host --model decstation-5000-200 -- menhir grammar.mly
 """
 
+    managers: Sequence[str] = managers_option(
+        help="What serves malloc; repeat it. Default: glibc; own, the only one that it can "
+        "have, for a "
+        "program of 32 bits."
+    )
     _: KW_ONLY
     baseline: str = baseline_option()
     runtime: str = option(

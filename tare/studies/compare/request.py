@@ -44,13 +44,14 @@ class Compare(OfPrograms):
 
     _: KW_ONLY
     baseline: str = baseline_option()
-    runs: int = runs_option(10, "Runs under each manager.")
+    runs: int = runs_option(10, "Runs under each manager; twice as many under the baseline.")
     warmup: int = warmup_option()
     precision: float | None = option(
         None,
         parse=_fraction,
         metavar="1%",
-        help="Measure on until the interval of each ratio of wall times is so narrow.",
+        help="Measure on until the interval of each ratio of wall times is so narrow; 0.01 says "
+        "the same.",
     )
     most_runs: int = option(100, help="The cap for --precision.")
     scheduler: str = scheduler_option()

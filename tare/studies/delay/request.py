@@ -9,7 +9,14 @@ from typing import Any, ClassVar
 import click
 
 from tare.memory_managers.layers import delay as layer
-from tare.studykit.request import OfPrograms, option, runs_option, warmup_option
+from tare.studykit import options
+from tare.studykit.request import (
+    OfPrograms,
+    managers_option,
+    option,
+    runs_option,
+    warmup_option,
+)
 from tare.studykit.sweeps import sizes_of
 
 
@@ -34,24 +41,30 @@ class Delay(OfPrograms):
   tare delay -m tcmalloc --scope global --buffer 2MiB -- ./server --selftest
 """
 
+    managers: Sequence[str] = managers_option(help=options.ALLOCATORS_HELP)
     _: KW_ONLY
     sizes: Sequence[int] = option(
         (),
         parse=sizes_of,
         metavar="SIZE,SIZE…",
-        help="Bytes to hold back. Default: 1B,4KiB,64KiB,512KiB,1MiB,2MiB; 1B always takes part.",
+        help="Bytes to hold back, 1B to 1GiB. Default: 1B,4KiB,64KiB,512KiB,1MiB,2MiB; 1B "
+        "always takes part.",
         asked=False,
     )
     scope: str = _of_layer(
         "scope", "Whose bytes count: each thread's own, or all together. Default: thread."
     )
     buffer: str = _of_layer(
-        "buffer", "A thread's list of objects: as long as needed, or so many bytes. Default: grow."
+        "buffer",
+        "A thread's list of objects: as long as needed, or so many bytes, and a full "
+        "list is released. Default: grow.",
     )
     order: str = _of_layer(
         "order", "Which object is released first: the oldest or the youngest. Default: fifo."
     )
-    runs: int = runs_option(10, "Runs with each size.")
+    runs: int = runs_option(
+        10, "Runs with each size; twice as many of the bare allocator and of 1B."
+    )
     warmup: int = warmup_option()
     live: bool = option(
         True, "--no-live", help="Do not count how much memory lives in the program."

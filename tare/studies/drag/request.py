@@ -57,7 +57,9 @@ class Drag(OfPrograms):
   tare export -f dhat -o dhat.json recorded.tare
 """
 
-    managers: Sequence[str] = managers_option(("glibc",))
+    managers: Sequence[str] = managers_option(
+        ("glibc",), "A manager to record under; repeat it. Default: glibc."
+    )
     _: KW_ONLY
     baseline: str = baseline_option()
     clock: str = _clock()
@@ -66,7 +68,8 @@ class Drag(OfPrograms):
         "--reachability",
         parse=options.mark_interval,
         metavar="SIZE",
-        help="Find unreachable objects, each time so much has been allocated.",
+        help="Mark what is reachable each time so many bytes have been allocated, and find "
+        "unreachable objects so. Default: not at all.",
     )
     discard_trace: bool = option(False, help="Do not keep the heap trace.", asked=False)
     how: How | None = None

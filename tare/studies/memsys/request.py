@@ -32,7 +32,8 @@ class Memsys(OfPrograms):
         "--model",
         multiple=True,
         metavar="NAME|FILE",
-        help="A memory system; repeat it. A path needs a slash. Default: host, this "
+        help="A memory system; repeat it, 8 times at most. A path needs a slash. Default: host, "
+        "this "
         "machine's caches.",
     )
     curves: bool = option(False, help="Find the misses of caches of all sizes, too.")

@@ -42,8 +42,9 @@ class Proximity(Request):
         multiple=True,
         metavar="METHOD",
         help="A method of a Java program each of whose calls is an event, like "
-        "org.example.Search.query, or @org.example.Timed for all methods with an annotation; "
-        "repeat it. Other programs tell their events themselves, by tare/events.h.",
+        "org.example.Search.query, or @org.example.Timed for all methods with an annotation; a "
+        "class inside another is Outer$Inner. Repeat it, 20 times at most. Other programs tell "
+        "their events themselves, by tare/events.h.",
     )
     managers: Sequence[str] = managers_option(
         help="A collector of a JVM, or marksweep(ALLOCATOR, every=1MiB) for other programs; repeat "
@@ -55,7 +56,7 @@ class Proximity(Request):
         parse=_numbers,
         metavar="N,N…",
         help="Choose how often to collect, so that there are so many collections after the "
-        "warm-up; each number is measured by itself, like 10,100,1000.",
+        "warm-up; each number, six at most, is measured by itself, like 10,100,1000.",
     )
     runs: int = runs_option(3, "Pairs of runs for each collector.")
 

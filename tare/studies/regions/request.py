@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
-from tare.studykit.request import OfPrograms, option, runs_option, warmup_option
+from tare.studykit import options
+from tare.studykit.request import (
+    OfPrograms,
+    managers_option,
+    option,
+    runs_option,
+    warmup_option,
+)
 
 
 @dataclass(frozen=True)
@@ -24,8 +32,9 @@ class Regions(OfPrograms):
   tare regions --no-drag -- ldbsearch -H directory.ldb
 """
 
+    managers: Sequence[str] = managers_option(help=options.ALLOCATORS_HELP)
     _: KW_ONLY
-    runs: int = runs_option(10, "Runs of each.")
+    runs: int = runs_option(10, "Runs of each; twice as many of the program as it is.")
     warmup: int = warmup_option()
     drag: bool = option(True, "--no-drag", help="Do not look for what the regions hold in vain.")
 

@@ -26,7 +26,10 @@ class Space(OfPrograms):
 
     _: KW_ONLY
     baseline: str = baseline_option()
-    keep_trace: bool = option(False, help="Keep the heap traces in the results folder.")
+    keep_trace: bool = option(
+        False,
+        help="Keep the heap traces, with the snapshots of resident memory, in the results folder.",
+    )
 
 
 @dataclass(frozen=True)

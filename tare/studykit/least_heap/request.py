@@ -14,7 +14,8 @@ SLOW = 4.0
 MANAGERS_HELP = (
     "A collector, without heap=, or, of a trace, another manager; repeat it. Default: five "
     "collectors of the JVM, or go.limit or node.v8 for a program of these; of a trace, eight "
-    "collectors of MMTk; glibc, mimalloc and tcmalloc; and mark-sweep over the last two."
+    "collectors of MMTk; glibc, mimalloc and tcmalloc; and mark-sweep over the last two, "
+    "every 32, 64 and 128 KiB."
 )
 
 
@@ -23,7 +24,8 @@ def step_option() -> Any:
         None,
         parse=parse_size,
         metavar="SIZE",
-        help="How narrow the interval is to be. Default: 1MiB; of a trace, 1% of the most bytes "
+        help="How narrow the interval is to be, a page (4KiB) at least. Default: 1MiB; of a "
+        "trace, 1% of the most bytes "
         "alive, 16KiB at least.",
     )
 

@@ -1,0 +1,86 @@
+"""Writes the option tables of the pages of studies, from what their commands declare.
+
+    python scripts/option_tables.py           renews docs/commands/*.md
+
+The options that every study has are described once, in docs/options.md; a page has those of its own
+command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from tare.studies import modules
+from tare.studykit import options
+from tare.studykit.command import command_of
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAD = "| option | meaning |\n| --- | --- |\n"
+REST = "And [the options that every study has](../options.md)."
+LINKS = {
+    "memory system": "../memsys.md",
+    "Dask cluster": "../campaigns.md#starting-a-cluster",
+    "what FILE names": "../events.md",
+}
+FLAG = re.compile(r"(?<![\w`-])(-{1,2}[a-z][a-z-]*)")
+
+
+def pages() -> Iterator[tuple[Path, click.Command]]:
+    """The page of each study with a command."""
+    for study, _ in modules("request"):
+        yield ROOT / "docs" / "commands" / f"{study}.md", command_of(f"tare.studies.{study}")
+
+
+def common() -> set[str]:
+    """The names of the parameters that every study has."""
+
+    def nothing() -> None:
+        pass
+
+    for decorator in (options.run_options, options.output_options, options.program_argument):
+        nothing = decorator(nothing)
+    return {parameter.name for parameter in nothing.__click_params__}  # type: ignore[attr-defined]
+
+
+def table(command: click.Command) -> str:
+    context = click.Context(command)
+    known = common()
+    own = [
+        parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and parameter.name not in known
+    ]
+    return HEAD + "".join(_row(parameter, context) for parameter in own)
+
+
+def _row(parameter: click.Option, context: click.Context) -> str:
+    spelled = ", ".join(f"`{flag}`" for flag in parameter.opts)
+    if not parameter.is_flag:
+        spelled = f"{spelled[:-1]} {parameter.make_metavar(context)}`"
+    meaning = FLAG.sub(r"`\1`", parameter.help or "")
+    for words, page in LINKS.items():
+        meaning = meaning.replace(words, f"[{words}]({page})", 1)
+    if parameter.show_default is True:
+        meaning = f"{meaning} Default: {parameter.default:g}."
+    return f"| {_in_cell(spelled)} | {_in_cell(meaning)} |\n"
+
+
+def _in_cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def renewed(page: str, command: click.Command) -> str:
+    """The page with its table as the command has it."""
+    begin = page.index(HEAD)
+    end = page.index("\n\n", begin)
+    rest = page[end:].removeprefix(f"\n\n{REST}")
+    return f"{page[:begin]}{table(command)}\n{REST}{rest}"
+
+
+if __name__ == "__main__":
+    for path, command in pages():
+        path.write_text(renewed(path.read_text(encoding="utf-8"), command), encoding="utf-8")
