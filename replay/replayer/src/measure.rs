@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::time::Duration;
 
 /// Forgets the peak of resident memory, so that it counts from now on.
 pub fn forget_peak() -> io::Result<()> {
@@ -111,17 +110,4 @@ impl Resident {
 /// Whether malloc lies in this stretch of a file, or in one right before it.
 fn follows_malloc(last: (usize, bool), stretch: &Stretch, malloc: usize) -> bool {
     stretch.holds(malloc) || last.1 && last.0 == stretch.start
-}
-
-/// Seconds that a processor spent on this process.
-pub fn processor_seconds() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the time is there to be written to.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    let part = |number: i64| u64::try_from(number).unwrap_or(0);
-    let time = Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec));
-    time.as_secs_f64()
 }

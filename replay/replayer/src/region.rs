@@ -3,11 +3,11 @@
 
 use std::ptr::{null_mut, NonNull};
 
+use tare_harness::platform::MALLOC_ALIGNMENT as ALIGNMENT;
 use tare_schedule::Header;
 
 use crate::heap::{Heap, Malloc, Wanted};
 
-const ALIGNMENT: usize = 16;
 const FIRST_CHUNK: usize = 8 << 10;
 const LARGEST_CHUNK: usize = 1 << 20;
 

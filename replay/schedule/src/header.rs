@@ -1,5 +1,7 @@
 //! The first bytes of a schedule.
 
+use serde::Serialize;
+
 /// Which of the three deaths an object of the schedule dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
@@ -27,8 +29,9 @@ impl Death {
 }
 
 /// What a schedule holds, all of it counted from its events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Header {
+    #[serde(skip)]
     pub death: Death,
     /// Words, extensions included.
     pub words: u64,
@@ -108,8 +111,7 @@ impl Header {
 
     /// None where the bytes are not those of a schedule; an error names its version where that is
     /// another.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Result<Header, u64>> {
-        let bytes = bytes.get(..Self::BYTES)?;
+    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Result<Header, u64>> {
         let numbers = bytes.strip_prefix(&Self::MAGIC)?;
         let mut numbers = numbers.chunks_exact(8).map(|chunk| {
             let mut number = [0; 8];

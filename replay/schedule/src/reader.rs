@@ -2,22 +2,20 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::slice;
 
-use crate::event::{Event, Events};
+use crate::event::{Event, LARGEST_OBJECT, MOST_SLOTS, MOST_THREADS};
+use crate::events::Events;
 use crate::header::Header;
-use crate::mapping::Mapping;
 use crate::slots::SLOTS_AT_ONCE;
-use crate::{LARGEST_OBJECT, MOST_SLOTS, MOST_THREADS};
 
 const GREATEST_ALIGNMENT: u64 = 1 << 30;
 
 /// A schedule that was checked: slots are in bounds, an object is allocated before anything else
 /// happens to it and freed once, offsets lie inside, and the header tells the truth.
 pub struct Schedule {
-    mapping: Mapping,
+    words: Vec<u64>,
     header: Header,
     peak_word: usize,
 }
@@ -36,6 +34,12 @@ enum Problem {
     Version(u64),
     Broken { word: u64, what: &'static str },
     Header(&'static str),
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Problem::System(error)
+    }
 }
 
 impl fmt::Display for OpenError {
@@ -69,39 +73,23 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl Schedule {
-    /// Reads `path` and checks every event of it.
+    /// Reads `path`, whole, and checks every event of it.
     ///
     /// # Errors
     /// Where the file cannot be read, or is no sound schedule.
     pub fn open(path: &Path) -> Result<Schedule, OpenError> {
-        Schedule::read(path)
-            .and_then(|mut schedule| {
-                schedule.peak_word = schedule.check()?;
-                Ok(schedule)
-            })
-            .map_err(|problem| OpenError {
-                path: path.to_owned(),
-                problem,
-            })
-    }
-
-    fn read(path: &Path) -> Result<Schedule, Problem> {
-        let file = File::open(path).map_err(Problem::System)?;
-        let facts = file.metadata().map_err(Problem::System)?;
-        let bytes = usize::try_from(facts.len()).map_err(|_| Problem::NoSchedule)?;
-        if !facts.is_file() || bytes < Header::BYTES || bytes % 8 != 0 {
-            return Err(Problem::NoSchedule);
-        }
-        let mapping = Mapping::of(&file, bytes).map_err(Problem::System)?;
-        match Header::from_bytes(mapping.as_bytes()) {
-            None => Err(Problem::NoSchedule),
-            Some(Err(version)) => Err(Problem::Version(version)),
-            Some(Ok(header)) => Ok(Schedule {
-                mapping,
+        let checked = read(path).and_then(|(header, words)| {
+            let peak_word = check(&header, &words)?;
+            Ok(Schedule {
+                words,
                 header,
-                peak_word: 0,
-            }),
-        }
+                peak_word,
+            })
+        });
+        checked.map_err(|problem| OpenError {
+            path: path.to_owned(),
+            problem,
+        })
     }
 
     #[must_use]
@@ -124,51 +112,67 @@ impl Schedule {
     }
 
     pub(crate) fn words(&self) -> &[u64] {
-        let bytes = &self.mapping.as_bytes()[Header::BYTES..];
-        // SAFETY: a mapping begins at a page and the header is a multiple of 8 bytes long, so the
-        // words are aligned; any 64 bits are a u64.
-        unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 8) }
+        &self.words
     }
+}
 
-    /// The word after which most bytes are alive.
-    fn check(&self) -> Result<usize, Problem> {
-        let words = self.words();
-        let header = &self.header;
-        if header.words != words.len() as u64 {
-            return Err(Problem::Header("words"));
-        }
-        // Each slot has been allocated at least once, or is one of a few that a thread got at the
-        // same time: this bounds the memory of the check.
-        if header.threads > u64::from(MOST_THREADS) {
-            return Err(Problem::Header("threads"));
-        }
-        let most_slots = header.words + header.threads * u64::from(SLOTS_AT_ONCE);
-        if header.slots > most_slots.min(MOST_SLOTS as u64) {
-            return Err(Problem::Header("slots"));
-        }
-        let mut events = self.events();
-        let mut checker = Checker::new(header);
-        loop {
-            let at = words.len() - events.words_left();
-            let Some(event) = events.next() else { break };
-            if let Err(what) = checker.check(event, at, words.len() - events.words_left()) {
-                return Err(Problem::Broken {
-                    word: at as u64,
-                    what,
-                });
-            }
-        }
-        if events.is_malformed() {
-            let word = (words.len() - events.words_left()) as u64;
-            return Err(Problem::Broken {
-                word,
-                what: "there is no such event",
-            });
-        }
-        let peak_word = checker.peak_word;
-        checker.compare(header)?;
-        Ok(peak_word)
+fn read(path: &Path) -> Result<(Header, Vec<u64>), Problem> {
+    let mut file = File::open(path)?;
+    let facts = file.metadata()?;
+    let bytes = usize::try_from(facts.len()).map_err(|_| Problem::NoSchedule)?;
+    if !facts.is_file() || bytes < Header::BYTES || bytes % 8 != 0 {
+        return Err(Problem::NoSchedule);
     }
+    let mut start = [0; Header::BYTES];
+    file.read_exact(&mut start)?;
+    let header = match Header::from_bytes(&start) {
+        None => return Err(Problem::NoSchedule),
+        Some(Err(version)) => return Err(Problem::Version(version)),
+        Some(Ok(header)) => header,
+    };
+    let count = (bytes - Header::BYTES) / 8;
+    let mut words = Vec::new();
+    words.try_reserve_exact(count).map_err(io::Error::from)?;
+    words.resize(count, 0);
+    file.read_exact(bytemuck::cast_slice_mut(&mut words))?;
+    Ok((header, words))
+}
+
+/// Gives the word after which most bytes are alive.
+fn check(header: &Header, words: &[u64]) -> Result<usize, Problem> {
+    if header.words != words.len() as u64 {
+        return Err(Problem::Header("words"));
+    }
+    // Each slot has been allocated at least once, or is one of a few that a thread got at the
+    // same time: this bounds the memory of the check.
+    if header.threads > u64::from(MOST_THREADS) {
+        return Err(Problem::Header("threads"));
+    }
+    let most_slots = header.words + header.threads * u64::from(SLOTS_AT_ONCE);
+    if header.slots > most_slots.min(MOST_SLOTS as u64) {
+        return Err(Problem::Header("slots"));
+    }
+    let mut events = Events::of(words);
+    let mut checker = Checker::new(header);
+    let broken = |at: usize, what| Problem::Broken {
+        word: at as u64,
+        what,
+    };
+    loop {
+        let at = words.len() - events.words_left();
+        let Some(event) = events.next() else { break };
+        let end = words.len() - events.words_left();
+        if let Err(what) = checker.check(event, at, end) {
+            return Err(broken(at, what));
+        }
+    }
+    if events.is_malformed() {
+        let at = words.len() - events.words_left();
+        return Err(broken(at, "there is no such event"));
+    }
+    let peak_word = checker.peak_word;
+    checker.compare(header)?;
+    Ok(peak_word)
 }
 
 /// Follows a schedule and counts what its header must say.

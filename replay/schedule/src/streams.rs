@@ -8,7 +8,8 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Event, Events};
+use crate::event::Event;
+use crate::events::Events;
 use crate::reader::Schedule;
 
 /// Of the whole schedule.

@@ -4,9 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::event::Event;
+use crate::event::{Event, LARGEST_OBJECT, MOST_SLOTS, MOST_THREADS};
 use crate::header::{Death, Header};
-use crate::{LARGEST_OBJECT, MOST_SLOTS, MOST_THREADS};
 
 const BUFFER_WORDS: usize = 1 << 17;
 /// An event with its extension, after the word that begins a run.
@@ -115,8 +114,7 @@ impl Writer {
     #[cold]
     fn flush(&mut self) -> io::Result<()> {
         self.end_run();
-        // SAFETY: the bytes of numbers are bytes.
-        let bytes = unsafe { self.buffer[..self.waiting].align_to::<u8>().1 };
+        let bytes = bytemuck::cast_slice(&self.buffer[..self.waiting]);
         let end = Header::BYTES as u64 + self.header.words * 8;
         self.file.write_all_at(bytes, end)?;
         self.header.words += self.waiting as u64;
