@@ -13,12 +13,7 @@ pub struct Words {
 }
 
 impl Words {
-    #[must_use]
-    pub fn of_process() -> Words {
-        Words::of(Parser::from_env())
-    }
-
-    fn of(parser: Parser) -> Words {
+    pub fn of(parser: Parser) -> Words {
         Words {
             parser,
             option: String::new(),
@@ -27,9 +22,6 @@ impl Words {
     }
 
     /// The first word.
-    ///
-    /// # Errors
-    /// Where there is none.
     pub fn command(&mut self) -> Result<OsString, String> {
         match self.parser.next().map_err(in_words)? {
             None => Err("nothing to do".to_owned()),
@@ -40,9 +32,6 @@ impl Words {
     }
 
     /// The next option, with its dashes; files before it are kept. None when there are no more.
-    ///
-    /// # Errors
-    /// Where the option before it had a value that it does not take.
     pub fn next_option(&mut self) -> Result<Option<String>, String> {
         self.option = loop {
             match self.parser.next().map_err(in_words)? {
@@ -56,17 +45,11 @@ impl Words {
     }
 
     /// The value of the last option.
-    ///
-    /// # Errors
-    /// Where it has none.
     pub fn value(&mut self) -> Result<OsString, String> {
         self.parser.value().map_err(in_words)
     }
 
     /// What the value of the last option stands for.
-    ///
-    /// # Errors
-    /// Where it is none of `choices`.
     pub fn choice<T: Copy>(&mut self, choices: &[(&str, T)]) -> Result<T, String> {
         let value = self.value()?;
         let found = choices.iter().find(|(word, _)| value == *word);
@@ -76,9 +59,6 @@ impl Words {
     }
 
     /// What `read` makes of the value of the last option, which should be `wanted`.
-    ///
-    /// # Errors
-    /// Where it can make nothing of it.
     pub fn parsed<T>(
         &mut self,
         wanted: &str,
@@ -91,30 +71,21 @@ impl Words {
         })
     }
 
-    /// # Errors
-    /// Where the value of the last option is no number.
     pub fn number(&mut self) -> Result<u64, String> {
         self.parsed("a whole number", |text| text.parse().ok())
     }
 
     /// Whether all lines of an object are written at its birth, and not only the first.
-    ///
-    /// # Errors
-    /// Where the value of the last option does not say so.
     pub fn touch(&mut self) -> Result<bool, String> {
         self.choice(&[("birth", true), ("first-line", false)])
     }
 
     /// What is wrong with the last option, where it is none of this program.
-    #[must_use]
     pub fn unknown(&self) -> String {
         no_option(&self.option)
     }
 
     /// The one file, called `what`, once there are no more options.
-    ///
-    /// # Errors
-    /// Where there is none, or another.
     pub fn file(&mut self, what: &str) -> Result<PathBuf, String> {
         match (self.files.pop(), self.files.is_empty()) {
             (Some(file), true) => Ok(file),
@@ -124,7 +95,6 @@ impl Words {
     }
 }
 
-#[must_use]
 pub fn no_option(name: &str) -> String {
     format!("there is no option {name} here")
 }
@@ -143,35 +113,19 @@ fn in_words(error: Error) -> String {
 mod tests {
     use super::*;
 
-    fn words(given: &[&str]) -> Words {
-        Words::of(Parser::from_args(given))
-    }
-
     #[test]
-    fn options_and_files_come_in_any_order() {
-        let mut words = words(&["a", "--size", "--5", "--touch=birth"]);
+    fn options_and_files_come_in_any_order_and_what_is_wrong_is_told() {
+        let given = ["a", "--size", "--5", "--touch=birth", "--size", "5 MB", "b"];
+        let mut words = Words::of(Parser::from_args(given));
         assert_eq!(words.next_option(), Ok(Some("--size".to_owned())));
         assert_eq!(words.value(), Ok("--5".into()));
         assert_eq!(words.next_option(), Ok(Some("--touch".to_owned())));
         assert_eq!(words.touch(), Ok(true));
-        assert_eq!(words.next_option(), Ok(None));
-        assert_eq!(words.file("file"), Ok(PathBuf::from("a")));
-    }
-
-    #[test]
-    fn what_is_wrong_is_told() {
-        let mut given = words(&["--size", "5 MB", "--size", "a", "b"]);
-        given.next_option().expect("an option");
-        let problem = given.number().expect_err("no number");
+        assert_eq!(words.next_option(), Ok(Some("--size".to_owned())));
+        let problem = words.number().expect_err("no number");
         assert_eq!(problem, "--size wants a whole number, not 5 MB");
-        given.next_option().expect("an option");
-        assert_eq!(given.touch(), Err("--size cannot be a".to_owned()));
-        assert_eq!(given.next_option(), Ok(None));
-        assert_eq!(given.file("trace"), Ok(PathBuf::from("b")));
-        assert_eq!(given.file("trace"), Err("no trace given".to_owned()));
-        let mut given = words(&["a", "b", "--size"]);
-        given.next_option().expect("an option");
-        assert_eq!(given.value(), Err("--size wants a value".to_owned()));
-        assert_eq!(given.file("trace"), Err("more than one trace".to_owned()));
+        assert_eq!(words.next_option(), Ok(None));
+        let problem = words.file("trace").expect_err("two");
+        assert_eq!(problem, "more than one trace");
     }
 }

@@ -10,7 +10,10 @@ pub mod contents;
 pub mod platform;
 pub mod report;
 
+use std::error::Error;
 use std::process::ExitCode;
+
+use lexopt::Parser;
 
 use crate::arguments::Words;
 
@@ -28,9 +31,9 @@ pub fn run<A>(
     name: &str,
     usage: &str,
     parse: impl FnOnce(&mut Words) -> Result<A, String>,
-    obey: impl FnOnce(&A) -> Result<ExitCode, String>,
+    obey: impl FnOnce(&A) -> Result<ExitCode, Box<dyn Error>>,
 ) -> ExitCode {
-    let arguments = match parse(&mut Words::of_process()) {
+    let arguments = match parse(&mut Words::of(Parser::from_env())) {
         Ok(arguments) => arguments,
         Err(problem) => {
             eprintln!("{name}: {problem}\n{usage}");

@@ -18,15 +18,11 @@ pub const MALLOC_ALIGNMENT: usize = 16;
 
 /// Fresh memory of zeros; null where there is none. It is this process's own: the kernel would clear
 /// it in the child of a fork, which no allocator asks for, and by that it is known from theirs.
-#[must_use]
 pub fn own_memory(bytes: usize) -> *mut u8 {
     map(bytes, 0)
 }
 
 /// Addresses, all null, with a page behind each. They stay until the process ends.
-///
-/// # Errors
-/// What the kernel says.
 pub fn table_of_addresses(places: usize) -> io::Result<&'static [AtomicPtr<u8>]> {
     let bytes = places * size_of::<AtomicPtr<u8>>();
     let start = map(bytes.max(1), libc::MAP_POPULATE);
@@ -51,13 +47,11 @@ fn map(bytes: usize, more_flags: i32) -> *mut u8 {
 }
 
 /// How long processors worked for this process.
-#[must_use]
 pub fn process_time() -> Duration {
     time_of(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// How long a processor worked for this thread.
-#[must_use]
 pub fn thread_time() -> Duration {
     time_of(libc::CLOCK_THREAD_CPUTIME_ID)
 }

@@ -35,7 +35,6 @@ pub struct Took {
 }
 
 impl<M: Serialize> Report<M> {
-    #[must_use]
     pub fn of(header: &Header, took: Took, reserved_bytes: u64, digest: u64, more: M) -> Self {
         Report {
             took,
@@ -50,8 +49,6 @@ impl<M: Serialize> Report<M> {
         }
     }
 
-    /// # Errors
-    /// Where the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), String> {
         json(self)
             .and_then(|text| fs::write(path, text))
@@ -68,8 +65,6 @@ pub fn print_proof(graph: &FinalGraph, digest: u64) {
     );
 }
 
-/// # Errors
-/// Where `value` has no form in JSON.
 pub fn json(value: &impl Serialize) -> io::Result<String> {
     let mut text = Vec::new();
     value.serialize(&mut serde_json::Serializer::with_formatter(
@@ -79,9 +74,6 @@ pub fn json(value: &impl Serialize) -> io::Result<String> {
 }
 
 /// How a field of a report has a length of time.
-///
-/// # Errors
-/// What the serializer says.
 pub fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(time.as_secs_f64())
 }

@@ -16,6 +16,7 @@ mod plan;
 mod replay;
 mod world;
 
+use std::error::Error;
 use std::panic;
 use std::process::{self, ExitCode};
 use std::ptr;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     tare_harness::run("tare-replay-mmtk", arguments::USAGE, Arguments::parse, run)
 }
 
-fn run(asked: &Arguments) -> Result<ExitCode, String> {
+fn run(asked: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     panic::set_hook(Box::new(|crash| {
         // Only what it says: users get no stack trace.
         let said = crash.payload();
@@ -62,10 +63,10 @@ fn run(asked: &Arguments) -> Result<ExitCode, String> {
         eprintln!("tare-replay-mmtk: the collector crashed: {what}");
         process::exit(i32::from(CRASHED));
     }));
-    let schedule = Schedule::open(&asked.schedule).map_err(|error| error.to_string())?;
+    let schedule = Schedule::open(&asked.schedule)?;
     let graph = FinalGraph::of(&schedule);
     let header = schedule.header();
-    let table = table_of_addresses(header.slots as usize).map_err(|error| error.to_string())?;
+    let table = table_of_addresses(header.slots as usize)?;
     let table = ptr::from_ref(table) as *mut [Object];
     let heap_bytes = heap_bytes(asked, header);
     begin(asked, heap_bytes, table)?;

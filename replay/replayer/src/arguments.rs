@@ -88,12 +88,7 @@ impl Arguments {
 impl Compile {
     fn parse(words: &mut Words) -> Result<Compile, String> {
         let mut stores = None;
-        let mut what = Asked {
-            death: Death::Free,
-            uses: false,
-            threads: false,
-            clocks: false,
-        };
+        let mut what = Asked::default();
         while let Some(option) = words.next_option()? {
             match option.as_str() {
                 "--death" => what.death = words.choice(&Death::ALL.map(|d| (d.name(), d)))?,

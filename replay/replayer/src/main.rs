@@ -12,6 +12,7 @@ mod replay;
 mod run;
 mod threads;
 
+use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::FromRawFd;
@@ -30,16 +31,12 @@ use crate::run::run_schedule;
 static OWN_HEAP: OwnHeap = OwnHeap::new();
 
 fn main() -> ExitCode {
-    tare_harness::run(
-        "tare-replay",
-        arguments::USAGE,
-        Arguments::parse,
-        |arguments| match arguments {
-            Arguments::Compile(asked) => compile_rows(asked).map(|()| ExitCode::SUCCESS),
-            Arguments::Show(path) => show(path).map(|()| ExitCode::SUCCESS),
-            Arguments::Run(asked) => run_schedule(asked),
-        },
-    )
+    let obey = |arguments: &_| match arguments {
+        Arguments::Compile(asked) => compile_rows(asked),
+        Arguments::Show(path) => show(path),
+        Arguments::Run(asked) => run_schedule(asked),
+    };
+    tare_harness::run("tare-replay", arguments::USAGE, Arguments::parse, obey)
 }
 
 #[derive(Serialize)]
@@ -50,7 +47,7 @@ struct Compiled {
     compiler_bytes: u64,
 }
 
-fn compile_rows(asked: &Compile) -> Result<(), String> {
+fn compile_rows(asked: &Compile) -> Result<ExitCode, Box<dyn Error>> {
     let path = asked.output.display();
     let output = OpenOptions::new()
         .write(true)
@@ -60,24 +57,23 @@ fn compile_rows(asked: &Compile) -> Result<(), String> {
     // SAFETY: the caller of the program left the file open for this.
     let stores = asked.stores.map(|file| unsafe { File::from_raw_fd(file) });
     let rows = io::stdin().lock();
-    let header = compile(rows, stores, output, asked.what).map_err(|error| error.to_string())?;
-    let compiled = measure::peak_resident_bytes().and_then(|compiler_bytes| {
-        json(&Compiled {
-            header,
-            events: header.events(),
-            compiler_bytes,
-        })
-    });
-    println!("{}", compiled.map_err(|error| error.to_string())?);
-    Ok(())
+    let header = compile(rows, stores, output, asked.what)?;
+    let compiled = Compiled {
+        header,
+        events: header.events(),
+        compiler_bytes: measure::peak_resident_bytes()?,
+    };
+    println!("{}", json(&compiled)?);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints a line per event.
-fn show(path: &Path) -> Result<(), String> {
-    let schedule = Schedule::open(path).map_err(|error| error.to_string())?;
+fn show(path: &Path) -> Result<ExitCode, Box<dyn Error>> {
+    let schedule = Schedule::open(path)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
     for event in schedule.events() {
-        writeln!(out, "{event:?}").map_err(|error| error.to_string())?;
+        writeln!(out, "{event:?}")?;
     }
-    out.flush().map_err(|error| error.to_string())
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! A replay, measured.
 
-use std::io;
+use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -20,31 +20,23 @@ use crate::region::{Bump, Emulated, Reap, Regions};
 use crate::replay::{Replay, Stopped};
 use crate::threads::replay_by_threads;
 
-pub fn run_schedule(asked: &Run) -> Result<ExitCode, String> {
-    let schedule = Schedule::open(&asked.schedule).map_err(|error| error.to_string())?;
+pub fn run_schedule(asked: &Run) -> Result<ExitCode, Box<dyn Error>> {
+    let schedule = Schedule::open(&asked.schedule)?;
     let graph = FinalGraph::of(&schedule);
+    let (schedule, graph, header) = (&schedule, &graph, schedule.header());
     match asked.backend {
-        Backend::Malloc => measured(Malloc, asked, &schedule, &graph),
-        Backend::Emulation => {
-            let heap = Regions::<Emulated>::new(schedule.header());
-            measured(heap, asked, &schedule, &graph)
-        }
-        Backend::Region => {
-            let heap = Regions::<Bump>::new(schedule.header());
-            measured(heap, asked, &schedule, &graph)
-        }
-        Backend::Reap => {
-            let heap = Regions::<Reap>::new(schedule.header());
-            measured(heap, asked, &schedule, &graph)
-        }
+        Backend::Malloc => measured(Malloc, asked, schedule, graph),
+        Backend::Emulation => measured(Regions::<Emulated>::new(header), asked, schedule, graph),
+        Backend::Region => measured(Regions::<Bump>::new(header), asked, schedule, graph),
+        Backend::Reap => measured(Regions::<Reap>::new(header), asked, schedule, graph),
         Backend::MarkSweep(period) => {
-            let heap = MarkSweep::new(period, schedule.header(), asked.untimed);
-            measured(heap, asked, &schedule, &graph)
+            let heap = MarkSweep::new(period, header, asked.untimed);
+            measured(heap, asked, schedule, graph)
         }
         Backend::Null => {
             let mut word = 0u64;
             let object = (&raw mut word).cast();
-            measured(Null { object }, asked, &schedule, &graph)
+            measured(Null { object }, asked, schedule, graph)
         }
     }
 }
@@ -55,16 +47,15 @@ fn measured<H: Heap>(
     asked: &Run,
     schedule: &Schedule,
     graph: &FinalGraph,
-) -> Result<ExitCode, String> {
-    let text = |error: io::Error| error.to_string();
+) -> Result<ExitCode, Box<dyn Error>> {
     let mut streams = asked.threads.then(|| Streams::of(schedule));
     let shares = streams.as_ref().map(|all| Shares {
         threads: all.threads(),
         waits: all.waits(),
     });
-    let objects = Objects::new(schedule.header().slots as usize).map_err(text)?;
-    measure::forget_peak().map_err(text)?;
-    let before = Resident::now().map_err(text)?;
+    let objects = Objects::new(schedule.header().slots as usize)?;
+    measure::forget_peak()?;
+    let before = Resident::now()?;
 
     let mut clock = Clock::default();
     let ended = match (streams.take(), asked.touch) {
@@ -73,8 +64,8 @@ fn measured<H: Heap>(
         (Some(streams), true) => clock.run(|| replay_by_threads::<true>(streams, objects)),
         (Some(streams), false) => clock.run(|| replay_by_threads::<false>(streams, objects)),
     };
-    let peak = measure::peak_resident_bytes().map_err(text)?;
-    let at_end = Resident::now().map_err(text)?.heap;
+    let peak = measure::peak_resident_bytes()?;
+    let at_end = Resident::now()?.heap;
     match ended {
         Ok(()) => {}
         Err(Stopped::OutOfMemory(bytes)) => {
@@ -82,7 +73,7 @@ fn measured<H: Heap>(
             return Ok(ExitCode::from(OUT_OF_MEMORY));
         }
         Err(Stopped::NoThread(error)) => {
-            return Err(format!("the system gave no thread: {error}"));
+            return Err(format!("the system gave no thread: {error}").into());
         }
     }
     let digest = if H::KEEPS_CONTENTS {
@@ -103,7 +94,8 @@ fn measured<H: Heap>(
         return Err(format!(
             "{reserved} bytes were resident while {} bytes were alive: was memory swapped out?",
             header.peak_bytes
-        ));
+        )
+        .into());
     }
     print_proof(graph, digest);
     if let Some(path) = &asked.report {

@@ -59,9 +59,6 @@ impl From<io::Error> for CompileError {
 /// thread, and bits 40 to 63 the thread that frees it (0: the same). The rows of stores have the
 /// columns time, source, offset, and target. Objects are numbered from 1; times are below 2 to the
 /// 61; all ones stand for never and for none.
-///
-/// # Errors
-/// Where input or output fail, or a row cannot be.
 pub fn compile(
     objects: impl Read,
     stores: Option<impl Read>,

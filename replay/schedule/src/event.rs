@@ -154,8 +154,6 @@ pub trait Follow {
     /// Why it wants no more.
     type Stop;
 
-    /// # Errors
-    /// To be told no more.
     fn event(&mut self, event: Event) -> Result<(), Self::Stop>;
 }
 

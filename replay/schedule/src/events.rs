@@ -35,9 +35,6 @@ impl<'a> Events<'a> {
     }
 
     /// Tells `follower` of all events that are left, faster than the iterator gives them.
-    ///
-    /// # Errors
-    /// What the follower stops with.
     #[inline(always)]
     pub fn follow<F: Follow>(self, follower: &mut F) -> Result<(), F::Stop> {
         let words = self.words.as_slice();
@@ -66,7 +63,6 @@ impl<'a> Events<'a> {
     }
 
     /// The words that are left, events and extensions.
-    #[must_use]
     pub fn words_left(&self) -> usize {
         self.words.len()
     }

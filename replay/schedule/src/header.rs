@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 /// Which of the three deaths an object of the schedule dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Death {
     /// The program's own free.
+    #[default]
     Free,
     /// When it was found unreachable, or freed before.
     Unreachable,
@@ -18,7 +19,6 @@ impl Death {
     pub const ALL: [Death; 3] = [Death::Free, Death::Unreachable, Death::LastUse];
 
     /// As it is written on a command line.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Death::Free => "free",
@@ -29,7 +29,7 @@ impl Death {
 }
 
 /// What a schedule holds, all of it counted from its events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Header {
     #[serde(skip)]
     pub death: Death,
@@ -59,27 +59,15 @@ impl Header {
     const MAGIC: [u8; 8] = *b"TARESCHD";
     const VERSION: u64 = 1;
 
-    #[must_use]
     pub fn empty(death: Death) -> Header {
         Header {
             death,
-            words: 0,
-            slots: 0,
             threads: 1,
-            objects: 0,
-            resizes: 0,
-            frees: 0,
-            touches: 0,
-            stores: 0,
-            allocated_bytes: 0,
-            peak_bytes: 0,
-            peak_objects: 0,
-            regions: 0,
+            ..Header::default()
         }
     }
 
     /// How many events there are to replay, [`crate::Event::Thread`] not among them.
-    #[must_use]
     pub fn events(&self) -> u64 {
         self.objects + self.resizes + self.frees + self.touches + self.stores
     }

@@ -22,6 +22,7 @@
 compile_error!("a schedule is read as it lies on the disk: 64-bit, little-endian Linux only");
 
 mod compile;
+mod counts;
 mod due;
 mod event;
 mod events;
@@ -42,7 +43,7 @@ pub use event::{Event, Follow, LARGEST_OBJECT, MOST_REGIONS, MOST_SLOTS, MOST_TH
 pub use events::Events;
 pub use graph::{stamp, stamped_bytes, Digest, Field, FinalGraph, Object};
 pub use header::{Death, Header};
-pub use reader::{OpenError, Schedule};
+pub use reader::Schedule;
 pub use row::Asked;
 pub use streams::{Step, Stream, Streams, What};
 pub use writer::Writer;

@@ -27,7 +27,7 @@ pub(crate) const END: u64 = 2;
 pub(crate) const BIRTH: u64 = 3;
 
 /// What is compiled of a trace.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
     pub death: Death,
     /// First and last uses become events.
