@@ -9,6 +9,11 @@ use std::time::Duration;
 pub const WORD: usize = size_of::<usize>();
 /// Of the cache.
 pub const LINE_BYTES: usize = 64;
+/// What shares no line of the cache with others.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct OwnLine<T>(pub T);
+
 pub const PAGE_BYTES: usize = 1 << PAGE_SHIFT;
 pub const PAGE_SHIFT: u32 = 12;
 /// Of any address that a program can have.

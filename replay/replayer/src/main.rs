@@ -7,6 +7,7 @@ mod measure;
 mod objects;
 mod own_heap;
 mod pages;
+mod reap;
 mod region;
 mod replay;
 mod run;

@@ -40,7 +40,7 @@ pub struct MarkSweep {
     /// schedule has no stores.
     fields: Vec<Vec<u32>>,
     has_stores: bool,
-    to_scan: Vec<u32>,
+    mark_stack: Vec<u32>,
     /// Cells that lost their root since the last sweep, where nothing else holds an object and time
     /// does not matter: these are the garbage then, and nothing is marked.
     dead: Option<Vec<u32>>,
@@ -70,7 +70,7 @@ impl MarkSweep {
             unused: Vec::with_capacity(births),
             fields: Vec::with_capacity(if has_stores { births } else { 0 }),
             has_stores,
-            to_scan: Vec::new(),
+            mark_stack: Vec::new(),
             dead: (untimed && !has_stores).then(Vec::new),
             field_bytes: 0,
             peak_field_bytes: 0,
@@ -151,7 +151,7 @@ impl MarkSweep {
                 continue;
             }
             bytes += self.mark_cell(root);
-            while let Some(cell) = self.to_scan.pop() {
+            while let Some(cell) = self.mark_stack.pop() {
                 for word in 0..self.fields[cell as usize].len() {
                     let target = self.fields[cell as usize][word];
                     if target != NONE {
@@ -171,7 +171,7 @@ impl MarkSweep {
             return 0;
         }
         if self.has_stores && !self.fields[at].is_empty() {
-            self.to_scan.push(cell);
+            self.mark_stack.push(cell);
         }
         self.cells[at].size as u64
     }

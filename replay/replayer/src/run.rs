@@ -16,7 +16,8 @@ use crate::heap::{Collections, Heap, Malloc, Null};
 use crate::marksweep::MarkSweep;
 use crate::measure::{self, Resident};
 use crate::objects::Objects;
-use crate::region::{Bump, Emulated, Reap, Regions};
+use crate::reap::Reap;
+use crate::region::{Bump, Emulated, Regions};
 use crate::replay::{Replay, Stopped};
 use crate::threads::replay_by_threads;
 
