@@ -1,6 +1,5 @@
 //! The loop: the events of a schedule, done with the objects of a heap.
 
-use std::io;
 use std::ptr::null_mut;
 
 use tare_harness::contents::{initialise, read_lines, write_lines};
@@ -15,8 +14,8 @@ use crate::objects::Objects;
 pub enum Stopped {
     /// The manager had no memory for an object of so many bytes.
     OutOfMemory(u64),
-    /// The system gave no thread.
-    NoThread(io::Error),
+    /// The system gave no thread, and why.
+    NoThread(String),
 }
 
 /// Does events with the objects of a heap. With `TOUCH`, every line of an object is written at its

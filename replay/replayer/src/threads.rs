@@ -125,7 +125,7 @@ fn events<const TOUCH: bool>(
 fn start<const TOUCH: bool>(shared: &Arc<Shared>, thread: u32) -> Result<(), Stopped> {
     let mine = Arc::clone(shared);
     let started = thread::Builder::new().spawn(move || run::<TOUCH>(&mine, thread));
-    let handle = started.map_err(Stopped::NoThread)?;
+    let handle = started.map_err(|error| Stopped::NoThread(error.to_string()))?;
     lock(&shared.running)[thread as usize] = Some(handle);
     Ok(())
 }
