@@ -1,7 +1,9 @@
 //! The command line.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
+
+use tare_harness::arguments::Words;
+use tare_harness::platform::ADDRESS_BITS;
 
 use crate::plan::Plan;
 
@@ -30,9 +32,8 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    pub fn parse(words: &[OsString]) -> Result<Arguments, String> {
+    pub fn parse(words: &mut Words) -> Result<Arguments, String> {
         let mut plan = None;
-        let mut schedule = None;
         let mut arguments = Arguments {
             plan: Plan::SemiSpace,
             heap_bytes: None,
@@ -45,55 +46,32 @@ impl Arguments {
             report: None,
             schedule: PathBuf::new(),
         };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            let Some(name) = word.to_str().filter(|text| text.starts_with("--")) else {
-                if schedule.replace(PathBuf::from(word)).is_some() {
-                    return Err("more than one schedule".to_owned());
-                }
-                continue;
-            };
-            let value = words.next().ok_or(format!("{name} wants a value"))?;
-            match name {
-                "--plan" => plan = Some(choice(name, value, Plan::ALL)?),
-                "--heap" => arguments.heap_bytes = Some(number(name, value)?),
-                "--nursery" => arguments.nursery_bytes = Some(number(name, value)?),
-                "--threads" => arguments.threads = number(name, value)?,
-                "--period" => arguments.period_bytes = number(name, value)?,
-                "--reclaim" => arguments.reclaim = number(name, value)?,
-                "--touch" => {
-                    let choices = [("birth", true), ("first-line", false)];
-                    arguments.touch = choice(name, value, &choices)?;
-                }
-                "--account" => {
-                    let choices = [("yes", true), ("no", false)];
-                    arguments.account = choice(name, value, &choices)?;
-                }
-                "--report" => arguments.report = Some(PathBuf::from(value)),
-                _ => return Err(format!("there is no option {name}")),
+        while let Some(option) = words.next_option()? {
+            match option.as_str() {
+                "--plan" => plan = Some(words.choice(Plan::ALL)?),
+                "--heap" => arguments.heap_bytes = Some(number(words)?),
+                "--nursery" => arguments.nursery_bytes = Some(number(words)?),
+                "--threads" => arguments.threads = number(words)?,
+                "--period" => arguments.period_bytes = number(words)?,
+                "--reclaim" => arguments.reclaim = number(words)?,
+                "--touch" => arguments.touch = words.touch()?,
+                "--account" => arguments.account = words.choice(&[("yes", true), ("no", false)])?,
+                "--report" => arguments.report = Some(words.value()?.into()),
+                _ => return Err(words.unknown()),
             }
         }
         arguments.plan = plan.ok_or("no plan given")?;
-        arguments.schedule = schedule.ok_or("no schedule given")?;
+        arguments.schedule = words.file("schedule")?;
         Ok(arguments)
     }
 }
 
-fn choice<T: Copy>(name: &str, value: &OsString, choices: &[(&str, T)]) -> Result<T, String> {
-    let found = choices.iter().find(|(word, _)| value == word);
-    found
-        .map(|&(_, choice)| choice)
-        .ok_or(format!("{name} cannot be {}", value.to_string_lossy()))
-}
+const GREATEST: u64 = 1 << (ADDRESS_BITS - 1);
 
-const GREATEST: u64 = 1 << 46;
-
-fn number(name: &str, value: &OsString) -> Result<u64, String> {
-    let number = value.to_str().and_then(|text| text.parse().ok());
-    number
-        .filter(|&number| 0 < number && number <= GREATEST)
-        .ok_or(format!(
-            "{name} wants a whole number above 0, not {}",
-            value.to_string_lossy()
-        ))
+fn number(words: &mut Words) -> Result<u64, String> {
+    words.parsed("a whole number above 0", |text| {
+        text.parse()
+            .ok()
+            .filter(|number| (1..=GREATEST).contains(number))
+    })
 }

@@ -15,19 +15,17 @@ use mmtk::vm::{
     VMLocalForwardingPointerSpec, VMLocalLOSMarkNurserySpec, VMLocalMarkBitSpec,
 };
 use mmtk::{memory_manager, Mutator};
+use tare_harness::platform::WORD;
+use tare_harness::{NO_MEMORY_FROM_THE_KERNEL, OUT_OF_MEMORY};
 
-use crate::object::{Object, WORD};
-use crate::world::WORLD;
-use crate::{NO_MEMORY_FROM_THE_KERNEL, OUT_OF_MEMORY};
+use crate::object::Object;
+use crate::world::{Tare, WORLD};
 
 /// Each packet of work for the collector's threads has so many roots.
 const ROOTS_IN_A_PACKET: usize = 4096;
 
 /// Only collections whose number is a multiple of this reclaim what has died.
 pub static RECLAIM: AtomicU64 = AtomicU64::new(1);
-
-#[derive(Default)]
-pub struct Tare;
 
 impl VMBinding for Tare {
     type VMObjectModel = Tare;
@@ -142,7 +140,7 @@ impl Collection<Tare> for Tare {
         }
         // SAFETY: as above.
         if let Some(account) = unsafe { &mut (*WORLD.program()).account } {
-            account.before_collection();
+            account.before_collection(WORLD.mmtk());
         }
         visit(Self::mutator(VMMutatorThread(VMThread::UNINITIALIZED)));
     }
@@ -153,7 +151,7 @@ impl Collection<Tare> for Tare {
         if !is_marking_beside() && !is_nursery_collection() {
             // SAFETY: as above.
             if let Some(account) = unsafe { &mut (*WORLD.program()).account } {
-                account.after_collection();
+                account.after_collection(WORLD.mmtk());
             }
         }
         // A collector that marks beside the program stops it twice for a collection.
@@ -266,15 +264,16 @@ impl Scanning<Tare> for Tare {
         };
         // SAFETY: the program's thread is stopped.
         let program = unsafe { &mut *WORLD.program() };
+        let table = program.table.cast::<Object>();
         if is_nursery_collection() {
             for &slot in &program.young {
                 // SAFETY: the slot is one of the table.
-                add(unsafe { program.table.add(slot as usize) });
+                add(unsafe { table.add(slot as usize) });
             }
         } else {
-            for slot in 0..program.slots {
+            for slot in 0..program.table.len() {
                 // SAFETY: as above.
-                add(unsafe { program.table.add(slot) });
+                add(unsafe { table.add(slot) });
             }
         }
         for root in &mut program.dead {

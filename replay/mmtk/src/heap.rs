@@ -5,11 +5,11 @@ use mmtk::util::alloc::{AllocatorSelector, BumpAllocator, ImmixAllocator};
 use mmtk::util::{Address, ObjectReference};
 use mmtk::vm::slot::SimpleSlot;
 use mmtk::{AllocationSemantics, BarrierSelector, Mutator};
+use tare_harness::platform::WORD;
 
-use crate::binding::Tare;
-use crate::object::{cell_bytes, Object, WORD};
+use crate::object::{cell_bytes, Object};
 use crate::plan::Plan;
-use crate::world::{Program, WORLD};
+use crate::world::{Program, Tare, WORLD};
 
 /// How the place of an object is found without a call.
 pub mod place {

@@ -7,7 +7,7 @@
 
 use std::ptr;
 
-pub const WORD: usize = size_of::<usize>();
+use tare_harness::platform::WORD;
 
 const SIZE_SHIFT: u32 = 32;
 const POINTERS_SHIFT: u32 = 8;

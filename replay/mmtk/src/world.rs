@@ -3,20 +3,26 @@
 //! Only the program's thread touches the roots, and the collector while that thread is stopped.
 
 use std::cell::UnsafeCell;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use mmtk::{Mutator, MMTK};
+use serde::Serialize;
+use tare_harness::report::seconds;
 
 use crate::account::Account;
-use crate::binding::Tare;
 use crate::object::Object;
 
 pub static WORLD: World = World::new();
 
 /// Pauses that are kept one by one.
 const MOST_PAUSES: usize = 4_000;
+
+/// What MMTk collects for.
+#[derive(Default)]
+pub struct Tare;
 
 pub struct World {
     mmtk: OnceLock<&'static MMTK<Tare>>,
@@ -35,8 +41,7 @@ pub struct Program {
     pub mutator: *mut Mutator<Tare>,
     /// By slot, the address of each object that has not died, 0 where there is none. Each is a
     /// root.
-    pub table: *mut Object,
-    pub slots: usize,
+    pub table: *mut [Object],
     /// Slots that got an object since the last collection; only for collectors with a nursery.
     pub young: Vec<u32>,
     /// Objects that died, and that a collection is to keep all the same.
@@ -46,13 +51,17 @@ pub struct Program {
     pub account: Option<Account>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default, Serialize)]
 pub struct Pauses {
-    pub count: u64,
-    pub sum: Duration,
-    pub longest: Duration,
+    #[serde(rename = "pauses")]
+    count: u64,
+    #[serde(rename = "collector_seconds", serialize_with = "seconds")]
+    sum: Duration,
+    #[serde(rename = "max_pause_seconds", serialize_with = "seconds")]
+    longest: Duration,
     /// The first `MOST_PAUSES`.
-    pub each: Vec<Duration>,
+    #[serde(rename = "pause_nanoseconds")]
+    each: Vec<u64>,
 }
 
 // SAFETY: `program` is reached only as the module says.
@@ -63,9 +72,8 @@ impl World {
         World {
             mmtk: OnceLock::new(),
             program: UnsafeCell::new(Program {
-                mutator: std::ptr::null_mut(),
-                table: std::ptr::null_mut(),
-                slots: 0,
+                mutator: ptr::null_mut(),
+                table: ptr::slice_from_raw_parts_mut(ptr::null_mut(), 0),
                 young: Vec::new(),
                 dead: Vec::new(),
                 pauses: Pauses {
@@ -112,17 +120,8 @@ impl World {
     /// Stops the program's thread, which calls this, until the collector is done.
     pub fn wait_for_collection(&self) {
         let begun = Instant::now();
-        let mut stopped = self
-            .is_stopped
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *stopped = true;
-        self.changed.notify_all();
-        while *stopped {
-            let waited = self.changed.wait(stopped);
-            stopped = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(stopped);
+        self.tell(true);
+        self.wait_until(false);
         // SAFETY: this is the program's thread, and it goes on.
         let pauses = unsafe { &mut (*self.program()).pauses };
         pauses.add(begun.elapsed());
@@ -131,26 +130,31 @@ impl World {
     /// For the collector: returns once the program's thread has stopped.
     pub fn stop_program(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        let mut stopped = self
-            .is_stopped
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        while !*stopped {
-            let waited = self.changed.wait(stopped);
-            stopped = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(stopped);
+        self.wait_until(true);
         self.note_reserved_pages();
     }
 
     pub fn resume_program(&self) {
         self.stop.store(false, Ordering::Relaxed);
-        let mut stopped = self
-            .is_stopped
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *stopped = false;
+        self.tell(false);
+    }
+
+    fn tell(&self, is_stopped: bool) {
+        *self.is_stopped() = is_stopped;
         self.changed.notify_all();
+    }
+
+    fn wait_until(&self, is_stopped: bool) {
+        let mut now = self.is_stopped();
+        while *now != is_stopped {
+            let waited = self.changed.wait(now);
+            now = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn is_stopped(&self) -> MutexGuard<'_, bool> {
+        let locked = self.is_stopped.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Pages grow until a collection or the end, so looking there finds the peak.
@@ -179,7 +183,7 @@ impl Pauses {
         self.sum += pause;
         self.longest = self.longest.max(pause);
         if self.each.len() < MOST_PAUSES {
-            self.each.push(pause);
+            self.each.push(pause.as_nanos() as u64);
         }
     }
 }

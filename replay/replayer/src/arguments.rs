@@ -1,8 +1,8 @@
 //! The command line.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
+use tare_harness::arguments::{no_option, Words};
 use tare_schedule::{Asked, Death};
 
 pub const USAGE: &str = "usage: \
@@ -71,132 +71,82 @@ const BACKENDS: [(&str, Backend); 6] = [
 ];
 
 impl Arguments {
-    pub fn parse(words: &[OsString]) -> Result<Arguments, String> {
-        let (command, rest) = words.split_first().ok_or("nothing to do")?;
-        let mut options = Options::of(rest)?;
-        let arguments = match command.to_str() {
-            Some("compile") => Arguments::Compile(Compile {
-                what: Asked {
-                    death: options.choice("--death", &Death::ALL.map(|d| (d.name(), d)))?,
-                    uses: options.flag("--uses"),
-                    threads: options.flag("--threads"),
-                    clocks: options.flag("--clocks"),
-                },
-                stores: options.open_file("--stores")?,
-                output: options.file()?,
-            }),
-            Some("run") => Arguments::Run(Run {
-                backend: options.backend()?,
-                threads: options.flag("--threads"),
-                untimed: options.flag("--untimed"),
-                touch: options.choice("--touch", &[("birth", true), ("first-line", false)])?,
-                report: options.value("--report").map(PathBuf::from),
-                schedule: options.file()?,
-            }),
-            Some("show") => Arguments::Show(options.file()?),
-            _ => return Err(format!("there is no command {}", command.to_string_lossy())),
-        };
-        options.nothing_left()?;
-        match &arguments {
-            Arguments::Run(run) if run.threads && !matches!(run.backend, Backend::Malloc) => {
-                Err("only malloc serves several --threads".to_owned())
-            }
-            _ => Ok(arguments),
+    pub fn parse(words: &mut Words) -> Result<Arguments, String> {
+        let command = words.command()?;
+        match command.to_str() {
+            Some("compile") => Compile::parse(words).map(Arguments::Compile),
+            Some("run") => Run::parse(words).map(Arguments::Run),
+            Some("show") => match words.next_option()? {
+                None => words.file("file").map(Arguments::Show),
+                Some(_) => Err(words.unknown()),
+            },
+            _ => Err(format!("there is no command {}", command.to_string_lossy())),
         }
     }
 }
 
-const FLAGS: [&str; 4] = ["--uses", "--threads", "--clocks", "--untimed"];
-
-/// Options with their values, and what is no option.
-struct Options {
-    given: Vec<(String, OsString)>,
-    files: Vec<OsString>,
-}
-
-impl Options {
-    fn of(words: &[OsString]) -> Result<Options, String> {
-        let mut options = Options {
-            given: Vec::new(),
-            files: Vec::new(),
-        };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match word.to_str().filter(|text| text.starts_with("--")) {
-                None => options.files.push(word.clone()),
-                Some(name) => {
-                    let value = if FLAGS.contains(&name) {
-                        OsString::new()
-                    } else {
-                        words.next().ok_or(format!("{name} wants a value"))?.clone()
-                    };
-                    options.given.push((name.to_owned(), value));
+impl Compile {
+    fn parse(words: &mut Words) -> Result<Compile, String> {
+        let mut stores = None;
+        let mut what = Asked::default();
+        while let Some(option) = words.next_option()? {
+            match option.as_str() {
+                "--death" => what.death = words.choice(&Death::ALL.map(|d| (d.name(), d)))?,
+                "--uses" => what.uses = true,
+                "--threads" => what.threads = true,
+                "--clocks" => what.clocks = true,
+                "--stores" => {
+                    let open = |text: &str| text.parse().ok().filter(|&file| file > 2);
+                    stores = Some(words.parsed("the number of an open file", open)?);
                 }
+                _ => return Err(words.unknown()),
             }
         }
-        Ok(options)
-    }
-
-    fn value(&mut self, name: &str) -> Option<OsString> {
-        let place = self.given.iter().position(|(given, _)| given == name)?;
-        Some(self.given.swap_remove(place).1)
-    }
-
-    fn flag(&mut self, name: &str) -> bool {
-        self.value(name).is_some()
-    }
-
-    /// What the value of an option stands for; the first choice where it is not given.
-    fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Result<T, String> {
-        let Some(value) = self.value(name) else {
-            return Ok(choices[0].1);
-        };
-        let found = choices.iter().find(|(word, _)| value == *word);
-        found
-            .map(|&(_, choice)| choice)
-            .ok_or(format!("{name} cannot be {}", value.to_string_lossy()))
-    }
-
-    fn backend(&mut self) -> Result<Backend, String> {
-        Ok(match self.choice("--heap", &BACKENDS)? {
-            Backend::MarkSweep(usual) => Backend::MarkSweep(Period {
-                every: self.number("--every", usual.every)?,
-                reclaim: self.number("--reclaim", usual.reclaim)?,
-            }),
-            other => other,
+        let output = words.file("file")?;
+        Ok(Compile {
+            what,
+            stores,
+            output,
         })
     }
+}
 
-    fn number(&mut self, name: &str, usual: u64) -> Result<u64, String> {
-        let Some(value) = self.value(name) else {
-            return Ok(usual);
+impl Run {
+    fn parse(words: &mut Words) -> Result<Run, String> {
+        let (mut every, mut reclaim) = (None, None);
+        let mut run = Run {
+            backend: Backend::Malloc,
+            threads: false,
+            untimed: false,
+            touch: true,
+            report: None,
+            schedule: PathBuf::new(),
         };
-        let number = value.to_str().and_then(|text| text.parse().ok());
-        number.ok_or(format!("{name} wants a whole number"))
-    }
-
-    fn open_file(&mut self, name: &str) -> Result<Option<i32>, String> {
-        self.value(name)
-            .map(|value| {
-                let number = value.to_str().and_then(|text| text.parse().ok());
-                let file = number.filter(|&file: &i32| file > 2);
-                file.ok_or(format!("{name} wants the number of an open file"))
-            })
-            .transpose()
-    }
-
-    fn file(&mut self) -> Result<PathBuf, String> {
-        match self.files.pop() {
-            Some(file) if self.files.is_empty() => Ok(PathBuf::from(file)),
-            Some(_) => Err("more than one file".to_owned()),
-            None => Err("no file given".to_owned()),
+        while let Some(option) = words.next_option()? {
+            match option.as_str() {
+                "--heap" => run.backend = words.choice(&BACKENDS)?,
+                "--every" => every = Some(words.number()?),
+                "--reclaim" => reclaim = Some(words.number()?),
+                "--threads" => run.threads = true,
+                "--untimed" => run.untimed = true,
+                "--touch" => run.touch = words.touch()?,
+                "--report" => run.report = Some(words.value()?.into()),
+                _ => return Err(words.unknown()),
+            }
         }
-    }
-
-    fn nothing_left(&self) -> Result<(), String> {
-        match self.given.first() {
-            Some((name, _)) => Err(format!("there is no option {name} here")),
-            None => Ok(()),
+        run.schedule = words.file("file")?;
+        match &mut run.backend {
+            Backend::MarkSweep(period) => {
+                period.every = every.unwrap_or(period.every);
+                period.reclaim = reclaim.unwrap_or(period.reclaim);
+            }
+            _ if every.is_some() => return Err(no_option("--every")),
+            _ if reclaim.is_some() => return Err(no_option("--reclaim")),
+            _ => {}
         }
+        if run.threads && !matches!(run.backend, Backend::Malloc) {
+            return Err("only malloc serves several --threads".to_owned());
+        }
+        Ok(run)
     }
 }

@@ -4,6 +4,9 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::time::Duration;
 
+use serde::Serialize;
+use tare_harness::report::seconds;
+
 /// An object that is to be. An `alignment` of 0 is none asked for.
 #[derive(Clone, Copy)]
 pub struct Wanted {
@@ -45,18 +48,24 @@ pub trait Heap {
     const KEEPS_CONTENTS: bool = true;
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Serialize)]
+#[serde(tag = "collector", rename = "marksweep")]
 pub struct Collections {
+    #[serde(rename = "collections")]
     pub count: u64,
+    #[serde(rename = "collector_seconds", serialize_with = "seconds")]
     pub pauses: Duration,
+    #[serde(rename = "max_pause_seconds", serialize_with = "seconds")]
     pub longest_pause: Duration,
     pub marked_bytes: u64,
     pub swept_bytes: u64,
     /// The most bytes of pages that held an object at one moment.
     pub peak_active_bytes: u64,
     /// Of objects that had not died then, as asked for.
+    #[serde(rename = "heap_live_bytes")]
     pub live_at_peak: u64,
     /// Of objects that had died then, and were not freed yet.
+    #[serde(rename = "heap_garbage_bytes")]
     pub garbage_at_peak: u64,
 }
 

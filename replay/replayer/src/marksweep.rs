@@ -7,6 +7,7 @@
 use std::ptr::null_mut;
 use std::time::Instant;
 
+use tare_harness::platform::WORD;
 use tare_schedule::Header;
 
 use crate::arguments::Period;
@@ -15,7 +16,6 @@ use crate::pages::ActivePages;
 
 /// The place of no cell.
 const NONE: u32 = u32::MAX;
-const WORD: u64 = size_of::<u64>() as u64;
 /// With no period given, collections are so far apart at least.
 const LEAST_PERIOD: u64 = 4 << 20;
 
@@ -40,7 +40,7 @@ pub struct MarkSweep {
     /// schedule has no stores.
     fields: Vec<Vec<u32>>,
     has_stores: bool,
-    to_scan: Vec<u32>,
+    mark_stack: Vec<u32>,
     /// Cells that lost their root since the last sweep, where nothing else holds an object and time
     /// does not matter: these are the garbage then, and nothing is marked.
     dead: Option<Vec<u32>>,
@@ -70,7 +70,7 @@ impl MarkSweep {
             unused: Vec::with_capacity(births),
             fields: Vec::with_capacity(if has_stores { births } else { 0 }),
             has_stores,
-            to_scan: Vec::new(),
+            mark_stack: Vec::new(),
             dead: (untimed && !has_stores).then(Vec::new),
             field_bytes: 0,
             peak_field_bytes: 0,
@@ -151,7 +151,7 @@ impl MarkSweep {
                 continue;
             }
             bytes += self.mark_cell(root);
-            while let Some(cell) = self.to_scan.pop() {
+            while let Some(cell) = self.mark_stack.pop() {
                 for word in 0..self.fields[cell as usize].len() {
                     let target = self.fields[cell as usize][word];
                     if target != NONE {
@@ -171,7 +171,7 @@ impl MarkSweep {
             return 0;
         }
         if self.has_stores && !self.fields[at].is_empty() {
-            self.to_scan.push(cell);
+            self.mark_stack.push(cell);
         }
         self.cells[at].size as u64
     }
@@ -251,7 +251,7 @@ impl Heap for MarkSweep {
         let held = self.cells[old as usize].size;
         if size <= held {
             if self.has_stores {
-                self.set_fields(old, |fields| fields.truncate(size / WORD as usize));
+                self.set_fields(old, |fields| fields.truncate(size / WORD));
             }
             return object;
         }
@@ -284,10 +284,10 @@ impl Heap for MarkSweep {
     #[inline(always)]
     fn note_store(&mut self, source: u32, offset: u64, target: Option<u32>) {
         // A pointer in an odd place is none to a collector, and none of the final graph.
-        if offset % WORD != 0 {
+        if offset % WORD as u64 != 0 {
             return;
         }
-        let word = (offset / WORD) as usize;
+        let word = offset as usize / WORD;
         let value = target.map_or(NONE, |target| self.roots[target as usize]);
         self.set_fields(self.roots[source as usize], |fields| {
             if word >= fields.len() {

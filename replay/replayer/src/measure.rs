@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::time::Duration;
 
 /// Forgets the peak of resident memory, so that it counts from now on.
 pub fn forget_peak() -> io::Result<()> {
@@ -31,9 +30,9 @@ pub struct Resident {
     pub others: u64,
 }
 
-/// A stretch of the address space, as /proc/self/smaps describes it.
+/// A mapping of the address space, as /proc/self/smaps describes it.
 #[derive(Default)]
-struct Stretch<'a> {
+struct Mapping<'a> {
     start: usize,
     end: usize,
     is_file: bool,
@@ -42,19 +41,19 @@ struct Stretch<'a> {
     is_own: bool,
 }
 
-impl<'a> Stretch<'a> {
+impl<'a> Mapping<'a> {
     /// From the first line about it; None for any other line.
-    fn of(line: &'a str) -> Option<Stretch<'a>> {
+    fn of(line: &'a str) -> Option<Mapping<'a>> {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
         let mut words = rest.split_whitespace();
         let inode = words.nth(3)?;
-        Some(Stretch {
+        Some(Mapping {
             start: usize::from_str_radix(start, 16).ok()?,
             end: usize::from_str_radix(end, 16).ok()?,
             is_file: inode != "0",
             name: words.next().unwrap_or(""),
-            ..Stretch::default()
+            ..Mapping::default()
         })
     }
 
@@ -63,7 +62,7 @@ impl<'a> Stretch<'a> {
     }
 }
 
-/// The variables of a thread lie in a stretch of this size or less, unless it is part of another.
+/// The variables of a thread lie in a mapping of this size or less, unless it is part of another.
 const THREAD_BYTES: usize = 64 << 10;
 
 impl Resident {
@@ -77,51 +76,38 @@ impl Resident {
         let thread = unsafe { libc::__errno_location() } as usize;
         let mut found = Resident::default();
         let mut file = (0, false); // where the last one ends, and whether malloc lies in it
-        let mut take = |stretch: &Stretch| {
-            let follows_file = stretch.start == file.0 && stretch.name.is_empty();
-            if stretch.is_file {
-                file = (stretch.end, follows_malloc(file, stretch, malloc));
+        let mut take = |mapping: &Mapping| {
+            let follows_file = mapping.start == file.0 && mapping.name.is_empty();
+            if mapping.is_file {
+                file = (mapping.end, follows_malloc(file, mapping, malloc));
             }
-            let is_anonymous = !stretch.is_file
-                && (matches!(stretch.name, "" | "[heap]") || stretch.name.starts_with("[anon"));
-            let is_of_thread = stretch.holds(thread) && stretch.end - stretch.start <= THREAD_BYTES;
+            let is_anonymous = !mapping.is_file
+                && (matches!(mapping.name, "" | "[heap]") || mapping.name.starts_with("[anon"));
+            let is_of_thread = mapping.holds(thread) && mapping.end - mapping.start <= THREAD_BYTES;
             let is_of_library = follows_file && !file.1;
-            if is_anonymous && !stretch.is_own && !is_of_thread && !is_of_library {
-                found.heap += stretch.resident;
+            if is_anonymous && !mapping.is_own && !is_of_thread && !is_of_library {
+                found.heap += mapping.resident;
             } else {
-                found.others += stretch.resident;
+                found.others += mapping.resident;
             }
         };
-        let mut stretch = Stretch::default();
+        let mut mapping = Mapping::default();
         for line in maps.lines() {
-            if let Some(next) = Stretch::of(line) {
-                take(&std::mem::replace(&mut stretch, next));
+            if let Some(next) = Mapping::of(line) {
+                take(&std::mem::replace(&mut mapping, next));
             } else if let Some(resident) = line.strip_prefix("Rss:") {
-                stretch.resident = kibibytes(resident).unwrap_or(0);
+                mapping.resident = kibibytes(resident).unwrap_or(0);
             } else if let Some(flags) = line.strip_prefix("VmFlags:") {
                 // Cleared in the child of a fork, see own_memory.
-                stretch.is_own = flags.split_whitespace().any(|flag| flag == "wf");
+                mapping.is_own = flags.split_whitespace().any(|flag| flag == "wf");
             }
         }
-        take(&stretch);
+        take(&mapping);
         found
     }
 }
 
-/// Whether malloc lies in this stretch of a file, or in one right before it.
-fn follows_malloc(last: (usize, bool), stretch: &Stretch, malloc: usize) -> bool {
-    stretch.holds(malloc) || last.1 && last.0 == stretch.start
-}
-
-/// Seconds that a processor spent on this process.
-pub fn processor_seconds() -> f64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the time is there to be written to.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    let part = |number: i64| u64::try_from(number).unwrap_or(0);
-    let time = Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec));
-    time.as_secs_f64()
+/// Whether malloc lies in this mapping of a file, or in one right before it.
+fn follows_malloc(last: (usize, bool), mapping: &Mapping, malloc: usize) -> bool {
+    mapping.holds(malloc) || last.1 && last.0 == mapping.start
 }

@@ -1,6 +1,9 @@
 //! Where the object of each slot is.
 
+use std::io;
 use std::sync::atomic::{AtomicPtr, Ordering};
+
+use tare_harness::platform::table_of_addresses;
 
 /// The address of the object of each slot, null where there is none. Threads may share it: what
 /// they do to one object they do one after the other.
@@ -8,8 +11,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub struct Objects(&'static [AtomicPtr<u8>]);
 
 impl Objects {
-    pub fn new(table: &'static [AtomicPtr<u8>]) -> Objects {
-        Objects(table)
+    /// A table for so many slots, which stays until the process ends.
+    pub fn new(slots: usize) -> io::Result<Objects> {
+        table_of_addresses(slots).map(Objects)
     }
 
     #[inline(always)]

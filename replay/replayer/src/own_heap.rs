@@ -5,13 +5,12 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
-use tare_schedule::own_memory;
+use tare_harness::platform::{own_memory, PAGE_BYTES};
 
 const CHUNK_BYTES: usize = 1 << 20;
 const LARGEST_CLASS: u32 = 17;
 const CLASSES: usize = LARGEST_CLASS as usize + 1;
 const SMALLEST_CLASS: u32 = 4;
-const PAGE: usize = 4096;
 
 /// Blocks of powers of two on free lists, cut from chunks of the kernel's; what is larger than any
 /// class is mapped for itself.
@@ -43,10 +42,6 @@ fn class_of(layout: Layout) -> Option<u32> {
     (class <= LARGEST_CLASS).then_some(class)
 }
 
-fn map(bytes: usize) -> *mut u8 {
-    own_memory(bytes, false)
-}
-
 impl Blocks {
     fn take(&mut self, class: u32) -> *mut u8 {
         let head = self.free[class as usize];
@@ -58,9 +53,9 @@ impl Blocks {
         let bytes = 1 << class;
         // Chunks begin at a page and blocks are cut in powers of two, so a multiple of the block
         // is where a block of up to a page is aligned; more than a page nobody asks for here.
-        let padding = self.chunk.align_offset(bytes.min(PAGE));
+        let padding = self.chunk.align_offset(bytes.min(PAGE_BYTES));
         if self.chunk_left < padding + bytes {
-            self.chunk = map(CHUNK_BYTES);
+            self.chunk = own_memory(CHUNK_BYTES);
             self.chunk_left = if self.chunk.is_null() { 0 } else { CHUNK_BYTES };
             if self.chunk.is_null() {
                 return null_mut();
@@ -84,11 +79,11 @@ impl Blocks {
 // more than a page), and stay until they are given back.
 unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() > PAGE {
+        if layout.align() > PAGE_BYTES {
             return null_mut();
         }
         match class_of(layout) {
-            None => map(layout.size()),
+            None => own_memory(layout.size()),
             Some(class) => {
                 let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 blocks.take(class)

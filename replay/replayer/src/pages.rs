@@ -1,9 +1,9 @@
 //! How many pages hold an object.
 
-const PAGE_SHIFT: u32 = 12;
+use tare_harness::platform::{ADDRESS_BITS, PAGE_SHIFT};
+
 /// Pages are counted in leaves of 1 GiB, under a root for all addresses that a program can have.
 const LEAF_SHIFT: u32 = 30;
-const ADDRESS_BITS: u32 = 47;
 const LEAF_PAGES: usize = 1 << (LEAF_SHIFT - PAGE_SHIFT);
 
 /// Of each page the objects that lie in it.

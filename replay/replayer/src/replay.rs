@@ -1,17 +1,13 @@
 //! The loop: the events of a schedule, done with the objects of a heap.
 
-use std::hint::black_box;
 use std::ptr::null_mut;
 
-use tare_schedule::{stamp, Event, Follow};
+use tare_harness::contents::{initialise, read_lines, write_lines};
+use tare_harness::platform::WORD;
+use tare_schedule::{Event, Follow};
 
 use crate::heap::{Heap, Wanted};
 use crate::objects::Objects;
-
-/// Written to the lines of an object after the first; never the address of an object.
-const LINE_MARK: u64 = 1;
-pub const LINE_BYTES: usize = 64;
-const WORD: usize = size_of::<u64>();
 
 /// Why a replay has no end.
 #[derive(Debug)]
@@ -55,8 +51,9 @@ impl<H: Heap, const TOUCH: bool> Follow for Replay<'_, H, TOUCH> {
                 if object.is_null() && size > 0 {
                     return Err(Stopped::OutOfMemory(size));
                 }
-                // SAFETY: the heap just gave so many bytes.
-                unsafe { initialise::<H, TOUCH>(object, bytes, slot) };
+                let has = if H::KEEPS_CONTENTS { bytes } else { WORD };
+                // SAFETY: the heap just gave so many bytes; the null heap's object is a word.
+                unsafe { initialise::<TOUCH>(object, has, slot) };
                 objects.set(slot, object);
             }
             Event::Resize { slot, size } => {
@@ -102,49 +99,5 @@ impl<H: Heap, const TOUCH: bool> Follow for Replay<'_, H, TOUCH> {
             Event::Thread { .. } => {}
         }
         Ok(())
-    }
-}
-
-#[inline(always)]
-unsafe fn initialise<H: Heap, const TOUCH: bool>(object: *mut u8, size: usize, slot: u32) {
-    if !H::KEEPS_CONTENTS {
-        // SAFETY: the null heap's object is a word.
-        unsafe { object.cast::<u64>().write_unaligned(stamp(slot)) };
-    } else if size >= WORD {
-        // SAFETY: the object has a word.
-        unsafe { object.cast::<u64>().write_unaligned(stamp(slot)) };
-        if TOUCH {
-            // SAFETY: the caller promises the size.
-            unsafe { write_lines(object, size) };
-        }
-    } else if size > 0 {
-        // SAFETY: the object has a byte.
-        unsafe { object.write(stamp(slot) as u8) };
-    }
-}
-
-/// Writes a word in each line of an object but the first.
-#[inline(always)]
-unsafe fn write_lines(object: *mut u8, size: usize) {
-    let mut offset = LINE_BYTES;
-    while offset + WORD <= size {
-        // SAFETY: the word lies in the object, by the caller's promise.
-        let line = unsafe { object.add(offset) };
-        // SAFETY: as above.
-        unsafe { line.cast::<u64>().write_unaligned(LINE_MARK) };
-        offset += LINE_BYTES;
-    }
-}
-
-/// Reads a byte of each line of an object.
-#[inline(always)]
-unsafe fn read_lines(object: *const u8, size: usize) {
-    let mut offset = 0;
-    while offset < size {
-        // SAFETY: the byte lies in the object, by the caller's promise.
-        let line = unsafe { object.add(offset) };
-        // SAFETY: as above.
-        black_box(unsafe { line.read_volatile() });
-        offset += LINE_BYTES;
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tare_harness::platform::OwnLine;
 use tare_schedule::{Stream, Streams, What};
 
 use crate::heap::Malloc;
@@ -19,15 +20,11 @@ const OFFERS: u32 = 20;
 const OFFERED: u32 = LOOKS + OFFERS;
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// How many words of its stream a thread has told to be done, in a line of the cache of its own.
-#[derive(Default)]
-#[repr(align(64))]
-struct Told(AtomicUsize);
-
 struct Shared {
     streams: Streams,
     objects: Objects,
-    told: Vec<Told>,
+    /// By thread, how many words of its stream it has told to be done.
+    told: Vec<OwnLine<AtomicUsize>>,
     /// How many threads have not done their share of each part yet.
     parts: Vec<AtomicU32>,
     /// All parts before this one are done.
@@ -46,7 +43,7 @@ pub fn replay_by_threads<const TOUCH: bool>(
     let first = streams.first();
     let shared = Arc::new(Shared {
         objects,
-        told: (0..threads).map(|_| Told::default()).collect(),
+        told: (0..threads).map(|_| OwnLine::default()).collect(),
         parts: streams.parts().iter().map(|&n| n.into()).collect(),
         parts_done: AtomicU32::new(0),
         stopped: AtomicBool::new(false),

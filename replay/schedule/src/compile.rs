@@ -10,37 +10,15 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use crate::due::Due;
-use crate::event::Event;
+use crate::event::{Event, MOST_THREADS};
 use crate::hash::Numbered;
-use crate::header::{Death, Header};
+use crate::header::Header;
 use crate::pending::Pending;
+use crate::regions::Regions;
+use crate::row::{Asked, Row, Store, BIRTH, END, FIRST_USE, NEVER, OBJECT_COLUMNS, STORE_COLUMNS};
 use crate::rows::Rows;
 use crate::slots::Slots;
 use crate::writer::Writer;
-use crate::{LARGEST_OBJECT, MOST_REGIONS, MOST_THREADS};
-
-/// birth, size, about, first use, last use, free, unreachable, resized from, region
-const OBJECT_COLUMNS: usize = 9;
-/// time, source, offset, target
-const STORE_COLUMNS: usize = 4;
-
-/// In place of a time, for what never happens.
-const NEVER: u64 = u64::MAX;
-const LATEST: u64 = 1 << 61;
-
-const ABOUT_ZEROED: u64 = 1;
-const ABOUT_FREED_WITH_REGION: u64 = 2;
-const ABOUT_ALIGNMENT_SHIFT: u32 = 8;
-const ABOUT_ALIGNMENT_MASK: u64 = 31;
-const ABOUT_THREAD_SHIFT: u32 = 16;
-const ABOUT_FREE_THREAD_SHIFT: u32 = 40;
-const ABOUT_THREAD_MASK: u64 = (1 << 24) - 1;
-
-/// Of what happens at one moment: the order in which it does.
-const FIRST_USE: u64 = 0;
-const LAST_USE: u64 = 1;
-const END: u64 = 2;
-const BIRTH: u64 = 3;
 
 /// So many objects are taken at a time: so few that what is kept of them stays in the cache.
 const ROWS_AT_A_TIME: usize = 1024;
@@ -72,18 +50,6 @@ impl From<io::Error> for CompileError {
     }
 }
 
-/// What is compiled of a trace.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    pub death: Death,
-    /// First and last uses become events.
-    pub uses: bool,
-    /// The schedule says which thread does what.
-    pub threads: bool,
-    /// Moments are clocks; otherwise each is a distance from the one before, as traces store them.
-    pub clocks: bool,
-}
-
 /// Compiles objects, and stores of pointers if any, into `output`, which is empty.
 ///
 /// The rows of objects have the columns birth, size, a word about the object, first use, last use,
@@ -93,9 +59,6 @@ pub struct Asked {
 /// thread, and bits 40 to 63 the thread that frees it (0: the same). The rows of stores have the
 /// columns time, source, offset, and target. Objects are numbered from 1; times are below 2 to the
 /// 61; all ones stand for never and for none.
-///
-/// # Errors
-/// Where input or output fail, or a row cannot be.
 pub fn compile(
     objects: impl Read,
     stores: Option<impl Read>,
@@ -113,128 +76,8 @@ pub fn compile(
 fn read_store<R: Read>(
     stores: Option<&mut Rows<R, STORE_COLUMNS>>,
 ) -> Result<Option<Store>, CompileError> {
-    let row = match stores {
-        Some(stores) => stores.next()?,
-        None => None,
-    };
-    Ok(row.map(|[time, source, offset, target]| Store {
-        time: time.min(LATEST),
-        source,
-        offset,
-        target,
-    }))
-}
-
-struct Row {
-    birth: u64,
-    size: u64,
-    end: u64,
-    first_use: u64,
-    last_use: u64,
-    resized_from: u64,
-    region: Option<u64>,
-    about: u64,
-}
-
-impl Row {
-    #[inline(always)]
-    fn of(
-        columns: [u64; OBJECT_COLUMNS],
-        asked: Asked,
-        birth_before: u64,
-    ) -> Result<Row, &'static str> {
-        let [birth, size, about, mut first, mut last, mut free, mut gone, resized_from, region] =
-            columns;
-        if !asked.clocks {
-            let later = |origin: u64, distance: u64| {
-                if origin == NEVER || distance == NEVER {
-                    NEVER
-                } else {
-                    origin.saturating_add(distance)
-                }
-            };
-            first = later(birth, first);
-            last = later(first, last);
-            free = later(if last == NEVER { birth } else { last }, free);
-            gone = later(birth, gone);
-        }
-        let end = match asked.death {
-            Death::Free => free,
-            Death::Unreachable => free.min(gone),
-            Death::LastUse if last == NEVER => birth,
-            Death::LastUse => last,
-        };
-        if !asked.uses {
-            (first, last) = (NEVER, NEVER);
-        }
-        let cannot_be = |time: u64| time >= LATEST && time != NEVER;
-        if birth >= LATEST || cannot_be(end) || cannot_be(first) || cannot_be(last) {
-            return Err("a time that no run can last");
-        }
-        if birth < birth_before {
-            return Err("its birth is before that of the one before it");
-        }
-        if size > LARGEST_OBJECT {
-            return Err("larger than any memory");
-        }
-        let end = end.max(birth);
-        let within = |time: u64| {
-            if time == NEVER {
-                NEVER
-            } else {
-                time.clamp(birth, end)
-            }
-        };
-        Ok(Row {
-            birth,
-            size,
-            end,
-            first_use: within(first),
-            last_use: within(last),
-            resized_from,
-            region: Some(region).filter(|&region| region != NEVER),
-            about: if about == NEVER { 0 } else { about },
-        })
-    }
-
-    /// What is to happen to the object, in this order.
-    #[inline(always)]
-    fn events<const ALONE: bool>(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> {
-        let all = [
-            (self.first_use, FIRST_USE),
-            (self.last_use, LAST_USE),
-            (self.end, END),
-        ];
-        all.into_iter().skip(if ALONE { 2 } else { 0 })
-    }
-
-    fn alignment(&self) -> u64 {
-        match self.about >> ABOUT_ALIGNMENT_SHIFT & ABOUT_ALIGNMENT_MASK {
-            0 => 0,
-            logarithm => 1 << logarithm,
-        }
-    }
-
-    fn threads(&self) -> [u64; 2] {
-        let of = |shift: u32| self.about >> shift & ABOUT_THREAD_MASK;
-        let (thread, free_thread) = (of(ABOUT_THREAD_SHIFT), of(ABOUT_FREE_THREAD_SHIFT));
-        [
-            thread,
-            if free_thread == 0 {
-                thread
-            } else {
-                free_thread
-            },
-        ]
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Store {
-    time: u64,
-    source: u64,
-    offset: u64,
-    target: u64,
+    let row = stores.map_or(Ok(None), Rows::next)?;
+    Ok(row.map(Store::of))
 }
 
 /// With `ALONE` there are births and ends of objects only, of no thread in particular.
@@ -257,48 +100,6 @@ struct Compiler<const ALONE: bool> {
     /// Dense numbers of the threads as recorded, where threads are kept.
     threads: Option<HashMap<u64, u32>>,
     regions: Regions,
-}
-
-/// Dense numbers of the regions that have objects, used again once a region has none.
-#[derive(Default)]
-struct Regions {
-    numbers: HashMap<u64, u32>,
-    /// Of each number the region as recorded, and how many objects it has.
-    live: Vec<(u64, u64)>,
-    free: Vec<u32>,
-}
-
-impl Regions {
-    /// The number of the region as recorded that an object is born in; None where there are too
-    /// many.
-    fn enter(&mut self, region: u64) -> Option<u32> {
-        let number = if let Some(&number) = self.numbers.get(&region) {
-            number
-        } else {
-            let number = self.free.pop().unwrap_or(self.live.len() as u32);
-            if number as usize >= MOST_REGIONS {
-                return None;
-            }
-            if number as usize == self.live.len() {
-                self.live.push((region, 0));
-            }
-            self.live[number as usize] = (region, 0);
-            self.numbers.insert(region, number);
-            number
-        };
-        self.live[number as usize].1 += 1;
-        Some(number)
-    }
-
-    /// An object of the region is dead.
-    fn leave(&mut self, number: u32) {
-        let (region, objects) = &mut self.live[number as usize];
-        *objects -= 1;
-        if *objects == 0 {
-            self.numbers.remove(region);
-            self.free.push(number);
-        }
-    }
 }
 
 /// The last object of a slot.
@@ -446,7 +247,7 @@ impl<const ALONE: bool> Compiler<ALONE> {
         };
         let object = &mut self.objects[slot as usize];
         (object.id, object.size) = (id, row.size);
-        object.freed_with_region = row.about & ABOUT_FREED_WITH_REGION != 0;
+        object.freed_with_region = row.is_freed_with_region();
         (object.user, object.freer) = (user, freer);
         if let Some(slot_of) = self.slot_of() {
             slot_of.insert(id, slot);
@@ -502,7 +303,7 @@ impl<const ALONE: bool> Compiler<ALONE> {
             slot,
             size: row.size,
             alignment: row.alignment(),
-            zeroed: row.about & ABOUT_ZEROED != 0,
+            zeroed: row.is_zeroed(),
             region,
         };
         self.writer.write(event, row.size)?;
@@ -568,13 +369,11 @@ impl<const ALONE: bool> Compiler<ALONE> {
     /// A store into an object that is alive, inside of it; others leave no event.
     fn store(&mut self, store: Store) -> Result<(), CompileError> {
         self.advance(store.time << 2 | END)?;
-        let Some(slot_of) = &self.slot_of else {
+        let slot_of = |object| self.slot_of.as_ref()?.get(object).copied();
+        let Some(source) = slot_of(&store.source) else {
             return Ok(());
         };
-        let Some(&source) = slot_of.get(&store.source) else {
-            return Ok(());
-        };
-        let target = slot_of.get(&store.target).copied();
+        let target = slot_of(&store.target);
         let end = store.offset.checked_add(8);
         let object = &self.objects[source as usize];
         if end.is_none_or(|end| end > object.size) {

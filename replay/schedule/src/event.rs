@@ -17,21 +17,20 @@
 //! bytes, where the field is 15.
 
 use std::convert::Infallible;
-use std::slice;
 
-const KIND_BITS: u32 = 4;
+pub(crate) const KIND_BITS: u32 = 4;
 const SLOT_BITS: u32 = 28;
 const OPERAND_SHIFT: u32 = KIND_BITS + SLOT_BITS;
-const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
+pub(crate) const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
 const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 const UPPER_SIZE_BITS: u32 = 32;
 const REGION_SHIFT: u32 = UPPER_SIZE_BITS + 6;
 
-const EXTEND: u64 = 0;
-const ALLOCATE: u64 = 1;
+pub(crate) const EXTEND: u64 = 0;
+pub(crate) const ALLOCATE: u64 = 1;
 const ALLOCATE_ZEROED: u64 = 2;
 const RESIZE: u64 = 3;
-const FREE: u64 = 4;
+pub(crate) const FREE: u64 = 4;
 const WRITE: u64 = 5;
 const READ: u64 = 6;
 const STORE: u64 = 7;
@@ -39,6 +38,15 @@ const THREAD: u64 = 8;
 
 const FIELD_BYTES: u64 = 8;
 const FIELD_IS_EXTENDED: u64 = 15;
+
+/// The most slots that a schedule can have, and so the most objects that can live at once.
+pub const MOST_SLOTS: usize = SLOT_MASK as usize;
+/// The largest object, in bytes; larger than any address space.
+pub const LARGEST_OBJECT: u64 = 1 << 56;
+/// The most regions that can have objects at once.
+pub const MOST_REGIONS: usize = (1 << 22) - 1;
+/// The most threads.
+pub const MOST_THREADS: u32 = 1 << 16;
 
 /// One thing that the program did. Slots are below [`crate::Header::slots`], sizes and offsets in
 /// bytes.
@@ -67,7 +75,7 @@ pub enum Event {
         offset: u64,
         target: Option<u32>,
     },
-    /// The next `words` words, counted by [`Events::skip_words`], are what `thread` did.
+    /// The next `words` words, counted by [`crate::Events::skip_words`], are what `thread` did.
     Thread { thread: u32, words: u32 },
 }
 
@@ -125,7 +133,7 @@ impl Event {
 
     /// The reverse of [`Event::words`]; None for a kind that there is not.
     #[inline]
-    fn decode(extension: u64, word: u64) -> Option<Event> {
+    pub(crate) fn decode(extension: u64, word: u64) -> Option<Event> {
         struct Keep(Option<Event>);
         impl Follow for Keep {
             type Stop = Infallible;
@@ -146,15 +154,17 @@ pub trait Follow {
     /// Why it wants no more.
     type Stop;
 
-    /// # Errors
-    /// To be told no more.
     fn event(&mut self, event: Event) -> Result<(), Self::Stop>;
 }
 
 /// Tells `follower` of the event of a word; of nothing where there is no such kind. Each kind has a
 /// call of its own, so that a follower is compiled for each and no event is ever put together.
 #[inline(always)]
-fn hand_over<F: Follow>(extension: u64, word: u64, follower: &mut F) -> Result<(), F::Stop> {
+pub(crate) fn hand_over<F: Follow>(
+    extension: u64,
+    word: u64,
+    follower: &mut F,
+) -> Result<(), F::Stop> {
     let slot = (word >> KIND_BITS & SLOT_MASK) as u32;
     let operand = word >> OPERAND_SHIFT;
     match word & KIND_MASK {
@@ -189,19 +199,13 @@ fn hand_over<F: Follow>(extension: u64, word: u64, follower: &mut F) -> Result<(
     }
 }
 
-/// As `hand_over`, for what is not so frequent that it should stand in the loop.
-#[inline(never)]
-fn hand_over_other<F: Follow>(extension: u64, word: u64, follower: &mut F) -> Result<(), F::Stop> {
-    hand_over(extension, word, follower)
-}
-
 #[inline(always)]
 fn size_of(extension: u64, word: u64) -> u64 {
     word >> OPERAND_SHIFT | (extension & 0xffff_ffff) << 32
 }
 
 #[inline(always)]
-fn allocation(extension: u64, word: u64, zeroed: bool) -> Event {
+pub(crate) fn allocation(extension: u64, word: u64, zeroed: bool) -> Event {
     Event::Allocate {
         slot: (word >> KIND_BITS & SLOT_MASK) as u32,
         size: size_of(extension, word),
@@ -215,170 +219,9 @@ fn allocation(extension: u64, word: u64, zeroed: bool) -> Event {
 }
 
 #[inline(always)]
-fn free(word: u64) -> Event {
+pub(crate) fn free(word: u64) -> Event {
     Event::Free {
         slot: (word >> KIND_BITS & SLOT_MASK) as u32,
         with_region: word >> OPERAND_SHIFT != 0,
-    }
-}
-
-/// The events of a part of a schedule, in order.
-#[derive(Clone)]
-pub struct Events<'a> {
-    words: slice::Iter<'a, u64>,
-    malformed: bool,
-}
-
-impl<'a> Events<'a> {
-    pub(crate) fn of(words: &'a [u64]) -> Self {
-        Events {
-            words: words.iter(),
-            malformed: false,
-        }
-    }
-
-    /// Passes over the words that an [`Event::Thread`] counts.
-    pub fn skip_words(&mut self, words: u32) {
-        if words > 0 {
-            self.words.nth(words as usize - 1);
-        }
-    }
-
-    /// Tells `follower` of all events that are left, faster than the iterator gives them.
-    ///
-    /// # Errors
-    /// What the follower stops with.
-    #[inline(always)]
-    pub fn follow<F: Follow>(self, follower: &mut F) -> Result<(), F::Stop> {
-        let words = self.words.as_slice();
-        let word_at = |at: usize| words.get(at).copied().unwrap_or(0);
-        let (mut at, mut next) = (0, word_at(0));
-        while at < words.len() {
-            let word = next;
-            at += 1;
-            // Which kind comes next is anybody's guess, so the processor often guesses wrong. It
-            // finds out sooner if the next word is there before this one is obeyed.
-            next = word_at(at);
-            let kind = word & KIND_MASK;
-            if kind == FREE {
-                follower.event(free(word))?;
-            } else if kind == ALLOCATE {
-                follower.event(allocation(0, word, false))?;
-            } else if kind == EXTEND {
-                hand_over_other(word >> KIND_BITS, next, follower)?;
-                at += 1;
-                next = word_at(at);
-            } else {
-                hand_over_other(0, word, follower)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The words that are left, events and extensions.
-    #[must_use]
-    pub fn words_left(&self) -> usize {
-        self.words.len()
-    }
-
-    /// Whether the events ended at a word that is none.
-    pub(crate) fn is_malformed(&self) -> bool {
-        self.malformed
-    }
-
-    #[cold]
-    fn extended(&mut self, extension: u64) -> Option<Event> {
-        let event = match self.words.next() {
-            Some(&word) if word & KIND_MASK != EXTEND => {
-                Event::decode(extension >> KIND_BITS, word)
-            }
-            _ => None,
-        };
-        self.malformed |= event.is_none();
-        event
-    }
-}
-
-impl Iterator for Events<'_> {
-    type Item = Event;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Event> {
-        let &word = self.words.next()?;
-        if word & KIND_MASK == EXTEND {
-            return self.extended(word);
-        }
-        let event = Event::decode(0, word);
-        self.malformed |= event.is_none();
-        event
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_event_survives_its_words() {
-        let slot = (1 << 28) - 2;
-        let allocate = |size, alignment, zeroed, region| Event::Allocate {
-            slot,
-            size,
-            alignment,
-            zeroed,
-            region,
-        };
-        let store = |offset, target| Event::Store {
-            source: slot,
-            offset,
-            target,
-        };
-        let events = [
-            allocate(0, 0, false, None),
-            allocate(u64::from(u32::MAX), 0, true, None),
-            allocate(1 << 40, 1 << 21, false, Some(0)),
-            allocate(8, 64, true, Some((1 << 22) - 2)),
-            Event::Resize {
-                slot,
-                size: 5 << 32 | 7,
-            },
-            Event::Free {
-                slot,
-                with_region: false,
-            },
-            Event::Free {
-                slot: 0,
-                with_region: true,
-            },
-            Event::Write {
-                slot,
-                size: u32::MAX,
-            },
-            Event::Read { slot, size: 1 },
-            store(0, None),
-            store(112, Some(slot)),
-            store(120, Some(0)),
-            store(3, Some(2)),
-            Event::Thread {
-                thread: 65_535,
-                words: u32::MAX,
-            },
-        ];
-        let words: Vec<u64> = events
-            .iter()
-            .flat_map(|event| event.words().into_iter().filter(|&word| word != 0))
-            .collect();
-        let mut read = Events::of(&words);
-        assert_eq!(read.by_ref().collect::<Vec<_>>(), events);
-        assert!(!read.is_malformed());
-    }
-
-    #[test]
-    fn an_unknown_kind_and_a_lone_extension_are_malformed() {
-        for words in [&[15u64][..], &[16], &[16, 16], &[16, 15]] {
-            let mut read = Events::of(words);
-            assert_eq!(read.by_ref().count(), 0, "{words:?}");
-            assert!(read.is_malformed(), "{words:?}");
-        }
     }
 }

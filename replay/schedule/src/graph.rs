@@ -11,7 +11,6 @@ const WORD_BYTES: u64 = 8;
 
 /// How many of its first bytes a replayer stamps at the birth of an object of `size` bytes: a word,
 /// or a byte where there is no word.
-#[must_use]
 pub fn stamped_bytes(size: u64) -> u64 {
     if size >= WORD_BYTES {
         WORD_BYTES
@@ -23,7 +22,6 @@ pub fn stamped_bytes(size: u64) -> u64 {
 /// What is stamped into an object of `slot`, in little-endian order; never the address of an
 /// object.
 #[inline(always)]
-#[must_use]
 pub fn stamp(slot: u32) -> u64 {
     u64::from(slot) << 1 | 1
 }
@@ -55,7 +53,6 @@ pub struct FinalGraph {
 }
 
 impl FinalGraph {
-    #[must_use]
     pub fn of(schedule: &Schedule) -> FinalGraph {
         let slots = usize::try_from(schedule.header().slots).unwrap_or(0);
         let mut lives = Lives {
@@ -260,7 +257,6 @@ impl Digest {
     }
 
     /// 48 bits, so that any program reads it without a loss.
-    #[must_use]
     pub fn value(self) -> u64 {
         self.0 & ((1 << 48) - 1)
     }

@@ -1,9 +1,12 @@
 //! The first bytes of a schedule.
 
+use serde::Serialize;
+
 /// Which of the three deaths an object of the schedule dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Death {
     /// The program's own free.
+    #[default]
     Free,
     /// When it was found unreachable, or freed before.
     Unreachable,
@@ -16,7 +19,6 @@ impl Death {
     pub const ALL: [Death; 3] = [Death::Free, Death::Unreachable, Death::LastUse];
 
     /// As it is written on a command line.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Death::Free => "free",
@@ -27,8 +29,9 @@ impl Death {
 }
 
 /// What a schedule holds, all of it counted from its events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Header {
+    #[serde(skip)]
     pub death: Death,
     /// Words, extensions included.
     pub words: u64,
@@ -56,27 +59,15 @@ impl Header {
     const MAGIC: [u8; 8] = *b"TARESCHD";
     const VERSION: u64 = 1;
 
-    #[must_use]
     pub fn empty(death: Death) -> Header {
         Header {
             death,
-            words: 0,
-            slots: 0,
             threads: 1,
-            objects: 0,
-            resizes: 0,
-            frees: 0,
-            touches: 0,
-            stores: 0,
-            allocated_bytes: 0,
-            peak_bytes: 0,
-            peak_objects: 0,
-            regions: 0,
+            ..Header::default()
         }
     }
 
     /// How many events there are to replay, [`crate::Event::Thread`] not among them.
-    #[must_use]
     pub fn events(&self) -> u64 {
         self.objects + self.resizes + self.frees + self.touches + self.stores
     }
@@ -108,8 +99,7 @@ impl Header {
 
     /// None where the bytes are not those of a schedule; an error names its version where that is
     /// another.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Result<Header, u64>> {
-        let bytes = bytes.get(..Self::BYTES)?;
+    pub(crate) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Result<Header, u64>> {
         let numbers = bytes.strip_prefix(&Self::MAGIC)?;
         let mut numbers = numbers.chunks_exact(8).map(|chunk| {
             let mut number = [0; 8];

@@ -12,6 +12,8 @@
 //!
 //! `docs/replay.md` describes the format.
 
+#![forbid(unsafe_code)]
+
 #[cfg(not(all(
     target_os = "linux",
     target_pointer_width = "64",
@@ -20,33 +22,28 @@
 compile_error!("a schedule is read as it lies on the disk: 64-bit, little-endian Linux only");
 
 mod compile;
+mod counts;
 mod due;
 mod event;
+mod events;
 mod graph;
 mod hash;
 mod header;
-mod mapping;
 mod pending;
 mod reader;
+mod regions;
+mod row;
 mod rows;
 mod slots;
 mod streams;
 mod writer;
 
-pub use compile::{compile, Asked, CompileError};
-pub use event::{Event, Events, Follow};
+pub use compile::{compile, CompileError};
+pub use event::{Event, Follow, LARGEST_OBJECT, MOST_REGIONS, MOST_SLOTS, MOST_THREADS};
+pub use events::Events;
 pub use graph::{stamp, stamped_bytes, Digest, Field, FinalGraph, Object};
 pub use header::{Death, Header};
-pub use mapping::{own_memory, Mapping};
-pub use reader::{OpenError, Schedule};
+pub use reader::Schedule;
+pub use row::Asked;
 pub use streams::{Step, Stream, Streams, What};
 pub use writer::Writer;
-
-/// The most slots that a schedule can have, and so the most objects that can live at once.
-pub const MOST_SLOTS: usize = (1 << 28) - 1;
-/// The largest object, in bytes; larger than any address space.
-pub const LARGEST_OBJECT: u64 = 1 << 56;
-/// The most regions that can have objects at once.
-pub const MOST_REGIONS: usize = (1 << 22) - 1;
-/// The most threads.
-pub const MOST_THREADS: u32 = 1 << 16;

@@ -1,183 +1,124 @@
 //! Opens a schedule, from wherever it comes.
 
-use std::fmt;
 use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::slice;
+use std::io::{self, Read};
+use std::path::Path;
 
-use crate::event::{Event, Events};
+use crate::counts::Counts;
+use crate::event::{Event, LARGEST_OBJECT, MOST_SLOTS, MOST_THREADS};
+use crate::events::Events;
 use crate::header::Header;
-use crate::mapping::Mapping;
 use crate::slots::SLOTS_AT_ONCE;
-use crate::{LARGEST_OBJECT, MOST_SLOTS, MOST_THREADS};
 
 const GREATEST_ALIGNMENT: u64 = 1 << 30;
+const TOO_LARGE: &str = "an object too large to be one";
 
 /// A schedule that was checked: slots are in bounds, an object is allocated before anything else
 /// happens to it and freed once, offsets lie inside, and the header tells the truth.
 pub struct Schedule {
-    mapping: Mapping,
+    words: Vec<u64>,
     header: Header,
     peak_word: usize,
 }
 
-/// Why a file is no schedule that can be replayed.
-#[derive(Debug)]
-pub struct OpenError {
-    path: PathBuf,
-    problem: Problem,
-}
-
-#[derive(Debug)]
-enum Problem {
-    System(io::Error),
-    NoSchedule,
-    Version(u64),
-    Broken { word: u64, what: &'static str },
-    Header(&'static str),
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        match &self.problem {
-            Problem::System(error) => write!(out, "{path} cannot be read: {error}"),
-            Problem::NoSchedule => write!(out, "{path} is not a schedule"),
-            Problem::Version(version) => {
-                write!(
-                    out,
-                    "{path} has version {version} of the format; compile it again"
-                )
-            }
-            Problem::Broken { word, what } => {
-                write!(
-                    out,
-                    "{path} is damaged: at word {word}, {what}; compile it again"
-                )
-            }
-            Problem::Header(what) => {
-                write!(
-                    out,
-                    "{path} is damaged: its header has another number of {what}"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
 impl Schedule {
-    /// Reads `path` and checks every event of it.
-    ///
-    /// # Errors
-    /// Where the file cannot be read, or is no sound schedule.
-    pub fn open(path: &Path) -> Result<Schedule, OpenError> {
-        Schedule::read(path)
-            .and_then(|mut schedule| {
-                schedule.peak_word = schedule.check()?;
-                Ok(schedule)
-            })
-            .map_err(|problem| OpenError {
-                path: path.to_owned(),
-                problem,
-            })
-    }
-
-    fn read(path: &Path) -> Result<Schedule, Problem> {
-        let file = File::open(path).map_err(Problem::System)?;
-        let facts = file.metadata().map_err(Problem::System)?;
-        let bytes = usize::try_from(facts.len()).map_err(|_| Problem::NoSchedule)?;
-        if !facts.is_file() || bytes < Header::BYTES || bytes % 8 != 0 {
-            return Err(Problem::NoSchedule);
-        }
-        let mapping = Mapping::of(&file, bytes).map_err(Problem::System)?;
-        match Header::from_bytes(mapping.as_bytes()) {
-            None => Err(Problem::NoSchedule),
-            Some(Err(version)) => Err(Problem::Version(version)),
-            Some(Ok(header)) => Ok(Schedule {
-                mapping,
+    /// Reads `path`, whole, and checks every event of it. An error is a sentence.
+    pub fn open(path: &Path) -> Result<Schedule, String> {
+        let checked = read(path).and_then(|(header, words)| {
+            let peak_word = check(&header, &words)?;
+            Ok(Schedule {
+                words,
                 header,
-                peak_word: 0,
-            }),
-        }
+                peak_word,
+            })
+        });
+        checked.map_err(|problem| format!("{} {problem}", path.display()))
     }
 
-    #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
     /// All events. Where [`Header::threads`] is more than 1, each thread's come after an
     /// [`Event::Thread`] that counts their words.
-    #[must_use]
     pub fn events(&self) -> Events<'_> {
         Events::of(self.words())
     }
 
     /// All events, in two parts: after the first, most bytes are alive at once.
-    #[must_use]
     pub fn events_around_peak(&self) -> (Events<'_>, Events<'_>) {
         let (before, after) = self.words().split_at(self.peak_word);
         (Events::of(before), Events::of(after))
     }
 
     pub(crate) fn words(&self) -> &[u64] {
-        let bytes = &self.mapping.as_bytes()[Header::BYTES..];
-        // SAFETY: a mapping begins at a page and the header is a multiple of 8 bytes long, so the
-        // words are aligned; any 64 bits are a u64.
-        unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / 8) }
+        &self.words
     }
+}
 
-    /// The word after which most bytes are alive.
-    fn check(&self) -> Result<usize, Problem> {
-        let words = self.words();
-        let header = &self.header;
-        if header.words != words.len() as u64 {
-            return Err(Problem::Header("words"));
-        }
-        // Each slot has been allocated at least once, or is one of a few that a thread got at the
-        // same time: this bounds the memory of the check.
-        if header.threads > u64::from(MOST_THREADS) {
-            return Err(Problem::Header("threads"));
-        }
-        let most_slots = header.words + header.threads * u64::from(SLOTS_AT_ONCE);
-        if header.slots > most_slots.min(MOST_SLOTS as u64) {
-            return Err(Problem::Header("slots"));
-        }
-        let mut events = self.events();
-        let mut checker = Checker::new(header);
-        loop {
-            let at = words.len() - events.words_left();
-            let Some(event) = events.next() else { break };
-            if let Err(what) = checker.check(event, at, words.len() - events.words_left()) {
-                return Err(Problem::Broken {
-                    word: at as u64,
-                    what,
-                });
-            }
-        }
-        if events.is_malformed() {
-            let word = (words.len() - events.words_left()) as u64;
-            return Err(Problem::Broken {
-                word,
-                what: "there is no such event",
-            });
-        }
-        let peak_word = checker.peak_word;
-        checker.compare(header)?;
-        Ok(peak_word)
+fn read(path: &Path) -> Result<(Header, Vec<u64>), String> {
+    let unreadable = |error: io::Error| format!("cannot be read: {error}");
+    let no_schedule = || "is not a schedule".to_owned();
+    let mut file = File::open(path).map_err(unreadable)?;
+    let facts = file.metadata().map_err(unreadable)?;
+    let bytes = facts.len() as usize;
+    if !facts.is_file() || bytes < Header::BYTES || bytes % 8 != 0 {
+        return Err(no_schedule());
     }
+    let mut start = [0; Header::BYTES];
+    file.read_exact(&mut start).map_err(unreadable)?;
+    let header = Header::from_bytes(&start).ok_or_else(no_schedule)?;
+    let header = header
+        .map_err(|version| format!("has version {version} of the format; compile it again"))?;
+    let count = (bytes - Header::BYTES) / 8;
+    if header.words != count as u64 {
+        return Err(other_number("words"));
+    }
+    let mut words = vec![0; count];
+    let content = bytemuck::cast_slice_mut(&mut words);
+    file.read_exact(content).map_err(unreadable)?;
+    Ok((header, words))
+}
+
+/// Gives the word after which most bytes are alive.
+fn check(header: &Header, words: &[u64]) -> Result<usize, String> {
+    // Each slot has been allocated at least once, or is one of a few that a thread got at the
+    // same time: this bounds the memory of the check.
+    if header.threads > u64::from(MOST_THREADS) {
+        return Err(other_number("threads"));
+    }
+    let most_slots = header.words + header.threads * u64::from(SLOTS_AT_ONCE);
+    if header.slots > most_slots.min(MOST_SLOTS as u64) {
+        return Err(other_number("slots"));
+    }
+    let mut events = Events::of(words);
+    let mut checker = Checker::new(header);
+    let broken = |at, what| format!("is damaged: at word {at}, {what}; compile it again");
+    loop {
+        let at = words.len() - events.words_left();
+        let Some(event) = events.next() else { break };
+        let end = words.len() - events.words_left();
+        if let Err(what) = checker.check(event, at, end) {
+            return Err(broken(at, what));
+        }
+    }
+    if events.is_malformed() {
+        let at = words.len() - events.words_left();
+        return Err(broken(at, "there is no such event"));
+    }
+    checker.compare(header)?;
+    Ok(checker.peak_word)
+}
+
+fn other_number(what: &str) -> String {
+    format!("is damaged: its header has another number of {what}")
 }
 
 /// Follows a schedule and counts what its header must say.
 struct Checker {
     /// Of each slot its object's size, or `DEAD`.
     sizes: Vec<u64>,
-    found: Header,
-    live_bytes: u64,
-    live_objects: u64,
+    counts: Counts,
     run_end: usize,
     peak_word: usize,
 }
@@ -187,14 +128,8 @@ const DEAD: u64 = u64::MAX;
 impl Checker {
     fn new(header: &Header) -> Checker {
         Checker {
-            sizes: vec![DEAD; usize::try_from(header.slots).unwrap_or(0)],
-            found: Header {
-                words: header.words,
-                slots: header.slots,
-                ..Header::empty(header.death)
-            },
-            live_bytes: 0,
-            live_objects: 0,
+            sizes: vec![DEAD; header.slots as usize],
+            counts: Counts::new(header.death),
             run_end: 0,
             peak_word: 0,
         }
@@ -214,6 +149,7 @@ impl Checker {
         if start < self.run_end && end > self.run_end {
             return Err("an event that two threads share");
         }
+        let mut is_peak = false;
         match event {
             Event::Allocate {
                 slot,
@@ -226,35 +162,26 @@ impl Checker {
                     Some(place) if *place == DEAD => *place = size,
                     _ => return Err("a slot that is taken or not there"),
                 }
-                if size > LARGEST_OBJECT || alignment > GREATEST_ALIGNMENT {
-                    return Err("an object too large to be one");
+                if alignment > GREATEST_ALIGNMENT {
+                    return Err(TOO_LARGE);
                 }
-                let region_end = region.map_or(0, |region| u64::from(region) + 1);
-                self.found.regions = self.found.regions.max(region_end);
-                self.found.objects += 1;
-                self.grow(0, size, end)?;
-                self.live_objects += 1;
-                self.found.peak_objects = self.found.peak_objects.max(self.live_objects);
+                self.check_growth(0, size)?;
+                is_peak = self.counts.allocate(size, region);
             }
             Event::Resize { slot, size } => {
-                if size > LARGEST_OBJECT {
-                    return Err("an object too large to be one");
-                }
                 let before = std::mem::replace(self.live(slot)?, size);
-                self.found.resizes += 1;
-                self.grow(before, size, end)?;
+                self.check_growth(before, size)?;
+                is_peak = self.counts.resize(before, size);
             }
             Event::Free { slot, .. } => {
                 let size = std::mem::replace(self.live(slot)?, DEAD);
-                self.live_bytes -= size;
-                self.live_objects -= 1;
-                self.found.frees += 1;
+                self.counts.free(size);
             }
             Event::Write { slot, size } | Event::Read { slot, size } => {
                 if u64::from(size) > *self.live(slot)? {
                     return Err("a use beyond the end of its object");
                 }
-                self.found.touches += 1;
+                self.counts.header.touches += 1;
             }
             Event::Store {
                 source,
@@ -268,42 +195,37 @@ impl Checker {
                 if let Some(target) = target {
                     self.live(target)?;
                 }
-                self.found.stores += 1;
+                self.counts.header.stores += 1;
             }
             Event::Thread { thread, words } => {
                 if thread >= MOST_THREADS || start < self.run_end {
                     return Err("a thread out of order");
                 }
-                self.found.threads = self.found.threads.max(u64::from(thread) + 1);
+                self.counts.thread(thread);
                 self.run_end = end + words as usize;
             }
         }
-        Ok(())
-    }
-
-    #[inline]
-    fn grow(&mut self, before: u64, now: u64, end: usize) -> Result<(), &'static str> {
-        // What lives was allocated, so what cannot overflow here cannot below.
-        self.found.allocated_bytes = self
-            .found
-            .allocated_bytes
-            .checked_add(now.saturating_sub(before))
-            .ok_or("more bytes than can be counted")?;
-        self.live_bytes = self.live_bytes - before + now;
-        if self.live_bytes > self.found.peak_bytes {
-            self.found.peak_bytes = self.live_bytes;
+        if is_peak {
             self.peak_word = end;
         }
         Ok(())
     }
 
-    fn compare(self, header: &Header) -> Result<(), Problem> {
-        let Checker {
-            found,
-            sizes,
-            run_end,
-            ..
-        } = self;
+    /// What lives was allocated, so where that can be counted, all can.
+    #[inline]
+    fn check_growth(&self, before: u64, now: u64) -> Result<(), &'static str> {
+        if now > LARGEST_OBJECT {
+            return Err(TOO_LARGE);
+        }
+        let allocated = self.counts.header.allocated_bytes;
+        match allocated.checked_add(now.saturating_sub(before)) {
+            Some(_) => Ok(()),
+            None => Err("more bytes than can be counted"),
+        }
+    }
+
+    fn compare(&self, header: &Header) -> Result<(), String> {
+        let found = &self.counts.header;
         let equal = [
             (found.objects == header.objects, "objects"),
             (found.resizes == header.resizes, "resizes"),
@@ -318,11 +240,10 @@ impl Checker {
             ),
             (found.peak_bytes == header.peak_bytes, "peak bytes"),
             (found.peak_objects == header.peak_objects, "peak objects"),
-            (sizes.len() as u64 == header.slots, "slots"),
-            (run_end as u64 <= header.words, "words"),
+            (self.run_end as u64 <= header.words, "words"),
         ];
         match equal.into_iter().find(|(same, _)| !same) {
-            Some((_, what)) => Err(Problem::Header(what)),
+            Some((_, what)) => Err(other_number(what)),
             None => Ok(()),
         }
     }

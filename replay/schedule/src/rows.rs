@@ -70,9 +70,7 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
                 continue;
             }
             column.resize(rows, 0);
-            // SAFETY: the bytes are those of the numbers, and any bytes are numbers.
-            let bytes = unsafe { column.align_to_mut::<u8>().1 };
-            self.input.read_exact(bytes)?;
+            self.input.read_exact(bytemuck::cast_slice_mut(column))?;
         }
         Ok(true)
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::MOST_SLOTS;
+use crate::event::MOST_SLOTS;
 
 /// Where threads are kept, a thread gets so many new slots at once: their addresses fill a line of
 /// the cache, which no other thread writes to.

@@ -8,7 +8,8 @@
 
 use std::collections::HashMap;
 
-use crate::event::{Event, Events};
+use crate::event::Event;
+use crate::events::Events;
 use crate::reader::Schedule;
 
 /// Of the whole schedule.
@@ -55,12 +56,10 @@ pub enum What {
 impl Stream {
     /// The events of some of its words.
     #[inline(always)]
-    #[must_use]
     pub fn events(&self, words: std::ops::Range<usize>) -> Events<'_> {
         Events::of(&self.words[words])
     }
 
-    #[must_use]
     pub fn words(&self) -> usize {
         self.words.len()
     }
@@ -72,35 +71,29 @@ impl Stream {
 }
 
 impl Streams {
-    #[must_use]
     pub fn of(schedule: &Schedule) -> Streams {
         Builder::new(schedule).build()
     }
 
-    #[must_use]
     pub fn threads(&self) -> u32 {
         self.by_thread.len() as u32
     }
 
     /// The thread that there is from the beginning.
-    #[must_use]
     pub fn first(&self) -> u32 {
         self.first
     }
 
-    #[must_use]
     pub fn stream(&self, thread: u32) -> &Stream {
         &self.by_thread[thread as usize]
     }
 
     /// How many threads have a share in each part.
-    #[must_use]
     pub fn parts(&self) -> &[u32] {
         &self.parts
     }
 
     /// How often a thread waits for an event of another.
-    #[must_use]
     pub fn waits(&self) -> u64 {
         self.waits
     }

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::event::Event;
+use crate::counts::Counts;
+use crate::event::{Event, LARGEST_OBJECT, MOST_SLOTS, MOST_THREADS};
 use crate::header::{Death, Header};
-use crate::{LARGEST_OBJECT, MOST_SLOTS, MOST_THREADS};
 
 const BUFFER_WORDS: usize = 1 << 17;
 /// An event with its extension, after the word that begins a run.
@@ -17,12 +17,10 @@ const MOST_WORDS_AT_ONCE: usize = 3;
 /// The caller gives events in an order that [`crate::Schedule::open`] accepts.
 pub struct Writer {
     file: File,
-    header: Header,
+    counts: Counts,
     /// Words that are not written yet are the first `waiting`.
     buffer: Box<[u64; BUFFER_WORDS]>,
     waiting: usize,
-    live_bytes: u64,
-    live_objects: u64,
     run: Option<Run>,
 }
 
@@ -37,9 +35,6 @@ struct Run {
 impl Writer {
     /// A schedule in `file`, which is empty. With `threads`, events belong to threads, and
     /// [`Writer::of_thread`] comes before the first.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub fn new(file: File, death: Death, threads: bool) -> io::Result<Writer> {
         file.write_all_at(&[0; Header::BYTES], 0)?;
         // Not put together on the stack, for which it is too large.
@@ -47,11 +42,9 @@ impl Writer {
         let buffer = zeros.try_into().map_err(|_| io::ErrorKind::OutOfMemory)?;
         let mut writer = Writer {
             file,
-            header: Header::empty(death),
+            counts: Counts::new(death),
             buffer,
             waiting: 0,
-            live_bytes: 0,
-            live_objects: 0,
             run: None,
         };
         if threads {
@@ -71,9 +64,6 @@ impl Writer {
     }
 
     /// The next event: `size` is that of its object, before it for a resize.
-    ///
-    /// # Errors
-    /// What the file system says.
     #[inline(always)]
     pub fn write(&mut self, event: Event, size: u64) -> io::Result<()> {
         self.count(event, size);
@@ -107,7 +97,7 @@ impl Writer {
             self.waiting = start;
             return;
         }
-        self.header.threads = self.header.threads.max(u64::from(thread) + 1);
+        self.counts.thread(thread);
         let [_, word] = Event::Thread { thread, words }.words();
         self.buffer[start] = word;
     }
@@ -115,11 +105,10 @@ impl Writer {
     #[cold]
     fn flush(&mut self) -> io::Result<()> {
         self.end_run();
-        // SAFETY: the bytes of numbers are bytes.
-        let bytes = unsafe { self.buffer[..self.waiting].align_to::<u8>().1 };
-        let end = Header::BYTES as u64 + self.header.words * 8;
+        let bytes = bytemuck::cast_slice(&self.buffer[..self.waiting]);
+        let end = Header::BYTES as u64 + self.counts.header.words * 8;
         self.file.write_all_at(bytes, end)?;
-        self.header.words += self.waiting as u64;
+        self.counts.header.words += self.waiting as u64;
         self.waiting = 0;
         if let Some(run) = self.run {
             self.begin_run(run.thread);
@@ -129,46 +118,29 @@ impl Writer {
 
     #[inline(always)]
     fn count(&mut self, event: Event, size: u64) {
-        let header = &mut self.header;
+        let counts = &mut self.counts;
         match event {
             Event::Allocate {
                 slot, size, region, ..
             } => {
                 debug_assert!((slot as usize) < MOST_SLOTS && size <= LARGEST_OBJECT);
-                header.slots = header.slots.max(u64::from(slot) + 1);
-                let region_end = region.map_or(0, |region| u64::from(region) + 1);
-                header.regions = header.regions.max(region_end);
-                header.objects += 1;
-                header.allocated_bytes += size;
-                self.live_bytes += size;
-                self.live_objects += 1;
-                header.peak_objects = header.peak_objects.max(self.live_objects);
-                header.peak_bytes = header.peak_bytes.max(self.live_bytes);
+                counts.header.slots = counts.header.slots.max(u64::from(slot) + 1);
+                counts.allocate(size, region);
             }
             Event::Resize { size: now, .. } => {
-                header.resizes += 1;
-                header.allocated_bytes += now.saturating_sub(size);
-                self.live_bytes = self.live_bytes + now - size;
-                header.peak_bytes = header.peak_bytes.max(self.live_bytes);
+                counts.resize(size, now);
             }
-            Event::Free { .. } => {
-                header.frees += 1;
-                self.live_bytes -= size;
-                self.live_objects -= 1;
-            }
-            Event::Write { .. } | Event::Read { .. } => header.touches += 1,
-            Event::Store { .. } => header.stores += 1,
+            Event::Free { .. } => counts.free(size),
+            Event::Write { .. } | Event::Read { .. } => counts.header.touches += 1,
+            Event::Store { .. } => counts.header.stores += 1,
             Event::Thread { .. } => {}
         }
     }
 
     /// Writes the header; the schedule is whole.
-    ///
-    /// # Errors
-    /// What the file system says.
     pub fn finish(mut self) -> io::Result<Header> {
         self.flush()?;
-        self.file.write_all_at(&self.header.to_bytes(), 0)?;
-        Ok(self.header)
+        self.file.write_all_at(&self.counts.header.to_bytes(), 0)?;
+        Ok(self.counts.header)
     }
 }

@@ -4,7 +4,7 @@
 //! comes in any order. Which slot an object has, and which number a region, is the compiler's to
 //! choose, so that is taken from the schedule and held to the rules.
 
-// Miri knows neither populated mappings nor what a child of a fork finds of them.
+// Miri lets nobody read files.
 #![cfg(not(miri))]
 
 mod model;
