@@ -10,7 +10,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 TARE := $(VENV)/bin/tare
 DICTIONARY := /usr/share/dict/american-english
-NATIVE_SOURCES := $(shell find observers managers replay workloads/kernels -type f \
+NATIVE_SOURCES := $(shell find observers managers platform replay workloads/kernels -type f \
 	-not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
 
 help:

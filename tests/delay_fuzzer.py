@@ -7,6 +7,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent / "managers"
+PLATFORM = f"-I{HERE.parent}/platform/include"
 MOST = str(1 << 20)  # objects in quarantine, where its list grows as needed
 SANITIZERS = {
     "ASAN_OPTIONS": "alloc_dealloc_mismatch=0",
@@ -22,7 +23,7 @@ def sanitized_fuzzer(folder: Path, sanitizer: str) -> Path:
         subprocess.run(
             ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}",
              "-fno-sanitize-recover=all", "-fno-builtin", "-Wno-use-after-free", "-pthread",
-             f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", "-c", "-o", objects[-1], source],
+             f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", PLATFORM, "-c", "-o", objects[-1], source],
             check=True,
         )  # fmt: skip
     defined = subprocess.run(

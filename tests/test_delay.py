@@ -22,7 +22,7 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tests.conftest import Completed
-from tests.delay_fuzzer import MOST, fuzz_sanitized, sanitized_fuzzer
+from tests.delay_fuzzer import MOST, PLATFORM, fuzz_sanitized, sanitized_fuzzer
 from tests.delay_programs import delayed_runner, good
 from tests.layered import INNERS, Compile
 
@@ -239,7 +239,7 @@ def test_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
     path = tmp_path / "harness"
     subprocess.run(
         ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all",
-         f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", "-pthread",
+         f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", PLATFORM, "-pthread",
          "-o", path, HERE / "delay_harness.cpp"],
         check=True,
     )  # fmt: skip
@@ -260,7 +260,7 @@ def test_forks_while_objects_are_released(tmp_path: Path, sanitizer: str) -> Non
     path = tmp_path / "forks"
     subprocess.run(
         ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all",
-         f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", "-pthread",
+         f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", PLATFORM, "-pthread",
          "-o", path, HERE / "delay_forks.cpp"],
         check=True,
     )  # fmt: skip

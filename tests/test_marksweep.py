@@ -1077,7 +1077,8 @@ def test_tables_and_markers_against_a_model(tmp_path: Path, sanitizer: str) -> N
     path = tmp_path / "harness"
     subprocess.run(
         ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all",
-         f"-I{managers / 'marksweep'}", f"-I{managers / 'preload'}", "-pthread", "-o", path,
+         f"-I{managers / 'marksweep'}", f"-I{managers / 'preload'}",
+         f"-I{HERE.parent}/platform/include", "-pthread", "-o", path,
          HERE / "marksweep_harness.cpp"],
         check=True,
     )  # fmt: skip

@@ -12,6 +12,7 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent / "managers" / "reap"
 MANAGERS = SOURCE.parent
 INCLUDES = [f"-I{SOURCE}", f"-I{MANAGERS}/preload", f"-I{MANAGERS}/layers/include",
+            f"-I{MANAGERS.parent}/platform/include",
             f"-I{SOURCE}/include"]  # fmt: skip
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 

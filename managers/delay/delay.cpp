@@ -19,6 +19,7 @@
 #include "limits.hpp"
 #include "operators_delete.hpp"
 #include "quarantine.hpp"
+#include "tare/platform/exported.hpp"
 
 namespace tare {
 namespace {
@@ -90,7 +91,6 @@ void NoticeLimits() {
 
 }  // namespace tare
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 using std::size_t;
 
 EXPORT void free(void* p) { tare::FreeObject(p); }

@@ -262,8 +262,8 @@ inline bool CollectLocked(const StackInUse& own, Count kind, std::size_t more) {
 // the child of a vfork. With `wait`, after what the other thread does. `more` bytes are about to be
 // allocated.
 __attribute__((noinline)) inline bool Collect(Count kind, bool wait, std::size_t more) {
-  KeptRegisters registers;
-  Spill(registers);
+  platform::CalleeSaved registers;
+  platform::Spill(registers);
   const auto frame = reinterpret_cast<Address>(__builtin_frame_address(0));
   const Address stack = std::min(frame, reinterpret_cast<Address>(&registers));
   const KeepErrno keep;

@@ -7,6 +7,7 @@
 #include "next.hpp"
 #include "process.hpp"
 #include "roots.hpp"
+#include "tare/platform/exported.hpp"
 
 namespace tare {
 namespace {
@@ -38,8 +39,7 @@ Span KernelHeld() {
 
 }  // namespace tare
 
-extern "C" __attribute__((visibility("default"))) int epoll_ctl(int epoll, int operation, int file,
-                                                                epoll_event* event) noexcept {
+EXPORT int epoll_ctl(int epoll, int operation, int file, epoll_event* event) noexcept {
   const int error = tare::Next<"epoll_ctl", int(int, int, int, epoll_event*)>::Call(
       epoll, operation, file, event);
   if (error == 0) tare::Keep(epoll, file, operation == EPOLL_CTL_DEL ? 0 : event->data.u64);

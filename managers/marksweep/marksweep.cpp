@@ -6,7 +6,6 @@
 // threads.cpp (new threads), kernel.cpp (pointers that the kernel holds) and waits.cpp (system
 // calls that a stop interrupts).
 
-#include <gnu/libc-version.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -17,21 +16,13 @@
 
 #include "objects.hpp"
 #include "operators_delete.hpp"
+#include "tare/platform/exported.hpp"
+#include "tare/platform/glibc.hpp"
 
 extern "C" {
 extern char __ehdr_start __attribute__((visibility("hidden")));
 extern char _end __attribute__((visibility("hidden")));
 }
-
-__asm__(
-    ".pushsection .text\n"
-    ".globl tare_marksweep_return_from_signal\n"
-    ".hidden tare_marksweep_return_from_signal\n"
-    ".type tare_marksweep_return_from_signal, @function\n"
-    "tare_marksweep_return_from_signal:\n"
-    "  mov $15, %eax\n"
-    "  syscall\n"
-    ".popsection\n");
 
 namespace tare {
 namespace {
@@ -116,18 +107,11 @@ void AfterForkInChild() {
   t.granted = t.credit = 0;
 }
 
-// Those of the C library's threads, from its version 2.42 on.
-bool StacksHaveGuards() {
-  char* rest = nullptr;
-  const long major = strtol(gnu_get_libc_version(), &rest, 10);
-  return major > 2 || (major == 2 && *rest == '.' && strtol(rest + 1, nullptr, 10) >= 42);
-}
-
 __attribute__((constructor)) void Constructor() {
   BeginOnce();
   TakeStopSignal();
   Marker::step = process.options.scan;
-  process.has_guards = StacksHaveGuards();
+  process.has_guards = platform::GuardsStacksByAdvice();
   roots.MapLists();
   markers.MapLists();
   world.asked.Map();
@@ -177,7 +161,6 @@ void BeginOnce() {
 
 }  // namespace tare
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 using std::size_t;
 
 namespace {

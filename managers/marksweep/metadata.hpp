@@ -20,6 +20,7 @@
 #include <cstdint>
 
 #include "ranges.hpp"
+#include "tare/platform/memory.hpp"
 
 namespace tare {
 
@@ -27,7 +28,7 @@ inline constexpr std::size_t kGranule = 16;
 inline constexpr unsigned kBlockShift = 9;
 inline constexpr unsigned kStretchShift = 14;
 inline constexpr unsigned kLeafShift = 26;
-inline constexpr unsigned kAddressBits = 47;
+using platform::kAddressBits;
 inline constexpr std::size_t kBlockBytes = 1 << kBlockShift;
 inline constexpr std::size_t kLeafBytes = 1 << kLeafShift;
 inline constexpr std::size_t kBlocksInLeaf = kLeafBytes >> kBlockShift;

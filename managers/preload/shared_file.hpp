@@ -31,8 +31,8 @@ inline int CreateFile(const char* folder, std::size_t bytes) {
 }
 
 // `bytes` of zeros, in a new file in `folder`; nullptr when that cannot be had. The pages behind
-// the first `filled` bytes are not on the disk yet, see PopulatePages. The descriptor is closed
-// again: a program may close or count descriptors that it did not open.
+// the first `filled` bytes are not on the disk yet; platform::Populate puts them there. The
+// descriptor is closed again: a program may close or count descriptors that it did not open.
 inline void* MapSparseFile(const char* folder, std::size_t bytes, std::size_t filled) {
   const int fd = CreateFile(folder, bytes);
   if (fd < 0) return nullptr;
@@ -43,12 +43,6 @@ inline void* MapSparseFile(const char* folder, std::size_t bytes, std::size_t fi
       made ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   close(fd);
   return pages == MAP_FAILED ? nullptr : pages;
-}
-
-// Whether there are now pages for what is mapped there (Linux 5.14 and later).
-inline bool PopulatePages(void* pages, std::size_t bytes) {
-  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
-  return madvise(pages, bytes, kPopulateWrite) == 0;
 }
 
 }  // namespace tare

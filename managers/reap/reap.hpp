@@ -406,7 +406,8 @@ struct Reap : ::reap {
     if (step > kPage) {
       const auto left = static_cast<std::size_t>(range_chunk->End() - touched);
       const std::size_t bytes = std::min(step, left);
-      Populate(touched, bytes);
+      const KeepErrno keep;
+      platform::Populate(touched, bytes);
       range_chunk->touched += bytes;
     }
     while (!RoomFor(block)) range_chunk->touched += kPage;
