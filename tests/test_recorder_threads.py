@@ -17,6 +17,7 @@ ROOT = HERE.parent
 FLAGS = [
     *("-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{HERE}"),
     *(f"-I{ROOT / 'observers' / 'recorder'}", f"-I{ROOT / 'managers' / 'preload'}"),
+    f"-I{ROOT / 'platform' / 'include'}",
 ]
 PAGE_BYTES = 4096
 ENDLESS = 1 << 40

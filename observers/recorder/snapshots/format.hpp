@@ -1,6 +1,3 @@
-// Which pages of the process are resident, at moments that are chosen while it runs: at each new
-// peak, and evenly over what it allocates.
-//
 // A snapshot is a file PID.SERIAL.snapshot.NAME of parts, in a folder of its own. A part is a Part
 // and so many bytes; parts of one kind may come in pieces, in their order, and the last one of a
 // whole file is kEnd. NAME is `peak` or a number, in the order of time.
@@ -24,7 +21,7 @@ enum Kind : std::uint32_t {
   kThreads,     // addresses of threads' control blocks, which end their stacks
   kStart,       // Ranges of nameless memory before the allocator's first operation
   kFolder,      // the path of the folder of the recording, whose mappings are the recorder's
-  kHeld,        // Ranges: objects that the program freed, and a layer still holds
+  kHeld,        // Ranges: objects that the program freed, and a layer retains
   kEnd,
 };
 
@@ -60,26 +57,5 @@ struct Mapping {
   std::uint64_t bytes;
   std::uint64_t call;  // return address of the call
 };
-
-// Whether snapshots are taken at all: the environment names a folder for them. All but Prepare may
-// be called only if they are.
-constinit inline bool on = false;
-
-// Before the allocator's first operation, and again once the environment is known.
-void Prepare();
-
-// The process has its files, FOLDER/PID.SERIAL being the `stem` of their names; again in the child
-// of a fork.
-void Begin(const char* stem, std::uint64_t origin, bool forked);
-
-// To be called when as many bytes as the last call said have been allocated or freed, or earlier;
-// `bytes` is how many have been since then. At a birth after its event, at a death before it.
-enum class Occasion { kUsual, kRiseEnds, kEnd };
-std::int64_t Look(std::int64_t bytes, Occasion occasion);
-
-void End();
-
-// This thread is one that allocates.
-void NoteThread();
 
 }  // namespace tare::recorder::snapshot

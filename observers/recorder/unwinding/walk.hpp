@@ -1,66 +1,34 @@
-// The call stack at an event. Loops come back to the same calls at the same place of the stack: so
-// what a walk found is kept, and holds as long as every return address is where it was. Otherwise
-// most of the stack is that of the event before: a walk goes on only until it meets a frame that it
-// knows, from which on, again, every return address is still in its place.
+// The call stack at an event. Most of it is that of the event before: a walk goes on only until it
+// meets a frame that it knows, from which on every return address is still in its place.
 
 #pragma once
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <utility>
 
-#include "process.hpp"
-#include "stacks.hpp"
-#include "unwind_rules.hpp"
+#include "../process.hpp"
+#include "../stacks.hpp"
+#include "memos.hpp"
+#include "rule.hpp"
+#include "tare/platform/frames.hpp"
+#include "tare/platform/maps.hpp"
 
 namespace tare::recorder {
 
-// Registers of a frame, where it called: what is needed to find its caller.
-struct Caller {
-  std::uintptr_t call;  // return address
-  std::uintptr_t stack_pointer;
-  std::uintptr_t frame_pointer;
-};
-
-inline std::uintptr_t WordAt(std::uintptr_t address) {
-  return *reinterpret_cast<const std::uintptr_t*>(address);
-}
+using platform::Caller;
 
 // Addresses that can be read: a stack, or the part of one that lies in one mapping.
 struct Range {
   std::uintptr_t start, end;
-  bool Holds(std::uintptr_t address) const { return address - start < end - start; }
+  bool Contains(std::uintptr_t address) const { return address - start < end - start; }
 };
 
-// The mapping that holds `address`, by /proc/self/maps; empty where there is none.
+// The mapping that `address` lies in; empty where there is none.
 inline Range MappingOf(std::uintptr_t address) {
-  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return {0, 0};
-  char text[1024];
-  Range range{0, 0}, found{0, 0};
-  // Of each line only "start-end" matters.
-  enum { kStart, kEnd, kRest } part = kStart;
-  for (ssize_t count; found.end == 0 && (count = read(fd, text, sizeof text)) > 0;) {
-    for (ssize_t i = 0; i < count; ++i) {
-      const char c = text[i];
-      if (c == '\n') {
-        if (range.Holds(address)) found = range;
-        range = {0, 0};
-        part = kStart;
-      } else if (part != kRest && (c == '-' || c == ' ')) {
-        part = c == '-' ? kEnd : kRest;
-      } else if (part != kRest) {
-        std::uintptr_t& number = part == kStart ? range.start : range.end;
-        number = number * 16 + static_cast<std::uintptr_t>(c <= '9' ? c - '0' : c - 'a' + 10);
-      }
-    }
-  }
-  close(fd);
-  return found;
+  platform::MapsReader maps;
+  for (platform::MapsRow row; maps.Next(row);)
+    if (row.Contains(address)) return {row.start, row.end};
+  return {0, 0};
 }
 
 class Walker {
@@ -68,91 +36,42 @@ class Walker {
   // The node of the stack of `caller`; 0 where nothing of it can be told.
   std::uint32_t NodeAt(Stacks& stacks, const Caller& caller) {
     const std::uint32_t generation = stacks.generation.load(std::memory_order_acquire);
-    if (!stack_.Holds(caller.stack_pointer) || generation_ != generation) [[unlikely]] {
+    if (!stack_.Contains(caller.stack_pointer) || generation_ != generation) [[unlikely]] {
       if (generation_ != generation) {
-        Forget();
+        memos_.Forget();
         for (Range& known : stacks_known_) known = {0, 0};
       }
       generation_ = generation;
       frames_ = 0;
       if (!FindStack(stacks, caller.stack_pointer)) return 0;
     }
-    for (const Kept& kept : sets_[(Mixed(caller) >> 32) % kSets].kept)
-      if (kept.Holds(caller)) [[likely]]
-        return kept.node;
-    return WalkAndKeep(stacks, caller);
+    if (const std::uint32_t node = memos_.Find(caller); node != 0) [[likely]]
+      return node;
+    return WalkAndRemember(stacks, caller);
   }
 
  private:
   static constexpr std::size_t kDeepest = 4096;
   static constexpr std::size_t kStacks = 64;
-  static constexpr std::size_t kSets = 16, kInSet = 4;
-  static constexpr std::size_t kSeen = 64;
 
-  // A stack that was found from `caller`: it is the same when all these words are.
-  struct Kept {
-    struct Word {
-      std::uintptr_t at, is;
-    };
-    static constexpr std::size_t kMostWords = 93;
-
-    bool Holds(const Caller& now) const {
-      if (caller.call != now.call || caller.stack_pointer != now.stack_pointer || node == 0 ||
-          (needs_frame && caller.frame_pointer != now.frame_pointer))
-        return false;
-      std::uintptr_t changed = 0;
-      for (std::size_t i = 0; i < count; ++i) changed |= WordAt(words[i].at) ^ words[i].is;
-      return changed == 0;
-    }
-
-    Caller caller;
-    std::uint32_t node;  // 0: the words are not known
-    bool needs_frame;
-    std::size_t count;
-    Word words[kMostWords];
-  };
-
-  // A function that frees, say, is called from several places.
-  struct Set {
-    Kept kept[kInSet];
-    std::size_t next;
-  };
-
-  // Of a caller that has come before, lately, the stack is kept.
-  __attribute__((noinline)) std::uint32_t WalkAndKeep(Stacks& stacks, const Caller& caller) {
+  __attribute__((noinline)) std::uint32_t WalkAndRemember(Stacks& stacks, const Caller& caller) {
     const std::uint32_t node = Join(stacks, Walk(stacks, caller));
-    const std::uint64_t mixed = Mixed(caller);
-    std::uint64_t& seen = seen_[(mixed >> 40) % kSeen];
-    if (std::exchange(seen, mixed) != mixed) return node;
-    Set& set = sets_[(mixed >> 32) % kSets];
-    Kept& kept = set.kept[set.next++ % kInSet];
-    has_kept_ = true;
-    kept.caller = caller;
-    kept.node = PutWords(kept) ? node : 0;
+    if (StackMemo* const memo = memos_.RoomFor(caller); memo != nullptr)
+      memo->node = PutWords(*memo) ? node : 0;
     return node;
   }
 
   // The words that show that the stack is still the last one.
-  bool PutWords(Kept& kept) const {
-    if (frames_ == 0 || 2 * frames_ > kept.kMostWords) return false;
-    kept.count = 0;
-    kept.needs_frame = last_[frames_ - 1].needs_frame;
+  bool PutWords(StackMemo& memo) const {
+    if (frames_ == 0 || 2 * frames_ > memo.kMostWords) return false;
+    memo.count = 0;
+    memo.needs_frame = last_[frames_ - 1].needs_frame;
     for (std::size_t at = frames_ - 1; at > 0; --at) {
       const Frame &frame = last_[at], &outer = last_[at - 1];
-      kept.words[kept.count++] = {outer.slot, outer.call};
-      if (frame.saved_at != 0) kept.words[kept.count++] = {frame.saved_at, outer.frame_pointer};
+      memo.words[memo.count++] = {outer.slot, outer.call};
+      if (frame.saved_at != 0) memo.words[memo.count++] = {frame.saved_at, outer.frame_pointer};
     }
     return true;
-  }
-
-  static std::uint64_t Mixed(const Caller& caller) {
-    return (caller.call ^ (caller.stack_pointer << 16)) * 0x9E3779B97F4A7C15u;
-  }
-
-  void Forget() {
-    if (!std::exchange(has_kept_, false)) return;  // the pages of the sets stay untouched
-    for (Set& set : sets_)
-      for (Kept& kept : set.kept) kept.node = 0;
   }
 
   // A frame of the last stack. Its return address lies at `slot`, just below the CFA of its callee.
@@ -171,12 +90,12 @@ class Walker {
   // The stack of this thread that `stack_pointer` is in: it can have several, one at a time.
   bool FindStack(Stacks& stacks, std::uintptr_t stack_pointer) {
     for (const Range& known : stacks_known_) {
-      if (!known.Holds(stack_pointer)) continue;
+      if (!known.Contains(stack_pointer)) continue;
       stack_ = known;
       return true;
     }
     const KeepErrno keep;
-    Forget();
+    memos_.Forget();
     stack_ = MappingOf(stack_pointer);
     stacks_known_[next_stack_++ % kStacks] = stack_;
     stacks.known_stacks.Add(stack_.start, stack_.end);
@@ -280,24 +199,25 @@ class Walker {
     return true;
   }
 
-  // The kernel has put the interrupted registers behind the handler's return address, as ucontext.
   bool UpFromHandler(std::uintptr_t context, std::uintptr_t& call, std::uintptr_t& slot,
                      std::uintptr_t& frame_pointer) {
-    constexpr std::uintptr_t kFrame = 120, kStack = 160, kInstruction = 168;
-    if (!IsWord(context + kFrame) || !IsWord(context + kInstruction)) return false;
-    const std::uintptr_t stack_pointer = WordAt(context + kStack);
+    const std::uintptr_t frame = context + platform::kInterruptedFramePointer;
+    const std::uintptr_t stack = context + platform::kInterruptedStackPointer;
+    const std::uintptr_t instruction = context + platform::kInterruptedInstruction;
+    if (!IsWord(frame) || !IsWord(stack) || !IsWord(instruction)) return false;
+    const std::uintptr_t stack_pointer = WordAt(stack);
     if (stack_pointer <= context || !IsWord(stack_pointer - sizeof call)) return false;
-    frame_pointer = WordAt(context + kFrame);
+    frame_pointer = WordAt(frame);
     // As if the interrupted instruction were a call.
-    call = WordAt(context + kInstruction) + 1;
+    call = WordAt(instruction) + 1;
     slot = stack_pointer - sizeof call;
     MeetNone();
     return true;
   }
 
   bool IsWord(std::uintptr_t address) const {
-    return address % sizeof address == 0 && stack_.Holds(address) &&
-           stack_.Holds(address + sizeof address - 1);
+    return address % sizeof address == 0 && stack_.Contains(address) &&
+           stack_.Contains(address + sizeof address - 1);
   }
 
   static void NoteCut() { __atomic_fetch_add(&process->header->stacks_cut, 1, __ATOMIC_RELAXED); }
@@ -344,10 +264,8 @@ class Walker {
   std::size_t next_stack_;
   std::uint32_t generation_;
   bool is_unsteady_;
-  bool has_kept_;
   std::size_t frames_, fresh_count_;
-  std::uint64_t seen_[kSeen];
-  Set sets_[kSets];
+  StackMemos memos_;
   Frame last_[kDeepest], fresh_[kDeepest];
 };
 
