@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -85,8 +86,6 @@ inline void Lose(Loss reason) {
                               false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-inline void CopyName(char (&to)[kPathBytes], const char* from) { strncpy(to, from, sizeof to - 1); }
-
 // `bytes` more at the end of a file, as a mapping that the kernel writes to the file however the
 // process ends; nullptr where there is no room.
 inline void* MapPart(const char* path, std::uint64_t offset, std::size_t bytes) {
@@ -102,9 +101,12 @@ inline bool ClaimStem() {
   const int fd = ClaimName(setting.folder, ".events", stem);
   if (fd < 0) return false;
   close(fd);
-  CopyName(process->stem, stem.Text());
+  const char* const text = stem.Text();
+  memcpy(process->stem, text, std::min(strlen(text), sizeof process->stem - 1));
   return true;
 }
+
+inline void CopyName(char (&to)[kPathBytes], const char* from) { strncpy(to, from, sizeof to - 1); }
 
 inline void Describe(Header& header) {
   header.pid = static_cast<std::uint32_t>(getpid());

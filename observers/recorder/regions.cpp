@@ -18,7 +18,7 @@ using regions::Region;
 constinit std::atomic<Region> last_region = 0;
 
 // Where a region has so many bytes left that no sample is due, while malloc's are its own.
-constinit thread_local TARE_INITIAL_EXEC std::uint64_t kept_bytes_left = 0;
+constinit thread_local TARE_INITIAL_EXEC std::uint64_t saved_bytes_left = 0;
 
 // An event of numbers and a stack.
 template <typename... Numbers>
@@ -66,12 +66,12 @@ void Destroy(Region region, const void* frame) {
 // A sample takes none of what passes.
 void BeginOwn() {
   if (own_of_region++ != 0 || sampled == nullptr) return;
-  kept_bytes_left = bytes_left;
+  saved_bytes_left = bytes_left;
   bytes_left = ~std::uint64_t{0};
 }
 
 void EndOwn() {
-  if (--own_of_region == 0 && sampled != nullptr) bytes_left = kept_bytes_left;
+  if (--own_of_region == 0 && sampled != nullptr) bytes_left = saved_bytes_left;
 }
 
 // Where no frame is given it is that of the function here.

@@ -117,11 +117,11 @@ inline bool NextBlock(Thread& t) {
 inline Thread* TakeRecord() {
   const BlockSignals blocked;
   const std::scoped_lock guard(process->lock);
-  Thread* const kept = process->unused_threads;
-  if (kept != nullptr) {
-    process->unused_threads = kept->next;
-    kept->handler = nullptr;
-    return kept;
+  Thread* const unused = process->unused_threads;
+  if (unused != nullptr) {
+    process->unused_threads = unused->next;
+    unused->handler = nullptr;
+    return unused;
   }
   return static_cast<Thread*>(MapOwn(sizeof(Thread)));
 }

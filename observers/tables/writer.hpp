@@ -23,13 +23,13 @@ class TableWriter {
   TableWriter(const std::filesystem::path& path, const std::string& name,
               const std::string& columns)
       : file_(path.string()),
-        values_(kColumns * kBlockRows),
+        values_(kColumns * kApart),
         block_(TARE_TABLE_BLOCK_BYTES(kColumns, kBlockRows)) {
     file_.Write("tare-table 1 " + name + " " + columns + "\n");
   }
 
   void Add(const Row& row) {
-    for (std::size_t i = 0; i < kColumns; ++i) values_[i * kBlockRows + rows_] = row[i];
+    for (std::size_t i = 0; i < kColumns; ++i) values_[i * kApart + rows_] = row[i];
     if (++rows_ == kBlockRows) WriteBlock();
   }
 
@@ -40,10 +40,12 @@ class TableWriter {
 
  private:
   static constexpr std::size_t kBlockRows = 1 << 14;
+  // So that a row's values do not fall into one set of the processor's cache.
+  static constexpr std::size_t kApart = kBlockRows + 8;
 
   void WriteBlock() {
     file_.Write(block_.data(),
-                tare_table_block(values_.data(), kBlockRows, kColumns, rows_, block_.data()));
+                tare_table_block(values_.data(), kApart, kColumns, rows_, block_.data()));
     rows_ = 0;
   }
 

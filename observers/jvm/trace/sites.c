@@ -1,10 +1,11 @@
 #define _GNU_SOURCE
 #include "sites.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../json_text.h"
+#include "json.h"
 #include "mixed.h"
 #include "table.h"
 
@@ -74,12 +75,6 @@ static void take(struct node* node, uint32_t caller, uint64_t method, uint64_t l
                  uint32_t number) {
   *node = (struct node){caller, number, method, location};
   ++taken;
-}
-
-static void put(void* file, const char* piece) { fputs(piece, file); }
-
-void write_json_text(FILE* file, const char* text) {
-  tare_json_string(text, strlen(text), put, file);
 }
 
 static void write_frame(const char* function, const char* source, int line) {

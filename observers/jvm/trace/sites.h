@@ -6,7 +6,6 @@
 #include <jvmti.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 enum {
   NO_SITE = 0,
@@ -26,7 +25,5 @@ void cache_site(uint64_t key, uint32_t site);
 
 void sites_flush(void);
 bool sites_failed(void);
-
-void write_json_text(FILE* file, const char* text);
 
 #endif

@@ -21,7 +21,7 @@ enum Kind : std::uint32_t {
   kThreads,     // addresses of threads' control blocks, which end their stacks
   kStart,       // Ranges of nameless memory before the allocator's first operation
   kFolder,      // the path of the folder of the recording, whose mappings are the recorder's
-  kHeld,        // Ranges: objects that the program freed, and a layer retains
+  kRetained,    // Ranges: objects that the program freed, and a layer retains
   kEnd,
 };
 

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kFolderVariable = "TARE_RECORDER_SNAPSHOTS";
 constexpr std::size_t kPathBytes = 1024;
-constexpr std::uint32_t kMostKept = 64;
+constexpr std::uint32_t kMostRetained = 64;
 constexpr std::uint64_t kFirstInterval = 1 << 20;
 constexpr std::uint64_t kLeastGrant = 128 << 10, kMostGrant = 8 << 20;
 constexpr std::uint64_t kGrantShare = 32;  // of resident memory
@@ -48,8 +48,8 @@ struct State {
   bool forked;
   std::uint64_t spent;
   std::uint32_t serial;
-  std::uint32_t kept;
-  std::uint32_t kept_serials[kMostKept];
+  std::uint32_t retained;
+  std::uint32_t retained_serials[kMostRetained];
 };
 constinit State state{};
 
@@ -83,9 +83,9 @@ std::uint64_t ResidentBytes() { return NumberIn("/proc/self/statm", " ") * platf
 // By a walk over all pages.
 std::uint64_t ExactResidentBytes() { return NumberIn("/proc/self/smaps_rollup", "Rss:") << 10; }
 
-void PutHeld(void* object, std::size_t bytes, void* writer) {
+void PutRetained(void* object, std::size_t bytes, void* writer) {
   const Range range{reinterpret_cast<std::uint64_t>(object), bytes};
-  static_cast<Writer*>(writer)->Put(kHeld, &range, sizeof range);
+  static_cast<Writer*>(writer)->Put(kRetained, &range, sizeof range);
 }
 
 std::uint64_t SinceOrigin() { return Nanoseconds() - state.origin; }
@@ -106,7 +106,7 @@ bool Take(const char* path) {
   Copy(writer, kMaps, "/proc/self/maps");
   PutNoted(writer);
   writer.Put(kFolder, state.recording, strlen(state.recording));
-  if (tare_layer_held != nullptr) tare_layer_held(PutHeld, &writer);
+  if (tare_layer_held != nullptr) tare_layer_held(PutRetained, &writer);
   moment.end = SinceOrigin();
   writer.Put(kMoment, &moment, sizeof moment);
   writer.Finish();
@@ -116,14 +116,14 @@ bool Take(const char* path) {
 
 // Every second one goes, and from here on half as many are taken.
 void ThinOut() {
-  for (std::uint32_t i = 0; i < kMostKept; ++i) {
+  for (std::uint32_t i = 0; i < kMostRetained; ++i) {
     if (i % 2 == 1) {
-      unlink(Path(state.kept_serials[i]).Text());
+      unlink(Path(state.retained_serials[i]).Text());
     } else {
-      state.kept_serials[i / 2] = state.kept_serials[i];
+      state.retained_serials[i / 2] = state.retained_serials[i];
     }
   }
-  state.kept = kMostKept / 2;
+  state.retained = kMostRetained / 2;
   state.interval *= 2;
 }
 
@@ -165,14 +165,14 @@ void TakeWhatIsDue(std::uint64_t moved, Occasion occasion) {
   const bool is_due = moved >= state.next && !over;
   const bool is_moment = is_due || (is_peak && occasion != Occasion::kUsual);
   state.grant = std::clamp(resident / kGrantShare, kLeastGrant, kMostGrant);
-  if (is_moment && state.kept == kMostKept) ThinOut();
+  if (is_moment && state.retained == kMostRetained) ThinOut();
   if (is_peak) {
     state.highest = resident;
     TakePeak(is_moment);
   } else if (is_moment && !Take(Path(state.serial).Text())) {
     unlink(Path(state.serial).Text());
   }
-  if (is_moment) state.kept_serials[state.kept++] = state.serial++;
+  if (is_moment) state.retained_serials[state.retained++] = state.serial++;
   if (is_due) state.next = moved + state.interval;
 }
 
