@@ -2,7 +2,7 @@
 // One level of write-through caches over a write buffer. The data cache may have lines smaller than
 // what a read miss fetches; a write makes its line present without fetching.
 
-#include "model.h"
+#include "buffered.h"
 
 // A direct-mapped cache, as these models have, needs neither hints nor times.
 static inline Bool is_present(Cache* cache, ULong line) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "feed.h"
 
-#include "events.h"
 #include "simulator.h"
 
 // There is room for what a stretch writes, since each makes it for the next.
@@ -230,7 +229,7 @@ static void start_child(ThreadId thread) {
   simulator_reset_counts();
 }
 
-void feed_start(const HChar* path) {
+void feed_start(const HChar* path, ULong (*bit_of_phase)(const HChar* name)) {
   static HChar text[MODELS_BYTES];
   const Int file = VG_(fd_open)(path, VKI_O_RDONLY, 0);
   if (file < 0) fail(path, "cannot be opened");
@@ -239,7 +238,7 @@ void feed_start(const HChar* path) {
   if (size < 0 || size == sizeof text - 1) fail(path, "cannot be read, or is too long");
   const HChar* const wrong = simulator_read(text);
   if (wrong != NULL) fail(path, wrong);
-  simulator_find_phases(events_phase_bit);
+  simulator_find_phases(bit_of_phase);
   fetch_rules = simulator_fetch_rules();
   VG_(atfork)(drain_before_fork, NULL, start_child);
   feed_was_started = True;

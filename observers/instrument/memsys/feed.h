@@ -6,14 +6,15 @@
 #ifndef TARE_MEMSYS_FEED_H
 #define TARE_MEMSYS_FEED_H
 
-#include "translation.h"
+#include "guest/translation.h"
 
 // False: nothing is simulated, and nothing below may be called.
 extern Bool feed_was_started;
 static inline Bool feed_is_on(void) { return FOLLOWS_MEMORY && feed_was_started; }
 
-// Reads the models of `path`, or ends the run with a message.
-void feed_start(const HChar* path);
+// Reads the models of `path`, or ends the run with a message. `bit_of_phase` gives what
+// feed_set_phase() takes for a phase of that name, or 0.
+void feed_start(const HChar* path, ULong (*bit_of_phase)(const HChar* name));
 
 // The calls in which a block is translated, in the order of its statements: one at its start, one
 // for each statement before it is added, and one at its end.
@@ -33,7 +34,7 @@ void feed_set_operation(UInt operation, Addr caller);
 // The operation that was just set begins, and does not go on.
 void feed_count_call(void);
 
-// What events_phase() says of the thread.
+// What phase_of() says of the thread.
 void feed_set_phase(ULong phase);
 
 // All that has happened so far is in the counts.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Levels of caches.
 
-#include "model.h"
+#include "hierarchy.h"
 
 static void refer(Model* model, UInt level, Kind kind, Bool stores, Addr from, Addr to,
                   Counts* counts);

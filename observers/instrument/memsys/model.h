@@ -88,18 +88,6 @@ static inline void count_event(Model* model, Counts* counts, UInt event, ULong n
   occurrences_add(model->occurrences, &more);
 }
 
-// Run the stream from `word` up to `end` through the model, adding to `counts`. They return the sum
-// of the totals of its stretches.
-ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* counts);
-ULong buffered_run(Model* model, const ULong* word, const ULong* end, Counts* counts);
-
-// Whether a fetch and a data access can change what the other finds at the first level, or a write
-// is more than a use of its line.
-Bool hierarchy_order_matters(const Model* model);
-
-// Before the first run of a model where that order does not matter.
-void hierarchy_number_lines(Model* model, UInt chunk_bytes);
-
 static inline Cache* first_level(Model* model, Kind kind) {
   return kind == FETCH && !model->unified ? &model->instruction : &model->data;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "simulator.h"
 
+#include "buffered.h"
 #include "curve.h"
 #include "description.h"
+#include "hierarchy.h"
 
 enum {
   FIRST_TABLE = 1 << 10,

@@ -5,7 +5,7 @@
 #ifndef TARE_MEMSYS_SIMULATOR_H
 #define TARE_MEMSYS_SIMULATOR_H
 
-#include "model.h"
+#include "stretch.h"
 
 // NULL, or what is wrong with the text that describes the models. The text is cut up.
 const HChar* simulator_read(HChar* text);
