@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How often each instruction was executed, told apart by its address and its bytes, so that code
+// How often each instruction was executed, distinguished by its address and its bytes, so that code
 // which moves or is generated has a count of its own.
 //
 // What is counted are stretches: instructions that follow one another, up to where a block may be

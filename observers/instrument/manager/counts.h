@@ -16,7 +16,7 @@ typedef enum {
   OP_DELETE,
   OP_OTHER,  // malloc_usable_size, malloc_trim: the manager's work, for no object
   OP_PROOF,  // the probe that proves which manager serves: not the program's work, left out
-  // Parts of a calloc and of a realloc, told apart where executions are counted.
+  // Parts of a calloc and of a realloc, counted apart where executions are counted.
   OP_ZEROING,
   OP_COPYING,
   OP_COUNT

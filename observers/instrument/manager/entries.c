@@ -24,8 +24,8 @@ static VgHashTable* places;
 static Loaded* loaded;
 static DiEpoch epoch_seen;
 static Bool watches_memory_functions;
-static void (*tell_of_loaded)(const DebugInfo* info);
-static void (*tell_of_gone)(Addr text, SizeT bytes);
+static void (*on_loaded)(const DebugInfo* info);
+static void (*on_gone)(Addr text, SizeT bytes);
 
 void entries_initialise(void) {
   places = VG_(HT_construct)("tare.places");
@@ -34,10 +34,10 @@ void entries_initialise(void) {
 
 void entries_watch_memory_functions(void) { watches_memory_functions = True; }
 
-void entries_follow_loading_for(void (*loaded_too)(const DebugInfo* info),
+void entries_follow_loading_for(void (*loaded_object)(const DebugInfo* info),
                                 void (*gone)(Addr text, SizeT bytes)) {
-  tell_of_loaded = loaded_too;
-  tell_of_gone = gone;
+  on_loaded = loaded_object;
+  on_gone = gone;
 }
 
 static void add_place(Addr address, const Entry* entry) {
@@ -99,7 +99,7 @@ static void follow_object(const DebugInfo* info) {
                     .file = VG_(strdup)("tare.loaded.file", file)};
   loaded = there;
   look_into(info, there);
-  if (tell_of_loaded != NULL) tell_of_loaded(info);
+  if (on_loaded != NULL) on_loaded(info);
 }
 
 static Bool is_there(const Loaded* object) {
@@ -126,7 +126,7 @@ static void follow_loading(void) {
     }
     *link = each->next;
     forget_places(each->text, each->text_bytes);
-    if (tell_of_gone != NULL) tell_of_gone(each->text, each->text_bytes);
+    if (on_gone != NULL) on_gone(each->text, each->text_bytes);
     VG_(free)(each->file);
     VG_(free)(each);
   }

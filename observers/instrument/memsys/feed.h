@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Code that writes the stream of accesses, and the moments at which the stream is handed on.
 //
-// A stretch becomes part of the stream when its end is reached. One that a fault cuts off is not.
+// A basic block becomes part of the stream when its end is reached. One that a fault cuts off is
+// not.
 
 #ifndef TARE_MEMSYS_FEED_H
 #define TARE_MEMSYS_FEED_H
@@ -16,8 +17,8 @@ static inline Bool feed_is_on(void) { return FOLLOWS_MEMORY && feed_was_started;
 // feed_set_phase() takes for a phase of that name, or 0.
 void feed_start(const HChar* path, ULong (*bit_of_phase)(const HChar* name));
 
-// The calls in which a block is translated, in the order of its statements: one at its start, one
-// for each statement before it is added, and one at its end.
+// The calls in which a superblock is translated, in the order of its statements: one at its start,
+// one for each statement before it is added, and one at its end.
 void feed_begin_block(Translation* translation);
 void feed_statement(Translation* translation, const IRStmt* statement);
 void feed_end_block(Translation* translation);

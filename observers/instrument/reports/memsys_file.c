@@ -4,6 +4,7 @@
 #include "events/phases.h"
 #include "manager/counts.h"
 #include "memsys/feed.h"
+#include "memsys/results.h"
 #include "memsys/simulator.h"
 #include "output/files.h"
 #include "output/table.h"
@@ -23,7 +24,7 @@ static void add_occurrence(void* table, const ULong* row) { table_add(table, row
 static void write_occurrences(void) {
   Table* const table =
       table_create(file_path(base, "stalls"), "stalls", "context model address length event count");
-  simulator_visit_occurrences(add_occurrence, table);
+  results_visit_occurrences(add_occurrence, table);
   table_close(table);
 }
 
@@ -40,8 +41,8 @@ void memsys_file_write(const HChar* folder, const HChar* end) {
   file_put_process(file);
   VG_(fprintf)(file, ",\n \"end\": \"%s\",\n", end);
   const Describer describer = {name_of, put_phase, put_place};
-  simulator_write(file, &describer);
+  results_write(file, &describer);
   VG_(fprintf)(file, "}\n");
-  if (simulator_charges_instructions()) write_occurrences();
+  if (simulator_description()->charges_instructions) write_occurrences();
   file_end(file, file_path(base, "json"));
 }

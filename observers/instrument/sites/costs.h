@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What is counted of each operation of the memory manager by call site: what counts.h counts of it
-// in all, told apart by the call that led to it.
+// in all, distinguished by the call that led to it.
 
 #ifndef TARE_INSTRUMENT_SITES_COSTS_H
 #define TARE_INSTRUMENT_SITES_COSTS_H
@@ -8,7 +8,7 @@
 #include "manager/counts.h"
 #include "platform/guest.h"
 
-// False: nothing is told apart, and nothing below but costs_begin() may be called.
+// False: nothing is distinguished, and nothing below but costs_begin() may be called.
 extern Bool costs_were_asked;
 static inline Bool costs_are_on(void) { return FOLLOWS_MEMORY && costs_were_asked; }
 

@@ -78,11 +78,11 @@ void sites_add_return(Translation* translation) {
   IRExpr* const stack_pointer = get(translation, translation->stack_pointer);
   IRExpr* const next = get_register(translation, offsetof(Registers, calls));
   IRExpr* const last = call_before(translation, next);
-  IRExpr* const kept = assign(translation, Ity_I64,
-                              IRExpr_ITE(is_over(translation, last, stack_pointer), last, next));
-  put_register(translation, offsetof(Registers, calls), kept);
+  IRExpr* const remaining = assign(
+      translation, Ity_I64, IRExpr_ITE(is_over(translation, last, stack_pointer), last, next));
+  put_register(translation, offsetof(Registers, calls), remaining);
   // An exception or a longjmp ends several calls at once.
-  call_if(translation, is_over(translation, call_before(translation, kept), stack_pointer),
+  call_if(translation, is_over(translation, call_before(translation, remaining), stack_pointer),
           "unwind_calls", unwind_calls, number(0));
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The stream of accesses that the simulator reads: words of 64 bits. A pointer to a Stretch, then
-// the addresses of its data accesses; the next pointer; and so on. Accesses that follow each other
-// at constant distances, as the registers that a function saves, have one address together.
+// The stream of accesses that the simulator reads: words of 64 bits. A pointer to a basic block,
+// then the addresses of its data accesses; the next pointer; and so on. Accesses that follow each
+// other at constant distances, as the registers that a function saves, have one address together.
 
-#ifndef TARE_MEMSYS_STRETCH_H
-#define TARE_MEMSYS_STRETCH_H
+#ifndef TARE_MEMSYS_BASIC_BLOCK_H
+#define TARE_MEMSYS_BASIC_BLOCK_H
 
-#include "core.h"
+#include "chunks.h"
 
 enum {
   WRITES = 1,
@@ -15,9 +15,9 @@ enum {
 
 typedef struct {
   UShort size;  // in bytes
-  UChar at;     // instructions of the stretch before the one that makes the access
+  UChar at;     // instructions of the block before the one that makes the access
   UChar flags;
-  UChar place;   // its address is in which of the stretch's places
+  UChar place;   // its address is in which of the block's places
   UChar offset;  // and so many bytes further
 } Access;
 
@@ -31,16 +31,16 @@ typedef struct {
   ULong chunk;    // address, a multiple of the chunk size, but for the bit CONTINUES
   UInt number;    // of the chunk, never 0: chunks of translated code are numbered
   UShort at;      // as in Access
-  UShort before;  // data accesses of the stretch that come before
+  UShort before;  // data accesses of the block that come before
 } Fetch;
 
 // A chunk that belongs to the same instruction as the chunk before it.
 #define CONTINUES ((ULong)1)
 
-// Code with one way in and one way out. Stretches of equal content are one and live for ever, so
-// code that is translated again takes no further memory.
-typedef struct _Stretch {
-  struct _Stretch* next;
+// Basic blocks of equal content are one and live for ever, so code that is translated again takes
+// no further memory.
+typedef struct _BasicBlock {
+  struct _BasicBlock* next;
   ULong totals;          // instructions, reads and writes, see below
   const Access* access;  // behind the instructions
   const Place* place;    // behind the accesses; one more than there are
@@ -52,7 +52,7 @@ typedef struct _Stretch {
   // Behind the fetches, where the rules ask for it: see instruction_place.
   const ULong* instruction;
   Fetch fetch[];
-} Stretch;
+} BasicBlock;
 
 // Where an instruction is and how long, in one word.
 static inline ULong instruction_place(Addr address, UInt bytes) {
@@ -65,8 +65,8 @@ static inline Addr access_address(const Access* access, const ULong* addresses) 
   return addresses[access->place] + access->offset;
 }
 
-// Three sums in one word, so that a stretch costs one addition. A stream has at most STREAM_WORDS
-// words, and a stretch at most MOST_INSTRUCTIONS, so no sum runs over.
+// Three sums in one word, so that a block costs one addition. A stream has at most STREAM_WORDS
+// words, and a block at most MOST_INSTRUCTIONS, so no sum runs over.
 enum { STREAM_WORDS = 8192, MOST_INSTRUCTIONS = 250, MOST_ACCESSES = 250, MOST_FETCHES = 600 };
 
 static inline ULong pack_totals(ULong instructions, ULong reads, ULong writes) {
@@ -76,15 +76,7 @@ static inline ULong packed_instructions(ULong totals) { return totals >> 40; }
 static inline ULong packed_reads(ULong totals) { return totals >> 20 & 0xfffff; }
 static inline ULong packed_writes(ULong totals) { return totals & 0xfffff; }
 
-// Which fetches the models need to see.
-typedef struct {
-  UInt chunk_bytes;         // fetches within an aligned chunk are one
-  UInt unit_bytes;          // the numbers of the chunks in such a unit follow each other
-  Bool again_after_access;  // unless data was used between them
-  Bool knows_instructions;  // a stretch knows where its instructions are
-} FetchRules;
-
-// A stretch while its code is read.
+// A block while its code is read.
 typedef struct {
   UInt instructions;
   UInt fetches;
@@ -105,7 +97,7 @@ typedef struct {
 
 void draft_clear(Draft* draft);
 
-// False when the next instruction may not fit, and the stretch must be closed first.
+// False when the next instruction may not fit, and the block must be closed first.
 Bool draft_has_room(const Draft* draft);
 void draft_instruction(Draft* draft, Addr address, UInt size, const FetchRules* rules);
 
@@ -116,17 +108,16 @@ void draft_access(Draft* draft, UInt size, UInt flags);
 // too far, and nothing is done.
 Bool draft_access_beside(Draft* draft, PtrdiffT distance, UInt size, UInt flags);
 
-// The one stretch of that content.
-const Stretch* stretch_of(Draft* draft);
+// The one block of that content.
+const BasicBlock* basic_block_of(Draft* draft);
 
 // All numbers so far are below.
-UInt chunk_numbers(void);
-UInt stretch_numbers(void);
+UInt basic_block_numbers(void);
 
-// The stretches that fetch a chunk.
+// The blocks that fetch a chunk.
 typedef struct _Link {
   const struct _Link* next;
-  const Stretch* stretch;
+  const BasicBlock* block;
 } Link;
 
 const Link* links_of_chunk(UInt number);

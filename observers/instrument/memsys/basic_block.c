@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "stretch.h"
+#include "basic_block.h"
 
 enum {
   BUCKETS = 1 << 16,
@@ -8,82 +8,28 @@ enum {
   ACCESSES_OF_ONE = 32,   // a gather of eight elements makes the most
   // Accesses in one place cost one look if they are in one line, and more than else if not.
   MOST_PLACE_BYTES = 16,
-  FIRST_UNITS = 1 << 10,
 };
-
-// ---- the numbers of chunks ----
-
-// A hash table of the addresses of units, and the number of the first chunk of each.
-static struct {
-  Addr* address;
-  UInt* number;
-  UInt capacity;
-  UInt used;
-  UInt end;  // of the numbers
-} units;
-
-static UInt slot_of_unit(Addr unit) {
-  UInt slot = (UInt)(unit * 0x9e3779b97f4a7c15ULL >> 32) & (units.capacity - 1);
-  while (units.number[slot] != 0 && units.address[slot] != unit)
-    slot = (slot + 1) & (units.capacity - 1);
-  return slot;
-}
-
-static void grow_units(void) {
-  const Addr* const address = units.address;
-  const UInt* const number = units.number;
-  const UInt capacity = units.capacity;
-  units.capacity = capacity == 0 ? FIRST_UNITS : 2 * capacity;
-  units.address = VG_(calloc)("tare.units", units.capacity, sizeof *units.address);
-  units.number = VG_(calloc)("tare.units", units.capacity, sizeof *units.number);
-  for (UInt i = 0; i < capacity; ++i) {
-    if (number[i] == 0) continue;
-    const UInt slot = slot_of_unit(address[i]);
-    units.address[slot] = address[i];
-    units.number[slot] = number[i];
-  }
-  if (capacity == 0) return;
-  VG_(free)((void*)address);
-  VG_(free)((void*)number);
-}
-
-static UInt number_of(Addr chunk, const FetchRules* rules) {
-  const UInt chunks = rules->unit_bytes / rules->chunk_bytes;
-  if (units.used >= units.capacity / 2) grow_units();
-  const Addr unit = chunk / rules->unit_bytes;
-  const UInt slot = slot_of_unit(unit);
-  if (units.number[slot] == 0) {
-    units.address[slot] = unit;
-    if (units.end == 0) units.end = chunks;  // number 0 is of none
-    units.number[slot] = units.end;
-    units.end += chunks;
-    ++units.used;
-  }
-  return units.number[slot] + (UInt)(chunk / rules->chunk_bytes % chunks);
-}
-
-UInt chunk_numbers(void) { return units.end; }
 
 static const Link** links;  // by the number of a chunk
 static UInt links_capacity;
-static UInt stretches;
+static UInt blocks;
 
-UInt stretch_numbers(void) { return stretches; }
+UInt basic_block_numbers(void) { return blocks; }
 
 const Link* links_of_chunk(UInt number) { return number < links_capacity ? links[number] : NULL; }
 
-static void link_chunks(const Stretch* stretch) {
-  if (units.end > links_capacity) {
+static void link_chunks(const BasicBlock* block) {
+  if (chunk_numbers() > links_capacity) {
     const UInt old = links_capacity;
-    links_capacity = 2 * units.end;
+    links_capacity = 2 * chunk_numbers();
     links = VG_(realloc)("tare.links", links, links_capacity * sizeof *links);
     VG_(memset)(links + old, 0, (links_capacity - old) * sizeof *links);
   }
-  for (UInt i = 0; i < stretch->fetches; ++i) {
-    const Link** const first = &links[stretch->fetch[i].number];
-    if (*first != NULL && (*first)->stretch == stretch) continue;
+  for (UInt i = 0; i < block->fetches; ++i) {
+    const Link** const first = &links[block->fetch[i].number];
+    if (*first != NULL && (*first)->block == block) continue;
     Link* const link = VG_(malloc)("tare.links", sizeof *link);
-    *link = (Link){*first, stretch};
+    *link = (Link){*first, block};
     *first = link;
   }
 }
@@ -105,7 +51,7 @@ Bool draft_has_room(const Draft* draft) {
 static void add_fetch(Draft* draft, ULong chunk, const FetchRules* rules) {
   Fetch* const fetch = &draft->fetch[draft->fetches++];
   fetch->chunk = chunk;
-  fetch->number = number_of(chunk & ~CONTINUES, rules);
+  fetch->number = chunk_number(chunk & ~CONTINUES, rules);
   fetch->at = (UShort)draft->instructions;
   fetch->before = (UShort)draft->accesses;
 }
@@ -133,7 +79,7 @@ void draft_instruction(Draft* draft, Addr address, UInt size, const FetchRules* 
 }
 
 static void add_access(Draft* draft, Int offset, UInt size, UInt flags) {
-  // The rest of an instruction may follow a way out of the stretch in which it began.
+  // The rest of an instruction may follow a way out of the block in which it began.
   const UInt at = draft->instructions > 0 ? draft->instructions - 1 : 0;
   draft->offset[draft->accesses] = offset;
   Access* const access = &draft->access[draft->accesses++];
@@ -193,16 +139,16 @@ static ULong hash_bytes(ULong hash, const void* bytes, SizeT size) {
   return hash;
 }
 
-static Bool same_content(const Stretch* stretch, const Draft* draft, ULong totals) {
-  return stretch->totals == totals && stretch->fetches == draft->fetches &&
-         stretch->accesses == draft->accesses &&
-         VG_(memcmp)(stretch->fetch, draft->fetch, draft->fetches * sizeof(Fetch)) == 0 &&
-         VG_(memcmp)(stretch->access, draft->access, draft->accesses * sizeof(Access)) == 0 &&
-         VG_(memcmp)(stretch->instruction, draft->instruction, draft->known * sizeof(ULong)) == 0;
+static Bool same_content(const BasicBlock* block, const Draft* draft, ULong totals) {
+  return block->totals == totals && block->fetches == draft->fetches &&
+         block->accesses == draft->accesses &&
+         VG_(memcmp)(block->fetch, draft->fetch, draft->fetches * sizeof(Fetch)) == 0 &&
+         VG_(memcmp)(block->access, draft->access, draft->accesses * sizeof(Access)) == 0 &&
+         VG_(memcmp)(block->instruction, draft->instruction, draft->known * sizeof(ULong)) == 0;
 }
 
-const Stretch* stretch_of(Draft* draft) {
-  static Stretch* buckets[BUCKETS];
+const BasicBlock* basic_block_of(Draft* draft) {
+  static BasicBlock* buckets[BUCKETS];
   const SizeT fetch_bytes = draft->fetches * sizeof(Fetch);
   const SizeT access_bytes = draft->accesses * sizeof(Access);
   const SizeT place_bytes = (draft->places + 1) * sizeof(Place);
@@ -212,27 +158,27 @@ const Stretch* stretch_of(Draft* draft) {
   ULong hash = hash_bytes(0xcbf29ce484222325ULL ^ totals, draft->fetch, fetch_bytes);
   hash = hash_bytes(hash, draft->access, access_bytes);
   hash = hash_bytes(hash, draft->instruction, instruction_bytes);
-  Stretch** const bucket = &buckets[(hash ^ hash >> 32) % BUCKETS];
-  for (Stretch* stretch = *bucket; stretch != NULL; stretch = stretch->next)
-    if (same_content(stretch, draft, totals)) return stretch;
-  Stretch* const stretch =
-      VG_(calloc)("tare.stretch", 1,
-                  sizeof(Stretch) + fetch_bytes + instruction_bytes + access_bytes + place_bytes);
-  stretch->next = *bucket;
-  stretch->totals = totals;
-  stretch->has_conditional = draft->has_conditional;
-  stretch->fetches = (UShort)draft->fetches;
-  stretch->accesses = (UShort)draft->accesses;
-  stretch->places = (UShort)draft->places;
-  stretch->instruction = (const ULong*)(stretch->fetch + draft->fetches);
-  stretch->access = (const Access*)(stretch->instruction + draft->known);
-  stretch->place = (const Place*)(stretch->access + draft->accesses);
-  VG_(memcpy)(stretch->fetch, draft->fetch, fetch_bytes);
-  VG_(memcpy)((Access*)stretch->access, draft->access, access_bytes);
-  VG_(memcpy)((Place*)stretch->place, draft->place, place_bytes);
-  VG_(memcpy)((ULong*)stretch->instruction, draft->instruction, instruction_bytes);
-  stretch->number = stretches++;
-  link_chunks(stretch);
-  *bucket = stretch;
-  return stretch;
+  BasicBlock** const bucket = &buckets[(hash ^ hash >> 32) % BUCKETS];
+  for (BasicBlock* block = *bucket; block != NULL; block = block->next)
+    if (same_content(block, draft, totals)) return block;
+  BasicBlock* const block = VG_(calloc)(
+      "tare.basic block", 1,
+      sizeof(BasicBlock) + fetch_bytes + instruction_bytes + access_bytes + place_bytes);
+  block->next = *bucket;
+  block->totals = totals;
+  block->has_conditional = draft->has_conditional;
+  block->fetches = (UShort)draft->fetches;
+  block->accesses = (UShort)draft->accesses;
+  block->places = (UShort)draft->places;
+  block->instruction = (const ULong*)(block->fetch + draft->fetches);
+  block->access = (const Access*)(block->instruction + draft->known);
+  block->place = (const Place*)(block->access + draft->accesses);
+  VG_(memcpy)(block->fetch, draft->fetch, fetch_bytes);
+  VG_(memcpy)((Access*)block->access, draft->access, access_bytes);
+  VG_(memcpy)((Place*)block->place, draft->place, place_bytes);
+  VG_(memcpy)((ULong*)block->instruction, draft->instruction, instruction_bytes);
+  block->number = blocks++;
+  link_chunks(block);
+  *bucket = block;
+  return block;
 }
