@@ -45,6 +45,7 @@ demo: build
 test: build
 	@scripts/setup.sh demo test
 	@$(PYTHON) -m compileall -q tare  # most tests start tare anew, where nothing may be compiled
+	@$(PYTHON) -m tests.native_programs
 	$(PYTHON) -m tests
 
 steady: build

@@ -23,7 +23,8 @@ def sanitized_fuzzer(folder: Path, sanitizer: str) -> Path:
         subprocess.run(
             ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}",
              "-fno-sanitize-recover=all", "-fno-builtin", "-Wno-use-after-free", "-pthread",
-             f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", PLATFORM, "-c", "-o", objects[-1], source],
+             f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", PLATFORM,
+             "-c", "-o", objects[-1], source],
             check=True,
         )  # fmt: skip
     defined = subprocess.run(
