@@ -21,8 +21,10 @@ FOLDERS = (
     "managers/marksweep",
     "managers/regions",
     "observers/instrument",
+    "observers/jvm",
     "observers/recorder",
     "observers/runner",
+    "platform",
     "replay/replayer/src",
     "replay/schedule/src",
 )

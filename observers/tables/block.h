@@ -6,38 +6,39 @@
 #define TARE_TABLES_BLOCK_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 enum {
   TARE_TABLE_MAGIC = 0x324b4c42,  // "BLK2"
-  TARE_TABLE_HEADER_BYTES = 4 * sizeof(uint32_t),
-  TARE_TABLE_COLUMN_BYTES = 2 * sizeof(uint64_t),
+  TARE_TABLE_HEADER_BYTES = 4 * sizeof(unsigned),
+  TARE_TABLE_COLUMN_BYTES = 2 * sizeof(unsigned long long),
 };
 
 // What a block takes at most. A number is put down as a whole, and the next one over its upper
 // part: hence the room behind.
-#define TARE_TABLE_BLOCK_BYTES(columns, rows)                                                    \
-  (TARE_TABLE_HEADER_BYTES + (columns) * (TARE_TABLE_COLUMN_BYTES + (rows) * sizeof(uint64_t)) + \
-   sizeof(uint64_t))
+#define TARE_TABLE_BLOCK_BYTES(columns, rows)                                    \
+  (TARE_TABLE_HEADER_BYTES +                                                     \
+   (columns) * (TARE_TABLE_COLUMN_BYTES + (rows) * sizeof(unsigned long long)) + \
+   sizeof(unsigned long long))
 
-static inline char* tare_table_put(char* at, uint64_t value, size_t bytes) {
+static inline char* tare_table_put(char* at, unsigned long long value, size_t bytes) {
   __builtin_memcpy(at, &value, sizeof value);
   return at + bytes;
 }
 
 // Of the payload as words of the machine, the last one filled up with zeros.
-static inline uint32_t tare_table_checksum(const char* payload, size_t bytes) {
-  uint64_t sum = 0;
+static inline unsigned tare_table_checksum(const char* payload, size_t bytes) {
+  unsigned long long sum = 0;
   size_t at = 0;
   for (; at + sizeof sum <= bytes; at += sizeof sum) {
-    uint64_t word;
+    unsigned long long word;
     __builtin_memcpy(&word, payload + at, sizeof word);
     sum += word;
   }
-  uint64_t last = 0;
-  for (size_t i = at; i < bytes; ++i) last |= (uint64_t)(unsigned char)payload[i] << 8 * (i - at);
+  unsigned long long last = 0;
+  for (size_t i = at; i < bytes; ++i)
+    last |= (unsigned long long)(unsigned char)payload[i] << 8 * (i - at);
   sum += last;
-  return (uint32_t)(sum ^ (sum >> 32));
+  return (unsigned)(sum ^ (sum >> 32));
 }
 
 // Puts `rows` rows, at least one, into `block`; returns how many bytes of it that takes. Values of
@@ -48,28 +49,28 @@ static inline size_t tare_table_block(const void* columns, size_t apart, size_t 
   char* head = block + TARE_TABLE_HEADER_BYTES;
   char* at = head + count * TARE_TABLE_COLUMN_BYTES;
   for (size_t column = 0; column < count; ++column) {
-    const char* const first = values + column * apart * sizeof(uint64_t);
-    uint64_t least = UINT64_MAX;
-    uint64_t most = 0;
+    const char* const first = values + column * apart * sizeof(unsigned long long);
+    unsigned long long least = ~0ull;
+    unsigned long long most = 0;
     for (size_t row = 0; row < rows; ++row) {
-      uint64_t value;
+      unsigned long long value;
       __builtin_memcpy(&value, first + row * sizeof value, sizeof value);
       if (value < least) least = value;
       if (value > most) most = value;
     }
-    const uint64_t range = most - least;
+    const unsigned long long range = most - least;
     const size_t width = range == 0 ? 0 : sizeof range - (size_t)__builtin_clzll(range) / 8;
     head = tare_table_put(head, least, sizeof least);
     head = tare_table_put(head, width, sizeof least);
     for (size_t row = 0; width != 0 && row < rows; ++row) {
-      uint64_t value;
+      unsigned long long value;
       __builtin_memcpy(&value, first + row * sizeof value, sizeof value);
       at = tare_table_put(at, value - least, width);
     }
   }
   const char* const payload = block + TARE_TABLE_HEADER_BYTES;
   const size_t bytes = (size_t)(at - payload);
-  const uint32_t header[] = {TARE_TABLE_MAGIC, (uint32_t)rows, (uint32_t)bytes,
+  const unsigned header[] = {TARE_TABLE_MAGIC, (unsigned)rows, (unsigned)bytes,
                              tare_table_checksum(payload, bytes)};
   __builtin_memcpy(block, header, sizeof header);
   return (size_t)(at - block);

@@ -41,17 +41,10 @@ void file_end(VgFile* file, const HChar* path) {
   if (VG_(rename)(unfinished(path), path) != 0) VG_(umsg)("cannot write %s\n", path);
 }
 
+static void put_piece(void* file, const HChar* piece) { VG_(fprintf)(file, "%s", piece); }
+
 void file_put_text(VgFile* file, const HChar* text) {
-  SizeT length = VG_(strlen)(text);
-  VG_(fprintf)(file, "\"");
-  while (length != 0) {
-    HChar piece[TARE_JSON_PIECE_BYTES];
-    const SizeT taken = tare_json_piece(text, length, piece);
-    VG_(fprintf)(file, "%s", piece);
-    text += taken;
-    length -= taken;
-  }
-  VG_(fprintf)(file, "\"");
+  tare_json_string(text, VG_(strlen)(text), put_piece, file);
 }
 
 void file_put_process(VgFile* file) {
