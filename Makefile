@@ -10,7 +10,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 TARE := $(VENV)/bin/tare
 DICTIONARY := /usr/share/dict/american-english
-NATIVE_SOURCES := $(shell find observers managers replay workloads/kernels -type f \
+NATIVE_SOURCES := $(shell find observers managers platform replay workloads/kernels -type f \
 	-not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
 
 help:
@@ -45,6 +45,7 @@ demo: build
 test: build
 	@scripts/setup.sh demo test
 	@$(PYTHON) -m compileall -q tare  # most tests start tare anew, where nothing may be compiled
+	@$(PYTHON) -m tests.native.managers.native_programs
 	$(PYTHON) -m tests
 
 steady: build

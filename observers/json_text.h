@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
-// How every observer writes text into JSON: needs no C library.
+// How every observer writes JSON. What is C here needs no C library.
 //
 // Paths and names may hold any byte. What is UTF-8 stays as it is. A byte that belongs to no
 // character stands as \udcXX, the half of a pair that Python reads as that byte
@@ -54,5 +54,79 @@ static inline size_t tare_json_piece(const char* text, size_t length,
   piece[used] = '\0';
   return taken == 0 ? 1 : taken;
 }
+
+// Calls put(to, piece) for the pieces of `text` as a JSON string, the quotes among them.
+static inline void tare_json_string(const char* text, size_t length,
+                                    void (*put)(void* to, const char* piece), void* to) {
+  put(to, "\"");
+  while (length != 0) {
+    char piece[TARE_JSON_PIECE_BYTES];
+    const size_t taken = tare_json_piece(text, length, piece);
+    put(to, piece);
+    text += taken;
+    length -= taken;
+  }
+  put(to, "\"");
+}
+
+#ifdef __cplusplus
+
+#include <concepts>
+#include <string>
+#include <string_view>
+
+namespace tare {
+
+// A document of JSON, in the order in which it is told.
+class Json {
+ public:
+  Json& Begin(char bracket) {
+    Separate();
+    text_ += bracket;
+    is_first_ = true;
+    return *this;
+  }
+  Json& End(char bracket) {
+    text_ += bracket;
+    is_first_ = false;
+    return *this;
+  }
+  Json& Name(std::string_view name) {
+    Value(name);
+    text_ += ": ";
+    is_first_ = true;
+    return *this;
+  }
+  Json& Value(std::string_view text) {
+    Separate();
+    const auto put = [](void* to, const char* piece) { *static_cast<std::string*>(to) += piece; };
+    tare_json_string(text.data(), text.size(), put, &text_);
+    return *this;
+  }
+  Json& Value(std::integral auto number) {
+    Separate();
+    if constexpr (std::same_as<decltype(number), bool>)
+      text_ += number ? "true" : "false";
+    else
+      text_ += std::to_string(number);
+    return *this;
+  }
+  Json& Member(std::string_view name, auto value) { return Name(name).Value(value); }
+
+  const std::string& Text() const { return text_; }
+
+ private:
+  void Separate() {
+    if (!is_first_) text_ += ", ";
+    is_first_ = false;
+  }
+
+  std::string text_;
+  bool is_first_ = true;
+};
+
+}  // namespace tare
+
+#endif
 
 #endif

@@ -11,6 +11,7 @@
 #include <cstddef>
 
 #include "next.hpp"
+#include "operators_new.hpp"
 #include "quarantine.hpp"
 
 namespace tare {
@@ -81,8 +82,11 @@ using Pvalloc = Allocation<"pvalloc", void*, std::size_t>;
 
 // C++'s operators new. An inner one throws, or calls a handler of the program; so the guard tries
 // malloc first. The inner one may be missing: nothing that was there at the start is in C++.
+template <SymbolName kSymbol, typename Function>
+struct New;
+
 template <SymbolName kSymbol, typename... More>
-struct New {
+struct New<kSymbol, void*(std::size_t, More...)> {
   using Function = void*(std::size_t, More...);
 
   static void* OverMalloc(std::size_t bytes, More... more) {
@@ -129,25 +133,16 @@ struct New {
   static constinit inline Found<Function> inner{nullptr};
 };
 
-using Nothrow = const void*;
-using NewObject = New<"_Znwm">;
-using NewArray = New<"_Znam">;
-using NewObjectNothrow = New<"_ZnwmRKSt9nothrow_t", Nothrow>;
-using NewArrayNothrow = New<"_ZnamRKSt9nothrow_t", Nothrow>;
-using NewObjectAligned = New<"_ZnwmSt11align_val_t", std::size_t>;
-using NewArrayAligned = New<"_ZnamSt11align_val_t", std::size_t>;
-using NewObjectAlignedNothrow = New<"_ZnwmSt11align_val_tRKSt9nothrow_t", std::size_t, Nothrow>;
-using NewArrayAlignedNothrow = New<"_ZnamSt11align_val_tRKSt9nothrow_t", std::size_t, Nothrow>;
-
 template <typename... Functions>
 void DirectEach() {
   (Functions::Direct(), ...);
 }
 
 inline void DirectAll() {
-  DirectEach<Malloc, Calloc, Realloc, Memalign, AlignedAlloc, PosixMemalign, Valloc, Pvalloc,
-             NewObject, NewArray, NewObjectNothrow, NewArrayNothrow, NewObjectAligned,
-             NewArrayAligned, NewObjectAlignedNothrow, NewArrayAlignedNothrow>();
+  DirectEach<Malloc, Calloc, Realloc, Memalign, AlignedAlloc, PosixMemalign, Valloc, Pvalloc>();
+#define DIRECT_NEW(symbol, parameters, arguments) New<#symbol, void * parameters>::Direct();
+  TARE_EACH_OPERATOR_NEW(DIRECT_NEW)
+#undef DIRECT_NEW
 }
 
 // An object may stay where it is when it fits and would not waste more than it holds. One that is

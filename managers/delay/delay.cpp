@@ -19,6 +19,7 @@
 #include "limits.hpp"
 #include "operators_delete.hpp"
 #include "quarantine.hpp"
+#include "tare/platform/exported.hpp"
 
 namespace tare {
 namespace {
@@ -90,7 +91,6 @@ void NoticeLimits() {
 
 }  // namespace tare
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 using std::size_t;
 
 EXPORT void free(void* p) { tare::FreeObject(p); }
@@ -130,20 +130,6 @@ EXPORT void tare_layer_held(void (*each)(void*, size_t, void*), void* data) {
   EXPORT void symbol(void* p __VA_OPT__(, ) __VA_ARGS__) { tare::FreeObject(p); }
 TARE_EACH_OPERATOR_DELETE(OPERATOR_DELETE)
 
-// By their names, as the operators delete.
-EXPORT void* _Znwm(size_t n) { return tare::NewObject::Call(n); }
-EXPORT void* _Znam(size_t n) { return tare::NewArray::Call(n); }
-EXPORT void* _ZnwmRKSt9nothrow_t(size_t n, const void* t) {
-  return tare::NewObjectNothrow::Call(n, t);
-}
-EXPORT void* _ZnamRKSt9nothrow_t(size_t n, const void* t) {
-  return tare::NewArrayNothrow::Call(n, t);
-}
-EXPORT void* _ZnwmSt11align_val_t(size_t n, size_t a) { return tare::NewObjectAligned::Call(n, a); }
-EXPORT void* _ZnamSt11align_val_t(size_t n, size_t a) { return tare::NewArrayAligned::Call(n, a); }
-EXPORT void* _ZnwmSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void* t) {
-  return tare::NewObjectAlignedNothrow::Call(n, a, t);
-}
-EXPORT void* _ZnamSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void* t) {
-  return tare::NewArrayAlignedNothrow::Call(n, a, t);
-}
+#define OPERATOR_NEW(symbol, parameters, arguments) \
+  EXPORT void* symbol parameters { return tare::New<#symbol, void * parameters>::Call arguments; }
+TARE_EACH_OPERATOR_NEW(OPERATOR_NEW)

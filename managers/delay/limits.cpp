@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tare/platform/exported.hpp"
+
 namespace {
 
 long Set(int process, int resource, const void* limit, void* before) {
@@ -16,8 +18,6 @@ long Set(int process, int resource, const void* limit, void* before) {
 }
 
 }  // namespace
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
 
 EXPORT int setrlimit(int resource, const void* limit) {
   return static_cast<int>(Set(0, resource, limit, nullptr));

@@ -11,8 +11,7 @@
 
 #include "next.hpp"
 #include "quarantine.hpp"
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
+#include "tare/platform/exported.hpp"
 
 namespace tare {
 namespace {

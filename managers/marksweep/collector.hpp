@@ -54,17 +54,17 @@ inline bool TakeCondemned(Address object) {
   return (__atomic_fetch_and(&word, ~bit, __ATOMIC_RELAXED) & bit) != 0;
 }
 
-struct Verdict {
+struct DeadCounts {
   Count freed = 0;  // dead objects that the program had freed
   Count condemned_objects = 0, condemned_bytes = 0;
 };
 
 // Leaves in the place of each mark whether the object is dead and will be released.
-inline void Judge(bool reclaim, Verdict& verdict) {
+inline void FindDead(bool reclaim, DeadCounts& dead_counts) {
   const bool verify = process.options.verify, quarantine = IsQuarantine();
   for (Leaf* leaf = metadata.FirstLeaf(); leaf != nullptr; leaf = leaf->next) {
     Half* const condemned = verify && reclaim ? CondemnedOf(*leaf) : nullptr;
-    const auto judge = [&](Address base, Block& block) {
+    const auto find_dead = [&](Address base, Block& block) {
       if (block.state == 0 && (block.bounds == 0 || quarantine)) return;
       const Half freed = Freed(block.state);
       Half dead = reclaim ? Starts(block.bounds) & ~Marked(block.state) : 0;
@@ -73,18 +73,18 @@ inline void Judge(bool reclaim, Verdict& verdict) {
         if (condemned != nullptr) {
           Half& before = condemned[(base - leaf->base) / kBlockBytes];
           for (Half fresh = dead & ~before; fresh != 0; fresh &= fresh - 1) {
-            ++verdict.condemned_objects;
-            verdict.condemned_bytes += metadata.BytesOf(base + FirstIn(fresh) * kGranule);
+            ++dead_counts.condemned_objects;
+            dead_counts.condemned_bytes += metadata.BytesOf(base + FirstIn(fresh) * kGranule);
           }
           before |= dead;
         }
         dead = 0;
       }
-      verdict.freed += static_cast<Count>(std::popcount(dead & freed));
+      dead_counts.freed += static_cast<Count>(std::popcount(dead & freed));
       block.state = Word{freed} << 32 | dead;
     };
     for (std::size_t group = 0; group < kGroupsInLeaf; ++group)
-      if (leaf->used[group] != 0) Metadata::VisitGroup(*leaf, group, judge);
+      if (leaf->used[group] != 0) Metadata::VisitGroup(*leaf, group, find_dead);
   }
 }
 
@@ -158,7 +158,7 @@ inline bool Reclaims(Count kind) {
                       (process.header->collections + 1) % nth == 0);
 }
 
-inline Record* KeepRecord(const Record& record) {
+inline Record* AddRecord(const Record& record) {
   Header& header = *process.header;
   Record* const place = NextRecord(&header);
   if (place == nullptr) {
@@ -187,9 +187,9 @@ __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
   markers.Mark(roots.Found(), process.options.markers, expected);
   const Count marked = Nanoseconds();
   const bool reclaims = Reclaims(kind);
-  Verdict verdict;
-  Judge(reclaims, verdict);
-  CountDrag(verdict.freed);
+  DeadCounts dead_counts;
+  FindDead(reclaims, dead_counts);
+  CountDrag(dead_counts.freed);
   if (reclaims && !process.options.verify) sweep = {metadata.FirstLeaf(), 0, nullptr};
   const Count threads = world.asked.Size();
   const Count end = Nanoseconds(), cpu = ProcessorNanoseconds() - begin_cpu;
@@ -207,22 +207,22 @@ __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
   header.root_bytes += roots.Bytes();
   header.peak_live_marked_bytes = std::max<Count>(header.peak_live_marked_bytes, markers.Bytes());
   header.threads_stopped_max = std::max(header.threads_stopped_max, threads);
-  header.swept_objects.fetch_add(verdict.condemned_objects, std::memory_order_relaxed);
-  header.swept_bytes.fetch_add(verdict.condemned_bytes, std::memory_order_relaxed);
+  header.swept_objects.fetch_add(dead_counts.condemned_objects, std::memory_order_relaxed);
+  header.swept_bytes.fetch_add(dead_counts.condemned_bytes, std::memory_order_relaxed);
   header.metadata_bytes.store(metadata.OwnBytes(), std::memory_order_relaxed);
   header.reclaiming_collections += reclaims;
   ++header.collections;
-  sweep.record = KeepRecord({.begin = begin,
-                             .end = end,
-                             .marked_objects = markers.Objects(),
-                             .marked_bytes = markers.Bytes(),
-                             .swept_objects = verdict.condemned_objects,
-                             .swept_bytes = verdict.condemned_bytes,
-                             .active_pages_bytes = metadata.ActivePages() * kPageBytes,
-                             .kind = kind | (reclaims ? Count{kReclaimed} : 0),
-                             .released = end,
-                             .cpu_nanoseconds = cpu,
-                             .thread = static_cast<Count>(ThreadId())});
+  sweep.record = AddRecord({.begin = begin,
+                            .end = end,
+                            .marked_objects = markers.Objects(),
+                            .marked_bytes = markers.Bytes(),
+                            .swept_objects = dead_counts.condemned_objects,
+                            .swept_bytes = dead_counts.condemned_bytes,
+                            .active_pages_bytes = metadata.ActivePages() * kPageBytes,
+                            .kind = kind | (reclaims ? Count{kReclaimed} : 0),
+                            .released = end,
+                            .cpu_nanoseconds = cpu,
+                            .thread = static_cast<Count>(ThreadId())});
   return true;
 }
 
@@ -262,8 +262,8 @@ inline bool CollectLocked(const StackInUse& own, Count kind, std::size_t more) {
 // the child of a vfork. With `wait`, after what the other thread does. `more` bytes are about to be
 // allocated.
 __attribute__((noinline)) inline bool Collect(Count kind, bool wait, std::size_t more) {
-  KeptRegisters registers;
-  Spill(registers);
+  platform::CalleeSaved registers;
+  platform::Spill(registers);
   const auto frame = reinterpret_cast<Address>(__builtin_frame_address(0));
   const Address stack = std::min(frame, reinterpret_cast<Address>(&registers));
   const KeepErrno keep;

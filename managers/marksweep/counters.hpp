@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "shared_file.hpp"
+#include "tare/platform/memory.hpp"
 
 namespace tare {
 
@@ -27,7 +28,7 @@ inline constexpr std::size_t kMostRecords = 65536;
 inline constexpr std::size_t kSlotBytes = 64;
 inline constexpr std::size_t kRecordBytes = 128;
 inline constexpr std::size_t kRecordsOffset = kHeaderBytes + kMostSlots * kSlotBytes;
-static_assert(kRecordsOffset % 4096 == 0);
+static_assert(kRecordsOffset % platform::kPageBytes == 0);
 
 // Written by the thread that collects, but for the numbers of type SharedCount. What threads do
 // between collections is in their slots.
@@ -123,11 +124,12 @@ inline Slot* SlotsOf(Header* header) { return At<Slot>(header, kHeaderBytes); }
 
 // Where the next record goes; nullptr when there is no place or no page for it.
 inline Record* NextRecord(Header* header) {
-  constexpr std::size_t kInPage = 4096 / sizeof(Record);
+  constexpr std::size_t kInPage = platform::kPageBytes / sizeof(Record);
   if (header->records == kMostRecords) return nullptr;
   Record* const record = At<Record>(header, kRecordsOffset) + header->records;
   // A page that the disk cannot hold would be a SIGBUS when it is touched.
-  if (header->records % kInPage == 0 && !PopulatePages(record, 4096)) return nullptr;
+  if (header->records % kInPage == 0 && !platform::Populate(record, platform::kPageBytes))
+    return nullptr;
   return record;
 }
 

@@ -11,8 +11,7 @@
 #include "interruptions.hpp"
 #include "next.hpp"
 #include "process.hpp"
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
+#include "tare/platform/exported.hpp"
 
 namespace tare {
 namespace {

@@ -7,7 +7,6 @@
 
 #include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,40 +14,20 @@
 
 #include "marker.hpp"
 #include "options.hpp"
+#include "tare/platform/system_calls.hpp"
 
 namespace tare {
 
 inline constexpr std::size_t kHelperStack = 1 << 16;
 
-using HelperMain = void (*)(void*);
-
 // Begins a thread that calls main(argument) and ends. `running` becomes 0 when it has ended.
-inline bool StartHelper(HelperMain main, void* argument, char* stack,
+inline bool StartHelper(platform::ThreadMain main, void* argument, char* stack,
                         std::atomic<std::uint32_t>& running) {
-  void** const top = reinterpret_cast<void**>(stack + kHelperStack) - 2;
-  top[0] = reinterpret_cast<void*>(main);
-  top[1] = argument;
   running.store(1, std::memory_order_relaxed);
-  constexpr long kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
-                          CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
-  long result = SYS_clone;
-  register auto* clear asm("r10") = &running;
-  __asm__ volatile(
-      "syscall\n\t"
-      "test %%rax, %%rax\n\t"
-      "jnz 1f\n\t"
-      "xor %%ebp, %%ebp\n\t"
-      "pop %%rax\n\t"
-      "pop %%rdi\n\t"
-      "call *%%rax\n\t"
-      "xor %%edi, %%edi\n\t"
-      "mov %[exit], %%eax\n\t"
-      "syscall\n\t"
-      "1:"
-      : "+a"(result)
-      : "D"(kFlags), "S"(top), "d"(nullptr), "r"(clear), [exit] "i"(SYS_exit)
-      : "rcx", "r11", "memory");
-  if (result > 0) return true;
+  constexpr platform::CloneFlags kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND |
+                                          CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
+  if (platform::CloneThread(kFlags, main, argument, stack + kHelperStack, &running) > 0)
+    return true;
   running.store(0, std::memory_order_relaxed);
   return false;
 }

@@ -24,10 +24,13 @@
 #include <cstring>
 
 #include "process.hpp"
+#include "tare/platform/glibc.hpp"
+#include "tare/platform/registers.hpp"
+#include "tare/platform/system_calls.hpp"
 
 namespace tare {
 
-inline constexpr int kStopSignal = 33;
+inline constexpr int kStopSignal = platform::kSetIdSignal;
 
 struct KernelAction {
   void (*handler)(int, siginfo_t*, void*);
@@ -36,23 +39,9 @@ struct KernelAction {
   std::uint64_t mask;
 };
 
-struct SystemCall {
-  long number;
-  long arguments[6];
-};
-
-// The call, or -EINTR if more handlers have begun to run than `handled` says. The result is the
-// kernel's. From `question` on up to the instruction at `call` the call has not begun.
-extern "C" __attribute__((visibility("hidden"))) long tare_marksweep_begin_again(
-    const SystemCall* call, unsigned handled, const volatile unsigned* handled_now);
-extern "C" __attribute__((visibility("hidden"))) const char tare_marksweep_question,
-    tare_marksweep_call, tare_marksweep_called;
-
-inline constexpr unsigned char kCallInstruction[] = {0x0f, 0x05};
-
 // The interrupted thread is in the page of `in`; the page before, or after, may not be there.
 inline bool IsCallInstruction(Address at, Address in) {
-  unsigned char bytes[sizeof kCallInstruction]{};
+  unsigned char bytes[sizeof platform::kCallInstruction]{};
   const Address last = at + sizeof bytes - 1;
   if (at / kPageBytes == in / kPageBytes && last / kPageBytes == in / kPageBytes) {
     memcpy(bytes, reinterpret_cast<const void*>(at), sizeof bytes);
@@ -61,7 +50,7 @@ inline bool IsCallInstruction(Address at, Address in) {
     const iovec from{reinterpret_cast<void*>(at), sizeof bytes};
     if (syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0) != sizeof bytes) return false;
   }
-  return memcmp(bytes, kCallInstruction, sizeof bytes) == 0;
+  return memcmp(bytes, platform::kCallInstruction, sizeof bytes) == 0;
 }
 
 inline KernelAction ActionOf(int signal) {
@@ -77,7 +66,7 @@ inline bool HasHandler(int signal) {
 }
 
 // Whether a handler of the program is about to run as the stop's handler returns.
-inline bool HandlerIsDue(const ucontext_t& context) {
+inline bool IsHandlerPending(const ucontext_t& context) {
   std::uint64_t pending = 0, blocked = 0;
   memcpy(&blocked, &context.uc_sigmask, sizeof blocked);
   syscall(SYS_rt_sigpending, &pending, sizeof pending);
@@ -87,15 +76,15 @@ inline bool HandlerIsDue(const ucontext_t& context) {
   return false;
 }
 
-inline bool IsFutexWait(const greg_t* registers) {
-  const int command = static_cast<int>(registers[REG_RSI]) & FUTEX_CMD_MASK;
+inline bool IsFutexWait(const platform::Interrupted& call) {
+  const int command = static_cast<int>(call.SecondArgument()) & FUTEX_CMD_MASK;
   return command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
 }
 
 // Of the calls that the kernel begins again after a handler that asks for it: those that a handler
 // which does not ask for it ends.
-inline bool MayBeInterrupted(const greg_t* registers) {
-  switch (registers[REG_RAX]) {
+inline bool MayBeInterrupted(const platform::Interrupted& call) {
+  switch (call.CallNumber()) {
     case SYS_read:
     case SYS_readv:
     case SYS_pread64:
@@ -113,7 +102,9 @@ inline bool MayBeInterrupted(const greg_t* registers) {
     case SYS_copy_file_range:
     case SYS_getrandom:
     case SYS_ioctl:
+#ifdef SYS_open
     case SYS_open:
+#endif
     case SYS_openat:
     case SYS_openat2:
     case SYS_flock:
@@ -132,9 +123,9 @@ inline bool MayBeInterrupted(const greg_t* registers) {
     case SYS_mq_timedreceive:
       return true;
     case SYS_fcntl:
-      return registers[REG_RSI] == F_SETLKW || registers[REG_RSI] == F_OFD_SETLKW;
+      return call.SecondArgument() == F_SETLKW || call.SecondArgument() == F_OFD_SETLKW;
     case SYS_futex:
-      return IsFutexWait(registers);
+      return IsFutexWait(call);
     default:
       return false;
   }
@@ -142,28 +133,27 @@ inline bool MayBeInterrupted(const greg_t* registers) {
 
 // The C library waits on a word inside of the semaphore until a fixed time: the same call again
 // waits for what is left of it.
-inline bool WaitsForSemaphore(const greg_t* registers, const Thread& t) {
-  const auto word = static_cast<Address>(registers[REG_RDI]);
+inline bool WaitsForSemaphore(const platform::Interrupted& call, const Thread& t) {
+  const auto word = static_cast<Address>(call.FirstArgument());
   const auto semaphore = reinterpret_cast<Address>(t.semaphore);
   return semaphore != 0 && word >= semaphore && word < semaphore + sizeof(sem_t) &&
-         IsFutexWait(registers);
+         IsFutexWait(call);
 }
 
 // For the handler of a stop, at its end.
 inline void NoteInterruptedCall(ucontext_t& context, Thread& t) {
-  greg_t* const registers = context.uc_mcontext.gregs;
-  const auto next = static_cast<Address>(registers[REG_RIP]);
-  const Address before = next - sizeof kCallInstruction;
+  platform::Interrupted call(context);
+  const Address next = call.Next(), before = next - sizeof platform::kCallInstruction;
   if (next == t.begun_again_at) return;  // it came as far as there when it was stopped anew
-  if (registers[REG_RAX] != -EINTR) {
-    if (!MayBeInterrupted(registers) || !IsCallInstruction(next, next)) return;
+  if (call.CallResult() != -EINTR) {
+    if (!MayBeInterrupted(call) || !IsCallInstruction(next, next)) return;
     t.begun_again_at = next;
     t.begun_again_by = BegunAgainBy::kKernel;
   } else if (IsCallInstruction(before, next)) {
-    const bool only_parked = !HandlerIsDue(context);
-    if (only_parked && WaitsForSemaphore(registers, t)) {
-      registers[REG_RIP] = static_cast<greg_t>(before);
-      registers[REG_RAX] = SYS_futex;
+    const bool only_parked = !IsHandlerPending(context);
+    if (only_parked && WaitsForSemaphore(call, t)) {
+      call.SetNext(before);
+      call.SetCallNumber(SYS_futex);
       t.begun_again_at = before;
       t.begun_again_by = BegunAgainBy::kStop;
     } else {
@@ -174,20 +164,20 @@ inline void NoteInterruptedCall(ucontext_t& context, Thread& t) {
 
 // For a handler of the program's, at its start.
 inline void EndCallOnItsWayBack(int signal, ucontext_t& context, Thread& t) {
-  greg_t* const registers = context.uc_mcontext.gregs;
-  const auto next = static_cast<Address>(registers[REG_RIP]);
-  if (next >= reinterpret_cast<Address>(&tare_marksweep_question) &&
-      next <= reinterpret_cast<Address>(&tare_marksweep_call)) {
-    registers[REG_RIP] = static_cast<greg_t>(reinterpret_cast<Address>(&tare_marksweep_called));
+  const auto address = [](const char& label) { return reinterpret_cast<Address>(&label); };
+  platform::Interrupted call(context);
+  const Address next = call.Next();
+  if (next >= address(tare_call_again_question) && next <= address(tare_call_again_call)) {
+    call.SetNext(address(tare_call_again_called));
   } else if (next == t.begun_again_at) {
     t.begun_again_at = 0;
     if (t.begun_again_by == BegunAgainBy::kKernel && (ActionOf(signal).flags & SA_RESTART) != 0)
       return;
-    registers[REG_RIP] += static_cast<greg_t>(sizeof kCallInstruction);
+    call.SetNext(next + sizeof platform::kCallInstruction);
   } else {
     return;
   }
-  registers[REG_RAX] = -EINTR;
+  call.SetCallResult(-EINTR);
 }
 
 }  // namespace tare

@@ -7,6 +7,7 @@
 #include "next.hpp"
 #include "process.hpp"
 #include "roots.hpp"
+#include "tare/platform/exported.hpp"
 
 namespace tare {
 namespace {
@@ -19,7 +20,7 @@ struct Watched {
 constinit OwnArray<Watched> watched;
 
 // What was given for a file stays until another file has its number.
-void Keep(int epoll, int file, std::uint64_t data) {
+void Watch(int epoll, int file, std::uint64_t data) {
   const Critical critical;
   const std::scoped_lock guard(process.watched_lock);
   for (Watched& each : watched) {
@@ -38,10 +39,9 @@ Span KernelHeld() {
 
 }  // namespace tare
 
-extern "C" __attribute__((visibility("default"))) int epoll_ctl(int epoll, int operation, int file,
-                                                                epoll_event* event) noexcept {
+EXPORT int epoll_ctl(int epoll, int operation, int file, epoll_event* event) noexcept {
   const int error = tare::Next<"epoll_ctl", int(int, int, int, epoll_event*)>::Call(
       epoll, operation, file, event);
-  if (error == 0) tare::Keep(epoll, file, operation == EPOLL_CTL_DEL ? 0 : event->data.u64);
+  if (error == 0) tare::Watch(epoll, file, operation == EPOLL_CTL_DEL ? 0 : event->data.u64);
   return error;
 }

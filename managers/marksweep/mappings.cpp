@@ -11,6 +11,7 @@
 
 #include "next.hpp"
 #include "process.hpp"
+#include "tare/platform/exported.hpp"
 
 namespace tare {
 
@@ -33,7 +34,6 @@ void* Map(void* address, std::size_t bytes, int protection, int flags, int file,
 }  // namespace
 }  // namespace tare
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 using std::size_t;
 
 EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int file,

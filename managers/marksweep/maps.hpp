@@ -3,16 +3,15 @@
 
 #pragma once
 
-#include <fcntl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <optional>
 
 #include "ranges.hpp"
+#include "tare/platform/maps.hpp"
+#include "tare/platform/memory.hpp"
+#include "tare/platform/pagemap.hpp"
 
 namespace tare {
 
@@ -22,66 +21,14 @@ struct Mapping {
   bool of_file;
 };
 
-inline int OpenToRead(const char* path) {
-  return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
-}
-
-class MappingLine {
- public:
-  explicit MappingLine(const char* at) : at_(at) {}
-
-  // False for mappings that are shared.
-  bool Parse(Mapping& mapping) {
-    mapping.from = Number();
-    mapping.to = Number();
-    mapping.readable = at_[0] == 'r';
-    mapping.writable = at_[1] == 'w';
-    const bool is_private = at_[3] == 'p';
-    at_ += 5;
-    for (int field = 0; field < 2; ++field) Skip();  // offset, device
-    mapping.of_file = *at_ != '0';
-    return is_private;
-  }
-
- private:
-  void Skip() {
-    while (*at_ != ' ' && *at_ != '\0') ++at_;
-    if (*at_ == ' ') ++at_;
-  }
-  Address Number() {
-    Address number = 0;
-    for (;; ++at_) {
-      const char c = *at_;
-      if (c >= '0' && c <= '9')
-        number = number * 16 + static_cast<Address>(c - '0');
-      else if (c >= 'a' && c <= 'f')
-        number = number * 16 + static_cast<Address>(c - 'a' + 10);
-      else
-        break;
-    }
-    ++at_;
-    return number;
-  }
-
-  const char* at_;
-};
-
 // The private mappings of this process, sorted: those that can be written to, and those that can
 // only be read and are the program's own.
 class Mappings {
  public:
   void MapList() { list_.Map(); }
 
-  // False when they cannot be read. Not by way of /proc/self: that is the first thread, which may
-  // have ended.
-  bool Read() {
-    list_.Clear();
-    const int fd = OpenToRead("/proc/thread-self/maps");
-    if (fd < 0) return false;
-    const bool read = Query(fd) || ReadText(fd);
-    syscall(SYS_close, fd);
-    return read && !list_.Empty();
-  }
+  // False when they cannot be read.
+  bool Read() { return (Ask() || ReadText()) && !list_.Empty(); }
 
   const Mapping* Of(Address address) {
     const Mapping* const found =
@@ -94,33 +41,17 @@ class Mappings {
   const Mapping* end() { return list_.end(); }
 
  private:
-  // Linux 6.11 answers for one mapping at a time, in numbers; struct procmap_query of linux/fs.h.
-  struct Question {
-    std::uint64_t size, flags, address;
-    std::uint64_t from, to, found_flags, page_size, offset, inode;
-    std::uint32_t major, minor, name_size, build_id_size;
-    std::uint64_t name, build_id;
-  };
-  static_assert(sizeof(Question) == 104);
-  enum : std::uint64_t { kReadable = 1, kWritable = 2, kShared = 8, kThisOrNext = 16 };
+  using Query = platform::MapsQuery;
 
-  // The first mapping at or after `address` that is as wanted. 1: there is one, 0: there is none.
-  static int Ask(int fd, std::uint64_t wanted, Address address, Question& question) {
-    constexpr unsigned long kProcmapQuery = 0xc0686611;
-    question = {};
-    question.size = sizeof question;
-    question.flags = wanted | kThisOrNext;
-    question.address = address;
-    if (syscall(SYS_ioctl, fd, kProcmapQuery, &question) == 0) return 1;
-    return errno == ENOENT ? 0 : -1;
-  }
-
-  bool Query(int fd) {
-    Question question;
-    int found = 0;
-    for (Address at = 0; (found = Ask(fd, kWritable, at, question)) == 1; at = question.to)
-      if (!Keep(question)) return false;
-    if (found != 0) return false;
+  bool Ask() {
+    list_.Clear();
+    const Query query;
+    platform::MapsRow row;
+    Query::Answer answer;
+    for (Address at = 0; (answer = query.Next(Query::kWritable, at, row)) == Query::Answer::kFound;
+         at = row.end)
+      if (!Add(row)) return false;
+    if (answer != Query::Answer::kNone) return false;
     const std::size_t writable = list_.Size();
     // By address: the list of mappings may grow, which adds a range.
     for (Address done = 0; ranges.FirstEndingAfter(done) != ranges.End();) {
@@ -128,18 +59,27 @@ class Mappings {
       done = range.to;
       if (range.owner != Owner::kProgram) continue;
       for (Address at = range.from;
-           at < range.to && Ask(fd, kReadable, at, question) == 1 && question.from < range.to;
-           at = question.to)
-        if ((question.found_flags & kWritable) == 0 && !Keep(question)) return false;
+           at < range.to && query.Next(Query::kReadable, at, row) == Query::Answer::kFound &&
+           row.start < range.to;
+           at = row.end)
+        if (!row.writable && !Add(row)) return false;
     }
     if (list_.Size() != writable) SortOnce();
     return true;
   }
 
-  bool Keep(const Question& question) {
-    return (question.found_flags & kShared) != 0 ||
-           list_.Add({question.from, question.to, (question.found_flags & kReadable) != 0,
-                      (question.found_flags & kWritable) != 0, question.inode != 0});
+  bool ReadText() {
+    static unsigned char block[32768];
+    list_.Clear();
+    platform::MapsReader maps(block);
+    bool good = true;
+    for (platform::MapsRow row; maps.Next(row);) good &= Add(row);
+    return good && !maps.HasFailed();
+  }
+
+  bool Add(const platform::MapsRow& row) {
+    return !row.is_private ||
+           list_.Add({row.start, row.end, row.readable, row.writable, row.has_file});
   }
 
   void SortOnce() {
@@ -151,27 +91,6 @@ class Mappings {
     list_.Shorten(kept);
   }
 
-  bool ReadText(int fd) {
-    static char text[32768];
-    list_.Clear();
-    std::size_t kept = 0;
-    long length = 0;
-    bool good = true;
-    while ((length = syscall(SYS_read, fd, text + kept, sizeof text - 1 - kept)) > 0) {
-      const std::size_t filled = kept + static_cast<std::size_t>(length);
-      text[filled] = '\0';
-      char* line = text;
-      for (char* end; (end = strchr(line, '\n')) != nullptr; line = end + 1) {
-        *end = '\0';
-        Mapping mapping{};
-        if (MappingLine(line).Parse(mapping)) good &= list_.Add(mapping);
-      }
-      kept = static_cast<std::size_t>(text + filled - line);
-      memmove(text, line, kept);
-    }
-    return good && length == 0;
-  }
-
   OwnArray<Mapping> list_;
 };
 
@@ -181,27 +100,18 @@ class Mappings {
 // kernel's word for it the range is visited as it is.
 class PresentPages {
  public:
-  ~PresentPages() {
-    if (fd_ >= 0) syscall(SYS_close, fd_);
-  }
-
   template <typename Visit>
   void Each(Address from, Address to, Visit visit) {
-    constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kSwapped = std::uint64_t{1} << 62,
-                            kOfFile = std::uint64_t{1} << 61, kGuard = std::uint64_t{1} << 58;
-    if (fd_ == kNotOpen) fd_ = OpenToRead("/proc/thread-self/pagemap");
-    static std::uint64_t entries[512];
+    using platform::kPageBytes;
+    if (!pagemap_) pagemap_.emplace();
+    static platform::PageEntry entries[512];
     Address begin = 0;
-    for (Address at = PageDown(from); at < to;) {
-      const std::size_t wanted = std::min<std::size_t>(512, (PageUp(to) - at) / kPageBytes);
-      const long length = fd_ < 0 ? -1
-                                  : syscall(SYS_pread64, fd_, entries, wanted * sizeof *entries,
-                                            at / kPageBytes * sizeof *entries);
-      const auto read = length <= 0 ? 0 : static_cast<std::size_t>(length) / sizeof *entries;
+    for (Address at = platform::PageDown(from); at < to;) {
+      const std::size_t wanted =
+          std::min<std::size_t>(512, (platform::PageUp(to) - at) / kPageBytes);
+      const std::size_t read = pagemap_->Read(at / kPageBytes, entries, wanted);
       for (std::size_t i = 0; i < wanted; ++i, at += kPageBytes) {
-        const std::uint64_t entry = i < read ? entries[i] : kPresent;
-        const bool holds_data =
-            (entry & (kPresent | kSwapped)) != 0 && (entry & (kOfFile | kGuard)) == 0;
+        const bool holds_data = i >= read || HoldsData(entries[i]);
         if (holds_data && begin == 0) begin = at;
         if (!holds_data && begin != 0) visit(std::max(begin, from), at);
         if (!holds_data) begin = 0;
@@ -211,8 +121,12 @@ class PresentPages {
   }
 
  private:
-  static constexpr int kNotOpen = -2;
-  int fd_ = kNotOpen;
+  static bool HoldsData(platform::PageEntry entry) {
+    return (entry.IsPresent() || entry.IsSwapped()) && !entry.IsOfFileOrShared() &&
+           !entry.IsGuard();
+  }
+
+  std::optional<platform::Pagemap> pagemap_;
 };
 
 }  // namespace tare

@@ -16,6 +16,7 @@
 #include "metadata.hpp"
 #include "ranges.hpp"
 #include "spin_lock.hpp"
+#include "tare/platform/pause.hpp"
 
 namespace tare {
 
@@ -62,7 +63,7 @@ class SharedWork {
       if (tries % 64 == 63)
         syscall(SYS_sched_yield);
       else
-        __builtin_ia32_pause();
+        platform::Pause();
     }
   }
 

@@ -6,7 +6,6 @@
 // threads.cpp (new threads), kernel.cpp (pointers that the kernel holds) and waits.cpp (system
 // calls that a stop interrupts).
 
-#include <gnu/libc-version.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -17,21 +16,14 @@
 
 #include "objects.hpp"
 #include "operators_delete.hpp"
+#include "operators_new.hpp"
+#include "tare/platform/exported.hpp"
+#include "tare/platform/glibc.hpp"
 
 extern "C" {
 extern char __ehdr_start __attribute__((visibility("hidden")));
 extern char _end __attribute__((visibility("hidden")));
 }
-
-__asm__(
-    ".pushsection .text\n"
-    ".globl tare_marksweep_return_from_signal\n"
-    ".hidden tare_marksweep_return_from_signal\n"
-    ".type tare_marksweep_return_from_signal, @function\n"
-    "tare_marksweep_return_from_signal:\n"
-    "  mov $15, %eax\n"
-    "  syscall\n"
-    ".popsection\n");
 
 namespace tare {
 namespace {
@@ -116,18 +108,11 @@ void AfterForkInChild() {
   t.granted = t.credit = 0;
 }
 
-// Those of the C library's threads, from its version 2.42 on.
-bool StacksHaveGuards() {
-  char* rest = nullptr;
-  const long major = strtol(gnu_get_libc_version(), &rest, 10);
-  return major > 2 || (major == 2 && *rest == '.' && strtol(rest + 1, nullptr, 10) >= 42);
-}
-
 __attribute__((constructor)) void Constructor() {
   BeginOnce();
   TakeStopSignal();
   Marker::step = process.options.scan;
-  process.has_guards = StacksHaveGuards();
+  process.has_guards = platform::GuardsStacksByAdvice();
   roots.MapLists();
   markers.MapLists();
   world.asked.Map();
@@ -177,7 +162,6 @@ void BeginOnce() {
 
 }  // namespace tare
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 using std::size_t;
 
 namespace {
@@ -195,21 +179,33 @@ bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1))
 using NewHandler = void (*)();
 
 // What operator new does when there is no memory is the business of the C++ library.
-__attribute__((noinline)) void* NewWithoutMemory(size_t alignment, size_t bytes) {
+template <typename Allocate>
+__attribute__((noinline)) void* NewWithoutMemory(Allocate allocate) {
   using GetHandler = tare::Next<"_ZSt15get_new_handlerv", NewHandler()>;
   using Throw = tare::Next<"_ZSt17__throw_bad_allocv", void()>;
   for (;;) {
     const NewHandler handler = GetHandler::Exists() ? GetHandler::Call() : nullptr;
     if (handler == nullptr) Throw::Call();
     handler();
-    void* const object = alignment == 0 ? tare::Malloc(bytes) : tare::Aligned(alignment, bytes);
-    if (object != nullptr) return object;
+    if (void* const object = allocate()) return object;
   }
 }
 
-void* NewObject(size_t alignment, size_t bytes) {
-  void* const object = alignment == 0 ? tare::Malloc(bytes) : tare::Aligned(alignment, bytes);
-  return object != nullptr ? object : NewWithoutMemory(alignment, bytes);
+template <typename Allocate>
+void* NewOrThrow(Allocate allocate) {
+  void* const object = allocate();
+  return object != nullptr ? object : NewWithoutMemory(allocate);
+}
+
+void* NewObject(size_t bytes) {
+  return NewOrThrow([bytes] { return tare::Malloc(bytes); });
+}
+void* NewObject(size_t bytes, size_t alignment) {
+  return NewOrThrow([=] { return tare::Aligned(alignment, bytes); });
+}
+void* NewObject(size_t bytes, const void*) { return tare::Malloc(bytes); }
+void* NewObject(size_t bytes, size_t alignment, const void*) {
+  return tare::Aligned(alignment, bytes);
 }
 
 }  // namespace
@@ -247,19 +243,9 @@ EXPORT void cfree(void* p) { tare::Free(p); }
 EXPORT void free_sized(void* p, size_t) { tare::Free(p); }
 EXPORT void free_aligned_sized(void* p, size_t, size_t) { tare::Free(p); }
 
-// By their names, because their types here are those of the machine's calling convention.
-EXPORT void* _Znwm(size_t n) { return NewObject(0, n); }
-EXPORT void* _Znam(size_t n) { return NewObject(0, n); }
-EXPORT void* _ZnwmSt11align_val_t(size_t n, size_t a) { return NewObject(a, n); }
-EXPORT void* _ZnamSt11align_val_t(size_t n, size_t a) { return NewObject(a, n); }
-EXPORT void* _ZnwmRKSt9nothrow_t(size_t n, const void*) { return tare::Malloc(n); }
-EXPORT void* _ZnamRKSt9nothrow_t(size_t n, const void*) { return tare::Malloc(n); }
-EXPORT void* _ZnwmSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void*) {
-  return tare::Aligned(a, n);
-}
-EXPORT void* _ZnamSt11align_val_tRKSt9nothrow_t(size_t n, size_t a, const void*) {
-  return tare::Aligned(a, n);
-}
+#define OPERATOR_NEW(symbol, parameters, arguments) \
+  EXPORT void* symbol parameters { return NewObject arguments; }
+TARE_EACH_OPERATOR_NEW(OPERATOR_NEW)
 
 #define OPERATOR_DELETE(symbol, ...) \
   EXPORT void symbol(void* p __VA_OPT__(, ) __VA_ARGS__) { tare::Free(p); }

@@ -1,13 +1,5 @@
-// Which bytes of the address space are objects, and what is known of each: bits beside the memory
-// and never in it, two for each granule of 16 bytes where an object may start or end, two more
-// for the object that starts there. No allocator puts two objects into one granule, because what
-// is asked of it is a multiple of one.
-//
-// A leaf describes 64 MiB. A block of it describes 512 bytes: one word says where objects start
-// (low half) and end (high half), the other which of them are marked (low) or freed (high). An
-// object is entered by setting one bit in each half of one word, mostly in one instruction. Where
-// an object goes on into another stretch of 16 KiB, that stretch says where it started; so any
-// address is resolved within 16 KiB, and any object is measured in steps of 16 KiB.
+// The directory of all leaves: objects are entered, found and removed here. leaf.hpp says what a
+// leaf describes.
 
 #pragma once
 
@@ -15,73 +7,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
-#include "ranges.hpp"
+#include "leaf.hpp"
 
 namespace tare {
-
-inline constexpr std::size_t kGranule = 16;
-inline constexpr unsigned kBlockShift = 9;
-inline constexpr unsigned kStretchShift = 14;
-inline constexpr unsigned kLeafShift = 26;
-inline constexpr unsigned kAddressBits = 47;
-inline constexpr std::size_t kBlockBytes = 1 << kBlockShift;
-inline constexpr std::size_t kLeafBytes = 1 << kLeafShift;
-inline constexpr std::size_t kBlocksInLeaf = kLeafBytes >> kBlockShift;
-inline constexpr std::size_t kStretchesInLeaf = kLeafBytes >> kStretchShift;
-inline constexpr std::size_t kBlocksInStretch = 1 << (kStretchShift - kBlockShift);
-inline constexpr std::size_t kPagesInLeaf = kLeafBytes / kPageBytes;
-inline constexpr std::size_t kBlocksInPage = kPageBytes >> kBlockShift;
-inline constexpr std::size_t kLeaves = std::size_t{1} << (kAddressBits - kLeafShift);
-
-using Word = std::uint64_t;
-using Half = std::uint32_t;
-
-struct Block {
-  Word bounds;  // starts, ends
-  Word state;   // marked, freed
-};
-
-inline constexpr std::size_t kBlocksInGroup = kPageBytes / sizeof(Block);
-inline constexpr std::size_t kGroupsInLeaf = kBlocksInLeaf / kBlocksInGroup;
-
-struct Leaf {
-  Block blocks[kBlocksInLeaf];
-  Address covers[kStretchesInLeaf];  // where the object began that goes on into each stretch
-  Leaf* next;
-  Address base;
-  Half* condemned;                   // objects that start in each block; only with verify=yes
-  std::uint8_t used[kGroupsInLeaf];  // groups of blocks, a page each, that have held an object
-  std::uint8_t busy[kPagesInLeaf];   // blocks of each page where an object starts or ends
-};
-
-inline constexpr Word kEnd = Word{1} << 32;
-inline Word StartBit(unsigned granule) { return Word{1} << granule; }
-inline Word EndBit(unsigned granule) { return kEnd << granule; }
-inline Half Starts(Word bounds) { return static_cast<Half>(bounds); }
-inline Half Ends(Word bounds) { return static_cast<Half>(bounds >> 32); }
-inline Half Marked(Word state) { return static_cast<Half>(state); }
-inline Half Freed(Word state) { return static_cast<Half>(state >> 32); }
-
-// The low bits of all granules from `first` to `last`.
-inline Word BitsFromTo(unsigned first, unsigned last) {
-  return (Word{2} << last) - StartBit(first);
-}
-
-inline unsigned LastIn(Half bits) { return 31 - static_cast<unsigned>(std::countl_zero(bits)); }
-inline unsigned FirstIn(Half bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
-
-inline unsigned GranuleOf(Address address) { return (address / kGranule) % 32; }
-inline std::size_t BlockIndex(Address address) { return (address >> kBlockShift) % kBlocksInLeaf; }
-inline std::size_t StretchIndex(Address address) {
-  return (address >> kStretchShift) % kStretchesInLeaf;
-}
-inline Address BlockBase(Address address) { return address & ~(kBlockBytes - 1); }
-
-inline Word Load(const Word& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
 
 // While there is one thread, an ordinary instruction does.
 inline Word SetBits(Word& word, Word bits) {
@@ -95,12 +27,6 @@ inline Word ClearBits(Word& word, Word bits) {
   const Word before = word;
   word = before & ~bits;
   return before;
-}
-
-// The granule at which the object ends that starts at `start`, or 32: in another block.
-inline unsigned EndInBlock(Word bounds, unsigned start) {
-  const Half ends = Ends(bounds) >> start;
-  return ends == 0 ? 32 : start + FirstIn(ends);
 }
 
 class Metadata {
@@ -332,8 +258,8 @@ class Metadata {
   __attribute__((noinline)) Found FindBefore(Address address, Block* block, Word bounds,
                                              unsigned granule) const {
     if ((Ends(bounds) & ((Half{1} << granule) - 1)) != 0) return {};
-    const std::size_t in_stretch = BlockIndex(address) % kBlocksInStretch;
-    for (std::size_t back = 1; back <= in_stretch; ++back) {
+    const std::size_t in_segment = BlockIndex(address) % kBlocksInSegment;
+    for (std::size_t back = 1; back <= in_segment; ++back) {
       const Word before = Load(block[-static_cast<std::ptrdiff_t>(back)].bounds);
       if (before == 0) continue;
       if (Starts(before) == 0) return {};
@@ -342,18 +268,18 @@ class Metadata {
       return {BlockBase(address) - back * kBlockBytes + start * kGranule, 0, block - back};
     }
     const Address cover =
-        __atomic_load_n(&LeafOf(address)->covers[StretchIndex(address)], __ATOMIC_RELAXED);
+        __atomic_load_n(&LeafOf(address)->covers[SegmentIndex(address)], __ATOMIC_RELAXED);
     // A thread that a fork left in the midst of entering or removing an object set no start of it.
     return cover == 0 || !IsObject(cover) ? Found{} : Found{cover, 0, BlockOf(cover)};
   }
 
-  // In steps of whole stretches.
+  // In steps of whole segments.
   __attribute__((noinline)) Address FartherEndOf(Address object) const {
     Address at = BlockBase(object) + kBlockBytes;
     for (;;) {
-      const Address next = (at & ~((Address{1} << kStretchShift) - 1)) + (1 << kStretchShift);
+      const Address next = (at & ~((Address{1} << kSegmentShift) - 1)) + (1 << kSegmentShift);
       const Leaf* const after = LeafOf(next);
-      if (after != nullptr && after->covers[StretchIndex(next)] == object) {
+      if (after != nullptr && after->covers[SegmentIndex(next)] == object) {
         at = next;
         continue;
       }
@@ -365,10 +291,10 @@ class Metadata {
   }
 
   void Cover(Address object, Address last, Address value) {
-    for (Address stretch = (object >> kStretchShift) + 1; stretch <= last >> kStretchShift;
-         ++stretch) {
-      const Address at = stretch << kStretchShift;
-      __atomic_store_n(&LeafOf(at)->covers[StretchIndex(at)], value, __ATOMIC_RELAXED);
+    for (Address segment = (object >> kSegmentShift) + 1; segment <= last >> kSegmentShift;
+         ++segment) {
+      const Address at = segment << kSegmentShift;
+      __atomic_store_n(&LeafOf(at)->covers[SegmentIndex(at)], value, __ATOMIC_RELAXED);
     }
   }
 

@@ -21,7 +21,7 @@ namespace tare {
 void BeginOnce();
 
 inline constexpr std::size_t kLargestRequest = std::numeric_limits<std::ptrdiff_t>::max() - 65536;
-// Bytes that a thread allocates between thoughts; fewer where each can be the one too many.
+// Bytes that a thread allocates between two refills; fewer where each can be the one too many.
 inline constexpr std::size_t kStep = 64 << 10, kStepWithHeap = 4 << 10;
 // What all threads together have not made known must be little beside the threshold.
 inline constexpr std::size_t kStepsOfThreads = 64;
@@ -75,7 +75,7 @@ inline void Publish(Thread& t) {
 }
 
 // The credit is used up: `bytes`, which are in it already, are about to be allocated.
-__attribute__((noinline)) inline void Think(Thread& t, std::size_t bytes) {
+__attribute__((noinline)) inline void RefillCredit(Thread& t, std::size_t bytes) {
   const KeepErrno keep;
   BeginOnce();
   if (TakesPlace(t)) GetSlot(t);
@@ -99,7 +99,7 @@ __attribute__((noinline)) inline void Think(Thread& t, std::size_t bytes) {
 }
 
 // Enters what the inner allocator gave; gives it back, and returns nullptr, if that cannot be.
-__attribute__((always_inline)) inline void* Keep(Thread& t, void* object, std::size_t bytes) {
+__attribute__((always_inline)) inline void* Enter(Thread& t, void* object, std::size_t bytes) {
   if (object == nullptr) [[unlikely]]
     return nullptr;
   if (!metadata.Enter(reinterpret_cast<Address>(object), bytes)) [[unlikely]] {
@@ -138,7 +138,7 @@ __attribute__((noinline)) void* TryAgain(Thread& t, std::size_t requested, std::
     return nullptr;
   }
   EnterCritical(t);
-  void* const object = Keep(t, allocate(RequestFor(requested, bytes)), bytes);
+  void* const object = Enter(t, allocate(RequestFor(requested, bytes)), bytes);
   LeaveCritical(t);
   return object;
 }
@@ -154,9 +154,9 @@ __attribute__((always_inline)) inline void* New(Thread& t, std::size_t requested
   const std::size_t bytes = BytesFor(requested);
   t.credit -= static_cast<std::int64_t>(bytes);
   if (t.credit < 0) [[unlikely]]
-    Think(t, bytes);
+    RefillCredit(t, bytes);
   EnterOutermost(t);
-  void* const object = Keep(t, allocate(RequestFor(requested, bytes)), bytes);
+  void* const object = Enter(t, allocate(RequestFor(requested, bytes)), bytes);
   LeaveOutermost(t);
   if (object == nullptr) [[unlikely]]
     return TryAgain(t, requested, bytes, allocate);
@@ -193,7 +193,7 @@ inline void* Aligned(std::size_t alignment, std::size_t requested) {
   return object;
 }
 
-// The program uses an object that is condemned: the verdict was wrong.
+// The program uses an object that is condemned: it was not dead.
 inline void NoticeUse(Address object) {
   if (process.options.verify && TakeCondemned(object))
     process.header->false_reclaims.fetch_add(1, std::memory_order_relaxed);
@@ -213,7 +213,7 @@ __attribute__((noinline)) inline void FreeNested(void* object) {
 }
 
 // Notes that the program has freed the object, and leaves it.
-__attribute__((noinline)) inline void Ignore(Thread& t, Address object) {
+__attribute__((noinline)) inline void IgnoreFree(Thread& t, Address object) {
   Block* const block = metadata.BlockOf(object);
   const Word bit = EndBit(GranuleOf(object));
   if ((SetBits(block->state, bit) & bit) != 0) {
@@ -231,7 +231,7 @@ inline void Free(void* object) {
   if (t.depth > 0) [[unlikely]]
     return FreeNested(object);
   if (t.slot == nullptr) [[unlikely]]
-    Think(t, 0);
+    RefillCredit(t, 0);
   const auto address = reinterpret_cast<Address>(object);
   if (process.options.verify) [[unlikely]]
     NoticeUse(address);
@@ -246,7 +246,7 @@ inline void Free(void* object) {
       FreeUnknown(t, object);
     }
   } else if (metadata.IsObject(address)) {
-    Ignore(t, address);
+    IgnoreFree(t, address);
   } else {
     FreeUnknown(t, object);
   }
@@ -289,14 +289,14 @@ inline void* ResizeByInner(Thread& t, void* object, std::size_t requested) {
   const std::size_t bytes = BytesFor(requested);
   t.credit -= static_cast<std::int64_t>(bytes);
   if (t.credit < 0) [[unlikely]]
-    Think(t, bytes);
+    RefillCredit(t, bytes);
   EnterOutermost(t);
   const std::size_t before = metadata.Remove(reinterpret_cast<Address>(object));
   void* const resized = process.inner.realloc(object, RequestFor(requested, bytes));
   if (resized != nullptr) [[likely]] {
     ++t.slot->freed_objects;
     t.slot->freed_bytes += before;
-    if (Keep(t, resized, bytes) == nullptr) {
+    if (Enter(t, resized, bytes) == nullptr) {
       Message message;
       message << "tare-marksweep: no memory to note where a resized object is";
       Abort(message);
@@ -322,7 +322,7 @@ inline void* Resize(void* object, std::size_t requested) {
     Free(object);
     return nullptr;
   }
-  if (t.slot == nullptr) Think(t, 0);
+  if (t.slot == nullptr) RefillCredit(t, 0);
   NoticeUse(address);
   if (process.free == FreeMode::kHonour && !process.options.verify) {
     if (void* const resized = ResizeByInner(t, object, requested)) return resized;

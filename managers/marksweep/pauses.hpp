@@ -49,13 +49,13 @@ inline void PauseLocked() {
   if (kind == kSlept) SleepFor(length);
   if (kind == kStopped && !StopUntil(begin + length)) return;
   const Count end = Nanoseconds();
-  KeepRecord({.begin = begin,
-              .end = end,
-              .active_pages_bytes = metadata.ActivePages() * kPageBytes,
-              .kind = kind,
-              .released = end,
-              .cpu_nanoseconds = ProcessorNanoseconds() - begin_cpu,
-              .thread = static_cast<Count>(ThreadId())});
+  AddRecord({.begin = begin,
+             .end = end,
+             .active_pages_bytes = metadata.ActivePages() * kPageBytes,
+             .kind = kind,
+             .released = end,
+             .cpu_nanoseconds = ProcessorNanoseconds() - begin_cpu,
+             .thread = static_cast<Count>(ThreadId())});
 }
 
 __attribute__((noinline)) inline void PauseOnPurpose() {

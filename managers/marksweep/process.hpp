@@ -30,7 +30,7 @@ struct Thread {
   volatile Address begun_again_at = 0;  // where a call that a stop interrupted last begins again
   volatile BegunAgainBy begun_again_by = BegunAgainBy::kKernel;
   const void* volatile semaphore = nullptr;  // the one that the thread waits for
-  std::int64_t credit = 0;                   // bytes to allocate before Think
+  std::int64_t credit = 0;                   // bytes to allocate before RefillCredit
   std::int64_t granted = 0;                  // what the credit was at first
   Slot* slot = nullptr;
   Count clock_of_others = 0;  // bytes allocated by other threads, when last looked at

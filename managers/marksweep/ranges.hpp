@@ -19,14 +19,15 @@
 #include <mutex>
 
 #include "spin_lock.hpp"
+#include "tare/platform/memory.hpp"
 
 namespace tare {
 
 using Address = std::uintptr_t;
 
-inline constexpr std::size_t kPageBytes = 4096;
-inline Address PageDown(Address address) { return address & ~(kPageBytes - 1); }
-inline Address PageUp(Address address) { return PageDown(address + kPageBytes - 1); }
+using platform::kPageBytes;
+using platform::PageDown;
+using platform::PageUp;
 
 // The kernel's own calls: the functions of these names are the layer's, see mappings.cpp.
 inline void* SystemMap(std::size_t bytes) {

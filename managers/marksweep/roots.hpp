@@ -19,6 +19,7 @@
 #include "marker.hpp"
 #include "metadata.hpp"
 #include "process.hpp"
+#include "tare/platform/glibc.hpp"
 #include "world.hpp"
 
 namespace tare {
@@ -85,7 +86,6 @@ class Roots {
   // beside that. They are known by their form, because each one that is empty points to itself.
   void LeaveOutAllocator() {
     if (!process.inner_is_glibc) return;
-    constexpr std::size_t kLists = 127, kBefore = 112;  // of struct malloc_state
     constexpr std::size_t kListBytes = 2 * sizeof(Address), kLeast = 64;
     for (const Span& each : static_data_) {
       if (each.from < process.inner_from || each.to > process.inner_to) continue;
@@ -100,7 +100,8 @@ class Roots {
         while (list + kListBytes <= each.to &&
                *reinterpret_cast<const Address*>(list) == list - kListBytes)
           list += kListBytes;
-        ranges.Assign(list - kLists * kListBytes - kBefore, list, Owner::kAllocator);
+        ranges.Assign(list - platform::kFreeLists * kListBytes - platform::kBeforeFreeLists, list,
+                      Owner::kAllocator);
         return;
       }
     }
@@ -142,15 +143,13 @@ class Roots {
     return mapping.from <= on_it && on_it < mapping.to;
   }
 
-  // The library keeps its record of a thread at the thread pointer, above thread-local storage
-  // and, but for the first thread, the stack.
-  static constexpr std::size_t kThreadRecord = 0x900;
-
   // The part of a stack that is in use is searched, the part below it is not.
   void AddStack(const StackInUse& in_use, PresentPages& present) {
     const Mapping* const home = mappings_.Of(in_use.thread_pointer);
     const Address top =
-        home == nullptr ? 0 : std::min(PageUp(in_use.thread_pointer + kThreadRecord), home->to);
+        home == nullptr
+            ? 0
+            : std::min(PageUp(platform::EndOfThreadRecord(in_use.thread_pointer)), home->to);
     bool at_home = false;
     for (const Address at : {in_use.stack, in_use.interrupted}) {
       const Mapping* const mapping = mappings_.Of(at);

@@ -4,9 +4,8 @@
 #include <pthread.h>
 
 #include "next.hpp"
+#include "tare/platform/exported.hpp"
 #include "world.hpp"
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
 
 // The library takes its signal when the first thread is made. We take it back.
 EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),

@@ -1,6 +1,5 @@
-// System calls that end early when their thread was stopped, though the signal asks the kernel to
-// begin them anew: those that wait for a while, above all. They are begun again here, for what is
-// left of the time, unless a signal of the program's own interrupted them too.
+// The functions of the C library that wait for a while. Their system calls end early when their
+// thread was stopped, though the signal asks the kernel to begin them anew; begun_again.hpp does.
 
 #include <mqueue.h>
 #include <poll.h>
@@ -15,109 +14,17 @@
 #include <threads.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
 #include <ctime>
-#include <type_traits>
 
-#include "interruptions.hpp"
+#include "begun_again.hpp"
 #include "next.hpp"
 #include "process.hpp"
+#include "tare/platform/exported.hpp"
 
 namespace tare {
 namespace {
-
-template <typename Argument>
-long Word(Argument argument) {
-  if constexpr (std::is_null_pointer_v<Argument>)
-    return 0;
-  else if constexpr (std::is_pointer_v<Argument>)
-    return static_cast<long>(reinterpret_cast<Address>(argument));
-  else
-    return static_cast<long>(argument);
-}
-
-template <typename... Arguments>
-SystemCall Call(long number, Arguments... arguments) {
-  return {number, {Word(arguments)...}};
-}
-
-enum class Cancellation : bool { kNo, kPoint };
-
-// The kernel's own call, so that no handler goes unseen between the question whether it may begin
-// and its beginning.
-long BeginAgain(const SystemCall& call, unsigned handled, Cancellation cancellation) {
-  if (cancellation == Cancellation::kNo)
-    return tare_marksweep_begin_again(&call, handled, &thread.handled);
-  int type = 0;
-  pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-  const long result = tare_marksweep_begin_again(&call, handled, &thread.handled);
-  pthread_setcanceltype(type, nullptr);
-  return result;
-}
-
-// Calls `first`, the C library's function, and then `again`, which makes the same system call for
-// what is left of it, until it was not a stop alone that ended it.
-template <typename First, typename Again>
-auto Wait(First first, Again again, Cancellation cancellation = Cancellation::kPoint) {
-  const unsigned handled = thread.handled;
-  thread.only_parked = false;
-  auto result = first();
-  while (result == -1 && errno == EINTR && thread.only_parked) {
-    thread.only_parked = false;
-    const long now = BeginAgain(again(), handled, cancellation);
-    result = static_cast<decltype(result)>(now < 0 ? -1 : now);
-    if (now < 0) errno = static_cast<int>(-now);
-  }
-  return result;
-}
-
-constexpr std::size_t kMaskBytes = sizeof(std::uint64_t);
-
-constexpr long kSecond = 1'000'000'000;
-
-// A time that passes while a call is begun again and again.
-class TimeLeft {
- public:
-  explicit TimeLeft(const timespec* wanted)
-      : end_(wanted == nullptr || wanted->tv_sec > kDecades
-                 ? kForEver
-                 : Nanoseconds() + static_cast<Count>(wanted->tv_sec) * kSecond +
-                       static_cast<Count>(wanted->tv_nsec)) {}
-
-  const timespec* Get() {
-    if (end_ == kForEver) return nullptr;
-    const Count now = Nanoseconds();
-    const auto left = static_cast<long>(end_ > now ? end_ - now : 0);
-    left_ = {left / kSecond, left % kSecond};
-    return &left_;
-  }
-
- private:
-  static constexpr Count kForEver = ~Count{0};
-  static constexpr time_t kDecades = 1'000'000'000;
-  Count end_;
-  timespec left_{};
-};
-
-class MillisecondsLeft {
- public:
-  explicit MillisecondsLeft(int wanted)
-      : wanted_(wanted), end_(Nanoseconds() + static_cast<Count>(std::max(wanted, 0)) * kUnit) {}
-
-  int Get() const {
-    if (wanted_ <= 0) return wanted_;
-    const Count now = Nanoseconds();
-    return end_ > now ? static_cast<int>((end_ - now + kUnit - 1) / kUnit) : 0;
-  }
-
- private:
-  static constexpr Count kUnit = 1'000'000;
-  int wanted_;
-  Count end_;
-};
 
 // An error number, or 0.
 int Sleep(clockid_t clock, int flags, const timespec* wanted, timespec* left) {
@@ -156,42 +63,6 @@ class WaitsFor {
 }  // namespace
 }  // namespace tare
 
-__asm__(
-    ".pushsection .text\n"
-    ".globl tare_marksweep_begin_again\n"
-    ".hidden tare_marksweep_begin_again\n"
-    ".type tare_marksweep_begin_again, @function\n"
-    "tare_marksweep_begin_again:\n"
-    "  .cfi_startproc\n"
-    "  mov 0(%rdi), %rax\n"
-    "  mov %rdi, %r11\n"
-    "  mov 40(%r11), %r8\n"
-    "  mov 48(%r11), %r9\n"
-    "  mov 32(%r11), %r10\n"
-    ".globl tare_marksweep_question\n"
-    ".hidden tare_marksweep_question\n"
-    "tare_marksweep_question:\n"
-    "  cmp %esi, (%rdx)\n"
-    "  jne 1f\n"
-    "  mov 8(%r11), %rdi\n"
-    "  mov 16(%r11), %rsi\n"
-    "  mov 24(%r11), %rdx\n"
-    ".globl tare_marksweep_call\n"
-    ".hidden tare_marksweep_call\n"
-    "tare_marksweep_call:\n"
-    "  syscall\n"
-    ".globl tare_marksweep_called\n"
-    ".hidden tare_marksweep_called\n"
-    "tare_marksweep_called:\n"
-    "  ret\n"
-    "1:\n"
-    "  mov $-4, %rax\n"  // -EINTR
-    "  ret\n"
-    "  .cfi_endproc\n"
-    ".size tare_marksweep_begin_again, . - tare_marksweep_begin_again\n"
-    ".popsection\n");
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
 using std::size_t;
 using tare::Call;
 using tare::Cancellation;
@@ -231,10 +102,10 @@ EXPORT int thrd_sleep(const timespec* wanted, timespec* left) {
 }
 
 EXPORT int poll(pollfd* files, nfds_t count, int milliseconds) {
-  MillisecondsLeft left(milliseconds);
+  TimeLeft left(milliseconds);
   return Wait(
       [&] { return Next<"poll", int(pollfd*, nfds_t, int)>::Call(files, count, milliseconds); },
-      [&] { return Call(SYS_poll, files, count, left.Get()); });
+      [&] { return Call(SYS_ppoll, files, count, left.Get(), nullptr, kMaskBytes); });
 }
 
 EXPORT int ppoll(pollfd* files, nfds_t count, const timespec* wanted, const sigset_t* mask) {
@@ -244,11 +115,24 @@ EXPORT int ppoll(pollfd* files, nfds_t count, const timespec* wanted, const sigs
               [&] { return Call(SYS_ppoll, files, count, left.Get(), mask, kMaskBytes); });
 }
 
-// The kernel writes what is left of the time into it.
+// What is left of the time is written into `wanted`.
 EXPORT int select(int count, fd_set* in, fd_set* out, fd_set* other, timeval* wanted) {
   using Real = Next<"select", int(int, fd_set*, fd_set*, fd_set*, timeval*)>;
-  return Wait([&] { return Real::Call(count, in, out, other, wanted); },
-              [&] { return Call(SYS_select, count, in, out, other, wanted); });
+  timespec left{};
+  bool is_left = false;
+  const auto write_left = [&] {
+    if (is_left && wanted != nullptr) *wanted = {left.tv_sec, left.tv_nsec / 1000};
+  };
+  const int result = Wait([&] { return Real::Call(count, in, out, other, wanted); },
+                          [&] {
+                            write_left();
+                            is_left = true;
+                            if (wanted != nullptr) left = {wanted->tv_sec, wanted->tv_usec * 1000};
+                            return Call(SYS_pselect6, count, in, out, other,
+                                        wanted != nullptr ? &left : nullptr, nullptr);
+                          });
+  write_left();
+  return result;
 }
 
 EXPORT int pselect(int count, fd_set* in, fd_set* out, fd_set* other, const timespec* wanted,
@@ -267,8 +151,9 @@ EXPORT int pselect(int count, fd_set* in, fd_set* out, fd_set* other, const time
 EXPORT int epoll_wait(int file, epoll_event* events, int most, int milliseconds) {
   using Real = Next<"epoll_wait", int(int, epoll_event*, int, int)>;
   MillisecondsLeft left(milliseconds);
-  return Wait([&] { return Real::Call(file, events, most, milliseconds); },
-              [&] { return Call(SYS_epoll_wait, file, events, most, left.Get()); });
+  return Wait(
+      [&] { return Real::Call(file, events, most, milliseconds); },
+      [&] { return Call(SYS_epoll_pwait, file, events, most, left.Get(), nullptr, kMaskBytes); });
 }
 
 EXPORT int epoll_pwait(int file, epoll_event* events, int most, int milliseconds,
@@ -333,7 +218,7 @@ WAIT_FOR_SEMAPHORE(sem_clockwait,
     return Wait([&] { return Next<#symbol, result parameters>::Call arguments; }, \
                 [&] { return Call(__VA_ARGS__); });                               \
   }
-WAIT(int, pause, (), (), SYS_pause)
+WAIT(int, pause, (), (), SYS_ppoll, nullptr, 0, nullptr, nullptr, kMaskBytes)
 WAIT(int, sigsuspend, (const sigset_t* mask), (mask), SYS_rt_sigsuspend, mask, kMaskBytes)
 WAIT(int, msgsnd, (int id, const void* message, size_t bytes, int flags),
      (id, message, bytes, flags), SYS_msgsnd, id, message, bytes, flags)

@@ -1,8 +1,7 @@
 // Stopping all other threads of the process.
 //
-// The signal is that by which the C library changes user ids in all threads: it is the one signal
-// that the library never lets a program block, nor blocks for long itself. The library's own use
-// is told apart by the signal's code, and passed on.
+// The signal is the C library's own, see kSetIdSignal. The library's own use is told apart by the
+// signal's code, and passed on.
 
 #pragma once
 
@@ -21,6 +20,9 @@
 #include "interruptions.hpp"
 #include "process.hpp"
 #include "system.hpp"
+#include "tare/platform/memory.hpp"
+#include "tare/platform/registers.hpp"
+#include "tare/platform/system_calls.hpp"
 
 namespace tare {
 
@@ -64,6 +66,7 @@ class ParkedThreads {
 
  private:
   static constexpr unsigned kTagShift = 48;
+  static_assert(platform::kAddressBits <= kTagShift);
   static constexpr std::uint64_t kTag = ~std::uint64_t{0} << kTagShift;
   static std::uint64_t Tag(std::uint32_t epoch) { return std::uint64_t{epoch} << kTagShift; }
   static const Parked* At(std::uint64_t word) {
@@ -108,23 +111,9 @@ __attribute__((noinline)) inline void Park(Address stack, Address interrupted) {
     FutexWait(world.epoch, epoch, nullptr);
 }
 
-// The registers that a function must keep for its caller; all others are on the stack already when
-// the function is called.
-struct KeptRegisters {
-  Address values[6];
-};
-__attribute__((always_inline)) inline void Spill(KeptRegisters& registers) {
-  __asm__ volatile(
-      "mov %%rbx, 0(%0)\n\tmov %%rbp, 8(%0)\n\tmov %%r12, 16(%0)\n\t"
-      "mov %%r13, 24(%0)\n\tmov %%r14, 32(%0)\n\tmov %%r15, 40(%0)"
-      :
-      : "r"(registers.values)
-      : "memory");
-}
-
 __attribute__((noinline)) inline void ParkNow() {
-  KeptRegisters registers;
-  Spill(registers);
+  platform::CalleeSaved registers;
+  platform::Spill(registers);
   const auto frame = reinterpret_cast<Address>(__builtin_frame_address(0));
   const Address stack = std::min(frame, reinterpret_cast<Address>(&registers));
   const SignalsBlocked blocked;
@@ -144,23 +133,20 @@ inline void HandleStop(int number, siginfo_t* information, void* where) {
   if (t.depth > 0) {
     t.must_park = true;
   } else {
-    constexpr Address kRedZone = 128;
     Park(reinterpret_cast<Address>(__builtin_frame_address(0)),
-         static_cast<Address>(context.uc_mcontext.gregs[REG_RSP]) - kRedZone);
+         platform::Interrupted(context).Stack());
   }
   NoteInterruptedCall(context, t);
 }
 
-extern "C" void tare_marksweep_return_from_signal() __attribute__((visibility("hidden")));
-
 // Takes the signal, unless it is taken already.
 inline void TakeStopSignal() {
-  constexpr unsigned long kRestorer = 0x04000000;
   const KernelAction now = ActionOf(kStopSignal);
   if (now.handler == HandleStop) return;
   if ((now.flags & SA_SIGINFO) != 0) library_action = now;
-  const KernelAction ours{HandleStop, SA_SIGINFO | SA_RESTART | SA_ONSTACK | kRestorer,
-                          tare_marksweep_return_from_signal, ~std::uint64_t{0}};
+  const KernelAction ours{HandleStop,
+                          SA_SIGINFO | SA_RESTART | SA_ONSTACK | platform::kRestorerFlag,
+                          tare_return_from_signal, ~std::uint64_t{0}};
   syscall(SYS_rt_sigaction, kStopSignal, &ours, nullptr, sizeof ours.mask);
 }
 
@@ -211,7 +197,7 @@ bool VisitThreads(Visit visit) {
   const auto fd = static_cast<int>(
       syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd < 0) return false;
-  alignas(8) char entries[4096];
+  alignas(8) char entries[platform::kPageBytes];
   long length = 0;
   while ((length = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0) {
     for (long at = 0; at < length;) {

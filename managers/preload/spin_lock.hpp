@@ -1,23 +1,11 @@
-// A lock for a few instructions, which may be taken where a mutex of the C library may not be.
+// The lock of the layers, for what is preloaded.
 
 #pragma once
 
-#include <sched.h>
-
-#include <atomic>
+#include "../layers/include/tare/layers/spin_lock.hpp"
 
 namespace tare {
 
-class SpinLock {
- public:
-  bool try_lock() { return !held_.exchange(true, std::memory_order_acquire); }
-  void lock() {
-    while (!try_lock()) sched_yield();
-  }
-  void unlock() { held_.store(false, std::memory_order_release); }
-
- private:
-  std::atomic<bool> held_ = false;
-};
+using layers::SpinLock;
 
 }  // namespace tare

@@ -9,12 +9,14 @@
 #include <cstdint>
 
 #include "system.hpp"
+#include "tare/platform/memory.hpp"
 
 namespace tare::reap {
 
-inline constexpr std::size_t kPage = 4096;
+inline constexpr std::size_t kPage = platform::kPageBytes;
 inline constexpr std::size_t kSmallestChunk = 64 << 10;  // also what every chunk is aligned to
 inline constexpr std::size_t kLargestCached = 4 << 20;
+inline constexpr std::size_t kUnit = 16;  // of blocks
 
 struct Chunk {
   Chunk* next = nullptr;
@@ -64,18 +66,6 @@ inline Chunk* MapChunk(std::size_t bytes) {
   chunk->bytes = bytes;
   chunk->touched = chunk->Base() + kPage;
   return chunk;
-}
-
-// Has the kernel supply pages in one go that would each cost a fault. Where it cannot (before
-// Linux 5.14) they fault.
-inline void Populate(char* from, std::size_t bytes) {
-#ifdef MADV_POPULATE_WRITE
-  const KeepErrno keep;
-  madvise(from, bytes, MADV_POPULATE_WRITE);
-#else
-  static_cast<void>(from);
-  static_cast<void>(bytes);
-#endif
 }
 
 }  // namespace tare::reap

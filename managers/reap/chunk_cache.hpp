@@ -171,7 +171,8 @@ inline Chunk* TakeSmallestChunk() {
   return chunk != nullptr ? chunk : TakeChunk(kSmallestChunk);
 }
 
-__attribute__((constructor)) inline void PrepareChunkCache() {
+// Before the first chunk.
+inline void PrepareChunkCache() {
   pthread_key_create(&thread_key, CloseThreadStock);
   pthread_atfork([] { shared_stock.lock.lock(); }, [] { shared_stock.lock.unlock(); },
                  [] { shared_stock.lock.unlock(); });

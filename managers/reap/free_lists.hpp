@@ -13,7 +13,6 @@
 
 namespace tare::reap {
 
-inline constexpr std::size_t kUnit = 16;
 using Word = std::uint32_t;
 
 inline constexpr std::size_t kWord = sizeof(Word);

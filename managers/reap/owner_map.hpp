@@ -34,10 +34,9 @@ class OwnerMap {
   }
 
  private:
-  static constexpr std::uintptr_t kAddressBits = 48;
   static constexpr std::uintptr_t kLeafSize = 1 << 18;
   static constexpr std::uintptr_t kRootSize =
-      (std::uintptr_t{1} << kAddressBits) / kSmallestChunk / kLeafSize;
+      (std::uintptr_t{1} << platform::kAddressBits) / kSmallestChunk / kLeafSize;
 
   struct Leaf {
     std::atomic<Reap*> owners[kLeafSize];

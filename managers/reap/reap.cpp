@@ -5,6 +5,8 @@
 namespace tare::reap {
 namespace {
 
+__attribute__((constructor)) void Prepare() { PrepareChunkCache(); }
+
 Reap& Of(reap_t* reap) { return *static_cast<Reap*>(reap); }
 const Reap& Of(const reap_t* reap) { return *static_cast<const Reap*>(reap); }
 

@@ -6,23 +6,13 @@
 
 #pragma once
 
-#include <initializer_list>
-#include <new>
 #include <utility>
 
-#include "chunk_cache.hpp"
 #include "free_lists.hpp"
-#include "tare/layers/spin_lock.hpp"
-
-#ifndef REAP_NO_INLINE
-#define REAP_NO_INLINE
-#endif
-#include "tare/reap.h"
+#include "owned_chunks.hpp"
 
 namespace tare::reap {
 
-inline constexpr std::size_t kLargestBlock = 32 << 10;  // what is larger gets a chunk of its own
-inline constexpr std::size_t kLargestRequest = std::size_t{1} << 46;
 inline constexpr std::size_t kHole = 1024;  // what is worth bumping in
 inline constexpr std::size_t kSweepLeast = 16 << 10;
 inline constexpr std::size_t kSweepShare = 4;  // sweep when a quarter was freed since the last time
@@ -39,9 +29,8 @@ inline Chunk*& ChunkOfLarge(void* object) { return static_cast<Chunk**>(object)[
 // A reap with lists and no options.
 enum class PlainHeap : std::uint8_t { kNo, kFrees, kDefers };
 
-struct Reap : ::reap {
-  static constexpr unsigned kOptions = REAP_SHARED | REAP_HARDENED;
-
+// What each allocation and free touches.
+struct BumpRange : ::reap {
   char* range_end = nullptr;
   std::uintptr_t origin = 0;   // the position less the bytes in blocks
   std::size_t free_bytes = 0;  // in the lists
@@ -49,40 +38,25 @@ struct Reap : ::reap {
   std::size_t freed = 0;       // bytes, one by one
   std::size_t look_at = 0;     // before so many are freed, more than few_bytes are live
   std::size_t freed_at_sweep = 0;
-  Chunk* chunks = nullptr;       // newest first; this reap lies in the last one
   Chunk* range_chunk = nullptr;  // that the range is the end of, or nullptr when in a hole
-  Chunk* large = nullptr;
   bool may_inline = false;
   bool has_lists = false;
   PlainHeap plain_heap = PlainHeap::kNo;
   unsigned options = 0;
+};
 
-  Reap* parent = nullptr;
-  Reap* first_child = nullptr;
-  Reap* next_sibling = nullptr;
-  Reap* previous_sibling = nullptr;
+struct Reap : BumpRange, OwnedChunks, Relatives {
+  static constexpr unsigned kOptions = REAP_SHARED | REAP_HARDENED;
+  static constexpr std::size_t kStart = sizeof(Chunk);
 
-  Reap* root =
-      nullptr;  // of a lane, the shared reap that it serves; else this; nullptr of a dead reap
-  std::atomic<Reap*>* lanes = nullptr;  // of a shared reap
-  layers::SpinLock lock;
   FreeLists lists;            // valid if has_lists
   void* deferred[kDeferred];  // valid with kDefers: freed, but not yet in the lists
   unsigned next_deferred;
 
   static Reap* Create(unsigned options) {
-    Chunk* const chunk = TakeSmallestChunk();
-    if (chunk == nullptr) return nullptr;
-    auto* const reap = new (chunk + 1) Reap;  // all but the lists
-    if (!chunk->holds_reap) {
-      if (!reap->Own(chunk)) return nullptr;
-      chunk->holds_reap = true;
-    }
-    chunk->next = nullptr;
-    reap->chunks = chunk;
-    reap->options = options;
+    auto* const reap = CreateReap<Reap>(options);  // all but the lists
+    if (reap == nullptr) return nullptr;
     reap->may_inline = options == 0;
-    reap->root = reap;
     reap->UseFirstChunk();
     return reap;
   }
@@ -204,7 +178,7 @@ struct Reap : ::reap {
 
   // Frees every object. The first chunk stays.
   __attribute__((noinline)) void StartOver() {
-    FreeChunks();
+    FreeAllButFirst();
     has_lists = false;
     plain_heap = PlainHeap::kNo;
     few_bytes = 0;
@@ -215,7 +189,7 @@ struct Reap : ::reap {
 
   // Gives all memory back, this reap included.
   void End() {
-    if (!HasOneChunk()) FreeChunks();
+    FreeAllButFirst();
     root = nullptr;
     PutChunk(chunks);
   }
@@ -223,11 +197,7 @@ struct Reap : ::reap {
   void AddTo(reap_statistics& statistics) const {
     statistics.allocated += BlockBytes() - free_bytes;
     statistics.free += free_bytes;
-    for (const Chunk* list : {chunks, large})
-      for (const Chunk* chunk = list; chunk != nullptr; chunk = chunk->next) {
-        ++statistics.chunks;
-        statistics.reserved += chunk->bytes;
-      }
+    OwnedChunks::AddTo(statistics);
   }
 
  private:
@@ -361,18 +331,6 @@ struct Reap : ::reap {
     SetLimit();
   }
 
-  bool HasOneChunk() const { return large == nullptr && chunks->next == nullptr; }
-
-  // All but the first.
-  __attribute__((noinline)) void FreeChunks() {
-    while (large != nullptr) FreeChunk(Unlink(large));
-    while (chunks->next != nullptr) {
-      Chunk* const chunk = chunks;
-      chunks = chunk->next;
-      FreeChunk(chunk);
-    }
-  }
-
   void UseEndOf(Chunk* chunk, char* from) {
     range_chunk = chunk;
     reap_position = from;
@@ -406,7 +364,8 @@ struct Reap : ::reap {
     if (step > kPage) {
       const auto left = static_cast<std::size_t>(range_chunk->End() - touched);
       const std::size_t bytes = std::min(step, left);
-      Populate(touched, bytes);
+      const KeepErrno keep;
+      platform::Populate(touched, bytes);
       range_chunk->touched += bytes;
     }
     while (!RoomFor(block)) range_chunk->touched += kPage;
@@ -446,25 +405,12 @@ struct Reap : ::reap {
     const std::size_t growth = others > 2 * free_bytes ? std::bit_floor(others) : 0;
     const std::size_t wanted = std::clamp(growth, 4 * block, kLargestCached);
     Chunk* const chunk = TakeChunk(std::max(wanted, kSmallestChunk));
-    if (chunk == nullptr || !Own(chunk)) return false;
-    chunk->next = chunks;
-    chunks = chunk;
+    if (chunk == nullptr || !Own(chunk, this)) return false;
+    OwnedChunks::AddChunk(chunk);
     UseEndOf(chunk, FirstObjectIn(chunk));
     origin = reinterpret_cast<std::uintptr_t>(reap_position) - others;
     if (!RoomFor(block)) Touch(block);
     return true;
-  }
-
-  __attribute__((noinline)) bool Own(Chunk* chunk) {
-    chunk->holds_reap = false;
-    if (owner_map.Set(chunk, this)) return true;
-    PutChunk(chunk);
-    return false;
-  }
-
-  static void FreeChunk(Chunk* chunk) {
-    owner_map.Set(chunk, nullptr);
-    PutChunk(chunk);
   }
 
   // Joins free blocks that lie side by side, and gives back chunks that hold nothing else.
@@ -512,20 +458,12 @@ struct Reap : ::reap {
   }
 
   __attribute__((noinline)) void* AllocateLarge(std::size_t size, std::size_t alignment) {
-    if (size > kLargestRequest || alignment > kLargestRequest) return nullptr;
-    // Above what chunks are aligned to, there must be room to move up.
-    const std::size_t start = std::max(kLargeStart, alignment);
-    const std::size_t spare = alignment > kSmallestChunk ? alignment : 0;
-    Chunk* const chunk = TakeChunk(start + spare + std::max(size, kUnit));
-    if (chunk == nullptr || !Own(chunk)) return nullptr;
-    char* const object = AlignUp(chunk->Base() + kLargeStart, alignment);
     FreeDeferred();
+    Chunk* const chunk = AddLarge(size, alignment, kLargeStart, this);
+    if (chunk == nullptr) return nullptr;
+    char* const object = AlignUp(chunk->Base() + kLargeStart, alignment);
     chunk->touched = chunk->End();
     chunk->asked = size;
-    chunk->previous = nullptr;
-    chunk->next = large;
-    if (large != nullptr) large->previous = chunk;
-    large = chunk;
     origin -= chunk->bytes;
     SetLimit();
     ChunkOfLarge(object) = chunk;
@@ -541,17 +479,11 @@ struct Reap : ::reap {
     return true;
   }
 
-  Chunk* Unlink(Chunk* chunk) {
-    (chunk->previous != nullptr ? chunk->previous->next : large) = chunk->next;
-    if (chunk->next != nullptr) chunk->next->previous = chunk->previous;
-    return chunk;
-  }
-
   void FreeLarge(char* object) {
     Chunk* const chunk = ChunkOfLarge(object);
     origin += chunk->bytes;
     look_at = 0;
-    FreeChunk(Unlink(chunk));
+    OwnedChunks::FreeLarge(chunk);
     if (free_bytes != 0) AfterFree();
   }
 };

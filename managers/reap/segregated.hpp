@@ -9,27 +9,15 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <iterator>
-#include <new>
 
-#include "chunk_cache.hpp"
-#include "tare/layers/spin_lock.hpp"
-
-#ifndef REAP_NO_INLINE
-#define REAP_NO_INLINE
-#endif
-#include "tare/reap.h"
+#include "owned_chunks.hpp"
 
 namespace tare::reap {
 
-inline constexpr std::size_t kUnit = 16;
-inline constexpr std::size_t kLargestBlock = 32 << 10;  // what is larger gets a chunk of its own
-inline constexpr std::size_t kLargestInPage = 512;      // larger blocks have a chunk for each class
-inline constexpr std::size_t kLargestRequest = std::size_t{1} << 46;
+inline constexpr std::size_t kLargestInPage = 512;  // larger blocks have a chunk for each class
 inline constexpr std::size_t kPages = kSmallestChunk / kPage;
 
 // Of sizes: steps of 16 bytes up to 128, and four for each doubling above.
@@ -92,26 +80,16 @@ inline std::uint8_t ClassOf(const void* object) {
   return ChunkAround(object)->class_of_page[page];
 }
 
-struct Reap : ::reap {
+struct Reap : ::reap, OwnedChunks, Relatives {
   static constexpr unsigned kOptions = REAP_SHARED;
+  static constexpr std::size_t kStart = sizeof(SizedChunk);
 
   bool is_plain_heap = false;  // has no options
   unsigned options = 0;
   std::size_t live_bytes = 0;    // in blocks, and chunks of large objects
   std::size_t bumped_bytes = 0;  // live, or in the lists
-  Chunk* chunks = nullptr;       // newest first; this reap lies in the last one
-  Chunk* large = nullptr;
-  std::size_t next_page = 0;  // of the chunk that spans of one page are taken from
+  std::size_t next_page = 0;     // of the chunk that spans of one page are taken from
   SizedChunk* paged = nullptr;
-
-  Reap* parent = nullptr;
-  Reap* first_child = nullptr;
-  Reap* next_sibling = nullptr;
-  Reap* previous_sibling = nullptr;
-
-  Reap* root = nullptr;  // of a lane, the shared reap that it serves; else this; nullptr when dead
-  std::atomic<Reap*>* lanes = nullptr;  // of a shared reap
-  layers::SpinLock lock;
 
   struct Class {
     char* freed = nullptr;  // a list
@@ -120,19 +98,10 @@ struct Reap : ::reap {
   } classes[kClasses];
 
   static Reap* Create(unsigned options) {
-    Chunk* const chunk = TakeSmallestChunk();
-    if (chunk == nullptr) return nullptr;
-    auto* const reap = new (static_cast<SizedChunk*>(chunk) + 1) Reap;
-    if (!chunk->holds_reap) {
-      if (!reap->Own(chunk)) return nullptr;
-      chunk->holds_reap = true;
-    }
-    chunk->next = nullptr;
+    auto* const reap = CreateReap<Reap>(options);
+    if (reap == nullptr) return nullptr;
     reap->reap_position = reap->reap_limit = nullptr;  // so that nothing is bumped inline
-    reap->chunks = chunk;
-    reap->options = options;
     reap->is_plain_heap = options == 0;
-    reap->root = reap;
     reap->UseFirstChunk();
     return reap;
   }
@@ -200,7 +169,7 @@ struct Reap : ::reap {
 
   // Frees every object. The first chunk stays.
   __attribute__((noinline)) void StartOver() {
-    FreeChunks();
+    FreeAllButFirst();
     live_bytes = 0;
     bumped_bytes = 0;
     std::fill(std::begin(classes), std::end(classes), Class{});
@@ -209,7 +178,7 @@ struct Reap : ::reap {
 
   // Gives all memory back, this reap included.
   void End() {
-    FreeChunks();
+    FreeAllButFirst();
     root = nullptr;
     PutChunk(chunks);
   }
@@ -217,11 +186,7 @@ struct Reap : ::reap {
   void AddTo(reap_statistics& statistics) const {
     statistics.allocated += live_bytes;
     statistics.free += bumped_bytes - live_bytes;
-    for (const Chunk* list : {chunks, large})
-      for (const Chunk* chunk = list; chunk != nullptr; chunk = chunk->next) {
-        ++statistics.chunks;
-        statistics.reserved += chunk->bytes;
-      }
+    OwnedChunks::AddTo(statistics);
   }
 
  private:
@@ -230,31 +195,10 @@ struct Reap : ::reap {
 
   static char*& Link(char* object) { return *reinterpret_cast<char**>(object); }
 
-  bool Own(Chunk* chunk) {
-    chunk->holds_reap = false;
-    if (owner_map.Set(chunk, this)) return true;
-    PutChunk(chunk);
-    return false;
-  }
-
-  static void FreeChunk(Chunk* chunk) {
-    owner_map.Set(chunk, nullptr);
-    PutChunk(chunk);
-  }
-
   // Spans begin behind this reap, on the same page.
   void UseFirstChunk() {
     paged = static_cast<SizedChunk*>(chunks);
     next_page = 0;
-  }
-
-  void FreeChunks() {
-    while (large != nullptr) FreeChunk(Unlink(large));
-    while (chunks->next != nullptr) {
-      Chunk* const chunk = chunks;
-      chunks = chunk->next;
-      FreeChunk(chunk);
-    }
   }
 
   char* FirstObjectIn(SizedChunk* chunk) {
@@ -262,11 +206,10 @@ struct Reap : ::reap {
     return reinterpret_cast<char*>(chunk + 1);
   }
 
-  SizedChunk* AddChunk() {
+  SizedChunk* NewChunk() {
     Chunk* const chunk = TakeSmallestChunk();
-    if (chunk == nullptr || !Own(chunk)) return nullptr;
-    chunk->next = chunks;
-    chunks = chunk;
+    if (chunk == nullptr || !Own(chunk, this)) return nullptr;
+    OwnedChunks::AddChunk(chunk);
     return static_cast<SizedChunk*>(chunk);
   }
 
@@ -276,7 +219,7 @@ struct Reap : ::reap {
 
   bool AddPage(std::size_t number) {
     if (next_page == kPages) {
-      SizedChunk* const chunk = AddChunk();
+      SizedChunk* const chunk = NewChunk();
       if (chunk == nullptr) return false;
       paged = chunk;
       next_page = 0;
@@ -289,7 +232,7 @@ struct Reap : ::reap {
   }
 
   bool AddWholeChunk(std::size_t number) {
-    SizedChunk* const chunk = AddChunk();
+    SizedChunk* const chunk = NewChunk();
     if (chunk == nullptr) return false;
     memset(chunk->class_of_page, static_cast<int>(number), kPages);
     UseSpan(number, FirstObjectIn(chunk), chunk->Base() + kSmallestChunk);
@@ -304,36 +247,21 @@ struct Reap : ::reap {
   }
 
   __attribute__((noinline)) void* AllocateLarge(std::size_t size, std::size_t alignment) {
-    if (size > kLargestRequest || alignment > kLargestRequest) return nullptr;
-    // Above what chunks are aligned to, there must be room to move up.
-    const std::size_t start = std::max(kLargeStart, alignment);
-    const std::size_t spare = alignment > kSmallestChunk ? alignment : 0;
-    Chunk* const taken = TakeChunk(start + spare + std::max(size, kUnit));
-    if (taken == nullptr || !Own(taken)) return nullptr;
-    auto* const chunk = static_cast<SizedChunk*>(taken);
+    auto* const chunk = static_cast<SizedChunk*>(AddLarge(size, alignment, kLargeStart, this));
+    if (chunk == nullptr) return nullptr;
     memset(chunk->class_of_page, kLargeClass, kPages);
     char* const object = AlignUp(chunk->Base() + kLargeStart, alignment);
     reinterpret_cast<SizedChunk**>(object)[-1] = chunk;
-    chunk->previous = nullptr;
-    chunk->next = large;
-    if (large != nullptr) large->previous = chunk;
-    large = chunk;
     live_bytes += chunk->bytes;
     bumped_bytes += chunk->bytes;
     return object;
-  }
-
-  Chunk* Unlink(Chunk* chunk) {
-    (chunk->previous != nullptr ? chunk->previous->next : large) = chunk->next;
-    if (chunk->next != nullptr) chunk->next->previous = chunk->previous;
-    return chunk;
   }
 
   void FreeLarge(char* object) {
     Chunk* const chunk = ChunkAround(object);
     live_bytes -= chunk->bytes;
     bumped_bytes -= chunk->bytes;
-    FreeChunk(Unlink(chunk));
+    OwnedChunks::FreeLarge(chunk);
     if (live_bytes == 0) StartOver();
   }
 };

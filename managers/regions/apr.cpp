@@ -21,6 +21,7 @@
 #include "next.hpp"
 #include "served_region.hpp"
 #include "spin_lock.hpp"
+#include "tare/platform/exported.hpp"
 
 struct apr_pool_t;
 struct apr_allocator_t;
@@ -224,7 +225,6 @@ char* Format(apr_pool_t* pool, const char* format, va_list arguments, const void
 }  // namespace
 }  // namespace tare::regions
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 #define FRAME __builtin_frame_address(0)
 
 EXPORT int apr_pool_create_ex(apr_pool_t** made, apr_pool_t* parent, AbortFunction* on_failure,

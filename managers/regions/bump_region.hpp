@@ -5,13 +5,9 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "chunk.hpp"
+#include "chunk_cache.hpp"
 
 namespace tare::regions {
-
-// From and into the cache; in chunks.cpp.
-reap::Chunk* TakeChunk(std::size_t bytes);
-void GiveChunk(reap::Chunk* chunk);
 
 class BumpRegion {
  public:
@@ -52,7 +48,7 @@ class BumpRegion {
     const std::size_t usual = chunks_ == nullptr
                                   ? reap::kSmallestChunk
                                   : std::min(2 * chunks_->bytes, reap::kLargestCached);
-    reap::Chunk* const chunk = TakeChunk(std::max(usual, needed + kHead));
+    reap::Chunk* const chunk = reap::TakeChunk(std::max(usual, needed + kHead));
     if (chunk == nullptr) return false;
     chunk->next = chunks_;
     chunks_ = chunk;
@@ -63,7 +59,8 @@ class BumpRegion {
   void DropChunk() {
     reap::Chunk* const chunk = chunks_;
     chunks_ = chunk->next;
-    GiveChunk(chunk);
+    chunk->touched = chunk->End();
+    reap::PutChunk(chunk);
   }
 
   void Enter() {

@@ -14,6 +14,7 @@
 
 #include "next.hpp"
 #include "served_region.hpp"
+#include "tare/platform/exported.hpp"
 
 #undef obstack_free
 
@@ -179,7 +180,6 @@ bool IsOriginal() {
 }  // namespace
 }  // namespace tare::regions
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 #define FRAME __builtin_frame_address(0)
 
 EXPORT int _obstack_begin(obstack* of, int size, int alignment, void* (*take)(long),

@@ -22,6 +22,9 @@
 
 #include "next.hpp"
 #include "served_region.hpp"
+#include "tare/platform/exported.hpp"
+#include "tare/platform/memory.hpp"
+#include "tare/platform/relocations.hpp"
 
 namespace tare::regions {
 namespace {
@@ -190,12 +193,12 @@ bool IsSealed(const dl_phdr_info& object, const void* place) {
 }
 
 bool Replace(const dl_phdr_info& object, void** place, void* address) {
-  const auto page = reinterpret_cast<std::uintptr_t>(place) & ~std::uintptr_t{reap::kPage - 1};
-  void* const at = reinterpret_cast<void*>(page);
+  void* const page =
+      reinterpret_cast<void*>(platform::PageDown(reinterpret_cast<std::uintptr_t>(place)));
   const bool is_sealed = IsSealed(object, place);
-  if (is_sealed && mprotect(at, reap::kPage, PROT_READ | PROT_WRITE) != 0) return false;
+  if (is_sealed && mprotect(page, platform::kPageBytes, PROT_READ | PROT_WRITE) != 0) return false;
   *place = address;
-  if (is_sealed) mprotect(at, reap::kPage, PROT_READ);
+  if (is_sealed) mprotect(page, platform::kPageBytes, PROT_READ);
   return true;
 }
 
@@ -233,7 +236,7 @@ void ReplaceAmong(const dl_phdr_info& object, const Tables& tables, Relocations 
   for (std::size_t at = 0; at < relocations.bytes / sizeof(ElfW(Rela)); ++at) {
     const ElfW(Rela)& relocation = relocations.first[at];
     const auto type = ELF64_R_TYPE(relocation.r_info);
-    if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) continue;
+    if (type != platform::kJumpSlot && type != platform::kAddressSlot) continue;
     const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(relocation.r_info)];
     void* const replacement = ReplacementOf(tables.names + symbol.st_name);
     if (replacement == nullptr) continue;
@@ -307,7 +310,6 @@ void ServeTalloc() { dl_iterate_phdr(ReplaceIn, nullptr); }
 
 }  // namespace tare::regions
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
 #define FRAME __builtin_frame_address(0)
 
 EXPORT void* _talloc(const void* parent, std::size_t bytes) {

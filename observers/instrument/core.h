@@ -51,8 +51,6 @@ extern SysRes VG_(am_do_mmap_NO_NOTIFY)(Addr start, SizeT bytes, UInt protection
 // pub_core_syscall.h
 extern SysRes VG_(do_syscall)(UWord number, UWord, UWord, UWord, UWord, UWord, UWord, UWord, UWord);
 
-enum { MAP_NEVER_REPLACING = 0x100000 };  // mmap(2)
-
 // pub_core_clientstate.h: the limits of the program, as the kernel gave them.
 extern struct vki_rlimit VG_(client_rlimit_data);
 

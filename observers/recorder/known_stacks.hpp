@@ -17,7 +17,7 @@ namespace tare::recorder {
 class KnownStacks {
  public:
   void Add(std::uintptr_t start, std::uintptr_t end) {
-    const HoldSignals hold;
+    const BlockSignals blocked;
     // Without it, one who got a place before all were forgotten could write there afterwards, over
     // the range of another.
     const std::scoped_lock guard(lock_);
@@ -45,7 +45,7 @@ class KnownStacks {
   // another finds nothing here while they still know it; and again for those that have added theirs
   // in between.
   void Forget(std::atomic<std::uint32_t>& generation) {
-    const HoldSignals hold;
+    const BlockSignals blocked;
     const std::scoped_lock guard(lock_);
     generation.fetch_add(1, std::memory_order_acq_rel);
     used_.store(0, std::memory_order_release);
@@ -61,8 +61,5 @@ class KnownStacks {
   std::atomic<std::size_t> used_ = 0;
   SpinLock lock_;
 };
-
-// The program is about to unmap, move or replace these pages, or to forbid that they are read.
-void NoteGone(const void* pages, std::size_t bytes);
 
 }  // namespace tare::recorder

@@ -8,9 +8,9 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -20,10 +20,12 @@
 #include "environment.hpp"
 #include "format.hpp"
 #include "inner.hpp"
+#include "shared_file.hpp"
 #include "signals.hpp"
-#include "snapshot.hpp"
+#include "snapshots/snapshots.hpp"
 #include "spin_lock.hpp"
 #include "system.hpp"
+#include "tare/platform/memory.hpp"
 
 namespace tare::recorder {
 
@@ -56,7 +58,7 @@ struct Process {
   SpinLock lock;  // of the rest
   Thread* unused_threads;
   Thread* last_thread;
-  sigset_t held_signals;  // of who has last_thread
+  sigset_t blocked_signals;  // of who has last_thread
 };
 
 // As the environment and the dynamic linker have it; the same in a child.
@@ -85,43 +87,23 @@ inline void Lose(Loss reason) {
 }
 
 // `bytes` more at the end of a file, as a mapping that the kernel writes to the file however the
-// process ends; nullptr where there is no room. No descriptor stays open: a program may close or
-// count those that it did not open.
+// process ends; nullptr where there is no room.
 inline void* MapPart(const char* path, std::uint64_t offset, std::size_t bytes) {
-  rlimit limit{};
-  // Beyond this limit the kernel would send SIGXFSZ.
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < offset + bytes) return nullptr;
+  if (!FileMayReach(offset + bytes)) return nullptr;
   const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return nullptr;
-  // A page that the disk cannot hold would be a SIGBUS when it is touched.
-  void* const pages =
-      posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0
-          ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset))
-          : MAP_FAILED;
-  close(fd);
-  if (pages == MAP_FAILED) return nullptr;
-  // All at once is cheaper than a fault for each page. Older kernels cannot.
-  madvise(pages, bytes, MADV_POPULATE_WRITE);
+  void* const pages = MapFile(fd, offset, bytes, bytes);
+  if (pages != nullptr) platform::Populate(pages, bytes);
   return pages;
 }
 
-// Claims the name PID.SERIAL for this process image: exec keeps the number of the process.
 inline bool ClaimStem() {
-  for (std::uint64_t serial = 0; serial < 10000; ++serial) {
-    Message stem;
-    stem << setting.folder << "/" << static_cast<std::uint64_t>(getpid()) << "." << serial;
-    const std::size_t length = strlen(stem.Text());
-    if (length >= sizeof process->stem) return false;
-    memcpy(process->stem, stem.Text(), length + 1);
-    const int fd =
-        open(FileOfProcess(".events").Text(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd >= 0) {
-      close(fd);
-      return true;
-    }
-    if (errno != EEXIST) return false;
-  }
-  return false;
+  Message stem;
+  const int fd = ClaimName(setting.folder, ".events", stem);
+  if (fd < 0) return false;
+  close(fd);
+  const char* const text = stem.Text();
+  memcpy(process->stem, text, std::min(strlen(text), sizeof process->stem - 1));
+  return true;
 }
 
 inline void CopyName(char (&to)[kPathBytes], const char* from) { strncpy(to, from, sizeof to - 1); }
@@ -159,7 +141,7 @@ inline bool OpenFiles() {
 inline bool IsOpen() {
   Stage stage = process->stage.load(std::memory_order_acquire);
   if (stage == Stage::kFresh) {
-    const HoldSignals hold;
+    const BlockSignals blocked;
     if (process->stage.compare_exchange_strong(stage, Stage::kOpening, std::memory_order_acquire)) {
       stage = OpenFiles() ? Stage::kOpen : Stage::kOff;
       process->stage.store(stage, std::memory_order_release);

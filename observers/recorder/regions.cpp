@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "event.hpp"
+#include "tare/platform/frames.hpp"
 
 namespace tare::recorder {
 namespace {
@@ -17,19 +18,14 @@ using regions::Region;
 constinit std::atomic<Region> last_region = 0;
 
 // Where a region has so many bytes left that no sample is due, while malloc's are its own.
-constinit thread_local TARE_INITIAL_EXEC std::uint64_t kept_bytes_left = 0;
-
-Caller CallerOf(const void* frame) {
-  const auto* const words = static_cast<const std::uintptr_t*>(frame);
-  return {words[1], reinterpret_cast<std::uintptr_t>(words + 2), words[0]};
-}
+constinit thread_local TARE_INITIAL_EXEC std::uint64_t saved_bytes_left = 0;
 
 // An event of numbers and a stack.
 template <typename... Numbers>
 void Record(RegionEvent what, const void* object, const void* frame, Numbers... values) {
   Thread* const t = Enter();
   if (t == nullptr) return;
-  const std::uint32_t stack = StackOf(*t, CallerOf(frame));
+  const std::uint32_t stack = StackOf(*t, platform::CallerOf(frame));
   Event event(*t, kOfRegion, Ticks());
   event.Put(what);
   if (object != nullptr) event.PutRegionAddress(object);
@@ -55,7 +51,7 @@ void Allocate(Region region, const void* object, std::size_t bytes, std::size_t 
 
 void Free(const void* object, const void* frame) {
   if (object == nullptr || PowerNow() != Power::kOn) return;
-  if (sampled != nullptr && (!sampled->MayHold(object) || !sampled->Remove(object))) return;
+  if (sampled != nullptr && (!sampled->MayContain(object) || !sampled->Remove(object))) return;
   Record(kFreed, object, frame);
 }
 
@@ -70,12 +66,12 @@ void Destroy(Region region, const void* frame) {
 // A sample takes none of what passes.
 void BeginOwn() {
   if (own_of_region++ != 0 || sampled == nullptr) return;
-  kept_bytes_left = bytes_left;
+  saved_bytes_left = bytes_left;
   bytes_left = ~std::uint64_t{0};
 }
 
 void EndOwn() {
-  if (--own_of_region == 0 && sampled != nullptr) bytes_left = kept_bytes_left;
+  if (--own_of_region == 0 && sampled != nullptr) bytes_left = saved_bytes_left;
 }
 
 // Where no frame is given it is that of the function here.

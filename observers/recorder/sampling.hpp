@@ -82,12 +82,12 @@ inline void SkipSample() {
 // without a lock.
 class Sampled {
  public:
-  bool MayHold(const void* object) const {
+  bool MayContain(const void* object) const {
     return counts_[CountOf(object)].load(std::memory_order_relaxed) != 0;
   }
 
   void Insert(const void* object) {
-    const HoldSignals hold;
+    const BlockSignals blocked;
     const std::scoped_lock guard(lock_);
     if (2 * (used_ + 1) > places_ && !Grow()) return;
     if (!Put(object)) return;
@@ -99,7 +99,7 @@ class Sampled {
 
   // False where it was not there.
   bool Remove(const void* object) {
-    const HoldSignals hold;
+    const BlockSignals blocked;
     const std::scoped_lock guard(lock_);
     if (places_ == 0) return false;
     std::size_t hole = Home(object);

@@ -1,5 +1,5 @@
-// A scope that no signal's handler of this thread interrupts: what it holds, a handler that
-// allocates would wait for in vain.
+// A scope that no signal's handler of this thread interrupts: what it has locked, a
+// handler that allocates would wait for in vain.
 
 #pragma once
 
@@ -11,23 +11,23 @@
 
 namespace tare::recorder {
 
-inline sigset_t HoldAllSignals() {
+inline sigset_t BlockAllSignals() {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   return before;
 }
 
-inline void ReleaseSignals(const sigset_t& before) {
+inline void RestoreSignals(const sigset_t& before) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-class HoldSignals {
+class BlockSignals {
  public:
-  HoldSignals() : before_(HoldAllSignals()) {}
-  ~HoldSignals() { ReleaseSignals(before_); }
-  HoldSignals(const HoldSignals&) = delete;
-  HoldSignals& operator=(const HoldSignals&) = delete;
+  BlockSignals() : before_(BlockAllSignals()) {}
+  ~BlockSignals() { RestoreSignals(before_); }
+  BlockSignals(const BlockSignals&) = delete;
+  BlockSignals& operator=(const BlockSignals&) = delete;
 
  private:
   const sigset_t before_;

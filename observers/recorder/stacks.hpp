@@ -3,9 +3,6 @@
 
 #pragma once
 
-#include <dlfcn.h>
-#include <link.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +12,8 @@
 #include "known_stacks.hpp"
 #include "process.hpp"
 #include "signals.hpp"
-#include "unwind_rules.hpp"
+#include "tare/platform/loaded_objects.hpp"
+#include "unwinding/rules.hpp"
 
 namespace tare::recorder {
 
@@ -88,8 +86,8 @@ inline NodeTable* NewTable(Stacks& stacks, std::size_t places) {
   return table;
 }
 
-inline void Keep(NodeTable& table, std::uint32_t caller, std::uintptr_t call,
-                 std::uint32_t number) {
+inline void Insert(NodeTable& table, std::uint32_t caller, std::uintptr_t call,
+                   std::uint32_t number) {
   std::size_t place;
   FindNode(table, caller, call, place);
   KnownNode& node = table.nodes[place];
@@ -105,8 +103,8 @@ inline void GrowTable(Stacks& stacks, const NodeTable& before) {
     const KnownNode& node = before.nodes[i];
     const std::uint32_t number = node.number.load(std::memory_order_relaxed);
     if (number != 0)
-      Keep(*table, node.caller.load(std::memory_order_relaxed),
-           node.call.load(std::memory_order_relaxed), number);
+      Insert(*table, node.caller.load(std::memory_order_relaxed),
+             node.call.load(std::memory_order_relaxed), number);
   }
   stacks.table.store(table, std::memory_order_release);
   madvise(before.nodes, before.places * sizeof(KnownNode), MADV_DONTNEED);
@@ -116,18 +114,15 @@ inline void GrowTable(Stacks& stacks, const NodeTable& before) {
 inline void NoteObject(Stacks& stacks, std::uintptr_t call) {
   for (std::size_t i = 0; i < stacks.ranges_used; ++i)
     if (call - stacks.ranges[i].start < stacks.ranges[i].end - stacks.ranges[i].start) return;
-  dl_find_object object{};
-  if (_dl_find_object(reinterpret_cast<void*>(call), &object) != 0) return;
-  const auto start = reinterpret_cast<std::uintptr_t>(object.dlfo_map_start);
-  const auto end = reinterpret_cast<std::uintptr_t>(object.dlfo_map_end);
+  platform::LoadedObject object;
+  if (!platform::FindLoadedObject(call, object)) return;
   stacks.ranges_used = stacks.ranges_used < kMostRanges ? stacks.ranges_used + 1 : kMostRanges;
-  stacks.ranges[stacks.ranges_used - 1] = {start, end};
-  const link_map* const map = object.dlfo_link_map;
-  const char* const path = map->l_name[0] != '\0' ? map->l_name : process->header->program;
+  stacks.ranges[stacks.ranges_used - 1] = {object.start, object.end};
+  const char* const path = *object.name != '\0' ? object.name : process->header->program;
   Message row;
-  row << std::uint64_t{stacks.nodes} << " " << std::uint64_t{start} << " " << std::uint64_t{end}
-      << " " << std::uint64_t{map->l_addr} << " " << std::uint64_t{strlen(path)} << " " << path
-      << "\n";
+  row << std::uint64_t{stacks.nodes} << " " << std::uint64_t{object.start} << " "
+      << std::uint64_t{object.end} << " " << std::uint64_t{object.bias} << " "
+      << std::uint64_t{strlen(path)} << " " << path << "\n";
   const int fd = open(FileOfProcess(".modules").Text(),
                       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return;
@@ -146,9 +141,9 @@ inline bool NextPart(Stacks& stacks) {
 // The lock, but for a signal's handler that interrupted who holds it.
 class LockStacks {
  public:
-  explicit LockStacks(Stacks& stacks) : stacks_(stacks), is_interrupted_(held_) {
+  explicit LockStacks(Stacks& stacks) : stacks_(stacks), is_interrupted_(locked_) {
     if (is_interrupted_) return;
-    held_ = true;
+    locked_ = true;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     stacks_.lock.lock();
   }
@@ -156,14 +151,14 @@ class LockStacks {
     if (is_interrupted_) return;
     stacks_.lock.unlock();
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    held_ = false;
+    locked_ = false;
   }
   LockStacks(const LockStacks&) = delete;
   LockStacks& operator=(const LockStacks&) = delete;
   bool IsInterrupted() const { return is_interrupted_; }
 
  private:
-  constinit static inline thread_local TARE_INITIAL_EXEC bool held_ = false;
+  constinit static inline thread_local TARE_INITIAL_EXEC bool locked_ = false;
   Stacks& stacks_;
   const bool is_interrupted_;
 };
@@ -187,7 +182,7 @@ inline std::uint32_t AddNode(Stacks& stacks, std::uint32_t caller, std::uintptr_
   const std::uint32_t number = ++stacks.nodes;
   // A table that could not grow stays sparse.
   if (stacks.known == kMostKnownNodes || stacks.known * 4 > table->places * 3) return number;
-  Keep(*table, caller, call, number);
+  Insert(*table, caller, call, number);
   if (++stacks.known * 2 > table->places) GrowTable(stacks, *table);
   return number;
 }
@@ -204,7 +199,7 @@ inline std::uint32_t NodeOf(Stacks& stacks, std::uint32_t caller, std::uintptr_t
 
 // Code went away, and other code can come in its place.
 inline void ForgetCode(Stacks& stacks) {
-  const HoldSignals hold;
+  const BlockSignals blocked;
   const std::scoped_lock guard(stacks.lock);
   madvise(&stacks.rules, sizeof stacks.rules, MADV_DONTNEED);
   stacks.ranges_used = 0;
@@ -212,6 +207,15 @@ inline void ForgetCode(Stacks& stacks) {
   if (NodeTable* const table = stacks.table.load(std::memory_order_relaxed); table != nullptr)
     madvise(table->nodes, table->places * sizeof(KnownNode), MADV_DONTNEED);
   stacks.generation.fetch_add(1, std::memory_order_release);
+}
+
+// The program is about to unmap, move or replace these pages, or to forbid that they are read.
+inline void NoteGone(const void* pages, std::size_t bytes) {
+  const auto start = reinterpret_cast<std::uintptr_t>(pages);
+  if (process == nullptr || process->stacks == nullptr ||
+      !process->stacks->known_stacks.Overlap(start, start + bytes))
+    return;
+  process->stacks->known_stacks.Forget(process->stacks->generation);
 }
 
 }  // namespace tare::recorder

@@ -12,7 +12,8 @@
 
 #include "process.hpp"
 #include "signals.hpp"
-#include "walk.hpp"
+#include "snapshots/noted.hpp"
+#include "unwinding/walk.hpp"
 
 namespace tare::recorder {
 
@@ -69,7 +70,7 @@ class OwnBusiness {
     thread_.doing.store(doing, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
-  const HoldSignals hold_;
+  const BlockSignals blocked_;
   Thread& thread_;
   const Doing before_;
 };
@@ -114,19 +115,19 @@ inline bool NextBlock(Thread& t) {
 }
 
 inline Thread* TakeRecord() {
-  const HoldSignals hold;
+  const BlockSignals blocked;
   const std::scoped_lock guard(process->lock);
-  Thread* const kept = process->unused_threads;
-  if (kept != nullptr) {
-    process->unused_threads = kept->next;
-    kept->handler = nullptr;
-    return kept;
+  Thread* const unused = process->unused_threads;
+  if (unused != nullptr) {
+    process->unused_threads = unused->next;
+    unused->handler = nullptr;
+    return unused;
   }
   return static_cast<Thread*>(MapOwn(sizeof(Thread)));
 }
 
 inline Thread* OpenThread() {
-  const HoldSignals hold;
+  const BlockSignals blocked;
   Thread* const t = TakeRecord();
   if (t == nullptr) {
     Lose(kNoAddresses);
@@ -143,9 +144,9 @@ inline Thread* OpenThread() {
 
 inline void LeaveShared() {
   thread = nullptr;
-  const sigset_t signals = process->held_signals;
+  const sigset_t signals = process->blocked_signals;
   process->lock.unlock();
-  ReleaseSignals(signals);
+  RestoreSignals(signals);
 }
 
 // The record of a handler that interrupted the recorder at `t`. nullptr where handlers have
@@ -168,9 +169,9 @@ inline Thread* OpenHandler(Thread& t) {
 // What a thread does after the end of its record is in one that all such threads share. As long as
 // a thread has it, it is the thread's own: what it does itself meanwhile does not wait for it.
 inline Thread* TakeSharedRecord() {
-  const sigset_t signals = HoldAllSignals();
+  const sigset_t signals = BlockAllSignals();
   process->lock.lock();
-  process->held_signals = signals;
+  process->blocked_signals = signals;
   if (process->last_thread == nullptr) {
     process->last_thread = static_cast<Thread*>(MapOwn(sizeof(Thread)));
     if (process->last_thread == nullptr) {
@@ -185,7 +186,7 @@ inline Thread* TakeSharedRecord() {
 }
 
 inline void EndThread(void*) {
-  const HoldSignals hold;
+  const BlockSignals blocked;
   Thread* const t = thread;
   thread_has_ended = true;
   thread = nullptr;

@@ -16,6 +16,7 @@ fn main() {
         .include(reap.join("include"))
         .include(managers.join("preload"))
         .include(managers.join("layers/include"))
+        .include("../../platform/include")
         .file(reap.join("reap.cpp"))
         .compile("tare-reap");
     for phase in ["tare_replay_events", "tare_replay_collection"] {

@@ -21,7 +21,7 @@ from tests.support.recordings import encode_block
 
 HERE = Path(__file__).parent
 OBSERVERS = ROOT / "observers"
-PRELOAD = f"-I{ROOT / 'managers' / 'preload'}"
+FOLDERS = tuple(f"-I{ROOT / folder}" for folder in ("managers/preload", "platform/include"))
 MUTATIONS = "300"
 MOST_INPUT = "60000"
 SECONDS_OF_SOAK = "200"
@@ -38,7 +38,7 @@ def recordings(folder: Path) -> list[bytes]:
     made = []
     for name in ("FAMILY", "REGIONS"):
         source = getattr(recorder_programs, name)
-        program = compile_cpp(folder, source, "-std=c++20", "-fno-builtin", PRELOAD, name=name)
+        program = compile_cpp(folder, source, "-std=c++20", "-fno-builtin", FOLDERS[0], name=name)
         events = record_raw(folder / f"raw {name}", program)
         parts = [events.with_suffix(ending) for ending in (".events", ".stacks", ".modules")]
         made.append(packed(*(part.read_bytes().rstrip(b"\0") for part in parts)))
@@ -94,9 +94,7 @@ DECODERS = {
         (MERGE / "objects.cpp", MERGE / "sites.cpp", MERGE / "symbols.cpp"),
         ("-ldw",),
     ),
-    "heaps-of-java": Decoder(
-        "LAST_SEEN", heaps_of_java, (OBSERVERS / "jvm" / "trace" / "table.c",)
-    ),
+    "heaps-of-java": Decoder("LAST_SEEN", heaps_of_java, ()),
     "descriptions": Decoder(
         "DESCRIPTION",
         descriptions,
@@ -108,7 +106,7 @@ DECODERS = {
 
 def built(folder: Path, decoder: Decoder, c: str, cpp: str, *flags: str) -> Path:
     objects = []
-    flags = ("-g", "-O1", "-fno-sanitize-recover=all", f"-I{OBSERVERS}", PRELOAD, *flags)
+    flags = ("-g", "-O1", "-fno-sanitize-recover=all", f"-I{OBSERVERS}", *FOLDERS, *flags)
     for source in (HERE / "decoders_fuzz.cpp", *decoder.sources):
         objects.append(folder / f"{source.stem}.o")
         compiler = [cpp, "-std=c++20"] if source.suffix == ".cpp" else [c, "-std=gnu11"]

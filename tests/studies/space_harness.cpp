@@ -5,9 +5,9 @@
 
 #include <cstdio>
 
-#include "snapshot.cpp"
-
-void tare::recorder::NoteGone(const void*, std::size_t) {}  // there are no walks
+#include "snapshots/file.hpp"
+#include "snapshots/format.hpp"
+#include "snapshots/resident.hpp"
 
 namespace {
 
@@ -38,10 +38,10 @@ int main(int, char** words) {
   char sum = 0;
   for (std::size_t at = 0; at < kBytes; at += 4096) sum = static_cast<char>(sum + only_read[at]);
   Map(std::size_t{1} << 40, PROT_NONE);  // nobody can read the entries of so much
-  const Descriptor pagemap("/proc/self/pagemap", O_RDONLY);
-  const auto scan = [&](Writer& writer) { return ScanPages(writer, pagemap.Get()); };
+  const tare::platform::Pagemap pagemap;
+  const auto scan = [&](Writer& writer) { return ScanPages(writer, pagemap); };
   const auto read_entries = [&](Writer& writer) {
-    ReadPages(writer, pagemap.Get());
+    ReadPages(writer, pagemap);
     return true;
   };
   // The first time touches pages of its own.

@@ -575,7 +575,7 @@ def test_a_snapshot_that_cannot_be_true_is_refused(tmp_path: Path, resident: byt
 
 def test_old_and_new_kernels_show_the_same_pages(tmp_path: Path) -> None:
     program = tmp_path / "harness"
-    folders = [f"-I{ROOT / 'observers/recorder'}", f"-I{ROOT / 'managers/preload'}"]
+    folders = [f"-I{ROOT / 'observers/recorder'}", f"-I{ROOT / 'platform/include'}"]
     source = ROOT / "tests/studies/space_harness.cpp"
     subprocess.run(["c++", "-std=c++20", "-O1", *folders, "-o", program, source], check=True)
     entries, scan = (tmp_path / f"1.{number}.snapshot.peak" for number in range(2))

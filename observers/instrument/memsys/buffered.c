@@ -2,7 +2,7 @@
 // One level of write-through caches over a write buffer. The data cache may have lines smaller than
 // what a read miss fetches; a write makes its line present without fetching.
 
-#include "model.h"
+#include "buffered.h"
 
 // A direct-mapped cache, as these models have, needs neither hints nor times.
 static inline Bool is_present(Cache* cache, ULong line) {
@@ -81,25 +81,25 @@ static void access_data(Model* model, const Access* access, Addr from, Counts* c
 ULong buffered_run(Model* model, const ULong* word, const ULong* end, Counts* counts) {
   ULong totals = 0;
   while (word < end) {
-    const Stretch* const stretch = (const Stretch*)*word++;
-    totals += stretch->totals;
-    const Access* const access = stretch->access;
-    model->stretch = stretch;
+    const BasicBlock* const block = (const BasicBlock*)*word++;
+    totals += block->totals;
+    const Access* const access = block->access;
+    model->block = block;
     UInt fetch = 0;
     UInt passed = 0;  // instructions whose cycle is in model->cycle
-    for (UInt i = 0; i <= stretch->accesses; ++i) {
-      for (; fetch < stretch->fetches && stretch->fetch[fetch].before <= i; ++fetch) {
-        model->cycle += stretch->fetch[fetch].at - passed;
-        model->at = passed = stretch->fetch[fetch].at;
-        fetch_chunk(model, stretch->fetch[fetch].chunk, counts);
+    for (UInt i = 0; i <= block->accesses; ++i) {
+      for (; fetch < block->fetches && block->fetch[fetch].before <= i; ++fetch) {
+        model->cycle += block->fetch[fetch].at - passed;
+        model->at = passed = block->fetch[fetch].at;
+        fetch_chunk(model, block->fetch[fetch].chunk, counts);
       }
-      if (i == stretch->accesses) break;
+      if (i == block->accesses) break;
       model->cycle += access[i].at - passed;
       model->at = passed = access[i].at;
       access_data(model, &access[i], access_address(&access[i], word), counts);
     }
-    model->cycle += packed_instructions(stretch->totals) - passed;
-    word += stretch->places;
+    model->cycle += packed_instructions(block->totals) - passed;
+    word += block->places;
   }
   return totals;
 }

@@ -84,15 +84,15 @@ static void use_access(Curve* curve, const Access* access, Addr from, CurveCount
 void curve_run(Curve* curve, const ULong* word, const ULong* end, UInt owner) {
   CurveCounts* const counts = &curve->counts[owner];
   while (word < end) {
-    const Stretch* const stretch = (const Stretch*)*word++;
-    const Access* const access = stretch->access;
+    const BasicBlock* const block = (const BasicBlock*)*word++;
+    const Access* const access = block->access;
     if (curve->of_instructions) {
-      for (UInt i = 0; i < stretch->fetches; ++i)
-        use_lines(curve, stretch->fetch[i].chunk, stretch->fetch[i].chunk, counts);
+      for (UInt i = 0; i < block->fetches; ++i)
+        use_lines(curve, block->fetch[i].chunk, block->fetch[i].chunk, counts);
     } else {
-      for (UInt i = 0; i < stretch->accesses; ++i)
+      for (UInt i = 0; i < block->accesses; ++i)
         use_access(curve, &access[i], access_address(&access[i], word), counts);
     }
-    word += stretch->places;
+    word += block->places;
   }
 }

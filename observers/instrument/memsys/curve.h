@@ -4,8 +4,8 @@
 #ifndef TARE_MEMSYS_CURVE_H
 #define TARE_MEMSYS_CURVE_H
 
+#include "basic_block.h"
 #include "distances.h"
-#include "stretch.h"
 
 // Who makes an access: 0 is the program, the others are operations of its memory manager.
 enum { OWNERS = 16 };

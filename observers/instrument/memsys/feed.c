@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "feed.h"
 
-#include "events.h"
 #include "simulator.h"
 
-// There is room for what a stretch writes, since each makes it for the next.
+// There is room for what a basic block writes, since each makes it for the next.
 enum { SPARE_WORDS = 1 + MOST_ACCESSES, MODELS_BYTES = 1 << 16 };
 
 Bool feed_was_started;
@@ -13,7 +12,7 @@ static FetchRules fetch_rules;
 static ULong stream[STREAM_WORDS];
 static ULong* position = stream;
 
-// ---- of the block that is being translated ----
+// ---- of the superblock that is being translated ----
 
 static Draft draft;
 static IRExpr* at;       // the position in the stream; NULL until it is needed
@@ -65,11 +64,11 @@ static void make_room(Translation* translation) {
   at = NULL;
 }
 
-static void close_stretch(Translation* translation) {
+static void close_basic_block(Translation* translation) {
   if (draft.instructions == 0 && draft.accesses == 0) return;
   close_place(translation);
   need_position(translation);
-  store(translation, at, number((ULong)stretch_of(&draft)));
+  store(translation, at, number((ULong)basic_block_of(&draft)));
   at = words_further(translation, 1 + draft.places);
   store(translation, address_of_position(), at);
   make_room(translation);
@@ -126,7 +125,7 @@ static UInt size_of(const Translation* translation, const IRExpr* expression) {
 }
 
 static void add_instruction(Translation* translation, Addr address, UInt size) {
-  if (!draft_has_room(&draft)) close_stretch(translation);
+  if (!draft_has_room(&draft)) close_basic_block(translation);
   draft_instruction(&draft, address, size, &fetch_rules);
 }
 
@@ -161,7 +160,7 @@ void feed_statement(Translation* translation, const IRStmt* statement) {
       add_instruction(translation, statement->Ist.IMark.addr, statement->Ist.IMark.len);
       break;
     case Ist_Exit:
-      close_stretch(translation);
+      close_basic_block(translation);
       break;
     case Ist_WrTmp: {
       const IRExpr* const data = statement->Ist.WrTmp.data;
@@ -196,7 +195,7 @@ void feed_statement(Translation* translation, const IRStmt* statement) {
 }
 
 void feed_before_call(Translation* translation) {
-  close_stretch(translation);
+  close_basic_block(translation);
   at = NULL;  // the call may empty the stream
 }
 
@@ -230,7 +229,7 @@ static void start_child(ThreadId thread) {
   simulator_reset_counts();
 }
 
-void feed_start(const HChar* path) {
+void feed_start(const HChar* path, ULong (*bit_of_phase)(const HChar* name)) {
   static HChar text[MODELS_BYTES];
   const Int file = VG_(fd_open)(path, VKI_O_RDONLY, 0);
   if (file < 0) fail(path, "cannot be opened");
@@ -239,7 +238,7 @@ void feed_start(const HChar* path) {
   if (size < 0 || size == sizeof text - 1) fail(path, "cannot be read, or is too long");
   const HChar* const wrong = simulator_read(text);
   if (wrong != NULL) fail(path, wrong);
-  simulator_find_phases(events_phase_bit);
+  simulator_find_phases(bit_of_phase);
   fetch_rules = simulator_fetch_rules();
   VG_(atfork)(drain_before_fork, NULL, start_child);
   feed_was_started = True;

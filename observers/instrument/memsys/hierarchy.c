@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Levels of caches.
 
-#include "model.h"
+#include "hierarchy.h"
 
 static void refer(Model* model, UInt level, Kind kind, Bool stores, Addr from, Addr to,
                   Counts* counts);
@@ -105,29 +105,29 @@ static void access_data(Model* model, const Access* access, Addr address, Counts
 }
 
 // Everything in the order of the program.
-static __attribute__((noinline)) void run_in_order(Model* model, const Stretch* stretch,
+static __attribute__((noinline)) void run_in_order(Model* model, const BasicBlock* block,
                                                    const ULong* addresses, Counts* counts) {
-  const Access* const access = stretch->access;
+  const Access* const access = block->access;
   UInt fetch = 0;
-  model->stretch = stretch;
-  for (UInt i = 0; i <= stretch->accesses; ++i) {
-    while (fetch < stretch->fetches && stretch->fetch[fetch].before <= i) {
-      const Addr from = stretch->fetch[fetch].chunk & ~CONTINUES;
+  model->block = block;
+  for (UInt i = 0; i <= block->accesses; ++i) {
+    while (fetch < block->fetches && block->fetch[fetch].before <= i) {
+      const Addr from = block->fetch[fetch].chunk & ~CONTINUES;
       Addr to = from;
-      model->at = stretch->fetch[fetch].at;
+      model->at = block->fetch[fetch].at;
       // A chunk is part of a line, so the next line begins where a chunk does.
-      while (++fetch < stretch->fetches && (stretch->fetch[fetch].chunk & CONTINUES))
-        to = stretch->fetch[fetch].chunk & ~CONTINUES;
+      while (++fetch < block->fetches && (block->fetch[fetch].chunk & CONTINUES))
+        to = block->fetch[fetch].chunk & ~CONTINUES;
       access_bytes(model, FETCH, from, to, counts);
     }
-    if (i == stretch->accesses) break;
+    if (i == block->accesses) break;
     model->at = access[i].at;
     access_data(model, &access[i], access_address(&access[i], addresses), counts);
   }
 }
 
 // Where the first level is split and nothing below takes lines out of it, what instructions find
-// there does not depend on data accesses. So the fetches of a stretch go first, and only those that
+// there does not depend on data accesses. So the fetches of a block go first, and only those that
 // miss are put in their order among the data accesses, for the levels that both share.
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -168,7 +168,7 @@ static ULong* grow_times(ULong* times, UInt* capacity, UInt needed) {
 
 static void make_room_for_code(NumberedLines* numbered) {
   numbered->times = grow_times(numbered->times, &numbered->numbers, chunk_numbers());
-  numbered->ran = grow_times(numbered->ran, &numbered->stretches, stretch_numbers());
+  numbered->ran = grow_times(numbered->ran, &numbered->blocks, basic_block_numbers());
 }
 
 static UInt line_of(const NumberedLines* numbered, const Fetch* fetch) {
@@ -180,24 +180,24 @@ static ULong time_of_line(const NumberedLines* numbered, UInt line) {
   if (time == 0) return 0;
   for (UInt chunk = line << numbered->shift; chunk >> numbered->shift == line; ++chunk)
     for (const Link* link = links_of_chunk(chunk); link != NULL; link = link->next)
-      if (numbered->ran[link->stretch->number] > time) time = numbered->ran[link->stretch->number];
+      if (numbered->ran[link->block->number] > time) time = numbered->ran[link->block->number];
   return time;
 }
 
-static void forget_run(NumberedLines* numbered, const Stretch* stretch) {
-  const ULong time = numbered->ran[stretch->number];
+static void forget_run(NumberedLines* numbered, const BasicBlock* block) {
+  const ULong time = numbered->ran[block->number];
   if (time == 0) return;
-  for (UInt i = 0; i < stretch->fetches; ++i) {
-    ULong* const of_line = &numbered->times[line_of(numbered, &stretch->fetch[i])];
+  for (UInt i = 0; i < block->fetches; ++i) {
+    ULong* const of_line = &numbered->times[line_of(numbered, &block->fetch[i])];
     if (*of_line < time) *of_line = time;
   }
-  numbered->ran[stretch->number] = 0;
+  numbered->ran[block->number] = 0;
 }
 
 static void evict_line(NumberedLines* numbered, UInt line) {
   for (UInt chunk = line << numbered->shift; chunk >> numbered->shift == line; ++chunk)
     for (const Link* link = links_of_chunk(chunk); link != NULL; link = link->next)
-      forget_run(numbered, link->stretch);
+      forget_run(numbered, link->block);
   numbered->times[line] = 0;
 }
 
@@ -224,35 +224,36 @@ static Bool touch_fetched(Model* model, const Fetch* fetch) {
   return hit;
 }
 
-// After the fetches of `stretch`: whether all its lines are there, and in different sets, so that
+// After the fetches of `block`: whether all its lines are there, and in different sets, so that
 // their order does not matter.
-static void note_run(Model* model, const Stretch* stretch) {
+static void note_run(Model* model, const BasicBlock* block) {
   const Cache* const cache = &model->instruction;
   ULong lowest = NO_LINE, highest = 0;
-  for (UInt i = 0; i < stretch->fetches; ++i) {
-    const ULong line = stretch->fetch[i].chunk >> cache->shift;
+  for (UInt i = 0; i < block->fetches; ++i) {
+    const ULong line = block->fetch[i].chunk >> cache->shift;
     if (line < lowest) lowest = line;
     if (line > highest) highest = line;
   }
-  if (stretch->fetches > 0 && highest - lowest < cache->sets)
-    model->numbered.ran[stretch->number] = cache->clock;
+  if (block->fetches > 0 && highest - lowest < cache->sets)
+    model->numbered.ran[block->number] = cache->clock;
 }
 
 // Fills `missed` with the fetches that miss; returns their number.
-static UInt run_fetches(Model* model, const Stretch* stretch, MissedFetch* missed, Counts* counts) {
+static UInt run_fetches(Model* model, const BasicBlock* block, MissedFetch* missed,
+                        Counts* counts) {
   UInt found = 0;
-  for (UInt next = 0; next < stretch->fetches; ++next) {
-    const UShort before = stretch->fetch[next].before, at = stretch->fetch[next].at;
-    const Addr from = stretch->fetch[next].chunk;
+  for (UInt next = 0; next < block->fetches; ++next) {
+    const UShort before = block->fetch[next].before, at = block->fetch[next].at;
+    const Addr from = block->fetch[next].chunk;
     Addr to = from;
     model->at = at;
     if (model->translates_fetches)
       translate(model, &model->instruction_pages, FETCH, from, from, counts);
-    Bool hit = touch_fetched(model, &stretch->fetch[next]);
-    while (model->whole_accesses && next + 1 < stretch->fetches &&
-           (stretch->fetch[next + 1].chunk & CONTINUES)) {
-      to = stretch->fetch[++next].chunk;
-      if (!touch_fetched(model, &stretch->fetch[next])) hit = False;
+    Bool hit = touch_fetched(model, &block->fetch[next]);
+    while (model->whole_accesses && next + 1 < block->fetches &&
+           (block->fetch[next + 1].chunk & CONTINUES)) {
+      to = block->fetch[++next].chunk;
+      if (!touch_fetched(model, &block->fetch[next])) hit = False;
     }
     if (!hit) missed[found++] = (MissedFetch){from, to, before, at};
   }
@@ -280,30 +281,30 @@ static __attribute__((noinline)) void run_access(Model* model, const Access* acc
   if (missed && model->whole_accesses) miss_first(model, kind, from, to, counts);
 }
 
-static __attribute__((noinline)) void run_all(Model* model, const Stretch* stretch,
+static __attribute__((noinline)) void run_all(Model* model, const BasicBlock* block,
                                               const ULong* addresses, Counts* counts) {
   MissedFetch missed[MOST_FETCHES];
-  const Access* const access = stretch->access;
-  model->stretch = stretch;
-  const UInt found = run_fetches(model, stretch, missed, counts);
-  note_run(model, stretch);
+  const Access* const access = block->access;
+  model->block = block;
+  const UInt found = run_fetches(model, block, missed, counts);
+  note_run(model, block);
   UInt next = 0;
-  for (UInt i = 0; i <= stretch->accesses; ++i) {
+  for (UInt i = 0; i <= block->accesses; ++i) {
     for (; next < found && missed[next].before <= i; ++next) {
       model->at = missed[next].at;
       miss_first(model, FETCH, missed[next].from, missed[next].to, counts);
     }
-    if (i < stretch->accesses)
+    if (i < block->accesses)
       run_access(model, &access[i], access_address(&access[i], addresses), counts);
   }
 }
 
-static __attribute__((noinline)) void run_place(Model* model, const Stretch* stretch,
+static __attribute__((noinline)) void run_place(Model* model, const BasicBlock* block,
                                                 const Place* place, Addr address, Counts* counts) {
   Cache* const cache = &model->data;
-  model->stretch = stretch;
+  model->block = block;
   for (UInt i = place[0].first; i < place[1].first; ++i) {
-    const Access* const access = &stretch->access[i];
+    const Access* const access = &block->access[i];
     const Addr from = address + access->offset;
     const ULong line = from >> cache->shift;
     Slot* const slot = model->quick_data[line % QUICK_HINTS];
@@ -325,12 +326,12 @@ ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt 
   ULong clock = fetched->clock > data->clock ? fetched->clock : data->clock;
   ULong totals = 0;
   while (word < end) {
-    const Stretch* const stretch = (const Stretch*)*word++;
-    const ULong* const next = word + stretch->places;
-    const Place* place = stretch->place;
-    totals += stretch->totals;
-    if (__builtin_expect(stretch->has_conditional, 0)) goto one_by_one;
-    ULong* const time = &ran[stretch->number];
+    const BasicBlock* const block = (const BasicBlock*)*word++;
+    const ULong* const next = word + block->places;
+    const Place* place = block->place;
+    totals += block->totals;
+    if (__builtin_expect(block->has_conditional, 0)) goto one_by_one;
+    ULong* const time = &ran[block->number];
     if (__builtin_expect(*time == 0, 0)) goto one_by_one;
     *time = ++clock;
     for (; word != next; ++word, ++place) {
@@ -339,7 +340,7 @@ ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt 
       if (__builtin_expect(slot->line != line, 0) ||
           __builtin_expect((*word + place->last) >> data_shift != line, 0)) {
         data->clock = clock;
-        run_place(model, stretch, place, *word, counts);
+        run_place(model, block, place, *word, counts);
         clock = data->clock;
       } else {
         slot->time = ++clock;
@@ -348,7 +349,7 @@ ALWAYS_INLINE ULong run(Model* model, const ULong* word, const ULong* end, UInt 
     continue;
   one_by_one:
     fetched->clock = data->clock = clock;
-    run_all(model, stretch, word, counts);
+    run_all(model, block, word, counts);
     clock = fetched->clock > data->clock ? fetched->clock : data->clock;
     word = next;
   }
@@ -376,13 +377,13 @@ ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* c
                                      : run(model, word, end, data_shift, counts);
   ULong totals = 0;
   while (word < end) {
-    const Stretch* const stretch = (const Stretch*)*word++;
-    totals += stretch->totals;
+    const BasicBlock* const block = (const BasicBlock*)*word++;
+    totals += block->totals;
     if (in_order)
-      run_in_order(model, stretch, word, counts);
+      run_in_order(model, block, word, counts);
     else
-      run_all(model, stretch, word, counts);
-    word += stretch->places;
+      run_all(model, block, word, counts);
+    word += block->places;
   }
   return totals;
 }

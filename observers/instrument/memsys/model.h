@@ -5,9 +5,9 @@
 #ifndef TARE_MEMSYS_MODEL_H
 #define TARE_MEMSYS_MODEL_H
 
+#include "basic_block.h"
 #include "cache.h"
 #include "occurrences.h"
-#include "stretch.h"
 
 typedef enum { FETCH, READ, WRITE, KINDS } Kind;
 
@@ -42,13 +42,13 @@ typedef struct {
 // need not be searched.
 typedef struct {
   ULong* times;  // by the number of a line; 0: it is not there
-  // By the number of a stretch: when it ran last, and used all its lines; 0: some of them are not
+  // By the number of a block: when it ran last, and used all its lines; 0: some of them are not
   // there. So a run need not touch each line, and the latest of all these times counts.
   ULong* ran;
-  UInt stretches;  // that there is room for
-  UInt* lines;     // sets x ways; 0: empty
-  UInt numbers;    // that there is room for
-  UInt shift;      // log2 of the chunks of a line
+  UInt blocks;   // that there is room for
+  UInt* lines;   // sets x ways; 0: empty
+  UInt numbers;  // that there is room for
+  UInt shift;    // log2 of the chunks of a line
 } NumberedLines;
 
 typedef struct {
@@ -74,31 +74,19 @@ typedef struct {
   ULong cycle;
   // Where what happens is charged to the instruction, too.
   Occurrences* occurrences;  // NULL: it is not
-  const Stretch* stretch;    // that runs
+  const BasicBlock* block;   // that runs
   UInt number;               // of the model
-  UInt at;                   // the stretch's instruction
+  UInt at;                   // the block's instruction
 } Model;
 
 // `event` is a place in Counts. Unlikely, so that it stays out of the way of what hits.
 static inline void count_event(Model* model, Counts* counts, UInt event, ULong number) {
   ((ULong*)counts)[event] += number;
   if (model->occurrences == NULL) return;
-  const Occurrence more = {model->stretch, (UShort)model->number, (UChar)model->at, (UChar)event,
+  const Occurrence more = {model->block, (UShort)model->number, (UChar)model->at, (UChar)event,
                            number};
   occurrences_add(model->occurrences, &more);
 }
-
-// Run the stream from `word` up to `end` through the model, adding to `counts`. They return the sum
-// of the totals of its stretches.
-ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* counts);
-ULong buffered_run(Model* model, const ULong* word, const ULong* end, Counts* counts);
-
-// Whether a fetch and a data access can change what the other finds at the first level, or a write
-// is more than a use of its line.
-Bool hierarchy_order_matters(const Model* model);
-
-// Before the first run of a model where that order does not matter.
-void hierarchy_number_lines(Model* model, UInt chunk_bytes);
 
 static inline Cache* first_level(Model* model, Kind kind) {
   return kind == FETCH && !model->unified ? &model->instruction : &model->data;

@@ -5,12 +5,12 @@
 #ifndef TARE_MEMSYS_OCCURRENCES_H
 #define TARE_MEMSYS_OCCURRENCES_H
 
-#include "stretch.h"
+#include "basic_block.h"
 
 typedef struct {
-  const Stretch* stretch;  // NULL: empty
+  const BasicBlock* block;  // NULL: empty
   UShort model;
-  UChar at;  // which of the stretch's instructions
+  UChar at;  // which of the block's instructions
   UChar event;
   ULong count;
 } Occurrence;

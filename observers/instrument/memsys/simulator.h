@@ -5,7 +5,8 @@
 #ifndef TARE_MEMSYS_SIMULATOR_H
 #define TARE_MEMSYS_SIMULATOR_H
 
-#include "model.h"
+#include "curve.h"
+#include "description.h"
 
 // NULL, or what is wrong with the text that describes the models. The text is cut up.
 const HChar* simulator_read(HChar* text);
@@ -27,21 +28,8 @@ void simulator_set_phase(ULong phase);
 // The child of a fork: the caches stay as they are, the counts begin anew.
 void simulator_reset_counts(void);
 
-// How operations, phases and callers are written down: a name, a value of JSON, and members of an
-// object of JSON.
-typedef struct {
-  const HChar* (*operation)(UInt operation);
-  void (*phase)(VgFile* file, ULong phase);
-  void (*caller)(VgFile* file, Addr caller);
-} Describer;
-
-// Members of a JSON object: "models", "contexts", "windows", "curves".
-void simulator_write(VgFile* file, const Describer* describer);
-
-// After that: what happened at instructions, as rows of the number of the context among those that
-// were written, model, address, bytes of the instruction, place in a row of counts, and how often.
-enum { OCCURRENCE_COLUMNS = 6 };
-Bool simulator_charges_instructions(void);
-void simulator_visit_occurrences(void (*visit)(void* to, const ULong* row), void* to);
+// What is simulated, and what the curves have found.
+const Description* simulator_description(void);
+const Curve* simulator_curve(UInt number);
 
 #endif

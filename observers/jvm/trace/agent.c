@@ -12,11 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mixed.h"
-#include "observer.h"
+#include "objects.h"
 #include "recording.h"
 #include "rewriting.h"
-#include "sites.h"
 #include "stacks.h"
 
 // Tags of objects that are not recorded.
@@ -28,21 +26,9 @@ static bool wants_sites;
 static char rewriter[2048];
 static char folder[3000];
 
-_Thread_local bool is_observing;
-static _Thread_local uint32_t thread_number;
-
-// Identity hashes follow one another (-XX:hashCode=3), but the JVM does not count under a lock.
-// This one is held while the JVM is called, so no callback of a collection may take it.
-static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t collecting = PTHREAD_MUTEX_INITIALIZER;
 
 static bool wants_pointers(void) { return rewriter[0] != '\0'; }
-
-static uint32_t hash_of(jvmtiEnv* tools, jobject object) {
-  jint hash = 0;
-  (*tools)->GetObjectHashCode(tools, object, &hash);
-  return (uint32_t)hash;
-}
 
 static void collect_all(jvmtiEnv* tools) {
   pthread_mutex_lock(&collecting);
@@ -56,52 +42,6 @@ static void collect_all(jvmtiEnv* tools) {
   pthread_mutex_unlock(&collecting);
 }
 
-static bool is_to_be_checked(void) {
-  enum { STACKS_PER_CHECK = 1024 };
-  static uint32_t stacks;
-  return ++stacks % STACKS_PER_CHECK == 0;
-}
-
-// The JVM takes 900 instructions a frame. So it is asked only about stacks that were not seen
-// before, and about a few of the others, to be sure.
-static uint32_t site_here(jvmtiEnv* tools, JNIEnv* java, jclass type) {
-  struct stack stack;
-  follow_stack(&stack);
-  const uint32_t type_hash = hash_of(tools, type);
-  const uint64_t key = mixed(stack.key, type_hash);
-  const uint32_t known = stack.key == 0 ? NO_SITE : kept_site(key);
-  if (known != NO_SITE && !is_to_be_checked()) return known;
-  jvmtiFrameInfo frames[MOST_FRAMES];
-  jint count = 0;
-  (*tools)->GetStackTrace(tools, NULL, 0, MOST_FRAMES, frames, &count);
-  const uint32_t site = site_of(tools, java, type, type_hash, frames, count);
-  if (known != NO_SITE) {
-    recording_checked_stack(known == site);
-    if (known != site) stacks_give_up();
-  } else if (stack_is_sure(&stack, count)) {
-    keep_site(key, site);
-  }
-  return site;
-}
-
-static void record_allocation(jvmtiEnv* tools, JNIEnv* java, jobject object, jclass type,
-                              jlong size) {
-  struct birth birth = {.size = (uint64_t)size};
-  uint32_t hash = 0;
-  if (wants_sites || wants_pointers()) {
-    pthread_mutex_lock(&naming);
-    if (wants_pointers()) hash = hash_of(tools, object);
-    if (wants_sites) birth.site = site_here(tools, java, type);
-    pthread_mutex_unlock(&naming);
-  }
-  if (thread_number == 0) thread_number = recording_new_thread();
-  birth.thread = thread_number;
-  const jlong tag = recording_birth(birth);
-  if (tag == 0) return;
-  if (wants_pointers()) recording_name(hash, tag);
-  (*tools)->SetTag(tools, object, tag);
-}
-
 static void JNICALL on_allocation(jvmtiEnv* tools, JNIEnv* java, jthread thread, jobject object,
                                   jclass type, jlong size) {
   (void)thread;
@@ -110,7 +50,8 @@ static void JNICALL on_allocation(jvmtiEnv* tools, JNIEnv* java, jthread thread,
     return;
   }
   is_observing = true;
-  record_allocation(tools, java, object, type, size);
+  record_allocation(tools, java, object, type, size,
+                    (struct wanted){.sites = wants_sites, .names = wants_pointers()});
   if (recording_is_due(period)) collect_all(tools);
   is_observing = false;
 }
@@ -118,20 +59,6 @@ static void JNICALL on_allocation(jvmtiEnv* tools, JNIEnv* java, jthread thread,
 static void JNICALL on_free(jvmtiEnv* tools, jlong tag) {
   (void)tools;
   if (tag > 0) recording_death(tag);
-}
-
-void introduce(jvmtiEnv* tools, jobject object) {
-  pthread_mutex_lock(&naming);
-  jlong tag = 0;
-  (*tools)->GetTag(tools, object, &tag);
-  if (tag <= 0) {
-    jlong size = 0;
-    (*tools)->GetObjectSize(tools, object, &size);
-    tag = recording_late_birth((uint64_t)size);
-    if (tag != 0) (*tools)->SetTag(tools, object, tag);
-  }
-  if (tag != 0) recording_name(hash_of(tools, object), tag);
-  pthread_mutex_unlock(&naming);
 }
 
 static jint JNICALL on_first_object(jlong type, jlong size, jlong* tag, jint length, void* unused) {
@@ -212,9 +139,7 @@ static void JNICALL on_death(jvmtiEnv* tools, JNIEnv* java) {
   collect_all(tools);
   recording_stop();
   const struct found found = look_at_heap(tools);
-  pthread_mutex_lock(&naming);
-  sites_flush();
-  pthread_mutex_unlock(&naming);
+  flush_sites();
   recording_end(found);
 }
 

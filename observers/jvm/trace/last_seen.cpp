@@ -7,23 +7,22 @@
 // a stack is none, so an object that only a stack still held died later, at most at the collection.
 
 #include <cstdint>
-#include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <queue>
-#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "table_reader.hpp"
-
-extern "C" {
-#include "table.h"
-}
+#include "../../tables/reader.hpp"
+#include "../../tables/writer.hpp"
 
 namespace {
+
+using tare::TableReader;
+using tare::TableWriter;
 
 constexpr uint64_t kStaticMemory = 0;
 constexpr unsigned kNumberBits = 32;
@@ -118,11 +117,9 @@ void move_deaths(const std::string& stem) {
   TableReader pointers(stem + ".pointers", {"instructions", "source", "offset", "target"});
   TableReader deaths(stem + ".deaths", {"unreachable_instructions", "unreachable_bytes", "id"});
   TableReader marks(stem + ".marks", {"instructions", "bytes"});
-  static table moved;
-  const std::string target = stem + ".moved";
-  if (!table_open(&moved, target.c_str(), "deaths",
-                  "id unreachable_instructions unreachable_bytes free_bytes"))
-    throw std::runtime_error("cannot write beside " + stem);
+  const std::string target = stem + ".moved.deaths";
+  TableWriter<4> moved(target, "deaths",
+                       "id unreachable_instructions unreachable_bytes free_bytes");
   Heap heap;
   uint64_t objects = 0;
   uint64_t bytes = 0;
@@ -146,16 +143,14 @@ void move_deaths(const std::string& stem) {
       }
       std::vector<uint64_t> dead;
       for (; deaths.has_row() && deaths[0] == death; deaths.advance()) dead.push_back(deaths[2]);
-      heap.bury(dead, [](uint64_t number, Moment seen) {
+      heap.bury(dead, [&](uint64_t number, Moment seen) {
         // It was there at that event, and is no more at the next.
-        const uint64_t row[] = {number, seen.event + 1, seen.bytes, 0};
-        table_add(&moved, row);
+        moved.Add({number, seen.event + 1, seen.bytes, 0});
       });
     }
   }
-  table_flush(&moved);
-  if (moved.failed) throw std::runtime_error("cannot write beside " + stem + ": is the disk full?");
-  std::filesystem::rename(target + ".deaths", stem + ".deaths");
+  moved.Finish();
+  std::filesystem::rename(target, stem + ".deaths");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "json.h"
 #include "sites.h"
 #include "table.h"
 
@@ -28,7 +29,7 @@ static uint32_t* numbers;  // of objects, by their hashes
 static bool stopped = true;
 
 static uint64_t events;
-static bool told_death;  // the last event is a moment of deaths
+static bool last_is_deaths;  // the last event is a moment of deaths
 static bool marking;
 static uint64_t objects;
 static uint64_t most_objects;
@@ -161,7 +162,7 @@ static int64_t add_birth(struct birth birth) {
     return 0;
   }
   ++events;
-  told_death = false;
+  last_is_deaths = false;
   ++objects;
   allocated_bytes += birth.size;
   const int64_t tag = tag_of(objects, birth.size);
@@ -204,8 +205,8 @@ int64_t recording_first_birth(uint64_t size) {
 
 // Deaths are told from births and stores of the same moment by coming after them.
 static void tick_for_deaths(void) {
-  if (!told_death) ++events;
-  told_death = true;
+  if (!last_is_deaths) ++events;
+  last_is_deaths = true;
 }
 
 void recording_death(int64_t tag) {
@@ -272,7 +273,7 @@ bool recording_store(uint32_t source, uint64_t offset, uint32_t target) {
   const bool known = (source == 0 || from != 0) && (target == 0 || to != 0);
   if (known && !stopped) {
     ++events;
-    told_death = false;
+    last_is_deaths = false;
     ++stores;
     table_add(&pointers, (uint64_t[]){events, from, offset, to});
   }

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { NO_SITE = 0, JVM_THREAD = 0 };
+enum { JVM_THREAD = 0 };
 
 struct birth {
   uint64_t size;

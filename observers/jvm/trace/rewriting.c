@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "observer.h"
+#include "objects.h"
 #include "recording.h"
 
 static jvmtiEnv* environment;

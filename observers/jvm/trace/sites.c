@@ -1,18 +1,18 @@
 #define _GNU_SOURCE
 #include "sites.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../json_text.h"
+#include "json.h"
 #include "mixed.h"
-#include "recording.h"
 #include "table.h"
 
 enum {
   MOST_SITES = 1 << 22,
   FIRST_PLACES = 1 << 14,
-  KEPT_STACKS = 1 << 16,
+  CACHED_STACKS = 1 << 16,
   NO_CALLER = 0,
   OF_ALL_CALLERS = UINT32_MAX,  // a frame has one line in the file of frames, whoever calls it
 };
@@ -32,10 +32,10 @@ static size_t places;
 static size_t taken;
 static uint32_t site_count;
 static uint32_t frame_count;
-static struct kept {
+static struct cached {
   uint64_t key;
   uint32_t site;
-} kept[KEPT_STACKS];
+} cache[CACHED_STACKS];
 
 bool sites_open(const char* stem) {
   char path[4096];
@@ -75,19 +75,6 @@ static void take(struct node* node, uint32_t caller, uint64_t method, uint64_t l
                  uint32_t number) {
   *node = (struct node){caller, number, method, location};
   ++taken;
-}
-
-void write_json_text(FILE* file, const char* text) {
-  size_t length = strlen(text);
-  putc('"', file);
-  while (length != 0) {
-    char piece[TARE_JSON_PIECE_BYTES];
-    const size_t bytes = tare_json_piece(text, length, piece);
-    fputs(piece, file);
-    text += bytes;
-    length -= bytes;
-  }
-  putc('"', file);
 }
 
 static void write_frame(const char* function, const char* source, int line) {
@@ -223,11 +210,13 @@ uint32_t site_of(jvmtiEnv* tools, JNIEnv* java, jclass type, uint32_t type_hash,
   return site_under(tools, java, type, site, 0, type_hash);
 }
 
-static struct kept* kept_at(uint64_t key) { return &kept[key & (KEPT_STACKS - 1)]; }
+static struct cached* cache_at(uint64_t key) { return &cache[key & (CACHED_STACKS - 1)]; }
 
-uint32_t kept_site(uint64_t key) { return kept_at(key)->key == key ? kept_at(key)->site : NO_SITE; }
+uint32_t cached_site(uint64_t key) {
+  return cache_at(key)->key == key ? cache_at(key)->site : NO_SITE;
+}
 
-void keep_site(uint64_t key, uint32_t site) { *kept_at(key) = (struct kept){key, site}; }
+void cache_site(uint64_t key, uint32_t site) { *cache_at(key) = (struct cached){key, site}; }
 
 void sites_flush(void) {
   table_flush(&sites);

@@ -6,10 +6,11 @@
 #include <jvmti.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
-// Of a stack the innermost frames are kept.
-enum { MOST_FRAMES = 8 };
+enum {
+  NO_SITE = 0,
+  MOST_FRAMES = 8,  // of a stack, the innermost
+};
 
 bool sites_open(const char* stem);
 
@@ -18,13 +19,11 @@ bool sites_open(const char* stem);
 uint32_t site_of(jvmtiEnv* tools, JNIEnv* java, jclass type, uint32_t type_hash,
                  const jvmtiFrameInfo* frames, jint count);
 
-// The site that was last kept for a key; NO_SITE where another key took its place. Same lock.
-uint32_t kept_site(uint64_t key);
-void keep_site(uint64_t key, uint32_t site);
+// The site that was last cached for a key; NO_SITE where another key took its place. Same lock.
+uint32_t cached_site(uint64_t key);
+void cache_site(uint64_t key, uint32_t site);
 
 void sites_flush(void);
 bool sites_failed(void);
-
-void write_json_text(FILE* file, const char* text);
 
 #endif

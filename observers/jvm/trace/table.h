@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../../tables/block.h"
+
 enum {
   MOST_COLUMNS = 9,
   BLOCK_ROWS = 4096,
-  // A number is put down as a whole, and the next one over its upper part: hence the room behind.
-  MOST_BLOCK_BYTES = 16 + MOST_COLUMNS * (16 + BLOCK_ROWS * 8) + 8,
 };
 
 struct table {
@@ -19,7 +19,7 @@ struct table {
   unsigned rows;
   bool failed;  // the disk is full, say
   uint64_t values[MOST_COLUMNS][BLOCK_ROWS];
-  char block[MOST_BLOCK_BYTES];
+  char block[TARE_TABLE_BLOCK_BYTES(MOST_COLUMNS, BLOCK_ROWS)];
 };
 
 // Opens STEM.NAME with columns of these names, which spaces part.

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "../switch.hpp"
-#include "output.hpp"
+#include "input.hpp"
 
 namespace tare::recorder {
 

@@ -2,12 +2,16 @@
 
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "../format.hpp"
-#include "output.hpp"
+#include "input.hpp"
 
 namespace tare::recorder {
 

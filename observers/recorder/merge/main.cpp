@@ -8,13 +8,12 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "json.hpp"
+#include "../../json_text.h"
+#include "input.hpp"
 #include "objects.hpp"
-#include "output.hpp"
 #include "sites.hpp"
 
 namespace tare::recorder {
@@ -46,8 +45,8 @@ std::string EndOf(const std::filesystem::path& stem, const Header& header) {
   return WasReplaced(stem) ? "exec" : "running";
 }
 
-// Sentences about what is missing, as a list of JSON.
-std::string DamageOf(const Header& header, const Totals& totals) {
+// Sentences about what is missing.
+std::vector<std::string> DamageOf(const Header& header, const Totals& totals) {
   std::vector<std::string> found;
   if (header.loss == kNoRoom)
     found.push_back("recording stopped where there was no room for its files");
@@ -58,33 +57,44 @@ std::string DamageOf(const Header& header, const Totals& totals) {
                     " events are missing: a signal's handler interrupted the recorder itself");
   if (totals.damaged != 0)
     found.push_back(std::to_string(totals.damaged) + " blocks of events are damaged");
-  std::string list;
-  for (const std::string& text : found) list += (list.empty() ? "" : ", ") + Quoted(text);
-  return "[" + list + "]";
+  return found;
 }
 
 void WriteDescription(const std::filesystem::path& stem, const Header& header, const Totals& totals,
                       const std::string& end) {
   const bool knows_all = header.forked == 0 && !totals.has_switch;
-  std::ostringstream text;
-  text << "{\"format\": \"tare-recording\", \"version\": 1, \"observer\": \"recorder\",\n "
-          "\"parent\": "
-       << header.parent << ", \"program\": " << Quoted(header.program) << ", \"end\": \"" << end
-       << "\", \"forked\": " << (header.forked != 0 ? "true" : "false")
-       << ",\n \"inner_malloc\": " << Quoted(header.inner_malloc)
-       << ", \"inner_free\": " << Quoted(header.inner_free) << ",\n \"instructions\": 0"
-       << ", \"nanoseconds\": " << totals.nanoseconds
-       << ", \"allocated_bytes\": " << totals.allocated_bytes << ", \"objects\": " << totals.objects
-       << ", \"events\": " << totals.events << ", \"max_live_objects\": " << totals.max_live_objects
-       << ", \"max_live_bytes\": " << totals.max_live_bytes << ",\n \"threads\": " << totals.threads
-       << ", \"unknown_frees\": " << (knows_all ? totals.unknown_frees : 0)
-       << ", \"inherited_frees\": " << (knows_all ? 0 : totals.unknown_frees)
-       << ", \"reused\": " << totals.reused << ", \"damaged_blocks\": " << totals.damaged
-       << ", \"missed\": " << header.missed << ", \"early\": " << header.early
-       << ", \"stacks_cut\": " << header.stacks_cut << ", \"damage\": " << DamageOf(header, totals)
-       << "}\n";
+  Json text;
+  text.Begin('{')
+      .Member("format", "tare-recording")
+      .Member("version", 1)
+      .Member("observer", "recorder")
+      .Member("parent", header.parent)
+      .Member("program", header.program)
+      .Member("end", end)
+      .Member("forked", header.forked != 0)
+      .Member("inner_malloc", header.inner_malloc)
+      .Member("inner_free", header.inner_free)
+      .Member("instructions", 0)
+      .Member("nanoseconds", totals.nanoseconds)
+      .Member("allocated_bytes", totals.allocated_bytes)
+      .Member("objects", totals.objects)
+      .Member("events", totals.events)
+      .Member("max_live_objects", totals.max_live_objects)
+      .Member("max_live_bytes", totals.max_live_bytes)
+      .Member("threads", totals.threads)
+      .Member("unknown_frees", knows_all ? totals.unknown_frees : 0)
+      .Member("inherited_frees", knows_all ? 0 : totals.unknown_frees)
+      .Member("reused", totals.reused)
+      .Member("damaged_blocks", totals.damaged)
+      .Member("missed", header.missed)
+      .Member("early", header.early)
+      .Member("stacks_cut", header.stacks_cut)
+      .Name("damage")
+      .Begin('[');
+  for (const std::string& sentence : DamageOf(header, totals)) text.Value(sentence);
+  text.End(']').End('}');
   Output file(stem.string() + ".json");
-  file.Write(text.str());
+  file.Write(text.Text() + "\n");
   file.Close();
 }
 

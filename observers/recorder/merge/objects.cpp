@@ -6,11 +6,13 @@
 #include <iostream>
 #include <map>
 
+#include "../../tables/writer.hpp"
 #include "changes.hpp"
 #include "events.hpp"
 #include "live.hpp"
 #include "regions.hpp"
-#include "table.hpp"
+#include "system.hpp"
+#include "tare/platform/counter.hpp"
 
 namespace tare::recorder {
 namespace {
@@ -34,21 +36,6 @@ std::uint64_t OperationOf(std::uint8_t kind) {
     default:
       return 0;
   }
-}
-
-std::uint64_t Ticks() {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#else
-  return 0;
-#endif
-}
-
-std::uint64_t Nanoseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 // Nanoseconds since the start of the recording from ticks of its clock.
@@ -81,10 +68,11 @@ class Clock {
   static constexpr std::uint64_t kLongEnough = 50'000'000;
 
   static double ScaleOfThisMachine() {
-    const std::uint64_t ticks = Ticks(), nanoseconds = Nanoseconds();
+    const std::uint64_t ticks = platform::ReadCounter(), nanoseconds = Nanoseconds();
     timespec pause{.tv_sec = 0, .tv_nsec = 20'000'000};
     nanosleep(&pause, nullptr);
-    return static_cast<double>(Nanoseconds() - nanoseconds) / static_cast<double>(Ticks() - ticks);
+    return static_cast<double>(Nanoseconds() - nanoseconds) /
+           static_cast<double>(platform::ReadCounter() - ticks);
   }
 
   std::uint64_t start_;
@@ -96,12 +84,12 @@ class Objects {
   Objects(const std::filesystem::path& stem, const Header& header, const Clock& clock)
       : clock_(clock),
         is_sampled_(header.sample_bytes != 0),
-        births_(stem, "births",
+        births_(stem.string() + ".births", "births",
                 "nanoseconds bytes size usable_size alignment operation thread site resized_from "
                 "address region"),
-        deaths_(stem, "deaths",
+        deaths_(stem.string() + ".deaths", "deaths",
                 "id free_nanoseconds free_bytes free_thread free_site free_operation"),
-        switches_(stem, "switches", "nanoseconds bytes off"),
+        switches_(stem.string() + ".switches", "switches", "nanoseconds bytes off"),
         regions_(stem),
         changes_(ReadChanges(stem.parent_path(), header.start_nanoseconds)),
         start_(header.start_nanoseconds) {
@@ -265,9 +253,9 @@ class Objects {
 
   const Clock& clock_;
   const bool is_sampled_;  // then the bytes between the objects do not know of resizes
-  Table<11> births_;
-  Table<6> deaths_;
-  Table<3> switches_;
+  TableWriter<11> births_;
+  TableWriter<6> deaths_;
+  TableWriter<3> switches_;
   LiveObjects live_;
   LiveObjects own_;  // of region libraries, which the trace leaves out
   Regions regions_;

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "../../tables/writer.hpp"
 #include "live.hpp"
-#include "table.hpp"
 
 namespace tare::recorder {
 
@@ -37,7 +37,7 @@ struct Moment {
 class Regions {
  public:
   explicit Regions(const std::filesystem::path& stem)
-      : table_(stem, "regions",
+      : table_(stem.string() + ".regions", "regions",
                "region parent site created_nanoseconds created_bytes destroyed_nanoseconds "
                "destroyed_bytes clears") {}
 
@@ -144,7 +144,7 @@ class Regions {
                 region.clears});
   }
 
-  Table<8> table_;
+  TableWriter<8> table_;
   std::unordered_map<std::uint64_t, Region> regions_;
   std::uint64_t count_ = 0;
 };

@@ -10,11 +10,11 @@
 #include <system_error>
 #include <tuple>
 
+#include "../../json_text.h"
+#include "../../tables/writer.hpp"
 #include "../format.hpp"
-#include "json.hpp"
-#include "output.hpp"
+#include "input.hpp"
 #include "symbols.hpp"
-#include "table.hpp"
 
 namespace tare::recorder {
 namespace {
@@ -97,9 +97,15 @@ class Frames {
     auto& symbols = symbols_[path];
     if (symbols == nullptr) symbols = std::make_unique<Symbols>(path);
     const Place place = symbols->At(offset);
-    file_.Write("{\"function\": " + Quoted(place.function) + ", \"object\": " + Quoted(path) +
-                ", \"file\": " + Quoted(place.file) + ", \"line\": " + std::to_string(place.line) +
-                ", \"offset\": " + std::to_string(offset) + "}\n");
+    Json line;
+    line.Begin('{')
+        .Member("function", place.function)
+        .Member("object", path)
+        .Member("file", place.file)
+        .Member("line", place.line)
+        .Member("offset", offset)
+        .End('}');
+    file_.Write(line.Text() + "\n");
   }
 
   Output file_;
@@ -112,7 +118,7 @@ class Frames {
 void WriteSites(const std::filesystem::path& stem) {
   const Input input(stem.string() + ".stacks");
   AddressSpace space(ReadObjects(stem.string() + ".modules"));
-  Table<3> sites(stem, "sites", "caller frame address");
+  TableWriter<3> sites(stem.string() + ".sites", "sites", "caller frame address");
   Frames frames(stem);
   for (std::uint64_t number = 1; number * sizeof(Node) <= input.size(); ++number) {
     Node node;

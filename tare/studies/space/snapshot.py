@@ -1,6 +1,6 @@
 """Snapshots that the recorder took: which pages were resident, and what each mapping was.
 
-observers/recorder/snapshot.hpp describes the files.
+observers/recorder/snapshots/format.hpp describes the files.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from tests.support import ROOT
 
 HERE = Path(__file__).parent
 SOURCES = ROOT / "managers"
+PLATFORM = f"-I{ROOT}/platform/include"
 MOST = str(1 << 20)  # objects in quarantine, where its list grows as needed
 SANITIZERS = {
     "ASAN_OPTIONS": "alloc_dealloc_mismatch=0",
@@ -24,7 +25,8 @@ def sanitized_fuzzer(folder: Path, sanitizer: str) -> Path:
         subprocess.run(
             ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}",
              "-fno-sanitize-recover=all", "-fno-builtin", "-Wno-use-after-free", "-pthread",
-             f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", "-c", "-o", objects[-1], source],
+             f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", PLATFORM,
+             "-c", "-o", objects[-1], source],
             check=True,
         )  # fmt: skip
     defined = subprocess.run(

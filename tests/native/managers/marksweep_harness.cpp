@@ -246,9 +246,9 @@ void CompareRanges(std::size_t pages, std::size_t longest) {
 // What a fork can leave of an object that another thread was entering or removing: where it goes on
 // is noted, where it starts is not.
 void FindHalfEntered(Address arena) {
-  constexpr Address kStretch = Address{1} << tare::kStretchShift;
-  for (const std::size_t bytes : {kStretch, 10 * kStretch}) {
-    const Address object = arena + kStretch - kGranule, last = object + bytes - kGranule;
+  constexpr Address kSegment = Address{1} << tare::kSegmentShift;
+  for (const std::size_t bytes : {kSegment, 10 * kSegment}) {
+    const Address object = arena + kSegment - kGranule, last = object + bytes - kGranule;
     for (const bool ends : {false, true}) {
       Check(metadata.Enter(object, bytes), "Enter a long object");
       tare::Word& start = metadata.BlockOf(object)->bounds;

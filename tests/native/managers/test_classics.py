@@ -11,28 +11,12 @@ import pytest
 import tare as api
 from tare.base.native import native_file
 from tare.memory_managers.catalogue import Recipe, classics_folder, load_recipes
+from tests.native.managers.native_programs import built
 from tests.support import ROOT
 
 HERE = Path(__file__).parent
-MANAGERS = ROOT / "managers"
 CLASSICS = {name: recipe for name, recipe in load_recipes().items() if recipe.kind == "classic"}
 NAMES = sorted(CLASSICS)
-COMPILE = ["-std=c++20", "-g", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow",
-           "-Wconversion", "-Werror", f"-I{MANAGERS}/classics",
-           f"-I{MANAGERS}/layers/include", str(HERE / "classics_fuzz.cpp")]  # fmt: skip
-
-
-def compiled(folder: Path, *flags: str, compiler: str = "c++") -> Path:
-    """The model as a program."""
-    program = folder / "classics_fuzz"
-    made = subprocess.run(
-        [compiler, *flags, "-fno-sanitize-recover=all", *COMPILE, "-o", program],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert made.returncode == 0, made.stderr
-    return program
 
 
 def run(*command: str | Path) -> None:
@@ -42,15 +26,15 @@ def run(*command: str | Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model() -> Path:
     """For one thread."""
-    return compiled(tmp_path_factory.mktemp("model"), "-fsanitize=address,undefined")
+    return built("classics_model")
 
 
 @pytest.fixture(scope="module")
-def threads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def threads() -> Path:
     """For many threads."""
-    return compiled(tmp_path_factory.mktemp("threads"), "-fsanitize=thread", "-DTHREADS")
+    return built("classics_threads")
 
 
 def test_each_folder_is_a_classic() -> None:
@@ -112,8 +96,7 @@ def test_long_models(model: Path, threads: Path) -> None:
 def test_fuzzer(tmp_path: Path) -> None:
     if shutil.which("clang++") is None:
         pytest.skip("clang is not installed (package clang)")
-    fuzzer = compiled(tmp_path, "-fsanitize=fuzzer,address,undefined", "-DFUZZER",
-                      compiler="clang++")  # fmt: skip
+    fuzzer = built("classics_fuzzer", compiler="clang++")
     ran = subprocess.run(
         [fuzzer, "-max_total_time=300", "-max_len=20000", "-seed=1"],
         cwd=tmp_path, capture_output=True, text=True, check=False,

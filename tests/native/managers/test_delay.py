@@ -25,10 +25,7 @@ from tests.conftest import Completed
 from tests.native.managers.delay_fuzzer import MOST, fuzz_sanitized, sanitized_fuzzer
 from tests.native.managers.delay_programs import delayed_runner, good
 from tests.native.managers.layered import INNERS, Compile
-from tests.support import ROOT
-
-HERE = Path(__file__).parent
-SOURCES = ROOT / "managers"
+from tests.native.managers.native_programs import built
 
 
 @pytest.fixture
@@ -235,15 +232,9 @@ def test_compare_gives_the_metrics(tare: Callable[..., Completed]) -> None:
 # The C++ itself
 
 
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-def test_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
-    path = tmp_path / "harness"
-    subprocess.run(
-        ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all",
-         f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", "-pthread",
-         "-o", path, HERE / "delay_harness.cpp"],
-        check=True,
-    )  # fmt: skip
+@pytest.mark.parametrize("kind", ["memory", "thread"])
+def test_under_sanitizers(kind: str) -> None:
+    path = built(f"delay_harness_{kind}")
     for threads, objects, seed, size, scope, buffer, poison in [
         (4, 3000, 1, 1, "thread", 0, "no"),
         (4, 3000, 2, 65536, "thread", 0, "yes"),
@@ -256,15 +247,9 @@ def test_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
         assert done.returncode == 0, done.stdout + done.stderr[:4000]
 
 
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-def test_forks_while_objects_are_released(tmp_path: Path, sanitizer: str) -> None:
-    path = tmp_path / "forks"
-    subprocess.run(
-        ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all",
-         f"-I{SOURCES / 'delay'}", f"-I{SOURCES / 'preload'}", "-pthread",
-         "-o", path, HERE / "delay_forks.cpp"],
-        check=True,
-    )  # fmt: skip
+@pytest.mark.parametrize("kind", ["memory", "thread"])
+def test_forks_while_objects_are_released(kind: str) -> None:
+    path = built(f"delay_forks_{kind}")
     environment = {"TSAN_OPTIONS": "die_after_fork=0"}
     done = subprocess.run([path, "30"], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr[:4000]
@@ -276,14 +261,8 @@ def test_random_calls_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("fuzzer") / "fuzzer"
-    subprocess.run(
-        ["c++", "-std=c++20", "-O1", "-fno-builtin", "-Wno-use-after-free", "-pthread", "-o", path,
-         HERE / "delay_fuzz.cpp"],
-        check=True,
-    )  # fmt: skip
-    return path
+def fuzzer() -> Path:
+    return built("delay_fuzz")
 
 
 @pytest.mark.parametrize("inner", INNERS)

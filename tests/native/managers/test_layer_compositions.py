@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.native.managers.native_programs import built
 from tests.support import ROOT
 
 HERE = Path(__file__).parent
@@ -27,14 +28,9 @@ def compile_text(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
-def test_compositions(tmp_path: Path, sanitizers: str) -> None:
-    program = tmp_path / "compositions"
-    subprocess.run(
-        [*COMPILE, *STRICT, "-O1", "-g", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all",
-         HERE / "layers_compositions.cpp", "-o", program],
-        check=True,
-    )  # fmt: skip
+@pytest.mark.parametrize("kind", ["memory", "thread"])
+def test_compositions(kind: str) -> None:
+    program = built(f"layers_compositions_{kind}")
     ran = subprocess.run([program], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, "ok\n"), ran.stderr
 

@@ -21,7 +21,8 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tests.native.managers.layered import INNERS, Compile, source_runner
-from tests.support import ROOT, SUPPORT
+from tests.native.managers.native_programs import built
+from tests.support import SUPPORT
 
 HERE = Path(__file__).parent
 MAIN_INNERS = [
@@ -1072,16 +1073,9 @@ def test_the_object_needs_no_c_plus_plus() -> None:
     )
 
 
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-def test_tables_and_markers_against_a_model(tmp_path: Path, sanitizer: str) -> None:
-    managers = ROOT / "managers"
-    path = tmp_path / "harness"
-    subprocess.run(
-        ["c++", "-std=c++20", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all",
-         f"-I{managers / 'marksweep'}", f"-I{managers / 'preload'}", "-pthread", "-o", path,
-         HERE / "marksweep_harness.cpp"],
-        check=True,
-    )  # fmt: skip
+@pytest.mark.parametrize("kind", ["memory", "thread"])
+def test_tables_and_markers_against_a_model(kind: str) -> None:
+    path = built(f"marksweep_harness_{kind}")
     rounds = os.environ.get("TARE_FUZZ_ROUNDS", "5")
     for seed in range(1, 5):
         done = subprocess.run([path, str(seed), rounds], capture_output=True, text=True)

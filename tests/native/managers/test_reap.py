@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.native.managers.native_programs import built
 from tests.support import ROOT
 
 HERE = Path(__file__).parent
 SOURCE = ROOT / "managers" / "reap"
-MANAGERS = SOURCE.parent
-INCLUDES = [f"-I{SOURCE}", f"-I{MANAGERS}/preload", f"-I{MANAGERS}/layers/include",
-            f"-I{SOURCE}/include"]  # fmt: skip
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 
 C_PROGRAM = """
@@ -56,11 +54,11 @@ target_link_libraries(cpp tare::reap-static)
 VARIANTS = pytest.mark.parametrize(
     "variant",
     [
-        pytest.param((), id="headers"),
-        pytest.param(("-DTARE_REAP_SEGREGATED",), id="segregated"),
+        pytest.param("", id="headers"),
+        pytest.param("_segregated", id="segregated"),
     ],
 )
-"""What the library can be compiled as."""
+"""What the library can be compiled as: the end of a program's name."""
 
 
 def run(*command: str | Path, **options: object) -> str:
@@ -70,18 +68,10 @@ def run(*command: str | Path, **options: object) -> str:
     return str(ran.stdout)
 
 
-def compiled(folder: Path, source: str, *flags: str) -> Path:
-    """A test program together with the library's source."""
-    program = folder / Path(source).stem
-    run("c++", "-std=c++20", "-g", *WARNINGS, *flags, *INCLUDES, SOURCE / "reap.cpp",
-        HERE / source, "-o", program)  # fmt: skip
-    return program
-
-
 @pytest.fixture(scope="module")
-def units(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def units() -> Path:
     """The program of unit tests."""
-    return compiled(tmp_path_factory.mktemp("units"), "reap_units.cpp", "-O2")
+    return built("reap_units")
 
 
 @pytest.fixture(scope="module")
@@ -101,19 +91,9 @@ def library(prefix: Path) -> Path:
     return next(prefix.rglob("libtare-reap.so"))
 
 
-def test_units(units: Path) -> None:
-    assert run(units) == "ok\n"
-
-
-def test_units_of_the_variant_without_headers(tmp_path: Path) -> None:
-    units = compiled(tmp_path, "reap_units.cpp", "-O2", "-DTARE_REAP_SEGREGATED")
-    assert run(units) == "ok\n"
-
-
-def test_units_without_inlining(tmp_path: Path) -> None:
-    sanitizers = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
-    units = compiled(tmp_path, "reap_units.cpp", "-O1", "-DREAP_NO_INLINE", *sanitizers)
-    assert run(units) == "ok\n"
+@pytest.mark.parametrize("variant", ["", "_segregated", "_without_inlining"])
+def test_units(variant: str) -> None:
+    assert run(built(f"reap_units{variant}")) == "ok\n"
 
 
 @pytest.mark.parametrize(
@@ -138,35 +118,30 @@ def test_misuse_ends_the_program_with_a_message(units: Path, misuse: str, messag
 
 
 @VARIANTS
-def test_model_under_sanitizers(tmp_path: Path, variant: tuple[str, ...]) -> None:
-    flags = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *variant]
-    model = compiled(tmp_path, "reap_model.cpp", *flags)
+def test_model_under_sanitizers(variant: str) -> None:
+    model = built(f"reap_model{variant}")
     for seed in ("1", "2"):
         run(model, seed, "40000")
 
 
 @VARIANTS
-def test_threads_under_sanitizer(tmp_path: Path, variant: tuple[str, ...]) -> None:
-    threads = compiled(tmp_path, "reap_threads.cpp", "-O1", "-fsanitize=thread", *variant)
-    run(threads, "4", "5000")
+def test_threads_under_sanitizer(variant: str) -> None:
+    run(built(f"reap_threads{variant}"), "4", "5000")
 
 
 @pytest.mark.soak
 @VARIANTS
-def test_fuzzer(tmp_path: Path, variant: tuple[str, ...]) -> None:
+def test_fuzzer(tmp_path: Path, variant: str) -> None:
     if shutil.which("clang++") is None:
         pytest.skip("clang is not installed (package clang)")
-    fuzzer = tmp_path / "fuzzer"
-    run("clang++", "-std=c++20", "-g", "-O1", "-DFUZZER",
-        "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all", *variant, *INCLUDES,
-        SOURCE / "reap.cpp", HERE / "reap_model.cpp", "-o", fuzzer)  # fmt: skip
+    fuzzer = built(f"reap_fuzzer{variant}", compiler="clang++")
     run(fuzzer, "-max_total_time=120", "-max_len=20000", "-seed=1", cwd=tmp_path)
 
 
 @pytest.mark.soak
 @VARIANTS
-def test_model_for_long(tmp_path: Path, variant: tuple[str, ...]) -> None:
-    model = compiled(tmp_path, "reap_model.cpp", "-O2", *variant)
+def test_model_for_long(variant: str) -> None:
+    model = built(f"reap_model_fast{variant}")
     for seed in range(100, 130):
         run(model, str(seed), "300000")
 

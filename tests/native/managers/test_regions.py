@@ -29,12 +29,11 @@ from tare.report.page import render_page
 from tare.studies.drag import report as drag
 from tare.studies.regions import report as study
 from tests.conftest import Completed
+from tests.native.managers.native_programs import built
 from tests.support import ROOT
 from tests.support.timed_plans import timed
 
 HERE = Path(__file__).parent
-SOURCE = ROOT / "managers" / "regions"
-WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 ROUTES = [f"regions(glibc, as={route})" for route in layer.ROUTES]
 
 
@@ -42,16 +41,9 @@ ROUTES = [f"regions(glibc, as={route})" for route in layer.ROUTES]
 
 
 @pytest.fixture(scope="module")
-def emulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def emulation() -> Path:
     """The program that holds region emulation against a model, with sanitizers."""
-    program = tmp_path_factory.mktemp("emulation") / "emulation"
-    subprocess.run(
-        ["c++", "-std=c++20", "-g", "-O1", *WARNINGS, "-fsanitize=address,undefined",
-         "-fno-sanitize-recover=all", f"-I{SOURCE}/include", HERE / "regions_emulation.cpp",
-         "-o", program],
-        check=True,
-    )  # fmt: skip
-    return program
+    return built("regions_emulation")
 
 
 @pytest.mark.parametrize("seed", range(4))

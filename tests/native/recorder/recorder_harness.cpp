@@ -30,7 +30,7 @@
 #include "process.hpp"
 #include "recorder_rows.hpp"
 #include "sampling.hpp"
-#include "snapshot.hpp"
+#include "snapshots/snapshots.hpp"
 #include "stacks.hpp"
 #include "switch.hpp"
 #include "thread.hpp"
@@ -104,7 +104,7 @@ __attribute__((always_inline)) inline Caller CallerHere() {
   return {frame[1], reinterpret_cast<std::uintptr_t>(frame + 2), frame[0]};
 }
 
-// What malloc does in recorder.cpp.
+// What malloc does in calls.hpp.
 __attribute__((noinline)) std::uint64_t Bear(Teller& teller, Kind kind, std::size_t alignment) {
   const std::uint64_t address = Address(teller.maker, teller.made++);
   const std::size_t bytes = BytesAt(address);
@@ -123,7 +123,7 @@ __attribute__((noinline)) void Release(Teller& teller, std::uint64_t address) {
   const void* const object = ObjectAt(address);
   const Caller caller = CallerHere();
   if (sampled == nullptr && teller.IsOff()) return;
-  if (sampled == nullptr || sampled->MayHold(object)) RecordDeath(object, caller);
+  if (sampled == nullptr || sampled->MayContain(object)) RecordDeath(object, caller);
   teller.Tell(kDeath, false, address, 0, 0, 0, caller);
 }
 
@@ -357,7 +357,6 @@ namespace tare::recorder::snapshot {
 void Prepare() {}
 void Begin(const char*, std::uint64_t, bool) {}
 void End() {}
-void NoteThread() {}
 std::int64_t Look(std::int64_t, Occasion) {
   ++looks;
   RecordBirth(kMalloc, ObjectAt(Address(kOwn, 1)), 1, 0, {});

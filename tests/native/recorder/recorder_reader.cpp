@@ -16,7 +16,7 @@ int main(int count, char** words) {
   const Input input(stem + ".events"), nodes(stem + ".stacks");
   Header header;
   memcpy(&header, input.data(), sizeof header);
-  Output output(stem + ".read");
+  tare::Output output(stem + ".read");
   Events events(input);
   Event event;
   while (events.Next(event)) {

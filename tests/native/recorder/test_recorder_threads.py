@@ -18,6 +18,7 @@ HERE = Path(__file__).resolve().parent
 FLAGS = [
     *("-std=c++20", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{HERE}"),
     *(f"-I{ROOT / 'observers' / 'recorder'}", f"-I{ROOT / 'managers' / 'preload'}"),
+    f"-I{ROOT / 'platform' / 'include'}",
 ]
 PAGE_BYTES = 4096
 ENDLESS = 1 << 40

@@ -4,10 +4,11 @@
 //
 //   i ADDRESS SIZE   an instruction        r|w ADDRESS SIZE   an access of the latest instruction
 //   o NUMBER CALLER  an operation begins, 0: the program goes on
-//   p NUMBER         a phase begins        e                  the stretch of code ends
+//   p NUMBER         a phase begins        e                  the block of code ends
 // A number of phases that are told apart is the sum of their bits, which are their names.
 // Addresses are hexadecimal, the other numbers decimal.
 
+#include "memsys/results.h"
 #include "memsys/simulator.h"
 
 static Draft draft;
@@ -20,11 +21,11 @@ static void drain(void) {
   word = stream;
 }
 
-static void close_stretch(void) {
+static void close_basic_block(void) {
   if (draft.instructions == 0) return;
   if (draft.places > 0) addresses[draft.places - 1] += (ULong)(PtrdiffT)draft.lowest;
   if (word + 1 + draft.places > stream + STREAM_WORDS) drain();
-  *word++ = (ULong)stretch_of(&draft);
+  *word++ = (ULong)basic_block_of(&draft);
   for (UInt i = 0; i < draft.places; ++i) *word++ = addresses[i];
   draft_clear(&draft);
 }
@@ -84,12 +85,12 @@ int main(int argc, char** argv) {
                &second) < 1)
       return 2;
     if (kind == 'i') {
-      if (!draft_has_room(&draft)) close_stretch();
+      if (!draft_has_room(&draft)) close_basic_block();
       draft_instruction(&draft, first, (UInt)second, &rules);
     } else if (kind == 'r' || kind == 'w') {
       add_access(first, (UInt)second, kind == 'w' ? WRITES : 0);
     } else {
-      close_stretch();
+      close_basic_block();
       if (kind != 'e') drain();
       if (kind == 'o') {
         simulator_set_operation((UInt)first, second);
@@ -98,14 +99,14 @@ int main(int argc, char** argv) {
       if (kind == 'p') simulator_set_phase(first);
     }
   }
-  close_stretch();
+  close_basic_block();
   drain();
   const Describer describer = {operation_name, write_phase, write_caller};
   fputs("{", stdout);
-  simulator_write(stdout, &describer);
+  results_write(stdout, &describer);
   fputs(", \"occurrences\": [", stdout);
   const HChar* separator = "";
-  simulator_visit_occurrences(write_row, &separator);
+  results_visit_occurrences(write_row, &separator);
   fputs("]}\n", stdout);
   return 0;
 }

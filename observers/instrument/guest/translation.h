@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A block of the program while code is added to it, and the small steps in which that is done.
+
+#ifndef TARE_INSTRUMENT_GUEST_TRANSLATION_H
+#define TARE_INSTRUMENT_GUEST_TRANSLATION_H
+
+#include "platform/guest.h"
+
+typedef struct {
+  IRSB* block;
+  PtrdiffT registers;  // offset of the thread's Registers in the guest state
+  PtrdiffT stack_pointer;
+  IRExpr* before;    // the clock at the block's start; NULL until it is needed
+  UInt counted;      // instructions of the block so far
+  UInt stored;       // of these, in the clock
+  IRExpr* map;       // the object map for the code that follows; NULL until it is needed
+  IRTemp noted[16];  // the bases of addresses whose use has been noted since the map was read
+  UInt noted_used;
+} Translation;
+
+static inline IRExpr* number(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
+
+IRExpr* assign(Translation* translation, IRType type, IRExpr* expression);
+IRExpr* binary(Translation* translation, IROp operation, IRExpr* left, IRExpr* right);
+IRExpr* load(Translation* translation, IRType type, IRExpr* address);
+void store(Translation* translation, IRExpr* address, IRExpr* value);
+IRExpr* get(Translation* translation, PtrdiffT offset);
+IRExpr* get_word(Translation* translation, PtrdiffT offset);
+
+// `field` is an offset in Registers.
+IRExpr* get_register(Translation* translation, SizeT field);
+IRExpr* get_address_register(Translation* translation, SizeT field);
+void put_register(Translation* translation, SizeT field, IRExpr* value);
+
+// The clock at the start of the block.
+IRExpr* clock_before(Translation* translation);
+
+// A call of `function` with the guest state and `argument`, where `guard` holds (NULL: always). It
+// may read the registers that carry arguments, results and the stack pointer, and change Registers.
+void call_if(Translation* translation, IRExpr* guard, const HChar* name, void* function,
+             IRExpr* argument);
+
+// A call at the end of a block that gives a number, and may change the registers that a call may
+// change, and the stack pointer. Where `guard` does not hold the result means nothing.
+IRExpr* call_for_result_if(Translation* translation, IRExpr* guard, const HChar* name,
+                           void* function, IRExpr* argument);
+
+#endif

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Where the tool's tables lie that translated code looks into: above the core's own bound
+// (widen_addresses.py), which no mapping of the program takes.
+
+#ifndef TARE_INSTRUMENT_PLATFORM_ADDRESSES_H
+#define TARE_INSTRUMENT_PLATFORM_ADDRESSES_H
+
+#include "core.h"
+
+#define OBJECT_MAP ((Addr)0x400000000000)
+#define EMPTY_MAP ((Addr)0x500000000000)  // for code whose uses do not count: the manager's
+#define OBJECT_USES ((Addr)0x600000000000)
+#define OBJECT_SLOTS ((Addr)0x611000000000)
+#define CALL_STACKS ((Addr)0x680000000000)
+
+// The program's addresses are below 2^45. One above makes the map's reader fault, as the access to
+// it will, or find some slot; there is memory for the use of each.
+enum { ADDRESS_BITS = 45 };
+
+#endif

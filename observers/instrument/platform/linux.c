@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "linux.h"
+
+Bool map_at(Addr start, SizeT bytes, UInt flags, Int file) {
+  const SysRes result = VG_(am_do_mmap_NO_NOTIFY)(start, bytes, VKI_PROT_READ | VKI_PROT_WRITE,
+                                                  flags | VKI_MAP_NORESERVE, (UInt)file, 0);
+  return !sr_isError(result) && sr_Res(result) == start;
+}
+
+Int open_memory(SizeT bytes) {
+  const SysRes made = VG_(do_syscall)(__NR_memfd_create, (UWord) "tare", 0, 0, 0, 0, 0, 0, 0);
+  if (sr_isError(made)) return -1;
+  const Int file = (Int)sr_Res(made);
+  if (!sr_isError(VG_(do_syscall)(__NR_ftruncate, (UWord)file, bytes, 0, 0, 0, 0, 0, 0)))
+    return file;
+  VG_(close)(file);
+  return -1;
+}
+
+Bool ends_handler(UInt syscall) {
+#if defined(VGA_x86)
+  if (syscall == __NR_sigreturn) return True;
+#endif
+  return syscall == __NR_rt_sigreturn;
+}
+
+Bool starts_program(UInt syscall) { return syscall == __NR_execve || syscall == __NR_execveat; }
+
+static Mapping growth_of_heap(Addr end) {
+  static Addr end_before;
+  const Bool has_grown = end_before != 0 && end > end_before;
+  const Mapping growth = {end_before, has_grown ? end - end_before : 0, False};
+  end_before = end;
+  return growth;
+}
+
+Mapping mapping_of(UInt syscall, const UWord* arguments, Addr result) {
+  switch (syscall) {
+    case __NR_brk:
+      return growth_of_heap(result);
+    case __NR_mmap:
+      return (Mapping){result, arguments[1], False};
+    case __NR_mremap:
+      return (Mapping){result, arguments[2], False};
+    case __NR_munmap:
+      return (Mapping){arguments[0], arguments[1], True};
+    default:
+      return (Mapping){0, 0, False};
+  }
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Turns a block of the program into one that is also watched.
+
+#ifndef TARE_INSTRUMENT_TRANSLATE_TRANSLATE_H
+#define TARE_INSTRUMENT_TRANSLATE_TRANSLATE_H
+
+#include "core.h"
+
+IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layout,
+                const VexGuestExtents* extents, const VexArchInfo* host, IRType guest_word,
+                IRType host_word);
+
+#endif

@@ -1,0 +1,89 @@
+#define _GNU_SOURCE
+#include "objects.h"
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "mixed.h"
+#include "recording.h"
+#include "sites.h"
+#include "stacks.h"
+
+_Thread_local bool is_observing;
+static _Thread_local uint32_t thread_number;
+
+// Identity hashes follow one another (-XX:hashCode=3), but the JVM does not count under a lock.
+// This one is held while the JVM is called, so no callback of a collection may take it.
+static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
+
+static uint32_t hash_of(jvmtiEnv* tools, jobject object) {
+  jint hash = 0;
+  (*tools)->GetObjectHashCode(tools, object, &hash);
+  return (uint32_t)hash;
+}
+
+static bool is_to_be_checked(void) {
+  enum { STACKS_PER_CHECK = 1024 };
+  static uint32_t stacks;
+  return ++stacks % STACKS_PER_CHECK == 0;
+}
+
+// The JVM takes 900 instructions a frame. So it is asked only about stacks that were not seen
+// before, and about a few of the others, to be sure.
+static uint32_t site_here(jvmtiEnv* tools, JNIEnv* java, jclass type) {
+  struct stack stack;
+  follow_stack(&stack);
+  const uint32_t type_hash = hash_of(tools, type);
+  const uint64_t key = mixed(stack.key, type_hash);
+  const uint32_t known = stack.key == 0 ? NO_SITE : cached_site(key);
+  if (known != NO_SITE && !is_to_be_checked()) return known;
+  jvmtiFrameInfo frames[MOST_FRAMES];
+  jint count = 0;
+  (*tools)->GetStackTrace(tools, NULL, 0, MOST_FRAMES, frames, &count);
+  const uint32_t site = site_of(tools, java, type, type_hash, frames, count);
+  if (known != NO_SITE) {
+    recording_checked_stack(known == site);
+    if (known != site) stacks_give_up();
+  } else if (stack_is_sure(&stack, count)) {
+    cache_site(key, site);
+  }
+  return site;
+}
+
+void record_allocation(jvmtiEnv* tools, JNIEnv* java, jobject object, jclass type, jlong size,
+                       struct wanted wanted) {
+  struct birth birth = {.size = (uint64_t)size};
+  uint32_t hash = 0;
+  if (wanted.sites || wanted.names) {
+    pthread_mutex_lock(&naming);
+    if (wanted.names) hash = hash_of(tools, object);
+    if (wanted.sites) birth.site = site_here(tools, java, type);
+    pthread_mutex_unlock(&naming);
+  }
+  if (thread_number == 0) thread_number = recording_new_thread();
+  birth.thread = thread_number;
+  const jlong tag = recording_birth(birth);
+  if (tag == 0) return;
+  if (wanted.names) recording_name(hash, tag);
+  (*tools)->SetTag(tools, object, tag);
+}
+
+void introduce(jvmtiEnv* tools, jobject object) {
+  pthread_mutex_lock(&naming);
+  jlong tag = 0;
+  (*tools)->GetTag(tools, object, &tag);
+  if (tag <= 0) {
+    jlong size = 0;
+    (*tools)->GetObjectSize(tools, object, &size);
+    tag = recording_late_birth((uint64_t)size);
+    if (tag != 0) (*tools)->SetTag(tools, object, tag);
+  }
+  if (tag != 0) recording_name(hash_of(tools, object), tag);
+  pthread_mutex_unlock(&naming);
+}
+
+void flush_sites(void) {
+  pthread_mutex_lock(&naming);
+  sites_flush();
+  pthread_mutex_unlock(&naming);
+}

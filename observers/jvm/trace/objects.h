@@ -1,0 +1,27 @@
+// The objects of the program: what the JVM shows of them becomes rows of the recording.
+#ifndef TARE_JVM_OBJECTS_H
+#define TARE_JVM_OBJECTS_H
+
+#include <jvmti.h>
+#include <stdbool.h>
+
+// While set, what the thread does is the observer's own, and is not recorded.
+extern _Thread_local bool is_observing;
+
+// What is recorded of an object at its birth.
+struct wanted {
+  bool sites;
+  bool names;  // which stores need
+};
+
+void record_allocation(jvmtiEnv* tools, JNIEnv* java, jobject object, jclass type, jlong size,
+                       struct wanted wanted);
+
+// Gives an object of the program that no event told of a birth, if it has none, and makes it known
+// by its hash.
+void introduce(jvmtiEnv* tools, jobject object);
+
+// Writes what is known of sites.
+void flush_sites(void);
+
+#endif

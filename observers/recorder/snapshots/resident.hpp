@@ -1,0 +1,105 @@
+// The pages of this process that are resident or swapped, as runs in a snapshot.
+
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+
+#include "file.hpp"
+#include "format.hpp"
+#include "tare/platform/maps.hpp"
+#include "tare/platform/memory.hpp"
+#include "tare/platform/pagemap.hpp"
+
+namespace tare::recorder::snapshot {
+
+// The kernel has pages of its own behind those of the program.
+inline constexpr std::uint64_t kAddressEnd =
+    (std::uint64_t{1} << platform::kAddressBits) - platform::kPageBytes;
+
+// False for kernels without the scan.
+inline bool ScanPages(Writer& writer, const platform::Pagemap& pagemap) {
+  static constinit platform::PageRange ranges[512];
+  for (std::uint64_t at = 0; at < kAddressEnd;) {
+    const int found = pagemap.Scan(at, kAddressEnd, ranges, std::size(ranges));
+    if (found < 0) return false;
+    for (int i = 0; i < found; ++i) {
+      const platform::PageRange& range = ranges[i];
+      std::uint64_t flags = 0;
+      if (range.IsHuge()) flags |= kHuge;
+      if (range.IsZeros()) flags |= kZeros;
+      if (range.IsSwapped()) flags |= kSwapped;
+      const Run run{range.start, (range.end - range.start) | flags};
+      writer.Put(kResident, &run, sizeof run);
+    }
+  }
+  return true;
+}
+
+// Joins entries of pagemap to runs.
+class PageRuns {
+ public:
+  explicit PageRuns(Writer& writer) : writer_(writer) {}
+
+  void Add(std::uint64_t address, platform::PageEntry entry) {
+    if (!entry.IsPresent() && !entry.IsSwapped()) return;
+    std::uint64_t flags = 0;
+    if (entry.IsSwapped()) {
+      flags = kSwapped;
+    } else if (!entry.IsOfFileOrShared() && !entry.IsExclusive()) {
+      flags = kZeros;  // or shared with a parent or child since a fork
+    }
+    if (address != start_ + bytes_ || flags != flags_) {
+      Finish();
+      start_ = address;
+      flags_ = flags;
+    }
+    bytes_ += platform::kPageBytes;
+  }
+
+  void Finish() {
+    const Run run{start_, bytes_ | flags_};
+    if (bytes_ > 0) writer_.Put(kResident, &run, sizeof run);
+    bytes_ = 0;
+  }
+
+ private:
+  Writer& writer_;
+  std::uint64_t start_ = 0, bytes_ = 0, flags_ = 0;
+};
+
+// Vast reservations are left out: to read their entries takes too long, and what is resident there
+// shows as missing.
+inline bool IsVast(const platform::MapsRow& row, bool is_accessible) {
+  constexpr std::uint64_t kVast = std::uint64_t{64} << 30, kVastWithoutAccess = 1 << 30;
+  return row.end - row.start > (is_accessible ? kVast : kVastWithoutAccess);
+}
+
+// For kernels without the scan.
+inline void ReadPages(Writer& writer, const platform::Pagemap& pagemap) {
+  PageRuns runs(writer);
+  platform::MapsReader maps;
+  for (platform::MapsRow row; maps.Next(row);) {
+    if (row.end > kAddressEnd || IsVast(row, row.readable || row.writable || row.executable))
+      continue;
+    platform::PageEntry entries[1024];
+    for (std::uint64_t at = row.start; at < row.end;) {
+      const std::size_t wanted =
+          std::min<std::size_t>((row.end - at) / platform::kPageBytes, std::size(entries));
+      const std::size_t count = pagemap.Read(at / platform::kPageBytes, entries, wanted);
+      if (count == 0) break;
+      for (std::size_t i = 0; i < count; ++i) runs.Add(at + i * platform::kPageBytes, entries[i]);
+      at += count * platform::kPageBytes;
+    }
+  }
+  runs.Finish();
+}
+
+inline void PutResident(Writer& writer) {
+  const platform::Pagemap pagemap;
+  if (pagemap.IsOpen() && !ScanPages(writer, pagemap)) ReadPages(writer, pagemap);
+}
+
+}  // namespace tare::recorder::snapshot

@@ -1,0 +1,272 @@
+// The call stack at an event. Most of it is that of the event before: a walk goes on only until it
+// meets a frame that it knows, from which on every return address is still in its place.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "../process.hpp"
+#include "../stacks.hpp"
+#include "memos.hpp"
+#include "rule.hpp"
+#include "tare/platform/frames.hpp"
+#include "tare/platform/maps.hpp"
+
+namespace tare::recorder {
+
+using platform::Caller;
+
+// Addresses that can be read: a stack, or the part of one that lies in one mapping.
+struct Range {
+  std::uintptr_t start, end;
+  bool Contains(std::uintptr_t address) const { return address - start < end - start; }
+};
+
+// The mapping that `address` lies in; empty where there is none.
+inline Range MappingOf(std::uintptr_t address) {
+  platform::MapsReader maps;
+  for (platform::MapsRow row; maps.Next(row);)
+    if (row.Contains(address)) return {row.start, row.end};
+  return {0, 0};
+}
+
+class Walker {
+ public:
+  // The node of the stack of `caller`; 0 where nothing of it can be told.
+  std::uint32_t NodeAt(Stacks& stacks, const Caller& caller) {
+    const std::uint32_t generation = stacks.generation.load(std::memory_order_acquire);
+    if (!stack_.Contains(caller.stack_pointer) || generation_ != generation) [[unlikely]] {
+      if (generation_ != generation) {
+        memos_.Forget();
+        for (Range& known : stacks_known_) known = {0, 0};
+      }
+      generation_ = generation;
+      frames_ = 0;
+      if (!FindStack(stacks, caller.stack_pointer)) return 0;
+    }
+    if (const std::uint32_t node = memos_.Find(caller); node != 0) [[likely]]
+      return node;
+    return WalkAndRemember(stacks, caller);
+  }
+
+ private:
+  static constexpr std::size_t kDeepest = 4096;
+  static constexpr std::size_t kStacks = 64;
+
+  __attribute__((noinline)) std::uint32_t WalkAndRemember(Stacks& stacks, const Caller& caller) {
+    const std::uint32_t node = Join(stacks, Walk(stacks, caller));
+    if (StackMemo* const memo = memos_.RoomFor(caller); memo != nullptr)
+      memo->node = PutWords(*memo) ? node : 0;
+    return node;
+  }
+
+  // The words that show that the stack is still the last one.
+  bool PutWords(StackMemo& memo) const {
+    if (frames_ == 0 || 2 * frames_ > memo.kMostWords) return false;
+    memo.count = 0;
+    memo.needs_frame = last_[frames_ - 1].needs_frame;
+    for (std::size_t at = frames_ - 1; at > 0; --at) {
+      const Frame &frame = last_[at], &outer = last_[at - 1];
+      memo.words[memo.count++] = {outer.slot, outer.call};
+      if (frame.saved_at != 0) memo.words[memo.count++] = {frame.saved_at, outer.frame_pointer};
+    }
+    return true;
+  }
+
+  // A frame of the last stack. Its return address lies at `slot`, just below the CFA of its callee.
+  struct Frame {
+    std::uintptr_t slot;
+    std::uintptr_t call;
+    std::uintptr_t frame_pointer;
+    // Where this frame has saved the frame pointer of its caller, if that matters to the walk.
+    std::uintptr_t saved_at;
+    std::uint32_t node;
+    std::uint32_t saves;     // frames with a saved_at, from the outermost to this one
+    bool needs_frame;        // the walk outward from here depends on frame_pointer
+    bool uses_frame, saved;  // of the rule
+  };
+
+  // The stack of this thread that `stack_pointer` is in: it can have several, one at a time.
+  bool FindStack(Stacks& stacks, std::uintptr_t stack_pointer) {
+    for (const Range& known : stacks_known_) {
+      if (!known.Contains(stack_pointer)) continue;
+      stack_ = known;
+      return true;
+    }
+    const KeepErrno keep;
+    memos_.Forget();
+    stack_ = MappingOf(stack_pointer);
+    stacks_known_[next_stack_++ % kStacks] = stack_;
+    stacks.known_stacks.Add(stack_.start, stack_.end);
+    return stack_.end != 0;
+  }
+
+  // Puts the frames that are new into `fresh_`, the innermost first; returns how many of the known
+  // frames, from the outermost on, are still there.
+  std::size_t Walk(Stacks& stacks, const Caller& caller) {
+    std::uintptr_t call = caller.call, slot = caller.stack_pointer - sizeof call;
+    std::uintptr_t frame_pointer = caller.frame_pointer;
+    std::size_t known = frames_;
+    fresh_count_ = 0;
+    for (;;) {
+      while (known > 0 && last_[known - 1].slot < slot) --known;
+      if (known > 0 && IsKnown(last_[known - 1], slot, call, frame_pointer)) {
+        const std::size_t intact = IntactUpTo(known);
+        if (intact == known) return known;
+        known = intact;
+      }
+      Frame& frame = fresh_[fresh_count_++];
+      const Rule rule = stacks.rules.Get(call);
+      frame = {.slot = slot,
+               .call = call,
+               .frame_pointer = frame_pointer,
+               .saved_at = 0,
+               .node = 0,
+               .saves = 0,
+               .needs_frame = false,
+               .uses_frame = rule.step == Step::kFromFrame,
+               .saved = rule.saved_frame != SavedFrame::kNotSaved};
+      if (rule.step == Step::kOutermost) return 0;
+      if (fresh_count_ == kDeepest || !Up(rule, frame, call, slot, frame_pointer)) {
+        NoteCut();
+        return 0;
+      }
+      if (call == 0) return 0;
+    }
+  }
+
+  static bool IsKnown(const Frame& frame, std::uintptr_t slot, std::uintptr_t call,
+                      std::uintptr_t frame_pointer) {
+    return frame.slot == slot && frame.call == call &&
+           (!frame.needs_frame || frame.frame_pointer == frame_pointer);
+  }
+
+  // `known`, if every one of the known frames up to there is where it was; else how many of them
+  // can still be met.
+  std::size_t IntactUpTo(std::size_t known) const {
+    std::size_t at = known - 1;
+    for (; at >= 4; at -= 4) {
+      const Frame* const f = last_ + at;
+      if (((WordAt(f[-1].slot) ^ f[-1].call) | (WordAt(f[-2].slot) ^ f[-2].call) |
+           (WordAt(f[-3].slot) ^ f[-3].call) | (WordAt(f[-4].slot) ^ f[-4].call)) != 0)
+        break;
+    }
+    for (; at >= 1; --at)
+      if (WordAt(last_[at - 1].slot) != last_[at - 1].call) return at - 1;
+    for (at = known - 1; last_[at].saves != 0; --at) {
+      const Frame& frame = last_[at];
+      if (frame.saved_at != 0 && WordAt(frame.saved_at) != last_[at - 1].frame_pointer) return at;
+      if (at == 0) break;
+    }
+    return known;
+  }
+
+  // From a frame to its caller; false where the rule does not tell, or leads off the stack.
+  bool Up(const Rule& rule, Frame& frame, std::uintptr_t& call, std::uintptr_t& slot,
+          std::uintptr_t& frame_pointer) {
+    const std::uintptr_t stack_pointer = slot + sizeof call;
+    const auto offset = static_cast<std::uintptr_t>(std::int64_t{rule.offset});
+    std::uintptr_t cfa;
+    switch (rule.step) {
+      case Step::kFromStackPointer:
+        cfa = stack_pointer + offset;
+        break;
+      case Step::kFromFrame:
+        cfa = frame_pointer + offset;
+        break;
+      case Step::kThroughFrame:
+        if (!IsWord(frame_pointer + offset)) return false;
+        cfa = WordAt(frame_pointer + offset);
+        MeetNone();
+        break;
+      case Step::kSignal:
+        return UpFromHandler(stack_pointer, call, slot, frame_pointer);
+      default:
+        return false;
+    }
+    if (cfa <= stack_pointer || !IsWord(cfa - sizeof call)) return false;
+    if (rule.saved_frame != SavedFrame::kNotSaved) {
+      const auto words = static_cast<std::uintptr_t>(std::int64_t{rule.saved} * 8);
+      const std::uintptr_t saved =
+          (rule.saved_frame == SavedFrame::kBelowCfa ? cfa : frame_pointer) + words;
+      if (!IsWord(saved)) return false;
+      frame.saved_at = saved;
+      frame_pointer = WordAt(saved);
+    }
+    slot = cfa - sizeof call;
+    call = WordAt(slot);
+    return true;
+  }
+
+  bool UpFromHandler(std::uintptr_t context, std::uintptr_t& call, std::uintptr_t& slot,
+                     std::uintptr_t& frame_pointer) {
+    const std::uintptr_t frame = context + platform::kInterruptedFramePointer;
+    const std::uintptr_t stack = context + platform::kInterruptedStackPointer;
+    const std::uintptr_t instruction = context + platform::kInterruptedInstruction;
+    if (!IsWord(frame) || !IsWord(stack) || !IsWord(instruction)) return false;
+    const std::uintptr_t stack_pointer = WordAt(stack);
+    if (stack_pointer <= context || !IsWord(stack_pointer - sizeof call)) return false;
+    frame_pointer = WordAt(frame);
+    // As if the interrupted instruction were a call.
+    call = WordAt(instruction) + 1;
+    slot = stack_pointer - sizeof call;
+    MeetNone();
+    return true;
+  }
+
+  bool IsWord(std::uintptr_t address) const {
+    return address % sizeof address == 0 && stack_.Contains(address) &&
+           stack_.Contains(address + sizeof address - 1);
+  }
+
+  static void NoteCut() { __atomic_fetch_add(&process->header->stacks_cut, 1, __ATOMIC_RELAXED); }
+
+  // This stack has a frame whose place a return address does not tell: it is not to be met again.
+  void MeetNone() { is_unsteady_ = true; }
+
+  // Puts the fresh frames onto the `met` outermost ones; the node of the innermost.
+  std::uint32_t Join(Stacks& stacks, std::size_t met) {
+    if (met + fresh_count_ > kDeepest) {  // the inner part stays
+      met = 0;
+      NoteCut();
+    }
+    std::size_t at = met;
+    const Frame* outer = met > 0 ? &last_[met - 1] : nullptr;
+    while (fresh_count_ > 0) {
+      if (outer != nullptr && outer->node == 0) return CannotBeWritten();
+      Frame& frame = last_[at++];
+      frame = fresh_[--fresh_count_];
+      const bool outer_needs = outer != nullptr && outer->needs_frame;
+      if (!outer_needs) frame.saved_at = 0;
+      frame.saves = (outer != nullptr ? outer->saves : 0) + (frame.saved_at != 0);
+      frame.needs_frame = frame.uses_frame || (!frame.saved && outer_needs);
+      frame.node = NodeOf(stacks, outer != nullptr ? outer->node : 0, frame.call);
+      outer = &frame;
+    }
+    frames_ = at;
+    if (is_unsteady_) {
+      is_unsteady_ = false;
+      frames_ = 0;
+    }
+    return outer != nullptr ? outer->node : 0;
+  }
+
+  std::uint32_t CannotBeWritten() {
+    NoteCut();
+    fresh_count_ = frames_ = 0;
+    is_unsteady_ = false;
+    return 0;
+  }
+
+  Range stack_;
+  Range stacks_known_[kStacks];
+  std::size_t next_stack_;
+  std::uint32_t generation_;
+  bool is_unsteady_;
+  std::size_t frames_, fresh_count_;
+  StackMemos memos_;
+  Frame last_[kDeepest], fresh_[kDeepest];
+};
+
+}  // namespace tare::recorder

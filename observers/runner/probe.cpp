@@ -1,0 +1,145 @@
+// tare-probe: preloaded before a manager, it makes every process of a run say which object really
+// serves its memory.
+//
+// One line goes to the file named by TARE_PROOF for each program started ("start") and each process
+// forked ("fork"), in a single appending write, fields separated by tabs:
+//
+//   version kind pid parent-pid image executable malloc calloc realloc free posix_memalign
+//   aligned_alloc malloc_usable_size
+//
+// The image is the address of the random bytes that the kernel gave to this image of the program: a
+// process that executes the same file again has another. A field after the executable names the
+// file that the symbol resolves to, as the dynamic linker has it, or "-". The first is checked
+// against the process's own maps: when the maps show another file at that address, that file is
+// the one named.
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "tare/platform/exported.hpp"
+#include "tare/platform/maps.hpp"
+
+namespace {
+
+constexpr unsigned long kProofVersion = 2;
+constexpr std::size_t kLineBytes = 16384, kPathBytes = 4096;
+
+constexpr const char* kFamily[] = {"calloc",         "realloc",       "free",
+                                   "posix_memalign", "aligned_alloc", "malloc_usable_size"};
+
+constinit char proof_path[kPathBytes] = {};
+constinit char servers[kLineBytes / 2] = {};  // the tab-separated fields after the executable
+
+class Line {
+ public:
+  // What would end a field becomes a question mark.
+  Line& operator<<(const char* field) {
+    for (; *field != '\0'; ++field) *this << (*field == '\t' || *field == '\n' ? '?' : *field);
+    return *this;
+  }
+  Line& operator<<(char byte) {
+    if (used_ + 1 < sizeof text_) text_[used_++] = byte;
+    return *this;
+  }
+  Line& operator<<(unsigned long number) {
+    char digits[24];
+    char* at = digits + sizeof digits;
+    *--at = '\0';
+    do *--at = static_cast<char>('0' + number % 10);
+    while ((number /= 10) > 0);
+    return *this << at;
+  }
+  const char* Text() const { return text_; }
+  std::size_t Length() const { return used_; }
+
+ private:
+  char text_[kLineBytes];
+  std::size_t used_ = 0;
+};
+
+void PutExecutable(Line& line) {
+  char path[kPathBytes];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  path[length > 0 ? length : 0] = '\0';
+  line << path;
+}
+
+const char* LinkedFile(const void* address) {
+  Dl_info information;
+  if (address == nullptr || dladdr(address, &information) == 0 || information.dli_fname == nullptr)
+    return "-";
+  return information.dli_fname;
+}
+
+// Where calls of `symbol` end up. A program that is not position independent and takes the address
+// of malloc has an undefined symbol whose value is an entry of its own jump table; behind it stands
+// what the objects after the probe, which is loaded first, define.
+const void* ServerOf(const char* symbol) {
+  const void* const found = dlsym(RTLD_DEFAULT, symbol);
+  Dl_info information;
+  void* entry = nullptr;
+  if (found == nullptr || dladdr1(found, &information, &entry, RTLD_DL_SYMENT) == 0) return found;
+  const auto* const definition = static_cast<const ElfW(Sym)*>(entry);
+  if (definition != nullptr && definition->st_shndx == SHN_UNDEF) return dlsym(RTLD_NEXT, symbol);
+  return found;
+}
+
+void PutMappedFile(Line& line, const void* address) {
+  tare::platform::MapsReader<kPathBytes> maps;
+  for (tare::platform::MapsRow row; maps.Next(row);)
+    if (row.Contains(reinterpret_cast<std::uintptr_t>(address))) {
+      line << (*maps.Name() == '/' ? maps.Name() : "[anonymous]");
+      return;
+    }
+  line << LinkedFile(address);
+}
+
+void ResolveServers() {
+  Line line;
+  PutMappedFile(line, ServerOf("malloc"));
+  for (const char* const symbol : kFamily) line << '\t' << LinkedFile(ServerOf(symbol));
+  memcpy(servers, line.Text(), line.Length() < sizeof servers ? line.Length() : sizeof servers - 1);
+}
+
+void Report(const char* kind) {
+  Line line;
+  line << kProofVersion << '\t' << kind << '\t' << static_cast<unsigned long>(getpid()) << '\t'
+       << static_cast<unsigned long>(getppid()) << '\t' << getauxval(AT_RANDOM) << '\t';
+  PutExecutable(line);
+  line << '\t';
+  for (const char* at = servers; *at != '\0'; ++at) line << *at;
+  line << '\n';
+  const int fd = open(proof_path, O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (fd < 0) return;
+  // A proof that cannot be written is a proof that is missing, which the runner notices.
+  const ssize_t ignored = write(fd, line.Text(), line.Length());
+  static_cast<void>(ignored);
+  close(fd);
+}
+
+}  // namespace
+
+// What the instrument leaves out of a program's count: the two entries, found by their names.
+EXPORT void tare_probe_fork();
+EXPORT void tare_probe_start();
+
+void tare_probe_fork() { Report("fork"); }
+
+__attribute__((constructor)) void tare_probe_start() {
+  const char* const path = getenv("TARE_PROOF");
+  if (path == nullptr || strlen(path) >= sizeof proof_path) return;
+  strcpy(proof_path, path);
+  ResolveServers();
+  Report("start");
+  pthread_atfork(nullptr, nullptr, tare_probe_fork);
+}

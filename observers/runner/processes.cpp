@@ -1,0 +1,132 @@
+#include "processes.hpp"
+
+#include <dirent.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+namespace tare::runner {
+namespace {
+
+// Reads a small file of /proc; empty when the process has gone.
+std::string read_small(const std::string& path) {
+  std::string text;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return text;
+  std::array<char, 4096> block{};
+  while (true) {
+    const ssize_t count = read(fd, block.data(), block.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    text.append(block.data(), static_cast<std::size_t>(count));
+  }
+  close(fd);
+  return text;
+}
+
+std::vector<pid_t> parse_pids(std::string_view text) {
+  std::vector<pid_t> pids;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    pid_t pid = 0;
+    const auto [next, error] = std::from_chars(at, end, pid);
+    if (error != std::errc{}) break;
+    pids.push_back(pid);
+    at = next;
+    while (at < end && *at == ' ') ++at;
+  }
+  return pids;
+}
+
+// Children of every thread of `pid`.
+void append_children(pid_t pid, std::vector<pid_t>& found) {
+  const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
+  DIR* const directory = opendir(tasks.c_str());
+  if (directory == nullptr) return;
+  while (const dirent* const entry = readdir(directory)) {
+    if (entry->d_name[0] == '.') continue;
+    for (const pid_t child : parse_pids(read_small(tasks + "/" + entry->d_name + "/children")))
+      found.push_back(child);
+  }
+  closedir(directory);
+}
+
+}  // namespace
+
+std::vector<pid_t> descendants() {
+  std::vector<pid_t> found;
+  append_children(getpid(), found);
+  for (std::size_t index = 0; index < found.size(); ++index) append_children(found[index], found);
+  return found;
+}
+
+pid_t parent_of(pid_t pid) {
+  const std::string text = read_small("/proc/" + std::to_string(pid) + "/stat");
+  // pid (name) state parent …; the name may hold anything, so start behind its last parenthesis.
+  const auto name_end = text.rfind(')');
+  pid_t parent = 0;
+  if (name_end != std::string::npos && name_end + 4 < text.size())
+    std::from_chars(text.data() + name_end + 4, text.data() + text.size(), parent);
+  return parent;
+}
+
+std::uint64_t resident_bytes(pid_t pid) {
+  const std::string text = read_small("/proc/" + std::to_string(pid) + "/statm");
+  const auto space = text.find(' ');
+  if (space == std::string::npos) return 0;
+  std::uint64_t pages = 0;
+  std::from_chars(text.data() + space + 1, text.data() + text.size(), pages);
+  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::uint64_t proportional_bytes(pid_t pid) {
+  const std::string text = read_small("/proc/" + std::to_string(pid) + "/smaps_rollup");
+  const auto label = text.find("\nPss:");
+  if (label == std::string::npos) return 0;
+  const auto digits = text.find_first_of("0123456789", label);
+  if (digits == std::string::npos) return 0;
+  std::uint64_t kibibytes = 0;
+  std::from_chars(text.data() + digits, text.data() + text.size(), kibibytes);
+  return kibibytes * 1024;
+}
+
+std::string executable_of(pid_t pid) {
+  std::array<char, 4096> path{};
+  const std::string link = "/proc/" + std::to_string(pid) + "/exe";
+  const ssize_t length = readlink(link.c_str(), path.data(), path.size());
+  return {path.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
+}
+
+std::uint64_t image_of(pid_t pid) {
+  const std::string text = read_small("/proc/" + std::to_string(pid) + "/auxv");
+  std::array<std::uint64_t, 2> entry{};
+  for (std::size_t at = 0; at + sizeof(entry) <= text.size(); at += sizeof(entry)) {
+    std::memcpy(entry.data(), text.data() + at, sizeof(entry));
+    if (entry[0] == AT_RANDOM) return entry[1];
+  }
+  return 0;
+}
+
+bool runs_in_memory_of_parent(pid_t pid) {
+  return syscall(SYS_kcmp, pid, parent_of(pid), KCMP_VM, 0, 0) == 0;
+}
+
+std::int64_t kernel_oom_kills() {
+  const std::string text = read_small("/proc/vmstat");
+  const auto label = text.find("\noom_kill ");
+  if (label == std::string::npos) return 0;
+  std::int64_t kills = 0;
+  std::from_chars(text.data() + label + 10, text.data() + text.size(), kills);
+  return kills;
+}
+
+}  // namespace tare::runner

@@ -1,0 +1,34 @@
+// What the kernel tells of processes, in /proc.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tare::runner {
+
+std::vector<pid_t> descendants();
+
+// These are 0 and empty when the process has gone.
+pid_t parent_of(pid_t pid);
+std::string executable_of(pid_t pid);
+
+// What tells this image of a program from those before it in the same process: where the kernel
+// put its random bytes, as the probe reads it from its auxiliary vector. 0: not known.
+std::uint64_t image_of(pid_t pid);
+
+std::uint64_t resident_bytes(pid_t pid);
+
+// Pages shared with other processes are divided among them, so that a tree's sum counts them once.
+std::uint64_t proportional_bytes(pid_t pid);
+
+// Between a vfork and its exec a child runs in its parent's memory, which both report as theirs.
+bool runs_in_memory_of_parent(pid_t pid);
+
+// Of the whole machine, since it was started.
+std::int64_t kernel_oom_kills();
+
+}  // namespace tare::runner

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <elf.h>
+
+namespace tare::platform {
+
+inline constexpr auto kJumpSlot = R_AARCH64_JUMP_SLOT;
+inline constexpr auto kAddressSlot = R_AARCH64_GLOB_DAT;
+
+}  // namespace tare::platform

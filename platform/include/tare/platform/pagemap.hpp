@@ -1,0 +1,79 @@
+// What the kernel tells of the pages of this process, by its pagemap. Nothing here allocates.
+
+#pragma once
+
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tare/platform/proc_file.hpp"
+
+namespace tare::platform {
+
+// Documentation/admin-guide/mm/pagemap.rst of Linux.
+struct PageEntry {
+  std::uint64_t word;
+
+  bool IsPresent() const { return Has(63); }
+  bool IsSwapped() const { return Has(62); }
+  bool IsOfFileOrShared() const { return Has(61); }
+  bool IsGuard() const { return Has(58); }  // of MADV_GUARD_INSTALL; it looks swapped, too
+  bool IsExclusive() const { return Has(56); }
+
+ private:
+  bool Has(unsigned bit) const { return (word >> bit & 1) != 0; }
+};
+
+struct PageRange {
+  std::uint64_t start, end, categories;
+
+  bool IsSwapped() const { return (categories & kSwapped) != 0; }
+  bool IsZeros() const { return (categories & kZeros) != 0; }
+  bool IsHuge() const { return (categories & kHuge) != 0; }
+
+  enum : std::uint64_t { kPresent = 1 << 3, kSwapped = 1 << 4, kZeros = 1 << 5, kHuge = 1 << 6 };
+};
+
+class Pagemap {
+ public:
+  bool IsOpen() const { return file_.IsOpen(); }
+
+  // The entries from that of page number `first` on; how many could be read.
+  std::size_t Read(std::uint64_t first, PageEntry* entries, std::size_t most) const {
+    const long bytes = file_.ReadAt(first * sizeof *entries, entries, most * sizeof *entries);
+    return bytes <= 0 ? 0 : static_cast<std::size_t>(bytes) / sizeof *entries;
+  }
+
+  // Resident and swapped pages from `start` to `end` (Linux 6.7 and later): how many ranges there
+  // are, and `start` is where the next scan goes on. Negative where there is no scan.
+  int Scan(std::uint64_t& start, std::uint64_t end, PageRange* ranges, std::size_t most) const {
+    ScanRequest request{};
+    request.size = sizeof request;
+    request.start = start;
+    request.end = end;
+    request.ranges = reinterpret_cast<std::uint64_t>(ranges);
+    request.ranges_count = most;
+    request.any_of = PageRange::kPresent | PageRange::kSwapped;
+    request.returned =
+        PageRange::kPresent | PageRange::kSwapped | PageRange::kZeros | PageRange::kHuge;
+    constexpr unsigned long kScan = _IOWR('f', 16, ScanRequest);
+    const auto found = static_cast<int>(syscall(SYS_ioctl, file_.Descriptor(), kScan, &request));
+    if (found >= 0 && request.walk_end <= start) return -1;
+    start = request.walk_end;
+    return found;
+  }
+
+ private:
+  // struct pm_scan_arg of linux/fs.h.
+  struct ScanRequest {
+    std::uint64_t size, flags, start, end, walk_end, ranges, ranges_count, most_pages, inverted,
+        all_of, any_of, returned;
+  };
+
+  const ProcFile file_{"/proc/thread-self/pagemap"};
+};
+
+}  // namespace tare::platform
