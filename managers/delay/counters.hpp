@@ -56,7 +56,7 @@ struct alignas(64) Slot {
   Count largest_bytes;     // most bytes that a collection released
   Count released_at_once;  // objects that reached the volume alone: a collection each, which is in
                            // none of the counts since `collections`
-  Count next_ended;        // 1 + index of another slot whose thread has ended
+  Count spare;
 };
 static_assert(sizeof(Slot) == 704);
 

@@ -14,6 +14,7 @@
 #include "inner.hpp"
 #include "options.hpp"
 #include "process_counters.hpp"
+#include "slot_table.hpp"
 #include "spin_lock.hpp"
 #include "system.hpp"
 
@@ -38,7 +39,7 @@ struct Process {
   Thread* threads = nullptr;
   Buffer* buffers = nullptr;
   std::size_t buffers_kept = 0;
-  Count ended_slots = 0;  // 1 + index of the first in a list through next_ended
+  SlotTable<Slot, kMostSlots> slots;
 
   // Of scope=global, apart from what every free reads.
   alignas(64) std::atomic<std::int64_t> volume = 0;
@@ -108,20 +109,12 @@ inline void GiveBuffer(void** base, std::size_t bytes) {
   munmap(base, bytes);
 }
 
-// A slot of its own for each thread; once all are used, that of one that has ended.
 inline Slot* TakeSlot() {
   const ListsGuard guard;
   Header* const header = OwnHeader(process);
   if (header == nullptr) return &lost_counts;
-  const Count used = header->slots.load(std::memory_order_relaxed);
-  Slot* slot = nullptr;
-  if (used < kMostSlots) {
-    slot = SlotsOf(header) + used;
-    header->slots.store(used + 1, std::memory_order_relaxed);
-  } else if (process.ended_slots != 0) {
-    slot = SlotsOf(header) + process.ended_slots - 1;
-    process.ended_slots = slot->next_ended;
-  } else {
+  Slot* const slot = process.slots.Take(SlotsOf(header), header->slots);
+  if (slot == nullptr) {
     header->uncounted.fetch_add(1, std::memory_order_relaxed);
     return &lost_counts;
   }
@@ -133,8 +126,7 @@ inline Slot* TakeSlot() {
 inline void GiveSlot(Slot* slot) {
   if (slot == nullptr || slot == &lost_counts) return;
   const ListsGuard guard;
-  slot->next_ended = process.ended_slots;
-  process.ended_slots = static_cast<Count>(slot - SlotsOf(process.header)) + 1;
+  process.slots.Give(SlotsOf(process.header), slot);
 }
 
 }  // namespace tare

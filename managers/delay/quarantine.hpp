@@ -106,7 +106,7 @@ inline void AfterForkInChild() {
   process.header_of_parent = process.header != nullptr;
   process.buffers = nullptr;
   process.buffers_kept = 0;
-  process.ended_slots = 0;
+  process.slots.Clear();
   process.volume.store(static_cast<std::int64_t>(t.published), std::memory_order_relaxed);
   process.threads = t.stage == Stage::kOpen ? &t : nullptr;
   t.next = nullptr;

@@ -96,7 +96,7 @@ void AfterForkInChild() {
   world.parked.Begin(0);
   world.first_ended = false;
   process.pid = getpid();
-  process.ended = 0;
+  process.slots.Clear();
   process.header_of_parent = true;
   metadata.peak = nullptr;
   sweep.record = nullptr;

@@ -16,6 +16,7 @@
 #include "options.hpp"
 #include "process_counters.hpp"
 #include "ranges.hpp"
+#include "slot_table.hpp"
 #include "spin_lock.hpp"
 
 namespace tare {
@@ -56,9 +57,8 @@ struct Process {
   pid_t pid = 0;
   pthread_key_t thread_end{};
 
-  SpinLock slots_lock;  // of the next two
-  std::uint8_t ended_slots[kMostSlots]{};
-  std::size_t ended = 0;
+  SpinLock slots_lock;
+  SlotTable<Slot, kMostSlots> slots;
 
   SpinLock watched_lock;  // of what kernel.cpp keeps
 
@@ -134,17 +134,11 @@ class SignalsBlocked {
   std::uint64_t before_ = 0;
 };
 
-// A slot of its own for each thread; once all are used, that of one that has ended.
 inline Slot* TakeSlot() {
   const std::scoped_lock guard(process.slots_lock);
   Header* const header = OwnHeader(process);
   if (header == nullptr) return &lost_counts;
-  if (process.ended != 0) return SlotsOf(header) + process.ended_slots[--process.ended];
-  const Count used = header->slots.load(std::memory_order_relaxed);
-  if (used < kMostSlots) {
-    header->slots.store(used + 1, std::memory_order_relaxed);
-    return SlotsOf(header) + used;
-  }
+  if (Slot* const slot = process.slots.Take(SlotsOf(header), header->slots)) return slot;
   header->uncounted.fetch_add(1, std::memory_order_relaxed);
   return &lost_counts;
 }
@@ -152,7 +146,7 @@ inline Slot* TakeSlot() {
 inline void GiveSlot(Slot* slot) {
   if (slot == &lost_counts || slot == &early_counts) return;
   const std::scoped_lock guard(process.slots_lock);
-  process.ended_slots[process.ended++] = static_cast<std::uint8_t>(slot - SlotsOf(process.header));
+  process.slots.Give(SlotsOf(process.header), slot);
 }
 
 inline Count SumOfSlots(Count Slot::* member) {

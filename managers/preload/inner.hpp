@@ -8,6 +8,7 @@
 
 #include <cstddef>
 
+#include "../../platform/include/tare/platform/glibc_chunk.hpp"
 #include "system.hpp"
 
 namespace tare {
@@ -21,13 +22,7 @@ struct Inner {
   bool size_in_header = false;
 };
 
-// What glibc's malloc_usable_size says, without its look at the object behind: free will touch the
-// word before the object in any case.
-inline std::size_t SizeInHeader(const void* object) {
-  constexpr std::size_t kFlags = 7, kMapped = 2;
-  const std::size_t word = static_cast<const std::size_t*>(object)[-1];
-  return (word & ~kFlags) - (word & kMapped ? 2 : 1) * sizeof word;
-}
+using platform::SizeInHeader;
 
 template <typename Function>
 bool FindNext(const char* symbol, Function*& found) {

@@ -24,7 +24,7 @@ struct OwnedChunks {
   Chunk* chunks = nullptr;  // newest first; the reap lies in the last one
   Chunk* large = nullptr;   // of one object each
 
-  static bool Own(Chunk* chunk, Reap* owner) {
+  __attribute__((noinline)) static bool Own(Chunk* chunk, Reap* owner) {
     chunk->holds_reap = false;
     if (owner_map.Set(chunk, owner)) return true;
     PutChunk(chunk);
@@ -99,7 +99,7 @@ struct Relatives {
 // A new Reap, `Reap::kStart` bytes behind the beginning of its first chunk; nullptr when memory is
 // short.
 template <typename Reap>
-Reap* CreateReap(unsigned options) {
+__attribute__((always_inline)) inline Reap* CreateReap(unsigned options) {
   Chunk* const chunk = TakeSmallestChunk();
   if (chunk == nullptr) return nullptr;
   auto* const reap = new (chunk->Base() + Reap::kStart) Reap;

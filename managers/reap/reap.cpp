@@ -111,6 +111,9 @@ __attribute__((noinline)) void EndDescendants(Reap& reap) {
 }  // namespace
 }  // namespace tare::reap
 
+// Within few lines of the cache of instructions, wherever what comes before ends.
+#define TARE_HOT __attribute__((aligned(64)))
+
 using namespace tare::reap;
 
 #pragma GCC visibility push(default)
@@ -149,7 +152,7 @@ void* reap_malloc_slowly(reap_t* reap, size_t size) {
   return object != nullptr ? object : AllocateUnusually(from, size);
 }
 
-void* reap_malloc(reap_t* reap, size_t size) {
+TARE_HOT void* reap_malloc(reap_t* reap, size_t size) {
   void* const object = Of(reap).TryBump(size);
   return object != nullptr ? object : reap_malloc_slowly(reap, size);
 }
@@ -181,7 +184,7 @@ void* reap_realloc(reap_t* reap, void* object, size_t size) {
   return moved;
 }
 
-void reap_free(reap_t* reap, void* object) {
+TARE_HOT void reap_free(reap_t* reap, void* object) {
   if (object == nullptr) return;
   Reap& from = Of(reap);
   if (!from.IsPlainHeap()) [[unlikely]]

@@ -39,13 +39,16 @@ struct BumpRange : ::reap {
   std::size_t look_at = 0;     // before so many are freed, more than few_bytes are live
   std::size_t freed_at_sweep = 0;
   Chunk* range_chunk = nullptr;  // that the range is the end of, or nullptr when in a hole
+};
+
+struct BumpMode {
   bool may_inline = false;
   bool has_lists = false;
   PlainHeap plain_heap = PlainHeap::kNo;
   unsigned options = 0;
 };
 
-struct Reap : BumpRange, OwnedChunks, Relatives {
+struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
   static constexpr unsigned kOptions = REAP_SHARED | REAP_HARDENED;
   static constexpr std::size_t kStart = sizeof(Chunk);
 
@@ -162,7 +165,7 @@ struct Reap : BumpRange, OwnedChunks, Relatives {
       return false;
     } else if (block < old) {
       if (!has_lists) return true;  // too little to end the bumping for
-      Keep(object + block, old - block);
+      AddFree(object + block, old - block);
       reap_limit = reap_position;
     }
     WordOf(object) = static_cast<Word>(size);
@@ -264,7 +267,7 @@ struct Reap : BumpRange, OwnedChunks, Relatives {
     return object;
   }
 
-  void Keep(char* object, std::size_t block) {
+  void AddFree(char* object, std::size_t block) {
     if (!has_lists) [[unlikely]]
       StartLists();
     lists.Put(object, block);
@@ -295,7 +298,7 @@ struct Reap : BumpRange, OwnedChunks, Relatives {
   }
 
   __attribute__((noinline)) void FreeFirst(char* object, std::size_t block) {
-    Keep(object, block);
+    AddFree(object, block);
     AfterFree();
   }
 
@@ -374,7 +377,7 @@ struct Reap : BumpRange, OwnedChunks, Relatives {
   // The rest of the range becomes a free block.
   void RetireRange() {
     const auto rest = static_cast<std::size_t>(range_end - reap_position);
-    if (rest != 0) Keep(Bump(rest), rest);
+    if (rest != 0) AddFree(Bump(rest), rest);
     if (range_chunk != nullptr) {
       range_chunk->used = range_end;
       range_chunk->touched = range_end;
@@ -452,7 +455,7 @@ struct Reap : BumpRange, OwnedChunks, Relatives {
   void JoinBlocks(char* from, const char* end) {
     while (from != end) {
       char* const live = FreeEnd(from, end);
-      if (live != from) Keep(from, static_cast<std::size_t>(live - from));
+      if (live != from) AddFree(from, static_cast<std::size_t>(live - from));
       from = live == end ? live : live + FreeLists::BlockOf(live);
     }
   }

@@ -72,7 +72,8 @@ class ServedRegion {
       process.header->all_objects.Add(1);
       process.header->all_bytes.Add(bytes);
     }
-    if (recorded_ != 0) process.recorder.allocate(recorded_, Told(object), bytes, bytes, frame);
+    if (recorded_ != 0)
+      process.recorder.allocate(recorded_, ProgramsPartOf(object), bytes, bytes, frame);
   }
 
   // One object. A plain region keeps it, as the original does.
@@ -81,7 +82,7 @@ class ServedRegion {
     const Route route = process.options.route;
     if (process.options.statistics) Counts().freed_objects.fetch_add(1, std::memory_order_relaxed);
     if (route == Route::kOriginal || route == Route::kRegion) return;
-    if (recorded_ != 0) process.recorder.free(Told(object), frame);
+    if (recorded_ != 0) process.recorder.free(ProgramsPartOf(object), frame);
     if (route == Route::kReap) reap_free(reap_, object);
     if (route == Route::kEmulation) emulated_.Free(object);
   }
@@ -126,7 +127,7 @@ class ServedRegion {
   };
 
   // Where the part of an object begins that is the program's.
-  const void* Told(const void* object) const {
+  const void* ProgramsPartOf(const void* object) const {
     constexpr std::size_t kHeadOfOthers = 16;
     return static_cast<const char*>(object) + (kind_ == kApr ? 0 : kHeadOfOthers);
   }

@@ -4,13 +4,11 @@
 // all that hang on it, but for what has a region of its own. An object can be moved to another
 // context and outlive the one that it was made in, so a region goes with the last of its objects.
 //
-// libtalloc's own calls of malloc, realloc and free come here, by way of its table of addresses. In
-// front of what they get stands which region it is of.
+// libtalloc's own calls of malloc, realloc and free come here, by way of its tables, see
+// patched_calls.hpp. In front of what they get stands which region it is of.
 
-#include <elf.h>
 #include <link.h>
 #include <malloc.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,13 +16,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <new>
 
 #include "next.hpp"
+#include "patched_calls.hpp"
 #include "served_region.hpp"
 #include "tare/platform/exported.hpp"
-#include "tare/platform/memory.hpp"
-#include "tare/platform/relocations.hpp"
 
 namespace tare::regions {
 namespace {
@@ -172,93 +170,13 @@ void* ReallocForTalloc(void* memory, std::size_t bytes) {
   return moved;
 }
 
-// ---- libtalloc's table of addresses ----
-
-void* ReplacementOf(const char* symbol) {
-  const auto address = [](auto* function) { return reinterpret_cast<void*>(function); };
-  if (strcmp(symbol, "malloc") == 0) return address(MallocForTalloc);
-  if (strcmp(symbol, "realloc") == 0) return address(ReallocForTalloc);
-  if (strcmp(symbol, "free") == 0) return address(FreeForTalloc);
-  return nullptr;
-}
-
-// What is relocated once and then read-only, of an object.
-bool IsSealed(const dl_phdr_info& object, const void* place) {
-  const auto offset = reinterpret_cast<std::uintptr_t>(place) - object.dlpi_addr;
-  for (int part = 0; part < object.dlpi_phnum; ++part) {
-    const ElfW(Phdr)& header = object.dlpi_phdr[part];
-    if (header.p_type == PT_GNU_RELRO && offset - header.p_vaddr < header.p_memsz) return true;
-  }
-  return false;
-}
-
-bool Replace(const dl_phdr_info& object, void** place, void* address) {
-  void* const page =
-      reinterpret_cast<void*>(platform::PageDown(reinterpret_cast<std::uintptr_t>(place)));
-  const bool is_sealed = IsSealed(object, place);
-  if (is_sealed && mprotect(page, platform::kPageBytes, PROT_READ | PROT_WRITE) != 0) return false;
-  *place = address;
-  if (is_sealed) mprotect(page, platform::kPageBytes, PROT_READ);
-  return true;
-}
-
-struct Relocations {
-  const ElfW(Rela) * first;
-  std::size_t bytes;
-};
-
-// A library calls by way of its table of jumps or, built with -fno-plt, of addresses.
-struct Tables {
-  const ElfW(Sym) * symbols;
-  const char* names;
-  Relocations jumps, others;
-};
-
-Tables TablesOf(const ElfW(Dyn) * entry) {
-  Tables tables{};
-  for (; entry->d_tag != DT_NULL; ++entry) {
-    const auto* const at = reinterpret_cast<const char*>(entry->d_un.d_ptr);
-    const auto* const relocations = reinterpret_cast<const ElfW(Rela)*>(at);
-    if (entry->d_tag == DT_SYMTAB) tables.symbols = reinterpret_cast<const ElfW(Sym)*>(at);
-    if (entry->d_tag == DT_STRTAB) tables.names = at;
-    if (entry->d_tag == DT_JMPREL) tables.jumps.first = relocations;
-    if (entry->d_tag == DT_PLTRELSZ) tables.jumps.bytes = entry->d_un.d_val;
-    if (entry->d_tag == DT_RELA) tables.others.first = relocations;
-    if (entry->d_tag == DT_RELASZ) tables.others.bytes = entry->d_un.d_val;
-  }
-  return tables;
-}
-
-// What was replaced of malloc, realloc and free.
-constinit unsigned replaced = 0;
-
-void ReplaceAmong(const dl_phdr_info& object, const Tables& tables, Relocations relocations) {
-  for (std::size_t at = 0; at < relocations.bytes / sizeof(ElfW(Rela)); ++at) {
-    const ElfW(Rela)& relocation = relocations.first[at];
-    const auto type = ELF64_R_TYPE(relocation.r_info);
-    if (type != platform::kJumpSlot && type != platform::kAddressSlot) continue;
-    const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(relocation.r_info)];
-    void* const replacement = ReplacementOf(tables.names + symbol.st_name);
-    if (replacement == nullptr) continue;
-    if (Replace(object, reinterpret_cast<void**>(object.dlpi_addr + relocation.r_offset),
-                replacement))
-      ++replaced;
-  }
-}
-
-int ReplaceIn(dl_phdr_info* object, std::size_t, void*) {
+int ServeIn(dl_phdr_info* object, std::size_t, void*) {
   if (object->dlpi_name == nullptr || strstr(object->dlpi_name, "/libtalloc.so.2") == nullptr)
     return 0;
-  for (int part = 0; part < object->dlpi_phnum; ++part) {
-    const ElfW(Phdr)& header = object->dlpi_phdr[part];
-    if (header.p_type != PT_DYNAMIC) continue;
-    const Tables tables =
-        TablesOf(reinterpret_cast<const ElfW(Dyn)*>(object->dlpi_addr + header.p_vaddr));
-    ReplaceAmong(*object, tables, tables.jumps);
-    ReplaceAmong(*object, tables, tables.others);
-  }
-  constexpr unsigned kLeast = 3;
-  if (replaced < kLeast) {
+  const PatchedCall calls[] = {{"malloc", reinterpret_cast<void*>(MallocForTalloc)},
+                               {"realloc", reinterpret_cast<void*>(ReallocForTalloc)},
+                               {"free", reinterpret_cast<void*>(FreeForTalloc)}};
+  if (CallPatcher(*object, calls).Patch() < std::size(calls)) {
     Message message;
     message << "tare: the calls of malloc, realloc and free in " << object->dlpi_name
             << " could not be replaced: its regions are not seen\n";
@@ -306,7 +224,7 @@ bool IsContext(const void* parent, std::size_t bytes) { return parent == nullptr
 
 }  // namespace
 
-void ServeTalloc() { dl_iterate_phdr(ReplaceIn, nullptr); }
+void ServeTalloc() { dl_iterate_phdr(ServeIn, nullptr); }
 
 }  // namespace tare::regions
 
