@@ -22,8 +22,8 @@ from tare.records.runs import Outcome, Record, Run
 from tare.studies.breakdown.memory_tables import published_memory
 from tare.studies.breakdown.published import published as published_breakdown
 from tare.studies.minheap.replayed_report import PUBLISHED as PUBLISHED_HEAPS
-from tests.studies.breakdown.test_memory_system import a_model
 from tests.unit.records.test_results import asked
+from tests.unit.studies.breakdown.test_memory_system import a_model
 
 IN_THE_PAPERS = {
     "000": {f"figure {n}" for n in range(1, 11)},

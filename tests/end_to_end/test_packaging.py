@@ -16,6 +16,7 @@ from scripts.sort_wheel import sort_wheel
 from tare import __version__
 from tests.support import ROOT
 
+pytestmark = pytest.mark.network
 WHEEL = f"tare-{__version__}-py3-none-linux_x86_64.whl"
 # One allocator that builds in seconds stands for all: they share every line of the packaging. And
 # minutes of cargo, which the replayer's build has shown to work in seconds.

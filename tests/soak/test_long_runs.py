@@ -36,7 +36,7 @@ from tests.native.managers.delay_fuzzer import fuzz_sanitized, sanitized_fuzzer
 from tests.support import SUPPORT
 from tests.support.traces import regular_totals, write_regular_trace
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.timeout(3600)
 INTERRUPTIONS = 60
 
 

@@ -15,7 +15,7 @@ from tare.memory_managers.mmtk import PLANS
 from tests.native.replay.test_mmtk import compiled, malloc_says, tangled
 from tests.support import ROOT
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.timeout(3600)
 
 FOLDER = ROOT / "replay" / "mmtk"
 

@@ -1,4 +1,4 @@
-"""Replays: schedules against traces with known answers, and replays against the real programs."""
+"""Replays against traces with known answers, and against the real programs."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ import pytest
 import tare as api
 from tare.base.errors import UsageError
 from tare.base.native import native_file
-from tare.heap_traces.schedule import How, check, compile_trace
+from tare.heap_traces.schedule import How, compile_trace
 from tare.heap_traces.trace import TABLES, Trace, arrow_schema, open_trace
-from tare.memory_managers.manager import Manager, resolve
+from tare.memory_managers.manager import resolve
 from tare.observers.asked import Asked
 from tare.records.metrics import Status
 from tare.records.results import read_records
 from tare.studies.replay.question import replay
-from tare.studykit.replayer import heap_of
 from tests.native.replay.test_mmtk import Store, tangled, write_trace
 from tests.support.traces import Row, many_objects, objects_frame, put_table, write_trace_folder
+from tests.unit.studies.test_replay import LIVES
 
 ALLOCATORS = ("glibc", "jemalloc", "mimalloc")
 MANAGERS = (*ALLOCATORS, "delay(glibc, size=64KiB)", "marksweep(mimalloc, every=64KiB)")
 NEVER = (1 << 64) - 1
-
 Compiled = Callable[..., tuple[Path, dict[str, int]]]
 
 
@@ -68,15 +67,6 @@ def compiled(tmp_path: Path) -> Compiled:
         return schedule, compile_trace(open_trace(folder), how or How(), schedule)
 
     return compile_rows
-
-
-LIVES = (
-    {"birth": 10, "size": 100, "first": 12, "last": 30, "free": 50},
-    {"birth": 20, "size": 8, "free": 25},
-    {"birth": 30, "size": 7, "first": 31, "last": 31, "gone": 45},
-    {"birth": 40, "size": 0, "first": 41, "last": 60, "gone": 70, "free": 80},
-)
-"""Four objects: dragged, never used, never freed, and one of no bytes."""
 
 
 @pytest.mark.parametrize(
@@ -403,43 +393,6 @@ def test_resident_memory_is_never_below_what_lives(
             assert reserved >= count * size, manager.name
             if manager.name == str(ready):
                 assert reserved >= 8 << 20
-
-
-def test_the_layer_of_regions_chooses_the_back_end() -> None:
-    heaps = {
-        name: heap_of(Manager(name, layer_name="regions"))
-        for name in ("regions(glibc)", "regions(glibc, as=reap)", "regions(glibc, as=original)")
-    }
-    assert list(heaps.values()) == ["malloc", "reap", "malloc"]
-    assert heap_of(Manager("glibc")) == "malloc"
-
-
-def test_regions_that_were_not_recorded_are_refused(tmp_path: Path) -> None:
-    trace = write_trace_folder(tmp_path / "t.tare", objects_frame(LIVES))
-    with pytest.raises(UsageError, match="has no regions"):
-        replay(trace, ["regions(glibc, as=reap)"], how=How(regions="trace"))
-
-
-def test_a_trace_without_what_is_asked_is_refused(tmp_path: Path) -> None:
-    trace = open_trace(write_trace_folder(tmp_path / "t.tare", objects_frame(LIVES), observed=()))
-    with pytest.raises(UsageError, match="--death unreachable"):
-        check(trace, How("unreachable"))
-    with pytest.raises(UsageError, match="--touch uses"):
-        check(trace, How("free", "uses"))
-    with pytest.raises(UsageError, match="no process 1"):
-        check(trace, How(process=1))
-    sampled = Trace(trace.folder, {**trace.meta, "sample_bytes": 1000})
-    with pytest.raises(UsageError, match="sample"):
-        check(sampled, How())
-
-
-def test_frees_of_a_program_that_has_none_are_refused(tmp_path: Path) -> None:
-    made = write_trace_folder(tmp_path / "t.tare", objects_frame(LIVES), observed=["unreachable"])
-    trace = open_trace(made)
-    with pytest.raises(UsageError, match="no frees") as caught:
-        check(trace, How())
-    assert "--death unreachable" in caught.value.hint
-    assert check(trace, How("unreachable")) == 0
 
 
 def test_the_process_with_most_objects_is_replayed(compiled: Compiled) -> None:
@@ -813,10 +766,3 @@ def test_a_replayer_that_did_not_collect_does_not_count(
     results = replay(trace, ["marksweep(glibc)"], runs=1, warmup=0, folder=tmp_path / "results")
     found = {r.run.manager: r.outcome.status for r in read_records(results.folder)}
     assert found == {"glibc": Status.OK, "marksweep(glibc)": Status.NOT_LOADED}
-
-
-@pytest.mark.parametrize("option", ["free=honour", "heap=64MiB", "markers=2", "verify=yes"])
-def test_options_that_only_programs_have_are_refused(tmp_path: Path, option: str) -> None:
-    trace = write_trace_folder(tmp_path / "t.tare", objects_frame(LIVES))
-    with pytest.raises(UsageError, match="a replay has no option"):
-        replay(trace, [f"marksweep(glibc, {option})"])

@@ -1,12 +1,8 @@
-"""Counts by call site in other tools' forms, read back by those tools where they are here."""
+"""Counts by call site in other tools' forms."""
 
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +13,8 @@ from tare.base.errors import UsageError
 from tare.records.metrics import Status
 from tare.records.runs import Outcome, Record, Run
 from tare.studies.count import export as count_export
-from tests.conftest import Completed
 from tests.support.campaigns import write_campaign
-from tests.unit.answers.test_trace_export import GO, SPEEDSCOPE
+from tests.unit.answers.test_trace_export import SPEEDSCOPE
 
 CALL_SITES = {
     "frames": [
@@ -88,22 +83,6 @@ def test_speedscope(tmp_path: Path) -> None:
     assert [frames[number] for number in deepest] == ["main", "make; it", "xmalloc", "malloc"]
 
 
-def test_pprof_is_what_go_reads(tmp_path: Path) -> None:
-    content = count_export.render(results(tmp_path / "r", "p"), "pprof", "instructions")
-    if not Path(GO).exists():
-        pytest.skip("the Go tools are not here")
-    file = tmp_path / "out.pprof"
-    file.write_bytes(content)
-    raw = subprocess.run(
-        [GO, "tool", "pprof", "-raw", file], capture_output=True, text=True, check=True
-    ).stdout
-    assert "alloc_space/bytes calls/count instructions/count[dflt]" in raw
-    values = re.findall(r"^ +(\d+) +(\d+) +(\d+): ([\d ]+?) *$", raw, re.MULTILINE)
-    assert Counter((int(i), int(c), int(b), len(ids.split())) for b, c, i, ids in values) == {
-        (*sums, len(stack.split(";"))): 1 for stack, sums in STACKS.items()
-    }
-
-
 def test_counts_without_call_sites_and_damaged_ones(tmp_path: Path) -> None:
     plain = results(tmp_path / "plain", "p", operations={})
     with pytest.raises(UsageError, match="no counts by call site"):
@@ -112,20 +91,3 @@ def test_counts_without_call_sites_and_damaged_ones(tmp_path: Path) -> None:
     damaged = results(tmp_path / "damaged", "p", call_sites=cyclic)
     with pytest.raises(UsageError, match="damaged"):
         count_export.render(damaged, "collapsed", "calls")
-
-
-def test_the_command(tmp_path: Path, tare: Callable[..., Completed]) -> None:
-    folder = results(tmp_path / "r", "p")
-    done = tare("export", "-f", "collapsed", folder)
-    assert (done.returncode, "main;make: it;free 80\n" in done.stdout) == (0, True)
-    done = tare("export", "-f", "collapsed", "--weight", "calls", folder)
-    assert "main;make: it;free 8\n" in done.stdout
-    done = tare("export", "-f", "speedscope", "-o", tmp_path / "s.json", folder)
-    assert (done.returncode, (tmp_path / "s.json").stat().st_size > 0) == (0, True)
-    for words, said in (
-        (("-f", "collapsed", "--weight", "vain"), "instructions, calls, bytes"),
-        (("-f", "speedscope", "--weight", "calls"), "no meaning"),
-        (("-f", "dhat"), "no form dhat"),
-    ):
-        done = tare("export", *words, folder)
-        assert (done.returncode, said in done.stderr) == (2, True), done.stderr

@@ -7,9 +7,7 @@ import io
 import itertools
 import json
 import math
-import shutil
 import statistics
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -89,7 +87,6 @@ SCHEMA: dict[str, Any] = {
         },
     },
 }
-
 Row = tuple[str, str, int, str, float | None, str]
 
 
@@ -295,25 +292,6 @@ def test_hyperfine_form_of_a_single_run_has_no_deviation() -> None:
     (entry,) = to_hyperfine(make([("p", "glibc", 0, "wall_seconds", 1.0, "ok")]))["results"]
     assert entry["stddev"] is None
     assert "memory_usage_byte" not in entry
-
-
-def test_hyperfine_form_has_the_keys_of_hyperfine(tmp_path: Path) -> None:
-    if shutil.which("hyperfine") is None:
-        pytest.skip("hyperfine is not installed (package hyperfine)")
-    exported = tmp_path / "hyperfine.json"
-    subprocess.run(
-        [
-            *("hyperfine", "-N", "--runs", "3", "--export-json", str(exported)),
-            *("-L", "manager", "a,b", "true {manager}"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    theirs = json.loads(exported.read_text())["results"][0]
-    ours = to_hyperfine(usual())["results"][0]
-    assert ours.keys() - {"memory_usage_byte"} == theirs.keys() - {"memory_usage_byte"}
-    for key, value in theirs.items():
-        assert type(ours[key]) is type(value), key
 
 
 def test_every_format_renders_text() -> None:

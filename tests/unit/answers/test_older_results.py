@@ -1,19 +1,14 @@
-"""Results and traces that an older Tare wrote open, and say the same."""
+"""Results that an older Tare wrote open, and say the same."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tare as api
 from tare.answers.building import build_report
-from tare.heap_traces.trace import violations
-from tests.conftest import Completed
 from tests.support import SUPPORT
 
 OLDER = SUPPORT / "results-0.1"
@@ -48,18 +43,3 @@ def test_results_are_shown(name: str) -> None:
     report = build_report(api.load(OLDER / name))
     assert report.sections
     assert any(section.tables for section in report.sections)
-
-
-@pytest.mark.parametrize("name", ["t.tare", "u.tare"])
-def test_traces_are_read(tare: Callable[..., Completed], tmp_path: Path, name: str) -> None:
-    trace = tmp_path / name
-    shutil.copytree(OLDER / name, trace)
-    assert not any(violations(api.open_trace(trace)))
-    exported = tare("export", "-f", "collapsed", "--weight", "bytes", trace)
-    assert exported.returncode == 0, exported.stderr
-    assert "main" in exported.stdout or "sort+" in exported.stdout
-    replayed = tare("replay", "-n", "1", "--warmup", "0", "-m", "glibc", "-o", "r", trace)
-    assert replayed.returncode == 0, replayed.stderr
-    if name == "u.tare":
-        dragged = tare("drag", "-o", "d", trace)
-        assert dragged.returncode == 0, dragged.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,15 +57,6 @@ def test_glibc_is_the_libc_of_the_machine() -> None:
     assert glibc.serves(str(machine_libc()))
     assert not glibc.serves("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2")
     assert glibc.version.startswith("glibc 2.")
-
-
-def test_an_object_of_ones_own(compile_c: Callable[..., Path]) -> None:
-    mine = compile_c("int unused;", "-shared", "-fPIC", name="libmine.so")
-    manager = resolve(str(mine))
-    assert manager.name == str(mine)
-    assert manager.preload == (mine.resolve(),)
-    assert manager.serves(str(mine))
-    assert not manager.serves(str(machine_libc()))
 
 
 def test_objects_that_are_none(tmp_path: Path) -> None:
