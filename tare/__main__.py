@@ -10,6 +10,7 @@ import shlex
 import sys
 from functools import cache
 from importlib.machinery import FileFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class Commands(click.Group):
         place = _places().get(cmd_name)
         if place is None:
             return None
-        if place.startswith(f"{tare.studies.__name__}."):
+        if find_spec(f"{place}.request") is not None:
             from tare.studykit.command import command_of
 
             return command_of(place)
@@ -56,7 +57,7 @@ def _places() -> dict[str, str]:
         if isinstance(module.module_finder, FileFinder)
     ]
     return {
-        "weigh": "tare.weighing.command",
+        "weigh": "tare.weighing",
         "check": "tare.checking.command",
         **{module.name: f"tare.cli.commands.{module.name}" for module in alone},
         **{

@@ -9,68 +9,62 @@ from pathlib import Path
 
 from tare.base.errors import ProgramError
 from tare.campaign import executor
-from tare.campaign.session import Command, execute, facts_of, managers_of, programs_of
+from tare.campaign.session import execute, facts_of, managers_of, programs_of
 from tare.campaign.watching import Watcher
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers.manager import OWN, Manager, describe_managers
 from tare.programs.program import Program, check_program, describe_program
 from tare.records.metrics import REPLAYING, Status
-from tare.records.results import Results, Store, default_folder, new_run
+from tare.records.results import Results, Store, new_run
 from tare.records.runs import Limits, Outcome, Record, Run, now
 from tare.report.comparison import NO_TERMINAL, OF_TERMINALS
 from tare.studies.lbo import report as lbo
 from tare.studykit.budget import (
     TOTAL_SECONDS,
-    Effort,
     Setting,
     WeighSection,
     observers,
     shares,
 )
+from tare.studykit.request import answers
 from tare.weighing import java_bill
+from tare.weighing.request import Weigh
 from tare.weighing.sections import sections
 
 PILOT_STUDY = "pilot"
 
 
-def weigh(
-    program: Command,
-    managers: Sequence[str] = (),
-    *,
-    baseline: str = "",
-    effort: Effort = Effort.DEFAULT,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-) -> Results:
+@answers(Weigh)
+def weigh(request: Weigh) -> Results:
     """The whole bill of one program: every section that exists, within the time of ``effort``."""
-    (chosen,) = programs_of(program)
-    watcher = watcher or Watcher()
-    limits = limits or Limits()
+    (chosen,) = programs_of(request.program)
+    watcher = request.watcher or Watcher()
+    limits = request.limits or Limits()
     described = describe_program(chosen, check_program(chosen))
-    runtime = java_bill.runtime_of(chosen, [*managers, *([baseline] if baseline else [])])
+    runtime = java_bill.runtime_of(
+        chosen, [*request.managers, *([request.baseline] if request.baseline else [])]
+    )
     if runtime:
-        names = list(managers) or java_bill.default_managers(chosen)
+        names = list(request.managers) or java_bill.default_managers(chosen)
     else:
-        names = list(managers) or managers_module.default_managers()
-    resolved, first = managers_of(names, baseline)
+        names = list(request.managers) or managers_module.default_managers()
+    resolved, first = managers_of(names, request.baseline)
     if runtime:
         java_bill.check(chosen, resolved.values())
-    request = {
+    asked = {
         "programs": [described],
         "managers": sorted(resolved),
         "baseline": first,
-        "effort": str(effort),
+        "effort": str(request.effort),
     }
-    run = new_run("weigh", sys.argv, **facts_of(request, resolved, seed), runtime=runtime)
-    where = Path(folder) if folder else default_folder("weigh", Path(chosen.argv[0]).name)
-    with Store(where, run, key="request") as store:
+    run = new_run("weigh", sys.argv, **facts_of(asked, resolved, request.seed), runtime=runtime)
+    folder = request.folder_or_new("weigh", Path(chosen.argv[0]).name)
+    with Store(folder, run, key="request") as store:
         if runtime:
             pilot = _pilot(store, chosen, java_bill.OWN, limits, watcher)
-            asked = first if baseline else ""
+            given = first if request.baseline else ""
             resolved, first = java_bill.settle(
-                store, chosen, pilot, resolved, asked, add_own=not managers
+                store, chosen, pilot, resolved, given, add_own=not request.managers
             )
         else:
             pilot = _pilot(store, chosen, OWN, limits, watcher)
@@ -81,11 +75,11 @@ def weigh(
             program=chosen.name,
             managers=tuple(resolved),
             baseline=first,
-            effort=effort,
+            effort=request.effort,
             pilot_seconds=store.run["pilot_seconds"],
-            budget_seconds=TOTAL_SECONDS[effort],
+            budget_seconds=TOTAL_SECONDS[request.effort],
             seed=store.run["seed"],
-            managers_asked=bool(managers),
+            managers_asked=bool(request.managers),
             pilot=pilot.values,
             storage_runtime=store.run["storage_runtime"],
         )
@@ -200,6 +194,10 @@ def _settle(
         baseline = OWN
         store.update(baseline=baseline, managers=describe_managers(managers))
     return managers, baseline
+
+
+def exit_code(results: Results) -> int:
+    return int(failed(results))
 
 
 def failed(results: Results) -> bool:
