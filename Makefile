@@ -1,10 +1,11 @@
 # make demo   weigh one real program        make test    every test
+# make unit   those that start no process, in a minute or two
 # make check  formatters, linters, types    make bench   what Tare itself costs
 # make papers docs/papers.md, in a night     make soak    long runs, TARE_SOAK_SECONDS of layers
 # make wheel  what pip installs, in dist    make docs    the documentation as a site
 # make steady every test beside twenty busy loops: names those that a busy machine can fail
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check format bench papers soak steady wheel docs lock clean
+.PHONY: help setup build demo unit test check format bench papers soak steady wheel docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -42,10 +43,14 @@ demo: build
 		gawk -v widest=50 -f workloads/gawk/format.awk $(DICTIONARY) \
 		|| { echo "to weigh anew: rm -r demo-results; make demo"; exit 1; }
 
+unit: build
+	@$(PYTHON) -m compileall -q tare
+	$(PYTHON) -m pytest -n 2 --dist worksteal tests/unit
+
 test: build
 	@scripts/setup.sh demo test
 	@$(PYTHON) -m compileall -q tare  # most tests start tare anew, where nothing may be compiled
-	@$(PYTHON) -m tests.native_programs
+	@$(PYTHON) -m tests.native.programs
 	$(PYTHON) -m tests
 
 steady: build

@@ -16,7 +16,7 @@ from tare.heap_traces.schedule import How, compile_trace
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers.mmtk import command
 from tare.studies.minheap.question import minheap
-from tests.traces import many_objects, write_trace_folder
+from tests.support.traces import many_objects, write_trace_folder
 
 OBJECTS = 2_000_000
 TRIES = 5

@@ -21,7 +21,7 @@ from tare.base.native import native_file
 from tare.heap_traces.schedule import How, compile_trace
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers import mmtk
-from tests.traces import many_objects, write_trace_folder
+from tests.support.traces import many_objects, write_trace_folder
 
 OBJECTS = 2_000_000
 TRIES = 7

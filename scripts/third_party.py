@@ -3,9 +3,10 @@
 
     scripts/third_party.py
 
-To be run when a pin of an allocator or replay/Cargo.lock has changed, as tests/test_licences.py
-says. Texts come from the sources as cargo has fetched them (`make build` does). Those of Debian
-packages and of snmalloc, whose crate has none, are kept by hand and only checked for being there.
+To be run when a pin of an allocator or replay/Cargo.lock has changed, as
+tests/end_to_end/test_licences.py says. Texts come from the sources as cargo has fetched them
+(`make build` does). Those of Debian packages and of snmalloc, whose crate has none, are kept by
+hand and only checked for being there.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,42 @@ settings.load_profile("busy")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew", action="store_true", help="write kept texts anew")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for name in _marks(item):
+            item.add_marker(name)
+
+
+def _marks(item: pytest.Item) -> Iterator[str]:
+    folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+    if folder in ("native", "soak"):
+        yield folder
+    if folder != "unit" and ("classes" in _fixtures(item) or JAVA.search(item.nodeid)):
+        yield "java"
+    if NETWORK & vars(item.module).keys():  # type: ignore[attr-defined]
+        yield "network"
+
+
+def _fixtures(item: pytest.Item) -> list[str]:
+    return getattr(item, "fixturenames", [])
+
+
+@pytest.fixture
+def renewing(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--renew"))
+
+
+HERE = Path(__file__).parent
+JAVA = re.compile("java|jvm|hotspot")
+"""In the name of a test or its file."""
+NETWORK = {"event_agent", "skip_without_network"}
+"""Modules that know of these need what comes from Maven Central, where it is not kept yet."""
 TARE = [sys.executable, "-m", "tare"]
 Completed = subprocess.CompletedProcess[str]
 

@@ -13,7 +13,7 @@ the study has of these; docs/architecture.md says more:
     call_trees      ``call_trees(results, record, note)``, for the explorer
     metrics.csv     its metrics, see ``tare.records.metrics``
 
-Adding one needs nothing elsewhere: tests/test_a_new_study.py does it.
+Adding one needs nothing elsewhere: tests/end_to_end/test_a_new_study.py does it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,64 @@
+"""The documentation site: it builds without a warning, and its reference is all that there is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import tare as api
+from tare.__main__ import tare_group
+from tare.records.metrics import METRICS
+from tests.support import ROOT
+
+pytest.importorskip("material", reason="the Python package mkdocs-material")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def test_each_page_is_there(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        relative = page.relative_to(ROOT / "docs").with_suffix("")
+        place = site if relative.name == "index" else site / relative
+        assert (place / "index.html").is_file(), relative
+
+
+def test_the_reference_has_every_option_metric_and_manager(site: Path) -> None:
+    options = (site / "reference" / "options" / "index.html").read_text()
+    context = click.Context(tare_group)
+    for name in tare_group.list_commands(context):
+        command = tare_group.get_command(context, name)
+        assert f"tare {name}" in options
+        leaves = getattr(command, "commands", {"": command}).values()
+        for leaf in leaves:
+            for parameter in leaf.params:
+                if parameter.param_type_name == "option":
+                    assert parameter.opts[-1] in options
+    metrics = (site / "reference" / "metrics" / "index.html").read_text()
+    assert all(f"<code>{name}</code>" in metrics for name in METRICS)
+    managers = (site / "reference" / "managers" / "index.html").read_text()
+    assert all(f"<code>{name}</code>" in managers for name in api.managers()["name"])
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        loaded = re.findall(
+            r'<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(https?:[^"]*)',
+            page.read_text(),
+        )
+        assert not loaded, page

@@ -1,0 +1,170 @@
+"""scripts/setup.sh with a list of packages, and a system, of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+PACKAGES = (ROOT / "packages.txt").read_text().splitlines()
+SYSTEM = {
+    "apt-get": 'echo "$@" >> "{folder}/asked"',
+    "apt-cache": 'grep -qx "$2" "{folder}/lists" && echo "  Candidate: 1.0"',
+    "dpkg-query": 'grep -qx "$4" "{folder}/installed" && printf "ii "',
+    "gcc": "echo 14",
+}
+
+
+class System:
+    """What setup.sh sees: package lists, installed packages, commands on PATH, and a user."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "scripts").mkdir()
+        (folder / "commands").mkdir()
+        shutil.copy(ROOT / "scripts" / "setup.sh", folder / "scripts")
+        for name, text in SYSTEM.items():
+            self.command(name, text.format(folder=folder))
+        self.command("id", "echo 0")
+        for name in ("asked", "lists", "installed"):
+            (folder / name).touch()
+
+    def command(self, name: str, text: str) -> None:
+        path = self.folder / "commands" / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def setup(self, packages: str, lists: str = "") -> subprocess.CompletedProcess[str]:
+        (self.folder / "packages.txt").write_text(packages)
+        (self.folder / "lists").write_text("\n".join(lists.split()) + "\n")
+        return subprocess.run(
+            ["sh", self.folder / "scripts" / "setup.sh", "build"],
+            env={"PATH": f"{self.folder / 'commands'}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def asked(self) -> list[str]:
+        return (self.folder / "asked").read_text().splitlines()
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> System:
+    return System(tmp_path)
+
+
+INSTALL = "install -q -y --no-install-recommends"
+
+
+def test_the_first_alternative_that_the_system_has_is_installed(system: System) -> None:
+    done = system.setup("build jdk-17|jdk-21|jdk-25 -\n", lists="jdk-21 jdk-25")
+    assert done.returncode == 0, done.stderr
+    assert system.asked() == ["update -q", f"{INSTALL} jdk-21"]
+
+
+def test_an_installed_alternative_is_enough(system: System) -> None:
+    (system.folder / "installed").write_text("jdk-25\n")
+    done = system.setup("build jdk-17|jdk-21|jdk-25 -\n", lists="jdk-17")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert system.asked() == []
+
+
+def test_a_package_can_have_the_version_of_the_compiler(system: System) -> None:
+    assert system.setup("build lib32gcc-GCC-dev -\n", lists="lib32gcc-14-dev").returncode == 0
+    assert system.asked()[-1] == f"{INSTALL} lib32gcc-14-dev"
+
+
+def test_an_absent_package_that_can_be_missing_stops_nothing(system: System) -> None:
+    done = system.setup("build sml - tests of SML\nbuild jq -\n", lists="jq")
+    assert done.returncode == 0
+    assert done.stderr == "left out: tests of SML (this system has no package sml)\n"
+    assert system.asked()[-1] == f"{INSTALL} jq"
+
+
+def test_an_absent_package_that_is_needed_is_named(system: System) -> None:
+    done = system.setup("build jq|jaq -\nbuild bc -\n", lists="bc")
+    assert done.returncode == 3
+    assert "do not have them: jq|jaq\n" in done.stderr
+    assert system.asked() == ["update -q"]
+
+
+@pytest.mark.parametrize(
+    ("version", "installed"), [("1.85.0", False), ("1.100.1", False), ("1.75.0", True), ("", True)]
+)
+def test_a_command_counts_if_it_is_new_enough(
+    system: System, version: str, installed: bool
+) -> None:
+    system.command("madeup", f"echo madeup {version} '(from 2099.9)'" if version else "exit 1")
+    done = system.setup("build rust madeup>=1.85 allocators\n", lists="rust")
+    assert done.returncode == 0, done.stderr
+    assert system.asked() == (["update -q", f"{INSTALL} rust"] if installed else [])
+    said = f"madeup on PATH is version {version or 'unknown'}; 1.85 or newer is needed\n"
+    assert done.stderr == (said if installed else "")
+
+
+def test_without_root_the_command_is_named(system: System) -> None:
+    system.command("id", "echo 1000")
+    done = system.setup("build jdk-17|jdk-21 -\nbuild sml - tests of SML\n", lists="jdk-21")
+    assert done.returncode == 3
+    assert "left out: tests of SML" in done.stderr
+    assert done.stderr.endswith("    sudo apt-get install --no-install-recommends jdk-21\n")
+    assert system.asked() == []
+
+
+def test_the_list_is_well_formed() -> None:
+    for line in PACKAGES:
+        assert line.startswith("#") or len(line.split()) >= 3, line
+
+
+def numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")[:2]]
+
+
+def test_the_crates_build_with_the_rust_that_is_asked_for() -> None:
+    """Debian 12's newest is 1.85; a crate that needs more would stop the build there."""
+    asked = tomllib.loads((ROOT / "replay" / "Cargo.toml").read_text())
+    (needed,) = re.findall(r">=(\S+)", next(row for row in PACKAGES if " cargo>=" in row))
+    assert asked["workspace"]["package"]["rust-version"] == needed
+    said = subprocess.run(
+        [
+            *("cargo", "metadata", "--offline", "--locked", "--format-version", "1"),
+            *("--filter-platform", "x86_64-unknown-linux-gnu"),
+            *("--manifest-path", ROOT / "replay" / "Cargo.toml"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    newer = {
+        package["name"]: package["rust_version"]
+        for package in json.loads(said.stdout)["packages"]
+        if numbers(package["rust_version"] or "1") > numbers(needed)
+    }
+    assert newer == {}
+
+
+def test_warnings_are_errors_only_in_checks() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "*CMakeLists.txt"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in listed.stdout.split():
+        assert "-Werror" not in (ROOT / name).read_text(), name
+    assert "CMAKE_COMPILE_WARNING_AS_ERROR=ON" in (ROOT / "scripts/check-warnings.sh").read_text()
+    assert "scripts/check-warnings.sh" in (ROOT / "Makefile").read_text()
+
+
+def test_messages_name_the_versions_of_valgrind_that_the_build_accepts() -> None:
+    cmake = (ROOT / "observers/instrument/CMakeLists.txt").read_text()
+    (versions,) = re.findall(r"set\(TARE_VALGRIND_VERSIONS (.*)\)", cmake)
+    assert f"({', '.join(versions.split())})" in (ROOT / "tare/observers/instrument.py").read_text()
+    page = (ROOT / "docs/instrument.md").read_text()
+    assert [version for version in versions.split() if version not in page] == []

@@ -1,0 +1,502 @@
+"""Heap traces of Java programs: held against the JVM's own counts, and against known programs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import tare as api
+from tare.base.errors import MissingError
+from tare.heap_traces.schedule import How
+from tare.heap_traces.trace import Trace, open_trace, violations
+from tare.observers.asked import Asked
+from tare.observers.jvm_trace import require
+from tare.studies.replay.question import replay
+from tests.support.java import event_agent
+
+PERIOD = 64 << 10
+
+COUNTED = """
+import com.sun.management.ThreadMXBean;
+import java.lang.management.ManagementFactory;
+
+public class Counted {
+    static class Begin {}
+    static class End {}
+    static Object sink;
+
+    public static void main(String[] words) throws Exception {
+        ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        long thread = Thread.currentThread().getId();
+        for (int i = 0; i < 3; i++) {
+            threads.getThreadAllocatedBytes(thread);
+        }
+        sink = new Begin();
+        long before = threads.getThreadAllocatedBytes(thread);
+        for (int i = 0; i < 20000; i++) {
+            sink = new byte[i % 300];
+            sink = new Object[i % 7];
+            sink = Integer.valueOf(1000 + i);
+            sink = new int[2][3];
+            sink = new StringBuilder("text").append(i).toString();
+        }
+        long after = threads.getThreadAllocatedBytes(thread);
+        sink = new End();
+        java.nio.file.Files.writeString(java.nio.file.Path.of(words[0]), "" + (after - before));
+    }
+}
+"""
+
+LIVES = """
+public class Lives {
+    static class Kept { Kept next; }
+    static class Dropped { Dropped next; }
+    static class Garbage { long a, b, c; }
+    static class Filler { long a, b, c, d; }
+    static Kept kept;
+    static Dropped dropped;
+    static Object sink;
+
+    static void fill(int count) {
+        for (int i = 0; i < count; i++) sink = new Filler();
+    }
+
+    public static void main(String[] words) {
+        for (int i = 0; i < 1000; i++) {
+            Kept k = new Kept(); k.next = kept; kept = k;
+            Dropped d = new Dropped(); d.next = dropped; dropped = d;
+        }
+        fill(20000);
+        dropped = null;
+        fill(20000);
+        for (int i = 0; i < 1000; i++) sink = new Garbage();
+        fill(20000);
+    }
+}
+"""
+
+POINTERS = """
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.atomic.AtomicReferenceFieldUpdater;
+import java.util.function.Supplier;
+
+public class Pointers {
+    static class Target {}
+    static class Parent { Object inherited; }
+    static class Fields extends Parent {
+        Object own;
+        volatile Object swapped;
+        volatile Object updated;
+    }
+    class Inner { Object pointed; }
+    static Object[] roots = new Object[64];
+    static Object fixed;
+
+    Object bound = new Target();
+
+    static Object target() { return new Target(); }
+
+    static Supplier<Object> lambda(Object captured, int number, Object other) {
+        return () -> number > 3 ? captured : other;
+    }
+
+    public static void main(String[] words) throws Exception {
+        int n = 0;
+        Fields fields = new Fields();
+        fields.inherited = target();
+        fields.own = target();
+        roots[n++] = fields;
+        VarHandle swapped =
+            MethodHandles.lookup().findVarHandle(Fields.class, "swapped", Object.class);
+        swapped.compareAndSet(fields, null, target());
+        AtomicReferenceFieldUpdater.newUpdater(Fields.class, Object.class, "updated")
+            .set(fields, target());
+        Object[] single = new Object[3];
+        single[1] = target();
+        roots[n++] = single;
+        Object[] copied = new Object[5];
+        System.arraycopy(single, 0, copied, 2, 3);
+        roots[n++] = copied;
+        roots[n++] = single.clone();
+        roots[n++] = Arrays.copyOf(single, 10);
+        roots[n++] = new Object[4][3][2];
+        roots[n++] = new Pointers().new Inner();
+        roots[n++] = lambda(target(), 4, target());
+        roots[n++] = new AtomicReference<Object>(target());
+        AtomicReference<Object> atomic = new AtomicReference<>();
+        atomic.compareAndSet(null, target());
+        roots[n++] = atomic;
+        ArrayList<Object> list = new ArrayList<>();
+        for (int i = 0; i < 100; i++) list.add(target());
+        roots[n++] = list;
+        ConcurrentHashMap<Object, Object> map = new ConcurrentHashMap<>();
+        for (int i = 0; i < 200; i++) map.put(i, target());
+        roots[n++] = map;
+        fixed = target();
+        java.lang.reflect.Field field = Fields.class.getDeclaredField("own");
+        field.set(fields, target());
+    }
+}
+"""
+
+THREADS = """
+public class Threads {
+    static class Made { Object other; }
+    static volatile Object sink;
+
+    public static void main(String[] words) throws Exception {
+        Thread[] all = new Thread[4];
+        for (int i = 0; i < all.length; i++) {
+            all[i] = new Thread(() -> {
+                Made last = null;
+                for (int j = 0; j < 5000; j++) {
+                    Made made = new Made();
+                    made.other = last;
+                    last = j % 100 == 0 ? null : made;
+                    sink = made;
+                }
+            });
+            all[i].start();
+        }
+        for (Thread each : all) each.join();
+    }
+}
+"""
+
+# A class is loaded while two threads are in `either`, whose compiled code relied on there being no
+# such class. It is thrown out, and both threads then have the same place in it.
+STACKS = """
+import java.util.concurrent.CountDownLatch;
+
+public class Stacks {
+    static class Made {}
+    static class Quiet { int step() { return 1; } }
+    static class Loud extends Quiet { int step() { return 2; } }
+    static final CountDownLatch arrived = new CountDownLatch(2);
+    static final CountDownLatch loaded = new CountDownLatch(1);
+    static Quiet quiet = new Quiet();
+    static volatile boolean waits;
+    static Object sink;
+
+    static void hold() throws InterruptedException {
+        if (waits) {
+            arrived.countDown();
+            loaded.await();
+        }
+        for (int i = 0; i < 4; i++) sink = new Made();
+    }
+
+    static int either(boolean first) throws InterruptedException {
+        if (first) hold();
+        else hold();
+        return quiet.step();
+    }
+
+    static int deep(int depth, boolean first) throws InterruptedException {
+        return depth == 0 ? either(first) : deep(depth - 1, first) + 1;
+    }
+
+    static void run(boolean first) {
+        try {
+            deep(24, first);
+        } catch (InterruptedException interrupted) {
+            throw new AssertionError(interrupted);
+        }
+    }
+
+    public static void main(String[] words) throws Exception {
+        sink = new Object();
+        for (int i = 0; i < 6000; i++) run(i % 3 == 0);
+        waits = true;
+        Thread one = new Thread(() -> run(true));
+        Thread other = new Thread(() -> run(false));
+        one.start();
+        other.start();
+        arrived.await();
+        quiet = new Loud();
+        loaded.countDown();
+        one.join();
+        other.join();
+    }
+}
+"""
+
+ENDLESS = """
+public class Endless {
+    static Object sink;
+    public static void main(String[] words) throws Exception {
+        for (int i = 0; i < 30000; i++) sink = new long[4];
+        Runtime.getRuntime().exec(new String[] {"kill", "-9", "" + ProcessHandle.current().pid()});
+        for (;;) Thread.sleep(1000);
+    }
+}
+"""
+
+Compiled = Callable[[str, str], list[str]]
+Recorded = Callable[..., Trace]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def agent() -> None:
+    try:
+        require()
+    except MissingError as error:
+        pytest.skip(f"{error.message}; {error.hint}")
+    if shutil.which("javac") is None:
+        pytest.skip("javac is not installed (package default-jdk-headless)")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    """Compiles a class; gives the command that runs it."""
+
+    def make(name: str, source: str) -> list[str]:
+        folder = tmp_path_factory.mktemp(name)
+        (folder / f"{name}.java").write_text(source)
+        subprocess.run(["javac", "-nowarn", "-d", folder, folder / f"{name}.java"], check=True)
+        return ["java", "-Xmx256m", "-cp", str(folder), name]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def recorded(compiled: Compiled, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """The trace of a program, which several tests may look at."""
+    kept: dict[tuple[str, bool, bool], Trace] = {}
+
+    def record(name: str, source: str, *, pointers: bool = False, last_seen: bool = False) -> Trace:
+        if (name, pointers, last_seen) in kept:
+            return kept[name, pointers, last_seen]
+        if pointers:
+            event_agent()
+        what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=pointers, last_seen=last_seen)
+        folder = tmp_path_factory.mktemp(name) / "t.tare"
+        trace = api.trace(compiled(name, source), what=what, folder=folder)
+        assert trace.meta["complete"], trace.meta["reason"]
+        assert violations(trace) == {}
+        kept[name, pointers, last_seen] = trace
+        return trace
+
+    return record
+
+
+def objects_with_types(trace: Trace) -> pl.DataFrame:
+    """The objects of a trace with the types that their sites name."""
+    sites = trace.sites().select("site", type=pl.col("function")).collect()
+    return trace.objects().collect().join(sites, on="site", how="left", maintain_order="left")
+
+
+def of_type(objects: pl.DataFrame, name: str) -> pl.DataFrame:
+    return objects.filter(pl.col("type") == f"new {name}")
+
+
+def assert_walk_agrees(trace: Trace) -> None:
+    """All that the trace has alive was found in the heap, and hardly anything else."""
+    found = trace.meta["jvm"]
+    assert found["objects_at_end"] == found["objects_found_at_end"] > 1000
+    assert found["missed_objects"] < found["objects_at_end"] / 100
+
+
+def test_every_byte_that_the_jvm_counts_is_there(compiled: Compiled, tmp_path: Path) -> None:
+    command = compiled("Counted", COUNTED)
+    options = ["--jvm", "--reachability", "256KiB", "-o", str(tmp_path / "t.tare")]
+    subprocess.run(
+        [sys.executable, "-m", "tare", "trace", *options, "--", *command, str(tmp_path / "told")],
+        capture_output=True,
+        check=True,
+    )
+    trace = open_trace(tmp_path / "t.tare")
+    assert violations(trace) == {}
+    objects = objects_with_types(trace)
+    (begin,) = of_type(objects, "Counted$Begin").iter_rows(named=True)
+    (end,) = of_type(objects, "Counted$End").iter_rows(named=True)
+    between = objects.filter(
+        (pl.col("id") > begin["id"])
+        & (pl.col("id") < end["id"])
+        & (pl.col("thread") == begin["thread"])
+    )
+    # Asking the JVM allocates a little, too.
+    told = int((tmp_path / "told").read_text())
+    assert told <= between["size"].sum() <= told + 8192
+    assert of_type(between, "byte[]").height >= 20000
+    assert of_type(between, "int[][]").height == 20000
+    assert_walk_agrees(trace)
+
+
+def test_lives_end_with_the_next_collection(recorded: Recorded) -> None:
+    trace = recorded("Lives", LIVES)
+    objects = objects_with_types(trace)
+    kept, dropped, garbage = (
+        of_type(objects, f"Lives${name}") for name in ("Kept", "Dropped", "Garbage")
+    )
+    assert (kept.height, dropped.height, garbage.height) == (1000, 1000, 1000)
+    assert kept["unreachable_bytes"].null_count() == 1000
+    fillers = of_type(objects, "Lives$Filler")["birth_bytes"]
+    drop, most = fillers[20000], 2 * PERIOD
+    assert dropped["unreachable_bytes"].is_between(drop - 1000, drop + most).all()
+    waits = garbage["unreachable_bytes"] - garbage["birth_bytes"]
+    assert (waits <= most).all()
+    assert dropped["unreachable_bytes"].n_unique() == 1
+    assert_walk_agrees(trace)
+
+
+def test_an_overwritten_pointer_dates_a_death(recorded: Recorded) -> None:
+    trace = recorded("Lives", LIVES, pointers=True, last_seen=True)
+    objects = objects_with_types(trace)
+    # Each is in a static field until the next one is.
+    garbage = of_type(objects, "Lives$Garbage")
+    held = trace.pointers().filter(pl.col("target").is_in(garbage["id"].implode())).collect()
+    assert held["target"].to_list() == garbage["id"].to_list()
+    assert held["source"].null_count() == held.height
+    stores = held["instructions"].to_list()
+    deaths = garbage["unreachable_instructions"].to_list()
+    assert deaths[:-1] == [store + 1 for store in stores[1:]]
+    # All of a list at once, when its first was let go.
+    dropped = of_type(objects, "Lives$Dropped")
+    drop = of_type(objects, "Lives$Filler")["birth_bytes"][20000]
+    assert dropped["unreachable_bytes"].n_unique() == 1
+    assert 0 <= drop - dropped["unreachable_bytes"][0] <= 64
+
+
+def test_a_site_has_its_stack(recorded: Recorded) -> None:
+    trace = recorded("Lives", LIVES)
+    row = of_type(objects_with_types(trace), "Lives$Filler").row(0, named=True)
+    frames = trace.frames_of(0, row["site"])
+    assert [frame["function"] for frame in frames] == [
+        "new Lives$Filler",
+        "Lives.fill",
+        "Lives.main",
+    ]
+    assert [frame["file"] for frame in frames] == ["", "Lives.java", "Lives.java"]
+    assert frames[1]["line"] == LIVES[: LIVES.index("new Filler")].count("\n") + 1
+    assert row["size"] == 48  # a header of 12 bytes, four longs, and the gap between
+
+
+def test_a_known_stack_has_the_site_that_the_jvm_would_tell(
+    compiled: Compiled, tmp_path: Path
+) -> None:
+    java, *rest = compiled("Stacks", STACKS)
+    dont_inline = "-XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Stacks::hold".split()
+    what = Asked(jvm=True, reachability_bytes=PERIOD)
+    trace = api.trace([java, "-Xbatch", *dont_inline, *rest], what=what, folder=tmp_path / "t.tare")
+    assert trace.meta["jvm"]["checked_stacks"] > 10
+    assert trace.meta["jvm"]["wrong_stacks"] == 0
+    lines: Counter[int] = Counter()
+    for site, count in (
+        of_type(objects_with_types(trace), "Stacks$Made")["site"].value_counts().rows()
+    ):
+        made, hold, either, *deep = trace.frames_of(0, site)
+        assert [made["function"], hold["function"]] == ["new Stacks$Made", "Stacks.hold"]
+        assert {frame["function"] for frame in deep} == {"Stacks.deep"}
+        lines[either["line"]] += count
+    first = STACKS[: STACKS.index("if (first) hold")].count("\n") + 1
+    assert lines == {first: 4 * (2000 + 1), first + 1: 4 * (4000 + 1)}
+
+
+def test_pointers_of_every_kind_are_told(recorded: Recorded) -> None:
+    trace = recorded("Pointers", POINTERS, pointers=True)
+    found = trace.meta["jvm"]
+    assert_walk_agrees(trace)
+    assert found["unchanged_classes"] == 0
+    assert found["lost_stores"] == 0
+    # The rest are of what the JVM made when it started: strings of constants, names of methods.
+    assert found["references_known"] / found["references_at_end"] > 0.75
+    objects = objects_with_types(trace)
+    stores = trace.pointers().collect()
+    targets = of_type(objects, "Pointers$Target")["id"]
+    alive = of_type(objects, "Pointers$Target").filter(pl.col("unreachable_bytes").is_null())
+    assert stores.filter(pl.col("target").is_in(targets.implode()))["target"].n_unique() == len(
+        targets
+    )
+    assert alive.height == len(targets) - 1  # one was overwritten by reflection
+
+
+def test_threads_lose_nothing(recorded: Recorded) -> None:
+    trace = recorded("Threads", THREADS, pointers=True)
+    made = of_type(objects_with_types(trace), "Threads$Made")
+    assert made.height == 20000
+    assert sorted(made.group_by("thread").len()["len"]) == [5000] * 4
+    stores = trace.pointers().filter(pl.col("source").is_in(made["id"].implode())).collect()
+    assert stores.height == 20000
+    # Each points to the one before of its own thread, or to none.
+    linked = stores.drop_nulls("target")
+    thread = dict(zip(made["id"], made["thread"], strict=True))
+    assert all(
+        thread[source] == thread[target] and target < source
+        for source, target in zip(linked["source"], linked["target"], strict=True)
+    )
+    assert linked.height == 4 * (5000 - 50 - 1)
+
+
+def test_a_replay_is_the_same_under_a_collector(recorded: Recorded, tmp_path: Path) -> None:
+    trace = recorded("Pointers", POINTERS, pointers=True)
+    results = replay(
+        trace.folder,
+        ["glibc", "marksweep(glibc)", "immix(heap=256MiB)", "semispace(heap=256MiB)"],
+        how=How(death="unreachable"),
+        runs=1,
+        warmup=0,
+        folder=tmp_path / "replays",
+    )
+    rows = results.measurements
+    assert set(rows["status"]) == {"ok"}
+    assert rows.filter(pl.col("metric") == "graph_digest")["value"].n_unique() == 1
+
+
+def test_a_killed_jvm_leaves_a_trace(compiled: Compiled, tmp_path: Path) -> None:
+    what = Asked(jvm=True, reachability_bytes=PERIOD)
+    trace = api.trace(compiled("Endless", ENDLESS), what=what, folder=tmp_path / "t.tare")
+    assert not trace.meta["complete"]
+    assert "SIGKILL" in trace.meta["reason"]
+    assert violations(trace) == {}
+    assert of_type(objects_with_types(trace), "long[]").height > 25000
+
+
+@pytest.mark.parametrize("pointers", [False, True])
+def test_objects_that_have_no_number_end_the_recording(
+    compiled: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pointers: bool
+) -> None:
+    """There are 2^32 numbers where pointers are recorded: the limit is set lower here."""
+    if pointers:
+        event_agent()
+    monkeypatch.setenv("TARE_JVM_TRACE_OBJECTS", "30000")
+    what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=pointers)
+    trace = api.trace(compiled("Lives", LIVES), what=what, folder=tmp_path / "t.tare")
+    assert trace.meta["objects"] == 30_000
+    assert not trace.meta["complete"]
+    assert "recording stopped after 30000 objects" in trace.meta["reason"]
+    assert violations(trace) == {}
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    def refused(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "tare", "trace", "--jvm", "-o", tmp_path / "t.tare", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        return done.returncode, done.stderr
+
+    status, said = refused("--", "java", "-XX:+UseG1GC", "Main")
+    assert status == 2
+    assert "-XX:+UseG1GC clashes" in said
+    status, said = refused("--last-use", "--", "java", "Main")
+    assert status == 2
+    assert "--last-use" in said
+    status, said = refused("--", "true")
+    assert status == 1
+    assert "no JVM" in said

@@ -1,0 +1,257 @@
+"""The catalogue of managers: what a manager.toml may say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tare.base.errors import MissingError, UsageError
+from tare.memory_managers.catalogue import (
+    Recipe,
+    RecipeError,
+    installed_folder,
+    load_recipes,
+    object_path,
+    read_recipe,
+)
+from tare.memory_managers.install import install
+
+NAMES = [
+    "bdwgc",
+    "dlmalloc",
+    "dlmalloc27",
+    "glibc",
+    "google-tcmalloc",
+    "haertel",
+    "hoard",
+    "hoard-classic",
+    "jemalloc",
+    "kingsley",
+    "lea93",
+    "mimalloc",
+    "mimalloc2",
+    "obstack",
+    "perclass",
+    "quickfit",
+    "region",
+    "rpmalloc",
+    "scudo",
+    "snmalloc",
+    "stacklike",
+    "tcmalloc",
+    "vmalloc",
+    "windowsxp",
+]
+DIGEST = "0123456789abcdef" * 4
+GOOD = f"""
+schema = 1
+name = "mine"
+title = "an allocator of mine"
+version = "1.2"
+licence = "MIT"
+homepage = "https://example.org"
+kind = "malloc"
+default_weigh = false
+build = "demand"
+note = ""
+
+[source]
+type = "crate"
+crate = "mine-sys"
+version = "0.1.2"
+sha256 = "{DIGEST}"
+paths = ["c_src"]
+
+[object]
+file = "libtare-mine.so"
+
+[options.cache]
+description = "size of the cache"
+type = "size"
+env = "MINE_CONF"
+value = "cache:{{}}"
+join = ","
+
+[options.eager]
+description = "return memory eagerly"
+type = "flag"
+env = "MINE_CONF"
+value = "eager:{{}}"
+join = ","
+
+[options.mode]
+description = "how it works"
+choices = {{ fast = "", safe = "1" }}
+default = "fast"
+env = "MINE_SAFE"
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def write(folder: Path, text: str, name: str = "mine") -> Path:
+    path = folder / name / "manager.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_catalogue_is_whole() -> None:
+    recipes = load_recipes()
+    assert list(recipes) == sorted(NAMES)
+    assert {name for name, recipe in recipes.items() if recipe.default_weigh} == {
+        *("glibc", "jemalloc", "mimalloc", "tcmalloc", "snmalloc")
+    }
+    assert recipes["glibc"].kind == "system"
+    assert recipes["bdwgc"].kind == "collector"
+    for recipe in recipes.values():
+        assert recipe.build == "none" or (recipe.folder / "CMakeLists.txt").is_file()
+
+
+def test_a_good_recipe(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, GOOD))
+    assert recipe.source is not None
+    assert (recipe.source.package, recipe.source.paths) == ("mine-sys", ("c_src",))
+    assert recipe.object_file == "libtare-mine.so"
+    assert [option.type for option in recipe.options] == ["size", "flag", "choice"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("schema = 1", "schema = 2", "schema"),
+        ("schema = 1", "schema = true", "schema"),
+        ('title = "an allocator of mine"', "", "title"),
+        ('title = "an allocator of mine"', 'title = ""', "title"),
+        ('version = "1.2"', "version = 1.2", "version"),
+        ('name = "mine"', 'name = "Mine"', "name"),
+        ('name = "mine"', 'name = "other"', "name"),
+        ('kind = "malloc"', 'kind = "mallok"', "kind"),
+        ("default_weigh = false", "default_weigh = 0", "default_weigh"),
+        ('build = "demand"', 'build = "later"', "build"),
+        ('note = ""', "notes = 1", "notes"),
+        (DIGEST, "abc", "source.sha256"),
+        ('crate = "mine-sys"', "", "source.crate"),
+        ('crate = "mine-sys"', 'crate = "mine-sys"\nbranch = "x"', "source.branch"),
+        ('paths = ["c_src"]', 'paths = ["../x"]', "source.paths"),
+        ('paths = ["c_src"]', "paths = [1]", "source.paths"),
+        ('paths = ["c_src"]', 'archive = "pool/mine.tar.gz"', "source.archive"),
+        ('type = "crate"\ncrate', 'type = "debian-source"\npackage', "source.archive"),
+        ('type = "crate"\ncrate', 'type = "debian"\npackage', "source.archive"),
+        ('file = "libtare-mine.so"', 'file = "/lib/x.so"', "object.file"),
+        ('[object]\nfile = "libtare-mine.so"', "", "object"),
+        ('type = "size"', 'type = "float"', "options.cache.type"),
+        ('value = "cache:{}"', 'value = "cache:{x}"', "options.cache.value"),
+        ('default = "fast"', 'default = "slow"', "options.mode.default"),
+        ('env = "MINE_SAFE"', "", "options.mode.env"),
+        ('safe = "1"', "safe = 1", "options.mode.choices"),
+    ],
+)
+def test_errors_name_the_file_and_the_key(tmp_path: Path, old: str, new: str, key: str) -> None:
+    assert old in GOOD
+    path = write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(RecipeError) as caught:
+        read_recipe(path)
+    assert str(caught.value).startswith(f"{path}: {key}: ")
+
+
+def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
+    path = write(tmp_path, "schema = = 1")
+    with pytest.raises(RecipeError, match=r"manager\.toml"):
+        read_recipe(path)
+
+
+def test_options_become_environment(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, GOOD))
+    assert recipe.environment({}, {}) == {}
+    assert recipe.environment({"cache": "64KiB", "eager": "true", "mode": "safe"}, {}) == {
+        "MINE_CONF": "cache:65536,eager:true",
+        "MINE_SAFE": "1",
+    }
+    assert recipe.environment({"cache": "3"}, {"MINE_CONF": "x:1"}) == {"MINE_CONF": "x:1,cache:3"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"cash": "1"}, "no option 'cash'"),
+        ({"cache": "64kb"}, "must be a size"),
+        ({"eager": "yes"}, "must be true or false"),
+        ({"mode": "slow"}, "must be one of fast, safe"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path: Path, given: dict[str, str], said: str) -> None:
+    recipe = read_recipe(write(tmp_path, GOOD))
+    with pytest.raises(UsageError, match=said):
+        recipe.environment(given, {})
+
+
+def test_a_users_own_recipe_is_found_with_its_object(tmp_path: Path) -> None:
+    prebuilt = GOOD.replace('build = "demand"', 'build = "none"')
+    start, end = prebuilt.index("[source]"), prebuilt.index("[object]")
+    path = write(tmp_path / "config/tare/managers", prebuilt[:start] + prebuilt[end:])
+    recipe = load_recipes()["mine"]
+    assert object_path(recipe) is None
+    (path.parent / "libtare-mine.so").touch()
+    assert object_path(recipe) == path.parent / "libtare-mine.so"
+
+
+def test_an_installed_object_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # The package's own objects would go before.
+    monkeypatch.setattr(
+        "tare.memory_managers.catalogue.package_folder", lambda: tmp_path / "nowhere"
+    )
+    recipe = read_recipe(write(tmp_path, GOOD))
+    folder = installed_folder(recipe)
+    assert folder.name == "mine-1.2"
+    folder.mkdir(parents=True)
+    assert object_path(recipe) is None
+    (folder / "libtare-mine.so").touch()
+    assert object_path(recipe) == folder / "libtare-mine.so"
+
+
+def test_one_crate_has_one_pin() -> None:
+    by_crate: dict[tuple[str, str], set[str]] = {}
+    for recipe in load_recipes().values():
+        if recipe.source is not None:
+            key = (recipe.source.package, recipe.source.version)
+            by_crate.setdefault(key, set()).add(recipe.source.sha256)
+    assert all(len(hashes) == 1 for hashes in by_crate.values())
+
+
+def test_installing_an_unknown_manager() -> None:
+    with pytest.raises(UsageError, match="nosuch"):
+        install(["nosuch"], report=print)
+
+
+def test_installing_what_the_machine_has() -> None:
+    said: list[str] = []
+    install(["glibc"], report=said.append)
+    assert said == ["glibc is the machine's own: nothing to install"]
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Recipe:
+    write(tmp_path / "config/tare/managers", GOOD)
+    return load_recipes()["mine"]
+
+
+def test_missing_tools_are_named(mine: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda tool: None if tool == "ninja" else f"/bin/{tool}")
+    with pytest.raises(MissingError) as caught:
+        install([mine.name], report=print)
+    assert caught.value.hint == "apt-get install ninja-build"
+
+
+def test_the_note_of_a_build_is_json() -> None:
+    """built.json is written by CMake, which knows no JSON: no value may need escaping."""
+    for recipe in load_recipes().values():
+        source = recipe.source.package + recipe.source.version if recipe.source else ""
+        text = json.dumps([recipe.name, recipe.version, source])
+        assert "\\" not in text
