@@ -50,7 +50,7 @@ unit: build
 test: build
 	@scripts/setup.sh demo test
 	@$(PYTHON) -m compileall -q tare  # most tests start tare anew, where nothing may be compiled
-	@$(PYTHON) -m tests.native.managers.native_programs
+	@$(PYTHON) -m tests.native.programs
 	$(PYTHON) -m tests
 
 steady: build

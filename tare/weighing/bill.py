@@ -84,11 +84,11 @@ def weigh(request: Weigh) -> Results:
             storage_runtime=store.run["storage_runtime"],
         )
         results = None
-        given = shares(found, setting)
-        seconds = [share.budget_seconds for share in given]
+        parts = shares(found, setting)
+        seconds = [part.budget_seconds for part in parts]
         names = [section.IDENTIFIER for section in found]
         store.update(shares=dict(zip(names, seconds, strict=True)))
-        for section, share in zip(found, given, strict=True):
+        for section, share in zip(found, parts, strict=True):
             results = _weigh_section(section, share, store, chosen, resolved, limits, watcher)
         assert results is not None
         store.update(finished=now())

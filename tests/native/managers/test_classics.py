@@ -11,10 +11,9 @@ import pytest
 import tare as api
 from tare.base.native import native_file
 from tare.memory_managers.catalogue import Recipe, classics_folder, load_recipes
-from tests.native.managers.native_programs import built
+from tests.native.programs import built
 from tests.support import ROOT
 
-HERE = Path(__file__).parent
 CLASSICS = {name: recipe for name, recipe in load_recipes().items() if recipe.kind == "classic"}
 NAMES = sorted(CLASSICS)
 

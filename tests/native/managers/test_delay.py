@@ -20,7 +20,7 @@ from tests.conftest import Completed
 from tests.native.managers.delay_fuzzer import MOST, fuzz_sanitized, sanitized_fuzzer
 from tests.native.managers.delay_programs import delayed_runner, good
 from tests.native.managers.layered import INNERS, Compile
-from tests.native.managers.native_programs import built
+from tests.native.programs import built
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.managers.native_programs import built
+from tests.native.programs import built
 from tests.support import ROOT
 
 HERE = Path(__file__).parent

@@ -21,7 +21,7 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tests.native.managers.layered import INNERS, Compile, source_runner
-from tests.native.managers.native_programs import built
+from tests.native.programs import built
 from tests.support import SUPPORT
 
 HERE = Path(__file__).parent

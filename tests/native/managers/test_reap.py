@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.managers.native_programs import built
+from tests.native.programs import built
 from tests.support import ROOT
 
-HERE = Path(__file__).parent
 SOURCE = ROOT / "managers" / "reap"
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]
 

@@ -25,7 +25,7 @@ from tare.records.runs import Limits, Outcome
 from tare.report.page import render_page
 from tare.studies.drag import report as drag
 from tests.conftest import Completed
-from tests.native.managers.native_programs import built
+from tests.native.programs import built
 from tests.support import ROOT
 from tests.unit.studies.test_regions import COUNTED
 
