@@ -195,7 +195,7 @@ void Prepare() {
     strncpy(folder, name, sizeof folder - 1);
     on = true;
   }
-  if (starts == 0) NoteStart();
+  NoteStart();
 }
 
 void Begin(const char* stem, std::uint64_t origin, bool forked) {

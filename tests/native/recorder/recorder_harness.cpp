@@ -357,6 +357,7 @@ namespace tare::recorder::snapshot {
 void Prepare() {}
 void Begin(const char*, std::uint64_t, bool) {}
 void End() {}
+void NoteThread() {}
 std::int64_t Look(std::int64_t, Occasion) {
   ++looks;
   RecordBirth(kMalloc, ObjectAt(Address(kOwn, 1)), 1, 0, {});
