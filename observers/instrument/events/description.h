@@ -32,6 +32,6 @@ typedef struct {
 void description_of_events(const HChar* path);
 
 UInt events_described(void);
-const Event* event_of(UInt number);
+const Event* event_of(UInt number);  // stays where it is
 
 #endif

@@ -21,8 +21,7 @@ static void charge_accesses(const Registers* registers) {
   if (feed_is_on()) feed_set_phase(phase_of(registers->thread_id));
 }
 
-static HELPER void change_phase(GuestState* state, UWord number) {
-  const Event* const event = event_of((UInt)number);
+static HELPER void change_phase(GuestState* state, const Event* event) {
   Registers* const registers = registers_of(state);
   if (event->effect == END)
     phase_end(registers, event->name);
@@ -42,15 +41,15 @@ void events_add(Translation* translation, Addr instruction) {
   XArray* const there = events_were_read ? events_at(instruction) : NULL;
   if (there == NULL) return;
   for (Word i = 0; i < VG_(sizeXA)(there); ++i) {
-    const UInt event = *(const UInt*)VG_(indexXA)(there, i);
-    if (event_of(event)->effect == COUNT) {
-      IRExpr* const times = word((Addr)&event_names[event_of(event)->name].times);
+    const Event* const event = event_of(*(const UInt*)VG_(indexXA)(there, i));
+    if (event->effect == COUNT) {
+      IRExpr* const times = word((Addr)&event_names[event->name].times);
       store(translation, times,
             binary(translation, Iop_Add64, load(translation, Ity_I64, times), number(1)));
     } else {
       bring_up_to_date(translation);
       if (feed_is_on()) feed_before_call(translation);
-      call_if(translation, NULL, "change_phase", change_phase, word(event));
+      call_if(translation, NULL, "change_phase", change_phase, word((Addr)event));
     }
   }
 }
