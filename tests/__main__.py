@@ -18,6 +18,8 @@ import pytest
 MOST_AGAIN = 20
 """So many failures are no unsteadiness."""
 MOST_UNSTEADY = 2
+SHARED_OUT = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+"""In the order of tests/conftest.py; else files with few tests, which are long ones, come last."""
 MOST_LINES = 60
 """Of a failure: its end says why."""
 BUSY = """
@@ -78,7 +80,7 @@ def run(arguments: list[str], loops: int) -> int:
     """The exit code."""
     failures = Failures()
     with busy(loops):
-        code = pytest.main(["-n", "2", "--dist", "loadfile", *arguments], plugins=[failures])
+        code = pytest.main([*SHARED_OUT, *arguments], plugins=[failures])
     reasons = failures.reasons
     if code != pytest.ExitCode.TESTS_FAILED or not reasons:
         return int(code)

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.started import Started
+
 # A busy machine makes an example slow, and says nothing of the code.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
@@ -29,19 +31,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Files of quick tests last: what one process is given at the end leaves the other idle.
+    items.sort(key=lambda item: _folder(item) == "unit")
     for item in items:
         for name in _marks(item):
             item.add_marker(name)
 
 
 def _marks(item: pytest.Item) -> Iterator[str]:
-    folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+    folder = _folder(item)
     if folder in ("native", "soak"):
         yield folder
     if folder != "unit" and ("classes" in _fixtures(item) or JAVA.search(item.nodeid)):
         yield "java"
     if NETWORK & vars(item.module).keys():  # type: ignore[attr-defined]
         yield "network"
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
 
 
 def _fixtures(item: pytest.Item) -> list[str]:
@@ -76,11 +84,20 @@ def compile_c(tmp_path: Path) -> Callable[..., Path]:
     return compile_source
 
 
+@pytest.fixture(scope="session")
+def started() -> Iterator[Started]:
+    process = Started()
+    yield process
+    process.end()
+
+
 @pytest.fixture
-def tare(tmp_path: Path) -> Callable[..., Completed]:
+def tare(tmp_path: Path, started: Started) -> Callable[..., Completed]:
     """Run the command line in an empty folder of its own."""
 
     def run(*arguments: str | Path, cwd: Path = tmp_path, **options: object) -> Completed:
+        if not options:
+            return started.run([str(word) for word in arguments], cwd)
         return subprocess.run(  # type: ignore[call-overload,no-any-return]
             [*TARE, *map(str, arguments)],
             cwd=cwd,
