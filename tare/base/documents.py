@@ -11,8 +11,10 @@ import stat
 import tomllib
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from enum import EnumType
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, structs
@@ -73,6 +75,8 @@ def converted(document: object, kind: type[T], hooks: Hooks | None = None) -> T:
         made: T = _convert(document, kind, hooks)
     except msgspec.ValidationError as error:
         raise DocumentError(_told(error, document, kind, hooks)) from None
+    except UnicodeEncodeError:
+        raise DocumentError("has half a character where no text should be") from None
     return made
 
 
@@ -150,7 +154,7 @@ def _told(error: msgspec.ValidationError, value: Any, kind: Any, hooks: Hooks | 
 def _is_refused(value: object, kind: Any, hooks: Hooks | None) -> bool:
     try:
         _convert(value, kind, hooks)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return True
     return False
 
@@ -168,8 +172,10 @@ def _members(kind: Any) -> Sequence[Any]:
 
 
 def _fields(kind: Any) -> dict[str, Any]:
-    """The types of a struct's fields; none for another type."""
+    """The types of the fields of a struct or a data class; none for another type."""
     struct = _plain(kind)
+    if is_dataclass(struct) and isinstance(struct, type):
+        return get_type_hints(struct, include_extras=True)
     if not (isinstance(struct, type) and issubclass(struct, msgspec.Struct)):
         return {}
     return {field.encode_name: field.type for field in structs.fields(struct)}
@@ -192,6 +198,8 @@ def _words(kind: Any) -> str:
     if get_origin(plain) is Literal:
         choices = get_args(plain)
         return str(choices[0]) if len(choices) == 1 else f"one of {', '.join(map(str, choices))}"
+    if isinstance(plain, EnumType):
+        return f"one of {', '.join(plain)}"
     if get_origin(plain) in (tuple, list):
         return "a list of strings" if _plain(_inner(plain)) is str else "a list of tables"
     return _WORDS.get(plain, "a table")
