@@ -19,8 +19,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta, structs
 
-from tare.base.errors import UsageError
-
 T = TypeVar("T")
 Hooks = Mapping[type, Callable[[Any], Any]]
 """By type, how a value becomes one. ValueError where it cannot."""
@@ -78,24 +76,6 @@ def converted(document: object, kind: type[T], hooks: Hooks | None = None) -> T:
     except UnicodeEncodeError:
         raise DocumentError("has half a character where no text should be") from None
     return made
-
-
-def check_fields(path: Path, where: str, table: Any, wanted: Mapping[str, Any]) -> None:
-    """A folder can come from anywhere: what later code relies on must be there, of its type.
-
-    ``wanted`` has a type for each name, several, or ``[str]`` for a list of texts. Raises
-    UsageError, which names the field after ``where``, for one that is not so.
-    """
-    for name, kind in wanted.items():
-        if not isinstance(table, dict) or not _is_of(table.get(name), kind):
-            raise UsageError(f"{path}: {where}{name} is missing or of another type")
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    """Whether ``value`` is of the type ``kind``, or one of them; ``[str]`` is a list of texts."""
-    if isinstance(kind, list):
-        return isinstance(value, list) and all(isinstance(item, kind[0]) for item in value)
-    return isinstance(value, kind)
 
 
 def no_number(word: str) -> float:
