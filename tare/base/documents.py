@@ -47,18 +47,20 @@ class DocumentError(ValueError):
     """Names the place in the document, but not the file."""
 
 
-def read_toml(path: Path, kind: type[T], hooks: Hooks | None = None) -> T:
+def read_toml(
+    path: Path, kind: type[T], hooks: Hooks | None = None, most_bytes: int = MOST_TOML_BYTES
+) -> T:
     """What a TOML file of a user's holds. Raises DocumentError."""
     try:
         # Not blocking, so that a FIFO in place of a file is reported and not waited for.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise DocumentError("not a regular file")
-            content = file.read(MOST_TOML_BYTES + 1)
+            content = file.read(most_bytes + 1)
     except OSError as error:
         raise DocumentError(f"cannot be read: {error.strerror}") from None
-    if len(content) > MOST_TOML_BYTES:
-        raise DocumentError(f"is too large: it may have {MOST_TOML_BYTES} bytes at most")
+    if len(content) > most_bytes:
+        raise DocumentError(f"is too large: it may have {most_bytes} bytes at most")
     try:
         table = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
