@@ -18,13 +18,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from tare.base.display import Displayed
-from tare.base.documents import check_fields, no_number
+from tare.base.documents import DocumentError, converted, no_number
 from tare.base.errors import TareError, UsageError
 from tare.base.libraries import np, pa, pc, pl, pq
 from tare.base.parquet_files import first_damaged
@@ -136,31 +139,6 @@ _MOST_ROWS_IN_GROUP = 1 << 22
 _DEEPEST_STACK = 4096
 _MOST_FRAMES_LISTED = 1 << 26
 _FRAME_COLUMNS = ("function", "object", "file", "line", "offset")
-_META_FIELDS = {
-    "observer": str,
-    "observed": list,
-    "program": dict,
-    "manager": str,
-    "complete": bool,
-    "reason": str,
-    "processes": list,
-    "objects": int,
-}
-_PROCESS_FIELDS = {
-    "process": int,
-    "pid": int,
-    "parent": int,
-    "program": str,
-    "end": str,
-    "instructions": int,
-    "allocated_bytes": int,
-    "objects": int,
-    "complete": bool,
-}
-_PROCESS_NUMBERS = (
-    "nanoseconds",  # not there before version 2
-    *(name for name, kind in _PROCESS_FIELDS.items() if kind is int),
-)
 _DAMAGED = "the trace is damaged: record it again"
 
 
@@ -169,14 +147,72 @@ class TraceDamageError(UsageError):
     which trace."""
 
 
+U64 = Annotated[int, Meta(ge=0, description="a number of 64 bits")]
+
+
+def _refuse_longer_numbers(described: Struct) -> None:
+    for name in described.__struct_fields__:
+        value = getattr(described, name)
+        if isinstance(value, int) and value >= 1 << 64:
+            raise ValueError(f"{name}: must be a number of 64 bits, not {value}")
+
+
+class TracedProcess(Struct, frozen=True):
+    """What meta.json says of a process."""
+
+    process: U64
+    pid: U64
+    parent: U64
+    program: str
+    end: str
+    instructions: U64
+    allocated_bytes: U64
+    objects: U64
+    complete: bool
+    nanoseconds: U64 = 0
+    """Not there before version 2."""
+
+    def __post_init__(self) -> None:
+        _refuse_longer_numbers(self)
+
+
+class TraceHeader(Struct, frozen=True):
+    """What meta.json says in every trace."""
+
+    version: Annotated[int, Meta(ge=1, le=VERSION)]
+    observer: str
+    observed: tuple[str, ...]
+    program: dict[str, Any]
+    manager: str
+    complete: bool
+    reason: str
+    processes: Annotated[
+        tuple[TracedProcess, ...],
+        Meta(max_length=_MOST_PROCESSES, description=f"a list of at most {_MOST_PROCESSES:,}"),
+    ]
+    objects: U64
+
+    def __post_init__(self) -> None:
+        _refuse_longer_numbers(self)
+        if [process.process for process in self.processes] != [*range(len(self.processes))]:
+            raise ValueError("processes: they are not numbered 0, 1, 2, …")
+        if sum(process.objects for process in self.processes) != self.objects:
+            raise ValueError("objects: those of the processes do not add up to all objects")
+
+
 @dataclass(frozen=True)
 class Trace(Displayed):
-    """An opened trace. ``meta`` is meta.json, its fields checked. ``clocks_are_stored`` says that
-    its objects have their moments as clocks on the disk, as other recorders may write them."""
+    """An opened trace. ``meta`` is all of meta.json; ``header`` is what each trace has there.
+    ``clocks_are_stored`` says that its objects have their moments as clocks on the disk, as other
+    recorders may write them."""
 
     folder: Path
     meta: Mapping[str, Any]
     clocks_are_stored: bool = False
+
+    @cached_property
+    def header(self) -> TraceHeader:
+        return converted(self.meta, TraceHeader)
 
     @property
     def processes(self) -> Sequence[Mapping[str, Any]]:
@@ -223,7 +259,7 @@ class Trace(Displayed):
         return self._scan("events").select(*TABLES["events"])
 
     def _scan(self, name: str) -> pl.LazyFrame:
-        version = self.meta["version"]
+        version = self.header.version
         kinds = (TABLES if name == "objects" and self.clocks_are_stored else STORED)[name]
         types = {"u32": pl.UInt32, "u64": pl.UInt64, "text": pl.String}
         columns = {column: types[kind.rstrip("?")] for column, kind in kinds.items()}
@@ -396,28 +432,11 @@ def _read_meta(folder: Path) -> dict[str, Any]:
             f"{path} has version {version!r}, this Tare reads up to {VERSION}",
             "use the Tare that wrote it, or a newer one",
         )
-    check_fields(path, "", meta, _META_FIELDS)
-    _check_numbers(path, "", meta, ("objects",))
-    if len(meta["processes"]) > _MOST_PROCESSES:
-        raise UsageError(f"{path}: {len(meta['processes'])} processes are more than Tare reads")
-    for number, process in enumerate(meta["processes"]):
-        where = f"processes[{number}]."
-        check_fields(path, where, process, _PROCESS_FIELDS)
-        check_fields(path, where, {"nanoseconds": 0, **process}, {"nanoseconds": int})
-        _check_numbers(path, where, {"nanoseconds": 0, **process}, _PROCESS_NUMBERS)
-        if process["process"] != number:
-            raise UsageError(f"{path}: the processes are not numbered 0, 1, 2, …")
-    if not all(isinstance(word, str) for word in meta["observed"]):
-        raise UsageError(f"{path}: observed is not a list of words")
-    if sum(process["objects"] for process in meta["processes"]) != meta["objects"]:
-        raise UsageError(f"{path}: the objects of the processes do not add up to all objects")
+    try:
+        converted(meta, TraceHeader)
+    except DocumentError as error:
+        raise UsageError(f"{path}: {error}") from None
     return meta
-
-
-def _check_numbers(path: Path, where: str, table: Mapping[str, Any], names: Iterable[str]) -> None:
-    for name in names:
-        if isinstance(table[name], bool) or not 0 <= table[name] < 1 << 64:
-            raise UsageError(f"{path}: {where}{name} is {table[name]}, not a number of 64 bits")
 
 
 def _check_table(path: Path, *allowed: Mapping[str, str]) -> tuple[int, Mapping[str, str]]:
@@ -537,8 +556,8 @@ def violations(trace: Trace) -> dict[str, int]:
                         add(name, bad)
                     seen[number] += len(values["id"])
                     clocks[number] = last_births(values)
-        for process, rows in zip(trace.processes, seen, strict=True):
-            add("a process whose objects were not all found", int(process["objects"] != rows))
+        for process, rows in zip(trace.header.processes, seen, strict=True):
+            add("a process whose objects were not all found", int(process.objects != rows))
     except (pa.ArrowException, OSError, pl.exceptions.PolarsError) as error:
         raise UsageError(f"{trace.folder} cannot be read: {_first_line(error)}") from None
     return counts

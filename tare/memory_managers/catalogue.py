@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Literal
 
+from msgspec import Meta, Struct, structs
+
+from tare.base.documents import DocumentError, Sha256, Text, read_toml
 from tare.base.errors import TareError, UsageError
 from tare.base.libraries import pl
 from tare.base.native import PACKAGE, native_roots
@@ -22,10 +24,16 @@ Kind = Literal["malloc", "classic", "collector", "system", "layer"]
 Build = Literal["package", "demand", "none"]
 OptionType = Literal["size", "int", "flag", "choice"]
 
-SCHEMA = 1
-NAME = re.compile(r"[a-z][a-z0-9-]*")
-SHA256 = re.compile(r"[0-9a-f]{64}")
-SYMBOL = re.compile(r"[A-Za-z_.$][\w.$@]*", re.ASCII)
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[a-z][a-z0-9-]*\Z",
+        description="a name of lower-case letters, digits and -",
+    ),
+]
+Symbol = Annotated[
+    str, Meta(pattern=r"\A[A-Za-z_.$][A-Za-z0-9_.$@]*\Z", description="the symbol of a function")
+]
 _MOST_SYMBOLS = 100
 DEBIAN_LIBRARY_FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib"))
 
@@ -97,29 +105,51 @@ def _bytes(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True, forbid_unknown_fields=True):
     """Where the code of a manager comes from, pinned."""
 
     type: Literal["crate", "debian", "debian-source"]
-    package: str
-    """The name of the crate or of the Debian package."""
-    version: str
-    sha256: str
-    paths: tuple[str, ...] = (".",)
-    archive: str | None = None
+    version: Text
+    sha256: Sha256
+    crate: Text = ""
+    package: Text = ""
+    """The name of the Debian package; a crate's, too, once it is read."""
+    paths: Annotated[
+        tuple[Text, ...], Meta(min_length=1, description="a list of strings, not empty")
+    ] = (".",)
+    archive: Text = ""
     """Where the file of a Debian package, built or of its sources, lies on a mirror."""
 
+    def __post_init__(self) -> None:
+        of_crate = self.type == "crate"
+        for key, belongs in (
+            ("crate", of_crate),
+            ("package", not of_crate),
+            ("archive", not of_crate),
+        ):
+            if bool(getattr(self, key)) != belongs:
+                wrong = "is missing" if belongs else f'has no place where type is "{self.type}"'
+                raise ValueError(f"{key}: {wrong}")
+        if any(Path(item).is_absolute() or ".." in Path(item).parts for item in self.paths):
+            raise ValueError("paths: must stay inside the source")
+        structs.force_setattr(self, "package", self.package or self.crate)
 
-@dataclass(frozen=True)
-class Collector:
+
+class Collector(Struct, frozen=True, forbid_unknown_fields=True):
     """Functions of a manager's object that are collection and not allocation, by their symbols.
 
     ``work`` with all that it calls is collection; ``collection`` runs once for each.
     """
 
-    work: tuple[str, ...]
-    collection: str
+    work: Annotated[
+        tuple[Symbol, ...],
+        Meta(
+            min_length=1,
+            max_length=_MOST_SYMBOLS,
+            description=f"a list of 1 to {_MOST_SYMBOLS} symbols of functions",
+        ),
+    ]
+    collection: Symbol
 
 
 @dataclass(frozen=True)
@@ -167,191 +197,109 @@ class Recipe:
         return variables
 
 
-class _Table:
-    """A table of a manager.toml being read: every key is asked for once, by its type."""
-
-    def __init__(self, path: Path, prefix: str, table: object) -> None:
-        self.path = path
-        self.prefix = prefix
-        if not isinstance(table, dict):
-            raise RecipeError(f"{path}: {prefix.rstrip('.')} must be a table")
-        self.rest: dict[str, Any] = dict(table)
-
-    def wrong(self, key: str, why: str) -> RecipeError:
-        return RecipeError(f"{self.path}: {self.prefix}{key}: {why}")
-
-    def take(self, key: str, kind: type, default: Any = ...) -> Any:
-        if key not in self.rest:
-            if default is ...:
-                raise self.wrong(key, "is missing")
-            return default
-        value: Any = self.rest.pop(key)
-        # bool is an int to Python, but not to a reader of the file.
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self.wrong(key, f"must be {_KIND_NAMES[kind]}, not {value!r}")
-        if isinstance(value, str) and not value.strip() and key not in _MAY_BE_EMPTY:
-            raise self.wrong(key, "must not be empty")
-        return value
-
-    def text(self, key: str, default: object = ...) -> str:
-        return cast(str, self.take(key, str, default))
-
-    def optional_text(self, key: str) -> str | None:
-        return cast("str | None", self.take(key, str, None))
-
-    def choice(self, key: str, choices: tuple[str, ...], default: object = ...) -> str:
-        value = self.text(key, default)
-        if value not in choices:
-            raise self.wrong(key, f"must be one of {', '.join(choices)}, not {value!r}")
-        return value
-
-    def end(self) -> None:
-        if self.rest:
-            key = next(iter(self.rest))
-            raise self.wrong(key, "is not a key of this format")
+class _ObjectTable(Struct, frozen=True, forbid_unknown_fields=True):
+    file: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[^/\0]*[^/\0\s][^/\0]*\Z",
+            description="the name of a file, without a folder",
+        ),
+    ]
 
 
-_KIND_NAMES = {
-    str: "a string",
-    int: "a whole number",
-    bool: "true or false",
-    list: "a list",
-    dict: "a table",
-}
-_MAY_BE_EMPTY = frozenset({"note"})
+class _OptionTable(Struct, frozen=True, forbid_unknown_fields=True):
+    description: Text
+    type: OptionType = "choice"
+    env: Text = ""
+    choices: Annotated[
+        dict[str, str], Meta(description="a table with a string for each choice")
+    ] = {}
+    default: Text | None = None
+    value: Text = "{}"
+    join: Text | None = None
 
-
-def _read_source(path: Path, raw: object) -> Source:
-    table = _Table(path, "source.", raw)
-    kind = table.choice("type", ("crate", "debian", "debian-source"))
-    package = table.text("crate" if kind == "crate" else "package")
-    version = table.text("version")
-    sha256 = table.text("sha256")
-    if not SHA256.fullmatch(sha256):
-        raise table.wrong("sha256", "must be 64 hexadecimal digits")
-    paths = table.take("paths", list, ["."])
-    if not paths or not all(isinstance(item, str) for item in paths):
-        raise table.wrong("paths", "must be a list of strings")
-    if any(Path(item).is_absolute() or ".." in Path(item).parts for item in paths):
-        raise table.wrong("paths", "must stay inside the source")
-    archive = table.text("archive") if kind != "crate" else None
-    table.end()
-    return Source(cast(Any, kind), package, version, sha256, tuple(paths), archive)
-
-
-def _read_collector(path: Path, raw: object) -> Collector:
-    table = _Table(path, "collector.", raw)
-    work = table.take("work", list)
-    if not 0 < len(work) <= _MOST_SYMBOLS:
-        raise table.wrong("work", f"must name 1 to {_MOST_SYMBOLS} functions")
-    collection = table.text("collection")
-    for key, symbols in (("work", work), ("collection", [collection])):
-        if not all(isinstance(symbol, str) and SYMBOL.fullmatch(symbol) for symbol in symbols):
-            raise table.wrong(key, "must hold symbols of functions")
-    table.end()
-    return Collector(tuple(work), collection)
-
-
-def _read_option(path: Path, name: str, raw: object) -> Option:
-    table = _Table(path, f"options.{name}.", raw)
-    if not NAME.fullmatch(name):
-        raise RecipeError(f"{path}: options.{name}: not a name (lower-case letters, digits, -)")
-    choices = table.take("choices", dict, {})
-    if not all(isinstance(value, str) for value in choices.values()):
-        raise table.wrong("choices", "must map each choice to a string")
-    if choices:
-        kind = table.choice("type", ("choice",), "choice")
-    else:
-        kind = table.choice("type", ("size", "int", "flag"))
-    value = table.text("value", "{}")
-    try:
-        value.format("0")
-    except (IndexError, KeyError, ValueError):
-        raise table.wrong("value", "must hold {} where the value goes") from None
-    option = Option(
-        name=name,
-        description=table.text("description"),
-        type=cast(OptionType, kind),
-        env=table.text("env", ""),
-        choices=choices,
-        default=table.optional_text("default"),
-        value=value,
-        join=table.optional_text("join"),
-    )
-    table.end()
-    if option.default is not None:
+    def __post_init__(self) -> None:
+        if (self.type == "choice") != bool(self.choices):
+            wanted = "choice, as there are choices" if self.choices else "one of size, int, flag"
+            raise ValueError(f"type: must be {wanted}")
         try:
-            option.carried(option.default)
-        except ValueError as error:
-            raise table.wrong("default", str(error)) from None
-    if not option.env and (kind != "choice" or any(choices.values())):
-        raise table.wrong("env", "is missing, and there is a value to carry")
-    return option
+            self.value.format("0")
+        except (IndexError, KeyError, ValueError):
+            raise ValueError("value: must hold {} where the value goes") from None
+        if self.default is not None:
+            try:
+                self.named("").carried(self.default)
+            except ValueError as error:
+                raise ValueError(f"default: {error}") from None
+        if not self.env and (self.type != "choice" or any(self.choices.values())):
+            raise ValueError("env: is missing, and there is a value to carry")
+
+    def named(self, name: str) -> Option:
+        return Option(name=name, **structs.asdict(self))
+
+
+class _RecipeTable(Struct, frozen=True, forbid_unknown_fields=True):
+    schema: Literal[1]
+    name: Name
+    title: Text
+    version: Text
+    licence: Text
+    homepage: Text
+    kind: Literal["malloc", "classic", "collector", "system"]
+    default_weigh: bool
+    build: Build
+    note: str = ""
+    source: Source | None = None
+    object: _ObjectTable | None = None
+    collector: Collector | None = None
+    options: Annotated[
+        dict[Name, _OptionTable],
+        Meta(description="a table by names of lower-case letters, digits and -"),
+    ] = {}
+
+    def __post_init__(self) -> None:
+        is_system, collects = self.kind == "system", self.kind == "collector"
+        for key, may_be in (
+            ("collector", collects),
+            ("source", not is_system),
+            ("object", not is_system),
+        ):
+            if getattr(self, key) is not None and not may_be:
+                raise ValueError(f'{key}: has no place in a manager of kind "{self.kind}"')
+        if self.object is None and not is_system:
+            raise ValueError("object: is missing")
+        if self.collector is not None and re.search(
+            r"[\s!]", str(self.object and self.object.file)
+        ):
+            raise ValueError("object.file: must have no space and no ! where there is a collector")
+        if self.build != "none" and self.source is None and self.kind != "classic":
+            raise ValueError(f'source: is missing, and build is "{self.build}"')
 
 
 def read_recipe(path: Path) -> Recipe:
     """Read and check one manager.toml."""
     try:
-        with path.open("rb") as file:
-            raw = tomllib.load(file)
-    except OSError as error:
-        raise RecipeError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = read_toml(path, _RecipeTable)
+    except DocumentError as error:
         raise RecipeError(f"{path}: {error}") from None
-    table = _Table(path, "", raw)
-    schema = table.take("schema", int)
-    if schema != SCHEMA:
-        raise table.wrong("schema", f"this Tare reads {SCHEMA}, not {schema}")
-    name = table.text("name")
-    if not NAME.fullmatch(name):
-        raise table.wrong("name", f"not a name (lower-case letters, digits, -): {name!r}")
-    if name != path.parent.name:
-        raise table.wrong("name", f"must be that of its folder, {path.parent.name!r}")
-    kind = cast(Kind, table.choice("kind", ("malloc", "classic", "collector", "system")))
-    source = table.take("source", dict, None)
-    served_by = table.take("object", dict, None)
-    collector = table.take("collector", dict, None)
-    if collector is not None and kind != "collector":
-        raise table.wrong("collector", f'has no place in a manager of kind "{kind}"')
-    if kind == "system":
-        for key, given in (("source", source), ("object", served_by)):
-            if given is not None:
-                raise table.wrong(key, 'has no place in a manager of kind "system"')
-    elif served_by is None:
-        raise table.wrong("object", "is missing")
-    object_file = None
-    if served_by is not None:
-        inner = _Table(path, "object.", served_by)
-        object_file = inner.text("file")
-        if "/" in object_file:
-            raise inner.wrong("file", "must be the name of a file, without a folder")
-        if collector is not None and re.search(r"[\s!]", object_file):
-            raise inner.wrong("file", "must have no space and no ! where there is a collector")
-        inner.end()
-    build = cast(Build, table.choice("build", ("package", "demand", "none")))
-    if build != "none" and source is None and kind != "classic":
-        raise table.wrong("source", f'is missing, and build is "{build}"')
-    recipe = Recipe(
-        name=name,
-        title=table.text("title"),
-        version=table.text("version"),
-        licence=table.text("licence"),
-        homepage=table.text("homepage"),
-        kind=kind,
-        default_weigh=table.take("default_weigh", bool),
-        build=build,
+    if table.name != path.parent.name:
+        raise RecipeError(f"{path}: name: must be that of its folder, {path.parent.name!r}")
+    return Recipe(
+        name=table.name,
+        title=table.title,
+        version=table.version,
+        licence=table.licence,
+        homepage=table.homepage,
+        kind=table.kind,
+        default_weigh=table.default_weigh,
+        build=table.build,
         folder=path.parent,
-        source=None if source is None else _read_source(path, source),
-        object_file=object_file,
-        options=tuple(
-            _read_option(path, option, value)
-            for option, value in table.take("options", dict, {}).items()
-        ),
-        note=table.text("note", ""),
-        collector=None if collector is None else _read_collector(path, collector),
+        source=table.source,
+        object_file=None if table.object is None else table.object.file,
+        options=tuple(option.named(name) for name, option in table.options.items()),
+        note=table.note,
+        collector=table.collector,
     )
-    table.end()
-    return recipe
 
 
 def package_folder() -> Path:

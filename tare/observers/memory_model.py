@@ -7,12 +7,15 @@ lines that ``simulator_lines`` writes.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta, Struct, structs
+
+from tare.base.documents import Hooks, converted, read_toml
 from tare.base.errors import MissingError, UsageError
 from tare.base.units import parse_size
 
@@ -22,15 +25,14 @@ HOST_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 HOST_MISS_CYCLES = (14, 40, 200)
 """What a miss of each level but the last adds, and what one of the last does: the system describes
 sizes and no times, so these are assumed."""
-HOLDS = ("instructions", "data", "both")
+Holds = Literal["instructions", "data", "both"]
 _FILE_LIMIT = 1 << 16
 _MOST_LEVELS = 3
+_MOST_PARTS = 2 * _MOST_LEVELS
 _MOST_LINES = 1 << 26
 _MOST_CYCLES = 1_000_000
 _MOST_ENTRIES = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
-_WRITE_MISSES = ("fetch", "around", "no-fetch")
-_WRITE_HITS = ("back", "through")
 
 
 @dataclass(frozen=True)
@@ -121,193 +123,190 @@ def load_model(name: str) -> MemoryModel:
     )
 
 
+class Size(int):
+    """Bytes, in a file as a text with a unit."""
+
+
+class Power(Size):
+    """A size that is a power of two."""
+
+
+def _size(value: object) -> Size:
+    if not isinstance(value, str):
+        raise ValueError("is not a size such as '64KiB'")
+    try:
+        size = parse_size(value)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    if not 1 <= size <= 1 << 40:
+        raise ValueError("is not a size from 1B to 1024GiB")
+    return Size(size)
+
+
+def _power(value: object) -> Power:
+    size = _size(value)
+    if size & (size - 1) or not 4 <= size <= 1 << 30:
+        raise ValueError("is not a power of two from 4B to 1GiB")
+    return Power(size)
+
+
+_HOOKS: Hooks = {Size: _size, Power: _power}
+Cycles = Annotated[
+    int,
+    Meta(ge=0, le=_MOST_CYCLES, description=f"a whole number from 0 to {_MOST_CYCLES:,}"),
+]
+Count = Annotated[int, Meta(ge=1, le=1 << 20, description=f"a whole number from 1 to {1 << 20:,}")]
+
+
+class _CacheTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    level: Annotated[
+        int, Meta(ge=1, le=_MOST_LEVELS, description=f"a whole number from 1 to {_MOST_LEVELS}")
+    ]
+    size: Size
+    ways: Count
+    miss_cycles: Cycles
+    holds: Holds = "both"
+    line: Power = Power(64)
+    read_fetch: Power | None = None
+    write_miss_cycles: Cycles = 0
+    write_miss: Literal["fetch", "around", "no-fetch"] = "fetch"
+    write_hit: Literal["back", "through"] = "back"
+    inclusive: bool = False
+
+    def __post_init__(self) -> None:
+        if self.size % (self.ways * self.line):
+            raise ValueError("size: is not a multiple of ways times line")
+        if self.size // self.line > _MOST_LINES:
+            raise ValueError(f"size: is more than {_MOST_LINES:,} lines")
+
+    def cache(self) -> Cache:
+        facts = structs.asdict(self)
+        sets = facts.pop("size") // (self.ways * self.line)
+        return Cache(**facts | {"sets": sets, "read_fetch": self.read_fetch or self.line})
+
+
+class _TlbTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    entries: Count
+    ways: Count
+    miss_cycles: Cycles
+    page: Power = Power(4096)
+    holds: Holds = "both"
+
+    def __post_init__(self) -> None:
+        if self.entries % self.ways:
+            raise ValueError("entries: is not a multiple of ways")
+        if self.page < 512:
+            raise ValueError("page: is less than 512B")
+
+    def tlb(self) -> Tlb:
+        return Tlb(self.holds, self.entries // self.ways, self.ways, self.page, self.miss_cycles)
+
+
+class _WriteBufferTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    entries: Annotated[
+        int,
+        Meta(ge=1, le=_MOST_ENTRIES, description=f"a whole number from 1 to {_MOST_ENTRIES}"),
+    ]
+    same_page_cycles: Cycles
+    other_page_cycles: Cycles
+    width: Power = Power(4)
+    page: Power = Power(4096)
+
+    def __post_init__(self) -> None:
+        if self.width > _MOST_ENTRIES:
+            raise ValueError("width: is more than 64B")
+
+
+class _ModelTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    title: Annotated[
+        str, Meta(min_length=1, max_length=100, description="a text of 1 to 100 characters")
+    ] = ""
+    straddling: Literal["lines", "access"] = "lines"
+    cycles_per_instruction: Annotated[
+        float, Meta(ge=0, le=100, description="a number from 0 to 100")
+    ] = 1.0
+    cache: Annotated[tuple[_CacheTable, ...], Meta(max_length=_MOST_PARTS)] = ()
+    tlb: Annotated[tuple[_TlbTable, ...], Meta(max_length=_MOST_PARTS)] = ()
+    write_buffer: Annotated[
+        tuple[_WriteBufferTable, ...], Meta(max_length=1, description="one table")
+    ] = ()
+
+
+_PARTS = ("cache", "tlb", "write_buffer")
+
+
 def read_model(path: Path) -> MemoryModel:
     """The model that a TOML file describes, checked. Raises UsageError."""
-    try:
-        if path.stat().st_size > _FILE_LIMIT:
-            raise UsageError(f"{path} is too large to describe a memory system")
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
     if not _NAME.fullmatch(path.stem):
         raise UsageError(f"{path}: a model's file has a name of letters, digits, '.', '_' and '-'")
+    with _telling(path):
+        table = read_toml(path, dict[str, Any], most_bytes=_FILE_LIMIT)
     return model_from_table(path.stem, table, str(path))
 
 
 def model_from_table(name: str, table: Mapping[str, Any], where: str) -> MemoryModel:
     """The model of a table as TOML gives it. ``where`` is for messages."""
-    reader = _Reader(where, table)
-    title = reader.text("title", name)
-    straddling = reader.choice("straddling", ("lines", "access"))
-    base = reader.take("cycles_per_instruction", 1.0)
-    if isinstance(base, bool) or not isinstance(base, int | float) or not 0 <= base <= 100:
-        raise reader.wrong("cycles_per_instruction", "is not a number from 0 to 100")
-    caches = tuple(_cache(part) for part in reader.parts("cache"))
-    tlbs = tuple(_tlb(part) for part in reader.parts("tlb"))
-    buffers = [_write_buffer(part) for part in reader.parts("write_buffer")]
-    reader.finish()
+    # A single part can be written as [cache] as well as [[cache]].
+    lists = {key: [part] for key in _PARTS if isinstance(part := table.get(key), dict)}
+    with _telling(where):
+        return _model(name, converted({**table, **lists}, _ModelTable, _HOOKS))
+
+
+@contextmanager
+def _telling(where: object) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}", "docs/memsys.md describes the keys") from None
+
+
+def _model(name: str, table: _ModelTable) -> MemoryModel:
+    buffers = [WriteBuffer(**structs.asdict(part)) for part in table.write_buffer]
     model = MemoryModel(
-        name, title, caches, tlbs, buffers[0] if buffers else None, straddling, float(base)
+        name,
+        table.title or name,
+        tuple(part.cache() for part in table.cache),
+        tuple(part.tlb() for part in table.tlb),
+        buffers[0] if buffers else None,
+        table.straddling,
+        table.cycles_per_instruction,
     )
-    _check(model, where)
+    _check(model)
     return model
 
 
-class _Reader:
-    """Takes keys out of a table, and complains about those that are left."""
-
-    def __init__(self, where: str, table: Mapping[str, Any]) -> None:
-        self._where = where
-        self._left = dict(table)
-
-    def wrong(self, key: str, what: str) -> UsageError:
-        return UsageError(f"{self._where}: {key} {what}", "docs/memsys.md describes the keys")
-
-    def take(self, key: str, default: Any = None) -> Any:
-        if key not in self._left and default is None:
-            raise self.wrong(key, "is missing")
-        return self._left.pop(key, default)
-
-    def text(self, key: str, default: str) -> str:
-        value = self.take(key, default)
-        if not isinstance(value, str) or not 0 < len(value) <= 100:
-            raise self.wrong(key, "is not a short text")
-        return value
-
-    def choice(self, key: str, known: tuple[str, ...], default: str | None = None) -> str:
-        value = self.take(key, default or known[0])
-        if value not in known:
-            raise self.wrong(key, f"is none of {', '.join(known)}")
-        return str(value)
-
-    def whole(self, key: str, least: int, most: int, default: int | None = None) -> int:
-        value = self.take(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self.wrong(key, f"is not a whole number from {least:,} to {most:,}")
-        return value
-
-    def size(self, key: str, default: int | None = None) -> int:
-        """Bytes, written as a text with a unit."""
-        value = self.take(key, default)
-        if isinstance(value, str):
-            value = parse_size(value)
-        elif value != default:
-            raise self.wrong(key, "is not a size such as '64KiB'")
-        if not 1 <= value <= 1 << 40:
-            raise self.wrong(key, "is not a size from 1B to 1024GiB")
-        return int(value)
-
-    def power(self, key: str, default: int | None = None) -> int:
-        value = self.size(key, default)
-        if value & (value - 1) or not 4 <= value <= 1 << 30:
-            raise self.wrong(key, "is not a power of two from 4B to 1GiB")
-        return value
-
-    def yes(self, key: str) -> bool:
-        value = self.take(key, False)
-        if not isinstance(value, bool):
-            raise self.wrong(key, "is neither true nor false")
-        return value
-
-    def parts(self, key: str) -> Iterator[_Reader]:
-        value = self._left.pop(key, [])
-        found = [value] if isinstance(value, dict) else value
-        if not isinstance(found, list) or not all(isinstance(part, dict) for part in found):
-            raise self.wrong(key, "is not a table")
-        if len(found) > 2 * _MOST_LEVELS:
-            raise self.wrong(key, "is there too often")
-        for number, part in enumerate(found, 1):
-            reader = _Reader(f"{self._where}: {key} {number}", part)
-            yield reader
-            reader.finish()
-
-    def finish(self) -> None:
-        if self._left:
-            raise self.wrong(next(iter(self._left)), "is not known")
-
-
-def _cache(reader: _Reader) -> Cache:
-    line = reader.power("line", 64)
-    size, ways = reader.size("size"), reader.whole("ways", 1, 1 << 20)
-    if size % (ways * line):
-        raise reader.wrong("size", "is not a multiple of ways times line")
-    if size // line > _MOST_LINES:
-        raise reader.wrong("size", f"is more than {_MOST_LINES:,} lines")
-    return Cache(
-        level=reader.whole("level", 1, _MOST_LEVELS),
-        holds=reader.choice("holds", HOLDS, "both"),
-        sets=size // (ways * line),
-        ways=ways,
-        line=line,
-        read_fetch=reader.power("read_fetch", line),
-        miss_cycles=reader.whole("miss_cycles", 0, _MOST_CYCLES),
-        write_miss_cycles=reader.whole("write_miss_cycles", 0, _MOST_CYCLES, 0),
-        write_miss=reader.choice("write_miss", _WRITE_MISSES),
-        write_hit=reader.choice("write_hit", _WRITE_HITS),
-        inclusive=reader.yes("inclusive"),
-    )
-
-
-def _tlb(reader: _Reader) -> Tlb:
-    entries, ways = reader.whole("entries", 1, 1 << 20), reader.whole("ways", 1, 1 << 20)
-    if entries % ways:
-        raise reader.wrong("entries", "is not a multiple of ways")
-    page = reader.power("page", 4096)
-    if page < 512:
-        raise reader.wrong("page", "is less than 512B")
-    holds = reader.choice("holds", HOLDS, "both")
-    cycles = reader.whole("miss_cycles", 0, _MOST_CYCLES)
-    return Tlb(holds, entries // ways, ways, page, cycles)
-
-
-def _write_buffer(reader: _Reader) -> WriteBuffer:
-    width, page = reader.power("width", 4), reader.power("page", 4096)
-    if width > _MOST_ENTRIES:
-        raise reader.wrong("width", "is more than 64B")
-    return WriteBuffer(
-        reader.whole("entries", 1, _MOST_ENTRIES),
-        width,
-        page,
-        reader.whole("same_page_cycles", 0, _MOST_CYCLES),
-        reader.whole("other_page_cycles", 0, _MOST_CYCLES),
-    )
-
-
-def _check(model: MemoryModel, where: str) -> None:
+def _check(model: MemoryModel) -> None:
     """What no part can know by itself."""
-
-    def wrong(what: str) -> UsageError:
-        return UsageError(f"{where}: {what}", "docs/memsys.md describes memory systems")
 
     whole = (["both"], ["data", "instructions"])
     if sorted(c.holds for c in model.caches if c.level == 1) not in whole:
-        raise wrong(
+        raise ValueError(
             "level 1 is neither one cache for both nor one for instructions and one for data"
         )
     if sorted(t.holds for t in model.tlbs) not in (*whole, ["data"], []):
-        raise wrong("there is neither one TLB for both nor one for each, nor one for data")
+        raise ValueError("there is neither one TLB for both nor one for each, nor one for data")
     for level in range(2, model.levels + 1):
         if [c.holds for c in model.caches if c.level == level] != ["both"]:
-            raise wrong(f"level {level} is not one cache for both")
+            raise ValueError(f"level {level} is not one cache for both")
     for cache in model.caches:
         if cache.level == 1 and cache.sets & (cache.sets - 1):
-            raise wrong(f"level 1 has {cache.sets} sets, which is not a power of two")
+            raise ValueError(f"level 1 has {cache.sets} sets, which is not a power of two")
         if cache.line > 1 << 16:
-            raise wrong("a line is longer than 64KiB")
+            raise ValueError("a line is longer than 64KiB")
     data = model.cache(1, "data")
     if model.write_buffer is None:
         if any(c.write_miss == "no-fetch" or c.read_fetch != c.line for c in model.caches):
-            raise wrong("'no-fetch' and read_fetch need a write buffer")
+            raise ValueError("'no-fetch' and read_fetch need a write buffer")
     elif model.levels > 1 or model.tlbs or data.holds == "both":
-        raise wrong("a write buffer needs one split level and no TLB")
+        raise ValueError("a write buffer needs one split level and no TLB")
     elif data.write_miss != "no-fetch" or data.write_hit != "through":
-        raise wrong("a write buffer needs write_miss 'no-fetch' and write_hit 'through'")
+        raise ValueError("a write buffer needs write_miss 'no-fetch' and write_hit 'through'")
     elif data.read_fetch < data.line:
-        raise wrong("read_fetch is less than a line")
+        raise ValueError("read_fetch is less than a line")
     if model.straddling == "access" and any(
         c.write_miss != "fetch" or c.write_hit != "back" or c.inclusive for c in model.caches
     ):
-        raise wrong("straddling 'access' needs caches that are neither inclusive nor around")
+        raise ValueError("straddling 'access' needs caches that are neither inclusive nor around")
 
 
 def host_model(folder: Path = HOST_CACHES) -> MemoryModel:

@@ -13,30 +13,24 @@ import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
+from msgspec import Meta, Struct, structs
+
+from tare.base.documents import DocumentError, PlainText, Sha256, Text, read_toml
 from tare.base.errors import TareError, UsageError
 from tare.base.native import CHECKOUT, NATIVE, native_roots
 from tare.programs.program import Program
 
-SCHEMA = 1
-MAX_SUITE_BYTES = 1 << 20
 DEFAULT_TIMEOUT_SECONDS = 60.0
 MAX_TIMEOUT_SECONDS = 24 * 3600.0
 PREPARE_TIMEOUT_SECONDS = 15 * 60.0
 
-_NAME = re.compile(r"[a-z0-9-]{1,64}")
-_DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(\|[a-z0-9][a-z0-9+.-]+)*")
-"""A package, or several of which one is enough; the first is the one to install."""
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 # Doubled braces give a literal {word}; all other braces stand for themselves, as in awk programs.
 _PLACEHOLDER = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
 # Only a command has a run of its own, and so a scratch folder.
@@ -46,25 +40,94 @@ _COMMAND_PLACEHOLDERS = _PREPARE_PLACEHOLDERS | {"scratch"}
 _RESERVED_VARIABLES = frozenset({"LD_PRELOAD", "LD_AUDIT"})
 
 
-@dataclass(frozen=True)
-class SuiteProgram:
-    """One program of a suite, as written in the file: placeholders are not yet replaced. In
-    ``limits`` is the most that metrics may be under ``manager``, for ``tare.checking.limits``."""
+Name = Annotated[str, Meta(pattern=r"\A[a-z0-9-]{1,64}\Z", description="1 to 64 of a-z, 0-9 and -")]
+Package = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9+.-]+(\|[a-z0-9][a-z0-9+.-]+)*\Z")]
+"""A Debian package, or several of which one is enough; the first is the one to install."""
+Variable = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")]
+Command = Annotated[
+    tuple[PlainText, ...],
+    Meta(
+        min_length=1,
+        description="a list of strings that hold no null character; it must begin with a program",
+    ),
+]
 
-    name: str
-    description: str
-    command: tuple[str, ...]
-    folder: Path
-    paper: str = ""
-    packages: tuple[str, ...] = ()
-    input: str | None = None
-    prepare: tuple[tuple[str, ...], ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    output_sha256: str | None = None
+Limit = Annotated[str | int | float, Meta(description="a number, or one with its unit")]
+
+
+class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table [[program]]: placeholders are not yet replaced. In ``limits`` is the most that
+    metrics may be under ``manager``, for ``tare.checking.limits``."""
+
+    name: Name
+    description: Text
+    command: Command
+    paper: Text = ""
+    packages: Annotated[
+        tuple[Package, ...], Meta(description="a list of strings, names of packages")
+    ] = ()
+    input: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"\A[/{][^\0]*\Z",
+                description="a string, an absolute path or one that begins with a placeholder",
+            ),
+        ]
+        | None
+    ) = None
+    prepare: Annotated[
+        tuple[Command, ...], Meta(description="a list of commands, each a list of strings")
+    ] = ()
+    environment: Annotated[
+        dict[Variable, PlainText], Meta(description="a table of variables and strings")
+    ] = {}
+    output_sha256: Sha256 | None = None
     ignore_output: bool = False
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-    manager: str = ""
-    limits: Mapping[str, str | float] = field(default_factory=dict)
+    timeout_seconds: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=MAX_TIMEOUT_SECONDS,
+            description=f"a number, more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}",
+        ),
+    ] = DEFAULT_TIMEOUT_SECONDS
+    manager: Text = ""
+    limits: dict[str, Limit] = {}
+
+    def __post_init__(self) -> None:
+        if self.ignore_output and self.output_sha256 is not None:
+            raise ValueError("output_sha256: makes no sense with ignore_output")
+        for name in sorted(_RESERVED_VARIABLES & set(self.environment)):
+            raise ValueError(f"environment: {name} is set by Tare")
+        made = frozenset() if self.prepare else frozenset({"inputs"})
+        for command in self.prepare:
+            _check_command("prepare", command, _PREPARE_PLACEHOLDERS)
+        _check_command("command", self.command, _COMMAND_PLACEHOLDERS - made)
+        others = _PREPARE_PLACEHOLDERS - made
+        _check_placeholders("input", () if self.input is None else (self.input,), others)
+        _check_placeholders("environment", self.environment.values(), others)
+
+
+class SuiteProgram(ProgramTable, frozen=True, kw_only=True):
+    folder: Path
+
+
+class _SuiteTable(Struct, forbid_unknown_fields=True):
+    schema: Literal[1]
+    name: Name
+    description: Text
+    program: Annotated[
+        tuple[ProgramTable, ...],
+        Meta(min_length=1, description="a list of at least one [[program]] table"),
+    ]
+
+    def __post_init__(self) -> None:
+        names: set[str] = set()
+        for program in self.program:
+            if program.name in names:
+                raise ValueError(f"program {program.name!r}: name: is used twice")
+            names.add(program.name)
 
 
 @dataclass(frozen=True)
@@ -165,7 +228,14 @@ def load_suite(name_or_path: str | os.PathLike[str]) -> Suite:
             f"shipped suites: {', '.join(shipped_suites())}; "
             "a suite of your own is given by its path",
         )
-    return _Reader(path).read()
+    try:
+        table = read_toml(path, _SuiteTable)
+    except DocumentError as error:
+        raise UsageError(f"{path}: {error}") from None
+    programs = [
+        SuiteProgram(**structs.asdict(program), folder=path.parent) for program in table.program
+    ]
+    return Suite(table.name, table.description, path, tuple(programs))
 
 
 def as_program(program: SuiteProgram) -> Program:
@@ -328,6 +398,24 @@ def _placeholders(text: str) -> Iterator[str]:
             yield match[2]
 
 
+def _check_command(key: str, command: Sequence[str], allowed: frozenset[str]) -> None:
+    if not command[0]:
+        raise ValueError(f"{key}: must begin with the name of a program")
+    _check_placeholders(key, command, allowed)
+
+
+def _check_placeholders(key: str, texts: Iterable[str], allowed: frozenset[str]) -> None:
+    for name in (name for text in texts for name in _placeholders(text)):
+        if name == "inputs" and name not in allowed:
+            raise ValueError(f"{key}: uses {{inputs}}, but there is no 'prepare' to make them")
+        if name not in allowed:
+            known = ", ".join(f"{{{placeholder}}}" for placeholder in sorted(allowed))
+            raise ValueError(
+                f"{key}: unknown placeholder {{{name}}}; known here: {known}; "
+                f"a literal {{{name}}} is written {{{{{name}}}}}"
+            )
+
+
 def _files_behind(argument: str, folders: Mapping[str, Path]) -> list[Path]:
     """The existing files that an argument of a `prepare` command names."""
     if not argument.startswith("/") and not set(_placeholders(argument)) & {"workloads", "suite"}:
@@ -381,181 +469,3 @@ def _packages_not_installed(packages: Sequence[str]) -> tuple[str, ...]:
     }
     missing = [package for package in packages if installed.isdisjoint(package.split("|"))]
     return tuple(map(package_to_install, missing))
-
-
-class _Reader:
-    """Reads one suite file; every complaint names the file, the program and the key."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._where = str(path)
-
-    def read(self) -> Suite:
-        document = self._parse()
-        self._no_others(document, {"schema", "name", "description", "program"})
-        schema = document.get("schema")
-        if type(schema) is not int or schema != SCHEMA:
-            raise self._error("schema", f"must be {SCHEMA}, not {schema!r}")
-        name = self._name(document)
-        description = self._text(document, "description")
-        tables = document.get("program")
-        if not isinstance(tables, list) or not tables:
-            raise self._error("program", "must be a list of at least one [[program]] table")
-        programs: dict[str, SuiteProgram] = {}
-        for number, table in enumerate(tables, start=1):
-            self._where = f"{self._path}: program {number}"
-            if not isinstance(table, dict):
-                raise self._error("program", "must be a [[program]] table")
-            program = self._program(table)
-            if program.name in programs:
-                raise self._error("name", "is used twice")
-            programs[program.name] = program
-        return Suite(name, description, self._path, tuple(programs.values()))
-
-    def _parse(self) -> dict[str, Any]:
-        try:
-            # Not blocking, so that a FIFO in place of a file is reported and not waited for.
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
-            with open(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise UsageError(f"{self._path}: not a regular file")
-                content = file.read(MAX_SUITE_BYTES + 1)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{self._path}: the suite cannot be read: {error}") from error
-        if len(content) > MAX_SUITE_BYTES:
-            raise UsageError(f"{self._path}: a suite file may have {MAX_SUITE_BYTES} bytes at most")
-        try:
-            return tomllib.loads(content.decode())
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-            raise UsageError(f"{self._path}: not a correct TOML file: {error}") from error
-
-    def _program(self, table: dict[str, Any]) -> SuiteProgram:
-        name = self._name(table)
-        self._where = f"{self._path}: program {name!r}"
-        self._no_others(table, set(SuiteProgram.__dataclass_fields__) - {"folder"})
-        prepare_table = table.get("prepare", [])
-        if not isinstance(prepare_table, list):
-            raise self._error("prepare", "must be a list of commands, each a list of strings")
-        prepare_commands = tuple(
-            self._command("prepare", command, _PREPARE_PLACEHOLDERS) for command in prepare_table
-        )
-        made = frozenset() if prepare_commands else frozenset({"inputs"})
-        packages = tuple(self._strings("packages", table.get("packages", [])))
-        for package in packages:
-            if not _DEBIAN_PACKAGE.fullmatch(package):
-                raise self._error("packages", f"{package!r} is not a name of a package")
-        ignore_output = table.get("ignore_output", False)
-        if not isinstance(ignore_output, bool):
-            raise self._error("ignore_output", "must be true or false")
-        output_sha256 = self._text(table, "output_sha256") if "output_sha256" in table else None
-        if output_sha256 is not None:
-            if not _SHA256.fullmatch(output_sha256):
-                raise self._error("output_sha256", "must be 64 hexadecimal digits in lower case")
-            if ignore_output:
-                raise self._error("output_sha256", "makes no sense with ignore_output")
-        standard_input = None
-        if "input" in table:
-            standard_input = self._text(table, "input")
-            self._check_placeholders("input", standard_input, _PREPARE_PLACEHOLDERS - made)
-            if not standard_input.startswith(("/", "{")):
-                raise self._error("input", "must be an absolute path or begin with a placeholder")
-        return SuiteProgram(
-            name=name,
-            description=self._text(table, "description"),
-            command=self._command("command", table.get("command"), _COMMAND_PLACEHOLDERS - made),
-            folder=self._path.parent,
-            paper=self._text(table, "paper") if "paper" in table else "",
-            packages=packages,
-            input=standard_input,
-            prepare=prepare_commands,
-            environment=self._environment(table, _PREPARE_PLACEHOLDERS - made),
-            output_sha256=output_sha256,
-            ignore_output=ignore_output,
-            timeout_seconds=self._timeout(table),
-            manager=self._text(table, "manager") if "manager" in table else "",
-            limits=self._limits(table),
-        )
-
-    def _name(self, table: dict[str, Any]) -> str:
-        name = self._text(table, "name")
-        if not _NAME.fullmatch(name):
-            raise self._error("name", f"{name!r} must be 1 to 64 of a-z, 0-9 and -")
-        return name
-
-    def _text(self, table: dict[str, Any], key: str) -> str:
-        value = table.get(key)
-        if not isinstance(value, str) or not value:
-            raise self._error(key, "must be a string that is not empty")
-        return self._printable(key, value)
-
-    def _strings(self, key: str, value: object) -> list[str]:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self._error(key, "must be a list of strings")
-        return [self._printable(key, item) for item in value]
-
-    def _printable(self, key: str, value: str) -> str:
-        if "\0" in value:
-            raise self._error(key, "must not hold a null character")
-        return value
-
-    def _command(self, key: str, value: object, allowed: frozenset[str]) -> tuple[str, ...]:
-        arguments = self._strings(key, value)
-        if not arguments or not arguments[0]:
-            raise self._error(key, "must begin with the name of a program")
-        for argument in arguments:
-            self._check_placeholders(key, argument, allowed)
-        return tuple(arguments)
-
-    def _environment(self, table: dict[str, Any], allowed: frozenset[str]) -> Mapping[str, str]:
-        environment = table.get("environment", {})
-        if not isinstance(environment, dict):
-            raise self._error("environment", "must be a table of strings")
-        for name, value in environment.items():
-            if not _VARIABLE.fullmatch(name):
-                raise self._error("environment", f"{name!r} is not a name of a variable")
-            if name in _RESERVED_VARIABLES:
-                raise self._error("environment", f"{name} is set by Tare")
-            if not isinstance(value, str):
-                raise self._error("environment", f"{name} must be a string")
-            self._check_placeholders("environment", self._printable("environment", value), allowed)
-        return dict(environment)
-
-    def _limits(self, table: dict[str, Any]) -> Mapping[str, str | float]:
-        limits = table.get("limits", {})
-        if not isinstance(limits, dict):
-            raise self._error("limits", "must be a table of metrics and the most that each may be")
-        for metric, most in limits.items():
-            if isinstance(most, bool) or not isinstance(most, str | int | float):
-                raise self._error("limits", f"{metric} must be a number, or one with its unit")
-        return dict(limits)
-
-    def _timeout(self, table: dict[str, Any]) -> float:
-        value = table.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._error("timeout_seconds", "must be a number")
-        # Written so that a NaN is refused too.
-        if not 0 < value <= MAX_TIMEOUT_SECONDS:
-            raise self._error(
-                "timeout_seconds", f"must be more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}"
-            )
-        return float(value)
-
-    def _check_placeholders(self, key: str, text: str, allowed: frozenset[str]) -> None:
-        for name in _placeholders(text):
-            if name == "inputs" and name not in allowed:
-                raise self._error(key, "uses {inputs}, but there is no 'prepare' to make them")
-            if name not in allowed:
-                known = ", ".join(f"{{{one}}}" for one in sorted(allowed))
-                raise self._error(
-                    key,
-                    f"unknown placeholder {{{name}}}; known here: {known}; "
-                    f"a literal {{{name}}} is written {{{{{name}}}}}",
-                )
-
-    def _no_others(self, table: dict[str, Any], known: set[str]) -> None:
-        for key in table:
-            if key not in known:
-                raise self._error(key, f"unknown key; known: {', '.join(sorted(known))}")
-
-    def _error(self, key: str, problem: str) -> UsageError:
-        return UsageError(f"{self._where}: {key}: {problem}")

@@ -21,67 +21,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from tare.base.display import Displayed
-from tare.base.documents import check_fields, no_number
+from tare.base.documents import DocumentError, converted, no_number
 from tare.base.errors import UsageError
 from tare.base.files import write_atomically, writing
 from tare.base.libraries import pl
 from tare.base.parquet_files import first_damaged
 from tare.base.version import __version__
+from tare.records.header import Header
 from tare.records.machine import describe_environment, describe_machine
 from tare.records.metrics import FIRST_METRICS, METRICS, Obtained, Status, obtained
-from tare.records.runs import _GREATEST_NUMBER, _GREATEST_VALUE, Record, now
+from tare.records.runs import GREATEST_VALUE, Record, now
 
 SCHEMA = 1
-_RUN_FIELDS = {
-    "tare": str,
-    "study": str,
-    "command": [str],
-    "started": str,
-    "machine": dict,
-    "programs": list,
-    "managers": dict,
-    "baseline": str,
-    "seed": int,
-}
-_RUN_FIELDS_IF_ANY = {
-    "environment": dict,
-    "finished": str,
-    "imported": dict,
-    "java": dict,
-    "machines": dict,
-    "observer_seconds": (int, float),
-    "pilot_seconds": (int, float),
-    "request": dict,
-    "runtime": str,
-    "sections": dict,
-    "shares": dict,
-    "took_seconds": (int, float),
-}
-_MACHINE_FIELDS = {
-    "processor": str,
-    "cores": int,
-    "memory_bytes": int,
-    "load_average": (int, float),
-    "frequency_governor": str,
-    "turbo": str,
-    "transparent_huge_pages": str,
-    "swap": bool,
-    "hypervisor": bool,
-}
-_WORKER_FIELDS = {"group": str, "host": str, "machine": dict}
-_PROGRAM_FIELDS = {
-    "name": str,
-    "argv": [str],
-    "executable": str,
-    "executable_sha256": str,
-    "ignore_output": bool,
-    "output_sha256": str,
-}
-_MANAGER_FIELDS = {"version": str, "object": (str, type(None)), "environment": dict}
 RUN_FILE = "run.json"
 RECORDS_FILE = "runs.jsonl"
 MEASUREMENTS_FILE = "measurements.parquet"
@@ -105,7 +61,12 @@ class Results(Displayed):
 
     folder: Path
     run: dict[str, Any]
+    """All of run.json, with what single studies keep there; see ``header`` for the rest."""
     measurements: pl.DataFrame
+
+    @cached_property
+    def header(self) -> Header:
+        return converted(self.run, Header)
 
 
 class InFolder(Protocol):
@@ -264,21 +225,10 @@ def read_run(folder: Path) -> dict[str, Any]:
             f"{path} has schema {run['schema']}, this Tare reads up to {SCHEMA}",
             "use the Tare that wrote it, or a newer one",
         )
-    check_fields(path, "", run, _RUN_FIELDS)
-    check_fields(path, "machine.", run["machine"], _MACHINE_FIELDS)
-    check_fields(path, "", run, {k: v for k, v in _RUN_FIELDS_IF_ANY.items() if k in run})
-    check_fields(
-        path, "environment.", {"values": {}, **run.get("environment", {})}, {"values": dict}
-    )
-    if not 0 <= run["seed"] <= _GREATEST_NUMBER:
-        raise UsageError(f"{path}: seed is {run['seed']}")
-    for worker in run.get("machines", {}).values():
-        check_fields(path, "machines.", worker, _WORKER_FIELDS)
-        check_fields(path, "machines.machine.", worker["machine"], _MACHINE_FIELDS)
-    for program in run["programs"]:
-        check_fields(path, "programs.", program, _PROGRAM_FIELDS)
-    for manager in run["managers"].values():
-        check_fields(path, "managers.", manager, _MANAGER_FIELDS)
+    try:
+        converted(run, Header)
+    except DocumentError as error:
+        raise UsageError(f"{path}: {error}") from None
     return run
 
 
@@ -296,9 +246,9 @@ def read_records(folder: Path) -> list[Record]:
                 break
             try:
                 records.append(Record.from_line(line.decode()))
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 raise UsageError(
-                    f"{path}, line {number}, is damaged: {error!r}",
+                    f"{path}, line {number}, is damaged: {error}",
                     "without that line, the other runs can still be read",
                 ) from None
     return records
@@ -348,7 +298,7 @@ def _read_measurements(path: Path) -> pl.DataFrame:
     }
     sound = frame.select(
         pl.all_horizontal(
-            pl.col("value").is_null() | pl.col("value").abs().le(_GREATEST_VALUE),
+            pl.col("value").is_null() | pl.col("value").abs().le(GREATEST_VALUE),
             *(pl.col(name).is_in(words) for name, words in known.items()),
             *(pl.col(name).is_not_null() for name in frame.columns if name != "value"),
         ).all()

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta, Struct
+
+from tare.base.documents import converted
 from tare.records.metrics import METRICS, Status
 
 DEFAULT_OUTPUT_LIMIT = 1 << 30
 
-_GREATEST_NUMBER = (1 << 63) - 1
-_GREATEST_VALUE = 1e30
+GREATEST_VALUE = 1e30
 """No measurement comes near it, and figures made of such values are still finite."""
+
+Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1, description="a whole number of 63 bits")]
+Name = Annotated[
+    str, Meta(pattern=r"\A[^\ud800-\udfff]*\Z", description="a name that a table can hold")
+]
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class Outcome:
 
     status: Status
     reason: str = ""
-    values: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, int | float] = field(default_factory=dict)
     exit_code: int = 0
     signal: int = 0
     server: str = ""
@@ -52,17 +59,6 @@ class Outcome:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-_KINDS = {
-    "str": str,
-    "int": int,
-    "bool": bool,
-    "Status": str,
-    "Mapping[str, float]": dict,
-    "Mapping[str, Any]": dict,
-}
-"""How JSON gives the fields of a run and its outcome."""
-
-
 @dataclass(frozen=True)
 class Run:
     """One planned invocation of one program under one manager. ``order`` counts all runs of the
@@ -71,15 +67,15 @@ class Run:
     ``machine`` is the worker of a cluster that did it, and ``group`` names its kind; both are empty
     for this machine."""
 
-    study: str
-    program: str
-    manager: str
-    invocation: int
-    order: int
+    study: Name
+    program: Name
+    manager: Name
+    invocation: Number
+    order: Number
     warmup: bool = False
     observer: str = "runner"
-    machine: str = ""
-    group: str = ""
+    machine: Name = ""
+    group: Name = ""
 
 
 @dataclass(frozen=True)
@@ -95,33 +91,20 @@ class Record:
 
     @staticmethod
     def from_line(line: str) -> Record:
+        """Raises ValueError where the line holds something else than runs leave there."""
+        # By json, for names of files that are no UTF-8 have lone surrogates.
         raw = json.loads(line)
-        _check_types(raw)
-        run = Run(**{f.name: raw[f.name] for f in fields(Run) if f.name in raw})
-        known = {f.name: raw[f.name] for f in fields(Outcome) if f.name in raw}
-        known["status"] = Status(known["status"])
-        return Record(run, Outcome(**known), raw.get("started", ""))
+        outcome = converted(raw, Outcome)
+        if unknown := outcome.values.keys() - METRICS.keys():
+            raise ValueError(f"a metric that this Tare does not know: {min(unknown)!r}")
+        for metric, value in outcome.values.items():
+            if not abs(value) <= GREATEST_VALUE:
+                raise ValueError(f"{metric} is {value!r}")
+        return Record(converted(raw, Run), outcome, converted(raw, _Started).started)
 
 
-def _check_types(raw: Any) -> None:
-    """Raises ValueError where a line of runs.jsonl holds something else than runs leave there."""
-    if not isinstance(raw, dict):
-        raise ValueError("no run")
-    for known in (*fields(Run), *fields(Outcome)):
-        if known.name in raw and type(raw[known.name]) is not _KINDS[str(known.type)]:
-            raise ValueError(f"{known.name} is of another type")
-    if not isinstance(raw.get("started", ""), str):
-        raise ValueError("started is not text")
-    for name in ("study", "program", "manager", "machine", "group"):
-        raw.get(name, "").encode()  # half a character of UTF-16 is a name that no table can hold
-    for name in ("invocation", "order"):
-        if not 0 <= raw.get(name, 0) <= _GREATEST_NUMBER:
-            raise ValueError(f"{name} is {raw[name]}")
-    for metric, value in raw.get("values", {}).items():
-        if metric not in METRICS:
-            raise ValueError(f"a metric that this Tare does not know: {metric!r}")
-        if type(value) not in (int, float) or not abs(value) <= _GREATEST_VALUE:
-            raise ValueError(f"{metric} is {value!r}")
+class _Started(Struct):
+    started: str = ""
 
 
 def now() -> str:

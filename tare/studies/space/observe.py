@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from tare.base.documents import check_fields
+from msgspec import Meta, Struct
+
+from tare.base.documents import DocumentError, converted
 from tare.base.errors import TareError, UsageError
 from tare.base.libraries import pl
 from tare.base.native import native_file
@@ -41,15 +43,23 @@ SNAPSHOTS_FOLDER = "snapshots"
 """In the folder of a trace."""
 _FACTS_FILE = "run.json"
 _FACTS_LIMIT = 1 << 20
-_FACTS: Mapping[str, Any] = {
-    "manager_files": list,
-    "observer_files": list,
-    "collects": bool,
-    "kernel_peak_bytes": (int, float),
-    "wall_seconds": (int, float),
-}
 _SITE_SHIFT = 32
 """The call sites of several processes in one number."""
+
+
+_AMOUNT = "a number that is not negative"
+Amount = (
+    Annotated[int, Meta(ge=0, description=_AMOUNT)]
+    | Annotated[float, Meta(ge=0, le=sys.float_info.max, description=_AMOUNT)]
+)
+
+
+class _Facts(Struct, frozen=True):
+    manager_files: tuple[str, ...]
+    observer_files: tuple[str, ...]
+    collects: bool
+    kernel_peak_bytes: Amount
+    wall_seconds: Amount
 
 
 def run_once(
@@ -109,14 +119,14 @@ def analysed(trace: Trace) -> Outcome:
         )
     begun = time.monotonic()
     facts = _read_facts(folder)
-    known = Known(frozenset(facts["manager_files"]), frozenset(facts["observer_files"]))
+    known = Known(frozenset(facts.manager_files), frozenset(facts.observer_files))
     found = analyse(trace, read_snapshots(folder), known)
     details = {
         **found,
         "trace": str(trace.folder.resolve()),
-        "collects": facts["collects"],
-        "kernel_peak_bytes": facts["kernel_peak_bytes"],
-        "wall_seconds": facts["wall_seconds"],
+        "collects": facts.collects,
+        "kernel_peak_bytes": facts.kernel_peak_bytes,
+        "wall_seconds": facts.wall_seconds,
         "analysis_seconds": time.monotonic() - begun,
     }
     return Outcome(Status.OK, values=values_of(found), details=details)
@@ -134,7 +144,7 @@ def _write_facts(folder: Path, manager: Manager, outcome: Outcome) -> None:
     (folder / _FACTS_FILE).write_text(json.dumps(facts, indent=2) + "\n")
 
 
-def _read_facts(folder: Path) -> dict[str, Any]:
+def _read_facts(folder: Path) -> _Facts:
     """What ``_write_facts`` wrote; the folder can come from anywhere."""
     path = folder / _FACTS_FILE
     try:
@@ -142,14 +152,10 @@ def _read_facts(folder: Path) -> dict[str, Any]:
             facts = json.loads(file.read(_FACTS_LIMIT))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    check_fields(path, "", facts, _FACTS)
-    for name in ("manager_files", "observer_files"):
-        if not all(isinstance(file, str) for file in facts[name]):
-            raise UsageError(f"{path}: {name} is not a list of paths")
-    for name in ("kernel_peak_bytes", "wall_seconds"):
-        if not math.isfinite(facts[name]) or facts[name] < 0:
-            raise UsageError(f"{path}: {name} is {facts[name]}")
-    return {name: facts[name] for name in _FACTS}
+    try:
+        return converted(facts, _Facts)
+    except DocumentError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def observer(discard_trace: bool) -> Observe:

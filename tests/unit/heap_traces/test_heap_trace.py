@@ -558,16 +558,16 @@ def test_a_meta_file_that_is_none(small: Trace, text: str) -> None:
         ({"version": "1"}, f"this Tare reads up to {VERSION}"),
         ({"version": True}, f"this Tare reads up to {VERSION}"),
         ({"objects": 4}, "do not add up"),
-        ({"objects": -1}, "not a number of 64 bits"),
-        ({"objects": 1 << 70}, "not a number of 64 bits"),
-        ({"objects": True}, "not a number of 64 bits"),
-        ({"objects": 3.0}, "objects is missing or of another type"),
-        ({"complete": 1}, "complete is missing or of another type"),
-        ({"observed": [1]}, "observed is not a list of words"),
-        ({"processes": [{}]}, r"processes\[0\].process is missing"),
-        ({"processes": [None]}, r"processes\[0\].process is missing"),
+        ({"objects": -1}, "must be a number of 64 bits"),
+        ({"objects": 1 << 70}, "must be a number of 64 bits"),
+        ({"objects": True}, "must be a number of 64 bits"),
+        ({"objects": 3.0}, "objects: must be a number of 64 bits"),
+        ({"complete": 1}, "complete: must be true or false"),
+        ({"observed": [1]}, "observed: must be a list of strings"),
+        ({"processes": [{}]}, "processes 1: process: is missing"),
+        ({"processes": [None]}, "processes 1: must be a table"),
         ({"processes": []}, "do not add up"),
-        ({"program": "gawk"}, "program is missing or of another type"),
+        ({"program": "gawk"}, "program: must be a table"),
         ({"wall_seconds": math.nan}, "NaN is no number"),
     ],
 )
@@ -580,7 +580,7 @@ def test_a_meta_file_that_lies(small: Trace, fields: Mapping[str, Any], complain
 @pytest.mark.parametrize("value", ["", -1, 1e30, 1 << 64, None, True])
 def test_a_clock_that_cannot_be(small: Trace, value: Any) -> None:
     edit_meta(small, processes=[{**small.processes[0], "nanoseconds": value}])
-    with pytest.raises(UsageError, match=r"processes\[0\].nanoseconds is"):
+    with pytest.raises(UsageError, match="processes 1: nanoseconds: must be a number of 64 bits"):
         open_trace(small.folder)
 
 

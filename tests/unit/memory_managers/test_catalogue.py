@@ -150,7 +150,7 @@ def test_a_good_recipe(tmp_path: Path) -> None:
         ('value = "cache:{}"', 'value = "cache:{x}"', "options.cache.value"),
         ('default = "fast"', 'default = "slow"', "options.mode.default"),
         ('env = "MINE_SAFE"', "", "options.mode.env"),
-        ('safe = "1"', "safe = 1", "options.mode.choices"),
+        ('safe = "1"', "safe = 1", "options.mode.choices.safe"),
     ],
 )
 def test_errors_name_the_file_and_the_key(tmp_path: Path, old: str, new: str, key: str) -> None:

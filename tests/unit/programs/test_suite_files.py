@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tare.base.documents import MOST_TOML_BYTES
 from tare.base.errors import TareError, UsageError
 from tare.programs import suite as suite_module
 from tare.programs.suite import (
-    MAX_SUITE_BYTES,
     SuiteProgram,
     as_program,
     inputs_folder,
@@ -111,7 +111,7 @@ def test_an_unknown_name_lists_the_shipped_ones() -> None:
         ("input = 3", ["input", "string"]),
         ('packages = ["no such; name"]', ["packages", "no such; name"]),
         ('environment = { "A=B" = "c" }', ["environment", "A=B"]),
-        ("environment = { A = 1 }", ["environment", "A must be a string"]),
+        ("environment = { A = 1 }", ["environment.A", "must be a string"]),
         ('environment = { LD_PRELOAD = "x.so" }', ["environment", "LD_PRELOAD"]),
         ('output_sha256 = "abc"', ["output_sha256", "64"]),
         (f'output_sha256 = "{"a" * 64}"\nignore_output = true', ["output_sha256", "ignore_output"]),
@@ -146,7 +146,7 @@ def test_a_wrong_key_is_named_with_file_and_program(
         (HEAD.replace("mine", "Not Good") + PROGRAM, ["name", "Not Good"]),
         (HEAD + "extra = 1\n" + PROGRAM, ["extra"]),
         (HEAD + PROGRAM + PROGRAM, ["'one'", "twice"]),
-        (HEAD + PROGRAM.replace("one", "../x"), ["program 1", "name"]),
+        (HEAD + PROGRAM.replace("one", "../x"), ["program '../x'", "name"]),
         (HEAD + PROGRAM.replace('command = ["true"]', ""), ["'one'", "command"]),
         ("schema = = 1", ["TOML"]),
         ("x = " + "[" * 5000, ["TOML"]),
@@ -160,7 +160,7 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str, words: list[str]) ->
 
 
 def test_what_is_no_small_text_file_is_refused(tmp_path: Path) -> None:
-    large = write(tmp_path, HEAD + PROGRAM + "#" * MAX_SUITE_BYTES, "large.toml")
+    large = write(tmp_path, HEAD + PROGRAM + "#" * MOST_TOML_BYTES, "large.toml")
     assert "bytes at most" in refused(large)
     latin = tmp_path / "latin.toml"
     latin.write_bytes(b'name = "\xe9"\n')

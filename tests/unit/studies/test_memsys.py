@@ -64,7 +64,7 @@ miss_cycles = 10
         (("level", "lewel"), "level"), (("miss_cycles", "hit_cycles = 1\nmiss_cycles"), "known"),
         (('"32KiB"', "32768"), "size"), (('"32KiB"', '"32 kilos"'), "32 kilos"),
         (("ways = 8", "ways = 8\nline = '48B'"), "power"),
-        (("[[cache]]", "cache = 3\n[x]"), "not a table"),
+        (("[[cache]]", "cache = 3\n[x]"), "list of tables"),
         (("ways = 8", "ways = 8\nwrite_miss = 'no-fetch'"), "write buffer"),
         (('"32KiB"', '"48KiB"'), "power of two"), (("title", "titel"), "known"),
         (('"32KiB"', '"1024GiB"'), "lines"), (('title = "mine"', "straddling = 3"), "straddling"),
