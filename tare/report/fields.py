@@ -19,7 +19,7 @@ MANAGER = "What served the program's memory."
 
 @dataclass(frozen=True)
 class Field(Generic[R]):
-    """``help`` is one sentence. A table is without what is not ``shown``, and asks no row for it."""
+    """``help`` is one sentence. A table is without what is not ``shown``, and no row is asked."""
 
     title: str
     help: str
@@ -59,7 +59,7 @@ def texts(
 ) -> Field[R]:
     """A field of words, which sorting compares as they are. A ``value`` that is a name is that
     entry of rows which are mappings."""
-    return Field(title, help, lambda row: text(_of(row, value)), False, essential, shown)
+    return Field(title, help, lambda row: text(entry(row, value)), False, essential, shown)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Kind:
         essential: bool = True,
         shown: bool = True,
     ) -> Field[R]:
-        return Field(title, help, lambda row: self.cell(_of(row, value)), True, essential, shown)
+        return Field(title, help, lambda row: self.cell(entry(row, value)), True, essential, shown)
 
     def metric(
         self, title: str, name: str, *, essential: bool = True, shown: bool = True
@@ -89,7 +89,8 @@ class Kind:
         return NOTHING if number is None else Cell(self.written(number), number)
 
 
-def _of(row: Any, value: str | Callable[[Any], Any]) -> Any:
+def entry(row: Any, value: str | Callable[[Any], Any]) -> Any:
+    """What a row has under a name, or what is made of it."""
     return row.get(value) if isinstance(value, str) else value(row)
 
 
