@@ -203,7 +203,10 @@ def details_table(
     rows: Mapping[tuple[str, str, str], Row], program: str, managers: Sequence[str]
 ) -> Table:
     """The other metrics, medians only."""
-    fields = _medians(_DETAILS, rows, program, managers)
+    fields: list[Field[str]] = [
+        texts("manager", MANAGER, str),
+        *_medians(_DETAILS, rows, program, managers),
+    ]
     return table("table-details", "Where it goes (medians)", managers, fields)
 
 
@@ -211,7 +214,10 @@ def collections_table(
     rows: Mapping[tuple[str, str, str], Row], program: str, managers: Sequence[str]
 ) -> Table:
     """What managers that collect told of it, medians only."""
-    fields = _medians(_OF_COLLECTORS, rows, program, managers)
+    fields: list[Field[str]] = [
+        texts("manager", MANAGER, str),
+        *_medians(_OF_COLLECTORS, rows, program, managers),
+    ]
     return table(COLLECTIONS_TABLE, "Collections (medians)", managers, fields)
 
 
@@ -234,7 +240,7 @@ def _medians(
         return Field(title, help, value, essential=essential)
 
     known = [m for m in metrics if any((program, manager, m) in rows for manager in managers)]
-    return [texts("manager", MANAGER, str), *map(median, known)]
+    return list(map(median, known))
 
 
 def ratio_table(

@@ -15,6 +15,7 @@ Row = Mapping[str, Any]
 NOTHING = Cell("–")
 """Where a row has no figure."""
 MANAGER = "What served the program's memory."
+SERVED = "What served the objects."
 
 
 @dataclass(frozen=True)
