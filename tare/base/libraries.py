@@ -6,7 +6,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["NDArray", "np", "pa", "pc", "pl", "pq"]
+__all__ = ["NDArray", "jinja2", "markupsafe", "np", "pa", "pc", "pl", "pq"]
 
 
 class _Unloaded(ModuleType):
@@ -22,6 +22,8 @@ class _Unloaded(ModuleType):
 
 
 if TYPE_CHECKING:
+    import jinja2
+    import markupsafe
     import numpy as np
     import polars as pl
     import pyarrow as pa
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 else:
     NDArray = Any
+    jinja2 = _Unloaded("jinja2")
+    markupsafe = _Unloaded("markupsafe")
     np = _Unloaded("numpy")
     pl = _Unloaded("polars")
     pa = _Unloaded("pyarrow")

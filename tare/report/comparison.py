@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tare.base.libraries import pl
@@ -14,6 +14,17 @@ from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, judged_status, read_records, reference_outputs
 from tare.records.runs import Record
 from tare.records.summary import Row, geometric_means
+from tare.report.fields import (
+    MANAGER,
+    NOTHING,
+    Field,
+    R,
+    entry,
+    numbers,
+    table,
+    text,
+    texts,
+)
 from tare.report.figures import comparison as figures
 from tare.report.model import Cell, Column, Figure, Section, Table
 
@@ -137,29 +148,21 @@ def time_and_memory_table(
 ) -> Table:
     """One line per manager: median, ratio to the baseline and its interval, for time and memory."""
     floor = (rows.get((program, baseline, TIME)) or {}).get("noise_floor")
-    interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
-    columns = (
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column("time", METRICS[TIME].explanation + " The median of all runs."),
-        Column("ratio", f"Median time divided by that under {baseline}; below 1 is faster."),
-        Column("95% interval", interval, numeric=False),
-        Column("memory", METRICS[MEMORY].explanation + " The median of all runs."),
-        Column("ratio", f"Median peak memory divided by that under {baseline}."),
-        Column("95% interval", interval, numeric=False),
-        Column("runs", "Good runs that the figures rest on.", essential=False),
-    )
-    lines = []
-    for manager in managers:
-        time = rows.get((program, manager, TIME))
-        memory = rows.get((program, manager, MEMORY))
-        lines.append(
-            [
-                Cell(manager, manager),
-                *measured_cells(time),
-                *measured_cells(memory),
-                Cell(str(time["runs"]) if time else "0", time["runs"] if time else 0),
-            ]
-        )
+    faster = f"Median time divided by that under {baseline}; below 1 is faster."
+    less = f"Median peak memory divided by that under {baseline}."
+
+    def time(manager: str) -> Row | None:
+        return rows.get((program, manager, TIME))
+
+    def memory(manager: str) -> Row | None:
+        return rows.get((program, manager, MEMORY))
+
+    fields: list[Field[str]] = [
+        texts("manager", MANAGER, str),
+        *measured("time", METRICS[TIME].explanation + OF_ALL_RUNS, faster, time, INTERVAL),
+        *measured("memory", METRICS[MEMORY].explanation + OF_ALL_RUNS, less, memory, INTERVAL),
+        runs(time),
+    ]
     notes = ["coloured: a difference beyond noise; dim: no difference seen."]
     fewest = min((row["runs"] for (p, _, m), row in rows.items() if (p, m) == (program, TIME)))
     if fewest < FEWEST_FOR_INTERVAL:
@@ -172,19 +175,23 @@ def time_and_memory_table(
             f"noise floor of the time: ratios from {format_floor(floor)} "
             f"({baseline} against itself, interleaved with the others)."
         )
-    return Table(identifier, program, columns, lines, notes)
+    return table(identifier, program, managers, fields, notes)
+
+
+INTERVAL = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
+OF_ALL_RUNS = " The median of all runs."
 
 
 def measured_cells(row: Row | None) -> list[Cell]:
     """Median, ratio and interval of one metric, coloured by the verdict."""
     if row is None or row["median"] is None:
-        return [Cell("–"), Cell("–"), Cell("–")]
+        return [NOTHING, NOTHING, NOTHING]
     tone = _TONES.get(row["verdict"], "")
     median = Cell(format_value(row["median"], row["unit"]), row["median"])
     if row["verdict"] == "baseline":
         return [median, Cell("1", 1.0), Cell("baseline", tone="quiet")]
     if row["ratio"] is None:
-        return [median, Cell("–"), Cell("–")]
+        return [median, NOTHING, NOTHING]
     return [
         median,
         Cell(f"{row['ratio']:.3f}", row["ratio"], tone),
@@ -196,51 +203,44 @@ def details_table(
     rows: Mapping[tuple[str, str, str], Row], program: str, managers: Sequence[str]
 ) -> Table:
     """The other metrics, medians only."""
-    return _medians("table-details", "Where it goes (medians)", _DETAILS, rows, program, managers)
+    fields: list[Field[str]] = [
+        texts("manager", MANAGER, str),
+        *_medians(_DETAILS, rows, program, managers),
+    ]
+    return table("table-details", "Where it goes (medians)", managers, fields)
 
 
 def collections_table(
     rows: Mapping[tuple[str, str, str], Row], program: str, managers: Sequence[str]
 ) -> Table:
     """What managers that collect told of it, medians only."""
-    return _medians(
-        COLLECTIONS_TABLE, "Collections (medians)", _OF_COLLECTORS, rows, program, managers
-    )
+    fields: list[Field[str]] = [
+        texts("manager", MANAGER, str),
+        *_medians(_OF_COLLECTORS, rows, program, managers),
+    ]
+    return table(COLLECTIONS_TABLE, "Collections (medians)", managers, fields)
 
 
 def _medians(
-    identifier: str,
-    title: str,
-    wanted: Sequence[str],
+    metrics: Sequence[str],
     rows: Mapping[tuple[str, str, str], Row],
     program: str,
     managers: Sequence[str],
-) -> Table:
-    metrics = [m for m in wanted if any((program, name, m) in rows for name in managers)]
-    columns = [
-        Column("manager", "What served the program's memory.", numeric=False),
-        *(
-            Column(
-                METRICS[metric].title,
-                METRICS[metric].explanation,
-                essential=metric in wanted[:_ESSENTIAL_METRICS],
-            )
-            for metric in metrics
-        ),
-    ]
-    lines = []
-    for manager in managers:
-        line = [Cell(manager, manager)]
-        for metric in metrics:
+) -> list[Field[str]]:
+    def median(metric: str) -> Field[str]:
+        def value(manager: str) -> Cell:
             row = rows.get((program, manager, metric))
             if row is None or row["median"] is None:
-                line.append(Cell("–"))
-            else:
-                tone = _TONES.get(row["verdict"], "")
-                text = format_value(row["median"], row["unit"])
-                line.append(Cell(text, row["median"], tone))
-        lines.append(line)
-    return Table(identifier, title, columns, lines)
+                return NOTHING
+            written = format_value(row["median"], row["unit"])
+            return Cell(written, row["median"], _TONES.get(row["verdict"], ""))
+
+        essential = metric in metrics[:_ESSENTIAL_METRICS]
+        title, help = METRICS[metric].title, METRICS[metric].explanation
+        return Field(title, help, value, essential=essential)
+
+    known = [m for m in metrics if any((program, manager, m) in rows for manager in managers)]
+    return list(map(median, known))
 
 
 def ratio_table(
@@ -276,7 +276,7 @@ def ratio_table(
         line = [Cell(f"geometric mean of {count}", None), Cell("", None)]
         for manager in others:
             mean = by_manager.get(manager)
-            line.append(Cell(f"{mean['ratio']:.3f}", mean["ratio"]) if mean else Cell("–"))
+            line.append(Cell(f"{mean['ratio']:.3f}", mean["ratio"]) if mean else NOTHING)
         lines.append(line)
         if min(mean["runs"] for mean in by_manager.values()) >= FEWEST_FOR_INTERVAL:
             lines.append(_half_intervals(others, by_manager))
@@ -293,17 +293,51 @@ def _half_intervals(managers: Sequence[str], means: Mapping[str, Row]) -> list[C
     line = [Cell("± half its 95% interval", None), Cell("", None)]
     for manager in managers:
         if (mean := means.get(manager)) is None:
-            line.append(Cell("–"))
+            line.append(NOTHING)
             continue
         half = (mean["ratio_high"] - mean["ratio_low"]) / 2 / mean["ratio"]
         line.append(Cell(f"± {format_percent(half)}", half))
     return line
 
 
+Summarised = str | Callable[[R], Row | None]
+"""Where a row of a table has one of a summary."""
+
+
+def medians(title: str, help: str, value: Summarised[R], *, essential: bool = True) -> Field[R]:
+    """A field of the medians, in their unit."""
+    return Field(title, help, lambda row: measured_cells(entry(row, value))[0], True, essential)
+
+
+def measured(
+    title: str, help: str, against: str, value: Summarised[R], interval: str = "Of the ratio."
+) -> list[Field[R]]:
+    """The fields of ``measured_cells``; ``against`` explains the ratio."""
+    return [
+        medians(title, help, value),
+        Field("ratio", against, lambda row: measured_cells(entry(row, value))[1]),
+        Field("95% interval", interval, lambda row: measured_cells(entry(row, value))[2], False),
+    ]
+
+
+def compared(title: str, help: str, value: Summarised[R]) -> Field[R]:
+    """A field of the ratios alone, coloured by the verdict."""
+    return Field(title, help, lambda row: ratio_cell(entry(row, value)))
+
+
+def runs(value: Summarised[R], *, essential: bool = False) -> Field[R]:
+    """A field of how many good runs there were."""
+
+    def number(row: R) -> int:
+        return (entry(row, value) or {}).get("runs", 0)  # type: ignore[no-any-return]
+
+    return numbers("runs", "Good runs that the figures rest on.", number, essential=essential)
+
+
 def ratio_cell(row: Row | None) -> Cell:
     """The ratio of one metric, coloured by the verdict."""
     if row is None or row["ratio"] is None:
-        return Cell("–")
+        return NOTHING
     return Cell(f"{row['ratio']:.3f}", row["ratio"], _TONES.get(row["verdict"], ""))
 
 
@@ -311,29 +345,28 @@ def failure_table(results: Results, study: str = "") -> Table | None:
     """Runs, of one study or of all, that gave no figure, and why; None when there was none."""
     records = counted(read_records(results.folder))
     references = reference_outputs(results.run, records)
-    counts: Counter[tuple[str, str, str, str]] = Counter()
+    counts: Counter[tuple[str, str, Status, str]] = Counter()
     for record in records:
         if study and record.run.study != study:
             continue
         status = judged_status(record, references)
         if status is not Status.OK:
-            reason = _reason(record, status)
-            counts[record.run.program, record.run.manager, str(status), reason] += 1
+            counts[record.run.program, record.run.manager, status, _reason(record, status)] += 1
     if not counts:
         return None
-    columns = (
-        Column("program", "", numeric=False, essential=False),
-        Column("manager", "", numeric=False),
-        Column("status", "How the runs ended.", numeric=False),
-        Column("runs", "How many ended so."),
-        Column("why", "", numeric=False),
-    )
-    lines = [
-        [Cell(p, p), Cell(m, m), Cell(s, s, "bad"), Cell(str(n), n), Cell(reason, reason)]
-        for (p, m, s, reason), n in counts.items()
+    fields: list[Field[Row]] = [
+        texts("program", "", "program", essential=False),
+        texts("manager", "", "manager"),
+        Field("status", "How the runs ended.", lambda row: text(row["status"], "bad"), False),
+        numbers("runs", "How many ended so.", "runs"),
+        texts("why", "", "why"),
+    ]
+    rows = [
+        {"program": program, "manager": manager, "status": str(status), "why": why, "runs": number}
+        for (program, manager, status, why), number in counts.items()
     ]
     notes = [NO_TERMINAL] if any(OF_TERMINALS.search(why) for *_, why in counts) else []
-    return Table(FAILURES_TABLE, "Runs without a figure", columns, lines, notes)
+    return table(FAILURES_TABLE, "Runs without a figure", rows, fields, notes)
 
 
 def _reason(record: Record, status: Status) -> str:

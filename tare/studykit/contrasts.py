@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tare.records import summary
 from tare.records.results import Results
@@ -51,6 +51,18 @@ class Answers(Generic[S]):
     by_contrast: Mapping[str, Rows]
     groups: Mapping[str, Sequence[S]]
 
+    @property
+    def settings(self) -> list[S]:
+        return [each for group in self.groups.values() for each in group]
+
+    def summarised(self, metric: str) -> Callable[[S], Row | None]:
+        """What the rows have of a metric."""
+        return lambda each: self.rows.get((self.program, each.manager, metric))
+
+    def against(self, contrast: Contrast[S]) -> Callable[[S], Row | None]:
+        """As ``row``, for fields of tables."""
+        return lambda each: self.row(contrast, each)
+
     def row(self, contrast: Contrast[S], each: S) -> Row | None:
         """Of the metric, against the reference of the contrast; None where there is none, or no
         figure."""
@@ -59,11 +71,21 @@ class Answers(Generic[S]):
         row = self.by_contrast[contrast.identifier].get((self.program, each.manager, self.metric))
         return row if row is not None and row["ratio"] is not None else None
 
-    def medians(self, each: S, *metrics: str) -> list[float] | None:
-        """None where one of them has no figure."""
-        rows = [self.rows.get((self.program, each.manager, metric)) for metric in metrics]
-        found = [float(row["median"]) for row in rows if row and row["median"] is not None]
-        return found if len(found) == len(metrics) else None
+    def medians(self, each: S, *metrics: str) -> dict[str, float] | None:
+        """By metric; None where one of them has no figure."""
+        rows = {metric: self.summarised(metric)(each) for metric in metrics}
+        known = {
+            m: float(row["median"]) for m, row in rows.items() if row and row["median"] is not None
+        }
+        return known if len(known) == len(metrics) else None
+
+    def with_medians(self, *metrics: str) -> list[dict[str, Any]]:
+        """A row of a table for each setting that has them all; ``setting`` is the setting."""
+        return [
+            {"setting": each, **medians}
+            for each in self.settings
+            if (medians := self.medians(each, *metrics)) is not None
+        ]
 
 
 def answers(

@@ -4,7 +4,7 @@ sentences about them."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from tare.base.units import format_count, format_percent, format_seconds
 from tare.records.metrics import METRICS, Status
 from tare.records.runs import Record
 from tare.records.summary import Row
-from tare.report.comparison import TIME, change, measured_cells
+from tare.report.comparison import TIME, change, medians
+from tare.report.fields import Field, Kind, percents, seconds
 from tare.report.figures.marks import (
     BAND,
     INK,
@@ -29,8 +30,8 @@ from tare.report.figures.marks import (
     ratio_axis,
     ratio_text,
 )
-from tare.report.model import Cell, Column, Figure
-from tare.studykit.sweeps import Variant
+from tare.report.model import Figure
+from tare.studykit.sweeps import Variant, size_text
 
 Rows = Mapping[tuple[str, str, str], Row]
 MOST_PANELS = 6
@@ -218,36 +219,53 @@ def pauses_of(
     return Pauses(label, merged(found), longest)
 
 
-PAUSE_METRICS = ("collections", "pause_seconds", "max_pause_seconds")
+option_sizes = Kind(lambda size: size_text(int(size)))
+"""Sizes as options of a manager have them."""
+_PAUSE_METRICS = ("collections", "pause_seconds", "max_pause_seconds")
 
 
-def pause_columns() -> list[Column]:
-    """The columns of ``pause_cells``."""
+def summarised(rows: Rows, program: str, metric: str) -> Callable[[Variant], Row | None]:
+    """What the rows have of a metric under a variant."""
+    return lambda each: rows.get((program, each.name, metric))
+
+
+def pause_fields(rows: Rows, program: str) -> list[Field[Variant]]:
+    """How often and how long variants collected, medians of the runs."""
+
+    def median(each: Variant, metric: str) -> float:
+        return float(rows[program, each.name, metric]["median"])
+
+    def mean(each: Variant) -> float:
+        collections = median(each, "collections")
+        return median(each, "pause_seconds") / collections if collections else 0.0
+
+    number, total, longest = (METRICS[metric].explanation for metric in _PAUSE_METRICS)
     return [
-        Column("collections", METRICS["collections"].explanation),
-        Column("in collections", METRICS["pause_seconds"].explanation),
-        Column("share", "Time in collections, divided by the wall time."),
-        Column("mean pause", "Time in collections, divided by their number."),
-        Column("longest pause", METRICS["max_pause_seconds"].explanation + " The median of runs."),
+        medians("collections", number, summarised(rows, program, "collections")),
+        medians("in collections", total, summarised(rows, program, "pause_seconds")),
+        percents(
+            "share",
+            "Time in collections, divided by the wall time.",
+            lambda each: median(each, "pause_seconds") / median(each, TIME),
+        ),
+        seconds("mean pause", "Time in collections, divided by their number.", mean),
+        medians(
+            "longest pause",
+            f"{longest} The median of runs.",
+            summarised(rows, program, "max_pause_seconds"),
+        ),
     ]
 
 
-def pause_cells(rows: Rows, program: str, manager: str) -> list[Cell] | None:
-    """How often and how long a variant collected, medians of the runs; None if that is not
-    known."""
-    found = [rows.get((program, manager, metric)) for metric in (TIME, *PAUSE_METRICS)]
-    medians = [row["median"] for row in found if row is not None]
-    if len(medians) < len(found) or None in medians:
-        return None
-    wall, collections, pauses, _ = medians
-    mean = pauses / collections if collections else 0.0
-    number, total, longest = (measured_cells(row)[0] for row in found[1:])
+def with_pauses(rows: Rows, program: str, variants: Sequence[Variant]) -> list[Variant]:
+    """Those of which ``pause_fields`` are known."""
     return [
-        number,
-        total,
-        Cell(format_percent(pauses / wall), pauses / wall),
-        Cell(format_seconds(mean), mean),
-        longest,
+        each
+        for each in variants
+        if all(
+            (row := rows.get((program, each.name, metric))) and row["median"] is not None
+            for metric in (TIME, *_PAUSE_METRICS)
+        )
     ]
 
 

@@ -6,20 +6,25 @@ Time is simulated: cycles of instructions, and of waiting for memory. The rows o
 
 from __future__ import annotations
 
-import csv
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from tare.base.text import shortened, visible
 from tare.base.units import format_count, format_percent
 from tare.records.components import COMPONENTS, IN_COLLECTIONS, OTHER
+from tare.report.fields import Field, Row, counts, percents, quotient, ratios, table, text
 from tare.report.figures.bars import stacked_bars
-from tare.report.model import Cell, Column, Figure, Table
-from tare.studies import breakdown as breakdown_package
+from tare.report.model import Cell, Figure, Table
 from tare.studies.breakdown.memory import DEFAULT_MODEL
-from tare.studies.breakdown.published import GROUPS, PAPER, by_group, published
+from tare.studies.breakdown.published import (
+    GROUPS,
+    PAPER,
+    Shares,
+    by_group,
+    by_program,
+    published_shares,
+)
 
 Model = Mapping[str, Any]
 """As ``tare.studies.breakdown.memory.Memory.details`` gives it."""
@@ -98,12 +103,7 @@ def instruction_cache_estimate(model: Model) -> float:
 @functools.cache
 def published_memory() -> Mapping[str, Mapping[str, float]]:
     """By program of the paper, the numbers of tables 5, 6, 7 and 9 to 12."""
-    path = Path(breakdown_package.__file__).with_name("published_memory.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        return {
-            row.pop("program"): {name: float(number) for name, number in row.items()}
-            for row in csv.DictReader(file)
-        }
+    return by_program("published_memory")
 
 
 # ---- a report's part ----
@@ -163,92 +163,92 @@ def tables_and_figures(rows: Mapping[str, Sequence[Model]]) -> tuple[list[Table]
     return tables, figures
 
 
-def _share(fraction: float) -> Cell:
-    return Cell(format_percent(fraction), fraction)
-
-
-def _program(label: str, is_published: bool = False) -> Cell:
-    return Cell(f"{label} (1994)", label, "quiet") if is_published else Cell(label, label)
-
-
 def components_table(about: str, model: Model, identifier: str) -> Table:
     """A line per component: its instructions, what is waited for at them, and its time."""
     everything = cycles(model)
-    shown = [title for title, start in WAITS.items() if stalls(model, COMPONENTS, start) > 0]
-    columns = (
-        Column("component", "What the instructions do.", numeric=False),
-        Column("instructions", "Those that are surely its own."),
-        *(
-            Column(f"waits: {title}", "Stall cycles at these instructions, or in these functions.",
-                   essential=False)
-            for title in shown
-        ),
-        Column("stall cycles", "All waits together."),
-        Column("share of time", "Its cycles with its stall cycles, of all cycles."),
-        Column("as in 1994", "As the paper has it: with what is waited for in collections, without "
-               "it between them."),
-    )  # fmt: skip
     as_published = shares_of_time(model)
-    lines = []
-    for name, component in COMPONENTS.items():
-        if not model["components"][name]["instructions"]:
-            continue
-        waits = stalls(model, [name])
-        lines.append(
-            [
-                Cell(component.title, component.title, "quiet" if name == OTHER else ""),
-                _count(instructions(model, [name])),
-                *(_count(stalls(model, [name], WAITS[title])) for title in shown),
-                _count(waits),
-                _share(cycles(model, [name]) / everything if everything else 0.0),
-                Cell("–") if name == OTHER else _share(as_published[name]),
-            ]
-        )
+    own = "Stall cycles at these instructions, or in these functions."
+
+    def title(name: str) -> Cell:
+        return text(COMPONENTS[name].title, "quiet" if name == OTHER else "")
+
+    def waits(title: str, start: str) -> Field[str]:
+        shown = stalls(model, COMPONENTS, start) > 0
+        value = functools.partial(_stalls, model, start)
+        return counts(f"waits: {title}", own, value, essential=False, shown=shown)
+
+    fields: list[Field[str]] = [
+        Field("component", "What the instructions do.", title, numeric=False),
+        counts(
+            "instructions",
+            "Those that are surely its own.",
+            lambda name: instructions(model, [name]),
+        ),
+        *(waits(title, start) for title, start in WAITS.items()),
+        counts("stall cycles", "All waits together.", lambda name: stalls(model, [name])),
+        percents(
+            "share of time",
+            "Its cycles with its stall cycles, of all cycles.",
+            lambda name: cycles(model, [name]) / everything if everything else 0.0,
+        ),
+        percents(
+            "as in 1994",
+            "As the paper has it: with what is waited for in collections, without it between them.",
+            as_published.get,
+        ),
+    ]
+    rows = [name for name in COMPONENTS if model["components"][name]["instructions"]]
     notes = [f"all lines sum to {format_count(everything)} cycles, exactly."]
-    return Table(
-        identifier, f"Time by component: {about} in {model['name']}", columns, lines, notes
-    )
+    title_of_all = f"Time by component: {about} in {model['name']}"
+    return table(identifier, title_of_all, rows, fields, notes)
 
 
-def _count(value: float) -> Cell:
-    return Cell(format_count(value), value)
+def _stalls(model: Model, start: str, name: str) -> float:
+    return stalls(model, [name], start)
+
+
+_PROGRAM: Field[Row] = Field("program", "", lambda row: row["program"], numeric=False)
+
+
+def program_of_1994(name: str) -> Cell:
+    """The name of a program of the paper, in a line beside others."""
+    return Cell(f"{name} (1994)", name, "quiet")
+
+
+def component_fields(shares: Sequence[Shares]) -> list[Field[Row]]:
+    """A field for each component that any of ``shares`` has."""
+    return [
+        percents(component.title, component.explanation, name, essential=False)
+        for name, component in COMPONENTS.items()
+        if name != OTHER and any(one.get(name) for one in shares)
+    ]
+
+
+def share_row(program: Cell, shares: Shares) -> dict[str, Any]:
+    """A row of shares, with those of all and of collections."""
+    collecting = sum(shares.get(component, 0.0) for component in IN_COLLECTIONS)
+    return {**shares, "program": program, "all": sum(shares.values()), "collections": collecting}
 
 
 def shares_table(rows: Mapping[str, Model], name: str, beside: bool, identifier: str) -> Table:
     """Table 8 of the paper: a line per run, and those of 1994."""
-    shares = {label: shares_of_time(model) for label, model in rows.items()}
-    theirs = published() if beside else {}
-    shown = [
-        component
-        for component in COMPONENTS
-        if any(one.get(component) for one in (*shares.values(), *theirs.values()))
+    theirs = published_shares() if beside else {}
+    lines = [share_row(text(label), shares_of_time(model)) for label, model in rows.items()]
+    collecting = "The components of collections together, with what they wait for."
+    fields: list[Field[Row]] = [
+        _PROGRAM,
+        percents("all", "All components together.", "all"),
+        percents("collections", collecting, "collections"),
+        *component_fields([*lines, *theirs.values()]),
     ]
-    columns = (
-        Column("program", "", numeric=False),
-        Column("all", "All components together."),
-        Column("collections", "The components of collections together, with what they wait for."),
-        *(
-            Column(COMPONENTS[component].title, COMPONENTS[component].explanation, essential=False)
-            for component in shown
-        ),
-    )
-    lines = [
-        [
-            _program(label, is_published),
-            _share(sum(one.values())),
-            _share(sum(one.get(component, 0.0) for component in IN_COLLECTIONS)),
-            *(_share(one[component]) if component in one else Cell("–") for component in shown),
-        ]
-        for found, is_published in ((shares, False), (theirs, True))
-        for label, one in found.items()
-    ]
+    lines += [share_row(program_of_1994(program), shares) for program, shares in theirs.items()]
     notes = [
         "shares of the cycles: in collections with what is waited for, between them of the "
         "instructions alone, as in 1994."
     ]
     if theirs:
         notes.append(_about_1994("table 8"))
-    return Table(identifier, f"Shares of simulated time in {name}", columns, lines, notes)
+    return table(identifier, f"Shares of simulated time in {name}", lines, fields, notes)
 
 
 def _about_1994(tables: str) -> str:
@@ -260,103 +260,109 @@ def _about_1994(tables: str) -> str:
 
 def bounds_table(rows: Mapping[str, Model], name: str, beside: bool, identifier: str) -> Table:
     """Tables 9 to 12 of the paper."""
-    columns = (
-        Column("program", "", numeric=False),
-        Column("before", "Reads of the program's own code that the first level did not hold, of "
-               "all, in 100,000 instructions before each collection."),
-        Column("after", "The same in those after each collection."),
-        Column("spatial locality", "Of the time, at most: what perfect spatial locality would save "
-               "between collections."),
-        Column("cache size", "Of the time, at most: what header words take of the caches. It is "
-               "what caches of data of twice the size would save between collections."),
-        Column("instruction cache", "Of the time, an estimate: misses of instructions between "
-               "collections, in proportion to the instructions of storage management."),
-    )  # fmt: skip
-    lines = [
-        [
-            _program(label),
-            *(_rate(model[when]["misses"], model[when]["reads"]) for when in ("before", "after")),
-            _share(spatial_bound(model)),
-            _share(cache_size_bound(model)),
-            _share(instruction_cache_estimate(model)),
-        ]
+    before, after = "dcache_miss_before_gc", "dcache_miss_after_gc"
+    locality, size, fetches = (
+        "spatial_locality_upper_bound_percent",
+        "effective_cache_size_upper_bound_percent",
+        "instruction_cache_estimate_percent",
+    )
+    fields: list[Field[Row]] = [
+        _PROGRAM,
+        percents(
+            "before",
+            "Reads of the program's own code that the first level did not hold, of all, in 100,000 "
+            "instructions before each collection.",
+            before,
+        ),
+        percents("after", "The same in those after each collection.", after),
+        percents(
+            "spatial locality",
+            "Of the time, at most: what perfect spatial locality would save between collections.",
+            locality,
+        ),
+        percents(
+            "cache size",
+            "Of the time, at most: what header words take of the caches. It is what caches of data "
+            "of twice the size would save between collections.",
+            size,
+        ),
+        percents(
+            "instruction cache",
+            "Of the time, an estimate: misses of instructions between collections, in proportion "
+            "to the instructions of storage management.",
+            fetches,
+        ),
+    ]
+    lines: list[Row] = [
+        {
+            "program": text(label),
+            before: quotient(model["before"]["misses"], model["before"]["reads"]),
+            after: quotient(model["after"]["misses"], model["after"]["reads"]),
+            locality: spatial_bound(model),
+            size: cache_size_bound(model),
+            fetches: instruction_cache_estimate(model),
+        }
         for label, model in rows.items()
     ]
     notes = []
     if beside:
-        lines += [
-            [
-                _program(label, True),
-                _share(row["dcache_miss_before_gc"]),
-                _share(row["dcache_miss_after_gc"]),
-                *(
-                    _share(row[key] / 100)
-                    for key in (
-                        "spatial_locality_upper_bound_percent",
-                        "effective_cache_size_upper_bound_percent",
-                        "instruction_cache_estimate_percent",
-                    )
-                ),
-            ]
-            for label, row in published_memory().items()
-        ]
+        for program, row in published_memory().items():
+            shares = {column: row[column] / 100 for column in (locality, size, fetches)}
+            lines.append({**row, **shares, "program": program_of_1994(program)})
         notes.append(_about_1994("tables 9 to 12"))
     title = f"Misses around collections, and bounds of the cost of memory, in {name}"
-    return Table(identifier, title, columns, lines, notes)
-
-
-def _rate(part: float, whole: float) -> Cell:
-    return _share(part / whole) if whole else Cell("–")
+    return table(identifier, title, lines, fields, notes)
 
 
 def programs_table(rows: Mapping[str, Model], name: str, beside: bool, identifier: str) -> Table:
     """What of tables 5 to 7 of the paper can be told of a program without its source."""
-    columns = (
-        Column("program", "", numeric=False),
-        Column("instructions", "All that were executed."),
-        Column("reads", "Of data, for 100 instructions."),
-        Column("writes", "Of data, for 100 instructions."),
-        Column("words allocated", "Taken by the language's own code, in line."),
-        Column("in collections", "Their share of the time."),
-        Column("cycles", "For each instruction."),
-        Column("collections", "How often the collector set to work; the making of its heap at the "
-               "start may be among them.", essential=False),
-    )  # fmt: skip
-    lines = []
+    fields: list[Field[Row]] = [
+        _PROGRAM,
+        counts("instructions", "All that were executed.", "instruction_fetches"),
+        percents("reads", "Of data, for 100 instructions.", "reads"),
+        percents("writes", "Of data, for 100 instructions.", "writes"),
+        counts("words allocated", "Taken by the language's own code, in line.", "allocation_words"),
+        percents("in collections", "Their share of the time.", "in_collections"),
+        ratios("cycles", "For each instruction.", "cycles"),
+        counts(
+            "collections",
+            "How often the collector set to work; the making of its heap at the start may be among "
+            "them.",
+            "collections",
+            essential=False,
+        ),
+    ]
+    lines: list[Row] = []
     for label, model in rows.items():
         number = instructions(model, COMPONENTS) or 1
         everything = cycles(model) or 1.0
         lines.append(
-            [
-                _program(label),
-                _count(number),
-                _share(model["reads"] / number),
-                _share(model["writes"] / number),
-                _count(model["allocated_words"]),
-                _share(cycles(model, IN_COLLECTIONS) / everything),
-                Cell(f"{everything / number:.2f}", everything / number),
-                _count(model["collections"]),
-            ]
+            {
+                "program": text(label),
+                "instruction_fetches": number,
+                "reads": model["reads"] / number,
+                "writes": model["writes"] / number,
+                "allocation_words": model["allocated_words"],
+                "in_collections": cycles(model, IN_COLLECTIONS) / everything,
+                "cycles": everything / number,
+                "collections": model["collections"],
+            }
         )
     notes = []
     if beside:
-        for label, row in published_memory().items():
-            seconds = row["mutator_seconds"] + row["gc_seconds"]
-            lines.append(
-                [
-                    _program(label, True),
-                    _count(row["instruction_fetches"]),
-                    _share(row["reads_percent"] / 100),
-                    _share((row["writes_percent"] + row["partial_writes_percent"]) / 100),
-                    _count(row["allocation_words"]),
-                    _share(row["gc_seconds"] / seconds),
-                    Cell("–"),
-                    Cell("–"),
-                ]
-            )
+        lines += [
+            {
+                **row,
+                "program": program_of_1994(program),
+                "reads": row["reads_percent"] / 100,
+                "writes": (row["writes_percent"] + row["partial_writes_percent"]) / 100,
+                "in_collections": row["gc_seconds"] / (row["mutator_seconds"] + row["gc_seconds"]),
+            }
+            for program, row in published_memory().items()
+        ]
         notes.append(_about_1994("tables 5 to 7"))
     title = f"Memory references of the programs, and {name}"
-    return Table(identifier, title, columns, lines, notes, essential=False)
+    return table(identifier, title, lines, fields, notes, essential=False)
 
 
 # ---- figures ----
@@ -366,7 +372,7 @@ def shares_figure(rows: Mapping[str, Model], name: str, beside: bool, identifier
     """Figure 2 of the paper."""
     bars = {label: by_group(shares_of_time(model)) for label, model in rows.items()}
     if beside:
-        bars |= {f"{program} (1994)": by_group(one) for program, one in published().items()}
+        bars |= {f"{program} (1994)": by_group(one) for program, one in published_shares().items()}
     return stacked_bars(
         identifier,
         f"Storage management in simulated time: {name}",
@@ -393,7 +399,7 @@ def collections_figure(
             BETWEEN: sum(shares[component] for component in _BETWEEN),
             WAITING: stalls(model, _BETWEEN) / (cycles(model) or 1.0),
         }
-    for program, row in (published() if beside else {}).items():
+    for program, row in (published_shares() if beside else {}).items():
         collecting = sum(row.get(component, 0.0) for component in IN_COLLECTIONS)
         bars[f"{program} (1994)"] = {
             COLLECTIONS: collecting,

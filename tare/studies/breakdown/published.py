@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 
-from tare.studies import breakdown as breakdown_package
+from tare.studykit.published import published
 
 Shares = Mapping[str, float]
 
@@ -31,14 +29,17 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 
 @functools.cache
-def published() -> Mapping[str, Shares]:
+def published_shares() -> Mapping[str, Shares]:
     """By program of the paper, the share of its run time in each component."""
-    path = Path(breakdown_package.__file__).with_name("published.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        return {
-            row.pop("program"): {name: float(share) for name, share in row.items()}
-            for row in csv.DictReader(file)
-        }
+    return by_program("published")
+
+
+def by_program(name: str) -> dict[str, dict[str, float]]:
+    """The numbers of a file of the paper's, by program."""
+    return {
+        row["program"]: {title: float(row[title]) for title in row if title != "program"}
+        for row in published("breakdown", name)
+    }
 
 
 def by_group(shares: Shares) -> dict[str, float]:

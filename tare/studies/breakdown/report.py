@@ -13,7 +13,7 @@ from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.text import shortened, visible
-from tare.base.units import format_count, format_percent, format_seconds
+from tare.base.units import format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.memory_managers.manager import OWN
@@ -23,10 +23,23 @@ from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.comparison import failure_table
+from tare.report.fields import (
+    Field,
+    Kind,
+    Row,
+    counts,
+    percents,
+    quotient,
+    seconds,
+    table,
+    text,
+    texts,
+)
 from tare.report.figures.bars import stacked_bars
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.breakdown import memory_tables
-from tare.studies.breakdown.published import GROUPS, PAPER, by_group, published
+from tare.studies.breakdown.memory_tables import component_fields, program_of_1994, share_row
+from tare.studies.breakdown.published import GROUPS, PAPER, by_group, published_shares
 from tare.studykit.findings import first_records, sentences_by_program
 
 STUDY = "breakdown"
@@ -206,91 +219,72 @@ def _about_sites(judged: Sequence[Record]) -> list[str]:
 # ---- tables ----
 
 
-def _count(value: float) -> Cell:
-    return Cell(format_count(value), value)
-
-
-def _share(part: float, whole: float) -> Cell:
-    fraction = part / whole if whole else 0.0
-    return Cell(format_percent(fraction), fraction)
-
-
 def components_table(about: str, record: Record, identifier: str) -> Table:
     """A line per component with a low and a high bound."""
     values, details = record.outcome.values, record.outcome.details
     instructions = values["instructions"]
-    columns = (
-        Column("component", "What the instructions do.", numeric=False),
-        Column("instructions", "Those that are surely its own."),
-        Column("share", "Of all instructions of the program: the low bound."),
-        Column("at most", "The high bound: with those that may be its own, or do its work beside "
-               "the program's."),
-        Column("ambiguous", "Instructions that look like its own, and can be the program's.",
-               essential=False),
-        Column("folded", "Instructions of the program that do its work as well.",
-               essential=False),
-        Column("what it is", "", numeric=False, essential=False),
-    )  # fmt: skip
-    lines = []
-    for name, component in COMPONENTS.items():
-        if name == OTHER:
-            continue
-        part = details["components"][name]
-        most = sum(part.values())
-        if most == 0:
-            continue
-        lines.append(
-            [
-                Cell(component.title, component.title),
-                _count(part[Certainty.SURE]),
-                _share(part[Certainty.SURE], instructions),
-                _share(most, instructions),
-                _count(part[Certainty.AMBIGUOUS]),
-                _count(part[Certainty.FOLDED]),
-                Cell(component.explanation),
-            ]
+
+    def share(title: str, help: str, name: str) -> Field[Row]:
+        return percents(
+            title,
+            help,
+            lambda row: (
+                (row[name] / instructions if instructions else 0.0) if name in row else None
+            ),
         )
-    own = values[metric(OTHER)] - values["unexplained_instructions"]
-    for title, number, words in (
-        (COMPONENTS[OTHER].title, own, "Code that the rules are about, and none charges."),
-        ("no rule", values["unexplained_instructions"], "Code that no rule is about."),
-    ):
-        lines.append(
-            [
-                Cell(title, title, tone="quiet"),
-                _count(number),
-                _share(number, instructions),
-                Cell("–"),
-                Cell("–"),
-                Cell("–"),
-                Cell(words),
-            ]
+
+    may_be = "The high bound: with those that may be its own, or do its work beside the program's."
+    ambiguous = "Instructions that look like its own, and can be the program's."
+    folded = "Instructions of the program that do its work as well."
+    fields: list[Field[Row]] = [
+        Field("component", "What the instructions do.", lambda row: row["title"], numeric=False),
+        counts("instructions", "Those that are surely its own.", Certainty.SURE),
+        share("share", "Of all instructions of the program: the low bound.", Certainty.SURE),
+        share("at most", may_be, "most"),
+        counts("ambiguous", ambiguous, Certainty.AMBIGUOUS, essential=False),
+        counts("folded", folded, Certainty.FOLDED, essential=False),
+        Field("what it is", "", lambda row: Cell(row["words"]), numeric=False, essential=False),
+    ]
+    rows: list[Row] = [
+        {**part, "title": text(component.title), "words": component.explanation, "most": most}
+        for name, component in COMPONENTS.items()
+        if name != OTHER and (part := details["components"][name]) and (most := sum(part.values()))
+    ]
+    no_rule = values["unexplained_instructions"]
+    rows += [
+        {"title": text(title, "quiet"), "words": words, Certainty.SURE: number}
+        for title, number, words in (
+            (
+                COMPONENTS[OTHER].title,
+                values[metric(OTHER)] - no_rule,
+                "Code that the rules are about, and none charges.",
+            ),
+            ("no rule", no_rule, "Code that no rule is about."),
         )
+    ]
     notes = [f"all lines sum to {format_count(instructions)} instructions, exactly."]
-    return Table(identifier, f"Components: {about}", columns, lines, notes)
+    return table(identifier, f"Components: {about}", rows, fields, notes)
 
 
 def unexplained_tables(about: str, record: Record, identifier: str) -> list[Table]:
     """Where the code is that no rule is about."""
-    found = record.outcome.details["unexplained"]
-    if not found:
+    unexplained = record.outcome.details["unexplained"]
+    if not unexplained:
         return []
-    columns = (
-        Column("code", "The object file, or a part of it.", numeric=False),
-        Column("instructions", "Executed there, outside all that rules are about."),
-        Column("share", "Of all instructions of the program."),
-    )
-    lines = []
-    for name, number in found.items():
-        label = shortened(visible(name), 60)
-        lines.append(
-            [
-                Cell(label, label),
-                _count(number),
-                _share(number, record.outcome.values["instructions"]),
-            ]
-        )
-    return [Table(identifier, f"No rule: {about}", columns, lines, essential=False)]
+    whole = record.outcome.values["instructions"]
+    executed = "Executed there, outside all that rules are about."
+    fields: list[Field[str]] = [
+        texts(
+            "code", "The object file, or a part of it.", lambda name: shortened(visible(name), 60)
+        ),
+        counts("instructions", executed, lambda name: unexplained[name]),
+        percents(
+            "share",
+            "Of all instructions of the program.",
+            lambda name: unexplained[name] / whole if whole else 0.0,
+        ),
+    ]
+    return [table(identifier, f"No rule: {about}", unexplained, fields, essential=False)]
 
 
 def calls_tables(about: str, record: Record, identifier: str) -> list[Table]:
@@ -298,126 +292,92 @@ def calls_tables(about: str, record: Record, identifier: str) -> list[Table]:
     operations = record.outcome.details["calls"]
     if not operations:
         return []
-    columns = (
-        Column("operation", "", numeric=False),
-        Column("calls", "By the program, or one of its libraries."),
-        Column("a call", "Instructions, in the mean; zeroing in calloc is left out."),
-        Column("quick", "The same, if no call took more than the quickest tenth."),
-        Column("slow", "Of the operation's instructions, what is beyond that."),
-    )
-    lines = []
-    for name, of in operations.items():
-        instructions = of["quick"] + of["slow"]
-        lines.append(
-            [
-                Cell(name, name),
-                _count(of["calls"]),
-                _each(instructions, of["calls"]),
-                _each(of["quick"], of["calls"]),
-                _share(of["slow"], instructions),
-            ]
-        )
-    return [Table(identifier, f"Quick and slow calls: {about}", columns, lines)]
-
-
-def _each(instructions: int, calls: int) -> Cell:
-    mean = instructions / max(calls, 1)
-    return Cell(f"{mean:.1f}", mean)
+    per_call = Kind("{:.1f}".format)
+    fields: list[Field[Row]] = [
+        texts("operation", "", "operation"),
+        counts("calls", "By the program, or one of its libraries.", "calls"),
+        per_call(
+            "a call",
+            "Instructions, in the mean; zeroing in calloc is left out.",
+            lambda row: (row["quick"] + row["slow"]) / max(row["calls"], 1),
+        ),
+        per_call(
+            "quick",
+            "The same, if no call took more than the quickest tenth.",
+            lambda row: row["quick"] / max(row["calls"], 1),
+        ),
+        percents(
+            "slow",
+            "Of the operation's instructions, what is beyond that.",
+            lambda row: quotient(row["slow"], row["quick"] + row["slow"]) or 0.0,
+        ),
+    ]
+    rows = [{**of, "operation": name} for name, of in operations.items()]
+    return [table(identifier, f"Quick and slow calls: {about}", rows, fields)]
 
 
 def pages_tables(records: Sequence[Record]) -> list[Table]:
     """What the kernel did for memory, in runs by themselves."""
-    lines = []
-    for record in records:
-        if record.run.observer != PAGES or record.outcome.status is not Status.OK:
-            continue
-        values, seconds = record.outcome.values, record.outcome.details
-        system = seconds["system_seconds"]
-        name = shortened(visible(record.run.program), 40)
-        lines.append(
-            [
-                Cell(name, name),
-                Cell(record.run.manager, record.run.manager),
-                _count(values["minor_faults"]),
-                _count(values["major_faults"]),
-                Cell(format_seconds(system), system),
-                _share(system, system + seconds["user_seconds"]),
-            ]
-        )
-    if not lines:
+    first_touch = "First touches of a page, which the kernel served without a disk."
+    system, user = "system_seconds", "user_seconds"
+    fields: list[Field[Row]] = [
+        texts("program", "", "program"),
+        texts("manager", "", "manager"),
+        counts("page faults", first_touch, "minor_faults"),
+        counts("from disk", "Those that had to wait for a disk.", "major_faults", essential=False),
+        seconds("in the kernel", "Processor time there, for faults and all else.", system),
+        percents(
+            "share",
+            "Of all processor time.",
+            lambda row: quotient(row[system], row[system] + row[user]) or 0.0,
+        ),
+    ]
+    rows = [
+        {
+            **record.outcome.values,
+            **record.outcome.details,
+            "program": shortened(visible(record.run.program), 40),
+            "manager": record.run.manager,
+        }
+        for record in records
+        if record.run.observer == PAGES and record.outcome.status is Status.OK
+    ]
+    if not rows:
         return []
-    columns = (
-        Column("program", "", numeric=False),
-        Column("manager", "", numeric=False),
-        Column("page faults", "First touches of a page, which the kernel served without a disk."),
-        Column("from disk", "Those that had to wait for a disk.", essential=False),
-        Column("in the kernel", "Processor time there, for faults and all else."),
-        Column("share", "Of all processor time."),
-    )  # fmt: skip
     notes = [
         "one run each, really executed and without Valgrind, which counts no instructions of the "
         "kernel: this is beside the components, not among them."
     ]
-    return [Table("table-pages", "Pages, and time in the kernel", columns, lines, notes)]
+    return [table("table-pages", "Pages, and time in the kernel", rows, fields, notes)]
 
 
 def comparison_table(rows: Mapping[str, Record]) -> Table:
     """A line per run, and below those of the paper; shares of instructions, and of its time."""
-    shown = [
-        name
-        for name in COMPONENTS
-        if name != OTHER
-        and (
-            any(shares_of(record)[name] for record in rows.values())
-            or any(row.get(name) for row in published().values())
-        )
-    ]
-    columns = (
-        Column("program", "", numeric=False),
-        Column("all", "All components together: the low bound."),
-        Column("at most", "The high bound."),
-        Column("collections", "The components of collections together."),
-        *(
-            Column(COMPONENTS[name].title, COMPONENTS[name].explanation, essential=False)
-            for name in shown
-        ),
-        Column("no rule", "In code that no rule is about."),
-    )
     lines = []
     for label, record in rows.items():
-        shares = shares_of(record)
-        name = shortened(visible(label), 40)
-        lines.append(
-            [
-                Cell(name, name),
-                _share(sum(shares.values()), 1),
-                _share(highest_share(record), 1),
-                _share(sum(shares[part] for part in IN_COLLECTIONS), 1),
-                *(_share(shares[part], 1) for part in shown),
-                _share(
-                    record.outcome.values["unexplained_instructions"],
-                    record.outcome.values["instructions"],
-                ),
-            ]
-        )
-    for program, row in published().items():
-        everything = sum(row.values())
-        lines.append(
-            [
-                Cell(f"{program} (1994)", program, "quiet"),
-                _share(everything, 1),
-                Cell("–"),
-                _share(sum(row.get(part, 0.0) for part in IN_COLLECTIONS), 1),
-                *(_share(row[part], 1) if part in row else Cell("–") for part in shown),
-                Cell("–"),
-            ]
-        )
+        values = record.outcome.values
+        unexplained = quotient(values["unexplained_instructions"], values["instructions"])
+        bounds = {"most": highest_share(record), "unexplained": unexplained or 0.0}
+        name = text(shortened(visible(label), 40))
+        lines.append({**share_row(name, shares_of(record)), **bounds})
+    fields: list[Field[Row]] = [
+        Field("program", "", lambda row: row["program"], numeric=False),
+        percents("all", "All components together: the low bound.", "all"),
+        percents("at most", "The high bound.", "most"),
+        percents("collections", "The components of collections together.", "collections"),
+        *component_fields([*lines, *published_shares().values()]),
+        percents("no rule", "In code that no rule is about.", "unexplained"),
+    ]
+    lines += [
+        share_row(program_of_1994(program), shares)
+        for program, shares in published_shares().items()
+    ]
     notes = [
         f"the lines of 1994 are those that {PAPER} published, of SML/NJ on a DECstation 5000/200: "
         "shares of the run time, and in collections with what memory took. The others are shares "
         "of instructions, of other programs."
     ]
-    return Table("table-breakdown", "Shares beside those of 1994", columns, lines, notes)
+    return table("table-breakdown", "Shares beside those of 1994", lines, fields, notes)
 
 
 # ---- the figure ----
@@ -428,7 +388,9 @@ def shares_figure(rows: Mapping[str, Record]) -> Figure:
     bars = {
         shortened(visible(label), 30): by_group(shares_of(record)) for label, record in rows.items()
     }
-    bars |= {f"{program} (1994)": by_group(shares) for program, shares in published().items()}
+    bars |= {
+        f"{program} (1994)": by_group(shares) for program, shares in published_shares().items()
+    }
     return stacked_bars(
         "figure-breakdown",
         "Storage management by component",

@@ -7,23 +7,36 @@ shows whether it is, to the instruction.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.text import shortened, visible
-from tare.base.units import format_bytes, format_count, format_percent
+from tare.base.units import format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.observers.event_files import in_manager
 from tare.observers.instrument import FAMILIES, quantile
-from tare.records.metrics import METRICS, Status
+from tare.records.metrics import Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
 from tare.records.summary import summarise_range
 from tare.report.comparison import failure_table
+from tare.report.fields import (
+    MANAGER,
+    Field,
+    Kind,
+    Row,
+    counts,
+    means,
+    percents,
+    quotient,
+    sizes,
+    table,
+    texts,
+)
 from tare.report.figures.marks import SERIES, params
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.model import Figure, Section, Table
 from tare.studies.count.sites import has_sites, sites_sentence, sites_tables
 from tare.studykit.findings import first_records, sentences_by_program
 
@@ -37,7 +50,6 @@ _COLLECTION = "(collection)"
 _NO_PHASE: Mapping[str, Any] = {"by_operation": {}}
 _HISTOGRAM_STEPS = 4
 """Bins of the figure for each doubling of the number of instructions."""
-_OF_A_COLLECTOR = ("collector_instructions", "collections")
 _STARTED = (
     "the collector's instructions outside operations of the manager, at its start or when the "
     "program calls it by name, are counted as the program's."
@@ -197,21 +209,6 @@ def _share(record: Record) -> float:
     return values["manager_instructions"] / max(values["instructions"], 1)
 
 
-def _per(total: float, number: float) -> Cell:
-    if not number:
-        return Cell("–")
-    value = total / number
-    return Cell(f"{value:.1f}" if value < 1000 else format_count(value), value)
-
-
-def _count(value: float) -> Cell:
-    return Cell(format_count(value), value)
-
-
-def _optional(values: Mapping[str, float], name: str) -> Cell:
-    return _count(values[name]) if name in values else Cell("–")
-
-
 def _collected_outside(record: Record) -> int:
     """Instructions of the collector outside the operations of its manager."""
     collector = record.outcome.details.get("collector")
@@ -220,92 +217,52 @@ def _collected_outside(record: Record) -> int:
 
 def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
     """A line per manager: the whole, the manager's part, and what an operation costs."""
-    each = "Instructions {}, divided by their number."
     collects = any("collections" in record.outcome.values for record in firsts.values())
-    columns = (
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column("instructions", METRICS["instructions"].explanation),
-        Column("in manager", METRICS["manager_instructions"].explanation),
-        Column("share", "The manager's instructions divided by all."),
-        *(
-            (
-                Column("collecting", METRICS["collector_instructions"].explanation),
-                Column("collections", METRICS["collections"].explanation),
-            )
-            if collects
-            else ()
-        ),
-        Column("a malloc", each.format("in malloc, calloc, aligned allocation and new")),
-        Column("a free", each.format("in free and delete")),
-        Column("a realloc", each.format("in realloc"), essential=False),
-        Column("an object", "The manager's instructions divided by the number of objects."),
-        Column(
-            "a byte", "The manager's instructions divided by the bytes asked for.", essential=False
-        ),
-    )
-    lines = []
-    for manager, record in firsts.items():
-        values = record.outcome.values
-        lines.append(
-            [
-                Cell(manager, manager),
-                _count(values["instructions"]),
-                _count(values["manager_instructions"]),
-                Cell(format_percent(_share(record)), _share(record)),
-                *(_optional(values, name) for name in _OF_A_COLLECTOR if collects),
-                *(
-                    _per(values[f"{family}_instructions"], values[f"{family}_calls"])
-                    for family in ("malloc", "free", "realloc")
-                ),
-                _per(values["manager_instructions"], values["objects"]),
-                _per(values["manager_instructions"], values["allocated_bytes"]),
-            ]
-        )
+
+    def per_call(operation: str, calls: str, essential: bool = True) -> Field[Row]:
+        help = f"Instructions in {calls}, divided by their number."
+        value = _per(f"{operation}_instructions", f"{operation}_calls")
+        return means(f"a {operation}", help, value, essential=essential)
+
+    inside, divided = "manager_instructions", "The manager's instructions divided by"
+    per_byte = _per(inside, "allocated_bytes")
+    fields: list[Field[Row]] = [
+        texts("manager", MANAGER, "manager"),
+        counts.metric("instructions", "instructions"),
+        counts.metric("in manager", inside),
+        percents("share", f"{divided} all.", "share"),
+        counts.metric("collecting", "collector_instructions", shown=collects),
+        counts.metric("collections", "collections", shown=collects),
+        per_call("malloc", "malloc, calloc, aligned allocation and new"),
+        per_call("free", "free and delete"),
+        per_call("realloc", "realloc", essential=False),
+        means("an object", f"{divided} the number of objects.", _per(inside, "objects")),
+        means("a byte", f"{divided} the bytes asked for.", per_byte, essential=False),
+    ]
+    rows = [
+        {"manager": manager, "share": _share(record), **record.outcome.values}
+        for manager, record in firsts.items()
+    ]
     notes = [_STARTED] if any(_collected_outside(r) for r in firsts.values()) else []
-    return Table(identifier, f"Instructions: {program}", columns, lines, notes)
+    return table(identifier, f"Instructions: {program}", rows, fields, notes)
 
 
 def operations_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
     """A line per manager and operation: how a usual call differs from the costliest."""
     collects = any("collector" in record.outcome.details for record in firsts.values())
-    columns = (
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column(
-            "operation", "The outermost call; what it calls of the family is part of it.", False
-        ),
-        Column("calls", "How often the program called it."),
-        Column("mean", "Instructions of a call, on average."),
-        Column("median", "Half of the calls took no more instructions."),
-        Column("95%", "95 of 100 calls took no more instructions."),
-        Column("most", "Instructions of the costliest call."),
-        *(
-            (Column("mean alone", "Instructions of a call without collection, on average."),)
-            if collects
-            else ()
-        ),
-        Column("instructions", "Of all calls together.", essential=False),
-    )
-    lines = []
-    for manager, record in firsts.items():
-        operations = record.outcome.details["operations"]
-        for name in _OPERATIONS:
-            if (operation := operations.get(name)) is None:
-                continue
-            quantiles = [quantile(operation, fraction) for fraction in (0.5, 0.95)]
-            collecting = record.outcome.details.get("collector", _NO_PHASE)["by_operation"]
-            alone = operation["instructions"] - collecting.get(name, 0)
-            lines.append(
-                [
-                    Cell(manager, manager),
-                    Cell(name, name),
-                    _count(operation["calls"]),
-                    _per(operation["instructions"], operation["calls"]),
-                    *(Cell(format_count(value), value) for value in quantiles),
-                    _count(operation["most"]),
-                    *((_per(alone, operation["calls"]),) if collects else ()),
-                    _count(operation["instructions"]),
-                ]
-            )
+    outermost = "The outermost call; what it calls of the family is part of it."
+    alone = "Instructions of a call without collection, on average."
+    fields: list[Field[Row]] = [
+        texts("manager", MANAGER, "manager"),
+        texts("operation", outermost, "name"),
+        counts("calls", "How often the program called it.", "calls"),
+        means("mean", "Instructions of a call, on average.", _per("instructions", "calls")),
+        counts("median", "Half of the calls took no more instructions.", _quantile(0.5)),
+        counts("95%", "95 of 100 calls took no more instructions.", _quantile(0.95)),
+        counts("most", "Instructions of the costliest call.", "most"),
+        means("mean alone", alone, _per("alone", "calls"), shown=collects),
+        counts("instructions", "Of all calls together.", "instructions", essential=False),
+    ]
     notes = ["median and 95% are exact below 1,024 instructions, and within 3% above."]
     if collects:
         notes.append(
@@ -314,122 +271,121 @@ def operations_table(program: str, firsts: Mapping[str, Record], identifier: str
         )
     title = f"Calls by operation: {program}"
     few = len(firsts) <= _MANAGERS_ON_A_TERMINAL
-    return Table(identifier, title, columns, lines, notes, essential=few)
+    rows = [row for record in firsts.values() for row in _operations(record)]
+    return table(identifier, title, rows, fields, notes, essential=few)
+
+
+def _operations(record: Record) -> Iterator[Row]:
+    details = record.outcome.details
+    collecting = details.get("collector", _NO_PHASE)["by_operation"]
+    for name in _OPERATIONS:
+        if (counted := details["operations"].get(name)) is not None:
+            alone = counted["instructions"] - collecting.get(name, 0)
+            yield {"manager": record.run.manager, "name": name, "alone": alone, **counted}
+
+
+def _per(total: str, number: str) -> Callable[[Row], float | None]:
+    return lambda row: quotient(row[total], row[number])
+
+
+def _quantile(fraction: float) -> Callable[[Row], float]:
+    return lambda row: quantile(row, fraction)
 
 
 def event_tables(program: str, firsts: Mapping[str, Record], number: int) -> list[Table]:
     """What a file of events asked for: how often places were reached, and what phases cost."""
     details = [record.outcome.details for record in firsts.values()]
     tables = []
-    if any(one.get("events") for one in details):
+    if any(counted.get("events") for counted in details):
         tables.append(_events_table(program, firsts, f"table-events-{number}"))
-    if any(one.get("phases") for one in details):
+    if any(counted.get("phases") for counted in details):
         tables.append(_phases_table(program, firsts, f"table-phases-{number}"))
     return tables
 
 
 def _events_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
-    columns = (
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column("event", "As the file of events names it.", numeric=False),
-        Column("times", "How often the program reached one of its places."),
-        Column("per million", "Times for each million of all instructions."),
-    )
-    lines = []
-    for manager, record in firsts.items():
-        instructions = max(record.outcome.values["instructions"], 1)
-        for name, times in record.outcome.details.get("events", {}).items():
-            rate = times / instructions * 1e6
-            lines.append(
-                [
-                    Cell(manager, manager),
-                    Cell(name, name),
-                    _count(times),
-                    Cell(f"{rate:.3g}" if rate < 1000 else format_count(rate), rate),
-                ]
-            )
-    return Table(identifier, f"Events: {program}", columns, lines)
+    rates = Kind(lambda rate: f"{rate:.3g}" if rate < 1000 else format_count(rate))
+    fields: list[Field[Row]] = [
+        texts("manager", MANAGER, "manager"),
+        texts("event", "As the file of events names it.", "name"),
+        counts("times", "How often the program reached one of its places.", "times"),
+        rates("per million", "Times for each million of all instructions.", "rate"),
+    ]
+    rows = [
+        {"manager": manager, "name": name, "times": times, "rate": times / _whole(record) * 1e6}
+        for manager, record in firsts.items()
+        for name, times in record.outcome.details.get("events", {}).items()
+    ]
+    return table(identifier, f"Events: {program}", rows, fields)
+
+
+def _whole(record: Record) -> float:
+    return max(record.outcome.values["instructions"], 1)
 
 
 def _phases_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
-    collects = any("collector" in record.outcome.details for record in firsts.values())
-    phases = {
-        manager: {
-            **record.outcome.details.get("phases", {}),
-            **(
-                {_COLLECTION: record.outcome.details["collector"]}
-                if "collector" in record.outcome.details
-                else {}
-            ),
-        }
-        for manager, record in firsts.items()
-    }
-    seen = {
-        name for each in phases.values() for one in each.values() for name in one["by_operation"]
-    }
-    operations = [name for name in _OPERATIONS if name in seen]
-    columns = (
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column("phase", "As the file of events names it.", numeric=False),
-        Column("times", "How often a thread entered it."),
-        Column("instructions", "Executed while it was the innermost phase of its thread."),
-        Column("share", "Of all instructions of the program."),
-        Column("in manager", "Those of its instructions that were part of an operation."),
-        Column("a time", "Its instructions divided by the times."),
-        *(
-            Column(f"in {name}", f"Its instructions in {name}.", essential=False)
-            for name in operations
-        ),
-    )
-    lines = []
-    for manager, each in phases.items():
-        total = max(firsts[manager].outcome.values["instructions"], 1)
-        for name, phase in each.items():
-            share = phase["instructions"] / total
-            lines.append(
-                [
-                    Cell(manager, manager),
-                    Cell(name, name),
-                    _count(phase["times"]),
-                    _count(phase["instructions"]),
-                    Cell(format_percent(share), share),
-                    _count(in_manager(phase)),
-                    _per(phase["instructions"], phase["times"]),
-                    *(_count(phase["by_operation"].get(operation, 0)) for operation in operations),
-                ]
-            )
+    rows = [row for record in firsts.values() for row in _phases(record)]
+    seen = {name for row in rows for name in row["by_operation"]}
+
+    def within(operation: str) -> Field[Row]:
+        return counts(
+            f"in {operation}",
+            f"Its instructions in {operation}.",
+            lambda row: row["by_operation"].get(operation, 0),
+            essential=False,
+        )
+
+    innermost = "Executed while it was the innermost phase of its thread."
+    inside = "Those of its instructions that were part of an operation."
+    fields: list[Field[Row]] = [
+        texts("manager", MANAGER, "manager"),
+        texts("phase", "As the file of events names it.", "name"),
+        counts("times", "How often a thread entered it.", "times"),
+        counts("instructions", innermost, "instructions"),
+        percents("share", "Of all instructions of the program.", "share"),
+        counts("in manager", inside, in_manager),
+        means("a time", "Its instructions divided by the times.", _per("instructions", "times")),
+        *(within(name) for name in _OPERATIONS if name in seen),
+    ]
     notes = ["instructions belong to the phase that began last, and to no phase around it."]
-    if collects:
+    if any(row["name"] == _COLLECTION for row in rows):
         notes.append(
             f"{_COLLECTION} is a phase of the manager's own: a collection inside a phase of yours "
             "is taken out of it."
         )
-    return Table(identifier, f"Phases: {program}", columns, lines, notes)
+    return table(identifier, f"Phases: {program}", rows, fields, notes)
+
+
+def _phases(record: Record) -> Iterator[Row]:
+    details = record.outcome.details
+    phases = dict(details.get("phases", {}))
+    if "collector" in details:
+        phases[_COLLECTION] = details["collector"]
+    for name, phase in phases.items():
+        share = phase["instructions"] / _whole(record)
+        yield {**phase, "manager": record.run.manager, "name": name, "share": share}
 
 
 def behaviour_table(program: str, record: Record, identifier: str) -> Table:
     """What the program asks of any manager, after table II of Detlefs, Dosser and Zorn."""
     values = record.outcome.values
-    columns = (
-        Column("objects", METRICS["objects"].explanation),
-        Column("bytes", METRICS["allocated_bytes"].explanation),
-        Column("average size", "Bytes divided by objects."),
-        Column("most objects", METRICS["max_live_objects"].explanation),
-        Column("most bytes", METRICS["max_live_bytes"].explanation),
-        Column("objects per million", "Objects for each million instructions of the program."),
-        Column("bytes per million", "Bytes for each million instructions of the program."),
-    )
     outside = max(values["instructions"] - values["manager_instructions"], 1)
     objects, size = values["objects"], values["allocated_bytes"]
-    average = Cell(f"{size / objects:.1f} B", size / objects) if objects else Cell("–")
-    line = [
-        _count(objects),
-        Cell(format_bytes(size), size),
-        average,
-        _count(values["max_live_objects"]),
-        Cell(format_bytes(values["max_live_bytes"]), values["max_live_bytes"]),
-        _count(objects / outside * 1e6),
-        Cell(format_bytes(size / outside * 1e6), size / outside * 1e6),
+    row = {
+        "average": quotient(size, objects),
+        "objects_rate": objects / outside * 1e6,
+        "bytes_rate": size / outside * 1e6,
+        **values,
+    }
+    million = "for each million instructions of the program."
+    fields: list[Field[Row]] = [
+        counts.metric("objects", "objects"),
+        sizes.metric("bytes", "allocated_bytes"),
+        Kind("{:.1f} B".format)("average size", "Bytes divided by objects.", "average"),
+        counts.metric("most objects", "max_live_objects"),
+        sizes.metric("most bytes", "max_live_bytes"),
+        counts("objects per million", f"Objects {million}", "objects_rate"),
+        sizes("bytes per million", f"Bytes {million}", "bytes_rate"),
     ]
     notes = ["rates are by the instructions outside the manager, which every manager shares."]
     processes = record.outcome.details["processes"]
@@ -438,7 +394,7 @@ def behaviour_table(program: str, record: Record, identifier: str) -> Table:
             f"{processes} processes, summed; the most objects and bytes are the sum of each "
             "process's own peak, which need not fall together."
         )
-    return Table(identifier, f"What it asks for: {program}", columns, [line], notes)
+    return table(identifier, f"What it asks for: {program}", [row], fields, notes)
 
 
 def share_figures(firsts: Mapping[str, Record]) -> list[Figure]:

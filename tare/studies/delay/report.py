@@ -6,8 +6,8 @@ seen against size=1B, which holds nothing back; what the layer itself costs is 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_duration, format_floor, format_percent, parse_size
@@ -19,29 +19,37 @@ from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.records.summary import Row
 from tare.report.comparison import (
+    INTERVAL,
     MEMORY,
+    OF_ALL_RUNS,
     TIME,
     change,
+    compared,
     failure_table,
-    measured_cells,
-    ratio_cell,
+    measured,
+    medians,
+    runs,
     summary_rows,
 )
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.fields import Field, Kind, exact_ratios, table, text, texts
+from tare.report.model import Figure, Section, Table
 from tare.studies.count import report as count
 from tare.studykit import sweeps
 from tare.studykit.instrumented import run_seconds
+from tare.studykit.published import published
 from tare.studykit.sweep_tables import (
     DIFFERENT,
     Curve,
     Panel,
     Rows,
     effect,
-    pause_cells,
-    pause_columns,
+    option_sizes,
+    pause_fields,
     pause_figure,
     pauses_of,
     ratio_figure,
+    summarised,
+    with_pauses,
 )
 from tare.studykit.sweeps import Variant, size_text, variant
 
@@ -72,27 +80,6 @@ _BARE = 0
 """Bytes: stands for an allocator without the layer."""
 _NOTHING = 0.0005
 """Multiples below are shown as 0."""
-
-
-@dataclass(frozen=True)
-class Published:
-    """Time and memory with 2MiB held back, relative to 1B."""
-
-    allocator: str
-    title: str
-    programs: str
-    time: float
-    memory: float
-
-
-PUBLISHED = (
-    Published("tcmalloc", "Google's TCMalloc", "SPEC CPU2006", 1.027, 1.066),
-    Published("tcmalloc", "Google's TCMalloc", "mimalloc-bench", 1.092, 1.247),
-    Published("mimalloc", "mimalloc", "SPEC CPU2006", 1.003, 1.010),
-    Published("mimalloc", "mimalloc", "mimalloc-bench", 1.010, 1.274),
-    Published("snmalloc", "snmalloc", "SPEC CPU2006", 1.010, 1.028),
-    Published("snmalloc", "snmalloc", "mimalloc-bench", 1.021, 1.288),
-)
 
 
 # ---- what runs ----
@@ -356,20 +343,17 @@ def _undelayed(rows: Rows, program: str, group: Sequence[Variant], metric: str) 
 
 
 def _published(allocator: str) -> str:
-    found = [each for each in PUBLISHED if _is_same(allocator, each)]
-    if not found:
+    name = allocator.split("(")[0].removeprefix("google-").rstrip("0123456789")
+    figures = [row for row in published(STUDY) if row["allocator"] == name]
+    if not figures:
         return ""
-    texts = [
-        f"{_more(each.time)} more time and {_more(each.memory)} more memory over {each.programs}"
-        for each in found
+    said = [
+        f"{_more(row['time'])} more time and {_more(row['memory'])} more memory over "
+        f"{row['programs']}"
+        for row in figures
     ]
     size = size_text(_PUBLISHED_SIZE)
-    return f" Published for {found[0].title} at {size}: {', '.join(texts)}."
-
-
-def _is_same(allocator: str, published: Published) -> bool:
-    name = allocator.split("(")[0]
-    return name.removeprefix("google-").rstrip("0123456789") == published.allocator
+    return f" Published for {figures[0]['title']} at {size}: {', '.join(said)}."
 
 
 def _more(ratio: float) -> str:
@@ -390,58 +374,69 @@ def delay_table(
     identifier: str,
 ) -> Table:
     """A line for each allocator and size: time and memory against no delay."""
-    interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
-    columns = (
-        Column("manager", "The allocator that the delay stands before.", numeric=False),
-        Column("delay", "Bytes that are held back before all are released; 1B is no delay."),
-        *(
-            [Column("of live", "The delay as a multiple of the program's live memory.")]
-            if live
-            else []
+
+    def against_none(metric: str) -> Callable[[Variant], Row | None]:
+        return lambda each: _against_no_delay(rows, program, each, metric)
+
+    fields: list[Field[Variant]] = [
+        _ALLOCATOR,
+        replace(_DELAY, help="Bytes that are held back before all are released; 1B is no delay."),
+        Field(
+            "of live",
+            "The delay as a multiple of the program's live memory.",
+            lambda each: Kind(_times).cell(_size(each) / live if live else None),
+            shown=bool(live),
         ),
-        Column("time", METRICS[TIME].explanation + " The median of all runs."),
-        Column("ratio", "Median time divided by that with 1B."),
-        Column("95% interval", interval, numeric=False),
-        Column("memory", METRICS[MEMORY].explanation + " The median of all runs."),
-        Column("ratio", "Median peak memory divided by that with 1B."),
-        Column("95% interval", interval, numeric=False),
-        Column("runs", "Good runs that the figures rest on.", essential=False),
+        *measured(
+            "time",
+            METRICS[TIME].explanation + OF_ALL_RUNS,
+            "Median time divided by that with 1B.",
+            against_none(TIME),
+            INTERVAL,
+        ),
+        *measured(
+            "memory",
+            METRICS[MEMORY].explanation + OF_ALL_RUNS,
+            "Median peak memory divided by that with 1B.",
+            against_none(MEMORY),
+            INTERVAL,
+        ),
+        runs(summarised(rows, program, TIME)),
+    ]
+    shown = [each for each in _layered(groups) if (program, each.name, TIME) in rows]
+    floors = dict.fromkeys(
+        (each.allocator, floor)
+        for each in shown
+        if _size(each) != NO_DELAY
+        and (floor := rows[program, each.name, TIME]["noise_floor"]) is not None
     )
-    lines = []
-    floors = []
-    for allocator, group in groups.items():
-        for each in group:
-            time, memory = (rows.get((program, each.name, metric)) for metric in (TIME, MEMORY))
-            if not each.layer or time is None:
-                continue
-            size = _size(each)
-            if size == NO_DELAY:
-                time, memory = (_as_reference(row) for row in (time, memory))
-            elif time["noise_floor"] is not None and (allocator, time["noise_floor"]) not in floors:
-                floors.append((allocator, time["noise_floor"]))
-            runs = time["runs"] if time else 0
-            lines.append(
-                [
-                    Cell(allocator, allocator),
-                    Cell(size_text(size), size),
-                    *([Cell(_times(size / live), size / live)] if live else []),
-                    *measured_cells(time),
-                    *measured_cells(memory),
-                    Cell(str(runs), runs),
-                ]
-            )
     notes = ["coloured: a difference beyond noise; dim: no difference seen."]
     if floors:
-        texts = [f"{allocator} {format_floor(floor)}" for allocator, floor in floors]
-        notes.append(f"noise floor of the time, 1B against itself: {', '.join(texts)}.")
+        said = [f"{allocator} {format_floor(floor)}" for allocator, floor in floors]
+        notes.append(f"noise floor of the time, 1B against itself: {', '.join(said)}.")
     notes.append(
         "of ratios that are really 1, one in twenty falls outside of its 95% interval by chance."
     )
-    return Table(identifier, f"Against no delay (1B): {program}", columns, lines, notes)
+    return table(identifier, f"Against no delay (1B): {program}", shown, fields, notes)
 
 
-def _as_reference(row: Row | None) -> Row | None:
-    if row is None or not row["runs"]:
+def _layered(groups: Mapping[str, Sequence[Variant]]) -> list[Variant]:
+    return [each for group in groups.values() for each in group if each.layer]
+
+
+_ALLOCATOR: Field[Variant] = texts(
+    "manager", "The allocator that the delay stands before.", lambda each: each.allocator
+)
+
+
+_DELAY: Field[Variant] = option_sizes(
+    "delay", "Bytes that are held back before all are released.", _size
+)
+
+
+def _against_no_delay(rows: Rows, program: str, each: Variant, metric: str) -> Row | None:
+    row = rows.get((program, each.name, metric))
+    if row is None or not row["runs"] or _size(each) != NO_DELAY:
         return row
     return {**row, "verdict": "baseline", "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}
 
@@ -450,32 +445,22 @@ def layer_table(
     rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
 ) -> Table:
     """A line for each allocator: what the layer costs that delays nothing."""
-    columns = (
-        Column("manager", "The allocator that the layer stands before.", numeric=False),
-        Column("bare time", "Median time under the allocator alone."),
-        Column("1B time", "Median time with the layer before it that holds nothing back."),
-        Column("ratio", "The second divided by the first."),
-        Column("95% interval", "Of the ratio.", numeric=False),
-        Column("1B memory", "Median peak memory with the layer."),
-        Column("ratio", "Divided by that under the allocator alone."),
-        Column("95% interval", "Of the ratio.", numeric=False),
-    )
-    lines = []
-    for allocator, group in groups.items():
-        bare = rows.get((program, allocator, TIME))
-        time, memory = (_undelayed(rows, program, group, metric) for metric in (TIME, MEMORY))
-        if time is None:
-            continue
-        lines.append(
-            [
-                Cell(allocator, allocator),
-                measured_cells(bare)[0],
-                *measured_cells(time),
-                *measured_cells(memory),
-            ]
-        )
+    one_byte = "Median time with the layer before it that holds nothing back."
+    alone = "Divided by that under the allocator alone."
+    time, memory = (summarised(rows, program, metric) for metric in (TIME, MEMORY))
+    fields: list[Field[Variant]] = [
+        replace(_ALLOCATOR, help="The allocator that the layer stands before."),
+        medians(
+            "bare time",
+            "Median time under the allocator alone.",
+            lambda each: rows.get((program, each.allocator, TIME)),
+        ),
+        *measured("1B time", one_byte, "The second divided by the first.", time),
+        *measured("1B memory", "Median peak memory with the layer.", alone, memory),
+    ]
+    shown = [each for each in _layered(groups) if _size(each) == NO_DELAY and time(each)]
     title = f"The layer itself, 1B against the bare allocator: {program}"
-    return Table(identifier, title, columns, lines)
+    return table(identifier, title, shown, fields)
 
 
 def where_tables(
@@ -483,110 +468,88 @@ def where_tables(
 ) -> list[Table]:
     """A line for each allocator and size: what is behind a difference in time."""
     metrics = [m for m in _BEHIND_TIME if any(metric == m for _, _, metric in rows)]
-    columns = (
-        Column("manager", "The allocator that the delay stands before.", numeric=False),
-        Column("delay", "Bytes that are held back before all are released."),
+    fields = [
+        _ALLOCATOR,
+        _DELAY,
         *(
-            Column(METRICS[m].title, f"{METRICS[m].explanation} Divided by that with 1B.")
-            for m in metrics
+            compared(
+                METRICS[metric].title,
+                f"{METRICS[metric].explanation} Divided by that with 1B.",
+                summarised(rows, program, metric),
+            )
+            for metric in metrics
         ),
-    )
-    lines = [
-        [
-            Cell(allocator, allocator),
-            Cell(size_text(_size(each)), _size(each)),
-            *(ratio_cell(rows.get((program, each.name, metric))) for metric in metrics),
-        ]
-        for allocator, group in groups.items()
-        for each in group
-        if each.layer and _size(each) != NO_DELAY
     ]
-    if not metrics or not lines:
+    shown = [each for each in _layered(groups) if _size(each) != NO_DELAY]
+    if not metrics or not shown:
         return []
     title = f"Behind the time, against no delay (1B): {program}"
     notes = ["ratios of medians. coloured: a difference beyond noise; dim: no difference seen."]
-    return [Table(identifier, title, columns, lines, notes, essential=False)]
+    return [table(identifier, title, shown, fields, notes, essential=False)]
 
 
 def pause_table(
     rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
 ) -> Table:
     """A line for each allocator and size: how often, how long and how much was held."""
-    columns = (
-        Column("manager", "The allocator that the delay stands before.", numeric=False),
-        Column("delay", "Bytes that are held back before all are released."),
-        *pause_columns(),
-        Column("by capacity", METRICS["capacity_collections"].explanation, essential=False),
-        Column("held", METRICS["quarantined_bytes"].explanation),
-    )
-    lines = []
-    for allocator, group in groups.items():
-        for each in group:
-            cells = pause_cells(rows, program, each.name)
-            if not each.layer or cells is None:
-                continue
-            others = ("capacity_collections", "quarantined_bytes")
-            found = [rows.get((program, each.name, metric)) for metric in others]
-            lines.append(
-                [
-                    Cell(allocator, allocator),
-                    Cell(size_text(_size(each)), _size(each)),
-                    *cells,
-                    *(measured_cells(row)[0] for row in found),
-                ]
-            )
+    by_capacity, held = "capacity_collections", "quarantined_bytes"
+    fields = [
+        _ALLOCATOR,
+        _DELAY,
+        *pause_fields(rows, program),
+        medians(
+            "by capacity",
+            METRICS[by_capacity].explanation,
+            summarised(rows, program, by_capacity),
+            essential=False,
+        ),
+        medians("held", METRICS[held].explanation, summarised(rows, program, held)),
+    ]
+    shown = with_pauses(rows, program, _layered(groups))
     notes = [
         "medians of the runs. an object of at least the delay's size is released at once, and "
         "moved by the allocator's own realloc: bytes held grow with the delay, from none at 1B.",
         "short pauses, and at 1B all, are timed by samples: their sum and mean are estimates.",
     ]
-    few = len(lines) <= _PAUSE_TABLE_ROWS_ON_A_TERMINAL
-    return Table(identifier, f"Pauses: {program}", columns, lines, notes, essential=few)
+    few = len(shown) <= _PAUSE_TABLE_ROWS_ON_A_TERMINAL
+    return table(identifier, f"Pauses: {program}", shown, fields, notes, essential=few)
 
 
 def published_table(rows: Rows, groups: Mapping[str, Sequence[Variant]]) -> Table:
     """What was measured here at the largest delay, above what was published."""
-    columns = (
-        Column("manager", "", numeric=False),
-        Column("from", "", numeric=False),
-        Column("programs", "", numeric=False),
-        Column("delay", "Bytes held back before all are released."),
-        Column("time", "Divided by that with 1B."),
-        Column("memory", "Peak memory, divided by that with 1B."),
-    )
-    lines = []
+    fields: list[Field[Row]] = [
+        texts("manager", "", "title"),
+        Field("from", "", lambda row: row.get("from", text("published", "quiet")), numeric=False),
+        texts("programs", "", "programs"),
+        option_sizes(
+            "delay",
+            "Bytes held back before all are released.",
+            lambda row: row.get("size", _PUBLISHED_SIZE),
+        ),
+        exact_ratios("time", "Divided by that with 1B.", "time"),
+        exact_ratios("memory", "Peak memory, divided by that with 1B.", "memory"),
+    ]
+    lines: list[Row] = []
     for program in dict.fromkeys(program for program, _, _ in rows):
         for allocator, group in groups.items():
-            sizes = dict(_delayed(rows, program, group, TIME))
+            times = dict(_delayed(rows, program, group, TIME))
             memory = dict(_delayed(rows, program, group, MEMORY))
-            if not sizes:
+            if not times:
                 continue
-            largest = max(sizes, key=parse_size)
+            largest = max(times, key=parse_size)
             lines.append(
-                [
-                    *(Cell(text, text) for text in (allocator, "here", program)),
-                    Cell(largest, parse_size(largest)),
-                    _ratio(sizes[largest]["ratio"]),
-                    _ratio(memory[largest]["ratio"] if largest in memory else None),
-                ]
+                {
+                    "title": allocator,
+                    "from": text("here"),
+                    "programs": program,
+                    "size": parse_size(largest),
+                    "time": times[largest]["ratio"],
+                    "memory": memory[largest]["ratio"] if largest in memory else None,
+                }
             )
-    for each in PUBLISHED:
-        lines.append(
-            [
-                Cell(each.title, each.title),
-                Cell("published", "published", "quiet"),
-                Cell(each.programs, each.programs),
-                Cell(size_text(_PUBLISHED_SIZE), _PUBLISHED_SIZE),
-                _ratio(each.time),
-                _ratio(each.memory),
-            ]
-        )
+    lines += published(STUDY)
     title = "Beside published figures"
-    return Table("table-delay-published", title, columns, lines, [_SOURCE], essential=False)
-
-
-def _ratio(value: float | None) -> Cell:
-    return Cell("–") if value is None else Cell(f"{value:.3f}", value)
+    return table("table-delay-published", title, lines, fields, [_SOURCE], essential=False)
 
 
 # ---- figures ----

@@ -14,23 +14,44 @@ from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
-from tare.heap_traces.frames import frame_text, site_text
 from tare.records import summary
-from tare.records.metrics import METRICS, Status
+from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.comparison import failure_table
+from tare.report.fields import (
+    MANAGER,
+    Field,
+    Row,
+    counts,
+    numbered,
+    numbers,
+    percents,
+    ratios,
+    sizes,
+    table,
+    text,
+    texts,
+)
 from tare.report.figures.marks import INK, SERIES, scale_for
 from tare.report.figures.profiles import Series, profile_figure
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.model import Cell, Figure, Section, Table
 from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
+from tare.studykit.published import published
+from tare.studykit.site_tables import (
+    CALLED_BY,
+    FRAME,
+    at_first_frame,
+    frame_rows,
+    site_text,
+    stack_number,
+)
 
 STUDY = "drag"
 OBSERVER = "drag"
 TITLE = "Memory held in vain: lag, drag and void"
 FIRST_METRIC = "peak_free_bytes"
 SITES_ON_A_TERMINAL = 10
-MOST_FRAMES = 1000
 SMALL = 0.02
 """Below this share of the peak, or above 1 in total drag, there is little to gain."""
 WORTH_SAYING = 0.001
@@ -54,15 +75,6 @@ MEANINGS = {
     "drag": "after the last use, and not given back yet",
     "void": "of objects that are never used",
 }
-PUBLISHED = (
-    ("175.vpr", 131_274, 123_823, None),
-    ("176.gcc", 67_117_548, 56_944_950, 1.16),
-    ("apache", 564_440, 527_770, None),
-    ("lcc", 4_717_603, 2_886_903, 3.34),
-    ("mudlle", 662_964, 551_060, 1.23),
-)
-"""Programs with regions in Berger, Zorn and McKinley (OOPSLA 2002), table 4 and section 7.3: peak
-bytes, peak bytes with each object freed after its last use, and total drag where it is given."""
 Details = Mapping[str, Any]
 
 
@@ -270,46 +282,30 @@ def _sites_sentence(found: Details) -> list[str]:
 
 def peaks_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
     """A line per manager: the peaks by the three definitions of death, and total drag."""
-    reachability = any("peak_unreachable_bytes" in r.outcome.values for r in firsts.values())
-    columns = [
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column("when freed", METRICS["peak_free_bytes"].explanation),
-        *(
-            [Column("when unreachable", METRICS["peak_unreachable_bytes"].explanation)]
-            if reachability
-            else []
-        ),
-        Column("after last use", METRICS["peak_last_use_bytes"].explanation),
-        Column("less", "How much lower the peak would be than it is."),
-        Column("total drag", METRICS["drag_ratio"].explanation),
-        Column("never used", METRICS["never_used_bytes"].explanation, essential=False),
-        Column("never freed", METRICS["never_freed_bytes"].explanation, essential=False),
+    unreachable = "peak_unreachable_bytes"
+    reachability = any(unreachable in r.outcome.values for r in firsts.values())
+    fields: list[Field[Row]] = [
+        texts("manager", MANAGER, "manager"),
+        sizes.metric("when freed", "peak_free_bytes"),
+        sizes.metric("when unreachable", unreachable, shown=reachability),
+        sizes.metric("after last use", "peak_last_use_bytes"),
+        percents("less", "How much lower the peak would be than it is.", _less),
+        ratios.metric("total drag", "drag_ratio"),
+        sizes.metric("never used", "never_used_bytes", essential=False),
+        sizes.metric("never freed", "never_freed_bytes", essential=False),
     ]
-    lines = []
-    for manager, record in firsts.items():
-        values = record.outcome.values
-        free, last = values["peak_free_bytes"], values["peak_last_use_bytes"]
-        less = 1 - last / free if free else 0.0
-        ratio = values.get("drag_ratio")
-        lines.append(
-            [
-                Cell(manager, manager),
-                _bytes(free),
-                *([_bytes(values.get("peak_unreachable_bytes"))] if reachability else []),
-                _bytes(last),
-                Cell(format_percent(less), less),
-                Cell("–" if ratio is None else f"{ratio:.2f}", ratio),
-                _bytes(values["never_used_bytes"]),
-                _bytes(values["never_freed_bytes"]),
-            ]
-        )
+    rows = [{"manager": manager, **record.outcome.values} for manager, record in firsts.items()]
     notes = ["after last use: an object that is never used is never held."]
     first = next(iter(firsts.values())).outcome.details
     if first["processes"] > 1:
         notes.append(f"{first['processes']} processes: the peaks are summed, each its own.")
-    return Table(
-        identifier, f"Peak, by when objects are given back: {program}", columns, lines, notes
-    )
+    title = f"Peak, by when objects are given back: {program}"
+    return table(identifier, title, rows, fields, notes)
+
+
+def _less(row: Row) -> float:
+    free, last = row["peak_free_bytes"], row["peak_last_use_bytes"]
+    return 1 - last / free if free else 0.0
 
 
 def parts_table(program: str, found: Details, identifier: str) -> Table:
@@ -318,44 +314,58 @@ def parts_table(program: str, found: Details, identifier: str) -> Table:
     whole = sum(parts.values())
     at_peak = found["main"].get("at_peak", {})
     held = sum(at_peak.get(name, 0) for name in parts)
-    columns = (
-        Column("part", "", numeric=False),
-        Column("share", "Of the bytes held, summed over the time that they are held for."),
-        Column("at the peak", "The bytes in this part when most bytes were held."),
-        Column("share at the peak", "Of the bytes held at the peak.", essential=False),
-        Column("what it is", "", numeric=False),
-    )
-    lines = []
-    for name, part in parts.items():
-        now = at_peak.get(name, 0)
-        shares = (part / whole if whole else 0.0, now / held if held else 0.0)
-        lines.append(
-            [
-                Cell(name, name),
-                Cell(format_percent(shares[0]), shares[0]),
-                _bytes(now),
-                Cell(format_percent(shares[1]), shares[1]),
-                Cell(MEANINGS[name], name),
-            ]
-        )
+    summed = "Of the bytes held, summed over the time that they are held for."
+    fields: list[Field[str]] = [
+        texts("part", "", str),
+        percents("share", summed, lambda name: parts[name] / whole if whole else 0.0),
+        sizes(
+            "at the peak",
+            "The bytes in this part when most bytes were held.",
+            lambda name: at_peak.get(name, 0),
+        ),
+        percents(
+            "share at the peak",
+            "Of the bytes held at the peak.",
+            lambda name: at_peak.get(name, 0) / held if held else 0.0,
+            essential=False,
+        ),
+        Field("what it is", "", lambda name: Cell(MEANINGS[name], name), numeric=False),
+    ]
     notes = []
     if found["processes"] > 1:
         notes.append(f"the peak is that of process {found['main']['process']}, which holds most.")
-    return Table(identifier, f"What bytes are held for: {program}", columns, lines, notes)
+    return table(identifier, f"What bytes are held for: {program}", parts, fields, notes)
 
 
-_SITE_COLUMNS = (
-    Column("no.", "By what is held in vain, the most first."),
-    Column("call site", "The code that allocated, and what called it. ← reads: called by.", False),
-    Column("in vain", "Bytes held in vain by the site's objects, the mean over the run."),
-    Column("share", "Of all that is held in vain, in byte-time."),
-    Column("drag", "The part that is held after the last use, as a mean.", essential=False),
-    Column("lag", "The part that is held before the first use, as a mean.", essential=False),
-    Column("void", "The part of objects that are never used, as a mean.", essential=False),
-    Column("objects", "Objects that the site allocated."),
-    Column("bytes", "Bytes that the site allocated.", essential=False),
-    Column("mostly", "Why most of it is held in vain.", numeric=False),
-)
+def _site_fields(found: Details) -> list[Field[Row]]:
+    wasted = _wasted(found)
+
+    def mean(title: str, help: str, *parts: str, essential: bool = False) -> Field[Row]:
+        return sizes(
+            title,
+            help,
+            lambda site: sum(site[part] for part in parts) / max(site["end"], 1.0),
+            essential=essential,
+        )
+
+    held = "The part that is held {} use, as a mean."
+    vain = "Bytes held in vain by the site's objects, the mean over the run."
+    return [
+        numbers("no.", "By what is held in vain, the most first.", "number"),
+        texts("call site", CALLED_BY, site_text),
+        mean("in vain", vain, "wasted", essential=True),
+        percents(
+            "share",
+            "Of all that is held in vain, in byte-time.",
+            lambda site: site["wasted"] / wasted if wasted else 0.0,
+        ),
+        mean("drag", held.format("after the last"), "drag_freed", "drag_unfreed"),
+        mean("lag", held.format("before the first"), "lag"),
+        mean("void", "The part of objects that are never used, as a mean.", "void"),
+        counts("objects", "Objects that the site allocated.", "objects"),
+        sizes("bytes", "Bytes that the site allocated.", "bytes", essential=False),
+        texts("mostly", "Why most of it is held in vain.", _cause_in_words),
+    ]
 
 
 def sites_table(program: str, found: Details, identifier: str) -> Table:
@@ -370,8 +380,8 @@ def sites_table(program: str, found: Details, identifier: str) -> Table:
         notes.append(f"{format_count(more)} more call {sites_hold} something in vain.")
     if not found["sites_known"]:
         notes.append("the trace was recorded without call sites.")
-    title = f"Call sites: {program}"
-    return Table(identifier, title, _SITE_COLUMNS, _site_lines(sites, found), notes)
+    rows = numbered(sites)
+    return table(identifier, f"Call sites: {program}", rows, _site_fields(found), notes)
 
 
 def all_sites_table(program: str, found: Details, identifier: str) -> Table:
@@ -380,34 +390,22 @@ def all_sites_table(program: str, found: Details, identifier: str) -> Table:
     if found["wasting_sites"] > len(found["sites"]):
         notes.append(f"of {found['wasting_sites']:,} that hold something in vain.")
     title = f"The first {len(found['sites'])} call sites: {program}"
-    lines = _site_lines(found["sites"], found)
-    return Table(identifier, title, _SITE_COLUMNS, lines, notes, essential=False)
+    rows = numbered(found["sites"])
+    return table(identifier, title, rows, _site_fields(found), notes, essential=False)
 
 
 def stacks_table(program: str, found: Details, identifier: str) -> Table:
     """A line for each frame of each call site, the innermost first."""
-    columns = (
-        Column("no.", "The number of the call site in the tables above."),
-        Column("in vain", "As above."),
-        Column("mostly", "As above.", numeric=False),
-        Column("frame", "The innermost first; each is called by the next.", numeric=False),
-    )
-    lines = []
-    for number, site in enumerate(found["sites"], 1):
-        for depth, frame in enumerate(site["frames"]):
-            place = number + depth / MOST_FRAMES
-            share = site["wasted"] / max(site["end"], 1.0)
-            first = depth == 0
-            word = CAUSES[cause(site)][0]
-            lines.append(
-                [
-                    Cell(str(number) if first else "", place),
-                    Cell(format_bytes(share) if first else "", share),
-                    Cell(word if first else "", word),
-                    Cell(text := frame_text(frame), text),
-                ]
-            )
-    return Table(identifier, f"Stacks: {program}", columns, lines, essential=False)
+    fields: list[Field[Row]] = [
+        stack_number("The number of the call site in the tables above."),
+        at_first_frame(
+            sizes("in vain", "As above.", lambda row: row["wasted"] / max(row["end"], 1.0))
+        ),
+        at_first_frame(texts("mostly", "As above.", _cause_in_words)),
+        FRAME,
+    ]
+    rows = frame_rows(found["sites"])
+    return table(identifier, f"Stacks: {program}", rows, fields, essential=False)
 
 
 def _wasted(found: Details) -> float:
@@ -423,77 +421,46 @@ def _causes(sites: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {(name := cause(site)): CAUSES[name][0] for site in sites}
 
 
-def _site_lines(sites: Sequence[Mapping[str, Any]], found: Details) -> list[list[Cell]]:
-    wasted = _wasted(found)
-    lines = []
-    for number, site in enumerate(sites, 1):
-        share = site["wasted"] / wasted if wasted else 0.0
-        drag = site["drag_freed"] + site["drag_unfreed"]
-        parts = (site["wasted"], drag, site["lag"], site["void"])
-        means = [_bytes(part / max(site["end"], 1.0)) for part in parts]
-        lines.append(
-            [
-                Cell(str(number), number),
-                Cell(text := site_text(site["frames"]), text),
-                means[0],
-                Cell(format_percent(share), share),
-                *means[1:],
-                _count(site["objects"]),
-                _bytes(site["bytes"]),
-                Cell(word := CAUSES[cause(site)][0], word),
-            ]
-        )
-    return lines
+def _cause_in_words(site: Row) -> str:
+    return CAUSES[cause(site)][0]
 
 
 def published_table(good: Sequence[Record]) -> Table:
     """What was measured here above what was published of programs with regions."""
-    columns = (
-        Column("program", "", numeric=False),
-        Column("from", "", numeric=False),
-        Column("peak", "As the program frees."),
-        Column("if freed after last use", "With each object freed right after its last use."),
-        Column("more", "How much higher the peak is than it would be."),
-        Column("total drag", METRICS["drag_ratio"].explanation),
-    )
-    rows: list[tuple[str, str, float, float, float | None]] = [
-        (
-            record.run.program,
-            f"here, {record.run.manager}",
-            record.outcome.values["peak_free_bytes"],
-            record.outcome.values["peak_last_use_bytes"],
-            record.outcome.values.get("drag_ratio"),
-        )
-        for record in good
+
+    def more(row: Row) -> float | None:
+        last = row["peak_last_use_bytes"]
+        return row["peak_free_bytes"] / last - 1 if last else None
+
+    theirs = "published"
+    fields: list[Field[Row]] = [
+        texts("program", "", "program"),
+        Field(
+            "from",
+            "",
+            lambda row: text(row["from"], "quiet" if row["from"] == theirs else ""),
+            numeric=False,
+        ),
+        sizes("peak", "As the program frees.", "peak_free_bytes"),
+        sizes(
+            "if freed after last use",
+            "With each object freed right after its last use.",
+            "peak_last_use_bytes",
+        ),
+        percents("more", "How much higher the peak is than it would be.", more),
+        ratios.metric("total drag", "drag_ratio"),
     ]
-    rows += [(name, "published", peak, last, ratio) for name, peak, last, ratio in PUBLISHED]
-    lines = []
-    for program, source, peak, last, ratio in rows:
-        more = peak / last - 1 if last else None
-        lines.append(
-            [
-                Cell(program, program),
-                Cell(source, source, "" if source != "published" else "quiet"),
-                _bytes(peak),
-                _bytes(last),
-                Cell("–" if more is None else format_percent(more), more),
-                Cell("–" if ratio is None else f"{ratio:.2f}", ratio),
-            ]
-        )
+    rows: list[Row] = [
+        {"program": r.run.program, "from": f"here, {r.run.manager}", **r.outcome.values}
+        for r in good
+    ]
+    rows += [{"from": theirs, **row} for row in published(STUDY)]
     notes = [
         "published: programs with regions, from Berger, Zorn and McKinley, Reconsidering Custom "
         "Memory Allocation, OOPSLA 2002, table 4 and section 7.3; measured on another machine."
     ]
     title = "Beside published figures"
-    return Table("table-drag-published", title, columns, lines, notes, essential=False)
-
-
-def _bytes(value: float | None) -> Cell:
-    return Cell("–") if value is None else Cell(format_bytes(value), value)
-
-
-def _count(value: float) -> Cell:
-    return Cell(format_count(value), value)
+    return table("table-drag-published", title, rows, fields, notes, essential=False)
 
 
 # ---- figures ----

@@ -6,21 +6,21 @@ one that differs from it in one thing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tare.base.libraries import pl
-from tare.base.units import format_count, format_percent, format_seconds
 from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.results import Results, telling_damage
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table, measured_cells, ratio_cell
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.comparison import compared, failure_table, medians, runs
+from tare.report.fields import Field, Kind, R, Row, counts, percents, seconds, table, texts
+from tare.report.model import Figure, Section, Table
 from tare.studykit import contrasts
 from tare.studykit.contrasts import Contrast
-from tare.studykit.sweep_tables import Curve, Panel, effect, ratio_figure
+from tare.studykit.sweep_tables import Curve, Panel, effect, option_sizes, ratio_figure
 from tare.studykit.sweeps import size_text
 
 STUDY = "frequency-executed"
@@ -129,83 +129,63 @@ def _findings(answers: Answers) -> list[str]:
     return sentences
 
 
+def _setting_fields(setting: Callable[[R], Setting], asked: str = "") -> list[Field[R]]:
+    young = "Bytes allocated between young collections"
+    return [
+        texts("collector", "What collected.", lambda row: setting(row).collector),
+        option_sizes("young", f"{young}{asked}.", lambda row: setting(row).period),
+        Kind(lambda period: _full_text(int(period)))(
+            "full",
+            f"Bytes allocated between full collections{asked}.",
+            lambda row: setting(row).full,
+        ),
+    ]
+
+
 def _table(answers: Answers) -> Table:
-    columns = [
-        Column("collector", "What collected.", numeric=False),
-        Column("young", "Bytes allocated between young collections."),
-        Column("full", "Bytes allocated between full collections."),
-        Column("mutator time", "Wall time without the pauses; the median of all runs."),
+    mutator = answers.summarised(MUTATOR)
+    fields: list[Field[Setting]] = [
+        *_setting_fields(lambda each: each),
+        medians("mutator time", "Wall time without the pauses; the median of all runs.", mutator),
         *(
-            Column(f"to {contrast.against}", f"Median mutator time, {contrast.what}.")
+            compared(
+                f"to {contrast.against}",
+                f"Median mutator time, {contrast.what}.",
+                answers.against(contrast),
+            )
             for contrast in CONTRASTS
         ),
-        Column("runs", "Good runs that the figures rest on.", essential=False),
+        runs(mutator),
     ]
-    lines = []
-    for settings in answers.groups.values():
-        for each in settings:
-            row = answers.rows.get((answers.program, each.manager, MUTATOR))
-            known = row is not None and row["median"] is not None
-            lines.append(
-                [
-                    Cell(each.collector, each.collector),
-                    Cell(size_text(each.period), each.period),
-                    Cell(_full_text(each.full), each.full),
-                    measured_cells(row if known else None)[0],
-                    *(ratio_cell(answers.row(contrast, each)) for contrast in CONTRASTS),
-                    Cell(str(row["runs"]), row["runs"]) if row else Cell("0", 0),
-                ]
-            )
     notes = ["coloured: a difference beyond noise; dim: no difference seen."]
-    return Table("table-frequency-executed", "Mutator time", columns, lines, notes)
+    return table("table-frequency-executed", "Mutator time", answers.settings, fields, notes)
 
 
 def _collections_table(answers: Answers) -> Table:
-    columns = [
-        Column("collector", "What collected.", numeric=False),
-        Column("young", "Bytes allocated between young collections, as asked."),
-        Column("full", "Bytes allocated between full collections, as asked."),
-        Column("measured", "Bytes allocated in the heap divided by the collections that were."),
-        Column("collections", "All of them."),
-        Column("full ones", "Of them, those of the whole heap."),
-        Column("in pauses", "Time in which the program was stopped."),
-        Column("share", "Of the wall time, that in pauses."),
-        Column("longest", "The longest pause."),
+    allocated, wall, longest = "heap_allocated_bytes", "wall_seconds", "max_pause_seconds"
+    fields: list[Field[Row]] = [
+        *_setting_fields(lambda row: row["setting"], ", as asked"),
+        Kind(lambda period: f"{period / (1 << 20):.2f} MiB")(
+            "measured",
+            "Bytes allocated in the heap divided by the collections that were.",
+            lambda row: row[allocated] / row["collections"] if row["collections"] else 0.0,
+        ),
+        counts("collections", "All of them.", "collections"),
+        counts("full ones", "Of them, those of the whole heap.", "full_collections"),
+        seconds("in pauses", "Time in which the program was stopped.", COLLECTOR),
+        percents(
+            "share", "Of the wall time, that in pauses.", lambda row: row[COLLECTOR] / row[wall]
+        ),
+        seconds("longest", "The longest pause.", longest),
     ]
-    names = (
-        "heap_allocated_bytes",
-        "collections",
-        "full_collections",
-        COLLECTOR,
-        "wall_seconds",
-        "max_pause_seconds",
+    rows = answers.with_medians(
+        allocated, "collections", "full_collections", COLLECTOR, wall, longest
     )
-    lines = []
-    for settings in answers.groups.values():
-        for each in settings:
-            medians = answers.medians(each, *names)
-            if medians is None:
-                continue
-            allocated, collections, full, stopped, wall, longest = medians
-            measured = allocated / collections if collections else 0.0
-            lines.append(
-                [
-                    Cell(each.collector, each.collector),
-                    Cell(size_text(each.period), each.period),
-                    Cell(_full_text(each.full), each.full),
-                    Cell(f"{measured / (1 << 20):.2f} MiB", measured),
-                    Cell(format_count(collections), collections),
-                    Cell(format_count(full), full),
-                    Cell(format_seconds(stopped), stopped),
-                    Cell(format_percent(stopped / wall), stopped / wall),
-                    Cell(format_seconds(longest), longest),
-                ]
-            )
     notes = [
         "medians of the runs. a full collection cuts the young period that it comes in short, so "
         "with full ones the measured period is less than what was asked."
     ]
-    return Table("table-frequency-executed-collections", "Collections", columns, lines, notes)
+    return table("table-frequency-executed-collections", "Collections", rows, fields, notes)
 
 
 def _figure(answers: Answers, contrast: Contrast[Setting]) -> Figure | None:

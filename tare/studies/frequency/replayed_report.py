@@ -7,23 +7,35 @@ is held against the one that differs from it in one thing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tare.base.libraries import pl
-from tare.base.units import format_bytes, format_count, format_percent, format_seconds
+from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained
 from tare.records.results import Results, telling_damage
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table, measured_cells, ratio_cell
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.comparison import OF_ALL_RUNS, compared, failure_table, medians, runs
+from tare.report.fields import (
+    Field,
+    R,
+    Row,
+    counts,
+    numbers,
+    percents,
+    seconds,
+    sizes,
+    table,
+    texts,
+)
+from tare.report.model import Figure, Section, Table
 from tare.studykit import contrasts
 from tare.studykit.contrasts import Contrast
-from tare.studykit.sweep_tables import Curve, Panel, effect, ratio_figure
+from tare.studykit.sweep_tables import Curve, Panel, effect, option_sizes, ratio_figure
 from tare.studykit.sweeps import size_text
 
 STUDY = "frequency-replayed"
@@ -167,89 +179,79 @@ def _label(each: Setting) -> str:
 
 def _share(answers: Answers, each: Setting) -> float | None:
     medians = answers.medians(each, MUTATOR, COLLECTOR)
-    return medians[1] / sum(medians) if medians and sum(medians) else None
+    if medians is None or not (whole := sum(medians.values())):
+        return None
+    return medians[COLLECTOR] / whole
+
+
+def _setting_fields(setting: Callable[[R], Setting]) -> list[Field[R]]:
+    reclaim = "Each so many collections reclaim; the others trace."
+    return [
+        texts("collector", "What served the objects.", lambda row: setting(row).collector),
+        option_sizes(
+            "every", "Bytes allocated between two collections.", lambda row: setting(row).period
+        ),
+        numbers("reclaim", reclaim, lambda row: setting(row).reclaim),
+    ]
 
 
 def _table(answers: Answers) -> Table:
-    columns = [
-        Column("collector", "What served the objects.", numeric=False),
-        Column("every", "Bytes allocated between two collections."),
-        Column("reclaim", "Each so many collections reclaim; the others trace."),
-        Column("mutator", METRICS[MUTATOR].explanation + " The median of all runs."),
-        Column("to shortest", "Divided by that of the shortest period with the same reclaim."),
-        Column("to each", "Divided by that of the same period, reclaiming at each collection."),
-        Column(
-            "to fewer",
-            "Divided by that of the period that reclaims as often and traces only then: what the "
-            "traces between cost.",
+    mutator = answers.summarised(MUTATOR)
+    helps = {
+        "to shortest": "Divided by that of the shortest period with the same reclaim.",
+        "to each": "Divided by that of the same period, reclaiming at each collection.",
+        "to fewer": "Divided by that of the period that reclaims as often and traces only then: "
+        "what the traces between cost.",
+    }
+    fields: list[Field[Setting]] = [
+        *_setting_fields(lambda each: each),
+        medians("mutator", METRICS[MUTATOR].explanation + OF_ALL_RUNS, mutator),
+        *(
+            compared(title, help, answers.against(contrast))
+            for (title, help), contrast in zip(helps.items(), CONTRASTS, strict=True)
         ),
-        Column("runs", "Good runs that the figures rest on.", essential=False),
+        runs(mutator),
     ]
-    lines = []
-    for collector, settings in answers.groups.items():
-        for each in settings:
-            row = answers.rows.get((answers.program, each.manager, MUTATOR))
-            lines.append(
-                [
-                    Cell(collector, collector),
-                    Cell(size_text(each.period), each.period),
-                    Cell(str(each.reclaim), each.reclaim),
-                    measured_cells(row)[0],
-                    *(ratio_cell(answers.row(contrast, each)) for contrast in CONTRASTS),
-                    Cell(str(row["runs"]), row["runs"]) if row else Cell("0", 0),
-                ]
-            )
     notes = [
         "coloured: a difference beyond noise; dim: no difference seen. of ratios that are really "
         "1, one in twenty falls outside of its 95% interval by chance."
     ]
-    return Table("table-frequency-replayed", "Mutator time", columns, lines, notes)
+    return table("table-frequency-replayed", "Mutator time", answers.settings, fields, notes)
 
 
 def _collections_table(answers: Answers) -> Table:
-    peak = "peak_reserved_bytes"
-    columns = [
-        Column("collector", "What served the objects.", numeric=False),
-        Column("every", "Bytes allocated between two collections."),
-        Column("reclaim", "Each so many collections reclaim; the others trace."),
-        Column("full", "Collections of the whole heap."),
-        Column("minor", METRICS["nursery_collections"].explanation),
-        Column("in collections", METRICS[COLLECTOR].explanation),
-        Column("share", "Of the whole replay."),
-        Column("mean pause", "Time in collections, divided by the number of pauses."),
-        Column("longest pause", METRICS["max_pause_seconds"].explanation + " The median of runs."),
-        Column("peak", METRICS[peak].explanation),
+    peak, longest = "peak_reserved_bytes", "max_pause_seconds"
+
+    fields: list[Field[Row]] = [
+        *_setting_fields(lambda row: row["setting"]),
+        counts(
+            "full",
+            "Collections of the whole heap.",
+            lambda row: row["collections"] - row["nursery_collections"],
+        ),
+        counts.metric("minor", "nursery_collections"),
+        seconds.metric("in collections", COLLECTOR),
+        percents(
+            "share",
+            "Of the whole replay.",
+            lambda row: row[COLLECTOR] / (row[MUTATOR] + row[COLLECTOR]),
+        ),
+        seconds(
+            "mean pause",
+            "Time in collections, divided by the number of pauses.",
+            lambda row: row[COLLECTOR] / row["pauses"] if row["pauses"] else 0.0,
+        ),
+        seconds("longest pause", f"{METRICS[longest].explanation} The median of runs.", longest),
+        sizes.metric("peak", peak),
     ]
-    lines = []
-    names = ("collections", "nursery_collections", COLLECTOR, "pauses", "max_pause_seconds", peak)
-    for collector, settings in answers.groups.items():
-        for each in settings:
-            medians = answers.medians(each, *names)
-            share = _share(answers, each)
-            if medians is None or share is None:
-                continue
-            collections, minor, seconds, pauses, longest, reserved = medians
-            mean = seconds / pauses if pauses else 0.0
-            lines.append(
-                [
-                    Cell(collector, collector),
-                    Cell(size_text(each.period), each.period),
-                    Cell(str(each.reclaim), each.reclaim),
-                    Cell(format_count(collections - minor), collections - minor),
-                    Cell(format_count(minor), minor),
-                    Cell(format_seconds(seconds), seconds),
-                    Cell(format_percent(share), share),
-                    Cell(format_seconds(mean), mean),
-                    Cell(format_seconds(longest), longest),
-                    Cell(format_bytes(reserved), reserved),
-                ]
-            )
+    names = ("collections", "nursery_collections", MUTATOR, COLLECTOR, "pauses", longest, peak)
+    rows = [row for row in answers.with_medians(*names) if row[MUTATOR] + row[COLLECTOR]]
     notes = [
         "medians of the runs. traces between two reclamations go over what is dead as well.",
         "a period has the same number of full collections throughout, unless a heap filled before.",
     ]
     identifier = "table-frequency-replayed-collections"
-    return Table(identifier, "Collections", columns, lines, notes)
+    return table(identifier, "Collections", rows, fields, notes)
 
 
 def _figure(answers: Answers, contrast: Contrast[Setting]) -> Figure | None:

@@ -8,7 +8,7 @@ displaced, and memory that is used again sooner or later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tare.base.libraries import pl
 from tare.base.units import format_percent, parse_size
@@ -21,24 +21,30 @@ from tare.records.runs import Record, Run
 from tare.records.summary import Row
 from tare.report.comparison import (
     MEMORY,
+    OF_ALL_RUNS,
     TIME,
+    compared,
     failure_table,
+    measured,
     measured_cells,
-    ratio_cell,
+    medians,
+    runs,
     summary_rows,
 )
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.fields import Field, numbers, table, texts
+from tare.report.model import Cell, Figure, Section, Table
 from tare.studykit import sweeps
 from tare.studykit.sweep_tables import (
     Curve,
     Panel,
     Rows,
     effect,
-    pause_cells,
-    pause_columns,
+    pause_fields,
     pause_figure,
     pauses_of,
     ratio_figure,
+    summarised,
+    with_pauses,
 )
 from tare.studykit.sweeps import Variant, size_text, variant
 
@@ -286,114 +292,91 @@ def period_table(rows: Rows, program: str, groups: Group, identifier: str) -> Ta
         "Of tracing only (reclaim 0): median divided by that without collections. Of the others: "
         "divided by that of tracing only in the same period."
     )
-    columns = (
-        Column("manager", "The allocator that the collector stands before.", numeric=False),
-        Column("every", "Bytes allocated between two collections."),
-        Column("reclaim", "Each so many collections objects are freed; 0: never, it only traces."),
-        Column("mutator", METRICS[MUTATOR].explanation + " The median of all runs."),
-        Column("ratio", reference),
-        Column("95% interval", "Of the ratio.", numeric=False),
-        Column("wall time", METRICS[TIME].explanation, essential=False),
-        Column("memory", METRICS[MEMORY].explanation + " The median of all runs."),
-        Column("ratio", reference),
-        Column("runs", "Good runs that the figures rest on.", essential=False),
+    mutator, wall, memory = (
+        summarised(rows, program, metric) for metric in (MUTATOR, TIME, MEMORY)
     )
-    lines = []
-    for allocator, each in _layered(groups):
-        mutator, wall, memory = (
-            rows.get((program, each.name, metric)) for metric in (MUTATOR, TIME, MEMORY)
-        )
-        collects = _collects(each)
-        lines.append(
-            [
-                Cell(allocator, allocator),
-                Cell(_label(each), _period(each)) if collects else Cell(NEVER, float("inf")),
-                Cell(str(_reclaim(each)), _reclaim(each)) if collects else Cell("–"),
-                *(measured_cells(mutator) if collects else _unrelated(mutator)),
-                measured_cells(wall)[0],
-                measured_cells(memory)[0],
-                ratio_cell(memory) if collects else Cell("–"),
-                Cell(str(wall["runs"]), wall["runs"]) if wall else Cell("0", 0),
-            ]
-        )
+
+    def related(each: Variant) -> Row | None:
+        """Without a ratio where there is no reference."""
+        row = mutator(each)
+        return row if row is None or _collects(each) else {**row, "verdict": "", "ratio": None}
+
+    fields: list[Field[Variant]] = [
+        *_SETTING,
+        *measured("mutator", METRICS[MUTATOR].explanation + OF_ALL_RUNS, reference, related),
+        medians("wall time", METRICS[TIME].explanation, wall, essential=False),
+        medians("memory", METRICS[MEMORY].explanation + OF_ALL_RUNS, memory),
+        compared("ratio", reference, lambda each: memory(each) if _collects(each) else None),
+        runs(wall),
+    ]
     notes = [
         "ratios of tracing only (reclaim 0) are to no collections (never), those of reclaiming to "
         "tracing only in the same period.",
         "coloured: a difference beyond noise; dim: no difference seen. of ratios that are really "
         "1, one in twenty falls outside of its 95% interval by chance.",
     ]
-    return Table(identifier, f"Mutator time and memory: {program}", columns, lines, notes)
+    title = f"Mutator time and memory: {program}"
+    return table(identifier, title, _layered(groups), fields, notes)
 
 
-def _unrelated(row: Row | None) -> list[Cell]:
-    return [measured_cells(row)[0], Cell("–"), Cell("–")]
+def _period_cell(each: Variant) -> Cell:
+    return Cell(_label(each), _period(each)) if _collects(each) else Cell(NEVER, float("inf"))
 
 
-def _layered(groups: Group) -> Iterator[tuple[str, Variant]]:
-    for allocator, group in groups.items():
-        for each in group:
-            if each.layer:
-                yield allocator, each
+_SETTING: Sequence[Field[Variant]] = (
+    texts(
+        "manager", "The allocator that the collector stands before.", lambda each: each.allocator
+    ),
+    Field("every", "Bytes allocated between two collections.", _period_cell),
+    numbers(
+        "reclaim",
+        "Each so many collections objects are freed; 0: never, it only traces.",
+        lambda each: _reclaim(each) if _collects(each) else None,
+    ),
+)
+
+
+def _layered(groups: Group) -> list[Variant]:
+    return [each for group in groups.values() for each in group if each.layer]
 
 
 def layer_table(rows: Rows, program: str, groups: Group, identifier: str) -> Table:
     """A line for each allocator: what the layer changes that never collects, and never frees."""
-    columns = (
-        Column("manager", "The allocator that the layer stands before.", numeric=False),
-        Column("bare time", "Median wall time under the allocator alone."),
-        Column("time", "Median wall time under the layer that never collects."),
-        Column("ratio", "The second divided by the first."),
-        Column("95% interval", "Of the ratio.", numeric=False),
-        Column("memory", "Median peak memory under the layer that never collects."),
-        Column("ratio", "Divided by that under the allocator alone."),
-        Column("95% interval", "Of the ratio.", numeric=False),
-    )
-    lines = []
-    for allocator, each in _layered(groups):
-        if not _collects(each):
-            time, memory = (rows.get((program, each.name, metric)) for metric in (TIME, MEMORY))
-            bare = rows.get((program, allocator, TIME))
-            lines.append(
-                [
-                    Cell(allocator, allocator),
-                    measured_cells(bare)[0],
-                    *measured_cells(time),
-                    *measured_cells(memory),
-                ]
-            )
+    never, alone = "under the layer that never collects.", "under the allocator alone."
+    time, memory = (summarised(rows, program, metric) for metric in (TIME, MEMORY))
+    second = "The second divided by the first."
+    fields: list[Field[Variant]] = [
+        texts(
+            "manager", "The allocator that the layer stands before.", lambda each: each.allocator
+        ),
+        medians(
+            "bare time",
+            f"Median wall time {alone}",
+            lambda each: rows.get((program, each.allocator, TIME)),
+        ),
+        *measured("time", f"Median wall time {never}", second, time),
+        *measured("memory", f"Median peak memory {never}", f"Divided by that {alone}", memory),
+    ]
+    shown = [each for each in _layered(groups) if not _collects(each)]
     notes = [
         "under the layer the program's own frees have no effect: it costs no free, and memory."
     ]
     title = f"The layer itself, never collecting, against the bare allocator: {program}"
-    return Table(identifier, title, columns, lines, notes)
+    return table(identifier, title, shown, fields, notes)
 
 
 def pause_table(rows: Rows, program: str, groups: Group, identifier: str) -> Table:
     """A line for each allocator, period and reclamation: how often, how long, how much."""
-    columns = (
-        Column("manager", "The allocator that the collector stands before.", numeric=False),
-        Column("every", "Bytes allocated between two collections."),
-        Column("reclaim", "Each so many collections objects are freed; 0: never, it only traces."),
-        *pause_columns(),
-        Column("marked", METRICS["marked_bytes"].explanation),
-        Column("swept", METRICS["swept_bytes"].explanation),
-    )
-    lines = []
-    for allocator, each in _layered(groups):
-        cells = pause_cells(rows, program, each.name)
-        if _collects(each) and cells is not None:
-            others = ("marked_bytes", "swept_bytes")
-            lines.append(
-                [
-                    Cell(allocator, allocator),
-                    Cell(_label(each), _period(each)),
-                    Cell(str(_reclaim(each)), _reclaim(each)),
-                    *cells,
-                    *(measured_cells(rows.get((program, each.name, m)))[0] for m in others),
-                ]
-            )
+    marked, swept = "marked_bytes", "swept_bytes"
+    fields = [
+        *_SETTING,
+        *pause_fields(rows, program),
+        medians("marked", METRICS[marked].explanation, summarised(rows, program, marked)),
+        medians("swept", METRICS[swept].explanation, summarised(rows, program, swept)),
+    ]
+    shown = with_pauses(rows, program, [each for each in _layered(groups) if _collects(each)])
     notes = ["medians of the runs."]
-    return Table(identifier, f"Collections: {program}", columns, lines, notes, essential=False)
+    return table(identifier, f"Collections: {program}", shown, fields, notes, essential=False)
 
 
 # ---- figures ----
@@ -465,7 +448,7 @@ def _floor(rows: Rows, program: str, groups: Group, reclaim: int) -> float | Non
 def _relative_figures(
     by_period: Rows, by_reclaim: Rows, program: str, groups: Group, periods: Sequence[int]
 ) -> list[Figure | None]:
-    numbers = sorted({_reclaim(each) for _, each in _layered(groups) if _collects(each)})
+    numbers = sorted({_reclaim(each) for each in _layered(groups) if _collects(each)})
     reclaiming = [number for number in numbers if number != TRACE_ONLY]
     over_periods = [
         Panel(

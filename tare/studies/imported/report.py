@@ -7,13 +7,13 @@ from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.text import shortened, visible
-from tare.base.units import format_bytes, format_count
 from tare.records import summary
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record
 from tare.records.summary import Row
 from tare.report.comparison import failure_table, measured_cells, summary_rows
+from tare.report.fields import Field, counts, sizes, table, texts
 from tare.report.model import Cell, Column, Section, Table
 
 STUDY = "import"
@@ -90,40 +90,26 @@ def _places_tables(record: Record, identifier: str) -> list[Table]:
     if not places or record.outcome.status is not Status.OK:
         return []
     unit = record.outcome.details["unit"]
-    columns = (
-        Column("place", "The innermost frames, the innermost first.", numeric=False),
-        Column("bytes", "All that was allocated there."),
-        Column("blocks", "How many objects that was."),
-        Column("at the peak", "Of these bytes, those there when the program held most."),
-        Column("at the end", "Those that were there at the end."),
-        Column("lifetime", f"Of an object, in the mean; in {unit}.", essential=False),
-        Column("read", "Bytes that were read, as often as they were.", essential=False),
-        Column("written", "Bytes that were written, as often as they were.", essential=False),
-    )
-    lines = []
-    for place in places:
-        text = shortened(visible(" < ".join(place["frames"][:3])), 100)
-        lifetime = place["tl"] / max(place["tbk"], 1) if "tl" in place else None
-        lines.append(
-            [
-                Cell(text, text),
-                _bytes(place.get("tb")),
-                _count(place.get("tbk")),
-                _bytes(place.get("gb")),
-                _bytes(place.get("eb")),
-                _count(lifetime),
-                _bytes(place.get("rb")),
-                _bytes(place.get("wb")),
-            ]
-        )
+    written = "Bytes that were written, as often as they were."
+    fields: list[Field[Row]] = [
+        texts("place", "The innermost frames, the innermost first.", _place),
+        sizes("bytes", "All that was allocated there.", "tb"),
+        counts("blocks", "How many objects that was.", "tbk"),
+        sizes("at the peak", "Of these bytes, those there when the program held most.", "gb"),
+        sizes("at the end", "Those that were there at the end.", "eb"),
+        counts(
+            "lifetime",
+            f"Of an object, in the mean; in {unit}.",
+            lambda place: place["tl"] / max(place["tbk"], 1) if "tl" in place else None,
+            essential=False,
+        ),
+        sizes("read", "Bytes that were read, as often as they were.", "rb", essential=False),
+        sizes("written", written, "wb", essential=False),
+    ]
     left = record.outcome.details["all_places"] - len(places)
     notes = [f"and {left:,} more places, which allocated less."] if left > 0 else []
-    return [Table(identifier, "Where it allocates", columns, lines, notes)]
+    return [table(identifier, "Where it allocates", places, fields, notes)]
 
 
-def _bytes(value: float | None) -> Cell:
-    return Cell("–") if value is None else Cell(format_bytes(value), value)
-
-
-def _count(value: float | None) -> Cell:
-    return Cell("–") if value is None else Cell(format_count(value), value)
+def _place(place: Row) -> str:
+    return shortened(visible(" < ".join(place["frames"][:3])), 100)

@@ -6,6 +6,7 @@ A run is simulated by ``tare.observers.memory_system``; its record holds all tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tare.base.libraries import pl
@@ -19,8 +20,21 @@ from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.comparison import failure_table
+from tare.report.fields import (
+    MANAGER,
+    Field,
+    Kind,
+    Row,
+    counts,
+    numbers,
+    percents,
+    quotient,
+    ratios,
+    table,
+    texts,
+)
 from tare.report.figures.marks import SERIES, params, rounded
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.model import Figure, Section, Table
 from tare.studykit.findings import first_records, sentences_by_program
 
 STUDY = "memsys"
@@ -130,86 +144,77 @@ def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
     return sentences
 
 
-def _count(value: float) -> Cell:
-    return Cell(format_count(value), value)
+def _part(title: str, help: str, part: str, of: str = "cycles") -> Field[Row]:
+    return percents(title, help, lambda row: row[part] / row[of] if row[of] else 0.0)
 
 
-def _share(part: float, all_of_it: float) -> Cell:
-    fraction = part / all_of_it if all_of_it else 0.0
-    return Cell(format_percent(fraction), fraction)
+def _per_call(title: str, help: str, total: str, digits: int = 1) -> Field[Row]:
+    kind = Kind(f"{{:.{digits}f}}".format)
+    return kind(title, help, lambda row: quotient(row[total], row["calls"]))
 
 
-def _per(total: float, number: float, digits: int = 2) -> Cell:
-    if not number:
-        return Cell("–")
-    return Cell(f"{total / number:.{digits}f}", total / number)
+def _per_instruction(title: str, help: str, total: str) -> Field[Row]:
+    return ratios(title, help, lambda row: quotient(row[total], row["instructions"]))
 
 
 def totals_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
     """A line per manager: cycles, and which part is waiting, in the program and in the manager."""
-    columns = (
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column("cycles", METRICS["simulated_cycles"].explanation),
-        Column("an instruction", "Cycles divided by instructions."),
-        Column("waiting", "Stall cycles divided by cycles."),
-        Column("in manager", "Cycles in the manager, its stalls included, divided by cycles."),
-        Column("its waiting", "Stall cycles in the manager divided by cycles."),
-        Column("stalls of program", "Stall cycles outside the manager.", essential=False),
-        Column("stalls of manager", METRICS["manager_stall_cycles"].explanation, essential=False),
-    )
-    lines = []
+    mine = "Cycles in the manager, its stalls included, divided by cycles."
+    fields: list[Field[Row]] = [
+        texts("manager", MANAGER, "manager"),
+        counts("cycles", METRICS["simulated_cycles"].explanation, "cycles"),
+        _per_instruction("an instruction", "Cycles divided by instructions.", "cycles"),
+        _part("waiting", "Stall cycles divided by cycles.", "stall_cycles"),
+        _part("in manager", mine, "managing"),
+        _part("its waiting", "Stall cycles in the manager divided by cycles.", "its_stalls"),
+        counts(
+            "stalls of program",
+            "Stall cycles outside the manager.",
+            lambda row: row["stall_cycles"] - row["its_stalls"],
+            essential=False,
+        ),
+        counts(
+            "stalls of manager",
+            METRICS["manager_stall_cycles"].explanation,
+            "its_stalls",
+            essential=False,
+        ),
+    ]
+    rows = []
     for manager, model in found.items():
-        everything, mine = whole(model), whole(model, manager=True)
-        cycles = everything["cycles"]
-        lines.append(
-            [
-                Cell(manager, manager),
-                _count(cycles),
-                _per(cycles, everything["instructions"]),
-                _share(everything["stall_cycles"], cycles),
-                _share(mine["cycles"], cycles),
-                _share(mine["stall_cycles"], cycles),
-                _count(everything["stall_cycles"] - mine["stall_cycles"]),
-                _count(mine["stall_cycles"]),
-            ]
-        )
-    return Table(identifier, f"Cycles: {about}", columns, lines)
+        part = whole(model, manager=True)
+        of_manager = {"managing": part["cycles"], "its_stalls": part["stall_cycles"]}
+        rows.append({"manager": manager, **whole(model), **of_manager})
+    return table(identifier, f"Cycles: {about}", rows, fields)
 
 
 def misses_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
     """A line per manager, side and level: misses, and stall cycles by what is waited for."""
-    per = "Misses of this level for 1,000 instructions of this side."
-    columns = (
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column("of", "The program itself, or the operations of its manager.", numeric=False),
-        Column("level", "The level of cache, from 1; memory is behind the last."),
-        *(Column(f"{kind} misses", f"{kind.capitalize()}es that this level did not hold."
-                 if kind == "fetch" else f"{kind.capitalize()}s that this level did not hold.")
-          for kind in KINDS),
-        Column("per 1,000", per),
-        Column("stall cycles", "Of fetches, reads and writes that this level did not hold."),
-    )  # fmt: skip
-    lines = []
-    for manager, model in found.items():
-        for side in ("program", "manager"):
-            events = whole(model, manager=side == "manager")
-            for level in range(1, model["levels"] + 1):
-                missed = [events["misses"][kind][level - 1] for kind in KINDS]
-                waits = sum(
-                    cycles
-                    for name, cycles in events["stalls"].items()
-                    if name.endswith(f"level {level}")
-                )
-                lines.append(
-                    [
-                        Cell(manager, manager),
-                        Cell(side, side),
-                        Cell(str(level), level),
-                        *map(_count, missed),
-                        _per(1000 * sum(missed), events["instructions"]),
-                        _count(waits),
-                    ]
-                )
+    fields: list[Field[Row]] = [
+        texts("manager", MANAGER, "manager"),
+        texts("of", "The program itself, or the operations of its manager.", "side"),
+        numbers("level", "The level of cache, from 1; memory is behind the last.", "level"),
+        *(
+            counts(
+                f"{kind} misses",
+                f"{kind.capitalize()}{'es' if kind == 'fetch' else 's'} that this level did not "
+                "hold.",
+                kind,
+            )
+            for kind in KINDS
+        ),
+        ratios("per 1,000", "Misses of this level for 1,000 instructions of this side.", "rate"),
+        counts(
+            "stall cycles", "Of fetches, reads and writes that this level did not hold.", "waits"
+        ),
+    ]
+    rows = [
+        {"manager": manager, "side": side, "level": level, **_at_level(events, level)}
+        for manager, model in found.items()
+        for side in ("program", "manager")
+        for events in [whole(model, manager=side == "manager")]
+        for level in range(1, model["levels"] + 1)
+    ]
     notes = []
     for name, words in (("write buffer", "a full write buffer"), ("TLB", "the TLB")):
         waits = {m: whole(model)["stalls"].get(name) for m, model in found.items()}
@@ -217,108 +222,102 @@ def misses_table(about: str, found: Mapping[str, Details], identifier: str) -> T
         if shown:
             notes.append(f"stall cycles of {words}: {', '.join(shown)}.")
     few = len(found) <= _MANAGERS_ON_A_TERMINAL
-    return Table(identifier, f"Misses: {about}", columns, lines, notes, essential=few)
+    return table(identifier, f"Misses: {about}", rows, fields, notes, essential=few)
+
+
+def _at_level(events: Details, level: int) -> dict[str, Any]:
+    missed = {kind: events["misses"][kind][level - 1] for kind in KINDS}
+    waits = [cycles for name, cycles in events["stalls"].items() if name.endswith(f"level {level}")]
+    rate = quotient(1000 * sum(missed.values()), events["instructions"])
+    return {**missed, "waits": sum(waits), "rate": rate}
 
 
 def operations_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
     """A line per manager and operation."""
-    columns = (
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column(
-            "operation", "The outermost call; what it calls of the family is part of it.", False
+    outermost = "The outermost call; what it calls of the family is part of it."
+    data = "Reads and writes of a call that the first level did not hold."
+    fields: list[Field[Row]] = [
+        texts("manager", MANAGER, "manager"),
+        texts("operation", outermost, "operation"),
+        counts("calls", "How often the program called it.", "calls"),
+        _per_call("instructions", "Instructions of a call, on average.", "instructions"),
+        _per_call("stalls", "Stall cycles of a call, on average.", "stall_cycles"),
+        _per_call("data misses", data, "data", 3),
+        replace(
+            _per_call("to memory", "Accesses of a call that no level held.", "to_memory", 4),
+            essential=False,
         ),
-        Column("calls", "How often the program called it."),
-        Column("instructions", "Instructions of a call, on average."),
-        Column("stalls", "Stall cycles of a call, on average."),
-        Column("data misses", "Reads and writes of a call that the first level did not hold."),
-        Column("to memory", "Accesses of a call that no level held.", essential=False),
-        Column("cycles", "Of all calls together, their share of all cycles."),
-    )
-    lines = []
-    for manager, model in found.items():
-        cycles = whole(model)["cycles"]
-        for name, events in model["operations"].items():
-            if name == PROGRAM:
-                continue
-            calls = events["calls"]
-            data = events["misses"]["read"][0] + events["misses"]["write"][0]
-            lines.append(
-                [
-                    Cell(manager, manager),
-                    Cell(name, name),
-                    _count(calls),
-                    _per(events["instructions"], calls, 1),
-                    _per(events["stall_cycles"], calls, 1),
-                    _per(data, calls, 3),
-                    _per(memory_misses(events), calls, 4),
-                    _share(events["cycles"], cycles),
-                ]
-            )
+        _part("cycles", "Of all calls together, their share of all cycles.", "cycles", "all"),
+    ]
+    rows = [
+        {
+            **events,
+            "manager": manager,
+            "operation": name,
+            "data": events["misses"]["read"][0] + events["misses"]["write"][0],
+            "to_memory": memory_misses(events),
+            "all": whole(model)["cycles"],
+        }
+        for manager, model in found.items()
+        for name, events in model["operations"].items()
+        if name != PROGRAM
+    ]
     few = len(found) <= _MANAGERS_ON_A_TERMINAL
-    return Table(identifier, f"Operations: {about}", columns, lines, essential=few)
+    return table(identifier, f"Operations: {about}", rows, fields, essential=few)
 
 
 def sites_table(about: str, model: Details, manager: str, identifier: str) -> Table:
     """The places from which the manager was called at the greatest cost, under one manager."""
-    columns = (
-        Column("called from", "The function that called, and its object.", numeric=False),
-        Column("operation", "What it called.", numeric=False),
-        Column("calls", "How often."),
-        Column("stalls", "Stall cycles of a call, on average."),
-        Column("cycles", "Of all calls from there, their share of all cycles."),
-    )
     cycles = whole(model)["cycles"]
-    lines = []
-    for site in model["sites"]:
-        place = site["function"] or f"+{site['offset']:#x}"
-        library = site["object"].rsplit("/", 1)[-1]
-        name = shortened(visible(f"{place} ({library})" if library else place), 60)
-        lines.append(
-            [
-                Cell(name, name),
-                Cell(site["operation"], site["operation"]),
-                _count(site["calls"]),
-                _per(site["stall_cycles"], site["calls"], 1),
-                _share(site["cycles"], cycles),
-            ]
-        )
-    notes = []
-    if model["all_sites"] > len(lines):
-        notes.append(f"the costliest of {model['all_sites']} places.")
+    share = "Of all calls from there, their share of all cycles."
+    fields: list[Field[Row]] = [
+        texts("called from", "The function that called, and its object.", _called_from),
+        texts("operation", "What it called.", "operation"),
+        counts("calls", "How often.", "calls"),
+        _per_call("stalls", "Stall cycles of a call, on average.", "stall_cycles"),
+        percents("cycles", share, lambda site: site["cycles"] / cycles if cycles else 0.0),
+    ]
+    sites, number = model["sites"], model["all_sites"]
+    notes = [f"the costliest of {number} places."] if number > len(sites) else []
     title = f"Callers of {manager}: {about}"
-    return Table(identifier, title, columns, lines, notes, essential=False)
+    return table(identifier, title, sites, fields, notes, essential=False)
+
+
+def _called_from(site: Row) -> str:
+    place = site["function"] or f"+{site['offset']:#x}"
+    library = site["object"].rsplit("/", 1)[-1]
+    return shortened(visible(f"{place} ({library})" if library else place), 60)
 
 
 def phase_tables(about: str, model: Details, identifier: str) -> list[Table]:
     """By phase, and before and after collections; nothing where there were none."""
-    rows: list[tuple[str, Details]] = []
-    rows += [(name or "outside", events) for name, events in model.get("phases", {}).items()]
-    rows += [
-        (f"program, {word} a collection", model[word])
+    phases = {name or "outside": events for name, events in model.get("phases", {}).items()}
+    phases |= {
+        f"program, {word} a collection": model[word]
         for word in ("before", "after")
         if word in model
-    ]
-    if not rows:
+    }
+    if not phases:
         return []
-    columns = (
-        Column("when", "The phase that the program was in.", numeric=False),
-        Column("instructions", "Executed then."),
-        Column("cycles", "Cycles for each instruction."),
-        Column("misses", "Of the first level, for 1,000 instructions."),
-        Column("to memory", "Accesses that no level held, for 1,000 instructions."),
-    )
-    lines = [
-        [
-            Cell(name, name),
-            _count(events["instructions"]),
-            _per(events["cycles"], events["instructions"]),
-            _per(1000 * sum(m[0] for m in events["misses"].values()), events["instructions"]),
-            _per(1000 * memory_misses(events), events["instructions"]),
-        ]
-        for name, events in rows
+    held = "Accesses that no level held, for 1,000 instructions."
+    fields: list[Field[Row]] = [
+        texts("when", "The phase that the program was in.", "when"),
+        counts("instructions", "Executed then.", "instructions"),
+        _per_instruction("cycles", "Cycles for each instruction.", "cycles"),
+        _per_instruction("misses", "Of the first level, for 1,000 instructions.", "first"),
+        _per_instruction("to memory", held, "to_memory"),
+    ]
+    rows = [
+        {
+            **events,
+            "when": name,
+            "first": 1000 * sum(missed[0] for missed in events["misses"].values()),
+            "to_memory": 1000 * memory_misses(events),
+        }
+        for name, events in phases.items()
     ]
     notes = [f"{format_count(model['collections'])} collections."]
-    return [Table(identifier, f"Phases: {about}", columns, lines, notes)]
+    return [table(identifier, f"Phases: {about}", rows, fields, notes)]
 
 
 # ---- figures ----

@@ -7,22 +7,32 @@ holds every trial.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from tare.base.libraries import pl
-from tare.base.units import format_bytes, format_count, format_value
+from tare.base.units import format_bytes
 from tare.records import summary
 from tare.records.metrics import Obtained, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record
 from tare.report.comparison import failure_table
-from tare.report.model import Cell, Column, Section, Table
+from tare.report.fields import (
+    Field,
+    Kind,
+    Row,
+    counts,
+    numbers,
+    ratios,
+    seconds,
+    sizes,
+    table,
+    texts,
+)
+from tare.report.model import Section, Table
+from tare.studies.minheap.replayed_report import trials_row
 from tare.studykit.least_heap.executed import HIGH, LOW, STUDY
 
 TITLE = "The least heap under each collector"
-STATUSES = ("ok", "out-of-memory", "timeout", "failed")
-"""Of trials, in the order of the columns that count them."""
 
 
 def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
@@ -71,58 +81,43 @@ def _high(record: Record) -> float:
 
 
 def _table(good: Sequence[Record]) -> Table:
-    """A line per collector, the smallest heap first."""
-    columns = [
-        Column("collector", "What collected.", numeric=False),
-        Column("least heap", "From this heap on the program always fitted."),
-        Column(
-            "interval",
-            "The least heap lies between these: none that was tried up to the first fitted.",
-            numeric=False,
-        ),
-        Column("over the least", "The least heap divided by the smallest of them."),
-        Column("time", "Wall time in the least heap."),
-        Column("collector time", "Of that, the share in which the program was stopped."),
-        Column("collections", "In the least heap.", essential=False),
-        Column("trials", "The runs that it was found with."),
-    ]
     least = min(map(_high, good), default=1.0)
-    lines = []
-    for record in sorted(good, key=_high):
-        values = record.outcome.values
-        low, high, wall = values[LOW], values[HIGH], values["wall_seconds"]
-        between = f"{format_bytes(low)} – {format_bytes(high)}"
-        share = values["collector_seconds"] / wall
-        lines.append(
-            [
-                Cell(record.run.manager, record.run.manager),
-                Cell(format_bytes(high), high),
-                Cell(between, between),
-                Cell(f"{high / least:.2f}", high / least),
-                Cell(format_value(wall, "s"), wall),
-                Cell(f"{share:.0%}", share),
-                Cell(format_count(values["collections"]), values["collections"]),
-                Cell(format_count(values["trials"]), values["trials"]),
-            ]
-        )
-    return Table("table-minheap-executed", "Least heaps", columns, lines)
+    between = "The least heap lies between these: none that was tried up to the first fitted."
+    fields: list[Field[Row]] = [
+        texts("collector", "What collected.", "manager"),
+        sizes("least heap", "From this heap on the program always fitted.", HIGH),
+        texts(
+            "interval", between, lambda row: f"{format_bytes(row[LOW])} – {format_bytes(row[HIGH])}"
+        ),
+        ratios(
+            "over the least",
+            "The least heap divided by the smallest of them.",
+            lambda row: row[HIGH] / least,
+        ),
+        seconds("time", "Wall time in the least heap.", "wall_seconds"),
+        Kind("{:.0%}".format)(
+            "collector time",
+            "Of that, the share in which the program was stopped.",
+            lambda row: row["collector_seconds"] / row["wall_seconds"],
+        ),
+        counts("collections", "In the least heap.", "collections", essential=False),
+        counts("trials", "The runs that it was found with.", "trials"),
+    ]
+    rows = [
+        {**record.outcome.values, "manager": record.run.manager}
+        for record in sorted(good, key=_high)
+    ]
+    return table("table-minheap-executed", "Least heaps", rows, fields)
 
 
 def _trials_table(records: Sequence[Record]) -> Table:
-    columns = [
-        Column("collector", "What collected.", numeric=False),
-        Column("fitted", "Runs that ended well."),
-        Column("out of memory", "Runs whose heap was too small for what lives."),
-        Column("too slow", "Runs that took too much time, most of it collecting."),
-        Column("crashed", "Runs that ended by another failure."),
+    slow = "Runs that took too much time, most of it collecting."
+    fields: list[Field[Row]] = [
+        texts("collector", "What collected.", "manager"),
+        numbers("fitted", "Runs that ended well.", "ok"),
+        numbers("out of memory", "Runs whose heap was too small for what lives.", "out-of-memory"),
+        numbers("too slow", slow, "timeout"),
+        numbers("crashed", "Runs that ended by another failure.", "failed"),
     ]
-    lines = []
-    for record in records:
-        counts = Counter(status for _, status, _ in record.outcome.details.get("trials", ()))
-        lines.append(
-            [
-                Cell(record.run.manager, record.run.manager),
-                *(Cell(str(counts[status]), counts[status]) for status in STATUSES),
-            ]
-        )
-    return Table("table-minheap-executed-trials", "The trials", columns, lines)
+    rows = map(trials_row, records)
+    return table("table-minheap-executed-trials", "The trials", rows, fields)

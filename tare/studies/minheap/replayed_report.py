@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tare.base.libraries import pl
@@ -20,8 +20,23 @@ from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
 from tare.report.comparison import failure_table
-from tare.report.model import Cell, Column, Section, Table
+from tare.report.fields import (
+    SERVED,
+    Field,
+    Kind,
+    Row,
+    counts,
+    numbers,
+    quotient,
+    ratios,
+    sizes,
+    table,
+    text,
+    texts,
+)
+from tare.report.model import Cell, Section, Table
 from tare.studykit.least_heap.replayed import PARTS
+from tare.studykit.published import published
 
 STUDY = "minheap"
 OBSERVER = "minheap"
@@ -38,24 +53,6 @@ STATUSES = ("ok", "out-of-memory", "timeout", "failed")
 REFERENCE = "marksweep(mimalloc, every=64KiB)"
 """What the published ratios refer to."""
 PUBLISHED_COLLECTORS = ("marksweep(mimalloc, every=128KiB)", "semispace", "gencopy", "immix")
-PUBLISHED: Mapping[str, tuple[float | None, ...]] = {
-    "avrora": (7, 7, 13, 14, 9),
-    "batik": (280, 280, 487, 495, 331),
-    "biojava": (None, 188, 377, 382, 191),
-    "eclipse": (224, 224, 374, 380, 254),
-    "fop": (21, 22, 41, 41, 29),
-    "graphchi": (176, 177, 256, 256, 256),
-    "jython": (57, 57, 105, 106, 84),
-    "luindex": (27, 27, 53, None, 28),
-    "lusearch": (25, 26, 36, 37, 24),
-    "pmd": (173, 178, 313, None, 173),
-    "sunflow": (19, 20, 29, 29, 20),
-    "tomcat": (None, 59, 81, 98, 65),
-    "xalan": (11, 13, 18, 19, 11),
-    "zxing": (100, 102, 125, 124, 99),
-}
-"""Least heaps in MB of Java's DaCapo programs, in Sareen (2021), table 3.1: under
-``REFERENCE``, then ``PUBLISHED_COLLECTORS``."""
 
 __all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "section", "summarise"]
 
@@ -72,11 +69,15 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
 
 def published_ratios() -> dict[str, tuple[float, float, float]]:
     """By collector, the geometric mean, the least and the greatest of its least heaps by those of
-    mark-sweep over mimalloc, where both were published."""
+    mark-sweep over mimalloc, where both were published: in MB, of Java's DaCapo programs, in
+    Sareen (2021), table 3.1."""
     found = {}
-    for place, collector in enumerate(PUBLISHED_COLLECTORS, 1):
-        pairs = [(row[0], row[place]) for row in PUBLISHED.values()]
-        ratios = [heap / base for base, heap in pairs if base is not None and heap is not None]
+    for collector in PUBLISHED_COLLECTORS:
+        ratios = [
+            row[collector] / row[REFERENCE]
+            for row in published("minheap")
+            if row[collector] is not None and row[REFERENCE] is not None
+        ]
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         found[collector] = (mean, min(ratios), max(ratios))
     return found
@@ -139,135 +140,126 @@ def _is_limited(record: Record) -> bool:
     return bool(record.outcome.details.get("trials"))
 
 
+def trials_row(record: Record) -> Row:
+    """The values of a search, with the number of trials by how they ended."""
+    ended = Counter(status for _, status, _ in record.outcome.details.get("trials", ()))
+    numbers = {status: ended[status] for status in STATUSES}
+    return {**record.outcome.values, **numbers, "manager": record.run.manager}
+
+
+def _collecting(row: Row) -> float:
+    return (
+        quotient(row["collector_seconds"], row["mutator_seconds"] + row["collector_seconds"]) or 0.0
+    )
+
+
 def _table(run: Any, good: Sequence[Record]) -> Table:
     """A line per manager, the smallest heap first, and the oracles as limits."""
     live = run["schedule"]["peak_bytes"]
     reference = next((r.outcome.values[HIGH] for r in good if r.run.manager == REFERENCE), None)
-    published = published_ratios()
-    columns = [
-        Column(
+    means = {collector: mean for collector, (mean, _, _) in published_ratios().items()}
+
+    def over(base: float | None) -> Callable[[Row], float | None]:
+        return lambda row: row[HIGH] / base if base else None
+
+    peak = "From this heap on the replay always fitted; of a manager without a limit, its peak."
+    between = "The least heap lies between these: none that was tried up to the first fitted."
+    alive = "The least heap divided by the most bytes, as asked for, alive at one moment."
+    dacapo = "Sareen 2021, table 3.1: the same ratio for DaCapo, geometric mean."
+    fields: list[Field[Row]] = [
+        Field(
             "manager",
             "What served the objects; or when they are freed, without a manager.",
+            lambda row: row["manager"],
             numeric=False,
         ),
-        Column(
-            "least heap",
-            "From this heap on the replay always fitted; of a manager without a limit, its peak.",
+        sizes("least heap", peak, HIGH),
+        texts("interval", between, "interval"),
+        ratios("over live", alive, over(live)),
+        ratios(
+            "over mark-sweep",
+            f"The least heap divided by the peak of {REFERENCE}.",
+            over(reference),
         ),
-        Column(
-            "interval",
-            "The least heap lies between these: none that was tried up to the first fitted.",
-            numeric=False,
-        ),
-        Column(
-            "over live",
-            "The least heap divided by the most bytes, as asked for, alive at one moment.",
-        ),
-        Column("over mark-sweep", f"The least heap divided by the peak of {REFERENCE}."),
-        Column(
-            "published",
-            "Sareen 2021, table 3.1: the same ratio for DaCapo, geometric mean.",
-            numeric=True,
-        ),
-        Column("trials", "The replays that it was found with.", essential=False),
+        ratios("published", dacapo, "published"),
+        counts("trials", "The replays that it was found with.", "trials", essential=False),
     ]
-    lines = []
-    for record in sorted(good, key=lambda record: float(record.outcome.values[HIGH])):
-        values, name = record.outcome.values, record.run.manager
-        low, high = values[LOW], values[HIGH]
-        between = f"{format_bytes(low)} – {format_bytes(high)}" if _is_limited(record) else "a peak"
-        mean = published.get(name)
-        lines.append(
-            [
-                Cell(name, name),
-                Cell(format_bytes(high), high),
-                Cell(between, between),
-                _ratio(high, live),
-                _ratio(high, reference),
-                _ratio(mean[0], 1.0) if mean else Cell("–"),
-                Cell(format_count(values["trials"]), values["trials"]),
-            ]
-        )
-    for death, peak in run["oracles"].items():
-        words = ORACLES[death]
-        lines.append(
-            [
-                Cell(f"no manager: {words}", words),
-                Cell(format_bytes(peak), peak),
-                Cell("a limit", "a limit"),
-                _ratio(peak, live),
-                _ratio(peak, reference),
-                Cell("–"),
-                Cell("–"),
-            ]
-        )
+    rows: list[Row] = [
+        {
+            **record.outcome.values,
+            "manager": text(record.run.manager),
+            "interval": _between(record.outcome.values) if _is_limited(record) else "a peak",
+            "published": means.get(record.run.manager),
+        }
+        for record in sorted(good, key=lambda record: float(record.outcome.values[HIGH]))
+    ]
+    rows += [
+        {
+            "manager": Cell(f"no manager: {ORACLES[death]}", ORACLES[death]),
+            HIGH: peak,
+            "interval": "a limit",
+        }
+        for death, peak in run["oracles"].items()
+    ]
     notes = [
         "a collector's heap has 8 bytes of header for each object; a limit has the bytes asked for "
         "and nothing else. That of marksweep(M, …) is the pages that hold an object, as Sareen "
         "counts them; that of a malloc is all memory that it took."
     ]
-    return Table("table-minheap", "Least heaps", columns, lines, notes)
+    return table("table-minheap", "Least heaps", rows, fields, notes)
 
 
-def _ratio(value: float, base: float | None) -> Cell:
-    return Cell(f"{value / base:.2f}", value / base) if base else Cell("–")
+def _between(values: Mapping[str, float]) -> str:
+    return f"{format_bytes(values[LOW])} – {format_bytes(values[HIGH])}"
 
 
 def _parts_table(run: Any, split: Sequence[Record]) -> Table:
     """A line per manager: its least heap as the sum of its parts, in the most bytes alive."""
     live = run["schedule"]["peak_bytes"]
-    columns = [
-        Column("manager", "What served the objects.", numeric=False),
+
+    def part(title: str, help: str, name: str) -> Field[Record]:
+        def value(record: Record) -> float | None:
+            size = record.outcome.values.get(name)
+            return None if size is None else quotient(size, live)
+
+        return ratios(title, help, value)
+
+    fields: list[Field[Record]] = [
+        texts("manager", SERVED, lambda record: record.run.manager),
         *(
-            Column(title, METRICS[part].explanation)
-            for title, part in zip(PART_TITLES, PARTS, strict=True)
+            part(title, METRICS[name].explanation, name)
+            for title, name in zip(PART_TITLES, PARTS, strict=True)
         ),
-        Column("least heap", "The sum."),
+        part("least heap", "The sum.", HIGH),
     ]
-    lines = []
-    for record in sorted(split, key=lambda record: float(record.outcome.values[HIGH])):
-        values, name = record.outcome.values, record.run.manager
-        parts = (values.get(part) for part in PARTS)
-        lines.append(
-            [
-                Cell(name, name),
-                *(Cell("–") if part is None else _ratio(part, live) for part in parts),
-                _ratio(values[HIGH], live),
-            ]
-        )
+    rows = sorted(split, key=lambda record: float(record.outcome.values[HIGH]))
     notes = [
         "in multiples of the most bytes alive, at the collection of the whole heap after which the "
         "most lived. For marksweep(M, …): at the peak of its pages, and what M itself takes for "
         "its tables is in none of them."
     ]
-    return Table("table-minheap-parts", "What the least heaps go to", columns, lines, notes)
+    return table("table-minheap-parts", "What the least heaps go to", rows, fields, notes)
 
 
 def _trials_table(limited: Sequence[Record]) -> Table:
     """How the trials ended, and what the least heap is like."""
-    columns = [
-        Column("manager", "What served the objects.", numeric=False),
-        Column("fitted", "Trials that ended well."),
-        Column("out of memory", "Trials in which what lives did not fit into the heap."),
-        Column("too slow", "Trials that were ended because they did little but collect."),
-        Column("crashed", "Trials in which the collector ended by an error of its own."),
-        Column("copy reserve", "Of the least heap, what was kept free to copy objects to."),
-        Column("collections", "At the least heap."),
-        Column("collector time", "Of the replay at the least heap, the share in collections."),
+    crashed = "Trials in which the collector ended by an error of its own."
+    reserve = "Of the least heap, what was kept free to copy objects to."
+    share = "Of the replay at the least heap, the share in collections."
+    fields: list[Field[Row]] = [
+        texts("manager", SERVED, "manager"),
+        numbers("fitted", "Trials that ended well.", "ok"),
+        numbers(
+            "out of memory",
+            "Trials in which what lives did not fit into the heap.",
+            "out-of-memory",
+        ),
+        numbers(
+            "too slow", "Trials that were ended because they did little but collect.", "timeout"
+        ),
+        numbers("crashed", crashed, "failed"),
+        sizes("copy reserve", reserve, "copy_reserve_bytes"),
+        counts("collections", "At the least heap.", "collections"),
+        Kind("{:.0%}".format)("collector time", share, _collecting),
     ]
-    lines = []
-    for record in limited:
-        values = record.outcome.values
-        counts = Counter(status for _, status, _ in record.outcome.details["trials"])
-        whole = values["mutator_seconds"] + values["collector_seconds"]
-        share = values["collector_seconds"] / whole if whole else 0.0
-        lines.append(
-            [
-                Cell(record.run.manager, record.run.manager),
-                *(Cell(str(counts[status]), counts[status]) for status in STATUSES),
-                Cell(format_bytes(values["copy_reserve_bytes"]), values["copy_reserve_bytes"]),
-                Cell(format_count(values["collections"]), values["collections"]),
-                Cell(f"{share:.0%}", share),
-            ]
-        )
-    return Table("table-minheap-trials", "The trials", columns, lines)
+    return table("table-minheap-trials", "The trials", map(trials_row, limited), fields)

@@ -26,22 +26,26 @@ from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.comparison import (
+    INTERVAL,
     MEMORY,
+    OF_ALL_RUNS,
     TIME,
     change,
     details_table,
     failure_table,
-    measured_cells,
+    measured,
     summary_rows,
 )
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.fields import Field, Kind, Row, counts, percents, quotient, sizes, table, texts
+from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.count import report as count
 from tare.studies.drag import report as drag
 from tare.studies.drag.weigh import run_seconds as recording_seconds
 from tare.studies.regions.observe import Share, share_of
 from tare.studykit import sweeps
 from tare.studykit.instrumented import run_seconds as counting_seconds
-from tare.studykit.sweep_tables import Curve, Panel, Rows, ratio_figure
+from tare.studykit.published import published
+from tare.studykit.sweep_tables import Curve, Panel, Rows, ratio_figure, summarised
 from tare.studykit.sweeps import Variant, variant
 
 STUDY = "regions"
@@ -60,32 +64,6 @@ _MEANINGS = {
 }
 _PAPER = (
     "published: Berger, Zorn and McKinley, Reconsidering Custom Memory Allocation, OOPSLA 2002, "
-)
-
-
-@dataclass(frozen=True)
-class Published:
-    """A program with regions in table 3 of the paper; ``share`` is that of memory operations in
-    the run time."""
-
-    program: str
-    regions: str
-    objects: int
-    most_objects: int
-    mean_bytes: int
-    bytes: int
-    most_bytes: int
-    share: float
-
-
-PUBLISHED = (
-    Published("175.vpr", "region", 3_897, 3_813, 44, 172_967, 124_636, 0.001),
-    Published(
-        "176.gcc", "obstack region", 9_065_285, 2_538_005, 54, 487_711_209, 112_753_774, 0.067
-    ),
-    Published("apache", "nested region", 149_275, 3_749, 208, 30_999_123, 754_492, 0.001),
-    Published("lcc", "region", 1_465_416, 92_696, 57, 83_217_416, 3_875_780, 0.242),
-    Published("mudlle", "region", 1_687_079, 38_645, 29, 48_699_895, 662_964, 0.337),
 )
 
 
@@ -364,135 +342,103 @@ def routes_table(
     rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
 ) -> Table:
     """A line for each allocator and way of serving: time and memory against the original."""
-    interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
-    columns = (
-        Column("manager", "The allocator that serves malloc.", numeric=False),
-        Column("regions", "What serves the objects of regions.", numeric=False),
-        Column("time", METRICS[TIME].explanation + " The median of all runs."),
-        Column("ratio", "Median time divided by that of the original."),
-        Column("95% interval", interval, numeric=False),
-        Column("memory", METRICS[MEMORY].explanation + " The median of all runs."),
-        Column("ratio", "Median peak memory divided by that of the original."),
-        Column("95% interval", interval, numeric=False),
+    time, memory = (summarised(rows, program, metric) for metric in (TIME, MEMORY))
+    longer, more = (
+        f"Median {what} divided by that of the original." for what in ("time", "peak memory")
     )
-    lines, floors = [], []
-    for allocator, group in groups.items():
-        for each in group:
-            time, memory = (rows.get((program, each.name, metric)) for metric in (TIME, MEMORY))
-            if time is None:
-                continue
-            if not each.layer and time["noise_floor"] is not None:
-                floors.append(f"{allocator} {format_floor(time['noise_floor'])}")
-            lines.append(
-                [
-                    Cell(allocator, allocator),
-                    Cell(_route(each), _route(each)),
-                    *measured_cells(time),
-                    *measured_cells(memory),
-                ]
-            )
-    shown = dict.fromkeys(str(line[1].text) for line in lines)
-    notes = [f"{route}: {_MEANINGS[route]}." for route in shown]
+    fields: list[Field[Variant]] = [
+        texts("manager", "The allocator that serves malloc.", lambda each: each.allocator),
+        texts("regions", "What serves the objects of regions.", _route),
+        *measured("time", METRICS[TIME].explanation + OF_ALL_RUNS, longer, time, INTERVAL),
+        *measured("memory", METRICS[MEMORY].explanation + OF_ALL_RUNS, more, memory, INTERVAL),
+    ]
+    shown = [each for group in groups.values() for each in group if time(each)]
+    floors = [
+        f"{each.allocator} {format_floor(row['noise_floor'])}"
+        for each in shown
+        if not each.layer and (row := time(each)) and row["noise_floor"] is not None
+    ]
+    notes = [f"{route}: {_MEANINGS[route]}." for route in dict.fromkeys(map(_route, shown))]
     notes.append("coloured: a difference beyond noise; dim: no difference seen.")
     if floors:
         notes.append(f"noise floor of the time, the original against itself: {', '.join(floors)}.")
-    return Table(identifier, f"Against the original: {program}", columns, lines, notes)
+    return table(identifier, f"Against the original: {program}", shown, fields, notes)
 
 
-_STATISTICS = (
-    Column("regions", METRICS["regions"].explanation),
-    Column("objects", METRICS["region_objects"].explanation),
-    Column("most at once", METRICS["max_region_objects"].explanation),
-    Column("mean size", "Bytes of an object, as the program asked."),
-    Column("bytes", METRICS["region_bytes"].explanation),
-    Column("most at once", METRICS["max_region_bytes"].explanation),
-    Column("bytes / most", "How often the program could fill the most that it holds."),
-)
+def _statistics(operations: str) -> list[Field[Row]]:
+    """Of rows without objects, but the number of regions, all are without a figure."""
+    mean, often = (
+        "Bytes of an object, as the program asked.",
+        "How often the program could fill the most that it holds.",
+    )
+
+    def statistic(kind: Kind, title: str, help: str, name: str) -> Field[Row]:
+        return kind(title, help, lambda row: row[name] if row["objects"] else None)
+
+    return [
+        texts("program", "", "program"),
+        Field(
+            "kind",
+            "The kind of the regions.",
+            lambda row: Cell(layer.KINDS.get(row["kind"]) or row["kind"], row["kind"]),
+            False,
+        ),
+        counts.metric("regions", "regions"),
+        statistic(counts, "objects", METRICS["region_objects"].explanation, "objects"),
+        statistic(
+            counts, "most at once", METRICS["max_region_objects"].explanation, "most_objects"
+        ),
+        statistic(sizes, "mean size", mean, "mean_bytes"),
+        statistic(sizes, "bytes", METRICS["region_bytes"].explanation, "bytes"),
+        statistic(sizes, "most at once", METRICS["max_region_bytes"].explanation, "most_bytes"),
+        Kind("{:.1f}".format)(
+            "bytes / most",
+            often,
+            lambda row: quotient(row["bytes"], row["most_bytes"]) if row["objects"] else None,
+        ),
+        percents("operations", operations, "share"),
+    ]
 
 
 def statistics_table(records: Sequence[Record], programs: Sequence[str]) -> Table:
     """A line for each program and kind of regions."""
-    columns = (
-        Column("program", "", numeric=False),
-        Column("kind", "The kind of the regions.", numeric=False),
-        *_STATISTICS,
-        Column(
-            "operations",
-            "Memory operations: the share of the program's instructions that are executed in "
-            "functions of regions and in malloc's, of all kinds together.",
-        ),
+    fields = _statistics(
+        "Memory operations: the share of the program's instructions that are executed in functions "
+        "of regions and in malloc's, of all kinds together."
     )
-    lines = [
-        [
-            Cell(program, program),
-            Cell(layer.KINDS[name], name),
-            Cell(format_count(counts["regions"]), counts["regions"]),
-            *_statistics(
-                counts["objects"],
-                counts["most_objects"],
-                counts["bytes"] / max(counts["objects"], 1),
-                counts["bytes"],
-                counts["most_bytes"],
-            ),
-            _share_cell(_share(records, program)),
-        ]
-        for program in programs
-        for name, counts in _counted_kinds(records, program).items()
+    shares = {program: _share(records, program) for program in programs}
+    rows = [
+        {
+            **counted,
+            "program": program,
+            "kind": name,
+            "mean_bytes": counted["bytes"] / max(counted["objects"], 1),
+            "share": share.of_program if share else None,
+        }
+        for program, share in shares.items()
+        for name, counted in _counted_kinds(records, program).items()
     ]
     notes = [
         "the objects of regions alone, counted in one run with region emulation; those of talloc "
         "with the bytes of malloc that they take."
     ]
-    if any(_share(records, program) is not None for program in programs):
+    if any(shares.values()):
         notes.append(
             "operations: a share of instructions, of the program as it is, with the "
             "cleanups and destructors that they run; what macros do in the program itself is not "
             "in it."
         )
-    return Table("table-statistics", "Regions and their objects", columns, lines, notes)
-
-
-def _share_cell(share: Share | None) -> Cell:
-    if share is None:
-        return Cell("–")
-    return Cell(format_percent(share.of_program), share.of_program)
+    return table("table-statistics", "Regions and their objects", rows, fields, notes)
 
 
 def published_table() -> Table:
     """The same of the programs with regions that were published."""
-    columns = (
-        Column("program", "", numeric=False),
-        Column("kind", "The kind of the regions.", numeric=False),
-        *_STATISTICS[1:],
-        Column("operations", "Memory operations, as published: their share of the run time."),
-    )
-    lines = [
-        [
-            Cell(each.program, each.program),
-            Cell(each.regions, each.regions),
-            *_statistics(
-                each.objects, each.most_objects, each.mean_bytes, each.bytes, each.most_bytes
-            ),
-            Cell(format_percent(each.share), each.share),
-        ]
-        for each in PUBLISHED
-    ]
+    fields = _statistics("Memory operations, as published: their share of the run time.")
+    shown = [field for field in fields if field.title != "regions"]
     title = "Published: programs with regions and their objects"
     note = f"{_PAPER}table 3, all objects of a program; operations: their share of the run time."
-    return Table("table-statistics-published", title, columns, lines, [note], essential=False)
-
-
-def _statistics(objects: int, most_objects: int, mean: float, total: int, most: int) -> list[Cell]:
-    if not objects:
-        return [Cell("–")] * 6
-    return [
-        Cell(format_count(objects), objects),
-        Cell(format_count(most_objects), most_objects),
-        Cell(format_bytes(mean), mean),
-        Cell(format_bytes(total), total),
-        Cell(format_bytes(most), most),
-        Cell(f"{total / most:.1f}" if most else "–", total / most if most else None),
-    ]
+    rows = published(STUDY)
+    return table("table-statistics-published", title, rows, shown, [note], essential=False)
 
 
 def _drag_tables(records: Sequence[Record]) -> list[Table]:

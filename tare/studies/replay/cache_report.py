@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tare.base.libraries import pl
-from tare.base.units import format_count, format_percent
+from tare.base.units import format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.observers.memory_system import memory_misses, whole
@@ -15,7 +15,8 @@ from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.comparison import failure_table
-from tare.report.model import Cell, Column, Section, Table
+from tare.report.fields import SERVED, Field, Row, counts, percents, quotient, table, texts
+from tare.report.model import Cell, Section, Table
 from tare.studies.memsys import report as memsys
 from tare.studykit.findings import first_records
 
@@ -100,37 +101,30 @@ def _findings(firsts: Mapping[str, Record], baseline: str) -> list[str]:
 
 def parts_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
     """A line per manager, and two where it collects."""
-    columns = (
-        Column("manager", "What served the objects.", numeric=False),
-        Column("of", "The replay outside collections, or these.", numeric=False),
-        Column("instructions", "Executed then."),
-        Column("cycles", METRICS["simulated_cycles"].explanation),
-        Column("waiting", "Stall cycles divided by cycles."),
-        Column("data misses", "Reads and writes that the first level did not hold."),
-        Column("to memory", METRICS["memory_misses"].explanation),
-    )
-    lines = []
-    for manager, model in found.items():
-        for part, events in parts(model).items():
-            data = events["misses"]["read"][0] + events["misses"]["write"][0]
-            lines.append(
-                [
-                    Cell(manager, manager),
-                    Cell("replay" if part == MUTATOR else part, part),
-                    _count(events["instructions"]),
-                    _count(events["cycles"]),
-                    _share(events["stall_cycles"], events["cycles"]),
-                    _count(data),
-                    _count(memory_misses(events)),
-                ]
-            )
-    return Table(identifier, f"Where it waits: {about}", columns, lines)
+    fields: list[Field[Row]] = [
+        texts("manager", SERVED, "manager"),
+        Field("of", "The replay outside collections, or these.", _part, numeric=False),
+        counts("instructions", "Executed then.", "instructions"),
+        counts("cycles", METRICS["simulated_cycles"].explanation, "cycles"),
+        percents(
+            "waiting",
+            "Stall cycles divided by cycles.",
+            lambda row: quotient(row["stall_cycles"], row["cycles"]) or 0.0,
+        ),
+        counts(
+            "data misses",
+            "Reads and writes that the first level did not hold.",
+            lambda row: row["misses"]["read"][0] + row["misses"]["write"][0],
+        ),
+        counts("to memory", METRICS["memory_misses"].explanation, memory_misses),
+    ]
+    rows = [
+        {**events, "manager": manager, "part": part}
+        for manager, model in found.items()
+        for part, events in parts(model).items()
+    ]
+    return table(identifier, f"Where it waits: {about}", rows, fields)
 
 
-def _count(value: float) -> Cell:
-    return Cell(format_count(value), value)
-
-
-def _share(part: float, all_of_it: float) -> Cell:
-    fraction = part / all_of_it if all_of_it else 0.0
-    return Cell(format_percent(fraction), fraction)
+def _part(row: Row) -> Cell:
+    return Cell("replay" if row["part"] == MUTATOR else row["part"], row["part"])

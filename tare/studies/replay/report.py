@@ -6,21 +6,31 @@ runs twice a round. Time is that of the replay alone, without the reading of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tare.base.libraries import pl
-from tare.base.units import format_bytes, format_count, format_floor, format_percent, format_value
+from tare.base.units import format_bytes, format_count, format_floor, format_percent
 from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained
 from tare.records.results import Results
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table, measured_cells, summary_rows
+from tare.report.comparison import (
+    INTERVAL,
+    OF_ALL_RUNS,
+    failure_table,
+    measured,
+    medians,
+    runs,
+    summary_rows,
+)
+from tare.report.fields import SERVED, Field, Row, ratios, table, texts
 from tare.report.figures import comparison as figures
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.model import Figure, Section, Table
 
 STUDY = "replay"
 OBSERVER = "replay"
@@ -123,36 +133,27 @@ def _findings(run: Any, rows: Rows, program: str, managers: Sequence[str]) -> li
 
 def _table(rows: Rows, program: str, managers: Sequence[str], baseline: str) -> Table:
     """A line per manager: time and memory, with their ratios to the baseline."""
-    interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
-    columns = (
-        Column("manager", "What served the objects.", numeric=False),
-        Column("time", "Time of the replay, without collections. The median of all runs."),
-        Column("ratio", f"Median time divided by that under {baseline}; below 1 is faster."),
-        Column("95% interval", interval, numeric=False),
-        Column("memory", METRICS[MEMORY].explanation + " The median of all runs."),
-        Column("ratio", f"Median memory divided by that under {baseline}."),
-        Column("95% interval", interval, numeric=False),
-        Column("over live", "Median memory divided by the most bytes alive at one moment."),
-        Column("runs", "Good runs that the figures rest on.", essential=False),
-    )
-    lines = []
-    for manager in managers:
-        time, memory, live = (
-            rows.get((program, manager, metric)) for metric in (TIME, MEMORY, "max_live_bytes")
-        )
-        over = Cell("–")
-        if memory and live and memory["median"] is not None and live["median"]:
-            ratio = memory["median"] / live["median"]
-            over = Cell(f"{ratio:.2f}", ratio)
-        lines.append(
-            [
-                Cell(manager, manager),
-                *measured_cells(time),
-                *measured_cells(memory),
-                over,
-                Cell(str(time["runs"]) if time else "0", time["runs"] if time else 0),
-            ]
-        )
+
+    of = functools.partial(_of, rows, program)
+
+    def over_live(manager: str) -> float | None:
+        memory, live = of(MEMORY)(manager), of("max_live_bytes")(manager)
+        if not memory or not live or memory["median"] is None or not live["median"]:
+            return None
+        return float(memory["median"] / live["median"])
+
+    replay = "Time of the replay, without collections."
+    faster = f"Median time divided by that under {baseline}; below 1 is faster."
+    less = f"Median memory divided by that under {baseline}."
+    alive = "Median memory divided by the most bytes alive at one moment."
+    memory_help = METRICS[MEMORY].explanation + OF_ALL_RUNS
+    fields: list[Field[str]] = [
+        texts("manager", SERVED, str),
+        *measured("time", replay + OF_ALL_RUNS, faster, of(TIME), INTERVAL),
+        *measured("memory", memory_help, less, of(MEMORY), INTERVAL),
+        ratios("over live", alive, over_live),
+        runs(of(TIME)),
+    ]
     notes = ["coloured: a difference beyond noise; dim: no difference seen."]
     floor = (rows.get((program, baseline, TIME)) or {}).get("noise_floor")
     if floor is not None:
@@ -160,35 +161,31 @@ def _table(rows: Rows, program: str, managers: Sequence[str], baseline: str) -> 
             f"noise floor of the time: ratios from {format_floor(floor)} "
             f"({baseline} against itself, interleaved with the others)."
         )
-    return Table("table-replay", program, columns, lines, notes)
+    return table("table-replay", program, managers, fields, notes)
 
 
 def _details(rows: Rows, program: str, managers: Sequence[str]) -> Table | None:
     """What layers and collectors counted; None where none did."""
+
+    of = functools.partial(_of, rows, program)
+
     metrics = [
         metric
         for metric in _DETAILS
-        if any((rows.get((program, m, metric)) or {}).get("median") for m in managers)
+        if any((of(metric)(manager) or {}).get("median") for manager in managers)
     ]
     if not metrics:
         return None
-    columns = [
-        Column("manager", "What served the objects.", numeric=False),
-        *(Column(METRICS[metric].title, METRICS[metric].explanation) for metric in metrics),
+    fields: list[Field[str]] = [
+        texts("manager", SERVED, str),
+        *(medians(METRICS[name].title, METRICS[name].explanation, of(name)) for name in metrics),
     ]
-    lines = []
-    for manager in managers:
-        line = [Cell(manager, manager)]
-        for metric in metrics:
-            row = rows.get((program, manager, metric))
-            known = row is not None and row["median"] is not None
-            line.append(
-                Cell(format_value(row["median"], row["unit"]), row["median"])
-                if known
-                else Cell("–")
-            )
-        lines.append(line)
-    return Table("table-replay-details", "Where it goes (medians)", columns, lines)
+    return table("table-replay-details", "Where it goes (medians)", managers, fields)
+
+
+def _of(rows: Rows, program: str, metric: str) -> Callable[[str], Row | None]:
+    """What the rows have of a metric under a manager."""
+    return lambda manager: rows.get((program, manager, metric))
 
 
 def _figures(results: Results, summary: pl.DataFrame) -> list[Figure]:

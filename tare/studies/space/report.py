@@ -13,17 +13,39 @@ from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
-from tare.heap_traces.frames import frame_text, site_text
 from tare.records import summary
-from tare.records.metrics import METRICS, Status
+from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.comparison import failure_table
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.fields import (
+    MANAGER,
+    Field,
+    Row,
+    counts,
+    numbered,
+    numbers,
+    quotient,
+    ratios,
+    sizes,
+    table,
+    texts,
+)
+from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.space import figures as drawn
 from tare.studies.space.figures import shown_parts
 from tare.studies.space.snapshot import TOUCHED_BYTES
 from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
+from tare.studykit.published import published
+from tare.studykit.site_tables import (
+    CALLED,
+    CALLED_BY,
+    FRAME,
+    at_first_frame,
+    frame_rows,
+    site_text,
+    stack_number,
+)
 
 STUDY = "space"
 OBSERVER = "space"
@@ -47,22 +69,6 @@ SMALL = 0.02
 FAR = 1.05
 """From this ratio on, the snapshots missed the peak that the kernel saw."""
 NOTABLE_UNEXPLAINED = 0.01
-PUBLISHED = (
-    ("Sis", 1.79, 3.99, 1.25, 1.47, 4.56),
-    ("Geodesy", 1.71, 1.94, 1.21, 1.30, 1.28),
-    ("Ild", 1.44, 2.86, 1.11, 1.22, 1.17),
-    ("Perl", 1.99, 5.42, 1.42, 1.27, 1.27),
-    ("Xfig", 1.62, 2.21, 1.43, 1.41, 1.43),
-    ("Ghost", 1.70, 2.53, 1.36, 1.27, 1.16),
-    ("Make", 1.92, 2.87, 1.51, 1.61, 1.65),
-    ("Espresso", 2.90, 4.34, 1.24, 1.17, 1.49),
-    ("Ptc", 1.48, 1.48, 1.47, 1.44, 1.35),
-    ("Gawk", 1.98, 8.80, 2.08, 1.60, 1.60),
-    ("Cfrac", 3.06, 24.09, 3.06, 2.29, 3.06),
-)
-"""Heap expansion in Detlefs, Dosser and Zorn (1994), table X: the program, then the allocators of
-``PUBLISHED_ALLOCATORS``."""
-PUBLISHED_ALLOCATORS = ("Ultrix", "BW 2.6", "Gnu'", "G++", "Qf")
 
 Details = Mapping[str, Any]
 
@@ -276,29 +282,24 @@ def many(details: Details) -> bool:
 def split_table(program: str, found: Mapping[str, Details], identifier: str) -> Table:
     """A line per manager: its resident bytes at the peak, and the parts."""
     parts = shown_parts([details["peak"] for details in found.values()])
-    columns = [
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column("resident", METRICS["resident_bytes"].explanation),
-        *(
-            Column(name, METRICS[f"{name}_bytes"].explanation, essential=name != "unexplained")
-            for name in parts
-        ),
-        Column("expansion", METRICS["heap_expansion_ratio"].explanation),
-        Column("most alive", "The most bytes, as asked for, alive at one moment.", essential=False),
+    most_alive = "The most bytes, as asked for, alive at one moment."
+    fields: list[Field[Row]] = [
+        texts("manager", MANAGER, "manager"),
+        sizes.metric("resident", "resident_bytes"),
+        *(sizes.metric(name, f"{name}_bytes", essential=name != "unexplained") for name in parts),
+        ratios.metric("expansion", "heap_expansion_ratio"),
+        sizes("most alive", most_alive, "largest_live", essential=False),
     ]
-    lines = []
-    for manager, details in found.items():
-        peak, largest = details["peak"], details["largest_live"]
-        ratio = peak["heap"] / largest if largest else None
-        lines.append(
-            [
-                Cell(manager, manager),
-                _bytes(peak["resident"]),
-                *(_bytes(peak["parts"][name]) for name in parts),
-                Cell("–" if ratio is None else f"{ratio:.2f}", ratio),
-                _bytes(largest),
-            ]
-        )
+    rows = [
+        {
+            "manager": manager,
+            "resident_bytes": details["peak"]["resident"],
+            **{f"{name}_bytes": details["peak"]["parts"][name] for name in parts},
+            "heap_expansion_ratio": quotient(details["peak"]["heap"], details["largest_live"]),
+            "largest_live": details["largest_live"],
+        }
+        for manager, details in found.items()
+    ]
     notes = [f"{name}: {MEANINGS[name]}." for name in parts]
     if any(many(details) for details in found.values()):
         notes.append("of several processes: the one with the largest peak.")
@@ -306,20 +307,7 @@ def split_table(program: str, found: Mapping[str, Details], identifier: str) -> 
         notes.append(
             "the child of a fork: what it freed of its parent's objects counts as requested."
         )
-    return Table(identifier, f"Resident memory at the peak: {program}", columns, lines, notes)
-
-
-_SITE_COLUMNS = (
-    Column("no.", "By the free cells kept, the most first."),
-    Column("call site", "The code that allocated, and what called it. ← reads: called by.", False),
-    Column("keeps", "Free cells in pages with the site's objects, shared out by bytes on a page."),
-    Column("objects", "Objects of the site alive at the peak."),
-    Column("bytes", "What they asked for."),
-    Column("internal", "What they were given beyond that.", essential=False),
-    Column("pages", "Mostly empty pages (under 25% alive) with an object of the site."),
-    Column("alone", "Of these, the pages with objects of this site only.", essential=False),
-    Column("with", "Bytes of the site's objects on its mostly empty pages."),
-)
+    return table(identifier, f"Resident memory at the peak: {program}", rows, fields, notes)
 
 
 def sites_table(program: str, manager: str, found: Details, identifier: str) -> Table:
@@ -330,158 +318,121 @@ def sites_table(program: str, manager: str, found: Details, identifier: str) -> 
         notes.append(f"{format_count(more)} more call sites keep some.")
     if not found["sites_known"]:
         notes.append("recorded without call sites.")
-    lines = [
-        [
-            Cell(str(number), number),
-            Cell(text := site_text(site["frames"]), text),
-            _bytes(site["kept"]),
-            _count(site["objects"]),
-            _bytes(site["requested"]),
-            _bytes(site["internal"]),
-            _count(site["sparse_pages"]),
-            _count(site["alone"]),
-            _bytes(site["sparse_bytes"]),
-        ]
-        for number, site in enumerate(sites[:SITES_ON_A_TERMINAL], 1)
+    shared = "Free cells in pages with the site's objects, shared out by bytes on a page."
+    empty = "Mostly empty pages (under 25% alive) with an object of the site."
+    alone = "Of these, the pages with objects of this site only."
+    fields: list[Field[Row]] = [
+        numbers("no.", "By the free cells kept, the most first.", "number"),
+        texts("call site", CALLED_BY, site_text),
+        sizes("keeps", shared, "kept"),
+        counts("objects", "Objects of the site alive at the peak.", "objects"),
+        sizes("bytes", "What they asked for.", "requested"),
+        sizes("internal", "What they were given beyond that.", "internal", essential=False),
+        counts("pages", empty, "sparse_pages"),
+        counts("alone", alone, "alone", essential=False),
+        sizes("with", "Bytes of the site's objects on its mostly empty pages.", "sparse_bytes"),
     ]
     title = f"Whose objects keep free cells resident, under {manager}: {program}"
-    return Table(identifier, title, _SITE_COLUMNS, lines, notes)
+    return table(identifier, title, numbered(sites[:SITES_ON_A_TERMINAL]), fields, notes)
 
 
 def growth_table(program: str, found: Details, identifier: str) -> Table:
     """The call sites whose objects grow, or level off."""
-    columns = (
-        Column("no.", "By what was gained, those that grow first."),
-        Column("call site", "The code that allocated, and what called it.", numeric=False),
-        Column("objects", "What they do, by the test in docs/space.md.", numeric=False),
-        Column("gained", "By the least that was alive in the last of eight parts, over the first."),
-        Column("a MiB", "Bytes gained for each MiB that the program allocated meanwhile."),
-    )
-    lines = [
-        [
-            Cell(str(number), number),
-            Cell(text := site_text(site["frames"]), text),
-            Cell(site["kind"], site["kind"]),
-            _bytes(site["gained"]),
-            _bytes(site["per_allocated"] * (1 << 20)),
-        ]
-        for number, site in enumerate(found["growth"]["sites"][:SITES_ON_A_TERMINAL], 1)
+    gained = "By the least that was alive in the last of eight parts, over the first."
+    rate = "Bytes gained for each MiB that the program allocated meanwhile."
+    fields: list[Field[Row]] = [
+        numbers("no.", "By what was gained, those that grow first.", "number"),
+        texts("call site", CALLED, site_text),
+        texts("objects", "What they do, by the test in docs/space.md.", "kind"),
+        sizes("gained", gained, "gained"),
+        sizes("a MiB", rate, lambda site: site["per_allocated"] * (1 << 20)),
     ]
-    return Table(identifier, f"Call sites whose objects grow: {program}", columns, lines)
+    rows = numbered(found["growth"]["sites"][:SITES_ON_A_TERMINAL])
+    return table(identifier, f"Call sites whose objects grow: {program}", rows, fields)
 
 
 def sizes_table(program: str, found: Mapping[str, Details], identifier: str) -> Table:
     """By manager and size class: what objects take, and what they keep."""
-    columns = (
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column("up to", "Usable size, to a power of two."),
-        Column("objects", "Alive at the peak."),
-        Column("asked for", "By these objects."),
-        Column("internal", "Given beyond that."),
-        Column("keeps", "Free cells in their pages, shared out by bytes on a page."),
-        Column("pages", "Mostly empty pages with one of them."),
-    )
-    lines = [
-        [
-            Cell(manager, manager),
-            _bytes(row["up_to"]),
-            _count(row["objects"]),
-            _bytes(row["requested"]),
-            _bytes(row["internal"]),
-            _bytes(row["kept"]),
-            _count(row["sparse_pages"]),
-        ]
+    keeps = "Free cells in their pages, shared out by bytes on a page."
+    fields: list[Field[Row]] = [
+        texts("manager", MANAGER, "manager"),
+        sizes("up to", "Usable size, to a power of two.", "up_to"),
+        counts("objects", "Alive at the peak.", "objects"),
+        sizes("asked for", "By these objects.", "requested"),
+        sizes("internal", "Given beyond that.", "internal"),
+        sizes("keeps", keeps, "kept"),
+        counts("pages", "Mostly empty pages with one of them.", "sparse_pages"),
+    ]
+    rows = [
+        {"manager": manager, **row}
         for manager, details in found.items()
         for row in details["sizes"]
     ]
-    return Table(identifier, f"By size: {program}", columns, lines, essential=False)
+    return table(identifier, f"By size: {program}", rows, fields, essential=False)
 
 
 def leaks_table(program: str, found: Details, identifier: str) -> Table:
     """What was never freed, by call site."""
-    columns = (
-        Column("no.", "By bytes, the most first."),
-        Column("call site", "The code that allocated, and what called it.", numeric=False),
-        Column("bytes", "Never freed."),
-        Column("objects", "Never freed."),
-    )
-    growth = found["growth"]
-    lines = [
-        [
-            Cell(str(number), number),
-            Cell(text := site_text(site["frames"]), text),
-            _bytes(site["never_freed_bytes"]),
-            _count(site["never_freed_objects"]),
-        ]
-        for number, site in enumerate(growth["never_freed"], 1)
+    fields: list[Field[Row]] = [
+        numbers("no.", "By bytes, the most first.", "number"),
+        texts("call site", CALLED, site_text),
+        sizes("bytes", "Never freed.", "never_freed_bytes"),
+        counts("objects", "Never freed.", "never_freed_objects"),
     ]
-    more = growth["leaking_sites"] - len(lines)
+    rows = numbered(found["growth"]["never_freed"])
+    more = found["growth"]["leaking_sites"] - len(rows)
     notes = [f"{format_count(more)} more call sites."] if more > 0 else []
-    return Table(identifier, f"Never freed: {program}", columns, lines, notes, essential=False)
+    return table(identifier, f"Never freed: {program}", rows, fields, notes, essential=False)
 
 
 def stacks_table(program: str, found: Details, identifier: str) -> Table:
     """The whole stacks of the call sites that keep free cells, and of those that grow."""
-    columns = (
-        Column("table", "", numeric=False),
-        Column("no.", "The number of the call site in that table."),
-        Column("frame", "The innermost first; each is called by the next.", numeric=False),
-    )
-    lines = []
-    for table, sites in (("keeps", found["sites"]), ("grows", found["growth"]["sites"])):
-        for number, site in enumerate(sites[:SITES_ON_A_TERMINAL], 1):
-            for depth, frame in enumerate(site["frames"]):
-                lines.append(
-                    [
-                        Cell(table if not depth else "", table),
-                        Cell(str(number) if not depth else "", number + depth / 1000),
-                        Cell(text := frame_text(frame), text),
-                    ]
-                )
-    return Table(identifier, f"Stacks: {program}", columns, lines, essential=False)
+    fields: list[Field[Row]] = [
+        at_first_frame(texts("table", "", "table")),
+        stack_number("The number of the call site in that table."),
+        FRAME,
+    ]
+    rows = [
+        {"table": name, **row}
+        for name, sites in (("keeps", found["sites"]), ("grows", found["growth"]["sites"]))
+        for row in frame_rows(sites[:SITES_ON_A_TERMINAL])
+    ]
+    return table(identifier, f"Stacks: {program}", rows, fields, essential=False)
 
 
 def processes_table(program: str, found: Details, identifier: str) -> Table:
     """The processes with their peaks; no rows where there is one."""
-    columns = (
-        Column("process", "Its number."),
-        Column("program", "", numeric=False),
-        Column("peak", "Resident at its peak, the recorder's memory included."),
-    )
-    lines = (
-        [
-            [
-                Cell(str(process["pid"]), process["pid"]),
-                Cell(process["program"], process["program"]),
-                _bytes(process["peak_bytes"]),
-            ]
-            for process in found["processes"][:1000]
-        ]
-        if many(found)
-        else []
-    )
-    return Table(identifier, f"Processes: {program}", columns, lines, essential=False)
+    peak = "Resident at its peak, the recorder's memory included."
+    fields: list[Field[Row]] = [
+        numbers("process", "Its number.", "pid"),
+        texts("program", "", "program"),
+        sizes("peak", peak, "peak_bytes"),
+    ]
+    rows = found["processes"][:1000] if many(found) else []
+    return table(identifier, f"Processes: {program}", rows, fields, essential=False)
 
 
 def published_table(good: Sequence[Record]) -> Table:
-    """Measured heap expansion over that of table X."""
-    measured = [
-        (f"{record.run.program} under {record.run.manager}", ratio)
+    """Measured heap expansion over that of table X of Detlefs, Dosser and Zorn (1994)."""
+    paper = published(STUDY)
+    allocators = [name for name in paper[0] if name != "program"]
+    theirs = "Published: largest heap by the most bytes alive."
+
+    def expansion(title: str, help: str, name: str) -> Field[Row]:
+        return Field(title, help, lambda row: ratios.cell(row[name]) if name in row else Cell(""))
+
+    fields: list[Field[Row]] = [
+        Field("program", "", lambda row: Cell(row["text"], row["program"]), numeric=False),
+        expansion("here", "Resident heap at the peak by the most bytes alive.", "here"),
+        *(expansion(name, theirs, name) for name in allocators),
+    ]
+    rows = [
+        {"program": (name := f"{record.run.program} under {record.run.manager}"), "text": name,
+         "here": record.outcome.values["heap_expansion_ratio"]}
         for record in good
-        if (ratio := record.outcome.values.get("heap_expansion_ratio")) is not None
-    ]
-    columns = (
-        Column("program", "", numeric=False),
-        Column("here", "Resident heap at the peak by the most bytes alive."),
-        *(Column(name, "Published: largest heap by the most bytes alive.") for name in
-          PUBLISHED_ALLOCATORS),
-    )  # fmt: skip
-    nothing = [Cell("")] * len(PUBLISHED_ALLOCATORS)
-    lines = [[Cell(name, name), _ratio(ratio), *nothing] for name, ratio in measured]
-    lines += [
-        [Cell(f"{name} (published)", name), Cell(""), *map(_ratio, ratios)]
-        for name, *ratios in PUBLISHED
-    ]
+        if "heap_expansion_ratio" in record.outcome.values
+    ]  # fmt: skip
+    rows += [{**row, "text": f"{row['program']} (published)"} for row in paper]
     notes = [
         "published: Detlefs, Dosser and Zorn, Memory Allocation Costs in Large C and C++ Programs "
         "(1994), table X. The heap there is what the allocator had from the kernel, here what of "
@@ -489,19 +440,7 @@ def published_table(good: Sequence[Record]) -> Table:
         "can be compared."
     ]
     title = "Heap expansion beside published figures"
-    return Table("table-space-published", title, columns, lines, notes, essential=False)
-
-
-def _bytes(value: float) -> Cell:
-    return Cell(format_bytes(value), value)
-
-
-def _count(value: float) -> Cell:
-    return Cell(format_count(value), value)
-
-
-def _ratio(value: float) -> Cell:
-    return Cell(f"{value:.2f}", value)
+    return table("table-space-published", title, rows, fields, notes, essential=False)
 
 
 # ---- figures ----
