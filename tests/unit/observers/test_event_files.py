@@ -154,17 +154,17 @@ def test_a_recipe_names_what_is_collection(tmp_path: Path) -> None:
         (
             '["collect", "sweep.part.0"]',
             '["two words"]',
-            "collector.work: must be a list of 1 to 100 symbols",
+            "work: must be a list of 1 to 100 symbols",
         ),
         (
             '["collect", "sweep.part.0"]',
             "[1]",
-            "collector.work: must be a list of 1 to 100 symbols",
+            "work: must be a list of 1 to 100 symbols",
         ),
         (
             'collection = "collect"',
             'collection = "a!b"',
-            "collector.collection: must be the symbol",
+            "collection: must be the symbol",
         ),
         ('collection = "collect"', "", "collector.collection: is missing"),
         ('collection = "collect"', 'collection = "c"\nx = 1', "collector.x: unknown key"),
