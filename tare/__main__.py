@@ -10,7 +10,6 @@ import shlex
 import sys
 from functools import cache
 from importlib.machinery import FileFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,39 +31,39 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return sorted(_places())
+        return sorted({*_requested(), *_written()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        place = _places().get(cmd_name)
-        if place is None:
-            return None
-        if find_spec(f"{place}.request") is not None:
-            from tare.studykit.command import command_of
+        if package := _requested().get(cmd_name):
+            from tare.studykit.command import command_of  # --version needs none
 
-            return command_of(place)
-        command: click.Command = importlib.import_module(place).command
-        return command
+            return command_of(package)
+        if module := _written().get(cmd_name):
+            command: click.Command = importlib.import_module(module).command
+            return command
+        return None
 
 
 @cache
-def _places() -> dict[str, str]:
-    """The module of each command, by its name."""
-    alone = pkgutil.iter_modules(tare.cli.commands.__path__)
+def _requested() -> dict[str, str]:
+    """By its name, the package of each command that is made of a module ``request``."""
     folders = [
-        Path(module.module_finder.path, module.name, "request.py")
+        Path(module.module_finder.path, module.name)
         for module in pkgutil.iter_modules(tare.studies.__path__)
         if isinstance(module.module_finder, FileFinder)
     ]
+    studies = [folder.name for folder in folders if (folder / "request.py").is_file()]
+    return {"weigh": "tare.weighing", **{name: f"tare.studies.{name}" for name in studies}}
+
+
+@cache
+def _written() -> dict[str, str]:
+    """By its name, the module of each other command."""
+    alone = [module.name for module in pkgutil.iter_modules(tare.cli.commands.__path__)]
     return {
-        "weigh": "tare.weighing",
         "check": "tare.checking.command",
-        **{module.name: f"tare.cli.commands.{module.name}" for module in alone},
-        **{
-            path.parent.name: f"tare.studies.{path.parent.name}"
-            for path in folders
-            if path.is_file()
-        },
+        **{name: f"tare.cli.commands.{name}" for name in alone},
     }
 
 
