@@ -23,7 +23,12 @@ from typing import Any, NamedTuple
 from tare.base.units import format_bytes, parse_size
 from tare.memory_managers.manager import parse_name
 from tare.programs.suite import workloads_folder
-from tare.studies.minheap.replayed_report import HIGH, PUBLISHED, PUBLISHED_COLLECTORS, REFERENCE
+from tare.studies.minheap.replayed_report import (
+    HIGH,
+    PUBLISHED_COLLECTORS,
+    REFERENCE,
+    published_heaps,
+)
 
 
 class Application(NamedTuple):
@@ -204,7 +209,7 @@ def least_heaps_table(found: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _published(name: str, manager: str) -> float | None:
-    row = PUBLISHED.get(APPLICATIONS[name].published)
+    row = published_heaps().get(APPLICATIONS[name].published)
     if row is None or manager not in PUBLISHED_COLLECTORS:
         return None
     base, heap = row[0], row[1 + PUBLISHED_COLLECTORS.index(manager)]

@@ -21,7 +21,7 @@ from tare.records.results import Store
 from tare.records.runs import Outcome, Record, Run
 from tare.studies.breakdown.memory_tables import published_memory
 from tare.studies.breakdown.published import published as published_breakdown
-from tare.studies.minheap.replayed_report import PUBLISHED as PUBLISHED_HEAPS
+from tare.studies.minheap.replayed_report import published_heaps
 from tests.unit.records.test_results import asked
 from tests.unit.studies.breakdown.test_memory_system import a_model
 
@@ -89,8 +89,8 @@ def test_all_that_was_published_is_shown() -> None:
 def test_what_was_published_is_what_the_studies_show() -> None:
     published = load_published()
     heaps = {program for program, _ in published["sareen21-3.1"]}
-    assert heaps == set(PUBLISHED_HEAPS)
-    for program, row in PUBLISHED_HEAPS.items():
+    assert heaps == set(published_heaps())
+    for program, row in published_heaps().items():
         here = [
             v["min_heap_high_bytes"]
             for (p, _), v in published["sareen21-3.1"].items()

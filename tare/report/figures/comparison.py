@@ -203,7 +203,7 @@ def distribution_figure(
         scale = scale_for(unit, rows["value"].median())
     rows = rows.with_columns(pl.col("value") / scale.divisor)
     rows, cut = programs_that_fit(rows, "value")
-    quantiles = rows.group_by("program", "manager").agg(
+    quantiles = rows.group_by("program", "manager", maintain_order=True).agg(
         pl.col("value").count().alias("runs"),
         pl.col("value").median().alias("median"),
         *(

@@ -23,7 +23,7 @@ from tare.studies.breakdown.published import (
     Shares,
     by_group,
     by_program,
-    published_shares,
+    published,
 )
 
 Model = Mapping[str, Any]
@@ -232,7 +232,7 @@ def share_row(program: Cell, shares: Shares) -> dict[str, Any]:
 
 def shares_table(rows: Mapping[str, Model], name: str, beside: bool, identifier: str) -> Table:
     """Table 8 of the paper: a line per run, and those of 1994."""
-    theirs = published_shares() if beside else {}
+    theirs = published() if beside else {}
     lines = [share_row(text(label), shares_of_time(model)) for label, model in rows.items()]
     collecting = "The components of collections together, with what they wait for."
     fields: list[Field[Row]] = [
@@ -372,7 +372,7 @@ def shares_figure(rows: Mapping[str, Model], name: str, beside: bool, identifier
     """Figure 2 of the paper."""
     bars = {label: by_group(shares_of_time(model)) for label, model in rows.items()}
     if beside:
-        bars |= {f"{program} (1994)": by_group(one) for program, one in published_shares().items()}
+        bars |= {f"{program} (1994)": by_group(one) for program, one in published().items()}
     return stacked_bars(
         identifier,
         f"Storage management in simulated time: {name}",
@@ -399,7 +399,7 @@ def collections_figure(
             BETWEEN: sum(shares[component] for component in _BETWEEN),
             WAITING: stalls(model, _BETWEEN) / (cycles(model) or 1.0),
         }
-    for program, row in (published_shares() if beside else {}).items():
+    for program, row in (published() if beside else {}).items():
         collecting = sum(row.get(component, 0.0) for component in IN_COLLECTIONS)
         bars[f"{program} (1994)"] = {
             COLLECTIONS: collecting,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from tare.studykit.published import published
+from tare.studykit import published as papers
 
 Shares = Mapping[str, float]
 
@@ -29,7 +29,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 
 @functools.cache
-def published_shares() -> Mapping[str, Shares]:
+def published() -> Mapping[str, Shares]:
     """By program of the paper, the share of its run time in each component."""
     return by_program("published")
 
@@ -38,7 +38,7 @@ def by_program(name: str) -> dict[str, dict[str, float]]:
     """The numbers of a file of the paper's, by program."""
     return {
         row["program"]: {title: float(row[title]) for title in row if title != "program"}
-        for row in published("breakdown", name)
+        for row in papers.published("breakdown", name)
     }
 
 

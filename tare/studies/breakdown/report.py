@@ -39,7 +39,7 @@ from tare.report.figures.bars import stacked_bars
 from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.breakdown import memory_tables
 from tare.studies.breakdown.memory_tables import component_fields, program_of_1994, share_row
-from tare.studies.breakdown.published import GROUPS, PAPER, by_group, published_shares
+from tare.studies.breakdown.published import GROUPS, PAPER, by_group, published
 from tare.studykit.findings import first_records, sentences_by_program
 
 STUDY = "breakdown"
@@ -365,12 +365,11 @@ def comparison_table(rows: Mapping[str, Record]) -> Table:
         percents("all", "All components together: the low bound.", "all"),
         percents("at most", "The high bound.", "most"),
         percents("collections", "The components of collections together.", "collections"),
-        *component_fields([*lines, *published_shares().values()]),
+        *component_fields([*lines, *published().values()]),
         percents("no rule", "In code that no rule is about.", "unexplained"),
     ]
     lines += [
-        share_row(program_of_1994(program), shares)
-        for program, shares in published_shares().items()
+        share_row(program_of_1994(program), shares) for program, shares in published().items()
     ]
     notes = [
         f"the lines of 1994 are those that {PAPER} published, of SML/NJ on a DECstation 5000/200: "
@@ -388,9 +387,7 @@ def shares_figure(rows: Mapping[str, Record]) -> Figure:
     bars = {
         shortened(visible(label), 30): by_group(shares_of(record)) for label, record in rows.items()
     }
-    bars |= {
-        f"{program} (1994)": by_group(shares) for program, shares in published_shares().items()
-    }
+    bars |= {f"{program} (1994)": by_group(shares) for program, shares in published().items()}
     return stacked_bars(
         "figure-breakdown",
         "Storage management by component",

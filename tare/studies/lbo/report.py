@@ -9,7 +9,7 @@ taken over medians, because the least of single runs is that of the luckiest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +23,10 @@ from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
 from tare.records.summary import Row
-from tare.report.comparison import failure_table, summary_rows
+from tare.report.comparison import failure_table, medians, runs, summary_rows
+from tare.report.fields import Field, table, texts
 from tare.report.figures.curves import Mark, curves_figure
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.model import Cell, Figure, Section, Table
 
 STUDY = "lbo"
 OBSERVER = "lbo"
@@ -156,11 +157,11 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
     baseline."""
     rows = []
     for cost, (_, _, metric) in COSTS.items():
-        for program, runs in runs_of(measurements, cost).items():
-            found = overheads(runs, seed)
+        for program, of_program in runs_of(measurements, cost).items():
+            found = overheads(of_program, seed)
             for manager, ratio in found.ratios.items() if found else ():
                 bounds = (ratio.median, ratio.low, ratio.high)
-                count = len(runs[manager])
+                count = len(of_program[manager])
                 word = verdict(ratio, None, count)
                 unit = METRICS[metric].unit
                 rows.append((program, manager, metric, unit, count, *bounds, *bounds, None, word))
@@ -290,33 +291,30 @@ def _table(
     fewest_runs: int,
 ) -> Table:
     """A line per collector, a column per heap."""
+    managers = {(point.collector, point.heap): point.manager for point in points}
     heaps = sorted({point.heap for point in points if point.heap is not None})
+
+    def overhead(title: str, help: str, heap: float | None, shown: bool = True) -> Field[str]:
+        def value(collector: str) -> Cell:
+            manager = managers.get((collector, heap))
+            return _cell(cost, manager, ratios, endings) if manager else Cell("")
+
+        return Field(title, help, value, numeric=False, shown=shown)
+
     fixed = any(point.heap is None for point in points)
-    columns = [
-        Column("collector", "What collected.", numeric=False),
+    fields: list[Field[str]] = [
+        texts("collector", "What collected.", str),
         *(
-            Column(
+            overhead(
                 f"{heap:g}×",
                 f"{WORDS[cost].capitalize()} in a heap of {heap:g} times {unit}, divided by the "
                 "distilled baseline; in parentheses its 95% interval.",
-                numeric=False,
+                heap,
             )
             for heap in heaps
         ),
-        *(
-            [Column("as it is", "With a heap that the study does not set.", numeric=False)]
-            if fixed
-            else []
-        ),
+        overhead("as it is", "With a heap that the study does not set.", None, fixed),
     ]
-    by_place = {(point.collector, point.heap): point.manager for point in points}
-    lines = []
-    for collector in dict.fromkeys(point.collector for point in points):
-        line = [Cell(collector, collector)]
-        for heap in [*heaps, *([None] if fixed else [])]:
-            manager = by_place.get((collector, heap))
-            line.append(_cell(cost, manager, ratios, endings) if manager else Cell(""))
-        lines.append(line)
     notes = [
         f"lower bounds of the overhead, in {WORDS[cost]}, with 95% intervals; 1 is the distilled "
         "baseline."
@@ -326,7 +324,9 @@ def _table(
             f"with fewer than {FEWEST_FOR_INTERVAL} runs there is no 95% interval: the bounds are "
             "the extreme ratios that the runs allow."
         )
-    return Table(f"table-lbo-{cost}", f"Lower-bound overhead: {WORDS[cost]}", columns, lines, notes)
+    collectors = dict.fromkeys(point.collector for point in points)
+    title = f"Lower-bound overhead: {WORDS[cost]}"
+    return table(f"table-lbo-{cost}", title, collectors, fields, notes)
 
 
 def _cell(
@@ -349,51 +349,34 @@ def _details_table(
     rows: Mapping[tuple[str, str, str], Row],
     endings: Mapping[str, set[str]],
 ) -> Table:
-    metrics = [
-        metric
-        for metric in (
-            "work_wall_seconds",
-            "stopped_wall_seconds",
-            "work_cpu_seconds",
-            "stopped_cpu_seconds",
-            "collector_cpu_seconds",
-            "collections",
-            "max_pause_seconds",
-            "peak_resident_bytes",
-        )
-        if any((program, point.manager, metric) in rows for point in points)
+    def of(metric: str) -> Callable[[Point], Row | None]:
+        return lambda point: rows.get((program, point.manager, metric))
+
+    metrics = [metric for metric in _DETAILS if any(map(of(metric), points))]
+    fields: list[Field[Point]] = [
+        texts("manager", "The collector in its heap.", lambda point: point.manager),
+        *(medians(METRICS[name].title, METRICS[name].explanation, of(name)) for name in metrics),
+        runs(of(metrics[0] if metrics else ""), essential=True),
+        texts(
+            "ended",
+            "How the runs ended.",
+            lambda point: ", ".join(sorted(endings.get(point.manager, set()))),
+        ),
     ]
-    columns = [
-        Column("manager", "The collector in its heap.", numeric=False),
-        *(Column(METRICS[metric].title, METRICS[metric].explanation) for metric in metrics),
-        Column("runs", "Good runs that the figures rest on."),
-        Column("ended", "How the runs ended.", numeric=False),
-    ]
-    lines = []
-    for point in points:
-        found = {metric: rows.get((program, point.manager, metric)) for metric in metrics}
-        ended = ", ".join(sorted(endings.get(point.manager, set())))
-        count = (found[metrics[0]] or {}).get("runs", 0) if metrics else 0
-        lines.append(
-            [
-                Cell(point.manager, point.manager),
-                *(
-                    Cell(format_value(row["median"], row["unit"]), row["median"])
-                    if row is not None and row["median"] is not None
-                    else Cell("–")
-                    for row in found.values()
-                ),
-                Cell(str(count), count),
-                Cell(ended, ended),
-            ]
-        )
-    return Table(
-        "table-lbo-details",
-        "Each collector in each heap (medians)",
-        columns,
-        lines,
-        essential=False,
-    )
+    title = "Each collector in each heap (medians)"
+    return table("table-lbo-details", title, points, fields, essential=False)
+
+
+_DETAILS = (
+    "work_wall_seconds",
+    "stopped_wall_seconds",
+    "work_cpu_seconds",
+    "stopped_cpu_seconds",
+    "collector_cpu_seconds",
+    "collections",
+    "max_pause_seconds",
+    "peak_resident_bytes",
+)
 
 
 def _figure(

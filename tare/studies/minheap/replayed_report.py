@@ -67,20 +67,24 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
     return summary.summarise_range(measurements, baseline, seed, HIGH)
 
 
+def published_heaps() -> dict[str, tuple[float | None, ...]]:
+    """Least heaps in MB of Java's DaCapo programs, in Sareen (2021), table 3.1: under
+    ``REFERENCE``, then ``PUBLISHED_COLLECTORS``."""
+    managers = (REFERENCE, *PUBLISHED_COLLECTORS)
+    return {
+        row["program"]: tuple(row[manager] for manager in managers) for row in published("minheap")
+    }
+
+
 def published_ratios() -> dict[str, tuple[float, float, float]]:
     """By collector, the geometric mean, the least and the greatest of its least heaps by those of
-    mark-sweep over mimalloc, where both were published: in MB, of Java's DaCapo programs, in
-    Sareen (2021), table 3.1."""
-    found = {}
-    for collector in PUBLISHED_COLLECTORS:
-        ratios = [
-            row[collector] / row[REFERENCE]
-            for row in published("minheap")
-            if row[collector] is not None and row[REFERENCE] is not None
-        ]
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        found[collector] = (mean, min(ratios), max(ratios))
-    return found
+    mark-sweep over mimalloc, where both were published."""
+    means = {}
+    for place, collector in enumerate(PUBLISHED_COLLECTORS, 1):
+        pairs = [(row[0], row[place]) for row in published_heaps().values()]
+        over = [heap / base for base, heap in pairs if base is not None and heap is not None]
+        means[collector] = (math.exp(sum(map(math.log, over)) / len(over)), min(over), max(over))
+    return means
 
 
 def section(results: Results) -> Section:

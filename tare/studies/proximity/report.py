@@ -8,8 +8,9 @@ between the least and the greatest bound.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from tare.base.libraries import pl
@@ -21,7 +22,8 @@ from tare.records.metrics import Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
 from tare.report.comparison import failure_table
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.fields import Field, Kind, Row, counts, numbers, seconds, table, texts
+from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.proximity.figures import densities_figure, groups_figure
 from tare.studykit.sweep_tables import Curve as Drawn
 from tare.studykit.sweep_tables import Panel, ratio_figure
@@ -301,40 +303,47 @@ def _survivors_sentence(answer: Answer) -> str:
 
 
 def _after_table(answers: Sequence[Answer], clock: str) -> Table:
-    columns = [
-        Column("manager", "The collector.", numeric=False),
-        Column("events after", "What had stopped the program, or had not.", numeric=False),
-        Column("length", "Median length of what stopped it.", essential=False),
-        Column("times", "How often that was followed by an event that counts."),
-        *(
-            Column(
-                _ordinal(rank),
-                f"Median {CLOCKS[clock]} of the {_ordinal(rank)} event after it, each event "
-                "divided by the median of all that do the same.",
-            )
-            for rank in RANKS
+    def ratio(rank: int) -> Field[_After]:
+        help = (
+            f"Median {CLOCKS[clock]} of the {_ordinal(rank)} event after it, each event divided by "
+            "the median of all that do the same."
+        )
+
+        def value(after: _After) -> Cell:
+            null = after.answer.at(NULL, clock, 1)
+            return _ratio(after.answer.at(after.name, clock, rank), null)
+
+        return Field(_ordinal(rank), help, value)
+
+    often = "How often that was followed by an event that counts."
+    fields: list[Field[_After]] = [
+        texts("manager", "The collector.", lambda after: after.answer.manager),
+        texts(
+            "events after",
+            "What had stopped the program, or had not.",
+            lambda after: TITLES[after.name],
         ),
-        Column(
-            "1st: interval", "95% interval of the first; of few runs the widest.", numeric=False
+        seconds(
+            "length",
+            "Median length of what stopped it.",
+            lambda after: after.answer.length(after.name) or None,
+            essential=False,
+        ),
+        counts("times", often, lambda after: after.first.count),
+        *map(ratio, RANKS),
+        Field(
+            "1st: interval",
+            "95% interval of the first; of few runs the widest.",
+            lambda after: Cell(f"{after.first.low:.3f} – {after.first.high:.3f}", after.first.low),
+            numeric=False,
         ),
     ]
-    lines = []
-    for answer in answers:
-        null = answer.at(NULL, clock, 1)
-        for name, words in TITLES.items():
-            first = answer.at(name, clock, 1)
-            if first is None:
-                continue
-            lines.append(
-                [
-                    Cell(answer.manager, answer.manager),
-                    Cell(words, words),
-                    _length(answer, name),
-                    Cell(format_count(first.count), first.count),
-                    *(_ratio(answer.at(name, clock, rank), null) for rank in RANKS),
-                    Cell(f"{first.low:.3f} – {first.high:.3f}", first.low),
-                ]
-            )
+    rows = [
+        _After(answer, name, first)
+        for answer in answers
+        for name in TITLES
+        if (first := answer.at(name, clock, 1)) is not None
+    ]
     notes = [
         "one, among pauses: a collection in the second run. spin and sleep: of the thread of the "
         "events, or of the one that serves them. a stop of all: of all threads, without a "
@@ -343,7 +352,7 @@ def _after_table(answers: Sequence[Answer], clock: str) -> Table:
         "counts.",
     ]
     title = f"Events after a collection, and after pauses without one: {CLOCKS[clock]}"
-    return Table(f"table-proximity-{clock}", title, columns, lines, notes)
+    return table(f"table-proximity-{clock}", title, rows, fields, notes)
 
 
 def _ordinal(number: int) -> str:
@@ -359,54 +368,63 @@ def _ratio(point: Point | None, null: Point | None) -> Cell:
     return Cell(f"{point.median:.3f}", point.median, tone)
 
 
-def _length(answer: Answer, name: str) -> Cell:
-    seconds = answer.length(name)
-    return Cell(format_seconds(seconds), seconds) if seconds else Cell("–")
+@dataclass(frozen=True)
+class _After:
+    """The events after what ``name`` stands for; ``first`` of the first of them."""
+
+    answer: Answer
+    name: str
+    first: Point
 
 
 def _distance_table(answers: Sequence[Answer]) -> Table:
-    columns = [
-        Column("manager", "The collector.", numeric=False),
-        Column("collections", "Pauses for collections after the warm-up; median of the runs."),
-        Column("groups", "Equal groups of events by their distance to the collection before."),
-        Column("closest", "Mean wall time of the closest group, by that of the best group."),
-        Column("farthest", "Mean wall time of the farthest group, by that of the best group."),
-        Column("worst", "Mean wall time of the worst group, by that of the best group."),
-        Column("by chance", "The same, when events are dealt out to groups at random."),
-        Column("fastest 5%", "Median distance of a key's fastest events by that of all of it."),
-        Column("by chance", "The same, when distances are dealt out at random.", essential=False),
-        Column("slowest 5%", "Median distance of a key's slowest events by that of all of it."),
-        Column("by chance", "The same, when distances are dealt out at random.", essential=False),
+    def median(
+        title: str, help: str, part: str, value: _Value, wide: bool = False
+    ) -> Field[Answer]:
+        def cell(answer: Answer) -> Cell:
+            return _median([each[part] for each in answer.details() if each[part]], value)
+
+        return Field(title, help, cell, essential=not wide)
+
+    def pauses(answer: Answer) -> Cell:
+        values = [record.outcome.values for record in answer.records]
+        return _median(values, itemgetter("pauses"), "{:.0f}")
+
+    def groups(answer: Answer) -> Cell:
+        walls = [each["groups"]["wall"] for each in answer.details() if each["groups"]]
+        return _median(walls, len, "{:.0f}")
+
+    by_best = "Mean wall time of the {} group, by that of the best group."
+    by_all = "Median distance of a key's {} events by that of all of it."
+    dealt = "The same, when distances are dealt out at random."
+    fields: list[Field[Answer]] = [
+        texts("manager", "The collector.", lambda answer: answer.manager),
+        Field(
+            "collections", "Pauses for collections after the warm-up; median of the runs.", pauses
+        ),
+        Field(
+            "groups", "Equal groups of events by their distance to the collection before.", groups
+        ),
+        median("closest", by_best.format("closest"), "groups", lambda each: each["wall"][0]),
+        median("farthest", by_best.format("farthest"), "groups", lambda each: each["wall"][-1]),
+        median("worst", by_best.format("worst"), "groups", lambda each: max(each["wall"])),
+        median(
+            "by chance",
+            "The same, when events are dealt out to groups at random.",
+            "groups",
+            itemgetter("chance"),
+        ),
+        median("fastest 5%", by_all.format("fastest"), "extremes", itemgetter("best")),
+        median("by chance", dealt, "extremes", itemgetter("best_by_chance"), wide=True),
+        median("slowest 5%", by_all.format("slowest"), "extremes", itemgetter("worst")),
+        median("by chance", dealt, "extremes", itemgetter("worst_by_chance"), wide=True),
     ]
-    lines = []
-    for answer in answers:
-        grouped = [each["groups"] for each in answer.details() if each["groups"]]
-        far = [each["extremes"] for each in answer.details() if each["extremes"]]
-        lines.append(
-            [
-                Cell(answer.manager, answer.manager),
-                _median([r.outcome.values for r in answer.records], _pauses, "{:.0f}"),
-                _median(grouped, lambda each: len(each["wall"]), "{:.0f}"),
-                _median(grouped, lambda each: each["wall"][0]),
-                _median(grouped, lambda each: each["wall"][-1]),
-                _median(grouped, lambda each: max(each["wall"])),
-                _median(grouped, lambda each: each["chance"]),
-                _median(far, lambda each: each["best"]),
-                _median(far, lambda each: each["best_by_chance"]),
-                _median(far, lambda each: each["worst"]),
-                _median(far, lambda each: each["worst_by_chance"]),
-            ]
-        )
     notes = [
         "as Sareen and Blackburn (2022) and Sareen (2021) show it. The best of many groups is the "
         "best by luck: what chance alone gives stands beside. Collections and slow periods of the "
         "machine are not told apart here, they are in the tables above."
     ]
-    return Table("table-proximity-distance", "By distance in time", columns, lines, notes)
-
-
-def _pauses(values: Mapping[str, float]) -> float:
-    return values["pauses"]
+    return table("table-proximity-distance", "By distance in time", answers, fields, notes)
 
 
 def _median(found: Sequence[Any], value: Any, form: str = "{:.2f}") -> Cell:
@@ -416,42 +434,40 @@ def _median(found: Sequence[Any], value: Any, form: str = "{:.2f}") -> Cell:
     return Cell(form.format(median), median)
 
 
+_Value = Callable[[Any], float]
+
+
 def _runs_table(answers: Sequence[Answer]) -> Table:
-    columns = [
-        Column("manager", "The collector.", numeric=False),
-        Column("invocation", "Number of the pair of runs."),
-        Column("events", "Events after the warm-up."),
-        Column("median", "Of their wall times."),
-        Column("keys", "Different events: those of one key do the same."),
-        Column("threads", "Threads that had events."),
-        Column("pauses", "Pauses for collections after the warm-up."),
-        Column("other stops", "Safepoints without a collection."),
-        Column("interrupted", "Events that a stop fell into."),
-        Column("dropped", "Events that found no room in the file."),
-        Column("warm-up", "How it was told where it ends.", numeric=False),
+    fields: list[Field[Row]] = [
+        texts("manager", "The collector.", "manager"),
+        numbers("invocation", "Number of the pair of runs.", "invocation"),
+        counts("events", "Events after the warm-up.", "events"),
+        Kind(lambda nanoseconds: format_seconds(nanoseconds / 1e9))(
+            "median", "Of their wall times.", "events_ns"
+        ),
+        counts("keys", "Different events: those of one key do the same.", "keys"),
+        numbers("threads", "Threads that had events.", "threads"),
+        counts("pauses", "Pauses for collections after the warm-up.", "pauses"),
+        counts(
+            "other stops",
+            "Safepoints without a collection.",
+            lambda row: row["kinds"].get("other", 0),
+        ),
+        counts("interrupted", "Events that a stop fell into.", "interrupted_events"),
+        counts("dropped", "Events that found no room in the file.", "dropped"),
+        texts("warm-up", "How it was told where it ends.", "steady"),
     ]
-    lines = []
-    for answer in answers:
-        for record in answer.records:
-            values, details = record.outcome.values, record.outcome.details
-            others = details["kinds"].get("other", 0)
-            lines.append(
-                [
-                    Cell(answer.manager, answer.manager),
-                    Cell(str(record.run.invocation), record.run.invocation),
-                    Cell(format_count(values["events"]), values["events"]),
-                    Cell(format_seconds(details["events_ns"] / 1e9), details["events_ns"]),
-                    Cell(format_count(details["keys"]), details["keys"]),
-                    Cell(str(details["threads"]), details["threads"]),
-                    Cell(format_count(values["pauses"]), values["pauses"]),
-                    Cell(format_count(others), others),
-                    Cell(format_count(values["interrupted_events"]), values["interrupted_events"]),
-                    Cell(format_count(details["dropped"]), details["dropped"]),
-                    Cell(details["steady"], details["steady"]),
-                ]
-            )
-    title = "The runs"
-    return Table("table-proximity-runs", title, columns, lines, essential=False)
+    rows = [
+        {
+            **record.outcome.details,
+            **record.outcome.values,
+            "manager": answer.manager,
+            "invocation": record.run.invocation,
+        }
+        for answer in answers
+        for record in answer.records
+    ]
+    return table("table-proximity-runs", "The runs", rows, fields, essential=False)
 
 
 # ---- figures ----

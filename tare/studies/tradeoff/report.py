@@ -7,12 +7,12 @@ small is an answer of the study and not a failure of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tare.base.libraries import pl
-from tare.base.units import format_bytes, format_count, format_floor, format_percent, format_value
+from tare.base.units import format_bytes, format_count, format_floor, format_percent
 from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
@@ -20,9 +20,19 @@ from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, telling_damage
 from tare.records.runs import Record, Run
 from tare.records.summary import Row
-from tare.report.comparison import failure_table, measured_cells, ratio_cell, summary_rows
+from tare.report.comparison import (
+    INTERVAL,
+    OF_ALL_RUNS,
+    failure_table,
+    measured,
+    medians,
+    ratio_cell,
+    runs,
+    summary_rows,
+)
+from tare.report.fields import SERVED, Field, Kind, numbers, ratios, sizes, table, text, texts
 from tare.report.figures.curves import Mark, curves_figure
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.model import Cell, Figure, Section, Table
 
 STUDY = "tradeoff"
 OBSERVER = "replay"
@@ -282,32 +292,22 @@ def _times(heap: float) -> str:
 def _curve_table(answers: Answers, metric: str, identifier: str) -> Table:
     """A line for each collector, a column for each heap: ratios to the baseline."""
     what = METRICS[metric].title
-    heaps = sorted({point.heap for point in answers.points})
-    columns = [
-        Column("collector", "What served the objects.", numeric=False),
-        *(
-            Column(
-                f"{heap:g}×",
-                f"Median {what} in a heap of {heap:g} times the most bytes alive at one moment, "
-                f"divided by that under {answers.baseline}.",
-            )
-            for heap in heaps
-        ),
-    ]
-    lines = []
-    for collector, points in answers.curves().items():
-        by_heap = {point.heap: point for point in points}
-        lines.append(
-            [
-                Cell(collector, collector),
-                *(
-                    ratio_cell(answers.row(by_heap[heap].manager, metric))
-                    if answers.row(by_heap[heap].manager, metric)
-                    else Cell(_why_none(answers, by_heap[heap].manager), tone="quiet")
-                    for heap in heaps
-                ),
-            ]
+    managers = {(point.collector, point.heap): point.manager for point in answers.points}
+
+    def in_heap(heap: float) -> Field[str]:
+        def value(collector: str) -> Cell:
+            manager = managers[collector, heap]
+            row = answers.row(manager, metric)
+            return ratio_cell(row) if row else Cell(_why_none(answers, manager), tone="quiet")
+
+        help = (
+            f"Median {what} in a heap of {heap:g} times the most bytes alive at one moment, "
+            f"divided by that under {answers.baseline}."
         )
+        return Field(f"{heap:g}×", help, value)
+
+    heaps = sorted({point.heap for point in answers.points})
+    fields: list[Field[str]] = [texts("collector", SERVED, str), *map(in_heap, heaps)]
     notes = [
         "heaps: multiples of the most bytes alive at one moment. coloured: a difference beyond "
         "noise; dim: no difference seen."
@@ -319,7 +319,7 @@ def _curve_table(answers: Answers, metric: str, identifier: str) -> Table:
             "interleaved with the others)."
         )
     title = f"{what[:1].upper()}{what[1:]} by the size of the heap, over {answers.baseline}"
-    return Table(identifier, title, columns, lines, notes)
+    return table(identifier, title, answers.curves(), fields, notes)
 
 
 def _why_none(answers: Answers, manager: str) -> str:
@@ -334,88 +334,67 @@ def _why_none(answers: Answers, manager: str) -> str:
 
 def _others_table(answers: Answers) -> Table:
     """The managers without a heap of a fixed size, and what no manager can go below."""
-    columns = [
-        Column("manager", "What served the objects.", numeric=False),
-        Column("time", METRICS[TIME].explanation + " The median of all runs."),
-        Column("ratio", f"Median time divided by that under {answers.baseline}."),
-        Column("95% interval", "Of the ratio.", numeric=False),
-        Column("peak", METRICS[MEMORY].explanation + " The median of all runs."),
-        Column("over live", "The peak divided by the most bytes alive at one moment."),
-        Column("runs", "Good runs that the figures rest on.", essential=False),
+    live = answers.live
+    under = f"Median time divided by that under {answers.baseline}."
+    alive = "The peak divided by the most bytes alive at one moment."
+    fields: list[Field[Row]] = [
+        Field("manager", SERVED, lambda row: row["manager"], numeric=False),
+        *measured("time", METRICS[TIME].explanation + OF_ALL_RUNS, under, "time"),
+        sizes("peak", METRICS[MEMORY].explanation + OF_ALL_RUNS, "peak"),
+        ratios(
+            "over live",
+            alive,
+            lambda row: row["peak"] / live if live and row["peak"] is not None else None,
+        ),
+        numbers("runs", "Good runs that the figures rest on.", "runs", essential=False),
     ]
-    lines = []
+    rows: list[Row] = []
     for manager in answers.others:
         time, memory = answers.row(manager, TIME), answers.row(manager, MEMORY)
         peak = float(memory["median"]) if memory else None
-        lines.append(
-            [
-                Cell(manager, manager),
-                *measured_cells(time),
-                Cell(format_bytes(peak), peak) if peak is not None else Cell("–"),
-                _over(peak, answers),
-                Cell(str(time["runs"]), time["runs"]) if time else Cell("0", 0),
-            ]
-        )
-    for death, peak in answers.oracles.items():
-        lines.append(
-            [
-                Cell(f"no manager: {LIMITS[death]}", death),
-                *(Cell("–") for _ in range(3)),
-                Cell(format_bytes(peak), peak),
-                _over(peak, answers),
-                Cell("–"),
-            ]
-        )
+        number = time["runs"] if time else 0
+        rows.append({"manager": text(manager), "time": time, "peak": peak, "runs": number})
+    rows += [
+        {"manager": Cell(f"no manager: {LIMITS[death]}", death), "peak": peak}
+        for death, peak in answers.oracles.items()
+    ]
     notes = ["a limit (no manager) has the bytes asked for and nothing else."]
-    return Table("table-tradeoff-others", "Without a collector", columns, lines, notes)
-
-
-def _over(size: float | None, answers: Answers) -> Cell:
-    if size is None or not answers.live:
-        return Cell("–")
-    return Cell(f"{size / answers.live:.2f}", size / answers.live)
+    return table("table-tradeoff-others", "Without a collector", rows, fields, notes)
 
 
 def _details_table(answers: Answers) -> Table:
     """A line for each collector and heap."""
-    interval = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
-    columns = [
-        Column("manager", "The collector with its heap.", numeric=False),
-        Column("heap", "In multiples of the most bytes alive at one moment."),
-        Column("time", METRICS[TIME].explanation + " The median of all runs."),
-        Column("ratio", f"Divided by that under {answers.baseline}."),
-        Column("95% interval", interval, numeric=False),
-        Column("mutator", METRICS[MUTATOR].explanation + " The median of all runs."),
-        Column("ratio", f"Divided by that under {answers.baseline}."),
-        Column("95% interval", interval, numeric=False),
-        *(Column(METRICS[metric].title, METRICS[metric].explanation) for metric in _DETAILS),
-        Column("runs", "Good runs that the figures rest on."),
-        Column("ended", "How the runs ended.", numeric=False),
-    ]
-    lines = []
-    for point in answers.points:
-        time = answers.row(point.manager, TIME)
-        endings = ", ".join(sorted(answers.endings.get(point.manager, set())))
-        lines.append(
-            [
-                Cell(point.manager, point.manager),
-                Cell(f"{point.heap:g}", point.heap),
-                *measured_cells(time),
-                *measured_cells(answers.row(point.manager, MUTATOR)),
-                *(_median(answers, point.manager, metric) for metric in _DETAILS),
-                Cell(str(time["runs"]), time["runs"]) if time else Cell("0", 0),
-                Cell(endings, endings),
-            ]
+    under = f"Divided by that under {answers.baseline}."
+
+    def of(metric: str) -> Callable[[Point], Row | None]:
+        return lambda point: answers.row(point.manager, metric)
+
+    def median(metric: str) -> Field[Point]:
+        return medians(
+            METRICS[metric].title,
+            METRICS[metric].explanation,
+            lambda point: answers.rows.get((answers.program, point.manager, metric)),
         )
+
+    fields: list[Field[Point]] = [
+        texts("manager", "The collector with its heap.", lambda point: point.manager),
+        Kind("{:g}".format)(
+            "heap", "In multiples of the most bytes alive at one moment.", lambda point: point.heap
+        ),
+        *measured("time", METRICS[TIME].explanation + OF_ALL_RUNS, under, of(TIME), INTERVAL),
+        *measured(
+            "mutator", METRICS[MUTATOR].explanation + OF_ALL_RUNS, under, of(MUTATOR), INTERVAL
+        ),
+        *map(median, _DETAILS),
+        runs(of(TIME), essential=True),
+        texts(
+            "ended",
+            "How the runs ended.",
+            lambda point: ", ".join(sorted(answers.endings.get(point.manager, set()))),
+        ),
+    ]
     title = "Each collector in each heap"
-    return Table("table-tradeoff-details", title, columns, lines, essential=False)
-
-
-def _median(answers: Answers, manager: str, metric: str) -> Cell:
-    row = answers.rows.get((answers.program, manager, metric))
-    if row is None or row["median"] is None:
-        return Cell("–")
-    return Cell(format_value(row["median"], row["unit"]), row["median"])
+    return table("table-tradeoff-details", title, answers.points, fields, essential=False)
 
 
 # ---- the figure ----

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tare.base.errors import MissingError
 from tare.base.native import native_file
 from tare.base.units import (
     format_bytes,
-    format_count,
     format_duration,
     format_percent,
     format_seconds,
@@ -22,10 +21,12 @@ from tare.observers.protocol import Observe
 from tare.records.metrics import Obtained, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
-from tare.report.model import Cell, Column, Section, Table
+from tare.report.fields import Field, Kind, counts, ratios, seconds, sizes, table, texts
+from tare.report.model import Section, Table
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tare.weighing import collectors_observe
-from tare.weighing.collectors_observe import HEAPS, PAIRS, ratios
+from tare.weighing.collectors_observe import HEAPS, PAIRS
+from tare.weighing.collectors_observe import ratios as ratios_of
 
 IDENTIFIER = "collectors"
 STUDY = "collectors"
@@ -173,7 +174,7 @@ def _cost(record: Record, pilot: float | None) -> str:
     """In a heap of twice the least: more time, less, or no difference that all pairs agree on."""
     details = record.outcome.details
     name, heap = record.run.manager, format_bytes(details["heap_bytes"])
-    each = ratios(details)
+    each = ratios_of(details)
     start = f"…in twice its least heap ({heap}) under {name}, "
     if min(each) <= 1 <= max(each):
         return f"{start}spend about as long on its memory as under glibc."
@@ -188,34 +189,39 @@ def _cost(record: Record, pilot: float | None) -> str:
 
 def _table(counted: Any, good: Sequence[Record]) -> Table:
     live = counted["peak_bytes"]
-    columns = [
-        Column("collector", "What served the objects of the replay.", numeric=False),
-        Column("least heap", "From this heap on the replay fitted."),
-        Column("over live", "The least heap divided by the most bytes alive at one moment."),
-        Column("time", f"Median of {PAIRS} replays in {HEAPS} least heaps, collections included."),
-        Column("over glibc", "Median ratio to a replay under glibc right before."),
-        Column("range", "Of the ratios.", numeric=False),
-        Column("collecting", "Of the time, the share in collections."),
-        Column("collections", "In such a replay.", essential=False),
-        Column("longest pause", "The median of the longest of each replay.", essential=False),
+
+    def value(name: str) -> Callable[[Record], float]:
+        return lambda record: record.outcome.values[name]
+
+    def over(record: Record) -> list[float]:
+        return ratios_of(record.outcome.details)
+
+    replays = f"Median of {PAIRS} replays in {HEAPS} least heaps, collections included."
+    alive = "The least heap divided by the most bytes alive at one moment."
+    longest = "The median of the longest of each replay."
+    fields: list[Field[Record]] = [
+        texts(
+            "collector", "What served the objects of the replay.", lambda record: record.run.manager
+        ),
+        sizes("least heap", "From this heap on the replay fitted.", _least),
+        ratios("over live", alive, lambda record: _least(record) / live),
+        seconds("time", replays, value("replay_seconds")),
+        ratios(
+            "over glibc",
+            "Median ratio to a replay under glibc right before.",
+            lambda record: statistics.median(over(record)),
+        ),
+        texts(
+            "range",
+            "Of the ratios.",
+            lambda record: f"{min(over(record)):.2f} – {max(over(record)):.2f}",
+        ),
+        Kind("{:.0%}".format)(
+            "collecting",
+            "Of the time, the share in collections.",
+            lambda record: value("collector_seconds")(record) / value("replay_seconds")(record),
+        ),
+        counts("collections", "In such a replay.", value("collections"), essential=False),
+        seconds("longest pause", longest, value("max_pause_seconds"), essential=False),
     ]
-    lines = []
-    for record in good:
-        values, each = record.outcome.values, ratios(record.outcome.details)
-        low = _least(record)
-        share = values["collector_seconds"] / values["replay_seconds"]
-        span = f"{min(each):.2f} – {max(each):.2f}"
-        lines.append(
-            [
-                Cell(record.run.manager, record.run.manager),
-                Cell(format_bytes(low), low),
-                Cell(f"{low / live:.2f}", low / live),
-                Cell(format_seconds(values["replay_seconds"]), values["replay_seconds"]),
-                Cell(f"{statistics.median(each):.2f}", statistics.median(each)),
-                Cell(span, span),
-                Cell(f"{share:.0%}", share),
-                Cell(format_count(values["collections"]), values["collections"]),
-                Cell(format_seconds(values["max_pause_seconds"]), values["max_pause_seconds"]),
-            ]
-        )
-    return Table("table-collectors", "Its allocations under collectors", columns, lines)
+    return table("table-collectors", "Its allocations under collectors", good, fields)

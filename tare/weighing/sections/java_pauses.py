@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tare.base.units import format_bytes, format_count, format_percent, format_seconds
@@ -11,7 +11,8 @@ from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.comparison import TIME, collections_table, ranking, summary_rows
-from tare.report.model import Cell, Column, Section, Table
+from tare.report.fields import Field, Kind, counts, percents, seconds, sizes, table, texts
+from tare.report.model import Section, Table
 from tare.studies.compare import report as compare
 from tare.studykit.budget import Setting
 from tare.studykit.sweep_tables import Pauses, Rows, merged, pause_figure
@@ -112,64 +113,40 @@ def _findings(rows: Rows, program: str, managers: Sequence[str]) -> list[str]:
 
 
 def _table(rows: Rows, program: str, managers: Sequence[str]) -> Table:
-    columns = [
-        Column("manager", "What collected.", numeric=False),
-        Column(
-            "allocated a second",
-            f"{METRICS[_ALLOCATED].explanation} Divided by the time.",
-            essential=False,
+    def value(metric: str) -> Callable[[str], float | None]:
+        return lambda manager: _median(rows, program, manager, metric)
+
+    def wall(manager: str) -> float:
+        return value(TIME)(manager) or 1.0
+
+    def rate(manager: str) -> float | None:
+        allocated = value(_ALLOCATED)(manager)
+        return None if allocated is None else allocated / wall(manager)
+
+    def metric(kind: Kind, title: str, name: str, essential: bool = True) -> Field[str]:
+        return kind(title, METRICS[name].explanation, value(name), essential=essential)
+
+    a_second = f"{METRICS[_ALLOCATED].explanation} Divided by the time."
+    fields: list[Field[str]] = [
+        texts("manager", "What collected.", str),
+        sizes("allocated a second", a_second, rate, essential=False),
+        metric(counts, "collections", "collections", essential=False),
+        metric(counts, "pauses", "pauses"),
+        metric(seconds, "stopped", _STOPPED),
+        percents(
+            "share",
+            "Time in which it was stopped, divided by the time.",
+            lambda manager: (value(_STOPPED)(manager) or 0.0) / wall(manager),
         ),
-        Column("collections", METRICS["collections"].explanation, essential=False),
-        Column("pauses", METRICS["pauses"].explanation),
-        Column("stopped", METRICS[_STOPPED].explanation),
-        Column("share", "Time in which it was stopped, divided by the time."),
-        Column("median pause", METRICS["median_pause_seconds"].explanation),
-        Column("longest pause", METRICS[_LONGEST].explanation),
-        Column("collector CPU", METRICS["collector_cpu_seconds"].explanation),
+        metric(seconds, "median pause", "median_pause_seconds"),
+        metric(seconds, "longest pause", _LONGEST),
+        metric(seconds, "collector CPU", "collector_cpu_seconds"),
     ]
-    lines = []
-    for manager in managers:
-        found = {
-            metric: _median(rows, program, manager, metric)
-            for metric in (
-                "collections",
-                "pauses",
-                _STOPPED,
-                "median_pause_seconds",
-                _LONGEST,
-                "collector_cpu_seconds",
-            )
-        }
-        wall = _median(rows, program, manager, TIME) or 1.0
-        allocated = _median(rows, program, manager, _ALLOCATED)
-        rate = None if allocated is None else allocated / wall
-        share = (found[_STOPPED] or 0.0) / wall
-        lines.append(
-            [
-                Cell(manager, manager),
-                Cell("–" if rate is None else format_bytes(rate), rate),
-                _count(found["collections"]),
-                _count(found["pauses"]),
-                _seconds(found[_STOPPED]),
-                Cell(format_percent(share), share),
-                _seconds(found["median_pause_seconds"]),
-                _seconds(found[_LONGEST]),
-                _seconds(found["collector_cpu_seconds"]),
-            ]
-        )
     notes = [
         "collector CPU: processor time of the collector's threads, those beside the program "
         "included.",
     ]
-    return Table("table-java-pauses", "Pauses (medians of the runs)", columns, lines, notes)
-
-
-def _count(value: float | None) -> Cell:
-    return Cell("–" if value is None else format_count(value), value)
-
-
-def _seconds(value: float | None) -> Cell:
-    return Cell("–" if value is None else format_seconds(value), value)
+    return table("table-java-pauses", "Pauses (medians of the runs)", managers, fields, notes)
 
 
 def _pauses(results: Results, managers: Sequence[str]) -> list[Pauses]:

@@ -22,7 +22,7 @@ from tare.studies.breakdown import memory
 from tare.studies.breakdown import memory_tables as report
 from tare.studies.breakdown import weigh as storage
 from tare.studies.breakdown.descriptor import shipped
-from tare.studies.breakdown.published import published_shares
+from tare.studies.breakdown.published import published
 from tare.studykit.budget import Effort, Setting, observers
 from tare.weighing.bill import storage_runtime
 
@@ -88,10 +88,10 @@ def test_the_bound_of_spatial_locality_is_the_paper_s(program: str) -> None:
 
 def test_what_was_published_is_of_the_same_programs() -> None:
     rows = report.published_memory()
-    assert list(rows) == list(published_shares())
+    assert list(rows) == list(published())
     for program, row in rows.items():
         seconds = row["mutator_seconds"] + row["gc_seconds"]
-        shares = published_shares()[program]
+        shares = published()[program]
         collecting = sum(shares.get(name, 0.0) for name in IN_COLLECTIONS)
         # Each share is rounded to a hundredth; the seconds are those of a clock.
         assert row["gc_seconds"] / seconds == pytest.approx(collecting, abs=0.015)
