@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
+from msgspec import Meta, Struct, field, structs
+
+from tare.base.documents import read_toml
 from tare.base.errors import TareError
 from tare.observers.event_files import Event, Events
 from tare.records.components import COMPONENTS, OTHER
@@ -22,11 +24,12 @@ from tare.studies.breakdown.signatures import Signature, find_functions, read_si
 BytesAt = Callable[[int, int], bytes]
 """What lies in an executable at an address, so many bytes; fewer where there are no more."""
 FOLDER = Path(__file__).resolve().parent / "runtimes"
-_SCHEMA = 1
+Component = Annotated[
+    str, Meta(pattern=rf"\A({'|'.join(COMPONENTS)})\Z", description="the name of a component")
+]
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Functions of the runtime, from their entry to their return, with all that they call.
 
     Where several phases nest, the first in the file counts. ``inside`` names a phase, without which
@@ -35,10 +38,14 @@ class Phase:
     """
 
     name: str
-    component: str
+    component: Component
     functions: tuple[str, ...]
     inside: str = ""
     title: str = ""
+
+    def __post_init__(self) -> None:
+        if self.title and self.component != OTHER:
+            raise ValueError(f"title: the phase has a title, but is not {OTHER}")
 
 
 @dataclass(frozen=True)
@@ -50,12 +57,11 @@ class MadeCode:
     java_options: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Routine:
+class Routine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Functions whose own instructions are charged to a component, but not what they call: those
     that are jumped to and do not return, of which a phase would have no end."""
 
-    component: str
+    component: Component
     functions: tuple[str, ...]
 
 
@@ -85,17 +91,20 @@ class Ranges:
     end: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A word before an object. ``size_shift``: where its number of words begins; ``zero`` and
     ``one``: the bits that are 0, and 1, in the header of a new object. ``info_tables``: it is the
     address of code instead, before which a table says how large the object is."""
 
-    size_shift: int
-    zero: int
-    one: int
-    info_tables: bool
-    component: str
+    component: Component
+    size_shift: int = -1
+    zero: int = 0
+    one: int = 0
+    info_tables: bool = False
+
+    def __post_init__(self) -> None:
+        if self.size_shift < 0 and not self.info_tables:
+            raise ValueError("size_shift: is missing, or negative")
 
     def reader(self, bytes_at: BytesAt) -> Callable[[int, int | None], int | None]:
         """How many words a header says that its object has, as ``allocation.HeaderWords``."""
@@ -109,20 +118,18 @@ class Header:
         return header >> self.size_shift
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A word in a new object that is the runtime's: in one whose header has ``tag`` in the lowest
     byte, a constant that has ``bits`` and is at least ``least``."""
 
     tag: int
     mask: int
     equals: int
-    least: int
-    component: str
+    component: Component
+    least: int = 0
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Objects are made by moving a register; several at once fill what was taken, one behind the
     other. Where it goes down its value then is the address of the first header; where it goes up
     that address was its value before, and ``first`` bytes more. ``pointer_tags``: bits that a
@@ -130,14 +137,18 @@ class Allocation:
     take; 0 where they only check what was taken before."""
 
     register: str
-    goes_up: bool
-    first: int
-    pointer_tags: int
-    component: str
+    component: Component
     word: int
     header: Header
-    constants: tuple[Constant, ...]
-    calls: Mapping[str, int]
+    direction: Literal["down", "up"] = "down"
+    first: int = 0
+    pointer_tags: int = 0
+    constants: tuple[Constant, ...] = field(name="constant", default=())
+    calls: Mapping[str, int] = {}
+
+    @property
+    def goes_up(self) -> bool:
+        return self.direction == "up"
 
 
 @dataclass(frozen=True)
@@ -294,6 +305,193 @@ def _between(image: Image) -> list[tuple[int, int]]:
 # ---- reading ----
 
 
+class _CodeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    anonymous: bool = False
+    unwound: bool = True
+    without: tuple[str, ...] = ()
+    prefix: str | None = None
+    begin: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.begin) != len(self.end):
+            raise ValueError("begin and end are of different length")
+        if (self.prefix is None) == bool(self.begin):
+            raise ValueError("prefix, begin and end belong together")
+
+    def ranges(self) -> Ranges | None:
+        if self.unwound and self.prefix is None:
+            return None
+        return Ranges(self.unwound, self.without, self.prefix or "", self.begin, self.end)
+
+
+class _MadeCodeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    names: str
+    java_options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.names)
+        except re.error as error:
+            raise ValueError(f"names: {error}") from None
+
+
+class _SymbolsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    signatures: str | None = None
+    contains: tuple[str, ...] = ()
+    archive: str = ""
+    executables: tuple[str, ...] = ()
+
+
+class _BufferHeaderTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    component: Component
+    first: int
+    class_at: int
+    length_at: int
+    elements_at: int
+
+
+class _BufferTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pointer: str
+    limit: str
+    component: Component
+    header: _BufferHeaderTable
+    zeroing: Component
+    zero: tuple[str, ...]
+
+    def buffer(self) -> Buffer:
+        for place in (self.pointer, self.limit):
+            read_operand(place)
+        header = structs.asdict(self.header)
+        return Buffer(
+            **structs.asdict(self)
+            | header
+            | {"component": self.component, "header": self.header.component}
+        )
+
+
+class _PatternTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    code: tuple[str, ...]
+    before: str | tuple[str, ...] = ()
+    most_before: int = 0
+    unless_next_use: str | None = None
+    slow_path: tuple[str, ...] = ()
+    with_room: frozenset[str] = frozenset({"ja", "jae"})
+    allocated: bool | None = None
+    gap: int = 0
+
+    @property
+    def all_before(self) -> tuple[str, ...]:
+        return (self.before,) if isinstance(self.before, str) else self.before
+
+    def pattern(self) -> Pattern:
+        lines, before, slow_path = (
+            tuple(map(read_line, texts)) for texts in (self.code, self.all_before, self.slow_path)
+        )
+        next_use = None if self.unless_next_use is None else read_line(self.unless_next_use)
+        if not any(line.mark for line in lines):
+            raise ValueError("a pattern charges no instruction to a component")
+        if slow_path and lines[-1].mark is None:
+            raise ValueError("slow_path: the jump to it is charged to no component")
+        if next_use is not None and not any("%a" in text for text in self.code):
+            raise ValueError("unless_next_use is about %a, which the pattern does not name")
+        return Pattern(
+            lines,
+            before,
+            self.most_before,
+            next_use,
+            slow_path,
+            self.with_room,
+            self.allocated,
+            self.gap,
+        )
+
+
+class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    schema: Literal[1]
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[a-z][a-z0-9.-]*\Z",
+            description="a name of lower-case letters, digits, . and -",
+        ),
+    ]
+    title: str
+    recognise: tuple[str, ...]
+    bits: Literal[32, 64] = 64
+    without: tuple[str, ...] = ()
+    launchers: tuple[str, ...] = ()
+    symbols: _SymbolsTable | None = None
+    code: _CodeTable = _CodeTable()
+    made_code: _MadeCodeTable | None = None
+    allocation: Allocation | None = None
+    buffer: _BufferTable | None = None
+    pattern: tuple[_PatternTable, ...] = ()
+    phase: tuple[Phase, ...] = ()
+    routine: tuple[Routine, ...] = ()
+    operations: dict[str, Component] = {}
+    slow: dict[str, Component] = {}
+    oracle: str = ""
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.slow) - set(self.operations):
+            raise ValueError(f"slow: {min(unknown)!r} is not among the operations")
+        if self.slow and self.phase:
+            raise ValueError("slow: calls inside of phases are not told from those outside")
+        names = {"", *(phase.name for phase in self.phase)}
+        for phase in self.phase:
+            if phase.inside not in names:
+                raise ValueError(f"the phase {phase.name} is inside {phase.inside}, which is none")
+
+    def descriptor(self, folder: Path) -> Descriptor:
+        """ValueError where a pattern or a signature makes no sense."""
+        made, symbols, buffer = self.made_code, self.symbols, self.buffer
+        return Descriptor(
+            name=self.name,
+            title=self.title,
+            bits=self.bits,
+            recognise=self.recognise,
+            without=self.without,
+            launchers=self.launchers,
+            code_is_anonymous=self.code.anonymous,
+            ranges=self.code.ranges(),
+            made_code=None if made is None else MadeCode(re.compile(made.names), made.java_options),
+            allocation=self.allocation,
+            buffer=None if buffer is None else buffer.buffer(),
+            patterns=tuple(table.pattern() for table in self.pattern),
+            phases=self.phase,
+            routines=self.routine,
+            symbols=None
+            if symbols is None
+            else Symbols(
+                read_signatures(folder / symbols.signatures) if symbols.signatures else (),
+                symbols.contains,
+                symbols.archive,
+                symbols.executables,
+            ),
+            named=self._named(),
+            operations=self.operations,
+            slow=self.slow,
+            oracle=self.oracle,
+        )
+
+    def _named(self) -> frozenset[str]:
+        """The functions that it names: in lists, and in lines of patterns."""
+        lines = [
+            line
+            for table in self.pattern
+            for line in (*table.code, *table.slow_path, *table.all_before)
+        ]
+        return frozenset(
+            [
+                *self.recognise,
+                *(name for phase in self.phase for name in phase.functions),
+                *(name for routine in self.routine for name in routine.functions),
+                *(name for line in lines for name in re.findall(r"@([\w.]+)", line)),
+            ]
+        )
+
+
 @functools.cache
 def shipped() -> Mapping[str, Descriptor]:
     """The descriptors that come with Tare, by name."""
@@ -306,235 +504,8 @@ def shipped() -> Mapping[str, Descriptor]:
 def read_descriptor(path: Path) -> Descriptor:
     """TareError where the file is no descriptor."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-        return _descriptor(table, path.parent)
+        return read_toml(path, _Table).descriptor(path.parent)
     except OSError as error:
         raise TareError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise TareError(f"{path} is no descriptor of a runtime: {error}") from None
-
-
-def _descriptor(table: Mapping[str, Any], folder: Path) -> Descriptor:
-    _only(table, "schema name title bits recognise without launchers symbols code made_code"
-          " allocation buffer pattern phase routine operations slow oracle")  # fmt: skip
-    if table["schema"] != _SCHEMA:
-        raise ValueError(f"schema {table['schema']!r}; this is Tare for {_SCHEMA}")
-    if not re.fullmatch(r"[a-z][a-z0-9.-]*", table["name"]):
-        raise ValueError(f"the name {table['name']!r}")
-    if table.get("bits", 64) not in (32, 64):
-        raise ValueError(f"bits: {table['bits']!r}; 32 and 64 are known")
-    code = dict(table.get("code", {}))
-    is_anonymous = bool(code.pop("anonymous", False))
-    operations = dict(table.get("operations", {}))
-    slow = dict(table.get("slow", {}))
-    if unknown := set(slow) - set(operations):
-        raise ValueError(f"slow: {min(unknown)!r} is not among the operations")
-    phases = tuple(_phase(one) for one in table.get("phase", ()))
-    if slow and phases:
-        raise ValueError("slow: calls inside of phases are not told from those outside")
-    names = [phase.name for phase in phases]
-    for phase in phases:
-        if phase.inside and phase.inside not in names:
-            raise ValueError(f"the phase {phase.name} is inside {phase.inside}, which is none")
-    return Descriptor(
-        name=table["name"],
-        title=table["title"],
-        bits=table.get("bits", 64),
-        recognise=_texts(table["recognise"]),
-        without=_texts(table.get("without", [])),
-        launchers=_texts(table.get("launchers", [])),
-        code_is_anonymous=is_anonymous,
-        ranges=_ranges(code) if code else None,
-        made_code=_made_code(table["made_code"]) if "made_code" in table else None,
-        allocation=_allocation(table["allocation"]) if "allocation" in table else None,
-        buffer=_buffer(table["buffer"]) if "buffer" in table else None,
-        patterns=tuple(_pattern(one) for one in table.get("pattern", ())),
-        phases=phases,
-        routines=tuple(_routine(one) for one in table.get("routine", ())),
-        symbols=_symbols(table["symbols"], folder) if "symbols" in table else None,
-        named=_named(table),
-        operations={name: _component(value) for name, value in operations.items()},
-        slow={name: _component(value) for name, value in slow.items()},
-        oracle=table.get("oracle", ""),
-    )
-
-
-def _only(table: Mapping[str, Any], words: str) -> None:
-    if unknown := set(table) - set(words.split()):
-        raise ValueError(f"{min(unknown)!r} means nothing here")
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise ValueError(f"{value!r} is no list of texts")
-    return tuple(value)
-
-
-def _component(name: str) -> str:
-    if name not in COMPONENTS:
-        raise ValueError(f"there is no component {name!r}")
-    return name
-
-
-def _phase(table: Mapping[str, Any]) -> Phase:
-    _only(table, "name component functions inside title")
-    if table.get("title") and table["component"] != OTHER:
-        raise ValueError(f"the phase {table['name']} has a title, but is not {OTHER}")
-    return Phase(
-        table["name"],
-        _component(table["component"]),
-        _texts(table["functions"]),
-        table.get("inside", ""),
-        table.get("title", ""),
-    )
-
-
-def _routine(table: Mapping[str, Any]) -> Routine:
-    _only(table, "component functions")
-    return Routine(_component(table["component"]), _texts(table["functions"]))
-
-
-def _symbols(table: Mapping[str, Any], folder: Path) -> Symbols:
-    _only(table, "signatures contains archive executables")
-    file = table.get("signatures")
-    return Symbols(
-        read_signatures(folder / file) if file is not None else (),
-        _texts(table.get("contains", [])),
-        str(table.get("archive", "")),
-        _texts(table.get("executables", [])),
-    )
-
-
-def _named(table: Mapping[str, Any]) -> frozenset[str]:
-    """The functions that a descriptor names: in lists, and in lines of patterns."""
-    lists = [*table.get("phase", ()), *table.get("routine", ())]
-    lines = [text for one in table.get("pattern", ()) for text in _lines_of(one)]
-    return frozenset(
-        [
-            *table["recognise"],
-            *(name for one in lists for name in one["functions"]),
-            *(name for line in lines for name in re.findall(r"@([\w.]+)", line)),
-        ]
-    )
-
-
-def _lines_of(pattern: Mapping[str, Any]) -> list[str]:
-    before = pattern.get("before", [])
-    return [*pattern["code"], *pattern.get("slow_path", []), *_listed(before)]
-
-
-def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
-
-
-def _ranges(table: Mapping[str, Any]) -> Ranges:
-    _only(table, "unwound without prefix begin end")
-    if table.get("unwound") is False:
-        return Ranges(False, (), "", (), ())
-    ranges = Ranges(
-        True,
-        _texts(table.get("without", [])),
-        table["prefix"],
-        _texts(table["begin"]),
-        _texts(table["end"]),
-    )
-    if len(ranges.begin) != len(ranges.end):
-        raise ValueError("code: begin and end are of different length")
-    return ranges
-
-
-def _made_code(table: Mapping[str, Any]) -> MadeCode:
-    _only(table, "names java_options")
-    try:
-        names = re.compile(table["names"])
-    except re.error as error:
-        raise ValueError(f"made_code: names: {error}") from None
-    return MadeCode(names, _texts(table.get("java_options", [])))
-
-
-def _buffer(table: Mapping[str, Any]) -> Buffer:
-    _only(table, "pointer limit component header zeroing zero")
-    header = table["header"]
-    _only(header, "first class_at length_at elements_at component")
-    for place in (table["pointer"], table["limit"]):
-        read_operand(place)
-    return Buffer(
-        pointer=table["pointer"],
-        limit=table["limit"],
-        component=_component(table["component"]),
-        header=_component(header["component"]),
-        zeroing=_component(table["zeroing"]),
-        first=int(header["first"]),
-        class_at=int(header["class_at"]),
-        length_at=int(header["length_at"]),
-        elements_at=int(header["elements_at"]),
-        zero=_texts(table["zero"]),
-    )
-
-
-def _allocation(table: Mapping[str, Any]) -> Allocation:
-    _only(table, "register direction first pointer_tags component word header constant calls")
-    header = table["header"]
-    _only(header, "size_shift zero one info_tables component")
-    if table.get("direction", "down") not in ("down", "up"):
-        raise ValueError(f"allocation: the direction {table['direction']!r} is not up or down")
-    return Allocation(
-        register=table["register"],
-        goes_up=table.get("direction") == "up",
-        first=int(table.get("first", 0)),
-        pointer_tags=int(table.get("pointer_tags", 0)),
-        component=_component(table["component"]),
-        word=int(table["word"]),
-        header=_header(header),
-        constants=tuple(_constant(one) for one in table.get("constant", ())),
-        calls={name: int(taken) for name, taken in table.get("calls", {}).items()},
-    )  # fmt: skip
-
-
-def _header(table: Mapping[str, Any]) -> Header:
-    is_told = bool(table.get("info_tables", False))
-    return Header(
-        size_shift=0 if is_told else int(table["size_shift"]),
-        zero=int(table.get("zero", 0)),
-        one=int(table.get("one", 0)),
-        info_tables=is_told,
-        component=_component(table["component"]),
-    )
-
-
-def _constant(table: Mapping[str, Any]) -> Constant:
-    _only(table, "tag mask equals least component")
-    return Constant(
-        int(table["tag"]),
-        int(table["mask"]),
-        int(table["equals"]),
-        int(table.get("least", 0)),
-        _component(table["component"]),
-    )
-
-
-def _pattern(table: Mapping[str, Any]) -> Pattern:
-    _only(
-        table,
-        "code before most_before unless_next_use slow_path with_room allocated gap",
-    )
-    lines = tuple(read_line(text) for text in _texts(table["code"]))
-    if not lines or not any(line.mark for line in lines):
-        raise ValueError("a pattern charges no instruction to a component")
-    slow_path = tuple(read_line(text) for text in _texts(table.get("slow_path", [])))
-    if slow_path and lines[-1].mark is None:
-        raise ValueError("slow_path: the jump to it is charged to no component")
-    before = tuple(read_line(text) for text in _listed(table.get("before", [])))
-    next_use = table.get("unless_next_use")
-    if next_use is not None and not any("%a" in text for text in table["code"]):
-        raise ValueError("unless_next_use is about %a, which the pattern does not name")
-    return Pattern(
-        lines,
-        before,
-        int(table.get("most_before", 0)),
-        read_line(next_use) if next_use is not None else None,
-        slow_path,
-        frozenset(_texts(table.get("with_room", ["ja", "jae"]))),
-        table.get("allocated"),
-        int(table.get("gap", 0)),
-    )
