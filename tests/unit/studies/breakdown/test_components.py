@@ -68,17 +68,17 @@ def test_a_line_that_makes_no_sense_is_refused(line: str) -> None:
 
 
 BAD_DESCRIPTORS = {
-    "schema = 2": "schema 2",
-    "nonsense = 1": "'nonsense' means nothing here",
+    "schema = 2": "schema: must be 1, not 2",
+    "nonsense = 1": "nonsense: unknown key",
     '[[pattern]]\ncode = ["ret"]': "charges no instruction",
-    '[[pattern]]\ncode = ["ret -> allocation"]\nwhen = 1': "'when'",
-    '[[phase]]\nname = "a"\ncomponent = "b"\nfunctions = []': "no component 'b'",
-    '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = "f"': "no list of texts",
+    '[[pattern]]\ncode = ["ret -> allocation"]\nwhen = 1': "when: unknown key",
+    '[[phase]]\nname = "a"\ncomponent = "b"\nfunctions = []': "component, not 'b'",
+    '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = "f"': "must be a list of strings",
     '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = ["f"]\ninside = "z"': "inside z",
     '[code]\nprefix = ""\nbegin = ["a"]\nend = []': "different length",
-    '[allocation]\ndirection = "left"\nheader = {}': "'left' is not up or down",
-    '[symbols]\nsignatures = "none"\nsize = 1': "'size' means nothing here",
-    '[[routine]]\ncomponent = "rent"\nfunctions = []': "no component 'rent'",
+    '[allocation]\ndirection = "left"\nheader = {}': "one of down, up, not 'left'",
+    '[symbols]\nsignatures = "none"\nsize = 1': "size: unknown key",
+    '[[routine]]\ncomponent = "rent"\nfunctions = []': "component, not 'rent'",
     "[": "is no descriptor",
 }
 
