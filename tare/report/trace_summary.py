@@ -8,7 +8,8 @@ from typing import Any
 from tare.base.units import format_bytes, format_count, format_seconds
 from tare.heap_traces.trace import Trace
 from tare.records.results import telling_damage
-from tare.report.model import Cell, Column, Report, Section, Table
+from tare.report.fields import Field, Kind, Row, counts, numbers, quotient, sizes, table
+from tare.report.model import Cell, Report, Section, Table
 
 _MOST_PROCESSES_SHOWN = 20
 _KINDS = {
@@ -92,55 +93,54 @@ def _java_findings(meta: Mapping[str, Any]) -> list[str]:
 
 
 def _totals(meta: Mapping[str, Any], size: int) -> Table:
-    columns = (
-        Column("objects", "What was allocated; a realloc ends one object and begins another."),
-        Column("bytes", "Asked for, over all objects; a realloc adds what it adds."),
-        Column("most bytes", "At one moment, as asked for; summed over processes."),
-        Column("call sites", "Different stacks of calls from which objects were allocated."),
-        Column("processes", "Programs that ran, those after an exec included."),
-        Column("on disk", "All files of the trace."),
-        Column("an object", "On disk, divided by the objects."),
-    )
-    objects = meta["objects"]
     allocated = sum(process["allocated_bytes"] for process in meta["processes"])
-    line = [
-        Cell(format_count(objects), objects),
-        _bytes(allocated if allocated or meta["complete"] else None),
-        _bytes(meta.get("max_live_bytes")),
-        _count(meta.get("allocating_sites")),
-        Cell(format_count(len(meta["processes"]))),
-        _bytes(size),
-        Cell(f"{size / objects:.1f} B", size / objects) if objects else Cell("–"),
+    realloc = "What was allocated; a realloc ends one object and begins another."
+    at_once = "At one moment, as asked for; summed over processes."
+    stacks = "Different stacks of calls from which objects were allocated."
+    fields: list[Field[Row]] = [
+        counts("objects", realloc, "objects"),
+        sizes(
+            "bytes",
+            "Asked for, over all objects; a realloc adds what it adds.",
+            lambda meta: allocated if allocated or meta["complete"] else None,
+        ),
+        sizes("most bytes", at_once, "max_live_bytes"),
+        counts("call sites", stacks, "allocating_sites"),
+        Field(
+            "processes",
+            "Programs that ran, those after an exec included.",
+            lambda meta: Cell(format_count(len(meta["processes"]))),
+        ),
+        sizes("on disk", "All files of the trace.", lambda _meta: size),
+        Kind("{:.1f} B".format)(
+            "an object",
+            "On disk, divided by the objects.",
+            lambda meta: quotient(size, meta["objects"]),
+        ),
     ]
-    return Table("table-trace", "What was recorded", columns, [line])
-
-
-def _count(value: int | None) -> Cell:
-    return Cell("–") if value is None else Cell(format_count(value), value)
-
-
-def _bytes(value: int | None) -> Cell:
-    return Cell("–") if value is None else Cell(format_bytes(value), value)
+    return table("table-trace", "What was recorded", [meta], fields)
 
 
 def _processes(trace: Trace) -> Table:
-    columns = (
-        Column("process", "Its number in the trace."),
-        Column("program", "The file that it ran.", numeric=False),
-        Column("objects", "What it allocated."),
-        Column("end", "How it ended; one that was killed is still running for all we know.", False),
-    )
+    end = "How it ended; one that was killed is still running for all we know."
+    fields: list[Field[Row]] = [
+        numbers("process", "Its number in the trace.", "process"),
+        Field(
+            "program",
+            "The file that it ran.",
+            lambda process: Cell(process["program"] or "unknown"),
+            numeric=False,
+        ),
+        counts("objects", "What it allocated.", "objects"),
+        Field(
+            "end",
+            end,
+            lambda process: Cell("killed" if process["end"] == "running" else process["end"]),
+            numeric=False,
+        ),
+    ]
     most = sorted(trace.processes, key=lambda process: -process["objects"])
     shown = sorted(most[:_MOST_PROCESSES_SHOWN], key=lambda process: process["process"])
-    lines = [
-        [
-            Cell(str(process["process"]), process["process"]),
-            Cell(process["program"] or "unknown"),
-            Cell(format_count(process["objects"]), process["objects"]),
-            Cell("killed" if process["end"] == "running" else process["end"]),
-        ]
-        for process in shown
-    ]
     left = len(trace.processes) - len(shown)
     notes = [f"{left} more processes have fewer objects; meta.json names them."] if left else []
-    return Table("table-processes", "Processes", columns, lines, notes)
+    return table("table-processes", "Processes", shown, fields, notes)

@@ -42,7 +42,6 @@ OBSERVER = "memsys"
 TITLE = "The memory system, simulated"
 FIRST_METRIC = "simulated_cycles"
 SITES_ON_A_TERMINAL = 8
-SMALL_SHARE = 0.02
 _MANAGERS_ON_A_TERMINAL = 2
 _ROW_HEIGHT = 30
 
