@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from tare.base import statistics
+from tare.base.documents import DocumentError, converted
 from tare.base.errors import UsageError
 from tare.base.libraries import pl
 from tare.base.units import format_value, parse_size
@@ -24,6 +28,7 @@ DERIVED: Mapping[str, tuple[str, str]] = {
     "manager_instructions_share": ("manager_instructions", "instructions")
 }
 """A share is one metric over another, of the same run."""
+_KNOWN = [*DERIVED, *(name for metrics in WITH_LIMITS.values() for name in metrics)]
 
 KEPT, OVER, UNSETTLED, NO_FIGURE = "kept", "over", "unsettled", "no figure"
 VERDICTS = {
@@ -53,15 +58,26 @@ class Judged:
     verdict: str
 
 
+Most = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+
+
+class _Request(Struct):
+    limits: tuple[tuple[str, str, str, Most], ...]
+    """Program, manager, metric, most."""
+
+    def __post_init__(self) -> None:
+        if not {metric for _, _, metric, _ in self.limits} <= set(_KNOWN):
+            raise ValueError("limits: of what can have none")
+
+
 def study_of(metric: str) -> str:
     """The study that measures ``metric``, or UsageError when none does that can have limits."""
     of_study = DERIVED.get(metric, (metric,))[0]
     for study, metrics in WITH_LIMITS.items():
         if of_study in metrics:
             return study
-    known = [*DERIVED, *(name for metrics in WITH_LIMITS.values() for name in metrics)]
-    close = get_close_matches(metric, known, n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+    close = get_close_matches(metric, _KNOWN, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(_KNOWN)}"
     raise UsageError(f"'{metric}' is not a metric that can have a limit", hint)
 
 
@@ -106,19 +122,11 @@ def shown(metric: str, value: float | None) -> str:
 def limits_in(run: Mapping[str, Any]) -> list[tuple[str, str, str, float]]:
     """The limits that run.json holds: program, manager, metric, most. UsageError where it holds
     something else."""
-    rows = run["request"].get("limits") if isinstance(run.get("request"), dict) else None
-    if not isinstance(rows, list) or not all(map(_is_limit, rows)):
-        raise UsageError("run.json holds no limits", "these are no results of tare check")
-    return [(program, manager, metric, float(most)) for program, manager, metric, most in rows]
-
-
-def _is_limit(row: object) -> bool:
-    if not isinstance(row, list) or len(row) != 4:
-        return False
-    *names, most = row
-    known = {*DERIVED, *(name for metrics in WITH_LIMITS.values() for name in metrics)}
-    is_number = isinstance(most, int | float) and math.isfinite(most)
-    return all(isinstance(name, str) for name in names) and names[2] in known and is_number
+    try:
+        limits = converted(run.get("request"), _Request).limits
+    except DocumentError:
+        raise UsageError("run.json holds no limits", "these are no results of tare check") from None
+    return list(limits)
 
 
 def judged(results: Results) -> list[Judged]:

@@ -17,8 +17,8 @@ def facts_of(trace: Trace, **asked: Any) -> dict[str, Any]:
     """What run.json says of the analysis of a trace; ``asked`` is what its request holds beyond the
     trace."""
     folder = trace.folder
-    manager = shortened(writable(trace.meta["manager"] or "unknown"))
-    program = _described(trace.meta["program"], folder)
+    manager = shortened(writable(trace.header.manager or "unknown"))
+    program = _described(trace.header.program, folder)
     return {
         "request": {
             "trace": str(folder.resolve()),

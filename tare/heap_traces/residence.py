@@ -75,7 +75,7 @@ def analyse(trace: Trace, clock: str = "bytes") -> dict[str, Any]:
 
     UsageError when ``trace`` has no last uses, or contradicts itself.
     """
-    if "last_use" not in trace.meta["observed"]:
+    if "last_use" not in trace.header.observed:
         raise UsageError(
             f"{trace.folder} has no last uses",
             "record the program again with tare trace --last-use, or give it to tare drag itself",
@@ -83,13 +83,13 @@ def analyse(trace: Trace, clock: str = "bytes") -> dict[str, Any]:
     with reading(trace):
         objects = trace.objects()
         found = processes(objects, trace.processes)
-        reachability = "unreachable" in trace.meta["observed"]
+        reachability = "unreachable" in trace.header.observed
         result = analyse_objects(objects, found, clock, reachability=reachability)
         named_sites(result["sites"], trace)
     return result | {
-        "complete": bool(trace.meta["complete"]),
-        "reason": str(trace.meta.get("reason") or ""),
-        "sites_known": "sites" in trace.meta["observed"],
+        "complete": trace.header.complete,
+        "reason": trace.header.reason,
+        "sites_known": "sites" in trace.header.observed,
     }
 
 

@@ -66,7 +66,7 @@ class How:
 
 def is_collected(trace: Trace) -> bool:
     """Whether the recorded program had a collector in place of frees."""
-    observed = trace.meta["observed"]
+    observed = trace.header.observed
     return "unreachable" in observed and "free" not in observed
 
 
@@ -74,7 +74,7 @@ def check(trace: Trace, how: How) -> int:
     """The process to replay. Raises UsageError where the trace does not have what ``how`` needs."""
     if how.death not in DEATHS or how.touch not in TOUCHES or how.regions not in ("", *REGIONS):
         raise UsageError(f"'{how.death}', '{how.touch}' or '{how.regions}' is no way to replay")
-    if how.regions == "site" and "sites" not in trace.meta["observed"]:
+    if how.regions == "site" and "sites" not in trace.header.observed:
         raise UsageError(f"{trace.folder} has no call sites", "record it again, without --no-sites")
     if how.death == "free" and is_collected(trace):
         raise UsageError(
@@ -82,7 +82,7 @@ def check(trace: Trace, how: How) -> int:
             "replay them with --death unreachable",
         )
     needed = {NEEDED_WORDS.get(how.death), "last_use" if how.touch == "uses" else None} - {None}
-    if missing := needed - set(trace.meta["observed"]):
+    if missing := needed - set(trace.header.observed):
         option = {"unreachable": "--reachability", "last_use": "--last-use"}
         hints = " ".join(sorted(option[str(word)] for word in missing))
         raise UsageError(
@@ -95,7 +95,7 @@ def check(trace: Trace, how: How) -> int:
             "record it again, without sampling",
         )
     if how.process is None:
-        return max(range(len(trace.processes)), key=lambda n: int(trace.processes[n]["objects"]))
+        return max(range(len(trace.processes)), key=lambda n: trace.header.processes[n].objects)
     if not 0 <= how.process < len(trace.processes):
         raise UsageError(f"{trace.folder} has no process {how.process}")
     return how.process
@@ -105,7 +105,7 @@ def compile_trace(trace: Trace, how: How, target: Path) -> dict[str, int]:
     """Write the schedule of ``trace`` to the new file ``target``; gives what its header counts, and
     ``compiler_bytes``, the memory that it took."""
     process = check(trace, how)
-    observed = trace.meta["observed"]
+    observed = trace.header.observed
     clock = order_clock(observed)
     stores = how.pointers and "pointers" in observed and clock == "instructions"
     target.unlink(missing_ok=True)

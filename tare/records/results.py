@@ -81,7 +81,7 @@ def telling_damage(results: InFolder) -> Iterator[None]:
     try:
         yield
     except (
-        *(KeyError, TypeError, ValueError, AttributeError, IndexError),
+        *(LookupError, TypeError, ValueError, AttributeError),
         *(ArithmeticError, RecursionError, pl.exceptions.PolarsError),
     ) as error:
         reason = (str(error).splitlines() or [""])[0][:200]

@@ -225,7 +225,7 @@ def program_of(trace: Trace, how: How, schedule: Path) -> Program:
 
 def name_of(trace: Trace) -> str:
     """What the traced program is called."""
-    name = trace.meta["program"].get("name")
+    name = trace.header.program.get("name")
     named = name if isinstance(name, str) and name else trace.folder.stem
     return writable(named)[:NAME_LIMIT]
 
