@@ -73,7 +73,7 @@ format: build
 	@scripts/setup.sh check
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
-	PYTHONPATH=. $(PYTHON) scripts/option_tables.py
+	PYTHONPATH=. $(PYTHON) scripts/made_tables.py
 	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format -i
 
 bench: build

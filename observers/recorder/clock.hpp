@@ -24,4 +24,24 @@ inline std::uint64_t Ticks() {
   return platform::ReadCounter();
 }
 
+struct BothClocks {
+  std::uint64_t ticks, nanoseconds;
+};
+
+// The same moment by both, from which times of the one are made of the other. Where the thread is
+// taken off its processor between two readings, they are taken anew.
+inline BothClocks ReadBothClocks() {
+  constexpr std::uint64_t kClose = 20'000;
+  constexpr int kMostTries = 16;
+  BothClocks closest{};
+  std::uint64_t least = ~std::uint64_t{0};
+  for (int tries = 0; tries < kMostTries && least > kClose; ++tries) {
+    const std::uint64_t before = Ticks(), nanoseconds = Nanoseconds(), apart = Ticks() - before;
+    if (apart >= least) continue;
+    least = apart;
+    closest = {before + apart / 2, nanoseconds};
+  }
+  return closest;
+}
+
 }  // namespace tare::recorder

@@ -114,8 +114,9 @@ inline void Describe(Header& header) {
   header.forked = setting.was_open;
   header.has_stacks = process->stacks != nullptr;
   header.sample_bytes = setting.sample_bytes;
-  header.start_ticks = Ticks();
-  header.start_nanoseconds = Nanoseconds();
+  const BothClocks start = ReadBothClocks();
+  header.start_ticks = start.ticks;
+  header.start_nanoseconds = start.nanoseconds;
   const ssize_t length = readlink("/proc/self/exe", header.program, sizeof header.program - 1);
   header.program[length > 0 ? length : 0] = '\0';
   CopyName(header.inner_malloc, FileOf(setting.inner.malloc));
@@ -165,8 +166,9 @@ inline void NoteEnd() {
   if (!IsOwnProcess()) return;
   Header& header = *process->header;
   if (snapshot::on) snapshot::End();
-  header.end_ticks = Ticks();
-  header.end_nanoseconds = Nanoseconds();
+  const BothClocks end = ReadBothClocks();
+  header.end_ticks = end.ticks;
+  header.end_nanoseconds = end.nanoseconds;
   header.ending = kExit;
 }
 

@@ -52,18 +52,18 @@ inline bool HasSwitch() { return main_switch != &no_switch && main_switch != &no
 // number of turns leaves it as it was.
 inline void Turn(Switch& at) {
   SwitchState before = at.state.load(std::memory_order_acquire), now;
-  std::uint64_t ticks, nanoseconds;
+  BothClocks moment;
   do {
     if (before.changes_used >= Switch::kMostChanges) return;
     now = {before.power == Power::kOn ? Power::kOff : Power::kOn, before.changes_used + 1};
     // Anew where another came first: the changes are in the order of their moments.
-    ticks = Ticks();
-    nanoseconds = Nanoseconds();
+    moment = ReadBothClocks();
   } while (!at.state.compare_exchange_strong(before, now, std::memory_order_acq_rel,
                                              std::memory_order_acquire));
   Change& change = at.changes[before.changes_used];
-  change.ticks.store(ticks, std::memory_order_relaxed);
-  change.moment.store(nanoseconds << 1 | (now.power == Power::kOff), std::memory_order_relaxed);
+  change.ticks.store(moment.ticks, std::memory_order_relaxed);
+  change.moment.store(moment.nanoseconds << 1 | (now.power == Power::kOff),
+                      std::memory_order_relaxed);
 }
 
 inline void OnSignal(int) {

@@ -101,9 +101,9 @@ inline bool NextBlock(Thread& t) {
     process->stage.store(Stage::kOff, std::memory_order_relaxed);
     return false;
   }
-  const std::uint64_t ticks = Ticks();
+  const auto [ticks, nanoseconds] = ReadBothClocks();
   *block = {kBlockMagic, static_cast<std::uint32_t>(bytes), t.number | t.level << kLevelShift,
-            ticks, Nanoseconds()};
+            ticks, nanoseconds};
   process->in_blocks.fetch_add(bytes, std::memory_order_relaxed);
   t.block = block;
   t.time = ticks >> kTickShift;

@@ -22,6 +22,7 @@ from tare.base.units import format_duration
 from tare.base.version import __version__
 from tare.records.metrics import Obtained
 from tare.report.figures.drawing import draw_beside
+from tare.report.glossary import Explaining
 from tare.report.model import Cell, Column, Figure, Report, Section
 from tare.report.templates import as_is, asset, render
 
@@ -97,6 +98,7 @@ def _page(report: Report, limit: int, figures: _Figures) -> str:
             "button_attributes": _button_attributes,
             "cell_attributes": _cell_attributes,
             "cost": _cost,
+            "explained": Explaining(LONGEST_TEXT),
             "glossary": _glossary,
         },
         report=report,

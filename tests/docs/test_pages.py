@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from scripts import option_tables
+from scripts import made_tables
 from tare.__main__ import tare_group
 from tare.answers.diff import VERDICTS
 from tare.answers.exports.formats import FORMATS
@@ -25,6 +25,7 @@ from tare.records.metrics import METRICS, Status
 from tare.records.results import measurement_schema
 from tare.records.runs import Outcome, Record, Run
 from tare.records.summary import summary_schema
+from tare.report.glossary import terms
 from tests.docs.command_lines import FENCE, PAGES, blocks, command_lines, relative
 from tests.support import ROOT
 
@@ -170,7 +171,7 @@ def command_of(name: str) -> click.Command:
 def test_a_page_has_the_options_of_its_command(name: str) -> None:
     command = command_of(name)
     text = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
-    if option_tables.REST in text:
+    if made_tables.REST in text:
         text += (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
     tables = "\n".join(line for line in text.splitlines() if line.startswith("| `-"))
     described = set(re.findall(r"`(-{1,2}[a-z][a-z-]*)", tables))
@@ -184,7 +185,7 @@ def test_a_page_has_the_options_of_its_command(name: str) -> None:
     }
     of_a_run = {"-i", "--input", "--ignore-output"}  # a trace has none, and the common page has
     assert real <= described
-    assert described - real <= (of_a_run if option_tables.REST in text else set())
+    assert described - real <= (of_a_run if made_tables.REST in text else set())
     for leaf in leaves:
         for parameter in leaf.params:
             default = parameter.default
@@ -195,12 +196,19 @@ def test_a_page_has_the_options_of_its_command(name: str) -> None:
         assert all(f"tare {name} {leaf}" in text for leaf in command.commands)
 
 
-@pytest.mark.parametrize(("path", "command"), option_tables.pages())
+@pytest.mark.parametrize(("path", "command"), [*made_tables.pages()])
 def test_the_table_of_options_is_what_the_command_declares(
     path: Path, command: click.Command
 ) -> None:
     page = path.read_text(encoding="utf-8")
-    assert page == option_tables.renewed(page, command), "make format writes it anew"
+    assert page == made_tables.renewed(page, command), "make format writes it anew"
+
+
+def test_the_glossary_is_what_reports_explain() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert page == made_tables.glossary(page), "make format writes it anew"
+    names = [term.name for term in terms()]
+    assert names == sorted(set(names))
 
 
 def in_first_column(page: str) -> set[str]:

@@ -1,6 +1,6 @@
-"""Writes the option tables of the pages of studies, from what their commands declare.
+"""Writes the tables of pages that are made of the code: options of studies, and the glossary.
 
-    python scripts/option_tables.py           renews docs/commands/*.md
+    python scripts/made_tables.py             renews docs/commands/*.md and docs/glossary.md
 
 The options that every study has are described once, in docs/options.md; a page has those of its own
 command.
@@ -14,10 +14,12 @@ from pathlib import Path
 
 import click
 
+from tare.report.glossary import terms
 from tare.studies import modules
 from tare.studykit import options
 from tare.studykit.command import command_of
 
+GLOSSARY = "| term | meaning |\n| --- | --- |\n"
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = "| option | meaning |\n| --- | --- |\n"
 REST = "And [the options that every study has](../options.md)."
@@ -81,6 +83,14 @@ def renewed(page: str, command: click.Command) -> str:
     return f"{page[:begin]}{table(command)}\n{REST}{rest}"
 
 
+def glossary(page: str) -> str:
+    """The page with its table, which stands last, as the code has it."""
+    rows = "".join(f"| {term.name} | {_in_cell(term.meaning)} |\n" for term in terms())
+    return page[: page.index(GLOSSARY)] + GLOSSARY + rows
+
+
 if __name__ == "__main__":
     for path, command in pages():
         path.write_text(renewed(path.read_text(encoding="utf-8"), command), encoding="utf-8")
+    page = ROOT / "docs" / "glossary.md"
+    page.write_text(glossary(page.read_text(encoding="utf-8")), encoding="utf-8")
