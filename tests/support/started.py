@@ -51,7 +51,10 @@ class Started:
                         os.close(write)
                 channel.sendall(message)
                 texts = list(readers.map(lambda file: file.read(), files))
-            code = int.from_bytes(channel.recv(_ANSWER), "big", signed=True)
+            answer = channel.recv(_ANSWER)
+            if len(answer) < _ANSWER:
+                raise RuntimeError("the process that starts commands has ended")
+            code = int.from_bytes(answer, "big", signed=True)
         except BaseException:
             self.end()
             raise

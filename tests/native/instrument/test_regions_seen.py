@@ -26,6 +26,7 @@ from tests.native.managers.test_regions import compiled, flags_of
 from tests.native.recorder.recorder_programs import compile_cpp
 from tests.native.recorder.test_recorder_regions import HEADERS
 from tests.native.recorder.test_recorder_regions import program as told_regions
+from tests.support import SUPPORT
 from tests.support.recordings import numbers, write_process
 
 pytestmark = pytest.mark.usefixtures("needs_instrument")
@@ -63,7 +64,7 @@ def trace_of(
 def uses_program(folder: Path, kind: str) -> Path:
     package, flags = KINDS[kind]
     libraries = flags_of(package) if package else []
-    return compiled(folder, "programs/region_uses.c", *flags, *libraries)
+    return compiled(folder, str(SUPPORT / "programs" / "region_uses.c"), *flags, *libraries)
 
 
 # ---- when objects are used, and when they end ----
