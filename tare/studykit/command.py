@@ -133,8 +133,8 @@ def _refuse(names: set[str], other: _Taken, chosen: _Taken, subject: Any) -> Non
     verb = "is" if len(flags) == 1 else "are"
     if chosen.runs:
         raise UsageError(
-            f"{', '.join(flags)} {verb} for a recorded T.tare",
-            "tare trace -o T.tare -- PROGRAM records one",
+            f"{', '.join(flags)} {verb} for traces",
+            f"record with {other.request.RECORDED_BY} first",
         )
     recorded = subject[0] if isinstance(subject, list) else subject
     raise UsageError(

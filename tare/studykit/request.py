@@ -117,6 +117,8 @@ class Request:
 
     ANSWERED_BY: ClassVar[str]
     EXAMPLES: ClassVar[str] = ""
+    RECORDED_BY: ClassVar[str] = "tare trace"
+    """Where a request is of traces: the command that records them."""
 
     limits: Limits | None = packed(None, options.limit_options)
     seed: int | None = option(

@@ -37,6 +37,7 @@ class SpaceOfTraces(OfTraces):
     """As ``Space``, of traces that it kept."""
 
     ANSWERED_BY: ClassVar[str] = "question.space_of_traces"
+    RECORDED_BY: ClassVar[str] = "tare space --keep-trace"
 
 
 REQUESTS = (Space, SpaceOfTraces)
