@@ -121,19 +121,19 @@ def _chosen(taken: Sequence[_Taken], values: dict[str, Any]) -> tuple[_Taken, An
 
 def _refuse(names: set[str], other: _Taken, chosen: _Taken, subject: Any) -> None:
     """Options of ``other`` that the user gave, where ``chosen`` has nothing of the kind."""
-    source = click.get_current_context().get_parameter_source
     flags = [
         max(parameter.opts, key=len)
         for name in sorted(names)
         for parameter in other.parameters[name]
-        if parameter.name and source(parameter.name) is ParameterSource.COMMANDLINE
+        if _is_typed(parameter)
     ]
     if not flags:
         return
     verb = "is" if len(flags) == 1 else "are"
     if chosen.runs:
+        recorded = "traces" if other.subject == "traces" else "a recorded T.tare"
         raise UsageError(
-            f"{', '.join(flags)} {verb} for traces",
+            f"{', '.join(flags)} {verb} for {recorded}",
             f"record with {other.request.RECORDED_BY} first",
         )
     recorded = subject[0] if isinstance(subject, list) else subject
@@ -144,12 +144,16 @@ def _refuse(names: set[str], other: _Taken, chosen: _Taken, subject: Any) -> Non
 
 
 def _given(chosen: _Taken, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that the user said something of; the others keep their defaults."""
-    given = {}
-    for name, declared in own_fields(chosen.request).items():
-        value = values[name]
-        if isinstance(declared.default, bool):
-            value = (not declared.default) if value else None
-        if value is not None and value != ():
-            given[name] = value
-    return given
+    """The fields that the user said something of; the others keep their defaults. A flag stands for
+    the opposite of its field's default."""
+    fields = own_fields(chosen.request)
+    return {
+        name: not fields[name].default if isinstance(fields[name].default, bool) else values[name]
+        for name, parameters in chosen.parameters.items()
+        if any(map(_is_typed, parameters))
+    }
+
+
+def _is_typed(parameter: click.Parameter) -> bool:
+    source = click.get_current_context().get_parameter_source
+    return parameter.name is not None and source(parameter.name) is ParameterSource.COMMANDLINE
