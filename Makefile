@@ -15,7 +15,7 @@ NATIVE_SOURCES := $(shell find observers managers platform replay workloads/kern
 	-not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
 
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n '/^#/!q; s/^# //p' Makefile
 
 setup:
 	@scripts/setup.sh build

@@ -120,10 +120,8 @@ class Request:
     RECORDED_BY: ClassVar[str] = "tare trace"
     """Where a request is of traces: the command that records them."""
 
-    limits: Limits | None = packed(None, options.limit_options)
-    seed: int | None = option(
-        None, type=int, help="Seed of the order of runs. Default: a new one.", asked=False
-    )
+    limits: Limits | None = None
+    seed: int | None = None
     folder: Path | str | None = None
     watcher: Watcher | None = None
 
