@@ -293,7 +293,13 @@ def _report(
         ("Baseline of the noise floor", str(new.run.get("baseline", ""))),
     ]
     subtitle = f"{old.folder.name} → {new.folder.name}"
-    return Report("What changed, beyond noise", subtitle, facts, [section], tuple(warnings))
+    return Report(
+        "What changed, beyond noise",
+        subtitle,
+        facts,
+        sections=[section],
+        warnings=tuple(warnings),
+    )
 
 
 def _obtained(results: Results) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tare.base.display import Displayed
+from tare.records.actions import Action
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,29 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """One figure of the first screen: ``value`` is large, ``title`` says of what, ``detail`` how to
+    read it. ``tone`` is as of a cell."""
+
+    title: str
+    value: str
+    detail: str = ""
+    tone: str = ""
+
+
+@dataclass(frozen=True)
 class Report(Displayed):
-    """``facts`` say what was measured where: (name, value) pairs in the order to show them."""
+    """``facts`` say what was measured where: (name, value) pairs in the order to show them.
+    ``verdict`` is the answer in a few sentences, ``actions`` what to do, best first; ``trust``
+    says in one line what the figures rest on, ``trusted`` whether all of them can be used."""
 
     title: str
     subtitle: str = ""
     facts: Sequence[tuple[str, str]] = ()
+    verdict: Sequence[str] = ()
+    actions: Sequence[Action] = ()
+    tiles: Sequence[Tile] = ()
+    trust: str = ""
+    trusted: bool = True
     sections: Sequence[Section] = ()
     warnings: Sequence[str] = field(default_factory=tuple)

@@ -81,7 +81,12 @@ def _outline(report: Report) -> Report:
         f"This report is too large for a page: its tables and figures, and all after its first "
         f"{len(sections)} sections, are only in the data files."
     )
-    return Report(report.title, report.subtitle, (), sections, (note, *report.warnings[:20]))
+    return Report(
+        report.title,
+        report.subtitle,
+        sections=sections,
+        warnings=(note, *report.warnings[:20]),
+    )
 
 
 def _page(report: Report, limit: int, figures: _Figures) -> str:
