@@ -104,7 +104,7 @@ def measure(
     and ``facts`` are kept in run.json. With ``narrow`` programs of 32 bits are taken, too,
     where no manager is put under them."""
     suitable.check(programs, managers.values())
-    preloads = any(manager.runtime is None for manager in managers.values())
+    preloads = not all(manager.of_runtime_alone for manager in managers.values())
     narrow = narrow and not any(manager.preload for manager in managers.values())
     request = {
         "programs": [

@@ -5,6 +5,7 @@
     path of an object        ./libmine.so
     layer(name, …)           delay(mimalloc, size=1MiB): a layer in front of another manager
     runtime.collector(…)     jvm.g1(heap=64MiB): a collector of the runtime that the program needs
+    cpython.malloc(name)     a runtime that takes each object from another manager
 
 A name that Tare prints can always be typed in again.
 """
@@ -15,7 +16,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ class Manager:
     ``tare.layers``, malloc and free resolve to that object, and it shows itself that ``server``
     stands behind it; unless it leaves malloc alone, and ``layer_serves`` is False. ``replayer`` is
     the command that replays a schedule under a manager that serves nothing else. ``runtime`` is
-    the setting of a runtime's collector: malloc is then served by whatever the program links."""
+    the setting of a runtime's collector: malloc is then served by whatever the program links, or,
+    where the setting takes each object from malloc, by ``server``."""
 
     name: str
     preload: tuple[Path, ...] = ()
@@ -54,6 +56,11 @@ class Manager:
     layer_serves: bool = True
     replayer: tuple[str, ...] = ()
     runtime: runtimes.Setting | None = None
+
+    @property
+    def of_runtime_alone(self) -> bool:
+        """Whether malloc is left to whatever the program links."""
+        return self.runtime is not None and not self.preload
 
     def serves(self, mapped_object: str) -> bool:
         """Whether ``mapped_object``, to which malloc of a process resolves, is this manager."""
@@ -104,6 +111,8 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
         raise UsageError(f"{text!r} is not the name of a manager", "a name is printable UTF-8")
     if (name_of_layer := layers.split_name(text)) is not None:
         return _layered(text, name_of_layer)
+    if (over := runtimes.over_malloc(text)) is not None:
+        return _over_malloc(*over, replays)
     if "/" in text:
         return _own_object(text)
     name, options = parse_name(text)
@@ -171,6 +180,22 @@ def _of_runtime(name: str, options: Mapping[str, str], replays: bool) -> Manager
     recipe = runtimes.recipes()[name]
     printed = print_name(name, options)
     return Manager(printed, version=recipe.version, title=recipe.title, runtime=setting)
+
+
+def _over_malloc(name: str, inner_name: str, replays: bool) -> Manager:
+    of_runtime = _of_runtime(name, {}, replays)
+    inner = resolve(inner_name)
+    if inner.runtime is not None:
+        raise UsageError(
+            f"{inner.name} is a collector, and {name} takes objects from malloc",
+            "`tare managers` lists the allocators",
+        )
+    return replace(
+        inner,
+        name=f"{name}({inner.name})",
+        title=f"{inner.title}; {of_runtime.title}",
+        runtime=of_runtime.runtime,
+    )
 
 
 def _layered(text: str, name: layers.LayerName) -> Manager:

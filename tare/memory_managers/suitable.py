@@ -16,7 +16,7 @@ def check(programs: Iterable[Program], managers: Iterable[Manager], watched: str
     """
     of_runtimes = [manager for manager in managers if manager.runtime is not None]
     for manager in of_runtimes:
-        if watched:
+        if watched and manager.of_runtime_alone:
             raise UsageError(
                 f"{manager.name} is a collector of a runtime; {watched} looks at malloc and free",
                 f"tare compare -m '{manager.name}' measures time, memory and collections",

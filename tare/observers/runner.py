@@ -418,7 +418,7 @@ def _status(
             return Status.OUT_OF_MEMORY, "the kernel ended it for lack of memory"
         case "signaled":
             return Status.FAILED, f"it was ended by {_signal_name(raw['signal'])}"
-    if not main and manager.runtime is None:  # a runtime shows itself
+    if not main and not manager.of_runtime_alone:  # a runtime shows itself
         return Status.NOT_LOADED, "the program did not show which object serves its malloc"
     if unshown_main and (manager.layer or manager.server) is not None:
         became = unshown_main[0]

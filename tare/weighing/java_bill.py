@@ -31,7 +31,10 @@ def runtime_of(program: Program, managers: Sequence[str]) -> str:
     if not managers:
         return RUNTIME if java_command.is_java(program) else ""
     resolved = [resolve(name) for name in managers]
-    found = {manager.runtime.runtime if manager.runtime else "" for manager in resolved}
+    found = {
+        manager.runtime.runtime if manager.runtime and manager.of_runtime_alone else ""
+        for manager in resolved
+    }
     if len(found) > 1 or not found <= {"", RUNTIME}:
         raise UsageError(
             "a bill compares either allocators or the collectors of a JVM",

@@ -93,6 +93,8 @@ def test_an_example_parses(page: str, line: str) -> None:
         if (layered := layers.split_name(manager)) is not None:
             manager = layered.inner
             layers.layers()[layered.layer].environment(layered.options)
+        if (over := runtimes.over_malloc(manager)) is not None:
+            manager = over[1]
         if "/" not in manager:
             name, options = parse_name(manager)
             assert name == OWN or name in recipes

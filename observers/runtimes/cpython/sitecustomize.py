@@ -57,6 +57,7 @@ class Watch:
             "threshold": gc.get_threshold()[0],
             "collections": sum(each["collections"] for each in gc.get_stats()) - self.stats,
             "ended": ended,
+            "pymalloc_blocks": sys.getallocatedblocks(),
         }
         with open(os.path.join(FOLDER, f"{os.getpid()}.process"), "w") as file:
             json.dump(seen, file)

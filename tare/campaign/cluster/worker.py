@@ -127,7 +127,7 @@ def _describe(program: Program, ready: _Ready) -> dict[str, Any]:
         raise UsageError(
             f"the folder {program.directory}, where {program.name} is to run, is missing"
         )
-    preloads = any(manager.runtime is None for manager in ready.managers.values())
+    preloads = not all(manager.of_runtime_alone for manager in ready.managers.values())
     return describe_program(program, check_program(program, preloads))
 
 

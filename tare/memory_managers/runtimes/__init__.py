@@ -117,6 +117,8 @@ class Runtime(Protocol):
     """Whether its pauses are known by process and time."""
     NO_HEAP: str
     """What to do where a collector has no option for its heap."""
+    OVER_MALLOC: tuple[str, ...]
+    """The settings that take each object from malloc, and so a manager: `malloc(jemalloc)`."""
 
     def recipes(self) -> dict[str, Recipe]:
         """Its collectors as entries of the catalogue, by the names of managers."""
@@ -177,6 +179,15 @@ def is_name(name: str) -> bool:
     """Whether a manager's name is that of a runtime's collector, known or not."""
     first, dot, _ = name.partition(".")
     return bool(dot) and first in names()
+
+
+def over_malloc(text: str) -> tuple[str, str] | None:
+    """The setting and the manager below it that a name like `cpython.malloc(jemalloc)` holds, glibc
+    where it names none; None for another name."""
+    match = re.fullmatch(r"([a-z]+)\.([a-z]+)\s*(?:\((.*)\))?", text.strip(), re.DOTALL)
+    if match is None or match[1] not in names() or match[2] not in runtime(match[1]).OVER_MALLOC:
+        return None
+    return f"{match[1]}.{match[2]}", (match[3] or "").strip() or "glibc"
 
 
 def setting_of(name: str, options: Mapping[str, str]) -> Setting:

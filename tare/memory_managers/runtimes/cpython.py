@@ -39,6 +39,8 @@ REFERENCE = ""
 OFF = "off"
 TELLS_WHEN = True
 NO_HEAP = "CPython collects by counts of objects; tare compare shows its peak memory"
+MALLOC = "malloc"
+OVER_MALLOC = (MALLOC,)
 _PATH = "PYTHONPATH"
 _FOLDER_VARIABLE = "TARE_CPYTHON"
 _ASKED_VARIABLE = "TARE_CPYTHON_GC"
@@ -53,10 +55,12 @@ _COMMAND = re.compile(r"python(\d(\.\d+)?t?)?")
 _IGNORES_PATH = re.compile(r"-[bBdEhiIOPqRsSuvVx]*[EIS][bBdEhiIOPqRsSuvVx]*")
 """Options of Python, alone or several in one word, with which it does not look at the path."""
 _TITLES = {
+    MALLOC: "each object of malloc, in place of pymalloc for those up to 512 bytes",
     "gc": "counts references, and collects cycles when enough containers are new",
     "off": "counts references, and never collects cycles",
 }
 _OPTIONS: dict[str, tuple[Option, ...]] = {
+    MALLOC: (),
     "gc": (
         Option(
             "threshold",
@@ -79,7 +83,12 @@ def recipes() -> dict[str, Recipe]:
             "PSF-2.0",
             "https://docs.python.org/3/library/gc.html",
             _OPTIONS[key],
-            "serves `python3` commands, and what starts one",
+            "serves `python3` commands, and what starts one"
+            + (
+                "; takes a manager: cpython.malloc(jemalloc), without one glibc"
+                if key == MALLOC
+                else ""
+            ),
         )
         for key, title in _TITLES.items()
     }
@@ -127,6 +136,7 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
         _PATH: ":".join([str(path), *([before] if before else [])]),
         _FOLDER_VARIABLE: str(folder),
         _ASKED_VARIABLE: asked,
+        **({"PYTHONMALLOC": "malloc"} if setting.collector == MALLOC else {}),
     }
     return replace(program, environment=variables)
 
@@ -159,6 +169,7 @@ def _facts(path: Path) -> Mapping[str, Any] | None:
             "threshold": int(facts["threshold"]),
             "collections": int(facts["collections"]),
             "ended": facts["ended"] is True,
+            "pymalloc_blocks": int(facts["pymalloc_blocks"]),
         }
     except (ValueError, KeyError, TypeError):
         return None  # the process was ended while it wrote
@@ -224,7 +235,10 @@ def _fault(setting: Setting, seen: Sequence[tuple[Process, Mapping[str, Any]]]) 
         return "no CPython process of the run showed its collector"
     threshold = _numbers(setting).get("threshold")
     for process, facts in seen:
-        if process.collector != setting.collector:
+        if setting.collector == MALLOC:
+            if facts["pymalloc_blocks"]:
+                return f"pymalloc serves process {process.pid}"
+        elif process.collector != setting.collector:
             turned = "on" if process.collector == "gc" else "off"
             return f"the program turned the collector of process {process.pid} {turned}"
         if threshold is not None and facts["threshold"] != threshold:

@@ -34,6 +34,7 @@ REFERENCE = "limit"
 OFF = "off"
 TELLS_WHEN = False
 NO_HEAP = "-m go.limit collects when Go's soft memory limit is reached"
+OVER_MALLOC = ()
 _MIB = 1 << 20
 _DEFAULT_GOGC = 100
 _LEAST_GOAL = 4

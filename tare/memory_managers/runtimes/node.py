@@ -33,6 +33,7 @@ REFERENCE = "v8"
 OFF = ""
 TELLS_WHEN = True
 NO_HEAP = ""
+OVER_MALLOC = ()
 VARIABLE = "NODE_OPTIONS"
 """Holds options for every Node process below a process."""
 _FOLDER_VARIABLE = "TARE_NODE"

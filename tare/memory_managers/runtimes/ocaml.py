@@ -36,6 +36,7 @@ REFERENCE = ""
 OFF = ""
 TELLS_WHEN = False
 NO_HEAP = "OCaml's heap has no limit; tare compare shows its peak memory"
+OVER_MALLOC = ()
 _VARIABLES = ("OCAMLRUNPARAM", "CAMLRUNPARAM")
 """The second is looked at where the first is not set."""
 _WORD = 8

@@ -12,8 +12,11 @@ import pytest
 from tare.base.errors import UsageError
 from tare.memory_managers.manager import resolve
 from tare.memory_managers.runtimes import cpython
+from tare.observers import tracing
+from tare.observers.asked import Asked
 from tare.programs.program import Program
 from tare.records.metrics import Status
+from tare.records.runs import Limits
 from tests.conftest import Completed
 from tests.native.runtimes.runtime_programs import (
     DIGEST_OF_SMALL,
@@ -65,6 +68,34 @@ def test_the_threshold_is_kept(tmp_path: Path) -> None:
     assert collections("cpython.gc(threshold=1000)") == pytest.approx(50, abs=3)
     assert collections("cpython.gc(threshold=10000)") == pytest.approx(5, abs=2)
     assert collections("cpython.off") == 0
+
+
+@needs_python
+def test_each_object_comes_from_the_allocator_that_is_named(tmp_path: Path) -> None:
+    code = "kept = [[i] for i in range(50_000)]"
+
+    def objects(manager: str) -> int:
+        program, traced = Program("test", (str(PYTHON), "-c", code)), tmp_path / "t.tare"
+        what = Asked(last_use=False, sites=False, pointers=False)
+        outcome = tracing.run_once(program, resolve(manager), Limits(), target=traced, what=what)
+        assert (outcome.status, outcome.reason) == (Status.OK, "")
+        return int(outcome.details["trace"]["objects"])
+
+    assert objects("cpython.malloc(jemalloc)") >= objects("jemalloc") + 100_000
+    outcome = run_once(tmp_path, "cpython.malloc", "sh", "-c", f"env -u PYTHONMALLOC {PYTHON} -c 0")
+    assert outcome.status is Status.NOT_LOADED
+    assert "pymalloc serves process" in outcome.reason
+
+
+@pytest.mark.parametrize("text", ["cpython.malloc(cpython.gc)", "cpython.malloc(size=1)"])
+def test_what_is_below_must_be_an_allocator(text: str) -> None:
+    with pytest.raises(UsageError):
+        resolve(text)
+
+
+def test_the_allocator_below_is_in_the_name() -> None:
+    assert resolve("cpython.malloc").name == "cpython.malloc(glibc)"
+    assert resolve("cpython.malloc( glibc(tcache=0) )").name == "cpython.malloc(glibc(tcache=0))"
 
 
 @needs_python
@@ -193,6 +224,7 @@ def test_rows_that_cannot_be_end_the_file(tmp_path: Path) -> None:
         "threshold": 700,
         "collections": 3,
         "ended": True,
+        "pymalloc_blocks": 0,
     }
     (tmp_path / "7.process").write_text(json.dumps(facts))
     rows = [row(100, 150, 40, 0, 3), row(200, 300, 90, 2, 1), row(500, 400, 1, 0, 0)]

@@ -43,6 +43,7 @@ REFERENCE = "serial"
 OFF = "epsilon"
 TELLS_WHEN = True
 NO_HEAP = ""
+OVER_MALLOC = ()
 OBJECT = "lib/libtare-jvm.so"
 _STOPS_SUFFIX = ".stops"
 _LOG_SUFFIX = ".gc.log"
