@@ -124,8 +124,8 @@ def _summary(
             Measured(
                 step.name,
                 size,
-                run["finished"][:10],
-                run["tare"],
+                run.finished[:10],
+                run.tare,
                 program or row["program"],
                 row["manager"],
                 row["metric"],
@@ -140,7 +140,7 @@ def _summary(
 def _components(step: Step, folder: Path, size: Size) -> list[Measured]:
     """Shares of the time of the first model that was simulated; without one, of instructions."""
     run = load(folder).run
-    date, version = run["finished"][:10], run["tare"]
+    date, version = run.finished[:10], run.tare
     return [
         Measured(step.name, size, date, version, done.program, done.manager, metric, 1, value)
         for record in counted(read_records(folder))

@@ -113,7 +113,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         findings=findings(good) + memory_tables.findings(simulated),
         tables=tables,
         figures=figures,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 

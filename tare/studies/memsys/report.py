@@ -65,10 +65,10 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     """Findings, tables and figures of all simulations in a results folder."""
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
-    baseline = results.run["baseline"]
+    baseline = results.run.baseline
     tables: list[Table] = []
     figures: list[Figure] = []
-    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
         tables.append(failures)
     programs = list(dict.fromkeys(r.run.program for r in records))
     for number, program in enumerate(programs, 1):
@@ -98,7 +98,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         tables=tables,
         figures=figures,
         obtained=Obtained.SIMULATED,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 

@@ -18,6 +18,7 @@ from tare.base.units import format_count, format_percent, format_seconds
 from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.records import summary
+from tare.records.header import Header
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
@@ -84,6 +85,10 @@ class Variant:
     manager: str
     base: str
     collections: int | None
+
+
+class ProximityRun(Header, frozen=True, kw_only=True):
+    variants: tuple[Variant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ def section(results: Results) -> Section:
         findings=[*findings, PUBLISHED] if answers else [],
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
@@ -208,8 +213,7 @@ def _is_known(answers: Sequence[Answer], clock: str) -> bool:
 
 def _bases(results: Results) -> dict[str, str]:
     """By manager, the one that it is made of with another period."""
-    variants = [Variant(**each) for each in results.run.get("variants", [])]
-    return {each.manager: each.base for each in variants}
+    return {each.manager: each.base for each in results.run_as(ProximityRun).variants}
 
 
 # ---- findings ----

@@ -53,7 +53,7 @@ def section(results: Results) -> Section:
     tables: list[Table] = []
     if (failures := failure_table(results)) is not None:
         tables.append(failures)
-    (program,) = (program["name"] for program in results.run["programs"])
+    (program,) = (program.name for program in results.run.programs)
     firsts = first_records(good, program)
     names = [model["name"] for model in next(iter(firsts.values())).outcome.details["models"]
              ] if firsts else []  # fmt: skip
@@ -68,10 +68,10 @@ def section(results: Results) -> Section:
     return Section(
         identifier=STUDY,
         title=TITLE,
-        findings=_findings(firsts, results.run["baseline"]),
+        findings=_findings(firsts, results.run.baseline),
         tables=tables,
         obtained=Obtained.SIMULATED,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
