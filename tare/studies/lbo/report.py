@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import Struct
+
 from tare.base.libraries import NDArray, np, pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval, verdict
 from tare.base.units import format_bytes, format_value
@@ -53,6 +55,16 @@ class Point:
     manager: str
     collector: str
     heap: float | None
+
+
+class Work(Struct, frozen=True):
+    """Iterations that a program reported, and the first that counts; None where none was steady."""
+
+    steady_from: int | None
+
+
+class Details(Struct, frozen=True):
+    work: Work | None = None
 
 
 class LboRun(Header, frozen=True, kw_only=True):
@@ -271,11 +283,11 @@ def _findings(run: LboRun, found: Mapping[str, Overheads]) -> list[str]:
 def _unsteady(results: Results) -> list[str]:
     """What is to be known of runs that reported iterations and did not become steady."""
     work = [
-        record.outcome.details["work"]
+        work
         for record in read_records(results.folder)
-        if "work" in record.outcome.details and not record.run.warmup
+        if not record.run.warmup and (work := record.outcome.details_as(Details).work) is not None
     ]
-    restless = sum(facts["steady_from"] is None for facts in work)
+    restless = sum(each.steady_from is None for each in work)
     if not restless:
         return []
     return [
