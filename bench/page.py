@@ -18,6 +18,7 @@ from tare.records.summary import summarise
 from tare.report.comparison import comparison_section
 from tare.report.model import Report
 from tare.report.page import write_page
+from tests.support.campaigns import described
 
 ROWS = 1_000_000
 PAGE_LIMIT_BYTES = 3_000_000
@@ -73,14 +74,14 @@ def rows(count: int = ROWS) -> list[Row]:
     """Seconds from a frame of ``count`` measurements to the page, by step, and the page's size."""
     frame = synthetic(count)
     names = frame["program"].unique(maintain_order=True)
-    run = {
+    managers = frame["manager"].unique(maintain_order=True).to_list()
+    document = {
+        **described("compare", names.to_list(), managers),
         "baseline": "glibc",
         "seed": SEED,
-        "managers": {name: {} for name in frame["manager"].unique(maintain_order=True)},
-        "programs": [{"name": name, "ignore_output": True, "output_sha256": ""} for name in names],
     }
     with tempfile.TemporaryDirectory() as folder:
-        results = Results(Path(folder), run, frame)
+        results = Results(Path(folder), document, frame)
         path = Path(folder) / "report.html"
         summarising, summary = timed(lambda: summarise(frame, "glibc", SEED))
         building, section = timed(lambda: comparison_section(results, summary))

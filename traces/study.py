@@ -51,7 +51,7 @@ def record(folder: Path, only: Sequence[str], *, pointers: bool) -> list[Path]:
 def least_heaps(trace: Path, folder: Path, *, repeats: int) -> Heaps:
     """By collector, the bytes of its least heap; none for one that has none."""
     results = folder / f"{trace.stem}.minheap"
-    if not (results.exists() and load(results).run.get("finished")):
+    if not (results.exists() and load(results).run.finished):
         _tell(f"least heaps of {trace.stem}")
         minheap(trace, ["glibc", *COLLECTORS], repeats=repeats, folder=results)
     return {

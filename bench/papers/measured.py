@@ -21,6 +21,7 @@ from tare.records.results import counted, load, read_records
 from tare.records.runs import Record
 from tare.studies.breakdown import memory_tables
 from tare.studies.breakdown import report as breakdown
+from tare.studies.breakdown.details import Model
 
 FILE = Path(__file__).with_name("measured.csv")
 
@@ -124,8 +125,8 @@ def _summary(
             Measured(
                 step.name,
                 size,
-                run["finished"][:10],
-                run["tare"],
+                run.finished[:10],
+                run.tare,
                 program or row["program"],
                 row["manager"],
                 row["metric"],
@@ -140,7 +141,7 @@ def _summary(
 def _components(step: Step, folder: Path, size: Size) -> list[Measured]:
     """Shares of the time of the first model that was simulated; without one, of instructions."""
     run = load(folder).run
-    date, version = run["finished"][:10], run["tare"]
+    date, version = run.finished[:10], run.tare
     return [
         Measured(step.name, size, date, version, done.program, done.manager, metric, 1, value)
         for record in counted(read_records(folder))
@@ -151,7 +152,7 @@ def _components(step: Step, folder: Path, size: Size) -> list[Measured]:
 
 
 def _of_1994(record: Record) -> dict[str, float]:
-    models = record.outcome.details.get("memory")
+    models = breakdown.details_of(record).memory
     shares = breakdown.shares_of(record)
     return of_memory(models[0]) if models else _named(shares)
 
@@ -162,18 +163,18 @@ def _named(shares: Mapping[str, float]) -> dict[str, float]:
     return shown | {"storage_share": sum(shares.values())}
 
 
-def of_memory(model: memory_tables.Model) -> dict[str, float]:
+def of_memory(model: Model) -> dict[str, float]:
     """What the tables of 1994 have; without miss rates where there was no collection."""
     instructions = memory_tables.instructions(model, COMPONENTS)
     waits = memory_tables.stalls(model, IN_COLLECTIONS)
     return {
-        "reads_share": model["reads"] / instructions,
-        "writes_share": model["writes"] / instructions,
-        "allocated_words": float(model["allocated_words"]),
+        "reads_share": model.reads / instructions,
+        "writes_share": model.writes / instructions,
+        "allocated_words": float(model.allocated_words),
         **{
-            f"misses_{when}": model[when]["misses"] / model[when]["reads"]
-            for when in ("before", "after")
-            if model[when]["reads"]
+            f"misses_{when}": read.misses / read.reads
+            for when, read in (("before", model.before), ("after", model.after))
+            if read.reads
         },
         "spatial_locality_bound": memory_tables.spatial_bound(model),
         "cache_size_bound": memory_tables.cache_size_bound(model),

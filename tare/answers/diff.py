@@ -10,6 +10,7 @@ from tare.base import statistics
 from tare.base.errors import UsageError
 from tare.base.libraries import pl
 from tare.base.units import format_percent, format_value
+from tare.records.header import Header
 from tare.records.metrics import METRICS
 from tare.records.results import Results
 from tare.report.figures.comparison import interval_figure
@@ -87,14 +88,14 @@ def diff(old: Results, new: Results, *, threshold: float = DEFAULT_THRESHOLD) ->
     ``threshold`` is a fraction: a judged metric that got worse by less is no regression. Raises
     ``UsageError`` when the two do not answer the same question.
     """
-    if old.run.get("baseline") != new.run.get("baseline"):
+    if old.run.baseline != new.run.baseline:
         raise UsageError(
-            f"the baselines differ: {old.run.get('baseline')} and {new.run.get('baseline')}",
+            f"the baselines differ: {old.run.baseline} and {new.run.baseline}",
             "measure again with the same --baseline",
         )
-    rows = _compare(_side(old), _side(new), threshold, int(old.run.get("seed") or 0))
+    rows = _compare(_side(old), _side(new), threshold, old.run.seed)
     regressed = bool(rows["verdict"].is_in(_FAILING).any())
-    warnings = _differences(old.run, new.run) + _drift(rows, old.run, new.run)
+    warnings = _differences(old, new) + _drift(rows, old.run, new.run)
     return DiffResult(rows, _report(rows, old, new, threshold, warnings), regressed)
 
 
@@ -111,7 +112,7 @@ def _side(results: Results) -> _Side:
         (str(program), str(manager)): bool((part["status"] != "ok").any())
         for (program, manager), part in frame.group_by("program", "manager", maintain_order=True)
     }
-    return _Side(values, failed, str(results.run.get("baseline", "")))
+    return _Side(values, failed, results.run.baseline)
 
 
 def _compare(old: _Side, new: _Side, threshold: float, seed: int) -> pl.DataFrame:
@@ -213,19 +214,19 @@ def _value_verdict(
     return "regression" if word == "higher" else "improvement"
 
 
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def _differences(old: Results, new: Results) -> list[str]:
     """What besides the thing under test was not the same, one sentence each."""
     found = []
-    machines = old.get("machine", {}), new.get("machine", {})
+    machines = old.document["machine"], new.document["machine"]
     for name in dict.fromkeys((*machines[0], *machines[1])):
         before, after = (machine.get(name) for machine in machines)
         if before != after and name not in NOT_SETTINGS:
             found.append(f"the machines differ in {name.replace('_', ' ')}: {before} → {after}")
-    inherited = [run.get("environment", {}).get("values", {}) for run in (old, new)]
+    inherited = [results.run.environment.values for results in (old, new)]
     for name in sorted(inherited[0].keys() | inherited[1].keys()):
         if inherited[0].get(name) != inherited[1].get(name):
             found.append(f"the environment differs in {name}")
-    programs = [{p["name"]: p for p in run.get("programs", [])} for run in (old, new)]
+    programs = [{p.name: p for p in results.run.programs} for results in (old, new)]
     for name in programs[0].keys() & programs[1].keys():
         before, after = (described[name] for described in programs)
         for field, what in (
@@ -234,32 +235,29 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
             ("argv", "had other arguments"),
             ("environment", "had another environment"),
         ):
-            if before.get(field) != after.get(field):
+            if getattr(before, field) != getattr(after, field):
                 found.append(f"{name} {what}")
-    managers = old.get("managers", {}), new.get("managers", {})
+    managers = old.run.managers, new.run.managers
     for name in managers[0].keys() & managers[1].keys():
-        before, after = (described[name] for described in managers)
-        if before.get("version") != after.get("version"):
-            found.append(f"{name} was {before.get('version')} and is {after.get('version')}")
-        elif before.get("object_sha256") != after.get("object_sha256"):
+        was, now = (described[name] for described in managers)
+        if was.version != now.version:
+            found.append(f"{name} was {was.version} and is {now.version}")
+        elif was.object_sha256 != now.object_sha256:
             found.append(f"{name} was built anew from the same version")
-    if old.get("tare") != new.get("tare"):
-        found.append(f"measured by Tare {old.get('tare')} and {new.get('tare')}")
+    if old.run.tare != new.run.tare:
+        found.append(f"measured by Tare {old.run.tare} and {new.run.tare}")
     return sorted(found)
 
 
-def _drift(rows: pl.DataFrame, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def _drift(rows: pl.DataFrame, old: Header, new: Header) -> list[str]:
     """Programs that are the same file and yet changed under the baseline: the machine did."""
-    hashes = [
-        {p["name"]: p.get("executable_sha256") for p in run.get("programs", [])}
-        for run in (old, new)
-    ]
+    hashes = [{p.name: p.executable_sha256 for p in run.programs} for run in (old, new)]
     found = []
     for row in rows.iter_rows(named=True):
         same = hashes[0].get(row["program"]) and hashes[0][row["program"]] == hashes[1].get(
             row["program"]
         )
-        is_baseline = row["manager"] == new.get("baseline") and row["metric"] == "wall_seconds"
+        is_baseline = row["manager"] == new.baseline and row["metric"] == "wall_seconds"
         if same and is_baseline and row["verdict"] in ("regression", "improvement"):
             found.append(
                 f"{row['program']} is the same file, and yet has its {_change(row)} under the "
@@ -284,13 +282,11 @@ def _report(
         figures=_figures(judged),
         obtained=_obtained(new),
     )
-    facts = [("Old", str(old.folder)), ("New", str(new.folder))]
-    for name, key in (("Old started", "started"), ("New started", "started")):
-        results = old if name.startswith("Old") else new
-        facts.append((name, str(results.run.get(key, "unknown"))))
-    facts += [
+    facts = [
+        *(("Old", str(old.folder)), ("New", str(new.folder))),
+        *(("Old started", old.run.started), ("New started", new.run.started)),
         ("Threshold", format_percent(threshold)),
-        ("Baseline of the noise floor", str(new.run.get("baseline", ""))),
+        ("Baseline of the noise floor", new.run.baseline),
     ]
     subtitle = f"{old.folder.name} → {new.folder.name}"
     return Report(

@@ -16,7 +16,7 @@ def summary(results: Results) -> pl.DataFrame:
     with telling_damage(results):
         summaries: pl.DataFrame = pl.concat(
             study.summarise(
-                measurements.filter(pl.col("study") == study.STUDY), run["baseline"], run["seed"]
+                measurements.filter(pl.col("study") == study.STUDY), run.baseline, run.seed
             )
             for study in (*studies(), check)
         )

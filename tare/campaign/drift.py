@@ -8,64 +8,62 @@ from typing import Any
 
 from tare.base.units import format_bytes
 from tare.campaign import canary
+from tare.records.header import Header, Machine
 from tare.records.machine import Warning_, noise_warnings
 from tare.records.results import CANARY, counted
 from tare.records.runs import Record
 
-Described = Mapping[str, Any]
 
-
-def kinds(run: Described) -> list[tuple[Described, int]]:
+def kinds(run: Header) -> list[tuple[Machine, int]]:
     """The different machines, as ``run.json`` describes them, and how many there are of each; the
     number is 0 where all runs are of the machine that Tare ran on."""
-    workers = run.get("machines", {}).values()
+    workers = run.machines.values()
     if not workers:
-        return [(run["machine"], 0)]
-    numbers = Counter(worker["group"] for worker in workers)
-    described = {worker["group"]: worker["machine"] for worker in workers}
+        return [(run.machine, 0)]
+    numbers = Counter(worker.group for worker in workers)
+    described = {worker.group: worker.machine for worker in workers}
     return [(described[group], number) for group, number in numbers.items()]
 
 
-def hardware(run: Described) -> str:
+def hardware(run: Header) -> str:
     """One line: processor, cores and memory of each kind; of runs that were imported, who did
     them."""
-    if "imported" in run:
-        return f"runs of {run['imported']['tool']}, on a machine of which nothing is known"
+    if run.imported:
+        return f"runs of {run.imported.tool}, on a machine of which nothing is known"
     return "; ".join(
         (f"{number} × " if number else "")
-        + f"{machine['processor']}, {machine['cores']} cores, "
-        + format_bytes(machine["memory_bytes"])
+        + f"{machine.processor}, {machine.cores} cores, "
+        + format_bytes(machine.memory_bytes)
         for machine, number in kinds(run)
     )
 
 
-def facts(run: Described) -> list[tuple[str, str]]:
-    """Every setting of this machine, or a line for each worker."""
-    if "imported" in run:
+def facts(run: Header, machine: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Every setting of this ``machine``, or a line for each worker."""
+    if run.imported:
         return []
-    if not run.get("machines"):
-        return [(name.replace("_", " "), str(value)) for name, value in run["machine"].items()]
+    if not run.machines:
+        return [(name.replace("_", " "), str(value)) for name, value in machine.items()]
     return [
         (
             f"machine {name}",
-            f"group {worker['group']}: {worker['machine']['processor']}, "
-            f"{worker['machine']['cores']} cores",
+            f"group {worker.group}: {worker.machine.processor}, {worker.machine.cores} cores",
         )
-        for name, worker in run["machines"].items()
+        for name, worker in run.machines.items()
     ]
 
 
-def warnings(run: Described, records: Sequence[Record]) -> list[str]:
+def warnings(run: Header, records: Sequence[Record]) -> list[str]:
     """Noisy settings, machines that changed their pace or were shared, and runs set aside."""
-    if "imported" in run:
+    if run.imported:
         return []
-    noise = [_sentence(each) for machine, _ in kinds(run) for each in noise_warnings(dict(machine))]
+    noise = [_sentence(each) for machine, _ in kinds(run) for each in noise_warnings(machine)]
     return [*_of_cluster(run, records), *canary.warnings(records), *dict.fromkeys(noise)]
 
 
-def _of_cluster(run: Described, records: Sequence[Record]) -> list[str]:
+def _of_cluster(run: Header, records: Sequence[Record]) -> list[str]:
     told = []
-    hosts = {name: worker["host"] for name, worker in run.get("machines", {}).items()}
+    hosts = {name: worker.host for name, worker in run.machines.items()}
     shared = Counter(hosts[name] for name in {r.run.machine for r in records} & hosts.keys())
     for host, number in shared.items():
         if number > 1:

@@ -63,7 +63,7 @@ def analyse_all(
             results = store.finish()
             watcher.end()
         store.update(finished=now())
-        return Results(results.folder, store.run, results.measurements)
+        return Results(results.folder, store.document, results.measurements)
 
 
 def _runs(study: _Study, paths: Sequence[Path], facts: Sequence[dict[str, Any]]) -> list[Run]:

@@ -121,7 +121,7 @@ def measure(
     folder = Path(where.folder) if where.folder else default_folder(study, label)
     watcher = where.watcher or Watcher()
     with Store(folder, run, key="request") as store:
-        planned = plan(store.run["seed"])
+        planned = plan(store.run.seed)
         watcher.begin(doing, max(planned.runs - len(store.records), 0), None)
         named = {program.name: program for program in programs}
         limits = where.limits or Limits()
@@ -155,7 +155,7 @@ def execute(
     clock: Clock | None = None,
 ) -> Results:
     """Run what the planner asks for; on any interruption the folder is still made whole."""
-    if "observer_seconds" not in store.run:
+    if store.run.observer_seconds is None:
         store.update(observer_seconds=observer_cost(store.workspace))
     return _keeping_what_is_measured(
         store,
@@ -170,7 +170,7 @@ def _keeping_what_is_measured(
     store: Store, watcher: Watcher, do_runs: Callable[[], None]
 ) -> Results:
     begun = time.monotonic()
-    earlier = store.run.get("took_seconds", 0.0)
+    earlier = store.run.took_seconds or 0.0
     try:
         do_runs()
     except BaseException as error:
@@ -184,7 +184,7 @@ def _keeping_what_is_measured(
     store.update(took_seconds=earlier + time.monotonic() - begun)
     results = store.finish()
     store.update(finished=now())
-    return Results(results.folder, store.run, results.measurements)
+    return Results(results.folder, store.document, results.measurements)
 
 
 def check_counts(

@@ -119,11 +119,11 @@ def shown(metric: str, value: float | None) -> str:
     return f"{value:.1%}" if unit == "share" else format_value(value, unit)
 
 
-def limits_in(run: Mapping[str, Any]) -> list[tuple[str, str, str, float]]:
+def limits_in(document: Mapping[str, Any]) -> list[tuple[str, str, str, float]]:
     """The limits that run.json holds: program, manager, metric, most. UsageError where it holds
     something else."""
     try:
-        limits = converted(run.get("request"), _Request).limits
+        limits = converted(document.get("request"), _Request).limits
     except DocumentError:
         raise UsageError("run.json holds no limits", "these are no results of tare check") from None
     return list(limits)
@@ -131,11 +131,10 @@ def limits_in(run: Mapping[str, Any]) -> list[tuple[str, str, str, float]]:
 
 def judged(results: Results) -> list[Judged]:
     """Each limit of the results of `tare check`, held against what was measured."""
-    seed = int(results.run.get("seed") or 0)
     found = []
-    for program, manager, metric, most in limits_in(results.run):
+    for program, manager, metric, most in limits_in(results.document):
         values = _values(results, program, manager, metric)
-        middle = statistics.median_interval(values, seed)
+        middle = statistics.median_interval(values, results.run.seed)
         if middle is None:
             row = Judged(program, manager, metric, most, 0, None, None, None, NO_FIGURE)
         else:

@@ -97,7 +97,7 @@ def section(results: Results) -> Section:
         title=TITLE,
         findings=findings(rows),
         tables=[*([failures] if failures is not None else []), _table(rows)],
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+from tare.base.documents import converted
 from tare.base.errors import TareError
 from tare.base.libraries import pl
 from tare.base.native import native_file
@@ -20,6 +21,7 @@ from tare.memory_managers.manager import OWN, machine_libc, resolve
 from tare.observers import instrument, recorder
 from tare.observers.runner import run_once
 from tare.programs.program import Program
+from tare.records.header import Machine
 from tare.records.machine import describe_machine, noise_warnings, set_quiet
 from tare.records.metrics import HARDWARE_METRICS, Status
 from tare.records.runs import Limits
@@ -51,7 +53,7 @@ def examine() -> list[Finding]:
     findings += [_tool(*tool) for tool in _TOOLS]
     findings += [
         Finding(warning.setting, "noise", warning.effect, warning.mend)
-        for warning in noise_warnings(describe_machine())
+        for warning in noise_warnings(converted(describe_machine(), Machine))
     ]
     return findings
 
@@ -68,7 +70,7 @@ def fix() -> list[Finding]:
             f"{change.before} → {change.now}, until the machine starts again",
             f"to undo: echo {change.before} > {change.file}",
         )
-        for warning in noise_warnings(describe_machine())
+        for warning in noise_warnings(converted(describe_machine(), Machine))
         for change in set_quiet(warning)
     ]
 

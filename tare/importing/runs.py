@@ -103,7 +103,7 @@ def import_runs(
             store.append(record)
         results = store.finish()
         store.update(finished=now())
-        return Results(results.folder, store.run, results.measurements)
+        return Results(results.folder, store.document, results.measurements)
 
 
 def _baseline(runs: Sequence[ImportedRun]) -> str:

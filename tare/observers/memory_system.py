@@ -12,11 +12,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tare.base.documents import converted
 from tare.base.errors import TareError, UsageError
 from tare.memory_managers.manager import Manager
 from tare.observers import runner
 from tare.observers.event_files import Events as Places
 from tare.observers.instrument import Instrument, read_process_file, read_process_files
+from tare.observers.memory_details import KINDS, PROGRAM, Simulated
 from tare.observers.memory_model import HOST, MemoryModel, load_model, simulator_lines
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
@@ -24,8 +26,7 @@ from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 
 FORMAT, FORMAT_VERSION = "tare-memsys", 1
-PROGRAM, PROOF = "program", "proof"
-KINDS = ("fetch", "read", "write")
+PROOF = "proof"
 CURVE_LINE = 64
 CURVES = (("data", CURVE_LINE), ("instructions", CURVE_LINE))
 WAYS = (1, 2, 4, 8, 16)
@@ -194,7 +195,11 @@ def add_up(
     }
     kept = ("processes",) if phases else ("instructions", "manager_instructions", "processes")
     values = {name: counted.values[name] for name in kept}
-    return replace(counted, values=values | values_of(details["models"][0]), details=details)
+    return replace(
+        counted,
+        values=values | values_of(converted(details["models"][0], Simulated)),
+        details=details,
+    )
 
 
 # ---- from counts to cycles ----
@@ -310,45 +315,17 @@ def model_details(
     return details
 
 
-def whole(model: Mapping[str, Any], manager: bool | None = None) -> dict[str, Any]:
-    """The sum over the operations in a model's details: over the manager's, over the program's own,
-    or over all where ``manager`` is None."""
-    chosen = [
-        events
-        for name, events in model["operations"].items()
-        if manager is None or (name != PROGRAM) is manager
-    ]
-    names = ("calls", "instructions", "reads", "writes", "translation_misses", "stall_cycles")
-    found: dict[str, Any] = {name: sum(one[name] for one in chosen) for name in (*names, "cycles")}
-    found["misses"] = {
-        kind: [
-            sum(one["misses"][kind][level] for one in chosen) for level in range(model["levels"])
-        ]
-        for kind in KINDS
-    }
-    found["stalls"] = {
-        name: sum(one["stalls"].get(name, 0) for one in chosen)
-        for name in dict.fromkeys(name for one in chosen for name in one["stalls"])
-    }
-    return found
-
-
-def memory_misses(events: Mapping[str, Any]) -> int:
-    """Accesses that no level held."""
-    return sum(found[-1] for found in events["misses"].values())
-
-
-def values_of(model: Mapping[str, Any]) -> dict[str, float]:
+def values_of(model: Simulated) -> dict[str, float]:
     """The metrics, from the details of a model."""
-    everything, of_manager = whole(model), whole(model, manager=True)
+    everything, of_manager = model.whole(), model.whole(manager=True)
     return {
-        "simulated_cycles": everything["cycles"],
-        "stall_cycles": everything["stall_cycles"],
-        "manager_stall_cycles": of_manager["stall_cycles"],
-        **{f"{kind}_misses": everything["misses"][kind][0] for kind in KINDS},
-        "memory_misses": memory_misses(everything),
-        "manager_memory_misses": memory_misses(of_manager),
-        "translation_misses": everything["translation_misses"],
+        "simulated_cycles": everything.cycles,
+        "stall_cycles": everything.stall_cycles,
+        "manager_stall_cycles": of_manager.stall_cycles,
+        **{f"{kind}_misses": everything.misses[kind][0] for kind in KINDS},
+        "memory_misses": everything.memory_misses,
+        "manager_memory_misses": of_manager.memory_misses,
+        "translation_misses": everything.translation_misses,
     }
 
 

@@ -1,4 +1,5 @@
-"""What run.json says that results of every study have."""
+"""What run.json says that results of every study have. A study that keeps more there has a struct
+of its own, for ``Results.run_as``."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from msgspec import Meta, Struct
 
 from tare.records.runs import GREATEST_VALUE, Number
 
-Amount = Annotated[float, Meta(ge=-GREATEST_VALUE, le=GREATEST_VALUE)]
+_MOST_WHOLE = (1 << 63) - 1
+Amount = Annotated[
+    Annotated[int, Meta(ge=-_MOST_WHOLE, le=_MOST_WHOLE)]
+    | Annotated[float, Meta(ge=-GREATEST_VALUE, le=GREATEST_VALUE)],
+    Meta(description="a number"),
+]
+"""As it was written: a whole number stays one."""
 
 
 class Machine(Struct, frozen=True):
@@ -35,11 +42,13 @@ class Worker(Struct, frozen=True):
     machine: Machine
 
 
-class DescribedProgram(Struct, frozen=True):
+class DescribedProgram(Struct, frozen=True, kw_only=True):
     name: str
     argv: tuple[str, ...]
     executable: str
     executable_sha256: str
+    stdin_sha256: str | None = None
+    environment: dict[str, Any] = {}
     ignore_output: bool
     output_sha256: str
 
@@ -48,6 +57,45 @@ class DescribedManager(Struct, frozen=True):
     version: str
     object: str | None
     environment: dict[str, Any]
+    object_sha256: str | None = None
+
+
+class Asked(Struct, frozen=True):
+    """What several studies and the bill record as asked; studies' own structs say more."""
+
+    effort: str = ""
+    trace: str = ""
+
+
+class Imported(Struct, frozen=True):
+    """Where ``tool`` did the runs, and what of them could not be read."""
+
+    tool: str
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class LeftOut(Struct, frozen=True):
+    """Options of a Java command that runs of its bill are without."""
+
+    collector: tuple[str, ...] = ()
+    heap: tuple[str, ...] = ()
+
+
+class Java(Struct, frozen=True):
+    """The JVM that a program runs under as it is; no collector where none was seen."""
+
+    left_out: LeftOut
+    collector: str = ""
+    version: str = ""
+    heap_bytes: Amount | None = None
+
+
+class SectionCost(Struct, frozen=True):
+    """Of a section of the bill."""
+
+    expected_seconds: Amount
+    took_seconds: Amount
 
 
 class Header(Struct, frozen=True, kw_only=True):
@@ -64,14 +112,17 @@ class Header(Struct, frozen=True, kw_only=True):
     baseline: str
     seed: Number
     environment: Environment = Environment()
+    drag_left_out: str = ""
     finished: str = ""
-    imported: dict[str, Any] = {}
-    java: dict[str, Any] = {}
+    imported: Imported | None = None
+    java: Java | None = None
+    live_left_out: str = ""
     machines: dict[str, Worker] = {}
     observer_seconds: Amount | None = None
     pilot_seconds: Amount = 0.0
-    request: dict[str, Any] = {}
+    request: Asked = Asked()
     runtime: str = ""
-    sections: dict[str, Any] = {}
-    shares: dict[str, Any] = {}
+    sections: dict[str, SectionCost] = {}
+    shares: dict[str, Amount] = {}
+    storage_runtime: str = ""
     took_seconds: Amount | None = None

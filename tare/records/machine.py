@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tare.records.header import Machine
+
 _STEERING = re.compile(
     r"(PATH|TZ|LANG|LC_.*|LD_.*|GLIBC_TUNABLES|OMP_.*|GC_.*|.*MALLOC.*|PYTHONMALLOC|JAVA_.*)$"
 )
@@ -132,28 +134,28 @@ def _turbo() -> str:
     return ""
 
 
-def noise_warnings(machine: dict[str, Any]) -> list[Warning_]:
+def noise_warnings(machine: Machine) -> list[Warning_]:
     """The settings of ``machine`` that an experienced person would change before measuring."""
     found = []
-    if machine["load_average"] > 0.5 * machine["cores"]:
+    if machine.load_average > 0.5 * machine.cores:
         found.append(
             Warning_(
-                f"load average {machine['load_average']:.1f} on {machine['cores']} cores",
+                f"load average {machine.load_average:.1f} on {machine.cores} cores",
                 "other programs take time from the measured one",
                 "stop them, or measure when they are done",
             )
         )
-    if machine["frequency_governor"] not in ("", "performance"):
+    if machine.frequency_governor not in ("", "performance"):
         found.append(
             Warning_(
-                f"frequency governor {machine['frequency_governor']}",
+                f"frequency governor {machine.frequency_governor}",
                 "the clock follows the load, so that short runs look slow",
                 "tare doctor --fix, or cpupower frequency-set -g performance",
                 (_GOVERNORS,),
                 "performance",
             )
         )
-    if machine["turbo"] == "on":
+    if machine.turbo == "on":
         found.append(
             Warning_(
                 "turbo on",
@@ -163,7 +165,7 @@ def noise_warnings(machine: dict[str, Any]) -> list[Warning_]:
                 *(((_NO_TURBO,), "1") if _read(_NO_TURBO) else ((_BOOST,), "0")),
             )
         )
-    if machine["transparent_huge_pages"] == "always":
+    if machine.transparent_huge_pages == "always":
         found.append(
             Warning_(
                 "transparent huge pages always",
@@ -173,11 +175,11 @@ def noise_warnings(machine: dict[str, Any]) -> list[Warning_]:
                 "madvise",
             )
         )
-    if machine["swap"]:
+    if machine.swap:
         found.append(
             Warning_("swap in use", "a program short of memory slows down unseen", "swapoff -a")
         )
-    if machine["hypervisor"]:
+    if machine.hypervisor:
         found.append(
             Warning_(
                 "a virtual machine",

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tare.base.display import Displayed
 from tare.base.documents import DocumentError, converted, no_number
@@ -47,6 +47,7 @@ _RUN_FILE_LIMIT = 16 << 20
 _RECORDS_LIMIT = 4 << 30
 _MANY_RECORDS = 32 << 20
 _MOST_ROWS = 100_000_000
+Kind = TypeVar("Kind", bound=Header)
 CANARY = "canary"
 """The study of the runs that only watch the machine, see ``tare.campaign.canary``."""
 
@@ -60,13 +61,17 @@ class Results(Displayed):
     """
 
     folder: Path
-    run: dict[str, Any]
-    """All of run.json, with what single studies keep there; see ``header`` for the rest."""
+    document: dict[str, Any]
+    """All that run.json holds."""
     measurements: pl.DataFrame
 
     @cached_property
-    def header(self) -> Header:
-        return converted(self.run, Header)
+    def run(self) -> Header:
+        return converted(self.document, Header)
+
+    def run_as(self, kind: type[Kind]) -> Kind:
+        """``run``, with what single studies keep in run.json. Raises DocumentError."""
+        return converted(self.document, kind)
 
 
 class InFolder(Protocol):
@@ -103,7 +108,7 @@ class Store:
 
     def __init__(self, folder: Path, run: Mapping[str, Any], *, key: str) -> None:
         """Create ``folder``, or open it again when it holds an unfinished answer to the same
-        question: the values of ``run[key]`` must agree."""
+        question: the values at ``key`` must agree."""
         self.folder = folder
         if folder.is_symlink() and not folder.exists():
             raise UsageError(f"{folder} is a link to what is not there", "name another with -o")
@@ -118,12 +123,16 @@ class Store:
                 raise UsageError(
                     f"another tare is writing to {folder}", "name another folder with -o"
                 ) from None
-            self.run = self._adopt(dict(run), key)
+            self.document = self._adopt(dict(run), key)
             self.records = read_records(folder)
             self._cut_torn_line()
             self._log = (folder / RECORDS_FILE).open("a")
             self.workspace = folder / ".work"
             self.workspace.mkdir(exist_ok=True)
+
+    @property
+    def run(self) -> Header:
+        return converted(self.document, Header)
 
     def _adopt(self, run: dict[str, Any], key: str) -> dict[str, Any]:
         if not (self.folder / RUN_FILE).exists():
@@ -134,7 +143,7 @@ class Store:
                 )
             self._write_run(run)
             return run
-        earlier = read_run(self.folder)
+        earlier = read_document(self.folder)
         if earlier.get(key) != json.loads(json.dumps(run[key])):
             raise UsageError(
                 f"{self.folder} holds the answer to another question",
@@ -161,9 +170,9 @@ class Store:
 
     def update(self, **facts: Any) -> None:
         """Add facts to run.json."""
-        self.run.update(facts)
+        self.document.update(facts)
         with writing(self.folder):
-            self._write_run(self.run)
+            self._write_run(self.document)
 
     def append(self, record: Record) -> None:
         """Keep a finished run. It is on its way to the disk when this returns."""
@@ -179,7 +188,7 @@ class Store:
         frame.write_parquet(content)
         with writing(self.folder):
             write_atomically(self.folder / MEASUREMENTS_FILE, content.getvalue())
-        return Results(self.folder, self.run, frame)
+        return Results(self.folder, self.document, frame)
 
     def close(self) -> None:
         shutil.rmtree(self.workspace, ignore_errors=True)
@@ -208,7 +217,12 @@ def new_run(study: str, command: Sequence[str], **facts: Any) -> dict[str, Any]:
     }
 
 
-def read_run(folder: Path) -> dict[str, Any]:
+def read_run(folder: Path) -> Header:
+    return converted(read_document(folder), Header)
+
+
+def read_document(folder: Path) -> dict[str, Any]:
+    """All that run.json holds, once it is sure that it is a ``Header``."""
     path = folder / RUN_FILE
     try:
         if path.stat().st_size > _RUN_FILE_LIMIT:
@@ -266,17 +280,18 @@ def load(folder: Path | str) -> Results:
     """Read a results folder, finished or not. Measurements are made of the runs, where these are
     there; of very many runs those that were made before are read, which is quicker."""
     folder = Path(folder)
-    run = read_run(folder)
+    document = read_document(folder)
     parquet = folder / MEASUREMENTS_FILE
     records_file = folder / RECORDS_FILE
     if parquet.exists():
         runs = records_file.stat() if records_file.exists() else None
         if runs is None:
-            return Results(folder, run, _read_measurements(parquet))
+            return Results(folder, document, _read_measurements(parquet))
         if runs.st_size > _MANY_RECORDS and parquet.stat().st_mtime_ns >= runs.st_mtime_ns:
             with suppress(UsageError):
-                return Results(folder, run, _read_measurements(parquet))
-    return Results(folder, run, measurements_frame(run, read_records(folder)))
+                return Results(folder, document, _read_measurements(parquet))
+    frame = measurements_frame(converted(document, Header), read_records(folder))
+    return Results(folder, document, frame)
 
 
 def _read_measurements(path: Path) -> pl.DataFrame:
@@ -324,7 +339,7 @@ def measurement_schema() -> dict[str, Any]:
     }
 
 
-def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> pl.DataFrame:
+def measurements_frame(run: Header, records: Sequence[Record]) -> pl.DataFrame:
     """The tidy rows of all runs that count, but those that warmed up well.
 
     A run that is not ok gives one row, with the wall time as its metric and no value.
@@ -357,25 +372,24 @@ def measurements_frame(run: Mapping[str, Any], records: Sequence[Record]) -> pl.
     return pl.DataFrame(rows, schema=measurement_schema())
 
 
-def reference_outputs(run: Mapping[str, Any], records: Sequence[Record]) -> dict[str, str | None]:
+def reference_outputs(run: Header, records: Sequence[Record]) -> dict[str, str | None]:
     """The hash that each program's standard output must have; None where outputs cannot be
     compared, because they are ignored or differ from run to run under the baseline itself."""
-    described = {program["name"]: program for program in run["programs"]}
     references: dict[str, str | None] = {}
-    for name, program in described.items():
-        if program["ignore_output"]:
-            references[name] = None
-        elif program["output_sha256"]:
-            references[name] = program["output_sha256"]
+    for program in run.programs:
+        if program.ignore_output:
+            references[program.name] = None
+        elif program.output_sha256:
+            references[program.name] = program.output_sha256
         else:
             hashes = {
                 record.outcome.output_sha256
                 for record in records
-                if record.run.program == name
-                and record.run.manager == run["baseline"]
+                if record.run.program == program.name
+                and record.run.manager == run.baseline
                 and record.outcome.status is Status.OK
             }
-            references[name] = hashes.pop() if len(hashes) == 1 else None
+            references[program.name] = hashes.pop() if len(hashes) == 1 else None
     return references
 
 

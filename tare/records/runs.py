@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 
 from tare.base.documents import converted
 from tare.records.metrics import METRICS, Status
 
+T = TypeVar("T")
 DEFAULT_OUTPUT_LIMIT = 1 << 30
 
 GREATEST_VALUE = 1e30
@@ -57,6 +58,10 @@ class Outcome:
     output_bytes: int = 0
     error_tail: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def details_as(self, kind: type[T]) -> T:
+        """``details`` as a struct. Raises DocumentError."""
+        return converted(self.details, kind)
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,9 @@ def comparison_section(results: Results, summary: pl.DataFrame) -> Section:
     """The whole of `tare compare`: tables, figures, failures."""
     rows = summary_rows(summary)
     programs = list(dict.fromkeys(program for program, _, _ in rows))
-    baseline = results.run["baseline"]
+    baseline = results.run.baseline
     measured = {manager for _, manager, _ in rows}
-    managers = [manager for manager in results.run["managers"] if manager in measured]
+    managers = [manager for manager in results.run.managers if manager in measured]
     tables: list[Table] = []
     if len(programs) > 1:
         known = {metric for _, _, metric in rows}
@@ -105,8 +105,7 @@ def comparison_section(results: Results, summary: pl.DataFrame) -> Section:
         title="Time and memory under each manager",
         tables=tables,
         figures=comparison_figures(results, summary),
-        took_seconds=results.run.get("took_seconds"),
-        expected_seconds=results.run.get("expected_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
@@ -136,7 +135,7 @@ def ranking(
 
 
 def comparison_figures(results: Results, summary: pl.DataFrame) -> list[Figure]:
-    return figures.comparison_figures(results.measurements, summary, results.run["baseline"])
+    return figures.comparison_figures(results.measurements, summary, results.run.baseline)
 
 
 def time_and_memory_table(
@@ -251,7 +250,7 @@ def ratio_table(
     metric: str,
 ) -> Table:
     """Programs down, managers across, ratios to the baseline inside, geometric means below."""
-    baseline = results.run["baseline"]
+    baseline = results.run.baseline
     others = [manager for manager in managers if manager != baseline]
     columns = [
         Column("program", "", numeric=False),
@@ -266,7 +265,7 @@ def ratio_table(
         line = [Cell(program, program), Cell(first, base["median"] if base else None)]
         line += [ratio_cell(rows.get((program, manager, metric))) for manager in others]
         lines.append(line)
-    means = geometric_means(results.measurements, baseline, results.run["seed"])
+    means = geometric_means(results.measurements, baseline, results.run.seed)
     by_manager = {
         row["manager"]: row for row in means.iter_rows(named=True) if row["metric"] == metric
     }
@@ -381,11 +380,11 @@ def coverage_warnings(results: Results) -> list[str]:
     records = counted(read_records(results.folder))
     references = reference_outputs(results.run, records)
     found: dict[str, list[str]] = {}
-    for program in results.run["programs"]:
-        mine = [r for r in records if r.run.program == program["name"]]
-        comparable = program["ignore_output"] or references.get(program["name"]) is not None
-        for caution in _cautions(mine, results.run["baseline"], comparable):
-            found.setdefault(caution, []).append(program["name"])
+    for program in results.run.programs:
+        mine = [r for r in records if r.run.program == program.name]
+        comparable = program.ignore_output or references.get(program.name) is not None
+        for caution in _cautions(mine, results.run.baseline, comparable):
+            found.setdefault(caution, []).append(program.name)
     return [f"{caution}: {', '.join(programs)}" for caution, programs in found.items()]
 
 

@@ -97,7 +97,7 @@ def answers(
         groups.setdefault(setting.collector, []).append(setting)
 
     def against(references: Callable[[str], str]) -> Rows:
-        seed = results.run["seed"]
+        seed = results.run.seed
         return summary_rows(summary.summarise_against(results.measurements, references, seed))
 
     def of_contrast(contrast: Contrast[S]) -> Rows:
@@ -108,11 +108,11 @@ def answers(
         }
         return against(lambda manager: references.get(manager, manager))
 
-    (program,) = (each["name"] for each in results.run["programs"])
+    (program,) = (each.name for each in results.run.programs)
     return Answers(
         program,
         metric,
-        against(lambda _manager: str(results.run["baseline"])),
+        against(lambda _manager: str(results.run.baseline)),
         {contrast.identifier: of_contrast(contrast) for contrast in contrasts},
         groups,
     )

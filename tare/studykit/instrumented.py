@@ -39,7 +39,7 @@ def left_out(
             "Left out: the instrument is not built. It needs Debian's package valgrind "
             "(apt-get install valgrind) and a new build of Tare."
         )
-    effort = Effort(results.run["request"]["effort"])
+    effort = Effort(results.run.request.effort)
     return (
         f"Left out: {doing} one run takes about {format_duration(seconds)} "
         f"(Valgrind's core is about {slowdown:.0f} times slower), and the other sections leave "

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from tare.base.errors import UsageError
 from tare.base.files import hash_file, writing
 from tare.base.units import format_count
@@ -20,8 +22,9 @@ from tare.heap_traces.trace import META_FILE, Trace
 from tare.memory_managers.manager import Manager
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
+from tare.records.header import Asked, Header
 from tare.records.results import Results
-from tare.records.runs import Record, Run
+from tare.records.runs import Number, Record, Run
 from tare.studykit import replayer
 from tare.studykit.request import Request
 
@@ -30,6 +33,29 @@ _SLOW_SECONDS_AN_OBJECT = 4e-6
 _SLOW_SECONDS_A_BYTE = 4e-9
 """A replay that takes longer than these together does little but collect: malloc and free take less
 than a twentieth of it."""
+
+
+class Counted(Struct, frozen=True):
+    """What of the counts of a schedule reports read."""
+
+    objects: Number = 0
+    allocated_bytes: Number = 0
+    peak_bytes: Number = 0
+
+
+class AskedHow(Struct, frozen=True):
+    death: str
+
+
+class AskedOfReplay(Asked, frozen=True, kw_only=True):
+    how: AskedHow
+
+
+class ReplayRun(Header, frozen=True, kw_only=True):
+    """What run.json says of all studies of replays."""
+
+    request: AskedOfReplay
+    schedule: Counted = Counted()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tare.weighing.sections import sections
 def actions_of(results: Results) -> Sequence[Action]:
     """Of all sections that have a function ``actions(results)``, the best first."""
     found: list[Action] = []
-    for section in sections(results.run.get("runtime", "")):
+    for section in sections(results.run.runtime):
         if given := getattr(section, "actions", None):
             found += given(results)
     return ranked(found)

@@ -76,12 +76,12 @@ def weigh(request: Weigh) -> Results:
             managers=tuple(resolved),
             baseline=first,
             effort=request.effort,
-            pilot_seconds=store.run["pilot_seconds"],
+            pilot_seconds=store.run.pilot_seconds,
             budget_seconds=TOTAL_SECONDS[request.effort],
-            seed=store.run["seed"],
+            seed=store.run.seed,
             managers_asked=bool(request.managers),
             pilot=pilot.values,
-            storage_runtime=store.run["storage_runtime"],
+            storage_runtime=store.run.storage_runtime,
         )
         results = None
         parts = shares(found, setting)
@@ -92,7 +92,7 @@ def weigh(request: Weigh) -> Results:
             results = _weigh_section(section, share, store, chosen, resolved, limits, watcher)
         assert results is not None
         store.update(finished=now())
-        return Results(results.folder, store.run, results.measurements)
+        return Results(results.folder, store.document, results.measurements)
 
 
 def storage_runtime(program: Program) -> str:
@@ -116,7 +116,8 @@ def _weigh_section(
     planned = section.expected_runs(setting)
     if planned:
         watcher.begin(section.TITLE, planned, expected)
-    earlier = store.run.get("sections", {}).get(section.IDENTIFIER, {}).get("took_seconds", 0.0)
+    costs = dict(store.document.get("sections", {}))
+    earlier = costs.get(section.IDENTIFIER, {}).get("took_seconds", 0.0)
     begun = time.monotonic()
     known = dict(managers)
 
@@ -130,17 +131,16 @@ def _weigh_section(
                 for name in sorted(added)
             }
             known.update(new)
-            store.update(managers={**store.run["managers"], **describe_managers(new)})
+            store.update(managers={**store.document["managers"], **describe_managers(new)})
         return runs
 
     watching = observers(section, setting)
     results = execute(store, planner, {program.name: program}, known, limits, watcher, watching)
-    costs = dict(store.run.get("sections", {}))
     took = earlier + time.monotonic() - begun
     if planned:
         costs[section.IDENTIFIER] = {"expected_seconds": expected, "took_seconds": took}
         store.update(sections=costs)
-    return Results(results.folder, store.run, results.measurements)
+    return Results(results.folder, store.document, results.measurements)
 
 
 def _pilot(store: Store, program: Program, own: str, limits: Limits, watcher: Watcher) -> Outcome:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs, to_builtins
 
 from bench.papers import measured
 from bench.papers.measured import Measured, merged
@@ -19,6 +20,7 @@ from tare.records.components import COMPONENTS, metric
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Store
 from tare.records.runs import Outcome, Record, Run
+from tare.studies.breakdown.details import ReadMisses
 from tare.studies.breakdown.memory_tables import published_memory
 from tare.studies.breakdown.published import published as published_breakdown
 from tare.studies.minheap.replayed_report import published_heaps
@@ -224,28 +226,25 @@ def done_step(name: str, results: Path) -> Step:
 
 
 def test_what_the_tables_of_1994_have_is_collected(tmp_path: Path) -> None:
-    model = {
-        **a_model(
+    model = structs.replace(
+        a_model(
             other=(600, {"reads, level 1": 60}, {"reads, level 1": 20}),
             copy=(300, {"reads, level 1": 40}, {"reads, level 1": 40}),
         ),
-        "reads": 180,
-        "writes": 90,
-        "allocated_words": 50,
-        "before": {"reads": 100, "misses": 3},
-        "after": {"reads": 0, "misses": 0},
-    }
+        reads=180,
+        writes=90,
+        allocated_words=50,
+        before=ReadMisses(100, 3),
+    )
     step = done_step("storage-breakdown", tmp_path)
     values = {metric(name): 0.0 for name in COMPONENTS} | {"instructions": 900.0}
-    record = a_record("breakdown", "life", values, memory=[model])
+    record = a_record("breakdown", "life", values, memory=[to_builtins(model)])
     leave_results(step.folder(tmp_path), [record])
     rows = measured.collect([step], tmp_path, Size.REDUCED, print)
     found = {each.metric: each.median for each in rows}
-    shares = {
-        k: v for k, v in found.items() if v and k.removesuffix("_share") in model["components"]
-    }
+    shares = {k: v for k, v in found.items() if v and k.removesuffix("_share") in model.components}
     assert shares == {"copy_share": pytest.approx(0.34)}
-    assert {k: found[k] for k in found.keys() - {f"{c}_share" for c in model["components"]}} == {
+    assert {k: found[k] for k in found.keys() - {f"{c}_share" for c in model.components}} == {
         "instructions": 900,
         "reads_share": 0.2,
         "writes_share": 0.1,

@@ -25,7 +25,7 @@ def test_compare_gives_frames(tmp_path: Path) -> None:
     )
     walls = results.measurements.filter(pl.col("metric") == "wall_seconds")
     assert walls.height == 9
-    assert results.run["seed"] == 4
+    assert results.run.seed == 4
     summary = tare.summary(results)
     assert set(summary["manager"]) == {"glibc", "glibc(tcache=0)"}
     pandas_frame = summary.to_pandas()
@@ -45,13 +45,13 @@ def test_several_programs(tmp_path: Path) -> None:
 
 def test_weigh(tmp_path: Path) -> None:
     results = tare.weigh(["true"], ["glibc"], effort=Effort.QUICK, folder=tmp_path / "r")
-    assert results.run["study"] == "weigh"
+    assert results.run.study == "weigh"
     assert results.measurements.height > 0
 
 
 def test_a_default_baseline_joins_a_lone_manager(tmp_path: Path) -> None:
     results = tare.compare(["true"], ["glibc(tcache=0)"], runs=1, folder=tmp_path / "r")
-    assert results.run["baseline"] == "glibc"
+    assert results.run.baseline == "glibc"
 
 
 def test_a_string_is_not_a_command() -> None:

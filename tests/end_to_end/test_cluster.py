@@ -117,9 +117,9 @@ def test_programs_are_measured_side_by_side_each_on_one_machine(
     for program in PROGRAMS:
         assert len({r.run.machine for r in records if r.run.program == program.name}) == 1
     run = read_run(tmp_path / "r")
-    assert {r.run.machine for r in records} <= set(run["machines"])
-    for machine in run["machines"].values():
-        assert machine["machine"]["processor"] == describe_machine()["processor"]
+    assert {r.run.machine for r in records} <= set(run.machines)
+    for machine in run.machines.values():
+        assert machine.machine.processor == describe_machine()["processor"]
     assert any("their runs disturb each other" in note for note in told.notes)
     outputs = list((tmp_path / "r" / "outputs").iterdir())
     assert len(outputs) == len(PROGRAMS) * len(MANAGERS)
@@ -127,7 +127,7 @@ def test_programs_are_measured_side_by_side_each_on_one_machine(
         tare.compare(PROGRAMS, MANAGERS, runs=RUNS, folder=tmp_path / "r")
     # Without the cluster its results are there to be read.
     report = build_report(tare.load(tmp_path / "r"))
-    assert sum(name.startswith("machine ") for name, _ in report.facts) == len(run["machines"])
+    assert sum(name.startswith("machine ") for name, _ in report.facts) == len(run.machines)
     assert any("shared one machine" in warning for warning in report.warnings)
 
 
@@ -426,7 +426,7 @@ def test_canaries_are_visited_on_each_worker(
     assert len(records) - len(visits) == 2
     assert len(visits) >= 2 * canary.RUNS_A_VISIT
     assert {record.outcome.status for record in visits} == {Status.OK}
-    assert {record.run.machine for record in visits} == set(read_run(tmp_path / "r")["machines"])
+    assert {record.run.machine for record in visits} == set(read_run(tmp_path / "r").machines)
 
 
 @pytest.mark.soak

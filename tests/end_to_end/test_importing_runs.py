@@ -74,11 +74,11 @@ def test_a_folder_that_running_ng_wrote(tmp_path: Path) -> None:
     )  # fmt: skip
     (logs,) = (tmp_path / "logs").iterdir()
     results = imported(logs, tmp_path / "results")
-    assert re.fullmatch(r"running-ng v\d\S+", results.run["imported"]["tool"])
-    assert results.run["imported"]["missing"] == []
-    g1, serial = results.run["managers"]
+    assert re.fullmatch(r"running-ng v\d\S+", results.document["imported"]["tool"])
+    assert results.document["imported"]["missing"] == []
+    g1, serial = results.run.managers
     assert re.fullmatch(r"jdk\.g1 \(heap=3(\.\d+)?x\)", g1)
-    assert results.run["baseline"] == g1
+    assert results.run.baseline == g1
     found = values(results, program="lusearch", manager=g1)
     assert found.pop("iteration_seconds") == [0.501, 0.502]
     assert found.pop("collections") == [12, 12]

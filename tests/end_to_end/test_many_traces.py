@@ -74,7 +74,7 @@ def test_each_trace_is_analysed_as_by_itself(traces: list[Path], tmp_path: Path)
     useless = read_records(results.folder)[3].outcome
     assert useless.status is Status.FAILED
     assert "no last uses" in useless.reason
-    assert [each["name"] for each in results.run["programs"]] == [
+    assert [each.name for each in results.run.programs] == [
         "prog (first)", "prog (second)", "other",
     ]  # fmt: skip
 

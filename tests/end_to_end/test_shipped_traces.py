@@ -77,7 +77,7 @@ def test_least_heaps_of_a_real_program(tmp_path: Path) -> None:
     names = ["semispace", "markcompact", "marksweep(glibc, every=64KiB)"]
     results = minheap(FOLDER / "gawk.tare", names, repeats=1, folder=tmp_path / "out")
     found = {r.run.manager: r.outcome for r in read_records(results.folder)}
-    live = results.run["schedule"]["peak_bytes"]
+    live = results.document["schedule"]["peak_bytes"]
     for name in names:
         values = found[name].values
         assert found[name].status is Status.OK
@@ -86,7 +86,7 @@ def test_least_heaps_of_a_real_program(tmp_path: Path) -> None:
     # Half of the heap is kept free for all but a few large objects.
     assert found["semispace"].values["heap_copy_reserve_bytes"] > 0.3 * live
     assert found["semispace"].values[HIGH] > found["markcompact"].values[HIGH]
-    assert results.run["oracles"]["last-use"] < results.run["oracles"]["free"] == live
+    assert results.document["oracles"]["last-use"] < results.document["oracles"]["free"] == live
 
 
 def test_the_scripts_say_what_they_do() -> None:

@@ -53,7 +53,9 @@ def test_collections_come_at_their_periods(tmp_path: Path, classes: Path) -> Non
     )
     rows = results.measurements.select("manager", "metric", "value").rows()
     values = {(manager, metric): value for manager, metric, value in rows}
-    settings = {(each["period"], each["full"]): each["manager"] for each in results.run["settings"]}
+    settings = {
+        (each["period"], each["full"]): each["manager"] for each in results.document["settings"]
+    }
     assert set(settings) == {(p * MIB, f * MIB) for p in (4, 16) for f in (0, 32)}
     for (period, full), manager in settings.items():
         allocated = values[manager, "heap_allocated_bytes"]

@@ -149,7 +149,7 @@ def test_collections_are_told(pretended: Callable[..., Results]) -> None:
 
 def test_a_damaged_folder_is_said_to_be_one(pretended: Callable[..., Results]) -> None:
     results = pretended(lambda *_: 1.0)
-    results.run["settings"] = [{"manager": 3}]
+    results.document["settings"] = [{"manager": 3}]
     with pytest.raises(UsageError, match="damaged"):
         build_report(results)
 
@@ -171,9 +171,9 @@ def test_nothing_but_the_period_collects_the_whole_heap(tmp_path: Path) -> None:
     )
     ended = {r.run.manager: r.outcome for r in read_records(results.folder)}
     assert {outcome.status for outcome in ended.values()} == {Status.OK}
-    allocated = results.run["schedule"]["allocated_bytes"]
+    allocated = results.document["schedule"]["allocated_bytes"]
     full: dict[int, set[float]] = {}
-    for setting in results.run["settings"]:
+    for setting in results.document["settings"]:
         values = ended[setting["manager"]].values
         counted = values["collections"] - values["nursery_collections"]
         full.setdefault(setting["period"], set()).add(counted)
@@ -183,7 +183,7 @@ def test_nothing_but_the_period_collects_the_whole_heap(tmp_path: Path) -> None:
     assert min(full[period]) > 3 * max(full[4 * period])
     peaks = {
         (s["period"], s["reclaim"]): ended[s["manager"]].values["peak_reserved_bytes"]
-        for s in results.run["settings"]
+        for s in results.document["settings"]
         if s["collector"] == "semispace"
     }
     assert peaks[period, 4] > peaks[period, 1]

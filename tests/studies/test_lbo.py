@@ -59,9 +59,9 @@ def test_collectors_of_a_jvm(tare: Callable[..., Completed], classes: Path, tmp_
 def test_the_unit_of_heaps_is_sought(tmp_path: Path, classes: Path) -> None:
     command = ["java", "-cp", str(classes), "Churn", "60", "8"]
     results = lbo(command, heaps=(3.0,), runs=1, warmup=0, folder=tmp_path / "r")
-    least = results.run["least_heap_bytes"]
+    least = results.document["least_heap_bytes"]
     assert 8 << 20 < least <= 24 << 20
-    managers = [point["manager"] for point in results.run["points"]]
+    managers = [point["manager"] for point in results.document["points"]]
     assert f"jvm.serial(heap={3 * least >> 20}MiB)" in managers
     assert any(manager.startswith("jvm.epsilon(heap=") for manager in managers)
     assert (tmp_path / "r-least-heap" / "runs.jsonl").exists()
@@ -102,7 +102,7 @@ def test_an_interrupted_study_goes_on_without_loss(classes: Path, tmp_path: Path
     rounds = [json.loads(line) for line in final]
     assert sorted(each["order"] for each in rounds) == list(range(1, len(rounds) + 1))
     managers = {each["manager"] for each in rounds}
-    baseline = load(tmp_path / "r").run["baseline"]
+    baseline = load(tmp_path / "r").run.baseline
     counts = Counter((each["manager"], each["warmup"]) for each in rounds)
     assert counts == {
         (manager, warmup): 1 if warmup else 4 if manager == baseline else 2
@@ -137,7 +137,9 @@ def test_a_trace(tmp_path: Path) -> None:
     )
     statuses = dict(results.measurements.select("manager", "status").unique().rows())
     small, large = (
-        point["manager"] for point in results.run["points"] if point["collector"] == "semispace"
+        point["manager"]
+        for point in results.document["points"]
+        if point["collector"] == "semispace"
     )
     assert statuses[small] == "out-of-memory"
     assert statuses[large] == statuses["glibc"] == "ok"

@@ -50,7 +50,7 @@ def test_copying_needs_two_heaps(tmp_path: Path) -> None:
     values = records["semispace"].values
     assert values["min_heap_low_bytes"] < 2 * cells * 1.03
     assert values["min_heap_high_bytes"] > 2 * cells * 0.97
-    step = results.run["request"]["step"]
+    step = results.document["request"]["step"]
     assert 0 < values["min_heap_high_bytes"] - values["min_heap_low_bytes"] <= step
     assert values["trials"] >= 4
     # Half of the heap is kept free.
@@ -61,7 +61,7 @@ def test_copying_needs_two_heaps(tmp_path: Path) -> None:
     assert (
         glibc["min_heap_low_bytes"] == glibc["min_heap_high_bytes"] == glibc["peak_reserved_bytes"]
     )
-    assert results.run["oracles"] == {"free": 20_001 * 56}
+    assert results.document["oracles"] == {"free": 20_001 * 56}
 
 
 def test_marksweep_over_malloc_is_weighed_by_its_pages(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_an_interrupted_search_goes_on_where_it_was(
     sizes = [size for size, _, _ in record.outcome.details["trials"]]
     assert sizes[: len(kept)] == [trial.heap_bytes for trial in kept]
     assert record.outcome.values["trials"] == len(sizes)
-    assert results.run["study"] == "minheap"
+    assert results.run.study == "minheap"
     assert not (out / TRIALS_FILE).exists()
 
 

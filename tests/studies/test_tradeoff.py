@@ -157,7 +157,7 @@ def test_a_manager_that_took_no_memory_of_its_own_is_not_drawn(pretended: Preten
 
 def test_a_damaged_folder_is_said_to_be_one(pretended: Pretended) -> None:
     results = pretended(as_expected)
-    results.run["points"] = [{"manager": 3}]
+    results.document["points"] = [{"manager": 3}]
     with pytest.raises(UsageError, match="damaged"):
         build_report(results)
 
@@ -177,7 +177,7 @@ def test_copying_needs_two_heaps(tmp_path: Path) -> None:
         folder=tmp_path / "out",
     )
     ended = {r.run.manager: r.outcome for r in read_records(results.folder)}
-    heaps = {(p["collector"], p["heap"]): ended[p["manager"]] for p in results.run["points"]}
+    heaps = {(p["collector"], p["heap"]): ended[p["manager"]] for p in results.document["points"]}
     assert heaps["semispace", 2.0].status is Status.OUT_OF_MEMORY
     for fits in (("semispace", 3.0), ("markcompact", 2.0), ("markcompact", 3.0)):
         values = heaps[fits].values
@@ -185,7 +185,7 @@ def test_copying_needs_two_heaps(tmp_path: Path) -> None:
             values["mutator_seconds"] + values["collector_seconds"]
         )
         assert values["peak_reserved_bytes"] <= fits[1] * 40_001 * 56 * 1.05
-    assert results.run["oracles"] == {"free": 40_001 * 56}
+    assert results.document["oracles"] == {"free": 40_001 * 56}
     assert not failed(results)
 
 

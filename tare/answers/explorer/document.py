@@ -104,7 +104,7 @@ def document(collection: Collection, detail: Detail) -> dict[str, Any]:
 def _in_order(member: Summarised) -> list[str]:
     """The managers of a result as they were asked for, the baseline first."""
     run, there = member.results.run, set(member.summary["manager"])
-    return [name for name in dict.fromkeys((run["baseline"], *run["managers"])) if name in there]
+    return [name for name in dict.fromkeys((run.baseline, *run.managers)) if name in there]
 
 
 def _number(value: float | None) -> float | None:
@@ -145,10 +145,10 @@ def _described(member: Summarised, collection: Collection) -> dict[str, Any]:
     page = folder / PAGE_FILE
     return {
         "name": visible(collection.folder.resolve().name if member.name == "." else member.name),
-        "study": visible(run["study"]),
-        "baseline": visible(run["baseline"]),
-        "started": visible(run["started"][:16].replace("T", " ")),
-        "finished": bool(run.get("finished")),
+        "study": visible(run.study),
+        "baseline": visible(run.baseline),
+        "started": visible(run.started[:16].replace("T", " ")),
+        "finished": bool(run.finished),
         "hardware": visible(drift.hardware(run)),
         "obtained": _obtained(member.results.measurements),
         "page": str(page.relative_to(collection.folder)) if page.is_file() else "",

@@ -16,7 +16,6 @@ from tare.base.errors import UsageError
 from tare.base.libraries import pl
 from tare.base.text import markdown_code, shortened, visible
 from tare.base.units import format_value
-from tare.base.version import __version__
 from tare.checking import report as check
 from tare.checking.limits import judged
 from tare.records.metrics import METRICS
@@ -63,9 +62,9 @@ def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
             del row["value"]
         measurements.append(row)
     return {
-        "tare": results.run.get("tare", __version__),
+        "tare": results.run.tare,
         "schema": JSON_SCHEMA_VERSION,
-        "study": results.run.get("study", ""),
+        "study": results.run.study,
         "measurements": measurements,
         "summary": [
             {
@@ -79,7 +78,7 @@ def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
 
 
 def _has_limits(results: Results) -> bool:
-    return results.run.get("study") == check.STUDY
+    return results.run.study == check.STUDY
 
 
 def to_csv(results: Results) -> str:
@@ -134,9 +133,7 @@ def to_hyperfine(results: Results) -> dict[str, Any]:
     The manager is the entry's parameter, and a comment at the end of its command. Only runs that
     were ``ok`` are in it, since the form can give a time to any other; no such run, no entry.
     """
-    commands = {
-        program["name"]: shlex.join(program["argv"]) for program in results.run.get("programs", [])
-    }
+    commands = {program.name: shlex.join(program.argv) for program in results.run.programs}
     good = results.measurements.filter(
         (pl.col("status") == "ok") & pl.col("value").is_finite()
     ).sort("order")

@@ -318,7 +318,7 @@ def find_trace(folder: Path) -> Trace:
         return open_trace(folder)
     run = read_run(folder)
     records = [r for r in read_records(folder) if r.run.study == STUDY]
-    records.sort(key=lambda record: record.run.manager != run["baseline"])
+    records.sort(key=lambda record: record.run.manager != run.baseline)
     for record in records:
         path = record.outcome.details.get("trace")
         if isinstance(path, str) and path and (folder / path).is_dir():

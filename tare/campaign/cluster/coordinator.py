@@ -172,13 +172,13 @@ class _Campaign:
 
     def _meet(self, worker: _Worker, found: Mapping[str, Any]) -> None:
         worker.name, worker.host = f"{found['name']}@{found['host']}", found["host"]
-        if reason := refusal(found, self._store.run):
+        if reason := refusal(found, self._store.document):
             self._refuse(worker, reason)
             return
         worker.group = group_of(found["machine"], found["environment"])
         kept = {key: value for key, value in found.items() if key not in ("managers", "programs")}
         entry = {"group": worker.group, "joined": now(), **kept}
-        machines = self._store.run.get("machines", {})
+        machines = self._store.document.get("machines", {})
         self._store.update(machines={**machines, worker.name: entry})
         self._watcher.note(f"worker {worker.name} takes part (group {worker.group})")
         if any(
@@ -227,7 +227,7 @@ class _Campaign:
             raise MissingError(f"no worker can take part. {'. '.join(reasons)}")
         if not self._waited(""):
             return
-        raise nobody_there(self._cluster.scheduler, "machines" in self._store.run)
+        raise nobody_there(self._cluster.scheduler, bool(self._store.run.machines))
 
     def _waited(self, subject: str) -> bool:
         """Whether a program, or with "" everything, has waited for workers long enough."""

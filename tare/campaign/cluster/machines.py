@@ -42,19 +42,19 @@ def group_of(machine: Mapping[str, Any], environment: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def refusal(found: Mapping[str, Any], run: Mapping[str, Any]) -> str:
+def refusal(found: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     """Why a worker, of which ``worker.examine`` found this, cannot take part in the study of a
     run.json; "" when it can."""
     if found["tare"] != __version__:
         return f"its Tare is {found['tare']}, and this one is {__version__}"
     if found["problem"]:
         return str(found["problem"])
-    for name, wanted in run["managers"].items():
+    for name, wanted in document["managers"].items():
         if _differ(found["managers"][name], wanted, _SAME_MANAGER):
             there = found["managers"][name]
             return f"its {name} is another build ({there['object'] or there['version']})"
     programs = {program["name"]: program for program in found["programs"]}
-    for wanted in run["programs"]:
+    for wanted in document["programs"]:
         if _differ(programs[wanted["name"]], wanted, _SAME_PROGRAM):
             there = programs[wanted["name"]]
             return (

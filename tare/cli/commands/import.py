@@ -57,7 +57,7 @@ def command(file: Path, folder: Path | None, force: bool, quiet: bool) -> int | 
             raise UsageError("--force is for heap traces", "name another folder with -o")
         results = import_runs(file, runs, folder, TerminalWatcher(quiet).note)
         output = Output(folder, None, None, page=True, quiet=quiet)
-        missing = results.run["imported"]["missing"]
+        missing = results.run.imported is not None and results.run.imported.missing
         return Answer(results, output, exit_code=1 if missing else None)
     target = folder or Path(f"{file.name}.tare")
     trace = import_recording(file, target, replace=force, note=TerminalWatcher(quiet).note)

@@ -43,7 +43,7 @@ def command(folder: Path, no_page: bool, opens: bool) -> int:
     if no_page or not has_many:
         results = load(folder)
         print_report(build_report(results), sys.stdout)
-        has_many = len(results.run["programs"]) > 1
+        has_many = len(results.run.programs) > 1
         if not no_page:
             pages.append(write_page(results))
     if has_many and not no_page:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tare.base.libraries import NDArray, np
 from tare.observers import memory_system
+from tare.observers.memory_details import KINDS, PROGRAM
 from tare.observers.memory_model import MemoryModel
 from tare.records.components import COMPONENTS, IN_COLLECTIONS, OTHER
 from tare.studies.breakdown.tables import read_columns
@@ -28,7 +29,7 @@ _COLLECTING = tuple(name for name in IN_COLLECTIONS if name != "gc_entry")
 _STALLS = ("context", "model", "address", "length", "event", "count")
 _SMALLEST_OBJECT_WORDS = 2
 _DEFAULT_WORD = 8
-_COUNTS = len(memory_system.KINDS) * 4 + 1
+_COUNTS = len(KINDS) * 4 + 1
 
 ComponentOf = Callable[[Mapping[str, Any]], str | None]
 """Of a context with ``phases`` and ``operation``; None: it is judged by instructions."""
@@ -124,7 +125,7 @@ class Memory:
         self.totals.add(context)
         phases = {
             "phases": context["phase"],
-            "operation": "" if operation == memory_system.PROGRAM else operation,
+            "operation": "" if operation == PROGRAM else operation,
         }
         component = judged.component_of(phases)
         for mine, more in zip(self.counts, context["models"], strict=True):

@@ -16,6 +16,7 @@ from tare.records.components import COMPONENTS, IN_COLLECTIONS, OTHER
 from tare.report.fields import Field, Row, counts, percents, quotient, ratios, table, text
 from tare.report.figures.bars import stacked_bars
 from tare.report.model import Cell, Figure, Table
+from tare.studies.breakdown.details import Model
 from tare.studies.breakdown.memory import DEFAULT_MODEL
 from tare.studies.breakdown.published import (
     GROUPS,
@@ -25,9 +26,6 @@ from tare.studies.breakdown.published import (
     by_program,
     published,
 )
-
-Model = Mapping[str, Any]
-"""As ``tare.studies.breakdown.memory.Memory.details`` gives it."""
 
 WAITS = {"instructions": "fetches", "data read": "reads", "data written": "writes",
          "write buffer": "write buffer", "TLB": "TLB"}  # fmt: skip
@@ -45,20 +43,20 @@ def stalls(model: Model, components: Iterable[str], *waits: str, doubled: bool =
         wait
         for name in components
         for wait in (
-            model["doubled_stalls"][name] if doubled else model["components"][name]["stalls"]
+            model.doubled_stalls[name] if doubled else model.components[name].stalls
         ).items()
     )
     return sum(cycles for wait, cycles in found if not waits or wait.startswith(waits))
 
 
 def instructions(model: Model, components: Iterable[str]) -> int:
-    return sum(model["components"][name]["instructions"] for name in components)
+    return sum(model.components[name].instructions for name in components)
 
 
 def cycles(model: Model, components: Iterable[str] = COMPONENTS) -> float:
     """With what is waited for."""
     chosen = tuple(components)
-    spent = sum(model["components"][name]["cycles"] for name in chosen)
+    spent = sum(model.components[name].cycles for name in chosen)
     return float(spent + stalls(model, chosen))
 
 
@@ -68,7 +66,7 @@ def shares_of_time(model: Model) -> dict[str, float]:
     everything = cycles(model) or 1.0
     return {
         name: (
-            model["components"][name]["cycles"]
+            model.components[name].cycles
             + (stalls(model, [name]) if name in IN_COLLECTIONS else 0.0)
         )
         / everything
@@ -81,7 +79,7 @@ def spatial_bound(model: Model) -> float:
     """The share of time that perfect spatial locality could save at most between collections: one
     miss in so many would be left as the smallest objects fit into what a miss brings in."""
     waits = stalls(model, _MUTATION, "reads", "writes")
-    left: float = 1 / model["objects_in_a_read"]
+    left: float = 1 / model.objects_in_a_read
     return waits * (1 - left) / (cycles(model) or 1.0)
 
 
@@ -119,7 +117,7 @@ def findings(rows: Mapping[str, Sequence[Model]]) -> list[str]:
             everything = cycles(model) or 1.0
             in_collections = sum(shares[name] for name in IN_COLLECTIONS)
             sentence = (
-                f"{about}In {model['name']}, storage management is "
+                f"{about}In {model.name}, storage management is "
                 f"{format_percent(sum(shares.values()))} of the simulated time, as the paper of "
                 f"1994 computes it: {format_percent(in_collections)} in collections, with what "
                 "they wait for"
@@ -146,7 +144,7 @@ def tables_and_figures(rows: Mapping[str, Sequence[Model]]) -> tuple[list[Table]
     figures: list[Figure] = []
     for place, first in enumerate(next(iter(rows.values()))):
         of_model = {shortened(visible(label), 30): models[place] for label, models in rows.items()}
-        name = first["name"]
+        name = first.name
         beside = name == DEFAULT_MODEL
         for number, (label, model) in enumerate(of_model.items(), 1):
             tables.append(components_table(label, model, f"table-stalls-{place + 1}-{number}"))
@@ -197,9 +195,9 @@ def components_table(about: str, model: Model, identifier: str) -> Table:
             as_published.get,
         ),
     ]
-    rows = [name for name in COMPONENTS if model["components"][name]["instructions"]]
+    rows = [name for name in COMPONENTS if model.components[name].instructions]
     notes = [f"all lines sum to {format_count(everything)} cycles, exactly."]
-    title_of_all = f"Time by component: {about} in {model['name']}"
+    title_of_all = f"Time by component: {about} in {model.name}"
     return table(identifier, title_of_all, rows, fields, notes)
 
 
@@ -296,8 +294,8 @@ def bounds_table(rows: Mapping[str, Model], name: str, beside: bool, identifier:
     lines: list[Row] = [
         {
             "program": text(label),
-            before: quotient(model["before"]["misses"], model["before"]["reads"]),
-            after: quotient(model["after"]["misses"], model["after"]["reads"]),
+            before: quotient(model.before.misses, model.before.reads),
+            after: quotient(model.after.misses, model.after.reads),
             locality: spatial_bound(model),
             size: cache_size_bound(model),
             fetches: instruction_cache_estimate(model),
@@ -340,12 +338,12 @@ def programs_table(rows: Mapping[str, Model], name: str, beside: bool, identifie
             {
                 "program": text(label),
                 "instruction_fetches": number,
-                "reads": model["reads"] / number,
-                "writes": model["writes"] / number,
-                "allocation_words": model["allocated_words"],
+                "reads": model.reads / number,
+                "writes": model.writes / number,
+                "allocation_words": model.allocated_words,
                 "in_collections": cycles(model, IN_COLLECTIONS) / everything,
                 "cycles": everything / number,
-                "collections": model["collections"],
+                "collections": model.collections,
             }
         )
     notes = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.text import shortened, visible
@@ -38,6 +37,7 @@ from tare.report.fields import (
 from tare.report.figures.bars import stacked_bars
 from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.breakdown import memory_tables
+from tare.studies.breakdown.details import Details
 from tare.studies.breakdown.memory_tables import component_fields, program_of_1994, share_row
 from tare.studies.breakdown.published import GROUPS, PAPER, by_group, published
 from tare.studykit.findings import first_records, sentences_by_program
@@ -48,8 +48,6 @@ PAGES = "pages"
 """The observer of a further run, without Valgrind."""
 TITLE = "Storage management by component"
 FIRST_METRIC = "instructions"
-
-Details = Mapping[str, Any]
 
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
@@ -98,9 +96,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         tables.append(comparison_table(rows))
         figures.append(shares_figure(rows))
     simulated = {
-        label: record.outcome.details["memory"]
-        for label, record in rows.items()
-        if "memory" in record.outcome.details
+        label: models for label, record in rows.items() if (models := details_of(record).memory)
     }
     if simulated:
         more_tables, more_figures = memory_tables.tables_and_figures(simulated)
@@ -113,8 +109,12 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         findings=findings(good) + memory_tables.findings(simulated),
         tables=tables,
         figures=figures,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
+
+
+def details_of(record: Record) -> Details:
+    return record.outcome.details_as(Details)
 
 
 def shares_of(record: Record) -> dict[str, float]:
@@ -126,7 +126,7 @@ def shares_of(record: Record) -> dict[str, float]:
 
 def highest_share(record: Record) -> float:
     """Of all components together, with all that may be theirs."""
-    parts = record.outcome.details["components"].values()
+    parts = details_of(record).components.values()
     return sum(sum(one.values()) for one in parts) / max(record.outcome.values["instructions"], 1)
 
 
@@ -135,7 +135,7 @@ def findings(good: Sequence[Record]) -> list[str]:
     if not good:
         return ["No run gave a breakdown."]
     sentences = sentences_by_program(good, _sentences) + _about_rules(good)
-    if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
+    if uncounted := max(details_of(r).uncounted_processes for r in good):
         sentences.append(
             f"{uncounted} of the processes ended without a count (killed, or started in a way that "
             "leaves Valgrind): their instructions are missing."
@@ -153,7 +153,7 @@ def _sentences(firsts: Mapping[str, Record]) -> list[str]:
             bounds = f"{bounds} to {format_percent(high)}"
         where = f" under {manager}" if len(firsts) > 1 else ""
         sentence = f"Storage management is {bounds} of the instructions{where}"
-        if record.outcome.details["titles"]:
+        if details_of(record).titles:
             collecting = sum(shares[name] for name in IN_COLLECTIONS)
             sentence += (
                 f": {format_percent(collecting)} in collections, and "
@@ -171,10 +171,10 @@ def _sentences(firsts: Mapping[str, Record]) -> list[str]:
 
 def _about_rules(good: Sequence[Record]) -> list[str]:
     """By which rules the runs were judged, and how far these reach."""
-    judged = [record for record in good if record.outcome.details["titles"]]
+    judged = [record for record in good if details_of(record).titles]
     sentences = []
     if judged:
-        titles = {title for record in judged for title in record.outcome.details["titles"]}
+        titles = {title for record in judged for title in details_of(record).titles}
         shares = [
             record.outcome.values["unexplained_instructions"]
             / max(record.outcome.values["instructions"], 1)
@@ -199,7 +199,7 @@ def _about_rules(good: Sequence[Record]) -> list[str]:
 
 def _about_sites(judged: Sequence[Record]) -> list[str]:
     sites = {
-        name: sum(record.outcome.details["sites"][name] for record in judged)
+        name: sum(getattr(details_of(record).sites, name) for record in judged)
         for name in ("all", "tiled", "checked", "agreeing")
     }
     if not sites["all"]:
@@ -221,7 +221,7 @@ def _about_sites(judged: Sequence[Record]) -> list[str]:
 
 def components_table(about: str, record: Record, identifier: str) -> Table:
     """A line per component with a low and a high bound."""
-    values, details = record.outcome.values, record.outcome.details
+    values, components = record.outcome.values, details_of(record).components
     instructions = values["instructions"]
 
     def share(title: str, help: str, name: str) -> Field[Row]:
@@ -248,7 +248,7 @@ def components_table(about: str, record: Record, identifier: str) -> Table:
     rows: list[Row] = [
         {**part, "title": text(component.title), "words": component.explanation, "most": most}
         for name, component in COMPONENTS.items()
-        if name != OTHER and (part := details["components"][name]) and (most := sum(part.values()))
+        if name != OTHER and (part := components[name]) and (most := sum(part.values()))
     ]
     no_rule = values["unexplained_instructions"]
     rows += [
@@ -268,7 +268,7 @@ def components_table(about: str, record: Record, identifier: str) -> Table:
 
 def unexplained_tables(about: str, record: Record, identifier: str) -> list[Table]:
     """Where the code is that no rule is about."""
-    unexplained = record.outcome.details["unexplained"]
+    unexplained = details_of(record).unexplained
     if not unexplained:
         return []
     whole = record.outcome.values["instructions"]
@@ -289,7 +289,7 @@ def unexplained_tables(about: str, record: Record, identifier: str) -> list[Tabl
 
 def calls_tables(about: str, record: Record, identifier: str) -> list[Table]:
     """How much of malloc's operations is beyond their quickest calls."""
-    operations = record.outcome.details["calls"]
+    operations = details_of(record).calls
     if not operations:
         return []
     per_call = Kind("{:.1f}".format)

@@ -27,7 +27,7 @@ SLOWDOWN = 60.0
 
 def applies(results: Results) -> bool:
     """Whether the program has a runtime that there is a descriptor of."""
-    return bool(results.run.get("storage_runtime"))
+    return bool(results.run.storage_runtime)
 
 
 def observers(setting: Setting) -> Mapping[str, Observe]:
@@ -68,6 +68,6 @@ def section(results: Results) -> Section:
     """The components, or why they were not counted."""
     if any(record.run.study == breakdown.STUDY for record in read_records(results.folder)):
         return breakdown.section(results, IDENTIFIER, TITLE)
-    seconds = run_seconds(results.run.get("pilot_seconds", 0.0))
+    seconds = run_seconds(results.run.pilot_seconds)
     reason = left_out(results, "breaking down", "tells", "breakdown", seconds, SLOWDOWN)
     return Section(IDENTIFIER, TITLE, findings=[reason])

@@ -31,10 +31,10 @@ def section(results: Results) -> Section:
     from dataclasses import replace
 
     run = results.run
-    summary = summarise(results.measurements, run["baseline"], run["seed"])
-    means = geometric_means(results.measurements, run["baseline"], run["seed"])
+    summary = summarise(results.measurements, run.baseline, run.seed)
+    means = geometric_means(results.measurements, run.baseline, run.seed)
     return replace(
-        comparison_section(results, summary), findings=findings(summary, means, run["baseline"])
+        comparison_section(results, summary), findings=findings(summary, means, run.baseline)
     )
 
 

@@ -11,6 +11,7 @@ from tare.base.statistics import FEWEST_FOR_INTERVAL
 from tare.base.units import format_floor, format_value
 from tare.campaign import rounds
 from tare.records import summary
+from tare.records.header import Header
 from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.comparison import MEMORY, TIME, change, comparison_section, summary_rows
@@ -75,7 +76,7 @@ def section(results: Results) -> Section:
     from dataclasses import replace
 
     mine = results.measurements.filter(results.measurements["study"] == compare.STUDY)
-    baseline, seed = results.run["baseline"], results.run["seed"]
+    baseline, seed = results.run.baseline, results.run.seed
     summarised = summary.summarise(mine, baseline, seed)
     whole = comparison_section(results, summarised)
     findings, commands = verdict(results.run, summary_rows(summarised))
@@ -83,10 +84,10 @@ def section(results: Results) -> Section:
 
 
 def verdict(
-    run: Mapping[str, Any],
+    run: Header,
     rows: Mapping[tuple[str, str, str], Mapping[str, Any]],
     kind: str = "allocator",
-    command: Callable[[Mapping[str, Any], str], str] | None = None,
+    command: Callable[[Header, str], str] | None = None,
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """What to change, what it brings and how sure that is, in sentences; and the labelled commands
     that carry out the change. ``kind`` is what the managers are, and ``command`` gives the shell
@@ -94,8 +95,8 @@ def verdict(
 
     Of managers that are as fast as each other, the one with the least memory is advised.
     """
-    baseline = run["baseline"]
-    program = run["programs"][0]["name"]
+    baseline = run.baseline
+    program = run.programs[0].name
     base = rows.get((program, baseline, TIME))
     if base is None or not base["runs"]:
         return [f"The program gave no good run under {baseline}: nothing to compare with."], []
@@ -151,15 +152,14 @@ def _ties(chosen: str, tied: Sequence[str]) -> str:
     return f" {' and '.join(others)} {verb} as fast within the noise, with more memory."
 
 
-def _command(run: Mapping[str, Any], manager: str) -> str:
+def _command(run: Header, manager: str) -> str:
     """The shell command that runs the program under ``manager``."""
-    described = run["managers"].get(manager, {})
-    preload = described.get("object")
-    if not preload:
+    described = run.managers.get(manager)
+    if described is None or not described.object:
         return ""
-    settings = {**described.get("environment", {}), "LD_PRELOAD": preload}
+    settings = {**described.environment, "LD_PRELOAD": described.object}
     words = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
-    return " ".join([*words, shlex.join(run["programs"][0]["argv"])])
+    return " ".join([*words, shlex.join(run.programs[0].argv)])
 
 
 def _sureness(base: Mapping[str, Any], times: Mapping[str, Mapping[str, Any]]) -> str:

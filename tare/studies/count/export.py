@@ -42,7 +42,7 @@ FORMATS: Mapping[str, Callable[[Profile, str], bytes]] = {
 
 def is_count(folder: Path) -> bool:
     """Whether ``folder`` holds results of ``tare count``."""
-    return (folder / RUN_FILE).is_file() and read_run(folder)["study"] == count.STUDY
+    return (folder / RUN_FILE).is_file() and read_run(folder).study == count.STUDY
 
 
 def render(folder: Path, name: str, weight: str) -> bytes:
@@ -87,7 +87,7 @@ def _records(results: Results) -> Iterator[Record]:
     ]
     for program in dict.fromkeys(record.run.program for record in good):
         firsts = findings.first_records(good, program)
-        yield firsts.get(results.run["baseline"]) or next(iter(firsts.values()))
+        yield firsts.get(results.run.baseline) or next(iter(firsts.values()))
 
 
 def _frames(cost: Cost) -> tuple[Frame, ...]:

@@ -82,7 +82,7 @@ def _section(results: Results, identifier: str, title: str) -> Section:
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in records))
     tables: list[Table] = []
-    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
         tables.append(failures)
     figures: list[Figure] = []
     for number, program in enumerate(programs, 1):
@@ -93,7 +93,7 @@ def _section(results: Results, identifier: str, title: str) -> Section:
             totals_table(program, firsts, f"table-count-{number}"),
             operations_table(program, firsts, f"table-operations-{number}"),
         ]
-        first = firsts.get(results.run["baseline"]) or next(iter(firsts.values()))
+        first = firsts.get(results.run.baseline) or next(iter(firsts.values()))
         tables.append(behaviour_table(program, first, f"table-behaviour-{number}"))
         tables += sites_tables(program, firsts, number)
         tables += event_tables(program, firsts, number)
@@ -102,10 +102,10 @@ def _section(results: Results, identifier: str, title: str) -> Section:
     return Section(
         identifier=identifier,
         title=title,
-        findings=findings(records, results.run["baseline"]),
+        findings=findings(records, results.run.baseline),
         tables=tables,
         figures=figures,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 

@@ -73,6 +73,6 @@ def section(results: Results) -> Section:
     counted = [r for r in read_records(results.folder) if r.run.study == count.STUDY]
     if counted:
         return count.section(results, IDENTIFIER, TITLE)
-    seconds = run_seconds(results.run.get("pilot_seconds", 0.0))
+    seconds = run_seconds(results.run.pilot_seconds)
     reason = left_out(results, "counting", "counts", "count", seconds, SLOWDOWN)
     return Section(IDENTIFIER, TITLE, findings=[reason])

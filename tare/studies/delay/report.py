@@ -173,11 +173,11 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     """Findings, tables and figures of the delays in a results folder."""
     records = read_records(results.folder)
     mine = results.measurements.filter(results.measurements["study"] == STUDY)
-    rows = summary_rows(summarise(mine, "", results.run["seed"]))
+    rows = summary_rows(summarise(mine, "", results.run.seed))
     groups = sweeps.by_allocator(_managers(results))
     programs = list(dict.fromkeys(program for program, _, _ in rows))
     tables: list[Table] = []
-    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
         tables.append(failures)
     sentences: list[str] = []
     for number, program in enumerate(programs, 1):
@@ -200,14 +200,14 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         findings=sentences,
         tables=tables,
         figures=_figures(results, records, mine, programs, groups),
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
 def _managers(results: Results) -> list[str]:
     """In the order of the study: of each allocator the bare one first, then by size."""
     of_study = results.measurements.filter(results.measurements["study"] == STUDY)
-    allocators = list(results.run["managers"])
+    allocators = list(results.run.managers)
 
     def place(name: str) -> tuple[int, int]:
         each = variant(name)
@@ -243,8 +243,8 @@ def live_memory(results: Results, records: Sequence[Record], program: str) -> Li
         return Live(
             None, f"the run under the instrument gave a status, {counted[0].outcome.status}"
         )
-    told = results.run.get("live_left_out", "")
-    return Live(None, told or live_left_out(records, program, results.run["baseline"]))
+    told = results.run.live_left_out
+    return Live(None, told or live_left_out(records, program, results.run.baseline))
 
 
 def _volumes(records: Sequence[Record], program: str) -> int:
@@ -572,7 +572,7 @@ def _figures(
         ("delay", _no_delay, sizes, "1B"),
         ("layer", _bare, [_BARE, *sizes], "the bare allocator"),
     ):
-        rows = summary_rows(summary.summarise_against(measurements, reference, results.run["seed"]))
+        rows = summary_rows(summary.summarise_against(measurements, reference, results.run.seed))
         for metric in (TIME, MEMORY):
             panels = [_panel(rows, program, groups, steps, metric) for program in programs]
             found.append(

@@ -106,16 +106,16 @@ def section(results: Results) -> Section:
 def _left_out(results: Results) -> str:
     if not is_built():
         return "Left out: the layer that delays frees is not built (make build)."
-    if results.run["baseline"] == OWN:
+    if results.run.baseline == OWN:
         return "Left out: the program brings its own allocator. `tare delay -m own` tries it."
-    effort = Effort(results.run["request"]["effort"])
-    share = results.run.get("shares", {}).get(IDENTIFIER)
+    effort = Effort(results.run.request.effort)
+    share = results.run.shares.get(IDENTIFIER)
     budget = TOTAL_SECONDS[effort] / SECTIONS_ONCE if share is None else share
-    pilot = results.run.get("pilot_seconds", 0.0)
-    setting = Setting("", (), results.run["baseline"], effort, pilot, budget, 0)
+    pilot = results.run.pilot_seconds
+    setting = Setting("", (), results.run.baseline, effort, pilot, budget, 0)
     expected = _seconds(_rounds(setting, _FEWEST_RUNS), setting)
     if expected <= budget:
-        return f"Left out: the program gave no good run under {results.run['baseline']}."
+        return f"Left out: the program gave no good run under {results.run.baseline}."
     return (
         f"Left out: the runs take about {format_duration(expected)}, and the other sections "
         f"leave less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "

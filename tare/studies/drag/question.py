@@ -48,7 +48,7 @@ def drag_of_trace(request: DragOfTrace) -> Results:
             store.append(Record(planned, outcome, now()))
         results = store.finish()
         store.update(finished=now())
-        return Results(results.folder, store.run, results.measurements)
+        return Results(results.folder, store.document, results.measurements)
 
 
 @answers(DragOfTraces)

@@ -136,14 +136,14 @@ def _section(results: Results, records: Sequence[Record], identifier: str, title
     programs = list(dict.fromkeys(r.run.program for r in records))
     tables: list[Table] = []
     figures: list[Figure] = []
-    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
         tables.append(failures)
     folded: list[Table] = []
     for number, program in enumerate(programs, 1):
         firsts = first_records(good, program)
         if not firsts:
             continue
-        first = firsts.get(results.run["baseline"]) or next(iter(firsts.values()))
+        first = firsts.get(results.run.baseline) or next(iter(firsts.values()))
         found = first.outcome.details
         if not found["totals"]["objects"]:
             continue
@@ -162,10 +162,10 @@ def _section(results: Results, records: Sequence[Record], identifier: str, title
     return Section(
         identifier=identifier,
         title=title,
-        findings=findings(records, results.run["baseline"]),
+        findings=findings(records, results.run.baseline),
         tables=[*tables, *(table for table in folded if table.rows)],
         figures=figures,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
         commands=_commands(results, records),
     )
 

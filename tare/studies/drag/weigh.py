@@ -58,6 +58,6 @@ def section(results: Results) -> Section:
     """What is held in vain, or why it was not looked for."""
     if any(record.run.study == drag.STUDY for record in read_records(results.folder)):
         return drag.section(results, IDENTIFIER, TITLE)
-    seconds = run_seconds(results.run.get("pilot_seconds", 0.0))
+    seconds = run_seconds(results.run.pilot_seconds)
     reason = left_out(results, "recording", "records", "drag", seconds, SLOWDOWN)
     return Section(IDENTIFIER, TITLE, findings=[reason])

@@ -13,6 +13,7 @@ from tare.base.libraries import pl
 from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
+from tare.records.header import Header
 from tare.records.results import Results, telling_damage
 from tare.records.runs import Record, Run
 from tare.report.comparison import compared, failure_table, medians, runs
@@ -41,6 +42,10 @@ class Setting:
     collector: str
     period: int
     full: int
+
+
+class FrequencyRun(Header, frozen=True, kw_only=True):
+    settings: tuple[Setting, ...]
 
 
 def _find(settings: Sequence[Setting], period: int, full: int) -> Setting | None:
@@ -89,8 +94,8 @@ def section(results: Results) -> Section:
     """Findings, tables and figures of a results folder. UsageError where it holds something
     else."""
     with telling_damage(results):
-        settings = [Setting(**raw) for raw in results.run["settings"]]
-        answers = contrasts.answers(results, settings, CONTRASTS, MUTATOR)
+        run = results.run_as(FrequencyRun)
+        answers = contrasts.answers(results, run.settings, CONTRASTS, MUTATOR)
         tables = [_table(answers), _collections_table(answers)]
         findings = _findings(answers)
         figures = [_figure(answers, contrast) for contrast in CONTRASTS]
@@ -102,7 +107,7 @@ def section(results: Results) -> Section:
         findings=findings,
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
@@ -35,6 +34,7 @@ from tare.report.fields import (
 from tare.report.model import Figure, Section, Table
 from tare.studykit import contrasts
 from tare.studykit.contrasts import Contrast
+from tare.studykit.replays import ReplayRun
 from tare.studykit.sweep_tables import Curve, Panel, effect, option_sizes, ratio_figure
 from tare.studykit.sweeps import size_text
 
@@ -62,6 +62,10 @@ class Setting:
     collector: str
     period: int
     reclaim: int
+
+
+class FrequencyRun(ReplayRun, frozen=True, kw_only=True):
+    settings: tuple[Setting, ...]
 
 
 def _find(settings: Sequence[Setting], period: int, reclaim: int) -> Setting | None:
@@ -123,10 +127,10 @@ def section(results: Results) -> Section:
     """Findings, tables and figures of a results folder. UsageError where it holds something
     else."""
     with telling_damage(results):
-        settings = [Setting(**raw) for raw in results.run["settings"]]
-        answers = contrasts.answers(results, settings, CONTRASTS, MUTATOR)
+        run = results.run_as(FrequencyRun)
+        answers = contrasts.answers(results, run.settings, CONTRASTS, MUTATOR)
         tables = [_table(answers), _collections_table(answers)]
-        findings = _findings(results.run, answers)
+        findings = _findings(run, answers)
         figures = [_figure(answers, contrast) for contrast in CONTRASTS]
     if (failures := failure_table(results)) is not None:
         tables.insert(0, failures)
@@ -137,16 +141,16 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
         obtained=Obtained.REPLAYED,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
-def _findings(run: Any, answers: Answers) -> list[str]:
-    counted = run["schedule"]
+def _findings(run: FrequencyRun, answers: Answers) -> list[str]:
+    counted = run.schedule
     sentences = [
-        f"Replayed: {format_count(counted['objects'])} objects, "
-        f"{format_bytes(counted['allocated_bytes'])}, at most "
-        f"{format_bytes(counted['peak_bytes'])} at one moment."
+        f"Replayed: {format_count(counted.objects)} objects, "
+        f"{format_bytes(counted.allocated_bytes)}, at most "
+        f"{format_bytes(counted.peak_bytes)} at one moment."
     ]
     for collector, settings in answers.groups.items():
         parts = [

@@ -144,7 +144,7 @@ def section(results: Results) -> Section:
     shortest = size_text(periods[0]) if periods else ""
 
     def against(reference: Callable[[str], str]) -> Rows:
-        return summary_rows(summary.summarise_against(mine, reference, results.run["seed"]))
+        return summary_rows(summary.summarise_against(mine, reference, results.run.seed))
 
     rows = against(reference_of)
     by_period = against(lambda name: _with(name, every=shortest))
@@ -179,13 +179,13 @@ def section(results: Results) -> Section:
         findings=sentences,
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
 def _groups(results: Results, measurements: pl.DataFrame) -> dict[str, list[Variant]]:
     """The variants of each allocator, in the order of the study."""
-    order = {name: place for place, name in enumerate(results.run["managers"])}
+    order = {name: place for place, name in enumerate(results.run.managers)}
     names = sorted(dict.fromkeys(measurements["manager"]), key=lambda name: order.get(name, 0))
     return sweeps.by_allocator(names)
 

@@ -32,15 +32,16 @@ def section(results: Results) -> Section:
     """Findings and tables of a results folder. UsageError where it holds something else."""
     run = results.run
     with telling_damage(results):
-        rows = summary_rows(summarise(results.measurements, run["baseline"], run["seed"]))
-        told = run["imported"]
-        findings = [f"Done and measured by {told['tool']}, not by Tare.", *told["notes"]]
-        findings += [f"Missing: {text}." for text in told["missing"][:_SHOWN_MISSING]]
-        if (more := len(told["missing"]) - _SHOWN_MISSING) > 0:
+        rows = summary_rows(summarise(results.measurements, run.baseline, run.seed))
+        told = run.imported
+        assert told is not None
+        findings = [f"Done and measured by {told.tool}, not by Tare.", *told.notes]
+        findings += [f"Missing: {text}." for text in told.missing[:_SHOWN_MISSING]]
+        if (more := len(told.missing) - _SHOWN_MISSING) > 0:
             findings.append(f"And {more} more are missing.")
         programs = list(dict.fromkeys(program for program, _, _ in rows))
         tables = [
-            _table(rows, program, run["baseline"], f"table-imported-{number}")
+            _table(rows, program, run.baseline, f"table-imported-{number}")
             for number, program in enumerate(programs, 1)
         ]
         for number, record in enumerate(read_records(results.folder), 1):

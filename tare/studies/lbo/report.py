@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+
+from msgspec import Struct
 
 from tare.base.libraries import NDArray, np, pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval, verdict
@@ -19,6 +20,7 @@ from tare.base.units import format_bytes, format_value
 from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
+from tare.records.header import Amount, Header
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
@@ -53,6 +55,22 @@ class Point:
     manager: str
     collector: str
     heap: float | None
+
+
+class Work(Struct, frozen=True):
+    """Iterations that a program reported, and the first that counts; None where none was steady."""
+
+    steady_from: int | None
+
+
+class Details(Struct, frozen=True):
+    work: Work | None = None
+
+
+class LboRun(Header, frozen=True, kw_only=True):
+    points: tuple[Point, ...]
+    unit: str
+    least_heap_bytes: Amount | None
 
 
 @dataclass(frozen=True)
@@ -180,17 +198,13 @@ def failed(results: Results) -> bool:
     fine = {str(Status.OK)}
     by_collector: dict[str, bool] = {}
     endings = _endings(results)
-    for point in _points(results.run):
+    for point in results.run_as(LboRun).points:
         ended = endings.get(point.manager, set())
         if not ended <= (fine.union(TOO_SMALL) if point.heap is not None else fine):
             return True
         fitted = by_collector.get(point.collector, False)
         by_collector[point.collector] = fitted or str(Status.OK) in ended
     return not all(by_collector.values())
-
-
-def _points(run: Mapping[str, Any]) -> list[Point]:
-    return [Point(**point) for point in run["points"]]
 
 
 def _endings(results: Results) -> dict[str, set[str]]:
@@ -203,16 +217,16 @@ def _endings(results: Results) -> dict[str, set[str]]:
 def section(results: Results) -> Section:
     """Findings, tables and the figure of a results folder. UsageError where it holds something
     else."""
-    run = results.run
     with telling_damage(results):
-        points, endings = _points(run), _endings(results)
-        (program,) = (each["name"] for each in run["programs"])
-        rows = summary_rows(summarise(results.measurements, run["baseline"], run["seed"]))
+        run = results.run_as(LboRun)
+        points, endings = run.points, _endings(results)
+        (program,) = (each.name for each in run.programs)
+        rows = summary_rows(summarise(results.measurements, run.baseline, run.seed))
         found = {
             cost: overhead
             for cost in COSTS
             if (runs := runs_of(results.measurements, cost).get(program))
-            and (overhead := overheads(runs, run["seed"]))
+            and (overhead := overheads(runs, run.seed))
         }
         ratios = {
             (cost, point.manager): rows.get((program, point.manager, COSTS[cost][2]))
@@ -220,31 +234,31 @@ def section(results: Results) -> Section:
             for point in points
         }
         tables = [
-            _table(cost, points, ratios, endings, run["unit"], overhead.fewest_runs)
+            _table(cost, points, ratios, endings, run.unit, overhead.fewest_runs)
             for cost, overhead in found.items()
         ]
         tables.append(_details_table(program, points, rows, endings))
-        figure = _figure(list(found), points, ratios, run["unit"])
+        figure = _figure(list(found), points, ratios, run.unit)
         findings = [*_findings(run, found), *_unsteady(results)]
         broken = failed(results)
     if (failures := failure_table(results, STUDY)) is not None:
         tables.insert(0, replace(failures, essential=broken))
     return Section(
         identifier=STUDY,
-        title=TITLE + (", replayed" if "trace" in run["request"] else ""),
+        title=TITLE + (", replayed" if run.request.trace else ""),
         findings=findings,
         tables=tables,
         figures=[figure] if figure is not None else [],
-        obtained=Obtained.REPLAYED if "trace" in run["request"] else Obtained.EXECUTED,
-        took_seconds=run.get("took_seconds"),
+        obtained=Obtained.REPLAYED if run.request.trace else Obtained.EXECUTED,
+        took_seconds=run.took_seconds,
     )
 
 
-def _findings(run: Mapping[str, Any], found: Mapping[str, Overheads]) -> list[str]:
+def _findings(run: LboRun, found: Mapping[str, Overheads]) -> list[str]:
     sentences = []
-    if run["least_heap_bytes"]:
+    if run.least_heap_bytes:
         sentences.append(
-            f"Heaps are multiples of {run['unit']}, {format_bytes(run['least_heap_bytes'])}."
+            f"Heaps are multiples of {run.unit}, {format_bytes(run.least_heap_bytes)}."
         )
     for cost, overhead in found.items():
         best, interval = overhead.distilled.manager, overhead.distilled.cost
@@ -269,11 +283,11 @@ def _findings(run: Mapping[str, Any], found: Mapping[str, Overheads]) -> list[st
 def _unsteady(results: Results) -> list[str]:
     """What is to be known of runs that reported iterations and did not become steady."""
     work = [
-        record.outcome.details["work"]
+        work
         for record in read_records(results.folder)
-        if "work" in record.outcome.details and not record.run.warmup
+        if not record.run.warmup and (work := record.outcome.details_as(Details).work) is not None
     ]
-    restless = sum(facts["steady_from"] is None for facts in work)
+    restless = sum(each.steady_from is None for each in work)
     if not restless:
         return []
     return [

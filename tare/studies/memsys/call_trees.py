@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tare.observers.memory_details import Details, Seen
 from tare.records.results import Results
 from tare.records.runs import Record
 from tare.report.call_trees import CallTree, Frames, Note, Weight, grown
@@ -12,22 +13,23 @@ _PROGRAM, _MANAGER = "the program itself", "the memory manager"
 
 
 def call_trees(_results: Results, record: Record, _note: Note) -> list[CallTree]:
-    run, model = record.run, record.outcome.details["models"][0]
-    counted = ("instructions", "stall_cycles")
-    left = {
-        name: [float(found[key]) for key in counted] for name, found in model["operations"].items()
-    }
+    run, model = record.run, record.outcome.details_as(Details).models[0]
+    left = {name: _counted(found) for name, found in model.operations.items()}
     stacks: list[tuple[Frames, Sequence[float]]] = []
-    for site in model["sites"]:
-        caller = site["function"] or f"{site['object'].rpartition('/')[2]}+{site['offset']:#x}"
-        values = [float(site[key]) for key in counted]
-        stacks.append(((_MANAGER, site["operation"], caller), values))
-        rest = left[site["operation"]]
-        left[site["operation"]] = [max(0.0, a - b) for a, b in zip(rest, values, strict=True)]
+    for site in model.sites:
+        caller = site.function or f"{site.object.rpartition('/')[2]}+{site.offset:#x}"
+        values = _counted(site)
+        stacks.append(((_MANAGER, site.operation, caller), values))
+        rest = left[site.operation]
+        left[site.operation] = [max(0.0, a - b) for a, b in zip(rest, values, strict=True)]
     stacks += [
         ((_PROGRAM,) if name == "program" else (_MANAGER, name), values)
         for name, values in left.items()
     ]
-    title = f"Instructions and stalls by caller, simulated in {model['name']}"
+    title = f"Instructions and stalls by caller, simulated in {model.name}"
     weights = [Weight("instructions", ""), Weight("stall cycles", "")]
     return [grown(run.program, run.manager, title, weights, stacks)]
+
+
+def _counted(seen: Seen) -> list[float]:
+    return [float(seen.instructions), float(seen.stall_cycles)]

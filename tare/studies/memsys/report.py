@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
-from tare.observers.memory_system import KINDS, PROGRAM, memory_misses, whole
+from tare.observers.memory_details import KINDS, PROGRAM, Details, Seen, Simulated, Site
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
@@ -45,8 +47,6 @@ SITES_ON_A_TERMINAL = 8
 _MANAGERS_ON_A_TERMINAL = 2
 _ROW_HEIGHT = 30
 
-Details = Mapping[str, Any]
-
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     """The runs to do next, given those that are done; empty when the study is complete."""
@@ -65,10 +65,10 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     """Findings, tables and figures of all simulations in a results folder."""
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
-    baseline = results.run["baseline"]
+    baseline = results.run.baseline
     tables: list[Table] = []
     figures: list[Figure] = []
-    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
         tables.append(failures)
     programs = list(dict.fromkeys(r.run.program for r in records))
     for number, program in enumerate(programs, 1):
@@ -76,10 +76,10 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         if not firsts:
             continue
         first = firsts.get(baseline) or next(iter(firsts.values()))
-        for place, model in enumerate(first.outcome.details["models"]):
+        for place, model in enumerate(details_of(first).models):
             tag = f"{number}-{place + 1}"
-            found = {m: r.outcome.details["models"][place] for m, r in firsts.items()}
-            about = f"{program} in {model['name']}"
+            found = {m: details_of(r).models[place] for m, r in firsts.items()}
+            about = f"{program} in {model.name}"
             tables += [
                 totals_table(about, found, f"table-memsys-{tag}"),
                 misses_table(about, found, f"table-misses-{tag}"),
@@ -98,8 +98,12 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         tables=tables,
         figures=figures,
         obtained=Obtained.SIMULATED,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
+
+
+def details_of(record: Record) -> Details:
+    return record.outcome.details_as(Details)
 
 
 def findings(good: Sequence[Record], baseline: str) -> list[str]:
@@ -107,7 +111,7 @@ def findings(good: Sequence[Record], baseline: str) -> list[str]:
     if not good:
         return ["No run gave a simulation."]
     sentences = sentences_by_program(good, lambda firsts: _shares(firsts, baseline))
-    if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
+    if uncounted := max(details_of(r).uncounted_processes for r in good):
         sentences.append(
             f"{uncounted} of the processes ended without a file (killed, or started in a way that "
             "leaves Valgrind): their accesses are missing."
@@ -122,22 +126,22 @@ def findings(good: Sequence[Record], baseline: str) -> list[str]:
 def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
     sentences = []
     chosen = firsts.get(baseline) or next(iter(firsts.values()))
-    for place, model in enumerate(chosen.outcome.details["models"]):
-        everything, of_manager = whole(model), whole(model, manager=True)
-        cycles = max(everything["cycles"], 1)
+    for place, model in enumerate(details_of(chosen).models):
+        everything, of_manager = model.whole(), model.whole(manager=True)
+        cycles = max(everything.cycles, 1)
         sentences.append(
-            f"In {model['name']}, waiting for memory is "
-            f"{format_percent(everything['stall_cycles'] / cycles)} of the cycles under "
+            f"In {model.name}, waiting for memory is "
+            f"{format_percent(everything.stall_cycles / cycles)} of the cycles under "
             f"{chosen.run.manager}; memory management is "
-            f"{format_percent(of_manager['cycles'] / cycles)} of the cycles, "
-            f"{format_percent(of_manager['stall_cycles'] / cycles)} waiting in it."
+            f"{format_percent(of_manager.cycles / cycles)} of the cycles, "
+            f"{format_percent(of_manager.stall_cycles / cycles)} waiting in it."
         )
-        totals = {m: whole(r.outcome.details["models"][place])["cycles"] for m, r in firsts.items()}
+        totals = {m: details_of(r).models[place].whole().cycles for m, r in firsts.items()}
         least = min(totals, key=lambda manager: totals[manager])
         if len(totals) > 1 and least != chosen.run.manager:
             less = 1 - totals[least] / max(totals[chosen.run.manager], 1)
             sentences.append(
-                f"In {model['name']}, the fewest cycles: {least}, {format_percent(less)} fewer "
+                f"In {model.name}, the fewest cycles: {least}, {format_percent(less)} fewer "
                 f"than {chosen.run.manager}."
             )
     return sentences
@@ -156,7 +160,7 @@ def _per_instruction(title: str, help: str, total: str) -> Field[Row]:
     return ratios(title, help, lambda row: quotient(row[total], row["instructions"]))
 
 
-def totals_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
+def totals_table(about: str, found: Mapping[str, Simulated], identifier: str) -> Table:
     """A line per manager: cycles, and which part is waiting, in the program and in the manager."""
     mine = "Cycles in the manager, its stalls included, divided by cycles."
     fields: list[Field[Row]] = [
@@ -181,13 +185,13 @@ def totals_table(about: str, found: Mapping[str, Details], identifier: str) -> T
     ]
     rows = []
     for manager, model in found.items():
-        part = whole(model, manager=True)
-        of_manager = {"managing": part["cycles"], "its_stalls": part["stall_cycles"]}
-        rows.append({"manager": manager, **whole(model), **of_manager})
+        part = model.whole(manager=True)
+        of_manager = {"managing": part.cycles, "its_stalls": part.stall_cycles}
+        rows.append({"manager": manager, **structs.asdict(model.whole()), **of_manager})
     return table(identifier, f"Cycles: {about}", rows, fields)
 
 
-def misses_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
+def misses_table(about: str, found: Mapping[str, Simulated], identifier: str) -> Table:
     """A line per manager, side and level: misses, and stall cycles by what is waited for."""
     fields: list[Field[Row]] = [
         texts("manager", MANAGER, "manager"),
@@ -211,12 +215,12 @@ def misses_table(about: str, found: Mapping[str, Details], identifier: str) -> T
         {"manager": manager, "side": side, "level": level, **_at_level(events, level)}
         for manager, model in found.items()
         for side in ("program", "manager")
-        for events in [whole(model, manager=side == "manager")]
-        for level in range(1, model["levels"] + 1)
+        for events in [model.whole(manager=side == "manager")]
+        for level in range(1, model.levels + 1)
     ]
     notes = []
     for name, words in (("write buffer", "a full write buffer"), ("TLB", "the TLB")):
-        waits = {m: whole(model)["stalls"].get(name) for m, model in found.items()}
+        waits = {m: model.whole().stalls.get(name) for m, model in found.items()}
         shown = [f"{m} {format_count(w)}" for m, w in waits.items() if w is not None]
         if shown:
             notes.append(f"stall cycles of {words}: {', '.join(shown)}.")
@@ -224,14 +228,14 @@ def misses_table(about: str, found: Mapping[str, Details], identifier: str) -> T
     return table(identifier, f"Misses: {about}", rows, fields, notes, essential=few)
 
 
-def _at_level(events: Details, level: int) -> dict[str, Any]:
-    missed = {kind: events["misses"][kind][level - 1] for kind in KINDS}
-    waits = [cycles for name, cycles in events["stalls"].items() if name.endswith(f"level {level}")]
-    rate = quotient(1000 * sum(missed.values()), events["instructions"])
+def _at_level(events: Seen, level: int) -> dict[str, Any]:
+    missed = {kind: events.misses[kind][level - 1] for kind in KINDS}
+    waits = [cycles for name, cycles in events.stalls.items() if name.endswith(f"level {level}")]
+    rate = quotient(1000 * sum(missed.values()), events.instructions)
     return {**missed, "waits": sum(waits), "rate": rate}
 
 
-def operations_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
+def operations_table(about: str, found: Mapping[str, Simulated], identifier: str) -> Table:
     """A line per manager and operation."""
     outermost = "The outermost call; what it calls of the family is part of it."
     data = "Reads and writes of a call that the first level did not hold."
@@ -250,51 +254,51 @@ def operations_table(about: str, found: Mapping[str, Details], identifier: str) 
     ]
     rows = [
         {
-            **events,
+            **structs.asdict(events),
             "manager": manager,
             "operation": name,
-            "data": events["misses"]["read"][0] + events["misses"]["write"][0],
-            "to_memory": memory_misses(events),
-            "all": whole(model)["cycles"],
+            "data": events.data_misses,
+            "to_memory": events.memory_misses,
+            "all": model.whole().cycles,
         }
         for manager, model in found.items()
-        for name, events in model["operations"].items()
+        for name, events in model.operations.items()
         if name != PROGRAM
     ]
     few = len(found) <= _MANAGERS_ON_A_TERMINAL
     return table(identifier, f"Operations: {about}", rows, fields, essential=few)
 
 
-def sites_table(about: str, model: Details, manager: str, identifier: str) -> Table:
+def sites_table(about: str, model: Simulated, manager: str, identifier: str) -> Table:
     """The places from which the manager was called at the greatest cost, under one manager."""
-    cycles = whole(model)["cycles"]
+    cycles = model.whole().cycles
     share = "Of all calls from there, their share of all cycles."
     fields: list[Field[Row]] = [
-        texts("called from", "The function that called, and its object.", _called_from),
+        texts("called from", "The function that called, and its object.", "from"),
         texts("operation", "What it called.", "operation"),
         counts("calls", "How often.", "calls"),
         _per_call("stalls", "Stall cycles of a call, on average.", "stall_cycles"),
         percents("cycles", share, lambda site: site["cycles"] / cycles if cycles else 0.0),
     ]
-    sites, number = model["sites"], model["all_sites"]
-    notes = [f"the costliest of {number} places."] if number > len(sites) else []
+    rows = [{**structs.asdict(site), "from": _called_from(site)} for site in model.sites]
+    notes = [f"the costliest of {model.all_sites} places."] if model.all_sites > len(rows) else []
     title = f"Callers of {manager}: {about}"
-    return table(identifier, title, sites, fields, notes, essential=False)
+    return table(identifier, title, rows, fields, notes, essential=False)
 
 
-def _called_from(site: Row) -> str:
-    place = site["function"] or f"+{site['offset']:#x}"
-    library = site["object"].rsplit("/", 1)[-1]
+def _called_from(site: Site) -> str:
+    place = site.function or f"+{site.offset:#x}"
+    library = site.object.rsplit("/", 1)[-1]
     return shortened(visible(f"{place} ({library})" if library else place), 60)
 
 
-def phase_tables(about: str, model: Details, identifier: str) -> list[Table]:
+def phase_tables(about: str, model: Simulated, identifier: str) -> list[Table]:
     """By phase, and before and after collections; nothing where there were none."""
-    phases = {name or "outside": events for name, events in model.get("phases", {}).items()}
+    phases = {name or "outside": events for name, events in model.phases.items()}
     phases |= {
-        f"program, {word} a collection": model[word]
-        for word in ("before", "after")
-        if word in model
+        f"program, {word} a collection": seen
+        for word, seen in (("before", model.before), ("after", model.after))
+        if seen is not None
     }
     if not phases:
         return []
@@ -308,29 +312,29 @@ def phase_tables(about: str, model: Details, identifier: str) -> list[Table]:
     ]
     rows = [
         {
-            **events,
+            **structs.asdict(events),
             "when": name,
-            "first": 1000 * sum(missed[0] for missed in events["misses"].values()),
-            "to_memory": 1000 * memory_misses(events),
+            "first": 1000 * sum(missed[0] for missed in events.misses.values()),
+            "to_memory": 1000 * events.memory_misses,
         }
         for name, events in phases.items()
     ]
-    notes = [f"{format_count(model['collections'])} collections."]
+    notes = [f"{format_count(model.collections)} collections."]
     return [table(identifier, f"Phases: {about}", rows, fields, notes)]
 
 
 # ---- figures ----
 
 
-def stall_figure(about: str, found: Mapping[str, Details], identifier: str) -> Figure:
+def stall_figure(about: str, found: Mapping[str, Simulated], identifier: str) -> Figure:
     """A bar per manager, of what the program waits for, and one of what the manager waits for."""
     rows: list[dict[str, Any]] = []
     waits: list[str] = []
     for manager, model in found.items():
         label = shortened(visible(manager))
-        instructions = max(whole(model)["instructions"], 1)
+        instructions = max(model.whole().instructions, 1)
         for side in ("program", "manager"):
-            for name, cycles in whole(model, manager=side == "manager")["stalls"].items():
+            for name, cycles in model.whole(manager=side == "manager").stalls.items():
                 waits += [name] if name not in waits else []
                 rows.append(
                     {
@@ -384,17 +388,18 @@ def stall_figure(about: str, found: Mapping[str, Details], identifier: str) -> F
 def curve_figures(firsts: Mapping[str, Record], first: Record) -> list[Figure]:
     """Misses over the size of the cache: by manager, and by the number of ways."""
     figures = []
-    for place, curve in enumerate(first.outcome.details["curves"]):
-        of = curve["of"]
+    for place, curve in enumerate(details_of(first).curves):
+        of = curve.of
         lines = {
-            (manager, side): record.outcome.details["curves"][place][side]
+            (manager, side): found
             for manager, record in firsts.items()
-            for side in ("program", "manager")
+            for its in [details_of(record).curves[place]]
+            for side, found in (("program", its.program), ("manager", its.manager))
         }
         series = {
-            f"{manager}, {side}": (found["misses"], instructions)
+            f"{manager}, {side}": (found.misses, instructions)
             for (manager, side), found in lines.items()
-            if (instructions := _instructions(firsts[manager])) and found["accesses"]
+            if (instructions := _instructions(firsts[manager])) and found.accesses
         }
         figures.append(
             _curve_figure(
@@ -404,7 +409,7 @@ def curve_figures(firsts: Mapping[str, Record], first: Record) -> list[Figure]:
                 "program and of its manager in the cache that they share, for each 1,000 "
                 "instructions of the run.",
                 series,
-                curve["line_bytes"],
+                curve.line_bytes,
             )
         )
         instructions = _instructions(first)
@@ -415,9 +420,9 @@ def curve_figures(firsts: Mapping[str, Record], first: Record) -> list[Figure]:
                 "Set-associative caches with least-recently-used replacement, from the same run.",
                 {
                     f"{ways} {'way' if ways == '1' else 'ways'}": (points, instructions)
-                    for ways, points in curve["associative"].items()
+                    for ways, points in curve.associative.items()
                 },
-                curve["line_bytes"],
+                curve.line_bytes,
             )
         )
     return figures

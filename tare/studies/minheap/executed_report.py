@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tare.base.libraries import pl
 from tare.base.units import format_bytes
 from tare.records import summary
+from tare.records.header import Amount, Asked, Header
 from tare.records.metrics import Obtained, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record
@@ -35,6 +36,14 @@ from tare.studykit.least_heap.executed import HIGH, LOW, STUDY
 TITLE = "The least heap under each collector"
 
 
+class AskedOfExecuted(Asked, frozen=True, kw_only=True):
+    slow: Amount
+
+
+class ExecutedRun(Header, frozen=True, kw_only=True):
+    request: AskedOfExecuted
+
+
 def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise_range``."""
     return summary.summarise_range(measurements, baseline, seed, HIGH)
@@ -47,7 +56,7 @@ def section(results: Results) -> Section:
     good = [r for r in records if r.outcome.status is Status.OK]
     with telling_damage(results):
         tables = [_table(good), _trials_table(records)]
-        findings = _findings(results.run["request"]["slow"], good)
+        findings = _findings(results.run_as(ExecutedRun).request.slow, good)
     if (failures := failure_table(results, STUDY)) is not None:
         tables.insert(0, failures)
     return Section(
@@ -57,7 +66,7 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[],
         obtained=Obtained.EXECUTED,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count
@@ -18,7 +17,7 @@ from tare.campaign.planning import Plan
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records, telling_damage
-from tare.records.runs import Record, Run
+from tare.records.runs import Number, Record, Run
 from tare.report.comparison import failure_table
 from tare.report.fields import (
     SERVED,
@@ -37,6 +36,7 @@ from tare.report.fields import (
 from tare.report.model import Cell, Section, Table
 from tare.studykit.least_heap.replayed import PARTS
 from tare.studykit.published import published
+from tare.studykit.replays import ReplayRun
 
 STUDY = "minheap"
 OBSERVER = "minheap"
@@ -55,6 +55,10 @@ REFERENCE = "marksweep(mimalloc, every=64KiB)"
 PUBLISHED_COLLECTORS = ("marksweep(mimalloc, every=128KiB)", "semispace", "gencopy", "immix")
 
 __all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "section", "summarise"]
+
+
+class MinheapRun(ReplayRun, frozen=True, kw_only=True):
+    oracles: dict[str, Number]
 
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
@@ -93,12 +97,13 @@ def section(results: Results) -> Section:
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     with telling_damage(results):
-        tables = [_table(results.run, good)]
+        run = results.run_as(MinheapRun)
+        tables = [_table(run, good)]
         if split := [record for record in good if PARTS[0] in record.outcome.values]:
-            tables.append(_parts_table(results.run, split))
+            tables.append(_parts_table(run, split))
         if limited := [record for record in good if _is_limited(record)]:
             tables.append(_trials_table(limited))
-        findings = _findings(results.run, good)
+        findings = _findings(run, good)
     if (failures := failure_table(results)) is not None:
         tables.insert(0, failures)
     return Section(
@@ -108,23 +113,23 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[],
         obtained=Obtained.REPLAYED,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
-def _findings(run: Any, good: Sequence[Record]) -> list[str]:
-    counted = run["schedule"]
-    death = run["request"]["how"]["death"]
+def _findings(run: MinheapRun, good: Sequence[Record]) -> list[str]:
+    counted = run.schedule
+    death = run.request.how.death
     sentences = [
-        f"Replayed: {format_count(counted['objects'])} objects, "
-        f"{format_bytes(counted['allocated_bytes'])}, at most "
-        f"{format_bytes(counted['peak_bytes'])} at one moment; an object has a root until it dies "
+        f"Replayed: {format_count(counted.objects)} objects, "
+        f"{format_bytes(counted.allocated_bytes)}, at most "
+        f"{format_bytes(counted.peak_bytes)} at one moment; an object has a root until it dies "
         f"({ORACLES[death]}), and lives on while another one points to it."
     ]
     limited = [record for record in good if _is_limited(record)]
     if limited:
         best = min(limited, key=lambda record: float(record.outcome.values[HIGH]))
-        ratio = best.outcome.values[HIGH] / counted["peak_bytes"]
+        ratio = best.outcome.values[HIGH] / counted.peak_bytes
         sentences.append(
             f"The collector that gets by with least is {best.run.manager}: "
             f"{format_bytes(best.outcome.values[HIGH])}, {ratio:.2f} times the most that lives."
@@ -157,9 +162,9 @@ def _collecting(row: Row) -> float:
     )
 
 
-def _table(run: Any, good: Sequence[Record]) -> Table:
+def _table(run: MinheapRun, good: Sequence[Record]) -> Table:
     """A line per manager, the smallest heap first, and the oracles as limits."""
-    live = run["schedule"]["peak_bytes"]
+    live = run.schedule.peak_bytes
     reference = next((r.outcome.values[HIGH] for r in good if r.run.manager == REFERENCE), None)
     means = {collector: mean for collector, (mean, _, _) in published_ratios().items()}
 
@@ -203,7 +208,7 @@ def _table(run: Any, good: Sequence[Record]) -> Table:
             HIGH: peak,
             "interval": "a limit",
         }
-        for death, peak in run["oracles"].items()
+        for death, peak in run.oracles.items()
     ]
     notes = [
         "a collector's heap has 8 bytes of header for each object; a limit has the bytes asked for "
@@ -217,9 +222,9 @@ def _between(values: Mapping[str, float]) -> str:
     return f"{format_bytes(values[LOW])} – {format_bytes(values[HIGH])}"
 
 
-def _parts_table(run: Any, split: Sequence[Record]) -> Table:
+def _parts_table(run: MinheapRun, split: Sequence[Record]) -> Table:
     """A line per manager: its least heap as the sum of its parts, in the most bytes alive."""
-    live = run["schedule"]["peak_bytes"]
+    live = run.schedule.peak_bytes
 
     def part(title: str, help: str, name: str) -> Field[Record]:
         def value(record: Record) -> float | None:

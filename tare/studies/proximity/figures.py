@@ -8,6 +8,7 @@ from typing import Any
 from tare.base.text import shortened, visible
 from tare.report.figures.marks import INK, MUTED, SERIES, Spec, layer, measure, params, ratio_axis
 from tare.report.model import Figure
+from tare.studies.proximity.details import Grouped, Spread
 
 MOST_PANELS = 6
 MOST_DRAWN = 200
@@ -16,7 +17,7 @@ _HEIGHT = 220
 _NAMES = {"all": MUTED, "best": SERIES[0], "worst": SERIES[1]}
 
 
-def groups_figure(groups: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure | None:
+def groups_figure(groups: Mapping[str, Grouped]) -> Figure | None:
     """By manager, groups of events in the order of their distances; None without any."""
     panels = []
     shown = {name: _drawn(each) for name, each in list(groups.items())[:MOST_PANELS]}
@@ -50,27 +51,27 @@ def groups_figure(groups: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure
     )
 
 
-def _drawn(groups: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
-    count = len(groups["wall"])
+def _drawn(groups: Grouped) -> list[dict[str, Any]]:
+    count = len(groups.wall)
     step = -(-count // MOST_DRAWN)
     rows = []
     for first in range(0, count, step):
         part = slice(first, first + step)
-        wall, own = groups["wall"][part], groups["relative"][part]
+        wall, own = groups.wall[part], groups.relative[part]
         middle = (first + len(wall) / 2) / count * 100
         rows.append({"x": middle, "y": sum(wall) / len(wall), "own": sum(own) / len(own)})
     return rows
 
 
-def densities_figure(extremes: Mapping[str, Mapping[str, Any]]) -> Figure | None:
+def densities_figure(extremes: Mapping[str, Spread]) -> Figure | None:
     """By manager, where the fastest and the slowest events lie; None without any."""
     panels = []
     for name, each in list(extremes.items())[:MOST_PANELS]:
-        edges = each["edges"]
+        edges = each.edges
         rows = [
             {"x": (low + high) / 2, "share": share, "of": label}
             for label in _NAMES
-            for low, high, share in zip(edges[:-1], edges[1:], each["density"][label], strict=True)
+            for low, high, share in zip(edges[:-1], edges[1:], each.density[label], strict=True)
         ]
         x = {
             "scale": {"domain": [edges[0], edges[-1]], "nice": False},

@@ -10,26 +10,32 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any
+from functools import cached_property
+from operator import attrgetter, itemgetter
+from typing import Any, TypeVar
+
+from msgspec import structs
 
 from tare.base.libraries import pl
 from tare.base.units import format_count, format_percent, format_seconds
 from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.records import summary
+from tare.records.header import Header
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record, Run
 from tare.report.comparison import failure_table
 from tare.report.fields import Field, Kind, Row, counts, numbers, seconds, table, texts
 from tare.report.model import Cell, Figure, Section, Table
+from tare.studies.proximity.details import Details, Grouped, Spread
 from tare.studies.proximity.figures import densities_figure, groups_figure
 from tare.studykit.sweep_tables import Curve as Drawn
 from tare.studykit.sweep_tables import Panel, ratio_figure
 
 STUDY = "proximity"
 OBSERVER = "proximity"
+T = TypeVar("T")
 TITLE = "Close to a collection"
 RANKS = (1, 2, 3, 5, 10, 20)
 """Those of the metrics and tables."""
@@ -86,6 +92,10 @@ class Variant:
     collections: int | None
 
 
+class ProximityRun(Header, frozen=True, kw_only=True):
+    variants: tuple[Variant, ...] = ()
+
+
 @dataclass(frozen=True)
 class Answer:
     """What was found of a program under a manager. ``curves`` are by what came before and clock."""
@@ -99,13 +109,22 @@ class Answer:
         curve = self.curves.get((name, clock), ())
         return curve[rank - 1] if rank <= len(curve) else None
 
-    def details(self) -> list[Mapping[str, Any]]:
-        return [record.outcome.details for record in self.records]
+    @cached_property
+    def details(self) -> list[Details]:
+        return [record.outcome.details_as(Details) for record in self.records]
+
+    @property
+    def groups(self) -> list[Grouped]:
+        return [each.groups for each in self.details if each.groups is not None]
+
+    @property
+    def extremes(self) -> list[Spread]:
+        return [each.extremes for each in self.details if each.extremes is not None]
 
     def length(self, name: str) -> float:
         """The median length in seconds of what stopped the program; 0 for nothing."""
         kind = COLLECTION if name == AGAIN else name
-        found = [each["pause_ns"].get(kind, [0.0])[0] for each in self.details()]
+        found = [each.pause_ns.get(kind, (0.0,))[0] for each in self.details]
         return float(statistics.median(found)) / 1e9
 
     def is_matched(self, control: str) -> bool:
@@ -180,7 +199,7 @@ def section(results: Results) -> Section:
         findings=[*findings, PUBLISHED] if answers else [],
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
@@ -191,7 +210,7 @@ def _answers(results: Results) -> list[Answer]:
             groups.setdefault((record.run.program, record.run.manager), []).append(record)
     answers = []
     for (program, manager), records in groups.items():
-        seen = [record.outcome.details["curves"] for record in records]
+        seen = [record.outcome.details_as(Details).curves for record in records]
         curves = {
             (name, clock): combined([each[name][clock] for each in seen])
             for name in seen[0]
@@ -208,8 +227,7 @@ def _is_known(answers: Sequence[Answer], clock: str) -> bool:
 
 def _bases(results: Results) -> dict[str, str]:
     """By manager, the one that it is made of with another period."""
-    variants = [Variant(**each) for each in results.run.get("variants", [])]
-    return {each.manager: each.base for each in variants}
+    return {each.manager: each.base for each in results.run_as(ProximityRun).variants}
 
 
 # ---- findings ----
@@ -285,9 +303,8 @@ def _null_sentence(answer: Answer) -> str:
 
 def _survivors_sentence(answer: Answer) -> str:
     events, cut = answer.total("events"), answer.total("interrupted_events")
-    details = answer.details()
-    kept = statistics.median(each["kept_ns"] for each in details)
-    own = statistics.median(each["interrupted_ns"] for each in details)
+    kept = statistics.median(each.kept_ns for each in answer.details)
+    own = statistics.median(each.interrupted_ns for each in answer.details)
     told = (
         f"{format_count(cut)} of {format_count(events)} events ({format_percent(cut / events)}) "
         "were interrupted and are left out"
@@ -378,21 +395,22 @@ class _After:
 
 
 def _distance_table(answers: Sequence[Answer]) -> Table:
-    def median(
-        title: str, help: str, part: str, value: _Value, wide: bool = False
-    ) -> Field[Answer]:
-        def cell(answer: Answer) -> Cell:
-            return _median([each[part] for each in answer.details() if each[part]], value)
+    def of_groups(title: str, help: str, value: Callable[[Grouped], float]) -> Field[Answer]:
+        return Field(title, help, lambda answer: _median(answer.groups, value))
 
-        return Field(title, help, cell, essential=not wide)
+    def of_extremes(
+        title: str, help: str, value: Callable[[Spread], float], wide: bool = False
+    ) -> Field[Answer]:
+        return Field(
+            title, help, lambda answer: _median(answer.extremes, value), essential=not wide
+        )
 
     def pauses(answer: Answer) -> Cell:
         values = [record.outcome.values for record in answer.records]
         return _median(values, itemgetter("pauses"), "{:.0f}")
 
     def groups(answer: Answer) -> Cell:
-        walls = [each["groups"]["wall"] for each in answer.details() if each["groups"]]
-        return _median(walls, len, "{:.0f}")
+        return _median(answer.groups, lambda each: len(each.wall), "{:.0f}")
 
     by_best = "Mean wall time of the {} group, by that of the best group."
     by_all = "Median distance of a key's {} events by that of all of it."
@@ -405,19 +423,18 @@ def _distance_table(answers: Sequence[Answer]) -> Table:
         Field(
             "groups", "Equal groups of events by their distance to the collection before.", groups
         ),
-        median("closest", by_best.format("closest"), "groups", lambda each: each["wall"][0]),
-        median("farthest", by_best.format("farthest"), "groups", lambda each: each["wall"][-1]),
-        median("worst", by_best.format("worst"), "groups", lambda each: max(each["wall"])),
-        median(
+        of_groups("closest", by_best.format("closest"), lambda each: each.wall[0]),
+        of_groups("farthest", by_best.format("farthest"), lambda each: each.wall[-1]),
+        of_groups("worst", by_best.format("worst"), lambda each: max(each.wall)),
+        of_groups(
             "by chance",
             "The same, when events are dealt out to groups at random.",
-            "groups",
-            itemgetter("chance"),
+            attrgetter("chance"),
         ),
-        median("fastest 5%", by_all.format("fastest"), "extremes", itemgetter("best")),
-        median("by chance", dealt, "extremes", itemgetter("best_by_chance"), wide=True),
-        median("slowest 5%", by_all.format("slowest"), "extremes", itemgetter("worst")),
-        median("by chance", dealt, "extremes", itemgetter("worst_by_chance"), wide=True),
+        of_extremes("fastest 5%", by_all.format("fastest"), attrgetter("best")),
+        of_extremes("by chance", dealt, attrgetter("best_by_chance"), wide=True),
+        of_extremes("slowest 5%", by_all.format("slowest"), attrgetter("worst")),
+        of_extremes("by chance", dealt, attrgetter("worst_by_chance"), wide=True),
     ]
     notes = [
         "as Sareen and Blackburn (2022) and Sareen (2021) show it. The best of many groups is the "
@@ -427,14 +444,11 @@ def _distance_table(answers: Sequence[Answer]) -> Table:
     return table("table-proximity-distance", "By distance in time", answers, fields, notes)
 
 
-def _median(found: Sequence[Any], value: Any, form: str = "{:.2f}") -> Cell:
+def _median(found: Sequence[T], value: Callable[[T], float], form: str = "{:.2f}") -> Cell:
     if not found:
         return Cell("–")
     median = float(statistics.median(value(each) for each in found))
     return Cell(form.format(median), median)
-
-
-_Value = Callable[[Any], float]
 
 
 def _runs_table(answers: Sequence[Answer]) -> Table:
@@ -513,22 +527,19 @@ def _row(name: str, point: Point | None) -> Any:
 
 
 def _distance_figures(answers: Sequence[Answer], bases: Mapping[str, str]) -> list[Figure | None]:
-    first = {answer.manager: answer.details()[0] for answer in answers}
-    grouped = {name: each["groups"] for name, each in first.items() if each["groups"]}
+    first = {answer.manager: answer.details[0] for answer in answers}
+    grouped = {name: each.groups for name, each in first.items() if each.groups}
     best: dict[str, float] = {}
     for name, each in grouped.items():
         base = bases.get(name, name)
-        best[base] = min(each["best"], best.get(base, each["best"]))
+        best[base] = min(each.best, best.get(base, each.best))
     scaled = {
-        name: {
-            **each,
-            "wall": [wall * each["best"] / best[bases.get(name, name)] for wall in each["wall"]],
-        }
+        name: structs.replace(
+            each, wall=tuple(wall * each.best / best[bases.get(name, name)] for wall in each.wall)
+        )
         for name, each in grouped.items()
     }
     return [
         groups_figure(scaled),
-        densities_figure(
-            {name: each["extremes"] for name, each in first.items() if each["extremes"]}
-        ),
+        densities_figure({name: each.extremes for name, each in first.items() if each.extremes}),
     ]

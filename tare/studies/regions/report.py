@@ -197,7 +197,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     """Findings, tables and figures of the regions in a results folder."""
     records = read_records(results.folder)
     mine = results.measurements.filter(results.measurements["study"] == STUDY)
-    rows = summary_rows(summarise(mine, "", results.run["seed"]))
+    rows = summary_rows(summarise(mine, "", results.run.seed))
     programs = list(dict.fromkeys(program for program, _, _ in rows))
     groups = sweeps.by_allocator(_timed_managers(results))
     tables: list[Table] = []
@@ -218,12 +218,12 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         findings=sentences,
         tables=[table for table in tables if table.rows],
         figures=_figures(records, rows, programs, groups),
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
 def _timed_managers(results: Results) -> list[str]:
-    return [name for name in results.run["managers"] if not variant(name).option("statistics")]
+    return [name for name in results.run.managers if not variant(name).option("statistics")]
 
 
 def _route(each: Variant) -> str:
@@ -306,8 +306,8 @@ def _share_sentences(share: Share | None) -> list[str]:
 def _drag_sentences(results: Results, records: Sequence[Record], program: str) -> list[str]:
     found = [r for r in records if (r.run.study, r.run.program) == (drag.STUDY, program)]
     if not found:
-        told = results.run.get("drag_left_out", "")
-        reason = told or drag_left_out(records, program, results.run["baseline"])
+        told = results.run.drag_left_out
+        reason = told or drag_left_out(records, program, results.run.baseline)
         return [f"What the regions hold in vain is not known: {reason}."] if reason else []
     if found[0].outcome.status is not Status.OK:
         status = found[0].outcome.status

@@ -18,6 +18,7 @@ from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import Manager
 from tare.observers import instrument, memory_system
 from tare.observers.event_files import Event
+from tare.observers.memory_details import Details
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.results import Results
@@ -88,12 +89,11 @@ def _with_parts(outcome: Outcome) -> Outcome:
     """``outcome`` with the misses of the replay and those of its collections."""
     if outcome.status is not Status.OK:
         return outcome
-    parts = study.parts(outcome.details["models"][0])
+    parts = study.parts(outcome.details_as(Details).models[0])
     if MUTATOR not in parts:
         reason = "the instrument did not find the replay in the replayer: build Tare again"
         return replace(outcome, status=Status.FAILED, reason=reason, values={}, details={})
     misses = {
-        f"{part}_memory_misses": float(memory_system.memory_misses(events))
-        for part, events in parts.items()
+        f"{part}_memory_misses": float(events.memory_misses) for part, events in parts.items()
     }
     return replace(outcome, values={**outcome.values, **misses})

@@ -4,13 +4,14 @@ each manager, in simulated memory systems."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from msgspec import structs
 
 from tare.base.libraries import pl
 from tare.base.units import format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
-from tare.observers.memory_system import memory_misses, whole
+from tare.observers.memory_details import Seen, Simulated
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
@@ -25,8 +26,6 @@ OBSERVER = "replay-cache"
 TITLE = "The caches under the same allocations, replayed and simulated"
 MUTATOR, COLLECTOR = "mutator", "collector"
 
-Details = Mapping[str, Any]
-
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     """The runs to do next, given those that are done; empty when the study is complete."""
@@ -38,11 +37,11 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
     return memsys.summarise(measurements, baseline, seed)
 
 
-def parts(model: Details) -> dict[str, Details]:
+def parts(model: Simulated) -> dict[str, Seen]:
     """What happened in the replay outside collections, and in these where there were any, from the
     details of a model."""
     # Where there is one phase alone, all that counts happened in it.
-    found = model.get("phases") or ({MUTATOR: whole(model)} if model["operations"] else {})
+    found = model.phases or ({MUTATOR: model.whole()} if model.operations else {})
     return {part: found[part] for part in (MUTATOR, COLLECTOR) if part in found}
 
 
@@ -53,13 +52,12 @@ def section(results: Results) -> Section:
     tables: list[Table] = []
     if (failures := failure_table(results)) is not None:
         tables.append(failures)
-    (program,) = (program["name"] for program in results.run["programs"])
+    (program,) = (program.name for program in results.run.programs)
     firsts = first_records(good, program)
-    names = [model["name"] for model in next(iter(firsts.values())).outcome.details["models"]
-             ] if firsts else []  # fmt: skip
-    for place, name in enumerate(names):
-        found = {m: r.outcome.details["models"][place] for m, r in firsts.items()}
-        about = f"{program}, replayed in {name}"
+    models = memsys.details_of(next(iter(firsts.values()))).models if firsts else ()
+    for place, model in enumerate(models):
+        found = {m: memsys.details_of(r).models[place] for m, r in firsts.items()}
+        about = f"{program}, replayed in {model.name}"
         tables += [
             parts_table(about, found, f"table-replay-cache-{place + 1}"),
             memsys.misses_table(about, found, f"table-misses-{place + 1}"),
@@ -68,10 +66,10 @@ def section(results: Results) -> Section:
     return Section(
         identifier=STUDY,
         title=TITLE,
-        findings=_findings(firsts, results.run["baseline"]),
+        findings=_findings(firsts, results.run.baseline),
         tables=tables,
         obtained=Obtained.SIMULATED,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
@@ -99,7 +97,7 @@ def _findings(firsts: Mapping[str, Record], baseline: str) -> list[str]:
     return sentences
 
 
-def parts_table(about: str, found: Mapping[str, Details], identifier: str) -> Table:
+def parts_table(about: str, found: Mapping[str, Simulated], identifier: str) -> Table:
     """A line per manager, and two where it collects."""
     fields: list[Field[Row]] = [
         texts("manager", SERVED, "manager"),
@@ -114,12 +112,18 @@ def parts_table(about: str, found: Mapping[str, Details], identifier: str) -> Ta
         counts(
             "data misses",
             "Reads and writes that the first level did not hold.",
-            lambda row: row["misses"]["read"][0] + row["misses"]["write"][0],
+            "data",
         ),
-        counts("to memory", METRICS["memory_misses"].explanation, memory_misses),
+        counts("to memory", METRICS["memory_misses"].explanation, "to_memory"),
     ]
     rows = [
-        {**events, "manager": manager, "part": part}
+        {
+            **structs.asdict(events),
+            "manager": manager,
+            "part": part,
+            "data": events.data_misses,
+            "to_memory": events.memory_misses,
+        }
         for manager, model in found.items()
         for part, events in parts(model).items()
     ]

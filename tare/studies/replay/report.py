@@ -31,6 +31,7 @@ from tare.report.comparison import (
 from tare.report.fields import SERVED, Field, Row, ratios, table, texts
 from tare.report.figures import comparison as figures
 from tare.report.model import Figure, Section, Table
+from tare.studykit.replays import ReplayRun
 
 STUDY = "replay"
 OBSERVER = "replay"
@@ -66,15 +67,15 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
 
 def section(results: Results) -> Section:
     """Findings, tables and figures of all replays in a results folder."""
-    run = results.run
-    summary = summarise(results.measurements, run["baseline"], run["seed"])
+    run = results.run_as(ReplayRun)
+    summary = summarise(results.measurements, run.baseline, run.seed)
     rows = summary_rows(summary)
     tables: list[Table] = []
     if (failures := failure_table(results)) is not None:
         tables.append(failures)
-    (program,) = (program["name"] for program in run["programs"])
-    managers = _ranked(rows, program, run["managers"], run["baseline"])
-    tables.append(_table(rows, program, managers, run["baseline"]))
+    (program,) = (program.name for program in run.programs)
+    managers = _ranked(rows, program, list(run.managers), run.baseline)
+    tables.append(_table(rows, program, managers, run.baseline))
     if (details := _details(rows, program, managers)) is not None:
         tables.append(details)
     return Section(
@@ -84,7 +85,7 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=_figures(results, summary),
         obtained=Obtained.REPLAYED,
-        took_seconds=run.get("took_seconds"),
+        took_seconds=run.took_seconds,
     )
 
 
@@ -102,14 +103,14 @@ def _ranked(rows: Rows, program: str, managers: Sequence[str], baseline: str) ->
     return sorted(managers, key=place)
 
 
-def _findings(run: Any, rows: Rows, program: str, managers: Sequence[str]) -> list[str]:
+def _findings(run: ReplayRun, rows: Rows, program: str, managers: Sequence[str]) -> list[str]:
     """What was replayed, and what came of it, in sentences."""
-    request, counted = run["request"], run.get("schedule", {})
-    death = DEATHS.get(request["how"]["death"], "")
+    counted = run.schedule
+    death = DEATHS.get(run.request.how.death, "")
     sentences = [
-        f"Replayed: {format_count(counted.get('objects', 0))} objects, "
-        f"{format_bytes(counted.get('allocated_bytes', 0))}, at most "
-        f"{format_bytes(counted.get('peak_bytes', 0))} at one moment; each object dies {death}."
+        f"Replayed: {format_count(counted.objects)} objects, "
+        f"{format_bytes(counted.allocated_bytes)}, at most "
+        f"{format_bytes(counted.peak_bytes)} at one moment; each object dies {death}."
     ]
     good = [m for m in managers if (rows.get((program, m, TIME)) or {}).get("median") is not None]
     for metric, least in (
@@ -122,7 +123,7 @@ def _findings(run: Any, rows: Rows, program: str, managers: Sequence[str]) -> li
             best = min(lower, key=lambda manager: float(lower[manager]["median"]))
             sentences.append(
                 f"{best} takes {least}: {format_percent(1 - lower[best]['ratio'])} less than "
-                f"{run['baseline']}."
+                f"{run.baseline}."
             )
     sentences.append(
         "A replay has the allocations of the program and not its work: its times are those of the "
@@ -189,7 +190,7 @@ def _of(rows: Rows, program: str, metric: str) -> Callable[[str], Row | None]:
 
 
 def _figures(results: Results, summary: pl.DataFrame) -> list[Figure]:
-    baseline = results.run["baseline"]
+    baseline = results.run.baseline
     measured = set(summary.filter(pl.col("median").is_not_null())["metric"])
     if not {TIME, MEMORY} <= measured:
         return []

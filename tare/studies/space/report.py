@@ -100,11 +100,11 @@ def _section(results: Results, records: Sequence[Record], identifier: str, title
     tables: list[Table] = []
     folded: list[Table] = []
     figures: list[Figure] = []
-    if results.run["study"] == STUDY and (failures := failure_table(results)) is not None:
+    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
         tables.append(failures)
     for number, program in enumerate(programs, 1):
         found = {m: r.outcome.details for m, r in first_records(good, program).items()}
-        baseline = results.run["baseline"]
+        baseline = results.run.baseline
         first = baseline if baseline in found else next(iter(found))
         tables += [
             split_table(program, found, f"table-space-{number}"),
@@ -125,10 +125,10 @@ def _section(results: Results, records: Sequence[Record], identifier: str, title
     return Section(
         identifier=identifier,
         title=title,
-        findings=findings(records, results.run["baseline"]),
+        findings=findings(records, results.run.baseline),
         tables=[*(table for table in tables if table.rows), *(t for t in folded if t.rows)],
         figures=figures,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 

@@ -92,8 +92,8 @@ def section(results: Results) -> Section:
         return space.section(results, IDENTIFIER, TITLE)
     if not is_built():
         return Section(IDENTIFIER, TITLE, findings=["Left out: the recorder is not built."])
-    seconds = run_seconds(results.run.get("pilot_seconds", 0.0))
-    total = TOTAL_SECONDS[Effort(results.run["request"]["effort"])]
+    seconds = run_seconds(results.run.pilot_seconds)
+    total = TOTAL_SECONDS[Effort(results.run.request.effort)]
     reason = (
         f"Left out: one run with its analysis takes about {format_duration(seconds)}, and the "
         f"other sections leave less of the {format_duration(total)} of a bill. `tare space` looks "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_floor, format_percent
@@ -18,7 +17,7 @@ from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, telling_damage
-from tare.records.runs import Record, Run
+from tare.records.runs import Number, Record, Run
 from tare.records.summary import Row
 from tare.report.comparison import (
     INTERVAL,
@@ -33,6 +32,7 @@ from tare.report.comparison import (
 from tare.report.fields import SERVED, Field, Kind, numbers, ratios, sizes, table, text, texts
 from tare.report.figures.curves import Mark, curves_figure
 from tare.report.model import Cell, Figure, Section, Table
+from tare.studykit.replays import ReplayRun
 
 STUDY = "tradeoff"
 OBSERVER = "replay"
@@ -68,6 +68,11 @@ class Point:
     manager: str
     collector: str
     heap: float
+
+
+class TradeoffRun(ReplayRun, frozen=True, kw_only=True):
+    points: tuple[Point, ...]
+    oracles: dict[str, Number]
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ def section(results: Results) -> Section:
             _others_table(answers),
             _details_table(answers),
         ]
-        findings = _findings(results.run, answers)
+        findings = _findings(results.run_as(TradeoffRun), answers)
         figure = _figure(answers)
         broken = failed(results)
     if (failures := failure_table(results)) is not None:
@@ -144,26 +149,25 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[figure] if figure is not None else [],
         obtained=Obtained.REPLAYED,
-        took_seconds=results.run.get("took_seconds"),
+        took_seconds=results.run.took_seconds,
     )
 
 
 def _answers(results: Results) -> Answers:
-    run, measurements = results.run, results.measurements
-    points = [Point(**point) for point in run["points"]]
-    heaps = {point.manager for point in points}
-    (program,) = (program["name"] for program in run["programs"])
+    run, measurements = results.run_as(TradeoffRun), results.measurements
+    heaps = {point.manager for point in run.points}
+    (program,) = (program.name for program in run.programs)
     endings: dict[str, set[str]] = {}
     for manager, status in measurements.select("manager", "status").unique().rows():
         endings.setdefault(manager, set()).add(status)
     return Answers(
         program,
-        run["baseline"],
-        summary_rows(summarise(measurements, run["baseline"], run["seed"])),
-        points,
-        [manager for manager in run["managers"] if manager not in heaps],
-        run["schedule"]["peak_bytes"],
-        run["oracles"],
+        run.baseline,
+        summary_rows(summarise(measurements, run.baseline, run.seed)),
+        run.points,
+        [manager for manager in run.managers if manager not in heaps],
+        run.schedule.peak_bytes,
+        run.oracles,
         endings,
     )
 
@@ -171,11 +175,11 @@ def _answers(results: Results) -> Answers:
 # ---- findings ----
 
 
-def _findings(run: Any, answers: Answers) -> list[str]:
-    counted, death = run["schedule"], run["request"]["how"]["death"]
+def _findings(run: TradeoffRun, answers: Answers) -> list[str]:
+    counted, death = run.schedule, run.request.how.death
     sentences = [
-        f"Replayed: {format_count(counted['objects'])} objects, "
-        f"{format_bytes(counted['allocated_bytes'])}, of which at most "
+        f"Replayed: {format_count(counted.objects)} objects, "
+        f"{format_bytes(counted.allocated_bytes)}, of which at most "
         f"{format_bytes(answers.live)} are {LIMITS[death]} at one moment. Heaps are multiples of "
         "that."
     ]

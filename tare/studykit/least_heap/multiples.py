@@ -15,7 +15,7 @@ from tare.base.units import format_bytes
 from tare.memory_managers.manager import Manager, parse_name, print_name, resolve
 from tare.memory_managers.mmtk import HEAP, multiple_of
 from tare.records.metrics import Status
-from tare.records.results import RUN_FILE, read_run
+from tare.records.results import RUN_FILE, read_document
 from tare.records.runs import Limits
 from tare.studykit.least_heap import replayed as minheap
 from tare.studykit.least_heap.search import PAGE
@@ -63,7 +63,7 @@ def _kept(folder: Path) -> dict[str, dict[str, int]]:
     """The heaps of an interrupted run of the same."""
     if not (folder / RUN_FILE).exists():
         return {}
-    heaps = read_run(folder).get("heaps")
+    heaps = read_document(folder).get("heaps")
     if not isinstance(heaps, dict):
         return {}
     return {

@@ -122,10 +122,10 @@ def section(results: Results) -> Section:
 def _left_out(results: Results) -> str:
     if not is_built():
         return "Left out: the recorder or the replayer's collectors are not built (make build)."
-    if results.run["baseline"] == OWN:
+    if results.run.baseline == OWN:
         return "Left out: the program brings its own allocator. `tare trace -m own` records it."
-    effort = Effort(results.run["request"]["effort"])
-    seconds = 2 * run_seconds(results.run.get("pilot_seconds", 0.0))
+    effort = Effort(results.run.request.effort)
+    seconds = 2 * run_seconds(results.run.pilot_seconds)
     return (
         f"Left out: a recording and a search take about {format_duration(seconds)}, and the other "
         f"sections leave less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "
@@ -145,7 +145,7 @@ def _findings(
         f"glibc takes {format_bytes(record.outcome.details['glibc_bytes'])} for the same objects."
         for record in good[:1]
     ]
-    pilot = results.run.get("pilot_seconds")
+    pilot = results.run.pilot_seconds
     sentences += [_cost(record, pilot) for record in good]
     sentences += [
         f"{record.run.manager}: no figure ({record.outcome.status}: {record.outcome.reason})."

@@ -128,16 +128,16 @@ def section(results: Results) -> Section:
     measured = {record.run.manager for record in records if record.run.study == study.STUDY}
     if least is None or not measured:
         return Section(IDENTIFIER, TITLE, findings=[_left_out(results)])
-    known = points(java_bill.collectors(results.run["managers"]), least)
-    run = {
-        **results.run,
+    known = points(java_bill.collectors(results.run.managers), least)
+    document = {
+        **results.document,
         "points": [asdict(point) for point in known if point.manager in measured],
         "unit": f"the least heap of {lbo.REFERENCE}",
         "least_heap_bytes": least,
         "baseline": known[0].manager,
     }
     mine = results.measurements.filter(results.measurements["study"] == study.STUDY)
-    filtered = Results(results.folder, run, mine)
+    filtered = Results(results.folder, document, mine)
     whole = study.section(filtered)
     headline = _headline(filtered, known[0].collector)
     return replace(whole, identifier=IDENTIFIER, findings=[*headline, *whole.findings])
@@ -145,14 +145,14 @@ def section(results: Results) -> Section:
 
 def _headline(results: Results, collector: str) -> list[str]:
     """What the first collector costs in each heap."""
-    run = results.run
-    rows = summary_rows(study.summarise(results.measurements, run["baseline"], run["seed"]))
-    program = run["programs"][0]["name"]
+    run = results.run_as(study.LboRun)
+    rows = summary_rows(study.summarise(results.measurements, run.baseline, run.seed))
+    program = run.programs[0].name
     found = [
-        (point["heap"], row)
-        for point in run["points"]
-        if point["collector"] == collector
-        and (row := rows.get((program, point["manager"], "lbo_cpu_ratio"))) is not None
+        (point.heap, row)
+        for point in run.points
+        if point.collector == collector
+        and (row := rows.get((program, point.manager, "lbo_cpu_ratio"))) is not None
     ]
     if not found:
         return []
@@ -168,9 +168,9 @@ def _headline(results: Results, collector: str) -> list[str]:
 
 
 def _left_out(results: Results) -> str:
-    effort = Effort(results.run["request"]["effort"])
+    effort = Effort(results.run.request.effort)
     count = _runs(_FEWEST_COLLECTORS, _FEWEST_RUNS)
-    seconds = count * results.run.get("pilot_seconds", 0.0)
+    seconds = count * results.run.pilot_seconds
     return (
         f"Left out: it takes the least heap of {lbo.REFERENCE} and then {count} runs, about "
         f"{format_duration(seconds)}, and the other sections leave less of the "

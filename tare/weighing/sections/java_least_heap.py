@@ -109,8 +109,9 @@ def section(results: Results) -> Section:
     """The least heaps, or why none was sought."""
     if not any(record.run.study == executed.STUDY for record in read_records(results.folder)):
         return Section(IDENTIFIER, TITLE, findings=[_left_out(results)])
-    run = {**results.run, "request": {**results.run["request"], "slow": SLOW}}
-    whole = study.section(Results(results.folder, run, results.measurements))
+    asked = {**results.document["request"], "slow": SLOW}
+    document = {**results.document, "request": asked}
+    whole = study.section(Results(results.folder, document, results.measurements))
     first = whole.tables[0].identifier
     return replace(
         whole,
@@ -124,15 +125,15 @@ def section(results: Results) -> Section:
 
 
 def _changed(results: Results) -> list[str]:
-    options = results.run["java"]["left_out"]["heap"]
+    options = () if results.run.java is None else results.run.java.left_out.heap
     if not options:
         return []
     return [f"Where heaps are varied, the command's own {' '.join(options)} is left out."]
 
 
 def _left_out(results: Results) -> str:
-    effort = Effort(results.run["request"]["effort"])
-    seconds = _RUNS * results.run.get("pilot_seconds", 0.0)
+    effort = Effort(results.run.request.effort)
+    seconds = _RUNS * results.run.pilot_seconds
     return (
         f"Left out: a search takes about {format_duration(seconds)}, and the other sections leave "
         f"less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. `tare minheap` searches "

@@ -44,12 +44,12 @@ def next_runs(_setting: Setting, _records: Sequence[Record]) -> list[Run]:
 def section(results: Results) -> Section:
     """The allocation rate, and pauses under each collector."""
     mine = results.measurements.filter(results.measurements["study"] == compare.STUDY)
-    baseline = results.run["baseline"]
-    rows = summary_rows(summary.summarise(mine, baseline, results.run["seed"]))
-    program = results.run["programs"][0]["name"]
+    baseline = results.run.baseline
+    rows = summary_rows(summary.summarise(mine, baseline, results.run.seed))
+    program = results.run.programs[0].name
     measured = [
         manager
-        for manager in results.run["managers"]
+        for manager in results.run.managers
         if _median(rows, program, manager, _STOPPED) is not None
     ]
     if not measured:

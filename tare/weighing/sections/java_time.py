@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tare.base.units import format_bytes
 from tare.campaign import rounds
@@ -15,6 +14,7 @@ from tare.observers import runner
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records import summary
+from tare.records.header import Header
 from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.comparison import (
@@ -63,8 +63,8 @@ def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
 def section(results: Results) -> Section:
     """The verdict in words, over the tables and figures of the comparison."""
     mine = results.measurements.filter(results.measurements["study"] == compare.STUDY)
-    summarised = summary.summarise(mine, results.run["baseline"], results.run["seed"])
-    whole = comparison_section(Results(results.folder, results.run, mine), summarised)
+    summarised = summary.summarise(mine, results.run.baseline, results.run.seed)
+    whole = comparison_section(Results(results.folder, results.document, mine), summarised)
     tables = [table for table in whole.tables if table.identifier not in _ELSEWHERE]
     if (failures := failure_table(results, compare.STUDY)) is not None:
         tables.insert(0, failures)
@@ -81,19 +81,18 @@ def section(results: Results) -> Section:
     )
 
 
-def _as_it_is(run: Mapping[str, Any]) -> list[str]:
+def _as_it_is(run: Header) -> list[str]:
     """What the program runs under when nothing is changed."""
-    java = run["java"]
-    if not java["collector"]:
+    java = run.java
+    if java is None or not java.collector:
         return []
-    heap = java["heap_bytes"]
-    size = f", in a heap of up to {format_bytes(heap)}" if heap else ""
-    return [f"As it is, it runs under jvm.{java['collector']} of Java {java['version']}{size}."]
+    size = f", in a heap of up to {format_bytes(java.heap_bytes)}" if java.heap_bytes else ""
+    return [f"As it is, it runs under jvm.{java.collector} of Java {java.version}{size}."]
 
 
-def _command(run: Mapping[str, Any], manager: str) -> str:
+def _command(run: Header, manager: str) -> str:
     """The shell command that runs the program under ``manager``."""
-    program = Program("", tuple(run["programs"][0]["argv"]))
+    program = Program("", run.programs[0].argv)
     setting = resolve(manager).runtime
     assert setting is not None
     changed = jvm.advice(setting, program)

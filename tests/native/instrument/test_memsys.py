@@ -19,6 +19,7 @@ import tare as api
 from tare.base.native import native_file
 from tare.heap_traces.recording import TableReader
 from tare.observers import memory_system
+from tare.observers.memory_details import KINDS
 from tare.observers.memory_model import (
     MemoryModel,
     load_model,
@@ -100,8 +101,7 @@ def counts_of(found: dict[str, Any], model: int = 0) -> list[int]:
 def misses_of(found: dict[str, Any], model: int = 0) -> dict[str, list[int]]:
     counts = counts_of(found, model)
     return {
-        kind: [memory_system.misses(counts, kind, level) for level in (1, 2, 3)]
-        for kind in memory_system.KINDS
+        kind: [memory_system.misses(counts, kind, level) for level in (1, 2, 3)] for kind in KINDS
     }
 
 
@@ -151,9 +151,7 @@ def test_any_hierarchy_is_as_a_plain_one(seed: int, simulate: Simulate) -> None:
     found = simulate([model], accesses)
     assert misses_of(found) == plain.misses
     counts = counts_of(found)
-    assert {
-        k: memory_system.translation_misses(counts, k) for k in memory_system.KINDS
-    } == plain.untranslated
+    assert {k: memory_system.translation_misses(counts, k) for k in KINDS} == plain.untranslated
     number = {kind: sum(access[0] == kind for access in accesses) for kind in KIND}
     (context,) = found["contexts"]
     assert (context["instructions"], context["reads"], context["writes"]) == tuple(
@@ -223,10 +221,10 @@ def by_instruction(plain: Hierarchy | Decstation, accesses: Iterable[Access]) ->
 
     def row() -> list[int]:
         if isinstance(plain, Decstation):
-            missed = [n for kind in memory_system.KINDS for n in (plain.misses[kind], 0, 0)]
+            missed = [n for kind in KINDS for n in (plain.misses[kind], 0, 0)]
             return [*missed, 0, 0, 0, plain.buffer_stalls]
-        missed = [n for kind in memory_system.KINDS for n in plain.misses[kind]]
-        return [*missed, *(plain.untranslated[kind] for kind in memory_system.KINDS), 0]
+        missed = [n for kind in KINDS for n in plain.misses[kind]]
+        return [*missed, *(plain.untranslated[kind] for kind in KINDS), 0]
 
     def watched() -> Iterator[Access]:
         address = size = 0

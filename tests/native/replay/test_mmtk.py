@@ -311,7 +311,7 @@ def test_a_heap_that_is_a_multiple_of_the_least(
     names = ["glibc", "semispace(heap=2x)", "semispace(heap=3x, threads=1)"]
     results = replay(trace, names, runs=1, warmup=0, folder=tmp_path / "out")
     assert {r.outcome.status for r in read_records(results.folder)} == {Status.OK}
-    heaps = results.run["heaps"]
+    heaps = results.document["heaps"]
     assert set(heaps) == set(names[1:])
     for multiple, name in zip((2, 3), names[1:], strict=True):
         # One object in eight stays, and a semispace needs room for them twice.
@@ -326,7 +326,7 @@ def test_a_heap_that_is_a_multiple_of_the_least(
         "tare.studykit.least_heap.multiples._least", lambda *_: asked.append("again")
     )
     again = replay(trace, names, runs=1, warmup=0, folder=tmp_path / "out")
-    assert again.run["heaps"] == heaps
+    assert again.document["heaps"] == heaps
     assert not asked
 
 

@@ -753,7 +753,7 @@ def test_marksweep_is_the_replayers_own_over_any_malloc(tmp_path: Path) -> None:
         assert len({found[name][key] for name in names}) == 1, key
     assert found[names[0]]["collections"] > 20
     assert len({values["graph_digest"] for values in found.values()}) == 1
-    told = results.run["managers"]
+    told = results.document["managers"]
     assert not any("layer" in told[name] for name in names)
     assert not any("TARE_MARKSWEEP" in key for name in names for key in told[name]["environment"])
 

@@ -15,6 +15,7 @@ from tare.answers.diff import VERDICTS, diff
 from tare.base.errors import UsageError
 from tare.records.metrics import METRICS
 from tare.records.results import Results, measurement_schema
+from tests.support import campaigns
 
 METRIC = "wall_seconds"
 TRIALS = 40
@@ -44,7 +45,8 @@ def make(
                     )
                 )
     frame = pl.DataFrame(rows, schema=measurement_schema(), orient="row")
-    return Results(Path("results"), {"baseline": baseline, "seed": 1, **run}, frame)
+    document = {**campaigns.described("compare", ["gawk"], [baseline]), **run}
+    return Results(Path("results"), document, frame)
 
 
 def noisy(seed: int, level: float = 1.0, runs: int = 12, noise: float = 0.01) -> list[float | None]:
@@ -206,11 +208,14 @@ def test_other_baselines_or_nothing_in_common_is_refused() -> None:
 
 def test_warnings_name_what_else_changed() -> None:
     def described(kernel: str, executable: str, version: str) -> dict[str, Any]:
+        document = campaigns.described("compare", ["gawk"], ["mimalloc"])
+        document["programs"][0]["executable_sha256"] = executable
+        document["managers"]["mimalloc"]["version"] = version
         return {
-            "machine": {"kernel": kernel, "load_average": float(len(kernel))},
+            "machine": {**campaigns.MACHINE, "kernel": kernel, "load_average": float(len(kernel))},
             "environment": {"values": {"GLIBC_TUNABLES": kernel}, "sha256": kernel},
-            "programs": [{"name": "gawk", "executable_sha256": executable}],
-            "managers": {"mimalloc": {"version": version}},
+            "programs": document["programs"],
+            "managers": document["managers"],
         }
 
     old = two(1, **described("6.1", "a", "2.5"))
@@ -225,9 +230,8 @@ def test_warnings_name_what_else_changed() -> None:
 
 
 def test_a_drifting_machine_is_suspected() -> None:
-    run: dict[str, Any] = {"programs": [{"name": "gawk", "executable_sha256": "a"}]}
-    old = make({("gawk", "glibc"): noisy(1, 1.0)}, **run)
-    new = make({("gawk", "glibc"): noisy(2, 1.2)}, **run)
+    old = make({("gawk", "glibc"): noisy(1, 1.0)})
+    new = make({("gawk", "glibc"): noisy(2, 1.2)})
     (warning,) = diff(old, new).report.warnings
     assert "the machine may have changed" in warning
 

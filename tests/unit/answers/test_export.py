@@ -37,6 +37,7 @@ from tare.records.summary import summarise
 from tare.studies.proximity.analysis import Events, Halts, halts
 from tare.studies.proximity.observe import Seen
 from tare.studies.proximity.question import TIMELINE_EVENTS, timeline
+from tests.support.campaigns import described
 
 NUMBER_OR_NULL = {"type": ["number", "null"]}
 TEXT = {"type": "string"}
@@ -111,15 +112,12 @@ def make(rows: list[Row], programs: list[dict[str, Any]] | None = None) -> Resul
         schema=measurement_schema(),
         orient="row",
     )
-    run = {
-        "tare": "0.1.0",
-        "schema": 1,
-        "study": "compare",
-        "baseline": "glibc",
-        "seed": 1,
-        "programs": programs or [],
-    }
-    return Results(Path("results"), run, frame)
+    document = described("compare", [], ["glibc"])
+    document["programs"] = [
+        {**described("compare", [each["name"]], ["glibc"])["programs"][0], **each}
+        for each in programs or []
+    ]
+    return Results(Path("results"), document, frame)
 
 
 def usual(program: str = "gawk", manager: str = "mimalloc") -> Results:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 
 from tare import __version__
+from tare.base.documents import converted
 from tare.campaign.cluster.machines import group_of, group_to_go_on, refusal
+from tare.records.header import Header
 from tare.records.machine import describe_environment, describe_machine
 from tare.records.metrics import Status
 from tare.records.results import CANARY, counted, measurements_frame
 from tare.records.runs import Outcome, Record, Run
+from tests.support.campaigns import described
 
 # Without a cluster
 
@@ -58,8 +61,7 @@ def test_a_program_stays_with_machines_of_one_kind() -> None:
     assert group_to_go_on("p", records, {"three"}) is None
     assert group_to_go_on("new", records, {"three"}) == ""
     assert [(r.run.program, r.run.group) for r in counted(records)] == [("p", "two"), ("q", "two")]
-    described = [{"name": name, "ignore_output": True, "output_sha256": ""} for name in "pq"]
-    run = {"programs": described, "baseline": "glibc"}
+    run = converted(described("compare", "pq", ["glibc"]), Header)
     frame = measurements_frame(run, [*records, record("p", "one", CANARY)])
     assert frame["program"].to_list() == ["p", "q"]
 

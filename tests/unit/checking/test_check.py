@@ -20,6 +20,7 @@ from tare.checking.limits import (
 )
 from tare.records.metrics import METRICS, WITH_LIMITS
 from tare.records.results import Results
+from tests.support.campaigns import described
 
 
 def write(
@@ -91,12 +92,9 @@ def results_of(folder: Path, values: list[float], most: float) -> Results:
         ("compare", "one", "glibc", "wall_seconds", "ok", order, value)
         for order, value in enumerate(values)
     ]
-    run = {
-        "study": "check",
-        "seed": 1,
-        "request": {"limits": [["one", "glibc", "wall_seconds", most]]},
-    }
-    return Results(folder, run, pl.DataFrame(rows, schema=schema, orient="row"))
+    document = described("check", ["one"], ["glibc"])
+    document["request"] = {"limits": [["one", "glibc", "wall_seconds", most]]}
+    return Results(folder, document, pl.DataFrame(rows, schema=schema, orient="row"))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +126,7 @@ REQUESTS: tuple[object, ...] = (
 @pytest.mark.parametrize("request_", REQUESTS, ids=range(len(REQUESTS)))
 def test_a_run_file_from_elsewhere_is_checked(tmp_path: Path, request_: object) -> None:
     results = results_of(tmp_path, [1.0], 2.0)
-    results.run["request"] = request_
+    results.document["request"] = request_
     with pytest.raises(UsageError):
         judged(results)
 

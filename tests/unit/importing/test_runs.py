@@ -58,7 +58,7 @@ def test_logs_that_are_cut_off_or_unusual(tmp_path: Path) -> None:
     assert rows.count(("dacapo fop", "jdk.a.b (heap=2x)", "ok")) == 2
     assert rows.count(("dacapo fop", "jdk.a.b (heap=2x)", "failed")) == 1
     assert rows.count(("dacapo fop", "jdk.a.c", "ok")) == 1
-    (missing,) = results.run["imported"]["missing"]
+    (missing,) = results.document["imported"]["missing"]
     assert missing.startswith("fop.0.0.jdk.a.d.dacapo.log.gz: it cannot be read to its end")
     with pytest.raises(UsageError, match="runs already"):
         imported(logs, tmp_path / "results")

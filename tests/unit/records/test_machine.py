@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from tare import __main__ as main
+from tare.base.documents import converted
 from tare.cli import doctor
 from tare.records import machine
+from tare.records.header import Machine
 from tare.records.machine import Warning_, describe_machine, noise_warnings, set_quiet
 
 QUIET = {
+    **describe_machine(),
     "load_average": 0.0,
     "cores": 2,
     "frequency_governor": "performance",
@@ -23,6 +26,10 @@ QUIET = {
 }
 
 
+def warnings_of(**changes: Any) -> list[Warning_]:
+    return noise_warnings(converted({**QUIET, **changes}, Machine))
+
+
 def kernel_file(root: Path, name: str, text: str) -> Path:
     path = root / name.lstrip("/")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,8 +38,7 @@ def kernel_file(root: Path, name: str, text: str) -> Path:
 
 
 def test_a_quiet_machine_has_no_warning() -> None:
-    assert set(QUIET) <= set(describe_machine())
-    assert noise_warnings(QUIET) == []
+    assert warnings_of() == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +53,7 @@ def test_a_quiet_machine_has_no_warning() -> None:
     ],
 )
 def test_a_noisy_setting_is_named(setting: str, value: Any, can_be_set: bool) -> None:
-    (warning,) = noise_warnings({**QUIET, setting: value})
+    (warning,) = warnings_of(**{setting: value})
     assert warning.effect
     assert warning.mend
     assert bool(warning.files) is can_be_set
@@ -56,7 +62,7 @@ def test_a_noisy_setting_is_named(setting: str, value: Any, can_be_set: bool) ->
 def test_every_file_of_a_setting_is_written(tmp_path: Path) -> None:
     names = [f"/sys/devices/system/cpu/cpu{n}/cpufreq/scaling_governor" for n in (0, 1)]
     files = [kernel_file(tmp_path, name, "powersave") for name in names]
-    (warning,) = noise_warnings({**QUIET, "frequency_governor": "powersave"})
+    (warning,) = warnings_of(frequency_governor="powersave")
     changes = set_quiet(warning, tmp_path)
     assert [change.file for change in changes] == files
     for file, change in zip(files, changes, strict=True):
@@ -67,7 +73,7 @@ def test_every_file_of_a_setting_is_written(tmp_path: Path) -> None:
 def test_a_choice_in_brackets_is_what_was_chosen(tmp_path: Path) -> None:
     name = "/sys/kernel/mm/transparent_hugepage/enabled"
     kernel_file(tmp_path, name, "[always] madvise never")
-    (warning,) = noise_warnings({**QUIET, "transparent_huge_pages": "always"})
+    (warning,) = warnings_of(transparent_huge_pages="always")
     (change,) = set_quiet(warning, tmp_path)
     assert (change.before, change.now) == ("always", "madvise")
 

@@ -18,13 +18,16 @@ from hypothesis import strategies as st
 from tare.answers.answers import export_text
 from tare.answers.building import build_report
 from tare.answers.diff import diff
+from tare.base.documents import converted
 from tare.base.errors import UsageError
 from tare.programs.program import program_from_command
+from tare.records.header import Header
 from tare.records.machine import describe_machine
 from tare.records.metrics import Status
 from tare.records.results import (
     MEASUREMENTS_FILE,
     RECORDS_FILE,
+    RUN_FILE,
     Store,
     load,
     measurements_frame,
@@ -135,6 +138,19 @@ def test_an_interrupted_folder_is_readable_and_resumes(tmp_path: Path) -> None:
     assert load(tmp_path / "r").measurements.height == 6
 
 
+def test_what_this_tare_does_not_know_is_kept(tmp_path: Path) -> None:
+    document = asked(later={"a": [1, 2.0]}, took_seconds=3)
+    document["programs"][0]["later"] = "x"
+    Store(tmp_path / "r", document, key="request").close()
+    with Store(tmp_path / "r", document, key="request") as store:
+        assert (store.run.took_seconds, store.run.programs[0].name) == (3, "p")
+        store.update(finished="now")
+        assert store.run.finished == "now"
+    path = tmp_path / "r" / RUN_FILE
+    assert path.read_text() == json.dumps({**document, "finished": "now"}, indent=2) + "\n"
+    assert load(tmp_path / "r").document == {**document, "finished": "now"}
+
+
 def test_a_folder_is_not_resumed_with_another_question(tmp_path: Path) -> None:
     Store(tmp_path / "r", asked(), key="request").close()
     with pytest.raises(UsageError, match="another question"):
@@ -162,15 +178,16 @@ def test_two_writers_do_not_share_a_folder(tmp_path: Path) -> None:
 
 def test_output_is_held_against_the_baseline() -> None:
     records = [record(1), record(2), record(3, "fast"), record(4, "fast", output="bb")]
-    frame = measurements_frame(asked(), records)
+    frame = measurements_frame(converted(asked(), Header), records)
     wrong = frame.filter(pl.col("status") == "wrong-output")
     assert wrong["order"].to_list() == [4]
     assert wrong["value"].to_list() == [None]
 
 
 def test_output_is_held_against_the_expected_hash() -> None:
-    program = {"name": "p", "ignore_output": False, "output_sha256": "cc"}
-    frame = measurements_frame(asked(programs=[program]), [record(1), record(2, output="cc")])
+    (program,) = asked()["programs"]
+    run = converted(asked(programs=[{**program, "output_sha256": "cc"}]), Header)
+    frame = measurements_frame(run, [record(1), record(2, output="cc")])
     assert frame.filter(pl.col("metric") == "wall_seconds")["status"].to_list() == [
         "wrong-output",
         "ok",
@@ -179,7 +196,7 @@ def test_output_is_held_against_the_expected_hash() -> None:
 
 def test_output_that_varies_under_the_baseline_is_not_compared() -> None:
     records = [record(1), record(2, output="bb"), record(3, "fast", output="cc")]
-    assert set(measurements_frame(asked(), records)["status"]) == {"ok"}
+    assert set(measurements_frame(converted(asked(), Header), records)["status"]) == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -289,7 +306,7 @@ def test_records_newer_than_the_parquet_file_win(tmp_path: Path) -> None:
 def test_a_failure_under_an_observer_of_a_later_version_has_a_row(tmp_path: Path) -> None:
     failed = record(1, status=Status.FAILED)
     failed = replace(failed, run=replace(failed.run, observer="later"))
-    rows = measurements_frame(asked(), [failed])
+    rows = measurements_frame(converted(asked(), Header), [failed])
     assert rows.select("metric", "value").rows() == [("wall_seconds", None)]
 
 

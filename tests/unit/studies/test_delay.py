@@ -18,7 +18,7 @@ from tare.answers.building import build_report
 from tare.answers.diff import diff
 from tare.base.errors import UsageError
 from tare.records.metrics import Status
-from tare.records.results import Results, Store, measurements_frame
+from tare.records.results import Results, Store, measurement_schema
 from tare.records.runs import Outcome, Record, Run
 from tare.report.model import Section, Table
 from tare.studies.delay import report as study
@@ -27,6 +27,7 @@ from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tare.studykit.published import published
 from tare.studykit.sweep_tables import effect, merged
 from tare.studykit.sweeps import Variant, size_text, sizes_of, variant
+from tests.support.campaigns import described
 from tests.support.timed_plans import timed
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -476,23 +477,28 @@ def test_a_program_that_fails_bare_is_not_delayed() -> None:
     assert weigh_section.next_runs(setting(Effort.DEFAULT, 0.1), [failed]) == []
 
 
+def no_runs(folder: Path, pilot_seconds: float, baseline: str) -> Results:
+    document = {
+        **described("weigh", ["p"], [baseline]),
+        "pilot_seconds": pilot_seconds,
+        "request": {"effort": "default"},
+    }
+    return Results(folder, document, pl.DataFrame(schema=measurement_schema()))
+
+
 def test_an_allocator_of_the_programs_own_is_not_delayed(tmp_path: Path) -> None:
     own = replace(setting(Effort.DEFAULT, 0.1), baseline="own")
     assert weigh_section.next_runs(own, []) == []
-    run = {"pilot_seconds": 0.1, "request": {"effort": "default"}, "baseline": "own"}
-    empty = Results(tmp_path, run, measurements_frame({"programs": []}, []))
+    empty = no_runs(tmp_path, 0.1, "own")
     assert "`tare delay -m own`" in weigh_section.section(empty).findings[0]
 
 
 def test_why_the_section_of_weigh_ran_nothing(tmp_path: Path) -> None:
-    run = {"pilot_seconds": 10.0, "request": {"effort": "default"}, "baseline": "glibc"}
-    empty = Results(tmp_path, run, measurements_frame({"programs": []}, []))
-    (sentence,) = weigh_section.section(empty).findings
+    (sentence,) = weigh_section.section(no_runs(tmp_path, 10.0, "glibc")).findings
     assert sentence.startswith(
         "Left out: the runs take about 3 min 10 s, and the other sections leave less of the "
     )
-    run["pilot_seconds"] = 0.01
-    (sentence,) = weigh_section.section(empty).findings
+    (sentence,) = weigh_section.section(no_runs(tmp_path, 0.01, "glibc")).findings
     assert sentence == "Left out: the program gave no good run under glibc."
 
 

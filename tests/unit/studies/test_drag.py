@@ -437,7 +437,7 @@ def test_the_section_of_weigh_says_why_it_ran_nothing(
     of_trace: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tare.studykit.instrumented.is_built", lambda: True)
-    run = {**of_trace.run, "pilot_seconds": 10.0, "request": {"effort": "quick"}}
+    run = {**of_trace.document, "pilot_seconds": 10.0, "request": {"effort": "quick"}}
     results = Results(tmp_path, run, of_trace.measurements)
     (sentence,) = drag_section.section(results).findings
     assert sentence.startswith("Left out: recording one run takes about 3 min 21 s")

@@ -6,21 +6,26 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from tare.base.documents import converted
+from tare.records.header import DescribedManager, Header
 from tare.studies.compare import weigh as time_and_memory
 from tare.studies.compare.weigh import expected_seconds, next_runs, plan, verdict
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, shares
 from tare.weighing.sections import sections
+from tests.support.campaigns import described
 
-RUN: dict[str, Any] = {
-    "baseline": "glibc",
-    "programs": [{"name": "p", "argv": ["./p", "an argument"]}],
-    "managers": {
-        "glibc": {"object": None, "environment": {}},
-        "fast": {"object": "/lib/fast one.so", "environment": {"CONF": "a:1"}},
-        "small": {"object": "/lib/small.so", "environment": {}},
+_HEADER = converted(described("weigh", ["p"], ["glibc"]), Header)
+RUN = structs.replace(
+    _HEADER,
+    programs=(structs.replace(_HEADER.programs[0], argv=("./p", "an argument")),),
+    managers={
+        **_HEADER.managers,
+        "fast": DescribedManager("1", "/lib/fast one.so", {"CONF": "a:1"}),
+        "small": DescribedManager("1", "/lib/small.so", {}),
     },
-}
+)
 Row = dict[str, Any]
 
 

@@ -22,6 +22,7 @@ from tare.studies.breakdown import memory
 from tare.studies.breakdown import memory_tables as report
 from tare.studies.breakdown import weigh as storage
 from tare.studies.breakdown.descriptor import shipped
+from tare.studies.breakdown.details import Model, ReadMisses, Spent
 from tare.studies.breakdown.published import published
 from tare.studykit.budget import Effort, Setting, observers
 from tare.weighing.bill import storage_runtime
@@ -33,19 +34,25 @@ HERTZ = 25e6
 # ---- the paper's computations ----
 
 
-def a_model(**parts: tuple[int, dict[str, int], dict[str, int]]) -> dict[str, Any]:
+def a_model(**parts: tuple[int, dict[str, int], dict[str, int]]) -> Model:
     """Components with their instructions, stalls, and stalls with larger caches of data."""
     nothing: tuple[int, dict[str, int], dict[str, int]] = (0, {}, {})
     of = {name: parts.get(name, nothing) for name in COMPONENTS}
-    return {
-        "name": "tried",
-        "components": {
-            name: {"instructions": instructions, "cycles": instructions, "stalls": stalls}
+    return Model(
+        name="tried",
+        components={
+            name: Spent(instructions, instructions, stalls)
             for name, (instructions, stalls, _) in of.items()
         },
-        "doubled_stalls": {name: doubled for name, (_, _, doubled) in of.items()},
-        "objects_in_a_read": 2,
-    }
+        doubled_stalls={name: doubled for name, (_, _, doubled) in of.items()},
+        reads=0,
+        writes=0,
+        allocated_words=0,
+        collections=0,
+        before=ReadMisses(0, 0),
+        after=ReadMisses(0, 0),
+        objects_in_a_read=2,
+    )
 
 
 def test_shares_and_bounds_of_a_program_that_is_known() -> None:
