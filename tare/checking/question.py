@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tare.base.errors import MissingError, UsageError
-from tare.campaign.executor import OBSERVERS
-from tare.campaign.session import Planned, Where, check_counts, measure
+from tare.campaign.session import Compared, Planned, Question, Where, check_counts, measure
 from tare.campaign.watching import Watcher
 from tare.checking import report as check_study
 from tare.checking.limits import most_of, study_of
@@ -65,24 +64,20 @@ def check(
             check_study.planned_runs(rounds),
         )
 
-    return measure(
+    question = Question(
         check_study.STUDY,
         "what has limits",
-        programs,
-        {manager.name: manager for manager in managers.values()},
-        checked[0].manager,
+        Compared(
+            programs, {manager.name: manager for manager in managers.values()}, checked[0].manager
+        ),
         {"runs": runs, "warmup": warmup, "limits": most},
-        plan,
-        Where(seed, limits, folder, watcher, whole.path.stem),
         {
-            **OBSERVERS,
-            **{
-                measured.observer: measured.observe
-                for measured in over_programs().values()
-                if measured.observe is not None
-            },
+            measured.observer: measured.observe
+            for measured in over_programs().values()
+            if measured.observe is not None
         },
     )
+    return measure(question, plan, Where(seed, limits, folder, watcher, whole.path.stem))
 
 
 def _limited(suite: Suite, only: Sequence[str]) -> list[SuiteProgram]:

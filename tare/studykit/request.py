@@ -152,6 +152,14 @@ class OfPrograms(Request):
 
 
 @dataclass(frozen=True)
+class AgainstBaseline(OfPrograms):
+    """Managers of which one, ``baseline``, is what the others are held against."""
+
+    _: KW_ONLY
+    baseline: str = baseline_option()
+
+
+@dataclass(frozen=True)
 class OfTrace(Request):
     """The allocations of a heap trace, done again."""
 
