@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields
+from dataclasses import KW_ONLY, Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
@@ -39,13 +39,14 @@ def option(
     *flags: str,
     parse: Callable[[str], Any] | None = None,
     asked: bool = True,
-    kw_only: Any = MISSING,
+    last: bool = False,
     **settings: Any,
 ) -> Any:
     """A field that is an option of the command, named after it unless ``flags`` says otherwise.
 
     ``parse`` makes the value of what is typed; ``settings`` are click's. ``asked``: it is recorded
-    as a part of the question. A flag stands for the opposite of ``default``.
+    as a part of the question; ``last``: it stands behind the others. A flag stands for the opposite
+    of ``default``.
     """
 
     def decorated(name: str) -> Decorator:
@@ -60,14 +61,13 @@ def option(
             chosen.update(default=default, show_default=True)
         return click.option(*spelled, name, **chosen)
 
-    metadata = {"decorated": decorated, "asked": asked}
-    return field(default=default, kw_only=kw_only, metadata=metadata)
+    metadata = {"decorated": decorated, "asked": asked, "last": last}
+    return field(default=default, metadata=metadata)
 
 
-def packed(default: Any, decorator: Decorator, kw_only: Any = MISSING) -> Any:
+def packed(default: Any, decorator: Decorator) -> Any:
     """A field that is made of several options: ``decorator`` adds them, and gives the field."""
-    metadata = {"decorated": lambda _name: decorator}
-    return field(default=default, kw_only=kw_only, metadata=metadata)
+    return field(default=default, metadata={"decorated": lambda _name: decorator})
 
 
 def suite_argument(metavar: str) -> Any:
@@ -207,7 +207,10 @@ def _is_asked(declared: Field[Any]) -> bool:
 
 def own_fields(request: type[Asking]) -> Mapping[str, Field[Any]]:
     """Those with options, by name."""
-    return {each.name: each for each in fields(request) if "decorated" in each.metadata}
+    found = [each for each in fields(request) if "decorated" in each.metadata]
+    return {
+        each.name: each for each in sorted(found, key=lambda each: bool(each.metadata.get("last")))
+    }
 
 
 def subject_of(request: type[Asking]) -> Field[Any]:
