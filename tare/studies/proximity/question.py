@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,8 @@ def observe(way: Way) -> Observe:
         keep_output: Path | None = None,
     ) -> Outcome:
         def run(pauses: Pauses) -> tuple[Outcome, Seen | None]:
-            outcome, left = timed_run(way, pauses, program, manager, limits, workspace, keep_output)
+            prepared = partial(way.prepared, pauses=pauses)
+            outcome, left = timed_run(prepared, program, manager, limits, workspace, keep_output)
             return outcome, way.seen(left) if outcome.status is Status.OK else None
 
         outcome = Outcome(Status.FAILED)

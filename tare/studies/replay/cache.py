@@ -42,7 +42,7 @@ def replay_cache(request: Replay) -> Results:
     time.
     """
     instrument.launcher()
-    what = memory_system.how(request.models, curves=False)
+    what = replace(memory_system.how(request.models, curves=False), phases=PHASES)
     opened = open_trace(request.trace)
     resolved, baseline = replayer.managers_of(request.managers, request.baseline)
     for name, manager in resolved.items():
@@ -64,9 +64,7 @@ def replay_cache(request: Replay) -> Results:
         keep_output: Path | None = None,
     ) -> Outcome:
         under = replayer.under(program, manager)
-        outcome = memory_system.run_once(
-            under, manager, limits, workspace, keep_output, what, PHASES
-        )
+        outcome = memory_system.run_once(under, manager, limits, workspace, keep_output, what)
         return _with_parts(outcome)
 
     question = Question(

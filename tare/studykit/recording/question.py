@@ -40,14 +40,8 @@ def trace(request: Recording) -> Trace:
     watcher.note("recording one run")
     try:
         with interrupts.termination_as_interrupt():
-            tracing.run_once(
-                chosen,
-                resolved,
-                request.limits or Limits(),
-                target=target,
-                what=what,
-                note=watcher.note,
-            )
+            wanted = tracing.Wanted(target, what, watcher.note)
+            tracing.run_once(chosen, resolved, request.limits or Limits(), wanted=wanted)
     except KeyboardInterrupt:
         if is_trace(target):
             watcher.note(f"what was recorded until now is in {target}")
