@@ -6,6 +6,7 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import tare
@@ -53,7 +54,8 @@ def _null(jar: Path, program: Program, folder: Path) -> tuple[Row, float]:
     words = list(program.argv)
     words[words.index("--iterations") + 1] = str(NULL_ITERATIONS)
     longer = Program(program.name, tuple(words), scratch=program.scratch)
-    outcome, left = timed_run(way, Pauses(), longer, resolve(NULL_MANAGER), Limits(), folder, None)
+    prepared = partial(way.prepared, pauses=Pauses())
+    outcome, left = timed_run(prepared, longer, resolve(NULL_MANAGER), Limits(), folder, None)
     if outcome.status is not Status.OK:
         return Row(title, outcome.reason, met=False), 0.0
     seen = way.seen(left)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tare.answers.answers import difference, explore, export_text, limits_broken, write_page
     from tare.answers.summaries import summary, worst_status
     from tare.base.errors import InterruptedStudy, MissingError, TareError, UsageError
-    from tare.campaign.recording import trace
     from tare.campaign.watching import Watcher
     from tare.checking.question import check
     from tare.cli.doctor import examination
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from tare.studies.space.question import space, space_of_traces
     from tare.studies.tradeoff.question import tradeoff
     from tare.studykit.budget import Effort
+    from tare.studykit.recording.question import trace
     from tare.weighing.bill import weigh
 
 _PLACES = {
@@ -75,7 +75,7 @@ _PLACES = {
     "space_of_traces": "studies.space.question",
     "suite_programs": "programs.runnable",
     "summary": "answers.summaries",
-    "trace": "campaign.recording",
+    "trace": "studykit.recording.question",
     "weigh": "weighing.bill",
     "worst_status": "answers.summaries",
     "write_page": "answers.answers",

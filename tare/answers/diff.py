@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tare.base import statistics
@@ -13,8 +14,9 @@ from tare.base.units import format_percent, format_value
 from tare.records.header import Header
 from tare.records.metrics import METRICS
 from tare.records.results import Results
+from tare.report.fields import MANAGER, Field, Row, percents, table, texts
 from tare.report.figures.comparison import interval_figure
-from tare.report.model import Cell, Column, Figure, Report, Section, Table
+from tare.report.model import Cell, Figure, Report, Section, Table
 from tare.report.notebook import as_html
 
 JUDGED = ("wall_seconds", "user_seconds", "system_seconds", "peak_resident_bytes")
@@ -330,11 +332,10 @@ def _findings(judged: pl.DataFrame, threshold: float) -> list[str]:
 
 
 def _change(row: Mapping[str, Any]) -> str:
-    title = METRICS[row["metric"]].title if row["metric"] in METRICS else row["metric"]
     direction = "higher" if row["ratio"] > 1 else "lower"
     bounds = sorted(bound - 1 for bound in (row["ratio_low"], row["ratio_high"]))
     return (
-        f"{title} {format_percent(row['ratio'] - 1)} {direction} "
+        f"{_title(row['metric'])} {format_percent(row['ratio'] - 1)} {direction} "
         f"(95% interval {bounds[0]:+.1%} to {bounds[1]:+.1%})"
     )
 
@@ -343,52 +344,74 @@ def _table(identifier: str, title: str, rows: pl.DataFrame) -> Table:
     names = rows["program"].unique().to_list()
     if len(names) == 1:
         title = f"{title}: {names[0]}"
-    columns = (
-        Column("program", "The measured program.", numeric=False, essential=len(names) > 1),
-        Column("manager", "What served the program's memory.", numeric=False),
-        Column("metric", "The quantity that is compared.", numeric=False),
-        Column("old", "Median of the old runs."),
-        Column("new", "Median of the new runs."),
-        Column("new/old", "Ratio of the medians; under 1 is less than before."),
-        Column("95% interval", "Where the true ratio lies, from a bootstrap."),
-        Column(
-            "noise floor",
-            "How far the baseline seemed to differ from itself, the larger of old and new.",
-            essential=False,
-        ),
-        Column("runs", "Good runs, old and new.", essential=False),
-        Column("verdict", "What may be said of the change.", numeric=False),
-    )
     severity = {verdict: place for place, verdict in enumerate(VERDICTS)}
     ordered = sorted(rows.iter_rows(named=True), key=lambda row: severity[row["verdict"]])
     present = dict.fromkeys(row["verdict"] for row in ordered)
     notes = [f"{verdict}: {VERDICTS[verdict]}" for verdict in present]
-    return Table(identifier, title, columns, [_cells(row, severity) for row in ordered], notes)
 
+    def tone(row: Row) -> str:
+        return _TONES.get(row["verdict"], "")
 
-def _cells(row: Mapping[str, Any], severity: Mapping[str, int]) -> list[Cell]:
-    verdict = row["verdict"]
-    tone = _TONES.get(verdict, "")
-    title = METRICS[row["metric"]].title if row["metric"] in METRICS else row["metric"]
-    floor = row["noise_floor"]
-    none = Cell("-", None, "quiet")
-    known = row["ratio"] is not None
-    return [
-        Cell(row["program"], row["program"]),
-        Cell(row["manager"], row["manager"]),
-        Cell(title, title),
-        *(
-            none if row[side] is None else Cell(format_value(row[side], row["unit"]), row[side])
-            for side in ("old", "new")
+    def interval(row: Row) -> Cell:
+        return Cell(f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}", row["ratio_low"])
+
+    fields: list[Field[Row]] = [
+        texts("program", "The measured program.", "program", essential=len(names) > 1),
+        texts("manager", MANAGER, "manager"),
+        texts("metric", "The quantity that is compared.", lambda row: _title(row["metric"])),
+        _where_known("old", "old", "Median of the old runs.", partial(_value, name="old")),
+        _where_known("new", "new", "Median of the new runs.", partial(_value, name="new")),
+        _where_known(
+            "ratio",
+            "new/old",
+            "Ratio of the medians; under 1 is less than before.",
+            lambda row: Cell(f"{row['ratio']:.3f}", row["ratio"], tone(row)),
         ),
-        Cell(f"{row['ratio']:.3f}", row["ratio"], tone) if known else none,
-        Cell(f"{row['ratio_low']:.3f} to {row['ratio_high']:.3f}", row["ratio_low"])
-        if known
-        else none,
-        none if floor is None else Cell(format_percent(floor), floor, "quiet"),
-        Cell(f"{row['runs_old']}, {row['runs_new']}", min(row["runs_old"], row["runs_new"])),
-        Cell(verdict, severity[verdict], tone),
+        _where_known(
+            "ratio", "95% interval", "Where the true ratio lies, from a bootstrap.", interval
+        ),
+        _where_known(
+            "noise_floor",
+            "noise floor",
+            "How far the baseline seemed to differ from itself, the larger of old and new.",
+            lambda row: replace(percents.cell(row["noise_floor"]), tone="quiet"),
+            essential=False,
+        ),
+        Field(
+            "runs",
+            "Good runs, old and new.",
+            lambda row: Cell(
+                f"{row['runs_old']}, {row['runs_new']}", min(row["runs_old"], row["runs_new"])
+            ),
+            essential=False,
+        ),
+        Field(
+            "verdict",
+            "What may be said of the change.",
+            lambda row: Cell(row["verdict"], severity[row["verdict"]], tone(row)),
+            numeric=False,
+        ),
     ]
+    return table(identifier, title, ordered, fields, notes)
+
+
+def _where_known(
+    name: str, title: str, help: str, cell: Callable[[Row], Cell], *, essential: bool = True
+) -> Field[Row]:
+    """A field of rows that may have nothing under ``name``."""
+
+    def value(row: Row) -> Cell:
+        return Cell("-", tone="quiet") if row[name] is None else cell(row)
+
+    return Field(title, help, value, essential=essential)
+
+
+def _value(row: Row, name: str) -> Cell:
+    return Cell(format_value(row[name], row["unit"]), row[name])
+
+
+def _title(metric: str) -> str:
+    return METRICS[metric].title if metric in METRICS else metric
 
 
 def _figures(judged: pl.DataFrame) -> list[Figure]:

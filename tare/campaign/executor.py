@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tare.base.interrupts import termination_as_interrupt
@@ -27,18 +28,22 @@ Watcher = Callable[[Run, Record | None], None]
 """Called with a run before it starts (None) and with its record once it has ended."""
 
 
+@dataclass(frozen=True)
+class Rig:
+    """Programs, managers and observers by the names that runs have for them, and the bounds of each
+    run."""
+
+    programs: Mapping[str, Program]
+    managers: Mapping[str, Manager]
+    limits: Limits
+    observers: Mapping[str, Observe] = field(default_factory=lambda: OBSERVERS)
+
+
 def execute(
-    planner: Planner,
-    programs: Mapping[str, Program],
-    managers: Mapping[str, Manager],
-    limits: Limits,
-    store: Store,
-    watch: Watcher,
-    observers: Mapping[str, Observe] = OBSERVERS,
-    clock: canary.Clock | None = None,
+    planner: Planner, rig: Rig, store: Store, watch: Watcher, clock: canary.Clock | None = None
 ) -> None:
-    """Do rounds of runs until ``planner`` has no more. ``observers`` are by the names in runs.
-    ``clock`` says when the canary is visited between them.
+    """Do rounds of runs until ``planner`` has no more. ``clock`` says when the canary is visited
+    between them.
 
     On Ctrl-C or SIGTERM the running program's whole tree is ended and KeyboardInterrupt goes on;
     what had finished is in the store.
@@ -47,7 +52,7 @@ def execute(
         while runs := planner(store.records):
             for run in runs:
                 watch(run, None)
-                record = _execute_one(run, programs, managers, limits, store, observers)
+                record = _execute_one(run, rig, store)
                 store.append(record)
                 watch(run, record)
                 if clock is not None:
@@ -55,21 +60,15 @@ def execute(
                         store.append(visited)
 
 
-def _execute_one(
-    run: Run,
-    programs: Mapping[str, Program],
-    managers: Mapping[str, Manager],
-    limits: Limits,
-    store: Store,
-    observers: Mapping[str, Observe],
-) -> Record:
+def _execute_one(run: Run, rig: Rig, store: Store) -> Record:
+    program = rig.programs[run.program]
     started = now()
-    outcome = observers[run.observer](
-        programs[run.program],
-        managers[run.manager],
-        limits,
+    outcome = rig.observers[run.observer](
+        program,
+        rig.managers[run.manager],
+        rig.limits,
         store.workspace,
-        None if programs[run.program].ignore_output else kept_output(store, run),
+        None if program.ignore_output else kept_output(store, run),
     )
     return Record(run, outcome, started)
 

@@ -24,7 +24,6 @@ from tare.campaign.watching import Watcher
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers import suitable
 from tare.memory_managers.manager import OWN, Manager, describe_managers
-from tare.observers import protocol
 from tare.observers.protocol import Observe
 from tare.observers.runner import observer_cost
 from tare.programs.program import Program, check_program, describe_program, program_from_command
@@ -44,29 +43,68 @@ class Planned:
     planners: Mapping[str, executor.Planner] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Compared:
+    """Programs under managers, one of which, ``baseline``, is what the others are held against."""
+
+    programs: Sequence[Program]
+    managers: Mapping[str, Manager]
+    baseline: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a study asks. ``doing`` is what progress says of its runs; ``asked`` is what the request
+    holds beyond programs and managers, and ``facts`` are kept in run.json. ``observers`` are those
+    that not every study has. With ``narrow`` programs of 32 bits are taken, too, where no manager
+    is put under them."""
+
+    study: str
+    doing: str
+    compared: Compared
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    observers: Mapping[str, Observe] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    narrow: bool = False
+
+
 class Rounds(Protocol):
     """A study that runs each manager in turns, again and again."""
 
     def next_round(self, plan: rounds.Plan, records: Sequence[Record]) -> list[Run]: ...
 
 
+class Repeated(Protocol):
+    """A request that says how often."""
+
+    @property
+    def runs(self) -> int: ...
+    @property
+    def warmup(self) -> int: ...
+
+
+def rounds_of(
+    compared: Compared, request: Repeated, seed: int, references: Sequence[str] = ()
+) -> rounds.Plan:
+    """``references`` are what managers are held against beside the baseline."""
+    return rounds.Plan(
+        tuple(program.name for program in compared.programs),
+        tuple(compared.managers),
+        compared.baseline,
+        request.runs,
+        request.warmup,
+        seed,
+        references=tuple(references),
+    )
+
+
 def in_rounds(
-    study: Rounds,
-    programs: Sequence[Program],
-    managers: Mapping[str, Manager],
-    baseline: str,
-    runs: int,
-    warmup: int,
-    references: Sequence[str] = (),
+    study: Rounds, compared: Compared, request: Repeated, references: Sequence[str] = ()
 ) -> Callable[[int], Planned]:
-    """The plan of a study, by the seed of its order. ``references`` are what managers are held
-    against beside the baseline."""
+    """The plan of a study, by the seed of its order; as ``rounds_of``."""
 
     def plan(seed: int) -> Planned:
-        names = tuple(program.name for program in programs)
-        planned = rounds.Plan(
-            names, tuple(managers), baseline, runs, warmup, seed, references=tuple(references)
-        )
+        planned = rounds_of(compared, request, seed, references)
         return Planned(partial(study.next_round, planned), rounds.planned_runs(planned))
 
     return plan
@@ -86,83 +124,58 @@ class Where:
     canary: bool = False
 
 
-def measure(
-    study: str,
-    doing: str,
-    programs: Sequence[Program],
-    managers: Mapping[str, Manager],
-    baseline: str,
-    asked: Mapping[str, Any],
-    plan: Callable[[int], Planned],
-    where: Where,
-    observers: Mapping[str, Observe] = executor.OBSERVERS,
-    narrow: bool = False,
-    **facts: Any,
-) -> Results:
-    """Do the runs of a study, which ``plan`` gives for a seed, in a results folder. ``doing`` is
-    what progress says of them; ``asked`` is what the request holds beyond programs and managers,
-    and ``facts`` are kept in run.json. With ``narrow`` programs of 32 bits are taken, too,
-    where no manager is put under them."""
+def measure(question: Question, plan: Callable[[int], Planned], where: Where) -> Results:
+    """Do the runs of a study, which ``plan`` gives for a seed, in a results folder."""
+    programs, managers = question.compared.programs, question.compared.managers
     suitable.check(programs, managers.values())
     preloads = not all(manager.of_runtime_alone for manager in managers.values())
-    narrow = narrow and not any(manager.preload for manager in managers.values())
+    narrow = question.narrow and not any(manager.preload for manager in managers.values())
     request = {
         "programs": [
             describe_program(program, check_program(program, preloads, narrow))
             for program in programs
         ],
         "managers": sorted(managers),
-        "baseline": baseline,
-        **asked,
+        "baseline": question.compared.baseline,
+        **question.asked,
         **({"cluster": True} if where.cluster else {}),
     }
-    run = new_run(study, sys.argv, **facts_of(request, managers, where.seed), **facts)
+    facts = {**facts_of(request, managers, where.seed), **question.facts}
+    run = new_run(question.study, sys.argv, **facts)
     label = where.label or Path(programs[0].argv[0]).name
-    folder = Path(where.folder) if where.folder else default_folder(study, label)
+    folder = Path(where.folder) if where.folder else default_folder(question.study, label)
     watcher = where.watcher or Watcher()
     with Store(folder, run, key="request") as store:
         planned = plan(store.run.seed)
-        watcher.begin(doing, max(planned.runs - len(store.records), 0), None)
-        named = {program.name: program for program in programs}
-        limits = where.limits or Limits()
+        watcher.begin(question.doing, max(planned.runs - len(store.records), 0), None)
+        rig = executor.Rig(
+            {program.name: program for program in programs},
+            managers,
+            where.limits or Limits(),
+            {**executor.OBSERVERS, **question.observers},
+        )
         if where.cluster is not None:
             from tare.campaign.cluster import coordinator as campaign
 
             doing_runs = partial(
-                campaign.execute,
-                planned.planners,
-                named,
-                managers,
-                limits,
-                store,
-                watcher,
-                observers,
-                where.cluster,
+                campaign.execute, planned.planners, rig, store, watcher, where.cluster
             )
             return _keeping_what_is_measured(store, watcher, doing_runs)
-        clock = Clock() if where.canary else None
-        return execute(store, planned.planner, named, managers, limits, watcher, observers, clock)
+        return execute(store, planned.planner, rig, watcher, Clock() if where.canary else None)
 
 
 def execute(
     store: Store,
     planner: executor.Planner,
-    programs: Mapping[str, Program],
-    managers: Mapping[str, Manager],
-    limits: Limits,
+    rig: executor.Rig,
     watcher: Watcher,
-    observers: Mapping[str, protocol.Observe] = executor.OBSERVERS,
     clock: Clock | None = None,
 ) -> Results:
     """Run what the planner asks for; on any interruption the folder is still made whole."""
     if store.run.observer_seconds is None:
         store.update(observer_seconds=observer_cost(store.workspace))
     return _keeping_what_is_measured(
-        store,
-        watcher,
-        lambda: executor.execute(
-            planner, programs, managers, limits, store, watcher.run, observers, clock
-        ),
+        store, watcher, lambda: executor.execute(planner, rig, store, watcher.run, clock)
     )
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from tare.base.errors import MissingError, UsageError
-from tare.campaign.executor import OBSERVERS
-from tare.campaign.session import Planned, Where, check_counts, measure
-from tare.campaign.watching import Watcher
+from tare.campaign.session import Compared, Planned, Question, check_counts, measure
 from tare.checking import report as check_study
 from tare.checking.limits import most_of, study_of
 from tare.checking.report import Checked
+from tare.checking.request import Check
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers import suitable
 from tare.memory_managers.manager import Manager
@@ -19,70 +17,56 @@ from tare.programs.program import Program
 from tare.programs.suite import Suite, SuiteProgram, as_program, load_suite, missing, prepare
 from tare.records.metrics import WITH_LIMITS
 from tare.records.results import Results
-from tare.records.runs import Limits
 from tare.studies import over_programs
 from tare.studies.compare import report as compare
+from tare.studykit.request import answers
 
 DEFAULT_MANAGER = "glibc"
 
 
-def check(
-    suite: str | Path,
-    only: Sequence[str] = (),
-    *,
-    runs: int = 10,
-    warmup: int = 1,
-    seed: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | str | None = None,
-    watcher: Watcher | None = None,
-    report: Callable[[str], None] = print,
-) -> Results:
+@answers(Check)
+def check(request: Check) -> Results:
     """Measure what the limits of a suite's programs are about; ``tare.checking.limits.judged``
     gives the verdicts. ``only`` names some of the programs; one without limits is left out.
     ``report`` is told of inputs that are made. Raises MissingError when one of them cannot run
     here.
     """
-    check_counts(runs, warmup)
-    whole = load_suite(suite)
-    limited = _limited(whole, only)
+    check_counts(request.runs, request.warmup)
+    whole = load_suite(request.suite)
+    limited = _limited(whole, request.only)
     managers = {each.name: managers_module.resolve(_manager_of(each)) for each in limited}
     most = [
         [each.name, managers[each.name].name, metric, most_of(metric, given)]
         for each in limited
         for metric, given in each.limits.items()
     ]
-    programs = [_ready(each, report) for each in limited]
+    programs = [_ready(each, request.report) for each in limited]
     checked = tuple(
         _checked(each, program, managers[each.name])
         for each, program in zip(limited, programs, strict=True)
     )
 
     def plan(seed: int) -> Planned:
-        rounds = check_study.Plan(checked, runs, warmup, seed)
+        rounds = check_study.Plan(checked, request.runs, request.warmup, seed)
         return Planned(
             lambda records: check_study.next_round(rounds, records),
             check_study.planned_runs(rounds),
         )
 
-    return measure(
+    question = Question(
         check_study.STUDY,
         "what has limits",
-        programs,
-        {manager.name: manager for manager in managers.values()},
-        checked[0].manager,
-        {"runs": runs, "warmup": warmup, "limits": most},
-        plan,
-        Where(seed, limits, folder, watcher, whole.path.stem),
+        Compared(
+            programs, {manager.name: manager for manager in managers.values()}, checked[0].manager
+        ),
+        {**request.asked(), "limits": most},
         {
-            **OBSERVERS,
-            **{
-                measured.observer: measured.observe
-                for measured in over_programs().values()
-                if measured.observe is not None
-            },
+            measured.observer: measured.observe
+            for measured in over_programs().values()
+            if measured.observe is not None
         },
     )
+    return measure(question, plan, request.where(label=whole.path.stem))
 
 
 def _limited(suite: Suite, only: Sequence[str]) -> list[SuiteProgram]:

@@ -24,7 +24,8 @@ from tare.records import summary
 from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.comparison import failure_table
-from tare.report.model import Cell, Column, Section, Table
+from tare.report.fields import Field, table, text, texts
+from tare.report.model import Cell, Section, Table
 from tare.studies import over_programs
 from tare.studies.compare import report as compare
 
@@ -127,32 +128,33 @@ def findings(rows: Sequence[Judged]) -> list[str]:
 
 def _table(rows: Sequence[Judged]) -> Table:
     several = len({row.manager for row in rows}) > 1
-    columns = [
-        Column("program", numeric=False),
-        Column("manager", numeric=False, essential=several),
-        Column("metric", numeric=False),
-        Column("limit", "The most that it may be."),
-        Column("measured", "The median of the runs."),
-        Column("interval", "95% interval; the extremes where runs are few.", essential=False),
-        Column("of the limit", "What was measured, as a part of the limit.", essential=False),
-        Column("verdict", numeric=False),
-    ]
-    lines = [
-        [
-            Cell(row.program, row.program),
-            Cell(row.manager, row.manager),
-            Cell(row.metric, row.metric),
-            Cell(shown(row.metric, row.most), row.most),
-            Cell(shown(row.metric, row.median), row.median),
-            Cell(_interval(row), row.low),
-            Cell(*_part(row)),
-            Cell(row.verdict, row.verdict, _TONES[row.verdict]),
-        ]
-        for row in rows
+    fields: list[Field[Judged]] = [
+        texts("program", "", lambda row: row.program),
+        texts("manager", "", lambda row: row.manager, essential=several),
+        texts("metric", "", lambda row: row.metric),
+        Field("limit", "The most that it may be.", lambda row: _cell(row, row.most)),
+        Field("measured", "The median of the runs.", lambda row: _cell(row, row.median)),
+        Field(
+            "interval",
+            "95% interval; the extremes where runs are few.",
+            lambda row: Cell(_interval(row), row.low),
+            essential=False,
+        ),
+        Field(
+            "of the limit",
+            "What was measured, as a part of the limit.",
+            lambda row: Cell(*_part(row)),
+            essential=False,
+        ),
+        Field("verdict", "", lambda row: text(row.verdict, _TONES[row.verdict]), numeric=False),
     ]
     present = {row.verdict for row in rows}
     notes = [f"{word}: {what}" for word, what in VERDICTS.items() if word in present]
-    return Table("table-limits", "Limits, and what was measured", columns, lines, notes)
+    return table("table-limits", "Limits, and what was measured", rows, fields, notes)
+
+
+def _cell(row: Judged, value: float | None) -> Cell:
+    return Cell(shown(row.metric, value), value)
 
 
 def _interval(row: Judged) -> str:

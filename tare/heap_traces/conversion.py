@@ -160,16 +160,15 @@ def _write_tables(
     with ExitStack() as stack:
         tables = {name: stack.enter_context(TableWriter(folder, name)) for name in TABLES}
         for number, process in enumerate(found):
-            damage = list(process.damage)
+            source = _Source(number, process, list(process.damage))
+            damage = source.damage
             before = total.objects
-            sites = _write_sites(tables["sites"], number, process, damage)
+            sites = _write_sites(tables["sites"], source)
             total.sites += sites
-            _write_objects(
-                tables["objects"], number, process, sites, total, damage, progress, temporary
-            )
-            _write_pointers(tables["pointers"], number, process, damage)
-            _write_regions(tables["regions"], number, process, sites, damage)
-            _write_events(tables["events"], number, process, damage)
+            _write_objects(tables["objects"], source, sites, total, progress, temporary)
+            _write_pointers(tables["pointers"], source)
+            _write_regions(tables["regions"], source, sites)
+            _write_events(tables["events"], source)
             described.append(
                 {
                     "process": number,
@@ -186,14 +185,23 @@ def _write_tables(
     return total, described
 
 
-def _read(process: Process, name: str, damage: list[str], **options: Any) -> Iterator[Any]:
-    """The batches of a table; what is wrong with it goes into ``damage``, once."""
-    reader = TableReader(process.table(name), name, **options)
-    yield from reader
-    if reader.damage:
-        text = f"of its {name} the end is missing: {reader.damage}"
-        if text not in damage:
-            damage.append(text)
+@dataclass(frozen=True)
+class _Source:
+    """The recording of a process, with its number in the trace; what is wrong with it goes into
+    ``damage``, once."""
+
+    number: int
+    process: Process
+    damage: list[str]
+
+    def read(self, name: str, **options: Any) -> Iterator[Any]:
+        """The batches of a table."""
+        reader = TableReader(self.process.table(name), name, **options)
+        yield from reader
+        if reader.damage:
+            text = f"of its {name} the end is missing: {reader.damage}"
+            if text not in self.damage:
+                self.damage.append(text)
 
 
 # ---- objects ----
@@ -201,31 +209,29 @@ def _read(process: Process, name: str, damage: list[str], **options: Any) -> Ite
 
 def _write_objects(
     table: TableWriter,
-    number: int,
-    process: Process,
+    source: _Source,
     sites: int,
     total: _Sum,
-    damage: list[str],
     progress: _Progress,
     temporary: Path,
 ) -> None:
     with _BirthClock(temporary) as clock:
-        for births in _read(process, "births", damage, wanted=("instructions", "bytes")):
+        for births in source.read("births", wanted=("instructions", "bytes")):
             clock.append(births["instructions"], births["bytes"])
             progress.tell("reading the recording", total.objects + clock.rows)
         clock.close()
         with _Deaths(temporary, clock.rows) as deaths:
-            _read_deaths(process, deaths, damage)
+            _read_deaths(source, deaths)
             row, lost_sites = 0, 0
             before = dict.fromkeys(CLOCKS, 0)
             allocating = np.zeros(sites + 1, np.bool_)
-            for births in _read(process, "births", damage):
+            for births in source.read("births"):
                 rows = len(births["size"])
                 lost_sites += _drop_lost_sites(births["site"], sites)
                 allocating[births["site"]] = True
                 their_deaths = deaths.part(row, rows)
                 lost_sites += _drop_lost_sites(their_deaths["free_site"], sites)
-                columns = _object_columns(number, row, births, their_deaths, clock)
+                columns = _object_columns(source.number, row, births, their_deaths, clock)
                 columns = filled_up(columns, TABLES["objects"])
                 total.add_violations(broken_rows(columns, row, before, sites))
                 table.write(columns)
@@ -235,7 +241,7 @@ def _write_objects(
                 progress.tell("writing the trace", total.objects)
     total.allocating_sites += int(np.count_nonzero(allocating[1:]))
     if lost_sites:
-        damage.append(f"the call sites of {lost_sites} objects are missing")
+        source.damage.append(f"the call sites of {lost_sites} objects are missing")
 
 
 def _drop_lost_sites(wanted: NDArray[np.uint64], sites: int) -> int:
@@ -406,17 +412,18 @@ class _Deaths:
         return dict(zip(_DEATH_COLUMNS, columns, strict=True))
 
 
-def _read_deaths(process: Process, deaths: _Deaths, damage: list[str]) -> None:
-    batches = _read(process, "deaths", damage, batch_rows=_DEATH_BATCH)
+def _read_deaths(source: _Source, deaths: _Deaths) -> None:
+    batches = source.read("deaths", batch_rows=_DEATH_BATCH)
     if lost := sum(deaths.put(batch) for batch in batches):
-        damage.append(f"{lost} deaths are of objects whose births are missing")
+        source.damage.append(f"{lost} deaths are of objects whose births are missing")
 
 
 # ---- the other tables ----
 
 
-def _write_sites(table: TableWriter, number: int, process: Process, damage: list[str]) -> int:
+def _write_sites(table: TableWriter, source: _Source) -> int:
     """Write the call sites of a process; how many there are."""
+    process, damage = source.process, source.damage
     frames, problem = read_frames(process.table("frames"))
     if problem:
         damage.append(f"of its frames the end is missing: {problem}")
@@ -427,7 +434,7 @@ def _write_sites(table: TableWriter, number: int, process: Process, damage: list
     lines = np.array([*(frame.line for frame in frames), 0], np.uint64)
     offsets = np.array([*(frame.offset for frame in frames), 0], np.uint64)
     written = 0
-    for batch in _read(process, "sites", damage):
+    for batch in source.read("sites"):
         rows = len(batch["frame"])
         ids = np.arange(written + 1, written + rows + 1, dtype=np.uint64)
         if np.any(batch["caller"] >= ids):
@@ -437,7 +444,7 @@ def _write_sites(table: TableWriter, number: int, process: Process, damage: list
         places = pa.array(frame)
         table.write(
             {
-                "process": constant(number, rows),
+                "process": constant(source.number, rows),
                 "site": numbers(ids, kind="u32"),
                 "caller": known(batch["caller"], kind="u32"),
                 **{name: values.take(places) for name, values in texts.items()},
@@ -455,11 +462,11 @@ def _write_sites(table: TableWriter, number: int, process: Process, damage: list
     return written
 
 
-def _write_pointers(table: TableWriter, number: int, process: Process, damage: list[str]) -> None:
-    for batch in _read(process, "pointers", damage):
+def _write_pointers(table: TableWriter, source: _Source) -> None:
+    for batch in source.read("pointers"):
         table.write(
             {
-                "process": constant(number, len(batch["source"])),
+                "process": constant(source.number, len(batch["source"])),
                 "instructions": numbers(batch["instructions"]),
                 "source": known(batch["source"]),
                 "offset": numbers(batch["offset"]),
@@ -468,12 +475,10 @@ def _write_pointers(table: TableWriter, number: int, process: Process, damage: l
         )
 
 
-def _write_regions(
-    table: TableWriter, number: int, process: Process, sites: int, damage: list[str]
-) -> None:
-    last = _last_rows(process, damage)
+def _write_regions(table: TableWriter, source: _Source, sites: int) -> None:
+    last = _last_rows(source)
     row = 0
-    for batch in _read(process, "regions", damage):
+    for batch in source.read("regions"):
         kept = last[row : row + len(batch["region"])]
         row += len(kept)
         if not np.any(kept):
@@ -482,7 +487,7 @@ def _write_regions(
         _drop_lost_sites(batch["site"], sites)
         table.write(
             {
-                "process": constant(number, len(batch["region"])),
+                "process": constant(source.number, len(batch["region"])),
                 "region": numbers(batch["region"], kind="u32"),
                 "parent": known(batch["parent"], kind="u32"),
                 "site": known(batch["site"], kind="u32"),
@@ -496,10 +501,10 @@ def _write_regions(
         )
 
 
-def _last_rows(process: Process, damage: list[str]) -> NDArray[np.bool_]:
+def _last_rows(source: _Source) -> NDArray[np.bool_]:
     """For each row of a process's regions whether it is the last of that region: the instrument
     writes one when a region is made, and one when it goes."""
-    batches = _read(process, "regions", damage, wanted=("region",))
+    batches = source.read("regions", wanted=("region",))
     found = np.concatenate([np.zeros(0, np.uint64), *(batch["region"] for batch in batches)])
     _, from_the_end = np.unique(found[::-1], return_index=True)
     last = np.zeros(len(found), np.bool_)
@@ -507,15 +512,16 @@ def _last_rows(process: Process, damage: list[str]) -> NDArray[np.bool_]:
     return last
 
 
-def _write_events(table: TableWriter, number: int, process: Process, damage: list[str]) -> None:
+def _write_events(table: TableWriter, source: _Source) -> None:
     """A start, the marks, where recording went on and off, and the end, if the process lived to
     tell of it."""
+    process = source.process
     live = ("live_objects", "live_bytes", "reachable_objects", "reachable_bytes")
 
     def write(kind: str, columns: Mapping[str, Any], rows: int) -> None:
         table.write(
             {
-                "process": constant(number, rows),
+                "process": constant(source.number, rows),
                 "kind": pa.array([kind]).take(pa.array(np.zeros(rows, np.int64))),
                 **{name: pa.nulls(rows, pa.uint64()) for name in live},
                 **columns,
@@ -529,10 +535,10 @@ def _write_events(table: TableWriter, number: int, process: Process, damage: lis
         return {name: pa.array([value], pa.uint64()) for name, value in clocks.items()}
 
     write("start", moment(0, 0), 1)
-    for batch in _read(process, "marks", damage):
+    for batch in source.read("marks"):
         columns = {name: numbers(values) for name, values in batch.items()}
         write("mark", columns, len(batch["bytes"]))
-    for batch in _read(process, "switches", damage):
+    for batch in source.read("switches"):
         for when, bytes_, off in zip(*(batch[name].tolist() for name in batch), strict=True):
             write("off" if off else "on", moment(when, bytes_), 1)
     if process.end != "running":

@@ -43,10 +43,11 @@ _STEPS = 4
 
 @dataclass(frozen=True)
 class How:
-    """What to simulate."""
+    """What to simulate. With ``phases`` only what happens in these counts."""
 
     models: tuple[MemoryModel, ...]
     curves: bool = False
+    phases: Places = ()
 
 
 @dataclass
@@ -103,24 +104,22 @@ def run_once(
     workspace: Path,
     keep_output: Path | None = None,
     what: How | None = None,
-    phases: Places = (),
 ) -> Outcome:
     """Run ``program`` under ``manager`` and simulate its memory system; see ``runner.run_once``.
-    With ``phases`` only what happens in these counts.
 
     ``values`` of a good outcome are those of the first model. ``details`` has ``wall_seconds`` of
     this run, ``processes``, ``models`` (see ``model_details``) and ``curves`` (see
     ``curve_details``).
     """
-    simulator = _Simulator(what or how((), False), phases)
+    simulator = _Simulator(what or how((), False))
     return runner.run_once(program, manager, limits, workspace, keep_output, simulator)
 
 
 class _Simulator(Instrument):
-    def __init__(self, what: How, phases: Places) -> None:
-        super().__init__(events=phases)
+    def __init__(self, what: How) -> None:
+        super().__init__(events=what.phases)
         self._what = what
-        self._phases = {event.name for event in phases}
+        self._phases = {event.name for event in what.phases}
 
     def prefix(self, folder: Path) -> Sequence[str]:
         found = folder / "memsys"

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,16 @@ _PARTIAL = ".partial"
 _PARTIAL_NAME = re.compile(r"\..+\.(\d+)\.[^.]+\.partial")
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """A heap trace in the folder ``target``, where one that is there is replaced. ``note`` is told
+    what happens."""
+
+    target: Path
+    what: Asked
+    note: Callable[[str], None] = lambda _: None
+
+
 def run_once(
     program: Program,
     manager: Manager,
@@ -40,13 +50,10 @@ def run_once(
     workspace: Path | None = None,
     keep_output: Path | None = None,
     *,
-    target: Path,
-    what: Asked,
-    note: Callable[[str], None] = lambda _: None,
+    wanted: Wanted,
 ) -> Outcome:
-    """Run ``program`` under ``manager`` and leave its heap trace in the folder ``target``; a trace
-    that is there is replaced. Without a ``workspace`` the run's files lie beside ``target``. See
-    ``runner.run_once`` for the rest.
+    """Run ``program`` under ``manager`` and leave the heap trace that is ``wanted``. Without a
+    ``workspace`` the run's files lie beside it. See ``runner.run_once`` for the rest.
 
     However the run ends, what was recorded becomes a trace: meta.json then says that it is not
     complete, and why. So it does on KeyboardInterrupt, which goes on afterwards.
@@ -55,7 +62,7 @@ def run_once(
     values and details of a count (see ``instrument.run_once``), under the recorder those of any
     run.
     """
-
+    target, what, note = wanted.target, wanted.what, wanted.note
     if what.jvm:
         jvm_trace.check(program, what)
     facts: dict[str, Any] = {

@@ -58,19 +58,18 @@ def summarise_against(
             base = groups.get((program, reference, metric), [])
             if not values and metric not in FIRST_METRICS.values():
                 continue
-            rows.append(_summary_row(program, manager, metric, values, base, reference, seed))
+            rows.append(_summary_row((program, manager, metric), values, base, reference, seed))
     return pl.DataFrame(rows, schema=summary_schema(), orient="row")
 
 
 def _summary_row(
-    program: str,
-    manager: str,
-    metric: str,
+    key: tuple[str, str, str],
     values: list[float],
     base: list[float],
     reference: str,
     seed: int,
 ) -> tuple[Any, ...]:
+    _, manager, metric = key
     middle = statistics.median_interval(values, seed)
     floor = statistics.noise_floor(base, seed)
     if manager == reference:
@@ -80,9 +79,7 @@ def _summary_row(
         ratio = statistics.ratio_interval(values, base, seed)
         word = statistics.verdict(ratio, floor, min(len(values), len(base)))
     return (
-        program,
-        manager,
-        metric,
+        *key,
         METRICS[metric].unit,
         len(values),
         *((middle.median, middle.low, middle.high) if middle else (None,) * 3),

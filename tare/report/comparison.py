@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tare.base.libraries import pl
@@ -26,7 +26,7 @@ from tare.report.fields import (
     texts,
 )
 from tare.report.figures import comparison as figures
-from tare.report.model import Cell, Column, Figure, Section, Table
+from tare.report.model import Cell, Figure, Section, Table
 
 TIME = "wall_seconds"
 MEMORY = "peak_resident_bytes"
@@ -251,52 +251,48 @@ def ratio_table(
 ) -> Table:
     """Programs down, managers across, ratios to the baseline inside, geometric means below."""
     baseline = results.run.baseline
+    title = METRICS[metric].title
+
+    def row_of(manager: str) -> Callable[[str], Row | None]:
+        return lambda program: rows.get((program, manager, metric))
+
     others = [manager for manager in managers if manager != baseline]
-    columns = [
-        Column("program", "", numeric=False),
-        Column(baseline, f"Median {METRICS[metric].title} under the baseline."),
-        *(Column(m, f"{METRICS[metric].title} divided by that under {baseline}.") for m in others),
+    fields: list[Field[str]] = [
+        texts("program", "", str),
+        medians(baseline, f"Median {title} under the baseline.", row_of(baseline)),
+        *(compared(m, f"{title} divided by that under {baseline}.", row_of(m)) for m in others),
     ]
-    lines = []
-    for program in programs:
-        base = rows.get((program, baseline, metric))
-        known = base is not None and base["median"] is not None
-        first = format_value(base["median"], base["unit"]) if base is not None and known else "–"
-        line = [Cell(program, program), Cell(first, base["median"] if base else None)]
-        line += [ratio_cell(rows.get((program, manager, metric))) for manager in others]
-        lines.append(line)
     means = geometric_means(results.measurements, baseline, results.run.seed)
     by_manager = {
         row["manager"]: row for row in means.iter_rows(named=True) if row["metric"] == metric
     }
     notes = ["– : no good run. coloured: a difference beyond noise; dim: no difference seen."]
+    below: list[list[Cell]] = []
     if by_manager:
         count = next(iter(by_manager.values()))["programs"]
-        line = [Cell(f"geometric mean of {count}", None), Cell("", None)]
-        for manager in others:
-            mean = by_manager.get(manager)
-            line.append(Cell(f"{mean['ratio']:.3f}", mean["ratio"]) if mean else NOTHING)
-        lines.append(line)
+        found = [by_manager.get(manager) for manager in others]
+        below = [_mean_line(f"geometric mean of {count}", map(ratio_cell, found))]
         if min(mean["runs"] for mean in by_manager.values()) >= FEWEST_FOR_INTERVAL:
-            lines.append(_half_intervals(others, by_manager))
+            below.append(_mean_line("± half its 95% interval", map(_half_interval, found)))
         if count < len(programs):
             notes.append(
                 f"the mean is over the {count} of {len(programs)} programs that ran well under "
                 "every manager."
             )
-    title = f"{METRICS[metric].title}, relative to {baseline}"
-    return Table(f"table-ratio-{metric}", title, columns, lines, notes)
+    named = f"{title}, relative to {baseline}"
+    made = table(f"table-ratio-{metric}", named, programs, fields, notes)
+    return replace(made, rows=[*made.rows, *below])
 
 
-def _half_intervals(managers: Sequence[str], means: Mapping[str, Row]) -> list[Cell]:
-    line = [Cell("± half its 95% interval", None), Cell("", None)]
-    for manager in managers:
-        if (mean := means.get(manager)) is None:
-            line.append(NOTHING)
-            continue
-        half = (mean["ratio_high"] - mean["ratio_low"]) / 2 / mean["ratio"]
-        line.append(Cell(f"± {format_percent(half)}", half))
-    return line
+def _mean_line(title: str, cells: Iterable[Cell]) -> list[Cell]:
+    return [Cell(title), Cell(""), *cells]
+
+
+def _half_interval(mean: Row | None) -> Cell:
+    if mean is None:
+        return NOTHING
+    half = (mean["ratio_high"] - mean["ratio_low"]) / 2 / mean["ratio"]
+    return Cell(f"± {format_percent(half)}", half)
 
 
 Summarised = str | Callable[[R], Row | None]
@@ -337,7 +333,7 @@ def ratio_cell(row: Row | None) -> Cell:
     """The ratio of one metric, coloured by the verdict."""
     if row is None or row["ratio"] is None:
         return NOTHING
-    return Cell(f"{row['ratio']:.3f}", row["ratio"], _TONES.get(row["verdict"], ""))
+    return Cell(f"{row['ratio']:.3f}", row["ratio"], _TONES.get(row.get("verdict", ""), ""))
 
 
 def failure_table(results: Results, study: str = "") -> Table | None:

@@ -1,4 +1,4 @@
-"""The command of a study, made of what its requests declare."""
+"""Commands that are made of what their requests declare."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tare.base.errors import UsageError
 from tare.programs.program import Program
 from tare.studykit import options
 from tare.studykit.answer import Answer, Output
-from tare.studykit.request import Request, own_fields, subject_of
+from tare.studykit.request import Asking, Decorator, Request, own_fields, subject_of
 
 _Function = Callable[..., Any]
 
@@ -25,7 +25,7 @@ class _Taken:
     """A request that the command can make. ``subject`` is its field that says what it is about;
     ``parameters`` are those of the command that make each of its own fields."""
 
-    request: type[Request]
+    request: type[Asking]
     subject: str
     parameters: Mapping[str, Sequence[click.Parameter]]
 
@@ -35,45 +35,70 @@ class _Taken:
 
 
 def command_of(study: str) -> click.Command:
-    """Of the study whose package is ``study``, by the ``REQUESTS`` of its module ``request``: the
-    first has the help and the examples, another one is for what is recorded already."""
+    """Of the study whose package is ``study``, by the ``REQUESTS`` of its module ``request``."""
     requests: Sequence[type[Request]] = importlib.import_module(f"{study}.request").REQUESTS
+
+    def answer(request: Request, output: Output) -> Answer:
+        module, name = request.ANSWERED_BY.split(".")
+        question = importlib.import_module(f"{study}.{module}")
+        results = inspect.unwrap(getattr(question, name))(request)
+        exit_code = question.exit_code(results) if hasattr(question, "exit_code") else None
+        return Answer(results, output, exit_code=exit_code)
+
+    return asking(requests)(answer)
+
+
+def asking(
+    requests: Sequence[type[Asking]],
+    *others: Decorator,
+    common: Sequence[Decorator] = (options.run_options, options.output_options),
+) -> Callable[[_Function], click.Command]:
+    """Makes a command of a function that answers a ``request``.
+
+    It has the options of ``requests``, ``others`` and those in ``common``; what is no part of a
+    request is handed to the function as well. The first request has the help and the examples,
+    another one is for what is recorded already.
+    """
     taken = [_taken(request) for request in requests]
     first = taken[0]
-
-    def answer(output: Output, **values: Any) -> Answer:
-        return _answer(study, taken, output, values)
-
     decorators = {
         name: declared.metadata["decorated"](name)
         for each in reversed(taken)
         for name, declared in own_fields(each.request).items()
     }
-    order = [name for each in taken for name in own_fields(each.request)]
-    function: _Function = answer
-    for decorator in reversed(
-        [
-            *(decorators[name] for name in dict.fromkeys(order)),
-            options.run_options,
-            options.output_options,
-            options.program_argument if first.runs else options.trace_argument,
-        ]
-    ):
-        function = decorator(function)
-    settings = {"allow_interspersed_args": False} if first.runs else {}
-    return click.command(
-        help=inspect.getdoc(first.request),
-        epilog=f"\b\nExamples:\n{first.request.EXAMPLES}",
-        context_settings=settings,
-    )(function)
+    order = dict.fromkeys(name for each in taken for name in own_fields(each.request))
+    if first.runs:
+        argument = options.program_argument
+    else:
+        argument = subject_of(first.request).metadata.get("argument", options.trace_argument)
+
+    def decorate(answer: _Function) -> click.Command:
+        def asked(**values: Any) -> Any:
+            request = _request(taken, values)
+            parts = {*order, "program", "trace", "suite", "limits", "seed"}
+            others = {name: value for name, value in values.items() if name not in parts}
+            return answer(request, **others)
+
+        function: _Function = asked
+        for decorator in (argument, *reversed(common), *reversed(others)):
+            function = decorator(function)
+        for name in reversed(order):
+            function = decorators[name](function)
+        return click.command(
+            help=inspect.getdoc(first.request),
+            epilog=f"\b\nExamples:\n{first.request.EXAMPLES}" if first.request.EXAMPLES else None,
+            context_settings={"allow_interspersed_args": False} if first.runs else {},
+        )(function)
+
+    return decorate
 
 
-def _taken(request: type[Request]) -> _Taken:
+def _taken(request: type[Asking]) -> _Taken:
     parameters = {
         name: _parameters(declared.metadata["decorated"](name))
         for name, declared in own_fields(request).items()
     }
-    return _Taken(request, subject_of(request), parameters)
+    return _Taken(request, subject_of(request).name, parameters)
 
 
 def _parameters(decorator: Callable[[_Function], _Function]) -> Sequence[click.Parameter]:
@@ -83,32 +108,27 @@ def _parameters(decorator: Callable[[_Function], _Function]) -> Sequence[click.P
     return tuple(getattr(decorator(nothing), "__click_params__", ()))
 
 
-def _answer(study: str, taken: Sequence[_Taken], output: Output, values: dict[str, Any]) -> Answer:
+def _request(taken: Sequence[_Taken], values: Mapping[str, Any]) -> Asking:
     from tare.studykit.progress import TerminalWatcher  # what draws takes long to load
 
     chosen, subject = _chosen(taken, values)
     for other in taken:
         _refuse(other.parameters.keys() - chosen.parameters.keys(), other, chosen, subject)
-    request = chosen.request(
-        **{chosen.subject: subject},
-        **_given(chosen, values),
-        limits=values["limits"],
-        seed=values["seed"],
-        folder=output.folder,
-        watcher=TerminalWatcher(output.quiet),
-    )
-    module, name = request.ANSWERED_BY.split(".")
-    question = importlib.import_module(f"{study}.{module}")
-    results = inspect.unwrap(getattr(question, name))(request)
-    exit_code = question.exit_code(results) if hasattr(question, "exit_code") else None
-    return Answer(results, output, exit_code=exit_code)
+    given = {**_given(chosen, values), chosen.subject: subject}
+    given.update((name, values[name]) for name in ("limits", "seed") if name in values)
+    output = values.get("output")
+    if output is not None:
+        given["folder"] = output.folder
+    quiet = values["quiet"] if output is None else output.quiet
+    return chosen.request(**given, watcher=TerminalWatcher(quiet))
 
 
-def _chosen(taken: Sequence[_Taken], values: dict[str, Any]) -> tuple[_Taken, Any]:
+def _chosen(taken: Sequence[_Taken], values: Mapping[str, Any]) -> tuple[_Taken, Any]:
     """The request that fits what the command line is about, and the value of its subject."""
     by_subject = {each.subject: each for each in taken}
-    if "trace" in values:
-        return by_subject["trace"], values["trace"]
+    for name in ("trace", "suite"):
+        if name in values:
+            return by_subject[name], values[name]
     program: Program = values["program"]
     if "traces" in by_subject and (traces := options.traces_of(program)):
         if len(traces) == 1 and "trace" in by_subject and not values.get("scheduler"):

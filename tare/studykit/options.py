@@ -75,15 +75,6 @@ def program_argument(function: Command) -> Command:
     )
 
 
-def manager_options(function: Command) -> Command:
-    """Adds -m and --baseline; gives ``managers`` and ``baseline``."""
-    return _add(
-        function,
-        click.option("-m", "--manager", "managers", multiple=True, metavar="M", help=MANAGERS_HELP),
-        click.option("--baseline", metavar="M", default="", help=BASELINE_HELP),
-    )
-
-
 def mark_interval(text: str) -> int:
     """Bytes allocated between two marks."""
     size = parse_size(text)
@@ -181,16 +172,6 @@ def trace_of(program: Program) -> Path | None:
 def trace_argument(function: Command) -> Command:
     """Adds T.tare; gives ``trace``."""
     return click.argument("trace", type=_PATH, metavar="T.tare")(function)
-
-
-def scheduler_option(function: Command) -> Command:
-    """Adds --scheduler; gives ``scheduler``, "" for runs on this machine."""
-    return click.option(
-        "--scheduler",
-        metavar="ADDRESS",
-        default="",
-        help=SCHEDULER_HELP,
-    )(function)
 
 
 def run_options(function: Command) -> Command:

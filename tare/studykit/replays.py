@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,18 +12,14 @@ from msgspec import Struct
 from tare.base.errors import UsageError
 from tare.base.files import hash_file, writing
 from tare.base.units import format_count
-from tare.campaign import rounds
-from tare.campaign.executor import OBSERVERS
-from tare.campaign.session import Where, in_rounds, measure
+from tare.campaign.session import Question, Repeated, Rounds, Where, in_rounds, measure
 from tare.campaign.watching import Watcher
 from tare.heap_traces.schedule import DEATHS, How, check, compile_trace
 from tare.heap_traces.trace import META_FILE, Trace
-from tare.memory_managers.manager import Manager
-from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.header import Asked, Header
 from tare.records.results import Results
-from tare.records.runs import Number, Record, Run
+from tare.records.runs import Number
 from tare.studykit import replayer
 from tare.studykit.request import Request
 
@@ -80,24 +75,10 @@ class Replayable:
         }
 
 
-class RepeatedReplays(Protocol):
+class RepeatedReplays(Repeated, Protocol):
     """What is asked of such a study."""
 
-    @property
-    def runs(self) -> int: ...
-    @property
-    def warmup(self) -> int: ...
     def where(self, **changed: Any) -> Where: ...
-
-
-class RepeatedStudy(Protocol):
-    """A study that replays under each manager several times, the managers in turns."""
-
-    @property
-    def STUDY(self) -> str: ...  # noqa: N802
-    @property
-    def OBSERVER(self) -> str: ...  # noqa: N802
-    def next_round(self, plan: rounds.Plan, records: Sequence[Record]) -> list[Run]: ...
 
 
 def prepare(trace: Trace, how: How, study: str, request: Request) -> Replayable:
@@ -131,31 +112,17 @@ def _compile(trace: Trace, how: How, schedule: Path) -> dict[str, int]:
 
 
 def measure_replays(
-    prepared: Replayable,
-    study: RepeatedStudy,
-    doing: str,
-    resolved: Mapping[str, Manager],
-    baseline: str,
-    request: RepeatedReplays,
-    observe: Observe | None = None,
-    **facts: Any,
+    prepared: Replayable, study: Rounds, request: RepeatedReplays, question: Question
 ) -> Results:
-    """Replay under each manager as often as asked, the managers in turns. ``doing`` is what
-    progress says of it, ``observe`` does one (by default ``replayer.run_once``), and ``facts`` are
-    kept in run.json."""
-    return measure(
-        study.STUDY,
-        doing,
-        [prepared.program],
-        resolved,
-        baseline,
-        {**prepared.asked(), "runs": request.runs, "warmup": request.warmup},
-        in_rounds(study, [prepared.program], resolved, baseline, request.runs, request.warmup),
-        request.where(folder=prepared.folder, watcher=prepared.watcher),
-        {**OBSERVERS, study.OBSERVER: observe or replayer.run_once},
-        schedule=prepared.counted,
-        **facts,
+    """Replay under each manager as often as asked, the managers in turns. ``question`` is without
+    what all such studies ask."""
+    repeated = replace(
+        question,
+        asked={**prepared.asked(), "runs": request.runs, "warmup": request.warmup},
+        facts={"schedule": prepared.counted, **question.facts},
     )
+    where = request.where(folder=prepared.folder, watcher=prepared.watcher)
+    return measure(repeated, in_rounds(study, question.compared, request), where)
 
 
 def oracles(prepared: Replayable) -> dict[str, int]:

@@ -18,7 +18,7 @@ import click
 
 from tare.campaign.watching import Watcher
 from tare.programs.program import Program
-from tare.records.results import Results, default_folder
+from tare.records.results import default_folder
 from tare.records.runs import Limits
 from tare.studykit import options
 from tare.studykit.sweeps import heaps_of
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from tare.campaign.session import Where
 
 Command = Program | Sequence[str]
-_SUBJECTS = {"program", "programs", "trace", "traces"}
+_SUBJECTS = {"program", "programs", "trace", "traces", "suite"}
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _Parameters = ParamSpec("_Parameters")
-_Asked = TypeVar("_Asked", bound="Request")
+_Asked = TypeVar("_Asked", bound="Asking")
+_Answer = TypeVar("_Answer")
 
 
 def option(
@@ -38,12 +39,14 @@ def option(
     *flags: str,
     parse: Callable[[str], Any] | None = None,
     asked: bool = True,
+    last: bool = False,
     **settings: Any,
 ) -> Any:
     """A field that is an option of the command, named after it unless ``flags`` says otherwise.
 
     ``parse`` makes the value of what is typed; ``settings`` are click's. ``asked``: it is recorded
-    as a part of the question. A flag stands for the opposite of ``default``.
+    as a part of the question; ``last``: it stands behind the others. A flag stands for the opposite
+    of ``default``.
     """
 
     def decorated(name: str) -> Decorator:
@@ -58,12 +61,18 @@ def option(
             chosen.update(default=default, show_default=True)
         return click.option(*spelled, name, **chosen)
 
-    return field(default=default, metadata={"decorated": decorated, "asked": asked})
+    metadata = {"decorated": decorated, "asked": asked, "last": last}
+    return field(default=default, metadata=metadata)
 
 
 def packed(default: Any, decorator: Decorator) -> Any:
     """A field that is made of several options: ``decorator`` adds them, and gives the field."""
     return field(default=default, metadata={"decorated": lambda _name: decorator})
+
+
+def suite_argument(metavar: str) -> Any:
+    """The field of a suite, which its name or its file says."""
+    return field(metadata={"argument": click.argument("suite", metavar=metavar)})
 
 
 def managers_option(default: Sequence[str] = (), help: str = options.MANAGERS_HELP) -> Any:
@@ -73,6 +82,12 @@ def managers_option(default: Sequence[str] = (), help: str = options.MANAGERS_HE
 
 def baseline_option(help: str = options.BASELINE_HELP) -> Any:
     return option("", metavar="M", help=help, asked=False)
+
+
+def only_option() -> Any:
+    """The field of option -p."""
+    help = "Only this program."
+    return option((), "-p", "--program", multiple=True, metavar="P", help=help, asked=False)
 
 
 def runs_option(default: int, help: str) -> Any:
@@ -107,23 +122,28 @@ def _parsing(parse: Callable[[str], Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
-    """What all studies are given. The docstring of a study's class is the help of its command.
+class Asking:
+    """What all commands that run programs are given. The docstring of a class is the help of its
+    command; without a ``folder`` a new one is made below tare-results."""
 
-    ``ANSWERED_BY`` names the function that answers, MODULE.FUNCTION below the folder of the study.
-    A ``folder`` that holds an interrupted study of the same question is resumed; without one a new
-    folder is made below tare-results.
-    """
-
-    ANSWERED_BY: ClassVar[str]
     EXAMPLES: ClassVar[str] = ""
     RECORDED_BY: ClassVar[str] = "tare trace"
     """Where a request is of traces: the command that records them."""
 
     limits: Limits | None = None
-    seed: int | None = None
     folder: Path | str | None = None
     watcher: Watcher | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(Asking):
+    """What all studies are given. ``ANSWERED_BY`` names the function that answers, MODULE.FUNCTION
+    below the folder of the study. A ``folder`` that holds an interrupted study of the same question
+    is resumed."""
+
+    ANSWERED_BY: ClassVar[str]
+
+    seed: int | None = None
 
     def asked(self) -> dict[str, Any]:
         """What run.json records of the question beside programs and managers. A folder that
@@ -152,6 +172,14 @@ class OfPrograms(Request):
 
 
 @dataclass(frozen=True)
+class AgainstBaseline(OfPrograms):
+    """Managers of which one, ``baseline``, is what the others are held against."""
+
+    _: KW_ONLY
+    baseline: str = baseline_option()
+
+
+@dataclass(frozen=True)
 class OfTrace(Request):
     """The allocations of a heap trace, done again."""
 
@@ -177,30 +205,28 @@ def _is_asked(declared: Field[Any]) -> bool:
     return bool(declared.metadata.get("asked"))
 
 
-def own_fields(request: type[Request]) -> Mapping[str, Field[Any]]:
-    """Those with options that not every study has, by name."""
-    common = {each.name for each in fields(Request)}
+def own_fields(request: type[Asking]) -> Mapping[str, Field[Any]]:
+    """Those with options, by name."""
+    found = [each for each in fields(request) if "decorated" in each.metadata]
     return {
-        each.name: each
-        for each in fields(request)
-        if each.name not in common and "decorated" in each.metadata
+        each.name: each for each in sorted(found, key=lambda each: bool(each.metadata.get("last")))
     }
 
 
-def subject_of(request: type[Request]) -> str:
-    """The field that says what the request is about: program, programs, trace or traces."""
-    (subject,) = {each.name for each in fields(request)} & _SUBJECTS
+def subject_of(request: type[Asking]) -> Field[Any]:
+    """What the request is about: program, programs, trace, traces or suite."""
+    (subject,) = (each for each in fields(request) if each.name in _SUBJECTS)
     return subject
 
 
 def answers(
     request: Callable[_Parameters, _Asked],
-) -> Callable[[Callable[[_Asked], Results]], Callable[_Parameters, Results]]:
+) -> Callable[[Callable[[_Asked], _Answer]], Callable[_Parameters, _Answer]]:
     """Makes of a function of a request one that takes the request's fields as its parameters."""
 
-    def decorate(answer: Callable[[_Asked], Results]) -> Callable[_Parameters, Results]:
+    def decorate(answer: Callable[[_Asked], _Answer]) -> Callable[_Parameters, _Answer]:
         @functools.wraps(answer)
-        def function(*given: _Parameters.args, **named: _Parameters.kwargs) -> Results:
+        def function(*given: _Parameters.args, **named: _Parameters.kwargs) -> _Answer:
             return answer(request(*given, **named))
 
         function.__signature__ = inspect.signature(request)  # type: ignore[attr-defined]

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tare.base.errors import UsageError
 from tare.base.units import parse_size
-from tare.campaign import rounds
 from tare.memory_managers import layers
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers.manager import Manager
-from tare.programs.program import Program
 
 MOST_VALUES = 32
 LEAST_HEAP, MOST_HEAP, MOST_HEAPS = 1.0, 64.0, 12
@@ -136,30 +133,3 @@ def swept(
     bare = list(dict.fromkeys(allocator.name for allocator in allocators))
     resolved = {m.name: m for m in (managers_module.resolve(v.name) for v in variants(bare))}
     return resolved, "glibc" if "glibc" in bare else bare[0]
-
-
-class _AgainstOthers(Protocol):
-    """A study that holds managers against others than the baseline."""
-
-    def references(self, managers: Sequence[str]) -> tuple[str, ...]: ...
-
-
-def timed_rounds(
-    study: _AgainstOthers,
-    programs: Sequence[Program],
-    managers: Mapping[str, Manager],
-    baseline: str,
-    runs: int,
-    warmup: int,
-    seed: int,
-) -> rounds.Plan:
-    names = tuple(managers)
-    return rounds.Plan(
-        tuple(program.name for program in programs),
-        names,
-        baseline,
-        runs,
-        warmup,
-        seed,
-        references=study.references(names),
-    )

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tare.campaign import executor
 from tare.campaign.planning import Plan, planned_runs
-from tare.campaign.session import Planned, managers_of, measure, programs_of
+from tare.campaign.session import Compared, Planned, Question, managers_of, measure, programs_of
 from tare.memory_managers import suitable
 from tare.observers.protocol import Observe
 from tare.records.results import Results
 from tare.records.runs import Record, Run
-from tare.studykit.request import OfPrograms
+from tare.studykit.request import AgainstBaseline
 
 
 class _WatchedStudy(Protocol):
@@ -39,28 +38,25 @@ class Watched:
     narrow: bool = False
 
 
-def watch(watched: Watched, request: OfPrograms, asked: Mapping[str, Any]) -> Results:
+def watch(watched: Watched, request: AgainstBaseline, asked: Mapping[str, Any]) -> Results:
     """Do the runs of a study that is not about time; ``asked`` is what its request holds beyond
     programs and managers."""
     chosen = programs_of(request.programs)
-    resolved, baseline = managers_of(request.managers, getattr(request, "baseline", ""))
+    resolved, baseline = managers_of(request.managers, request.baseline)
     study = watched.study
     suitable.check(chosen, resolved.values(), f"tare {study.STUDY}")
     plan = Plan(tuple(program.name for program in chosen), tuple(resolved), watched.runs)
     runs = planned_runs(plan) * (1 + len(watched.others))
     planned = Planned(lambda records: study.next_round(plan, records), runs)
-    return measure(
+    question = Question(
         study.STUDY,
         watched.doing,
-        chosen,
-        resolved,
-        baseline,
+        Compared(chosen, resolved, baseline),
         asked,
-        lambda _seed: planned,
-        request.where(),
-        {**executor.OBSERVERS, study.OBSERVER: watched.observe, **watched.others},
-        watched.narrow,
+        {study.OBSERVER: watched.observe, **watched.others},
+        narrow=watched.narrow,
     )
+    return measure(question, lambda _seed: planned, request.where())
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tare.base.errors import ProgramError
@@ -88,8 +89,9 @@ def weigh(request: Weigh) -> Results:
         seconds = [part.budget_seconds for part in parts]
         names = [section.IDENTIFIER for section in found]
         store.update(shares=dict(zip(names, seconds, strict=True)))
+        rig = executor.Rig({chosen.name: chosen}, resolved, limits)
         for section, share in zip(found, parts, strict=True):
-            results = _weigh_section(section, share, store, chosen, resolved, limits, watcher)
+            results = _weigh_section(section, share, store, rig, watcher)
         assert results is not None
         store.update(finished=now())
         return Results(results.folder, store.document, results.measurements)
@@ -107,9 +109,7 @@ def _weigh_section(
     section: WeighSection,
     setting: Setting,
     store: Store,
-    program: Program,
-    managers: Mapping[str, Manager],
-    limits: Limits,
+    rig: executor.Rig,
     watcher: Watcher,
 ) -> Results:
     expected = section.expected_seconds(setting)
@@ -119,7 +119,7 @@ def _weigh_section(
     costs = dict(store.document.get("sections", {}))
     earlier = costs.get(section.IDENTIFIER, {}).get("took_seconds", 0.0)
     begun = time.monotonic()
-    known = dict(managers)
+    known = dict(rig.managers)
 
     def planner(records: Sequence[Record]) -> list[Run]:
         runs = section.next_runs(setting, records)
@@ -134,8 +134,8 @@ def _weigh_section(
             store.update(managers={**store.document["managers"], **describe_managers(new)})
         return runs
 
-    watching = observers(section, setting)
-    results = execute(store, planner, {program.name: program}, known, limits, watcher, watching)
+    rig = replace(rig, managers=known, observers=observers(section, setting))
+    results = execute(store, planner, rig, watcher)
     took = earlier + time.monotonic() - begun
     if planned:
         costs[section.IDENTIFIER] = {"expected_seconds": expected, "took_seconds": took}
@@ -151,9 +151,7 @@ def _pilot(store: Store, program: Program, own: str, limits: Limits, watcher: Wa
         run = Run(PILOT_STUDY, program.name, own, 0, 0, warmup=True)
         executor.execute(
             lambda records: [] if records else [run],
-            {program.name: program},
-            {own: managers_module.resolve(own)},
-            limits,
+            executor.Rig({program.name: program}, {own: managers_module.resolve(own)}, limits),
             store,
             lambda *_: None,
         )

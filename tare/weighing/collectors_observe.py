@@ -66,7 +66,8 @@ def _record(
         return Outcome(Status.OK, details=known, output_sha256=known["output_sha256"])
     target = folder / _TRACE
     asked = Asked(sites=False)
-    outcome = tracing.run_once(program, manager, limits, workspace, keep, target=target, what=asked)
+    wanted = tracing.Wanted(target, asked)
+    outcome = tracing.run_once(program, manager, limits, workspace, keep, wanted=wanted)
     if outcome.status is not Status.OK:
         return replace(outcome, values={}, details={})
     trace = open_trace(target)

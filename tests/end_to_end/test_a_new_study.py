@@ -66,18 +66,17 @@ def section(results, identifier=STUDY, title="Printed"):
     "request.py": '''
 from dataclasses import KW_ONLY, dataclass
 
-from tare.studykit.request import OfPrograms, baseline_option, option
+from tare.studykit.request import AgainstBaseline, option
 
 
 @dataclass(frozen=True)
-class Printed(OfPrograms):
+class Printed(AgainstBaseline):
     """How much PROGRAM prints."""
 
     ANSWERED_BY = "question.printed"
     EXAMPLES = "  tare printed -- ls"
 
     _: KW_ONLY
-    baseline: str = baseline_option()
     loudly: bool = option(False, help="Say it aloud.")
 
 

@@ -154,8 +154,7 @@ def record(tmp_path: Path, *argv: str, **limits: float) -> tuple[Outcome, Trace]
         Program("test", argv),
         resolve("glibc"),
         Limits(**limits),  # type: ignore[arg-type]
-        target=target,
-        what=asked.Asked(last_use=True),
+        wanted=tracing.Wanted(target, asked.Asked(last_use=True)),
     )
     assert os.listdir(target.parent) == ["t.tare"]  # nothing else is left
     return outcome, open_trace(target)

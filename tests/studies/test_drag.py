@@ -154,9 +154,9 @@ def recorded(trace: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A recorder that leaves the made trace; what it was asked for, and the outcome to give."""
     seen: dict[str, Any] = {"outcome": Outcome(Status.OK, values={"objects": 100.0})}
 
-    def run_once(*arguments: Any, target: Path, what: Any, **_: Any) -> Outcome:
-        seen.update(target=target, what=what)
-        shutil.copytree(trace, target)
+    def run_once(*arguments: Any, wanted: Any) -> Outcome:
+        seen.update(target=wanted.target, what=wanted.what)
+        shutil.copytree(trace, wanted.target)
         outcome: Outcome = seen["outcome"]
         return outcome
 

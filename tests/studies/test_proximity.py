@@ -36,8 +36,8 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pretended:
     ``paused`` are what the two runs of an invocation show."""
 
     def study_of(plain: tuple[Events, Halts], paused: tuple[Events, Halts], runs: int = 1) -> Any:
-        def run(_way: Any, pauses: Any, *_: Any) -> tuple[Outcome, Seen]:
-            events, stops = paused if pauses.every else plain
+        def run(prepared: Any, *_: Any) -> tuple[Outcome, Seen]:
+            events, stops = paused if prepared.keywords["pauses"].every else plain
             seen = Seen(events, stops, 0, "made up")
             return Outcome(Status.OK, output_sha256="same"), seen
 

@@ -27,15 +27,13 @@ from tare.campaign.cluster import Cluster
 from tare.campaign.cluster import worker as there
 from tare.campaign.cluster.connection import LOOK_SECONDS, connected, nobody_there, workers_of
 from tare.campaign.cluster.machines import group_of, group_to_go_on, refusal
-from tare.campaign.executor import Planner
+from tare.campaign.executor import Planner, Rig
 from tare.campaign.watching import Watcher
-from tare.memory_managers.manager import Manager
-from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.programs.suite import load_suite, shipped_suites
 from tare.records.metrics import Status
 from tare.records.results import Store
-from tare.records.runs import Limits, Outcome, Record, Run, now
+from tare.records.runs import Outcome, Record, Run, now
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -72,14 +70,7 @@ class _Worker:
 
 
 def execute(
-    planners: Mapping[str, Planner],
-    programs: Mapping[str, Program],
-    managers: Mapping[str, Manager],
-    limits: Limits,
-    store: Store,
-    watcher: Watcher,
-    observers: Mapping[str, Observe],
-    cluster: Cluster,
+    planners: Mapping[str, Planner], rig: Rig, store: Store, watcher: Watcher, cluster: Cluster
 ) -> None:
     """Do rounds of runs until no planner, of which each program has one, has more. As
     ``executor.execute``, but on the workers of ``cluster``.
@@ -87,9 +78,7 @@ def execute(
     On Ctrl-C or SIGTERM, and when this process dies, the programs on the workers are ended.
     """
     with interrupts.termination_as_interrupt(), connected(cluster.scheduler) as client:
-        campaign = _Campaign(
-            client, planners, programs, managers, limits, store, watcher, observers, cluster
-        )
+        campaign = _Campaign(client, planners, rig, store, watcher, cluster)
         try:
             campaign.go()
         finally:
@@ -104,25 +93,20 @@ class _Campaign:
         self,
         client: Client,
         planners: Mapping[str, Planner],
-        programs: Mapping[str, Program],
-        managers: Mapping[str, Manager],
-        limits: Limits,
+        rig: Rig,
         store: Store,
         watcher: Watcher,
-        observers: Mapping[str, Observe],
         cluster: Cluster,
     ) -> None:
         self._client = client
         self._planners = planners
-        self._managers = managers
-        self._limits = limits
+        self._rig = rig
         self._store = store
         self._watcher = watcher
-        self._observers = observers
         self._cluster = cluster
         self._study = uuid.uuid4().hex
-        self._source = _source(programs, cluster.suite)
-        self._compared = {name for name, each in programs.items() if not each.ignore_output}
+        self._source = _source(rig.programs, cluster.suite)
+        self._compared = {name for name, each in rig.programs.items() if not each.ignore_output}
         self._workers: dict[str, _Worker] = {}
         self._homes: dict[str, str] = {}
         self._pending: dict[str, list[Run]] = {}
@@ -166,7 +150,7 @@ class _Campaign:
                 there.examine,
                 self._study,
                 self._source,
-                {name: manager.runtime for name, manager in self._managers.items()},
+                {name: manager.runtime for name, manager in self._rig.managers.items()},
             )
         self._check_that_someone_is_there()
 
@@ -259,8 +243,8 @@ class _Campaign:
             there.measure,
             self._study,
             run,
-            self._observers[run.observer],
-            self._limits,
+            self._rig.observers[run.observer],
+            self._rig.limits,
             run.program in self._compared and not self._output_of(run).exists(),
             run=run,
         )

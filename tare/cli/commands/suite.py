@@ -5,24 +5,23 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from tare.base.errors import UsageError
 from tare.campaign.cluster import Cluster
+from tare.cli.request import COMPARE, OTHERS, RunSuite
 from tare.observers import java_suites
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.programs.runnable import suite_programs
 from tare.programs.suite import load_suite, missing, package_to_install, shipped_suites
-from tare.records.results import default_folder
-from tare.records.runs import Limits
-from tare.studies import over_programs
+from tare.records.results import Results
 from tare.studies.compare.question import compare
-from tare.studykit import options
 from tare.studykit.answer import Answer, Output
-from tare.studykit.progress import TerminalWatcher
+from tare.studykit.command import asking
 from tare.weighing import java_bill
 
 EPILOG = """\b
@@ -38,8 +37,6 @@ Examples:
   tare suite run papers --scheduler tcp://head:8786 -o papers-results
 """
 DEFAULT_ITERATIONS = 5
-_OTHERS = over_programs()
-COMPARE = "compare"
 _TIMES_AS_LONG = 100
 """How much of a program's time limit, which is for a run by itself, a run that is watched has."""
 _OF_COMPARE = ("runs", "warmup", "jar", "iterations", "scheduler")
@@ -73,120 +70,81 @@ def packages(suite_name: str) -> int:
     return 0
 
 
-@command.command()
-@click.argument("suite_name", metavar="NAME|FILE")
-@click.option("-p", "--program", "only", multiple=True, metavar="P", help="Only this program.")
-@click.option(
-    "--study",
-    type=click.Choice([COMPARE, *_OTHERS]),
-    default=COMPARE,
-    help="What to do with each program: the command of that name. Default: compare.",
-)
-@options.manager_options
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    metavar="NAME|FILE",
-    help="With --study breakdown or memsys: a memory system to simulate; repeat it.",
-)
-@click.option(
-    "--sites",
-    is_flag=True,
-    help="With --study count: tell the operations apart by the calls that led to them.",
-)
-@click.option("-n", "--runs", default=6, show_default=True, help="Runs under each manager.")
-@click.option("--warmup", default=1, show_default=True, help="Runs of each that are not counted.")
-@click.option(
-    "--jar",
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Your jar of the suite dacapo or renaissance.",
-)
-@click.option(
-    "--iterations",
-    type=int,
-    metavar="N",
-    help="Iterations in each run, for a suite with --jar. Default: 5.",
-)
-@options.scheduler_option
-@options.run_options
-@options.output_options
-def run(
-    suite_name: str,
-    only: tuple[str, ...],
-    study: str,
-    jar: Path | None,
-    iterations: int | None,
-    managers: tuple[str, ...],
-    models: tuple[str, ...],
-    sites: bool,
-    baseline: str,
-    runs: int,
-    warmup: int,
-    scheduler: str,
-    seed: int | None,
-    limits: Limits,
-    output: Output,
-) -> Answer:
-    """Compare managers over all programs of a suite, or do another study of each.
-
-    Programs whose packages are not installed are skipped and named. A folder given with -o is
-    resumed where it was interrupted.
-    """
-    given = {name: value for name, value in (("models", models), ("sites", sites)) if value}
-    for name in given:
-        takers = {each: it.options[name] for each, it in _OTHERS.items() if name in it.options}
-        if study not in takers:
-            raise UsageError(
-                f"{next(iter(takers.values()))} is not for --study {study}",
-                f"it is for {' and '.join(takers)}",
-            )
-    if study != COMPARE:
-        _refuse_options_of_compare(study)
-        other = _OTHERS[study]
-        results = other.question(
-            [_with_patience(program) for program in _of_suite(suite_name, only)],
-            managers or other.managers,
-            baseline=baseline,
-            seed=seed,
-            limits=limits,
-            folder=output.folder or default_folder(study, _label(suite_name)),
-            watcher=TerminalWatcher(output.quiet),
-            **given,
-        )
-        return Answer(results, output)
-    observe: Observe | None = None
-    if suite_name in java_suites.HARNESSES or jar is not None or iterations is not None:
-        programs, observe = _of_jar(suite_name, only, jar, iterations)
-        if not managers and not baseline:
-            managers = tuple(java_bill.default_managers(programs[0]))
-    else:
-        programs = _of_suite(suite_name, only)
-    results = compare(
+@asking([RunSuite])
+def run(request: RunSuite, output: Output) -> Answer:
+    given = _given_to_others(request)
+    if request.study == COMPARE:
+        return Answer(_compared(request), output)
+    _refuse_options_of_compare(request.study)
+    other = OTHERS[request.study]
+    programs = [_with_patience(program) for program in _of_suite(request)]
+    results = other.question(
         programs,
-        managers,
-        baseline=baseline,
-        runs=runs,
-        warmup=warmup,
-        seed=seed,
-        limits=limits,
-        folder=output.folder,
-        watcher=TerminalWatcher(output.quiet),
-        label=_label(suite_name),
-        observe=observe,
-        cluster=Cluster(scheduler, suite="" if observe else suite_name) if scheduler else None,
-        canary=True,
+        request.managers or other.managers,
+        baseline=request.baseline,
+        seed=request.seed,
+        limits=request.limits,
+        folder=request.folder_or_new(request.study, _label(request)),
+        watcher=request.watcher,
+        **given,
     )
     return Answer(results, output)
 
 
-def _label(suite_name: str) -> str:
-    return f"suite-{Path(suite_name).stem}"
+command.add_command(run, "run")
 
 
-def _of_suite(suite_name: str, only: tuple[str, ...]) -> list[Program]:
-    return suite_programs(suite_name, only, lambda line: print(line, file=sys.stderr, flush=True))
+def _given_to_others(request: RunSuite) -> dict[str, Any]:
+    """What only some studies take. UsageError where the one asked for does not."""
+    pairs = (("models", request.models), ("sites", request.sites))
+    given = {name: value for name, value in pairs if value}
+    for name in given:
+        takers = {each: it.options[name] for each, it in OTHERS.items() if name in it.options}
+        if request.study not in takers:
+            raise UsageError(
+                f"{next(iter(takers.values()))} is not for --study {request.study}",
+                f"it is for {' and '.join(takers)}",
+            )
+    return given
+
+
+def _compared(request: RunSuite) -> Results:
+    observe: Observe | None = None
+    managers = request.managers
+    named = request.suite in java_suites.HARNESSES
+    if named or request.jar is not None or request.iterations is not None:
+        programs, observe = _of_jar(request)
+        if not managers and not request.baseline:
+            managers = java_bill.default_managers(programs[0])
+    else:
+        programs = _of_suite(request)
+    suite = "" if observe else request.suite
+    return compare(
+        programs,
+        managers,
+        baseline=request.baseline,
+        runs=request.runs,
+        warmup=request.warmup,
+        seed=request.seed,
+        limits=request.limits,
+        folder=request.folder,
+        watcher=request.watcher,
+        label=_label(request),
+        observe=observe,
+        cluster=Cluster(request.scheduler, suite=suite) if request.scheduler else None,
+        canary=True,
+    )
+
+
+def _label(request: RunSuite) -> str:
+    return f"suite-{Path(request.suite).stem}"
+
+
+def _of_suite(request: RunSuite) -> list[Program]:
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    return suite_programs(request.suite, request.only, tell)
 
 
 def _with_patience(program: Program) -> Program:
@@ -205,16 +163,16 @@ def _refuse_options_of_compare(study: str) -> None:
             )
 
 
-def _of_jar(
-    suite_name: str, only: tuple[str, ...], jar: Path | None, iterations: int | None
-) -> tuple[list[Program], Observe]:
-    if suite_name not in java_suites.HARNESSES:
+def _of_jar(request: RunSuite) -> tuple[list[Program], Observe]:
+    if request.suite not in java_suites.HARNESSES:
         raise UsageError(
-            f"--jar and --iterations are not for the suite {suite_name}",
+            f"--jar and --iterations are not for the suite {request.suite}",
             f"they are for {' and '.join(java_suites.HARNESSES)}",
         )
-    if jar is None:
-        raise UsageError(f"{suite_name} does not come with Tare", "name your jar of it: --jar PATH")
-    wanted = DEFAULT_ITERATIONS if iterations is None else iterations
-    programs = java_suites.programs(suite_name, jar, only, wanted)
-    return programs, java_suites.observe(suite_name)
+    if request.jar is None:
+        raise UsageError(
+            f"{request.suite} does not come with Tare", "name your jar of it: --jar PATH"
+        )
+    wanted = DEFAULT_ITERATIONS if request.iterations is None else request.iterations
+    programs = java_suites.programs(request.suite, request.jar, request.only, wanted)
+    return programs, java_suites.observe(request.suite)

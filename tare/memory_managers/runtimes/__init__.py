@@ -16,7 +16,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -201,29 +201,14 @@ def setting_of(name: str, options: Mapping[str, str]) -> Setting:
     return setting
 
 
-def recipe(
-    name: str,
-    title: str,
-    version: str,
-    licence: str,
-    homepage: str,
-    options: tuple[Option, ...],
-    note: str,
-) -> Recipe:
-    """A collector as an entry of the catalogue."""
-    return Recipe(
-        name=name,
-        title=title,
-        version=version,
-        licence=licence,
-        homepage=homepage,
-        kind="collector",
-        default_weigh=False,
-        build="none",
-        folder=Path(__file__).parent,
-        options=options,
-        note=note,
-    )
+recipe = partial(
+    Recipe,
+    kind="collector",
+    default_weigh=False,
+    build="none",
+    folder=Path(__file__).parent,
+)
+"""A collector as an entry of the catalogue."""
 
 
 def variable(program: Program, name: str) -> str:

@@ -82,8 +82,8 @@ def recipes() -> dict[str, Recipe]:
             "of the program",
             "PSF-2.0",
             "https://docs.python.org/3/library/gc.html",
-            _OPTIONS[key],
-            "serves `python3` commands, and what starts one"
+            options=_OPTIONS[key],
+            note="serves `python3` commands, and what starts one"
             + (
                 "; takes a manager: cpython.malloc(jemalloc), without one glibc"
                 if key == MALLOC

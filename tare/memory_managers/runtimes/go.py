@@ -133,8 +133,8 @@ def recipes() -> dict[str, Recipe]:
             "of the program",
             "BSD-3-Clause",
             "https://go.dev",
-            _OPTIONS[key],
-            "serves programs that Go 1.19 or later built; a program holds its own runtime",
+            options=_OPTIONS[key],
+            note="serves programs that Go 1.19 or later built; a program holds its own runtime",
         )
         for key, title in _TITLES.items()
     }

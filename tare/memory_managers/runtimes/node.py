@@ -103,8 +103,8 @@ def recipes() -> dict[str, Recipe]:
             _installed_version(),
             "BSD-3-Clause",
             "https://v8.dev",
-            _OPTIONS,
-            "serves `node` commands, and what starts one",
+            options=_OPTIONS,
+            note="serves `node` commands, and what starts one",
         )
     }
 

@@ -71,8 +71,8 @@ def recipes() -> dict[str, Recipe]:
             "of the program",
             "LGPL-2.1 with linking exception",
             "https://ocaml.org",
-            _OPTIONS,
-            "serves programs that OCaml compiled; a program holds its own runtime",
+            options=_OPTIONS,
+            note="serves programs that OCaml compiled; a program holds its own runtime",
         )
     }
 

@@ -24,7 +24,6 @@ from tare.report.figures.marks import (
     ratio_text,
 )
 from tare.report.labels import LINE_HEIGHT, place_labels
-from tare.report.model import Figure
 
 _PANEL_HEIGHT = 340
 _ASSUMED_WIDTH = {False: 440.0, True: 288.0}
@@ -42,15 +41,12 @@ class Mark:
     is_curve: bool
 
 
-def curves_figure(
-    identifier: str,
-    title: str,
-    caption: str,
+def curves_spec(
     panels: Sequence[tuple[str, Sequence[Mark]]],
     limit: float | None,
     titles: tuple[str, str],
     of: str = "the most bytes alive",
-) -> Figure | None:
+) -> Spec | None:
     """Ratios with their intervals against sizes, in a panel each; ``limit`` is a size that is drawn
     as a line. None where there is nothing to draw. ``titles`` are those of the axes, and ``of``
     is what sizes are multiples of."""
@@ -67,7 +63,7 @@ def curves_figure(
         {"title": {"text": heading, "anchor": "start"}} | _panel(found, names, x, y, limit, of)
         for heading, found in panels
     ]
-    return Figure(identifier, title, caption, {"params": params(), "concat": specs, "columns": 2})
+    return {"params": params(), "concat": specs, "columns": 2}
 
 
 def _panel(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tare.report.figures.marks import INK, PAGE, Scale, Spec, layer, measure, params
-from tare.report.model import Figure
 
 _HEIGHT = 260
 
@@ -22,10 +20,7 @@ class Series:
     tip: str
 
 
-def profile_figure(
-    identifier: str,
-    title: str,
-    caption: str,
+def profile_spec(
     scales: tuple[Scale, Scale],
     titles: tuple[str, str],
     step: float,
@@ -33,7 +28,7 @@ def profile_figure(
     areas: Sequence[Series] = (),
     lines: Sequence[Series] = (),
     mark: tuple[float, float, str] | None = None,
-) -> Figure:
+) -> Spec:
     """``areas`` stacked from the first on, under ``lines``, and a dot at ``mark`` (across, upwards,
     tip). ``scales`` and ``titles`` are those of the two axes; ``step`` is the width of one value.
     """
@@ -117,8 +112,7 @@ def profile_figure(
                 y=measure("y", y),
             )
         )
-    spec: dict[str, Any] = {"params": params(), "height": _HEIGHT, "layer": layers}
-    return Figure(identifier, title, caption, spec)
+    return {"params": params(), "height": _HEIGHT, "layer": layers}
 
 
 def _edges(step: float, count: int) -> list[float]:

@@ -139,9 +139,17 @@ def described(programs: Sequence[Program], runtime: str) -> list[str]:
     return sorted(set(names))
 
 
+@dataclass(frozen=True)
+class How:
+    """``runtime`` names the descriptor to go by; "" lets that be found out."""
+
+    runtime: str
+    models: tuple[MemoryModel, ...]
+
+
 def observer(runtime: str = "", models: tuple[MemoryModel, ...] = ()) -> Observe:
     """What the executor starts for a run."""
-    return functools.partial(run_once, runtime=runtime, models=models)
+    return functools.partial(run_once, how=How(runtime, models))
 
 
 def run_once(
@@ -150,8 +158,7 @@ def run_once(
     limits: Limits,
     workspace: Path,
     keep_output: Path | None = None,
-    runtime: str = "",
-    models: tuple[MemoryModel, ...] = (),
+    how: How | None = None,
 ) -> Outcome:
     """Run ``program`` under ``manager`` and charge its instructions; see ``runner.run_once``.
 
@@ -159,10 +166,11 @@ def run_once(
     and ``integer_tag_high_instructions``. ``details`` is what ``Found.details`` says, with
     ``wall_seconds``, ``processes`` and ``uncounted_processes``.
 
-    With ``models`` the memory system is simulated in the same run: ``values`` also have
+    With models the memory system is simulated in the same run: ``values`` also have
     ``stall_cycles``, ``simulated_cycles`` and the cycles of each component, which sum to these, in
     the first model; ``memory`` in ``details`` is what ``Memory.details`` says of all.
     """
+    runtime, models = (how.runtime, how.models) if how else ("", ())
     image = _image_of(program)
     descriptors = _choose(program, image, runtime)
     given = descriptors[0] if runtime else None
@@ -462,11 +470,13 @@ def _add_process(
         in_operations[operation] += instructions
     _split_calls(tables.operations, in_operations, descriptor, found)
     found.unexplained["code beyond the most that is told apart"] += int(plain[0])
-    charged: dict[int, str] = {}
-    _add_plain(tables, plain, descriptor, language, images, found, charged)
+    charge = _Charge(tables, descriptor, found)
+    charge.add_plain(plain, language, images)
     found.unexplained = +found.unexplained
     found.runtimes[descriptor.name] += found.instructions - before
-    return Judged(descriptor, functools.partial(_component_of, descriptor=descriptor), charged)
+    return Judged(
+        descriptor, functools.partial(_component_of, descriptor=descriptor), charge.charged
+    )
 
 
 def _split_calls(
@@ -524,37 +534,6 @@ def _language(descriptor: Descriptor, number: int, image: Image) -> dict[int, Im
     return {number: image} if descriptor.ranges is not None else {}
 
 
-def _add_plain(
-    tables: _Code,
-    plain: NDArray[np.int64],
-    descriptor: Descriptor,
-    language: Mapping[int, Image],
-    images: dict[str, Image | None],
-    found: Found,
-    charged: dict[int, str],
-) -> None:
-    """Instructions outside all phases and operations; ``charged`` is as in ``Judged``."""
-    code = tables.code
-    counts = plain[code["stretch"].astype(np.int64)]
-    objects = code["object"].astype(np.int64)
-    for number, one in enumerate(tables.objects):
-        mine = (objects == number) & (counts > 0)
-        rows = np.flatnonzero(mine)
-        if not len(rows):
-            continue
-        if not descriptor.recognise:
-            found.own += int(counts[rows].sum())
-        elif number in language:
-            mapped = _mapped(tables.objects, images) if number == 0 else []
-            _add_language(
-                tables, rows, counts, descriptor, language[number], mapped, found, charged
-            )
-        elif not one["file"] and descriptor.made_code is not None:
-            _add_made_code(tables, rows, counts, descriptor, found, charged)
-        else:
-            found.unexplained[Path(one["file"]).name or _NO_FILE] += int(counts[rows].sum())
-
-
 def _mapped(
     objects: Sequence[Mapping[str, Any]], images: dict[str, Image | None]
 ) -> list[tuple[int, int]]:
@@ -567,103 +546,123 @@ def _mapped(
     )
 
 
-def _add_language(
-    tables: _Code,
-    rows: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    descriptor: Descriptor,
-    image: Image,
-    mapped: Sequence[tuple[int, int]],
-    found: Found,
-    charged: dict[int, str],
-) -> None:
-    """Those in an object that has code of the language, and perhaps other code; or in no file, and
-    not where files are ``mapped``."""
-    code = tables.code
-    one = tables.objects[int(code["object"][rows[0]])]
-    bias = int(one["bias"])
-    addresses = code["address"][rows] - np.uint64(bias & (1 << 64) - 1)
-    for start, end, component in descriptor.routine_ranges(image) if one["file"] else ():
-        there = (addresses >= np.uint64(start)) & (addresses < np.uint64(end))
-        found.components[component, Certainty.SURE] += int(counts[rows[there]].sum())
-        charged |= dict.fromkeys(code["address"][rows[there]].tolist(), component)
-        rows, addresses = rows[~there], addresses[~there]
-    if one["file"]:
-        rest = f"{image.path.name}, not in the language"
-        is_language = _is_in(addresses, descriptor.code_ranges(image))
-    else:
-        rest, is_language = _NO_FILE, ~_is_in(addresses, mapped)
-    found.unexplained[rest] += int(counts[rows[~is_language]].sum())
-    classifier = Classifier(descriptor, image.names, image.bytes_at)
-    rows, addresses, bits = rows[is_language], addresses[is_language], descriptor.bits
-    sites = _add_instructions(tables, rows, addresses, counts, classifier, bits, found, charged)
-    _check_sites(descriptor, image, sites, found)
+@dataclass(frozen=True)
+class _Charge:
+    """Adds to ``found`` the instructions of a process outside all phases and operations;
+    ``charged`` is as in ``Judged``."""
 
+    tables: _Code
+    descriptor: Descriptor
+    found: Found
+    charged: dict[int, str] = field(default_factory=dict)
 
-def _add_made_code(
-    tables: _Code,
-    rows: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    descriptor: Descriptor,
-    found: Found,
-    charged: dict[int, str],
-) -> None:
-    """Those in code of no file, by what the process told of it."""
-    assert descriptor.made_code is not None
-    addresses = tables.code["address"][rows]
-    is_language = np.zeros(len(rows), bool)
-    for place, address in enumerate(addresses.tolist()):
-        piece = tables.made.at(address)
-        if piece is not None and descriptor.made_code.names.fullmatch(piece.name):
-            is_language[place] = True
+    def add_plain(
+        self,
+        plain: NDArray[np.int64],
+        language: Mapping[int, Image],
+        images: dict[str, Image | None],
+    ) -> None:
+        code = self.tables.code
+        counts = plain[code["stretch"].astype(np.int64)]
+        objects = code["object"].astype(np.int64)
+        for number, one in enumerate(self.tables.objects):
+            mine = (objects == number) & (counts > 0)
+            rows = np.flatnonzero(mine)
+            if not len(rows):
+                continue
+            if not self.descriptor.recognise:
+                self.found.own += int(counts[rows].sum())
+            elif number in language:
+                mapped = _mapped(self.tables.objects, images) if number == 0 else []
+                self._add_language(rows, counts, language[number], mapped)
+            elif not one["file"] and self.descriptor.made_code is not None:
+                self._add_made_code(rows, counts)
+            else:
+                self.found.unexplained[Path(one["file"]).name or _NO_FILE] += int(
+                    counts[rows].sum()
+                )
+
+    def _add_language(
+        self,
+        rows: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        image: Image,
+        mapped: Sequence[tuple[int, int]],
+    ) -> None:
+        """Those in an object that has code of the language, and perhaps other code; or in no file,
+        and not where files are ``mapped``."""
+        code, descriptor, found = self.tables.code, self.descriptor, self.found
+        one = self.tables.objects[int(code["object"][rows[0]])]
+        bias = int(one["bias"])
+        addresses = code["address"][rows] - np.uint64(bias & (1 << 64) - 1)
+        for start, end, component in descriptor.routine_ranges(image) if one["file"] else ():
+            there = (addresses >= np.uint64(start)) & (addresses < np.uint64(end))
+            found.components[component, Certainty.SURE] += int(counts[rows[there]].sum())
+            self.charged.update(dict.fromkeys(code["address"][rows[there]].tolist(), component))
+            rows, addresses = rows[~there], addresses[~there]
+        if one["file"]:
+            rest = f"{image.path.name}, not in the language"
+            is_language = _is_in(addresses, descriptor.code_ranges(image))
         else:
-            name = _NO_FILE if piece is None else piece.name
-            found.unexplained[name] += int(counts[rows[place]])
-    rows, addresses = rows[is_language], addresses[is_language]
-    classifier = Classifier(descriptor, tables.made.names)
-    bits = descriptor.bits
-    sites = _add_instructions(tables, rows, addresses, counts, classifier, bits, found, charged)
-    _note_sites(sites, found)
+            rest, is_language = _NO_FILE, ~_is_in(addresses, mapped)
+        found.unexplained[rest] += int(counts[rows[~is_language]].sum())
+        classifier = Classifier(descriptor, image.names, image.bytes_at)
+        rows, addresses = rows[is_language], addresses[is_language]
+        sites = self._add_instructions(rows, addresses, counts, classifier)
+        _check_sites(descriptor, image, sites, found)
 
+    def _add_made_code(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        """Those in code of no file, by what the process told of it."""
+        assert self.descriptor.made_code is not None
+        made, names = self.tables.made, self.descriptor.made_code.names
+        addresses = self.tables.code["address"][rows]
+        is_language = np.zeros(len(rows), bool)
+        for place, address in enumerate(addresses.tolist()):
+            piece = made.at(address)
+            if piece is not None and names.fullmatch(piece.name):
+                is_language[place] = True
+            else:
+                name = _NO_FILE if piece is None else piece.name
+                self.found.unexplained[name] += int(counts[rows[place]])
+        rows, addresses = rows[is_language], addresses[is_language]
+        classifier = Classifier(self.descriptor, made.names)
+        _note_sites(self._add_instructions(rows, addresses, counts, classifier), self.found)
 
-def _add_instructions(
-    tables: _Code,
-    rows: NDArray[np.int64],
-    addresses: NDArray[np.uint64],
-    counts: NDArray[np.int64],
-    classifier: Classifier,
-    bits: int,
-    found: Found,
-    charged: dict[int, str],
-) -> list[Site]:
-    """Those in code of the language, ``addresses`` in its file; returns the places that
-    allocate."""
-    code = tables.code
-    bias = int(code["address"][rows[0]]) - int(addresses[0]) if len(rows) else 0
-    executed: Counter[tuple[int, int, int, int]] = Counter()
-    for address, length, low, high, count in zip(
-        addresses.tolist(),
-        code["length"][rows].tolist(),
-        code["low"][rows].tolist(),
-        code["high"][rows].tolist(),
-        counts[rows].tolist(),
-        strict=True,
-    ):
-        executed[address, length, low, high] += count
-    classification = classifier.classify(_decoded(row, bits) for row in executed)
-    for (address, length, _, _), count in executed.items():
-        mark = classification.marks.get((address, length))
-        if mark is None:
-            found.own += count
-        else:
-            found.components[mark.component, mark.certainty] += count
-            if mark.certainty is Certainty.SURE:
-                charged[(address + bias) & _WORD_MASK] = mark.component
-    taken = {site.address: site.bytes for site in classification.sites}
-    found.allocated_bytes += sum(
-        count * taken.get(address, 0) for (address, *_), count in executed.items()
-    )
-    return classification.sites
+    def _add_instructions(
+        self,
+        rows: NDArray[np.int64],
+        addresses: NDArray[np.uint64],
+        counts: NDArray[np.int64],
+        classifier: Classifier,
+    ) -> list[Site]:
+        """Those in code of the language, ``addresses`` in its file; returns the places that
+        allocate."""
+        code, found, bits = self.tables.code, self.found, self.descriptor.bits
+        bias = int(code["address"][rows[0]]) - int(addresses[0]) if len(rows) else 0
+        executed: Counter[tuple[int, int, int, int]] = Counter()
+        for address, length, low, high, count in zip(
+            addresses.tolist(),
+            code["length"][rows].tolist(),
+            code["low"][rows].tolist(),
+            code["high"][rows].tolist(),
+            counts[rows].tolist(),
+            strict=True,
+        ):
+            executed[address, length, low, high] += count
+        classification = classifier.classify(_decoded(row, bits) for row in executed)
+        for (address, length, _, _), count in executed.items():
+            mark = classification.marks.get((address, length))
+            if mark is None:
+                found.own += count
+            else:
+                found.components[mark.component, mark.certainty] += count
+                if mark.certainty is Certainty.SURE:
+                    self.charged[(address + bias) & _WORD_MASK] = mark.component
+        taken = {site.address: site.bytes for site in classification.sites}
+        found.allocated_bytes += sum(
+            count * taken.get(address, 0) for (address, *_), count in executed.items()
+        )
+        return classification.sites
 
 
 def _is_in(addresses: NDArray[np.uint64], ranges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
-from tare.studykit.request import OfPrograms, baseline_option, managers_option, option
+from tare.studykit.request import AgainstBaseline, managers_option, option
 
 
 @dataclass(frozen=True)
-class Breakdown(OfPrograms):
+class Breakdown(AgainstBaseline):
     """What storage management takes of the instructions of PROGRAM, by component.
 
     Allocation, checks, header words, integer tags, the write barrier and the parts of collections
@@ -34,7 +34,6 @@ class Breakdown(OfPrograms):
         "program of 32 bits."
     )
     _: KW_ONLY
-    baseline: str = baseline_option()
     runtime: str = option(
         "",
         metavar="NAME",

@@ -9,11 +9,14 @@ from typing import Any
 from tare.campaign import executor, rounds
 from tare.campaign.cluster import Cluster
 from tare.campaign.session import (
+    Compared,
     Planned,
+    Question,
     check_counts,
     managers_of,
     measure,
     programs_of,
+    rounds_of,
 )
 from tare.records.results import Results
 from tare.studies.compare import report as compare_study
@@ -48,14 +51,11 @@ def compare(request: Compare) -> Results:
         observe = runtime_heaps.observer(settled, observe or executor.OBSERVERS["runner"])
         resolved = settled[chosen[0].name]
 
+    compared = Compared(chosen, resolved, baseline)
+
     def plan(seed: int) -> Planned:
-        whole = rounds.Plan(
-            programs=tuple(program.name for program in chosen),
-            managers=tuple(resolved),
-            baseline=baseline,
-            runs=request.runs,
-            warmup=request.warmup,
-            seed=seed,
+        whole = replace(
+            rounds_of(compared, request, seed),
             precision=request.precision,
             most_runs=request.most_runs,
         )
@@ -72,17 +72,12 @@ def compare(request: Compare) -> Results:
     where = request.where(
         folder=folder, label=request.label, cluster=cluster, canary=request.canary
     )
-    facts: dict[str, Any] = {"heaps": heaps} if heaps else {}
-    observers = {**executor.OBSERVERS, **({"runner": observe} if observe else {})}
-    return measure(
+    question = Question(
         compare_study.STUDY,
         "time and memory",
-        chosen,
-        resolved,
-        baseline,
+        compared,
         request.asked(),
-        plan,
-        where,
-        observers,
-        **facts,
+        {"runner": observe} if observe else {},
+        {"heaps": heaps} if heaps else {},
     )
+    return measure(question, plan, where)

@@ -9,8 +9,7 @@ from tare.base.errors import UsageError
 from tare.campaign.cluster import Cluster
 from tare.observers.protocol import Observe
 from tare.studykit.request import (
-    OfPrograms,
-    baseline_option,
+    AgainstBaseline,
     option,
     runs_option,
     scheduler_option,
@@ -27,7 +26,7 @@ def _fraction(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Compare(OfPrograms):
+class Compare(AgainstBaseline):
     """Time and memory of PROGRAM under each manager, compared with intervals.
 
     The managers take turns in a random order. A figure counts only when the running process showed
@@ -43,7 +42,6 @@ class Compare(OfPrograms):
 """
 
     _: KW_ONLY
-    baseline: str = baseline_option()
     runs: int = runs_option(10, "Runs under each manager; twice as many under the baseline.")
     warmup: int = warmup_option()
     precision: float | None = option(

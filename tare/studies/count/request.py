@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import click
 
-from tare.studykit.request import OfPrograms, baseline_option, option
+from tare.studykit.request import AgainstBaseline, option
 
 
 @dataclass(frozen=True)
-class Count(OfPrograms):
+class Count(AgainstBaseline):
     """Instructions of PROGRAM inside and outside the memory manager, by operation.
 
     The program runs under Valgrind's core, 10 to 20 times slower than by itself, with the
@@ -30,7 +30,6 @@ class Count(OfPrograms):
 """
 
     _: KW_ONLY
-    baseline: str = baseline_option()
     events: Path | str | None = option(
         None,
         type=click.Path(path_type=Path),

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tare.base.units import format_bytes, format_count, format_percent
+from tare.base.units import format_count, format_percent
 from tare.heap_traces.frames import site_text
 from tare.observers.call_sites import Cost, costs_of
 from tare.records.runs import Record
-from tare.report.model import Cell, Column, Table
+from tare.report.fields import Field, counts, means, percents, sizes, table, texts
+from tare.report.model import Table
 
 SITES_ON_A_TERMINAL = 10
 SITES_ON_THE_PAGE = 100
@@ -85,37 +86,32 @@ def _lines(record: Record) -> list[_Line]:
     return [*ranked, *([rest] if rest.calls else [])]
 
 
-def _mean(line: _Line) -> Cell:
-    mean = line.instructions / max(line.calls, 1)
-    return Cell(f"{mean:.1f}" if mean < 1000 else format_count(mean), mean)
-
-
 def _table(identifier: str, title: str, record: Record, lines: Sequence[_Line], most: int) -> Table:
-    columns = (
-        Column("call site", "The call of the operation, and what called it. ← reads: called by.",
-               numeric=False),
-        Column("operation", "What it called.", numeric=False),
-        Column("calls", "How often it did."),
-        Column("instructions", "Of the manager, in these calls together."),
-        Column("share", "Of all instructions in the manager."),
-        Column("a call", "Instructions of a call, on average."),
-        Column("bytes", "Asked for by these calls.", essential=False),
-    )  # fmt: skip
     whole = _whole(record)
-    rows = [
-        [
-            Cell(line.text, line.text),
-            Cell(line.operation, line.operation),
-            Cell(format_count(line.calls), line.calls),
-            Cell(format_count(line.instructions), line.instructions),
-            Cell(format_percent(line.instructions / whole), line.instructions / whole),
-            _mean(line),
-            Cell(format_bytes(line.bytes), line.bytes),
-        ]
-        for line in lines[:most]
+    called = "The call of the operation, and what called it. ← reads: called by."
+    fields: list[Field[_Line]] = [
+        texts("call site", called, lambda line: line.text),
+        texts("operation", "What it called.", lambda line: line.operation),
+        counts("calls", "How often it did.", lambda line: line.calls),
+        counts(
+            "instructions",
+            "Of the manager, in these calls together.",
+            lambda line: line.instructions,
+        ),
+        percents(
+            "share",
+            "Of all instructions in the manager.",
+            lambda line: line.instructions / whole,
+        ),
+        means(
+            "a call",
+            "Instructions of a call, on average.",
+            lambda line: line.instructions / max(line.calls, 1),
+        ),
+        sizes("bytes", "Asked for by these calls.", lambda line: line.bytes, essential=False),
     ]
     notes = []
     if left := lines[most:]:
         share = format_percent(sum(line.instructions for line in left) / whole)
         notes.append(f"{format_count(len(left))} more call sites lead to {share} of them.")
-    return Table(identifier, title, columns, rows, notes)
+    return table(identifier, title, lines[:most], fields, notes)

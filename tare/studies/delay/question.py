@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tare.campaign.session import Planned, check_counts, measure, programs_of
+from tare.campaign.session import (
+    Compared,
+    Planned,
+    Question,
+    check_counts,
+    measure,
+    programs_of,
+    rounds_of,
+)
 from tare.memory_managers.layers import delay as delay_layer
 from tare.records.results import Results
 from tare.studies.delay import report as delay_study
 from tare.studies.delay.request import Delay
 from tare.studykit.instrumented import is_built
 from tare.studykit.request import answers
-from tare.studykit.sweeps import NOT_BUILT, Variant, swept, timed_rounds
+from tare.studykit.sweeps import NOT_BUILT, Variant, swept
 
 
 @answers(Delay)
@@ -36,23 +44,20 @@ def delay(request: Delay) -> Results:
     resolved, baseline = swept(request.managers, variants)
     left_out = "it was not asked for" if not request.live else "" if is_built() else NOT_BUILT
 
+    compared = Compared(chosen, resolved, baseline)
+
     def plan(seed: int) -> Planned:
-        timed = timed_rounds(
-            delay_study, chosen, resolved, baseline, request.runs, request.warmup, seed
-        )
+        timed = rounds_of(compared, request, seed, delay_study.references(tuple(resolved)))
         whole = delay_study.Plan(timed, live=not left_out)
         return Planned(
             lambda records: delay_study.next_round(whole, records), delay_study.planned_runs(whole)
         )
 
-    return measure(
+    question = Question(
         delay_study.STUDY,
         "time and memory of delays",
-        chosen,
-        resolved,
-        baseline,
+        compared,
         request.asked(),
-        plan,
-        request.where(),
-        live_left_out=left_out,
+        facts={"live_left_out": left_out},
     )
+    return measure(question, plan, request.where())

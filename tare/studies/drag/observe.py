@@ -52,7 +52,7 @@ def run_once(
     )
     begun = time.monotonic()
     outcome = tracing.run_once(
-        program, manager, limits, workspace, keep_output, target=target, what=asked
+        program, manager, limits, workspace, keep_output, wanted=tracing.Wanted(target, asked)
     )
     recorded = time.monotonic()
     kept = "" if how.discard else f"{TRACES_FOLDER}/{target.name}"

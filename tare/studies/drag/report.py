@@ -34,7 +34,7 @@ from tare.report.fields import (
     texts,
 )
 from tare.report.figures.marks import INK, SERIES, scale_for
-from tare.report.figures.profiles import Series, profile_figure
+from tare.report.figures.profiles import Series, profile_spec
 from tare.report.model import Cell, Figure, Section, Table
 from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
 from tare.studykit.published import published
@@ -475,6 +475,7 @@ def drag_figures(found: Details) -> list[Figure]:
     across = scale_for("B" if by_bytes else "", float(found["main"]["end"]))
     upwards = scale_for("B", float(found["main"]["peaks"]["free"]))
     clock = "allocated so far" if by_bytes else "instructions so far"
+    axes = (across, upwards), (clock, "bytes held")
     step = found["main"]["end"] / len(profile["use"])
     peak = found["main"]["at_peak"]
     parts = _parts(found["areas"])
@@ -510,24 +511,16 @@ def drag_figures(found: Details) -> list[Figure]:
         Series("freed after last use", SERIES[0], needed, "bytes needed by objects still used"),
     ]
     return [
-        profile_figure(
+        Figure(
             "figure-drag-profile",
             "What memory is held for, over time",
             f"{steps}the dot is the exact peak.{process}",
-            (across, upwards),
-            (clock, "bytes held"),
-            step,
-            areas=areas,
-            lines=reachable,
-            mark=mark,
+            profile_spec(*axes, step, areas=areas, lines=reachable, mark=mark),
         ),
-        profile_figure(
+        Figure(
             "figure-drag-curves",
             "Memory by when objects are given back",
             f"{steps}the area between the curves is memory held in vain.{process}",
-            (across, upwards),
-            (clock, "bytes held"),
-            step,
-            lines=lines,
+            profile_spec(*axes, step, lines=lines),
         ),
     ]

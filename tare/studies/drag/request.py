@@ -11,10 +11,9 @@ import click
 
 from tare.studykit import options
 from tare.studykit.request import (
-    OfPrograms,
+    AgainstBaseline,
     OfTraces,
     Request,
-    baseline_option,
     managers_option,
     option,
 )
@@ -41,7 +40,7 @@ class How:
 
 
 @dataclass(frozen=True)
-class Drag(OfPrograms):
+class Drag(AgainstBaseline):
     """What PROGRAM, or recorded traces T.tare…, hold in memory in vain: lag, drag and void.
 
     PROGRAM is recorded under Valgrind's core, 10 to 30 times slower than by itself, under glibc
@@ -61,7 +60,6 @@ class Drag(OfPrograms):
         ("glibc",), "A manager to record under; repeat it. Default: glibc."
     )
     _: KW_ONLY
-    baseline: str = baseline_option()
     clock: str = _clock()
     reachability_bytes: int = option(
         0,

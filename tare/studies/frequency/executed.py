@@ -7,6 +7,8 @@ from dataclasses import asdict
 
 from tare.base.errors import UsageError
 from tare.campaign.session import (
+    Compared,
+    Question,
     check_counts,
     in_rounds,
     managers_of,
@@ -52,17 +54,15 @@ def frequency_executed(request: Frequency) -> Results:
     ]
     resolved, baseline = managers_of([each.manager for each in found], found[0].manager)
 
-    return measure(
+    compared = Compared([chosen], resolved, baseline)
+    question = Question(
         study.STUDY,
         "mutator time of collection periods",
-        [chosen],
-        resolved,
-        baseline,
+        compared,
         request.asked(),
-        in_rounds(study, [chosen], resolved, baseline, request.runs, request.warmup),
-        request.where(),
-        settings=[asdict(each) for each in found],
+        facts={"settings": [asdict(each) for each in found]},
     )
+    return measure(question, in_rounds(study, compared, request), request.where())
 
 
 def _named(manager: str, period: int, full: int) -> str:

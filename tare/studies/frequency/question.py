@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tare.base.errors import UsageError
-from tare.campaign.session import check_counts, in_rounds, measure, programs_of
+from tare.campaign.session import Compared, Question, check_counts, in_rounds, measure, programs_of
 from tare.records.machine import describe_machine
 from tare.records.results import Results
 from tare.records.runs import Limits
@@ -44,17 +44,10 @@ def frequency(request: Frequency) -> Results:
     limits = request.limits or Limits()
     if limits.memory_bytes is None:
         limits = replace(limits, memory_bytes=describe_machine()["memory_bytes"] // 2)
-
-    references = frequency_study.references(tuple(resolved))
-    return measure(
-        frequency_study.STUDY,
-        "mutator time of collection periods",
-        chosen,
-        resolved,
-        baseline,
-        request.asked(),
-        in_rounds(
-            frequency_study, chosen, resolved, baseline, request.runs, request.warmup, references
-        ),
-        request.where(limits=limits),
+    compared = Compared(chosen, resolved, baseline)
+    question = Question(
+        frequency_study.STUDY, "mutator time of collection periods", compared, request.asked()
     )
+    references = frequency_study.references(tuple(resolved))
+    plan = in_rounds(frequency_study, compared, request, references)
+    return measure(question, plan, request.where(limits=limits))

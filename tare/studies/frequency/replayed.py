@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from tare.base.errors import UsageError
-from tare.campaign.session import check_counts
+from tare.campaign.session import Compared, Question, check_counts
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import parse_name, print_name, resolve
 from tare.records.results import Results
@@ -63,16 +63,14 @@ def frequency_replayed(request: FrequencyReplayed) -> Results:
     ]
     resolved, baseline = replayer.managers_of([each.manager for each in settings], BASELINE)
     resolved, heaps = multiples.in_bytes(prepared, resolved, request.limits)
-    return measure_replays(
-        prepared,
-        study,
+    question = Question(
+        study.STUDY,
         "mutator time of collection periods",
-        resolved,
-        baseline,
-        request,
-        settings=[asdict(each) for each in settings],
-        heaps=heaps,
+        Compared([prepared.program], resolved, baseline),
+        observers={study.OBSERVER: replayer.run_once},
+        facts={"settings": [asdict(each) for each in settings], "heaps": heaps},
     )
+    return measure_replays(prepared, study, request, question)
 
 
 def default_periods(allocated: int) -> tuple[int, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tare.base.libraries import pl
@@ -12,9 +13,9 @@ from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records, telling_damage
 from tare.records.runs import Record
 from tare.records.summary import Row
-from tare.report.comparison import failure_table, measured_cells, summary_rows
-from tare.report.fields import Field, counts, sizes, table, texts
-from tare.report.model import Cell, Column, Section, Table
+from tare.report.comparison import failure_table, measured, summary_rows
+from tare.report.fields import Field, counts, numbers, sizes, table, texts
+from tare.report.model import Section, Table
 
 STUDY = "import"
 TITLE = "What was imported"
@@ -61,28 +62,31 @@ def _table(
         for name in METRICS
         if any((rows.get((program, m, name)) or {}).get("median") is not None for m in managers)
     ]
-    alone = len(managers) == 1
-    columns = [Column("manager", "As its configuration was called.", numeric=False)]
+    several = len(managers) > 1
+    against = f"The median divided by that under {baseline}."
+    of_few = "Of the ratio; the extreme ratios when runs are few."
+
+    def row_of(metric: str) -> Callable[[str], Row | None]:
+        return lambda manager: rows.get((program, manager, metric))
+
+    def runs(manager: str) -> int:
+        found = (rows.get((program, manager, name)) for name in metrics)
+        return max((row["runs"] for row in found if row is not None), default=0)
+
+    fields: list[Field[str]] = [texts("manager", "As its configuration was called.", str)]
     for place, name in enumerate(metrics):
         metric, essential = METRICS[name], place < _ESSENTIAL_METRICS
-        columns.append(Column(metric.title, metric.explanation, essential=essential))
-        if not alone:
-            columns.append(
-                Column("ratio", f"The median divided by that under {baseline}.",
-                       essential=essential)
-            )  # fmt: skip
-            columns.append(
-                Column("95% interval", "Of the ratio; the extreme ratios when runs are few.",
-                       numeric=False, essential=False)
-            )  # fmt: skip
-    columns.append(Column("runs", "Good runs that the figures rest on.", essential=False))
-    lines = []
-    for manager in managers:
-        found = [rows.get((program, manager, name)) for name in metrics]
-        runs = max((row["runs"] for row in found if row is not None), default=0)
-        cells = [cell for row in found for cell in measured_cells(row)[: 1 if alone else 3]]
-        lines.append([Cell(manager, manager), *cells, Cell(str(runs), runs)])
-    return Table(identifier, program, columns, lines)
+        median, ratio, interval = measured(
+            metric.title, metric.explanation, against, row_of(name), of_few
+        )
+        fields += [
+            replace(median, essential=essential),
+            replace(ratio, essential=essential, shown=several),
+            replace(interval, essential=False, shown=several),
+        ]
+    runs_help = "Good runs that the figures rest on."
+    fields.append(numbers("runs", runs_help, runs, essential=False))
+    return table(identifier, program, managers, fields)
 
 
 def _places_tables(record: Record, identifier: str) -> list[Table]:

@@ -13,8 +13,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from tare.base.errors import UsageError
-from tare.campaign.executor import OBSERVERS
 from tare.campaign.session import (
+    Compared,
+    Question,
     check_counts,
     in_rounds,
     managers_of,
@@ -90,25 +91,26 @@ def lbo(request: Lbo) -> Results:
         seconds = max(_LEAST_TIMEOUT_SECONDS, SLOW * found["wall_seconds"])
         limits = replace(limits, timeout_seconds=seconds)
 
-    return measure(
+    compared = Compared([chosen], resolved, baseline)
+    question = Question(
         study.STUDY,
         "costs of collectors",
-        [chosen],
-        resolved,
-        baseline,
+        compared,
         {
             "heaps": list(heaps),
             "least_heap": least_heap,
             "runs": request.runs,
             "warmup": request.warmup,
         },
-        in_rounds(study, [chosen], resolved, baseline, request.runs, request.warmup),
-        request.where(limits=limits, folder=folder),
-        {**OBSERVERS, study.OBSERVER: run_once},
-        points=[asdict(point) for point in points],
-        unit=f"the least heap of {reference}" if found else "the least heap given",
-        least_heap_bytes=least_heap,
+        {study.OBSERVER: run_once},
+        {
+            "points": [asdict(point) for point in points],
+            "unit": f"the least heap of {reference}" if found else "the least heap given",
+            "least_heap_bytes": least_heap,
+        },
     )
+    where = request.where(limits=limits, folder=folder)
+    return measure(question, in_rounds(study, compared, request), where)
 
 
 def _has_heap(manager: Manager) -> bool:
@@ -189,18 +191,18 @@ def lbo_replayed(request: LboReplayed) -> Results:
     limits = request.limits or Limits()
     if limits.timeout_seconds is None:
         limits = replace(limits, timeout_seconds=slow(prepared.counted))
-    return measure_replays(
-        prepared,
-        study,
+    question = Question(
+        study.STUDY,
         "replaying",
-        resolved,
-        baseline,
-        replace(request, limits=limits),
-        replay_once,
-        points=[asdict(point) for point in points],
-        unit="the most bytes alive at one moment",
-        least_heap_bytes=live,
+        Compared([prepared.program], resolved, baseline),
+        observers={study.OBSERVER: replay_once},
+        facts={
+            "points": [asdict(point) for point in points],
+            "unit": "the most bytes alive at one moment",
+            "least_heap_bytes": live,
+        },
     )
+    return measure_replays(prepared, study, replace(request, limits=limits), question)
 
 
 def exit_code(results: Results) -> int:

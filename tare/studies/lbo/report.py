@@ -27,7 +27,7 @@ from tare.records.runs import Record, Run
 from tare.records.summary import Row
 from tare.report.comparison import failure_table, medians, runs, summary_rows
 from tare.report.fields import Field, table, texts
-from tare.report.figures.curves import Mark, curves_figure
+from tare.report.figures.curves import Mark, curves_spec
 from tare.report.model import Cell, Figure, Section, Table
 
 STUDY = "lbo"
@@ -406,13 +406,15 @@ def _figure(
             if point.heap is not None and (row := ratios.get((cost, point.manager))) is not None
         ]
 
-    return curves_figure(
+    titles = (f"heap, in times {unit}", "relative to the distilled baseline")
+    panels = [(WORDS[cost], marks(cost)) for cost in costs if marks(cost)]
+    spec = curves_spec(panels, None, titles, of=unit)
+    if spec is None:
+        return None
+    return Figure(
         STUDY,
         "Lower-bound overhead by the size of the heap",
         "Lines: collectors; where one starts, smaller heaps were too small. Bars: 95% intervals. "
         "1 is the distilled baseline, the least that was left of any run without its pauses.",
-        [(WORDS[cost], marks(cost)) for cost in costs if marks(cost)],
-        None,
-        (f"heap, in times {unit}", "relative to the distilled baseline"),
-        of=unit,
+        spec,
     )

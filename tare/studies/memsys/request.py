@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
-from tare.studykit.request import OfPrograms, baseline_option, option
+from tare.studykit.request import AgainstBaseline, option
 
 
 @dataclass(frozen=True)
-class Memsys(OfPrograms):
+class Memsys(AgainstBaseline):
     """Misses and stall cycles of PROGRAM in simulated memory systems, in and outside the manager.
 
     The program runs under Valgrind's core, 10 to 40 times slower than by itself, once under each
@@ -26,7 +26,6 @@ class Memsys(OfPrograms):
 """
 
     _: KW_ONLY
-    baseline: str = baseline_option()
     models: Sequence[str] = option(
         (),
         "--model",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tare.base.errors import UsageError
-from tare.campaign.executor import OBSERVERS
 from tare.campaign.planning import Plan, planned_runs
-from tare.campaign.session import Planned, measure
+from tare.campaign.session import Compared, Planned, Question, measure
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import parse_name
 from tare.records.results import Results
@@ -41,18 +40,15 @@ def minheap(request: Minheap) -> Results:
     plan = Plan((prepared.program.name,), tuple(resolved))
     planned = Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
     trials = prepared.folder / TRIALS_FILE
-    results = measure(
+    question = Question(
         study.STUDY,
         "least heaps",
-        [prepared.program],
-        resolved,
-        baseline,
+        Compared([prepared.program], resolved, baseline),
         {**prepared.asked(), "step": search.step, "repeats": request.repeats},
-        lambda _seed: planned,
-        request.where(folder=prepared.folder, watcher=prepared.watcher),
-        {**OBSERVERS, study.OBSERVER: observe(search, trials)},
-        schedule=prepared.counted,
-        oracles=oracles(prepared),
+        {study.OBSERVER: observe(search, trials)},
+        {"schedule": prepared.counted, "oracles": oracles(prepared)},
     )
+    where = request.where(folder=prepared.folder, watcher=prepared.watcher)
+    results = measure(question, lambda _seed: planned, where)
     trials.unlink(missing_ok=True)  # they are in the records now
     return results

@@ -8,7 +8,7 @@ layer `marksweep`, or from its runtime.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -85,23 +85,22 @@ class Way(Protocol):
 
 
 def timed_run(
-    way: Way,
-    pauses: Pauses,
+    prepared: Callable[[Program, Path], Program],
     program: Program,
     manager: Manager,
     limits: Limits,
     workspace: Path,
     keep_output: Path | None,
 ) -> tuple[Outcome, Left]:
-    """As ``runner.run_once``, and what the run left if it is good."""
+    """As ``runner.run_once`` of what is ``prepared``, and what the run left if it is good."""
     observer = _Observer(manager)
     with tempfile.TemporaryDirectory(prefix="events-", dir=workspace) as name:
         folder = Path(name).resolve()
         reported = folder / "iterations"
-        prepared = way.prepared(program, folder, pauses)
-        variables = {**prepared.environment, iterations.VARIABLE: str(reported)}
-        prepared = replace(prepared, environment=variables)
-        outcome = runner.run_once(prepared, manager, limits, workspace, keep_output, observer)
+        telling = prepared(program, folder)
+        variables = {**telling.environment, iterations.VARIABLE: str(reported)}
+        telling = replace(telling, environment=variables)
+        outcome = runner.run_once(telling, manager, limits, workspace, keep_output, observer)
         left = Left(processes=observer.processes)
         if outcome.status is Status.OK:
             left.recorded = _read_events(folder)

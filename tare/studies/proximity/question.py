@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from tare.base.errors import UsageError
 from tare.base.files import hash_file
 from tare.base.libraries import np
 from tare.campaign import session, watching
-from tare.campaign.executor import OBSERVERS
 from tare.campaign.planning import Plan, planned_runs
 from tare.memory_managers import runtimes
 from tare.memory_managers.layers import marksweep
@@ -93,10 +93,10 @@ def proximity(request: Proximity) -> Results:
         if len(programs) != 1:
             raise UsageError("how often to collect is chosen for one program")
         (chosen,) = programs
-        where = request.folder_or_new(study.STUDY, Path(chosen.argv[0]).name)
+        kept = request.folder_or_new(study.STUDY, Path(chosen.argv[0]).name)
 
         def pilot(names: Sequence[str]) -> Results:
-            beside = where.with_name(f"{where.name}-periods")
+            beside = kept.with_name(f"{kept.name}-periods")
             return proximity(
                 chosen,
                 events,
@@ -109,25 +109,23 @@ def proximity(request: Proximity) -> Results:
             )
 
         points = chosen_periods(names, request.collections, pilot)
-        folder = where
+        folder = kept
     resolved, baseline = session.managers_of([point.manager for point in points], points[0].manager)
     jar = agent_jar(watcher.note) if events else None
     way: Way = InJvm(jar, tuple(events)) if jar else Told()
     asked = {"events": list(events), "agent_sha256": hash_file(jar)} if jar else {}
     plan = Plan(tuple(each.name for each in programs), tuple(resolved), request.runs)
     planned = session.Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
-    return session.measure(
+    question = session.Question(
         study.STUDY,
         "pairs of runs",
-        programs,
-        resolved,
-        baseline,
+        session.Compared(programs, resolved, baseline),
         {**asked, "runs": request.runs, "collections": list(request.collections)},
-        lambda _seed: planned,
-        request.where(folder=folder, watcher=watcher),
-        {**OBSERVERS, study.OBSERVER: observe(way)},
-        variants=[asdict(point) for point in points],
+        {study.OBSERVER: observe(way)},
+        {"variants": [asdict(point) for point in points]},
     )
+    where = request.where(folder=folder, watcher=watcher)
+    return session.measure(question, lambda _seed: planned, where)
 
 
 def _check(programs: Sequence[Program], events: Sequence[str], names: Sequence[str]) -> None:
@@ -190,7 +188,8 @@ def observe(way: Way) -> Observe:
         keep_output: Path | None = None,
     ) -> Outcome:
         def run(pauses: Pauses) -> tuple[Outcome, Seen | None]:
-            outcome, left = timed_run(way, pauses, program, manager, limits, workspace, keep_output)
+            prepared = partial(way.prepared, pauses=pauses)
+            outcome, left = timed_run(prepared, program, manager, limits, workspace, keep_output)
             return outcome, way.seen(left) if outcome.status is Status.OK else None
 
         outcome = Outcome(Status.FAILED)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from tare.campaign import executor
-from tare.campaign.session import Planned, check_counts, measure, programs_of
+from tare.campaign.session import (
+    Compared,
+    Planned,
+    Question,
+    check_counts,
+    measure,
+    programs_of,
+    rounds_of,
+)
 from tare.memory_managers import manager as managers_module
 from tare.records.results import Results
 from tare.studies.drag import observe as observe_drag
@@ -13,7 +20,7 @@ from tare.studies.regions import report as regions_study
 from tare.studies.regions.request import Regions
 from tare.studykit.instrumented import is_built
 from tare.studykit.request import answers
-from tare.studykit.sweeps import NOT_BUILT, swept, timed_rounds
+from tare.studykit.sweeps import NOT_BUILT, swept
 
 
 @answers(Regions)
@@ -32,9 +39,8 @@ def regions(request: Regions) -> Results:
     dragged = "" if left_out else regions_study.dragged(baseline).name
 
     def plan(seed: int) -> Planned:
-        timed = timed_rounds(
-            regions_study, chosen, resolved, baseline, request.runs, request.warmup, seed
-        )
+        references = regions_study.references(tuple(resolved))
+        timed = rounds_of(Compared(chosen, resolved, baseline), request, seed, references)
         shared = baseline if is_built() else ""
         whole = regions_study.Plan(timed, counted.name, dragged, shared)
         return Planned(
@@ -42,19 +48,15 @@ def regions(request: Regions) -> Results:
             regions_study.planned_runs(whole),
         )
 
-    return measure(
+    question = Question(
         regions_study.STUDY,
         "time and memory of regions",
-        chosen,
-        {**resolved, counted.name: counted},
-        baseline,
+        Compared(chosen, {**resolved, counted.name: counted}, baseline),
         request.asked(),
-        plan,
-        request.where(),
         {
-            **executor.OBSERVERS,
             regions_study.SHARE_OBSERVER: regions_share.run_once,
             DRAG_OBSERVER: observe_drag.run_once,
         },
-        drag_left_out=left_out,
+        {"drag_left_out": left_out},
     )
+    return measure(question, plan, request.where())

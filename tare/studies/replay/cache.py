@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tare.base.errors import UsageError
-from tare.campaign.executor import OBSERVERS
 from tare.campaign.planning import Plan, planned_runs
-from tare.campaign.session import Planned, measure
+from tare.campaign.session import Compared, Planned, Question, measure
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import Manager
 from tare.observers import instrument, memory_system
@@ -44,7 +43,7 @@ def replay_cache(request: Replay) -> Results:
     time.
     """
     instrument.launcher()
-    what = memory_system.how(request.models, curves=False)
+    what = replace(memory_system.how(request.models, curves=False), phases=PHASES)
     opened = open_trace(request.trace)
     resolved, baseline = replayer.managers_of(request.managers, request.baseline)
     for name, manager in resolved.items():
@@ -66,23 +65,19 @@ def replay_cache(request: Replay) -> Results:
         keep_output: Path | None = None,
     ) -> Outcome:
         under = replayer.under(program, manager)
-        outcome = memory_system.run_once(
-            under, manager, limits, workspace, keep_output, what, PHASES
-        )
+        outcome = memory_system.run_once(under, manager, limits, workspace, keep_output, what)
         return _with_parts(outcome)
 
-    return measure(
+    question = Question(
         study.STUDY,
         "simulating the caches of replays",
-        [prepared.program],
-        resolved,
-        baseline,
+        Compared([prepared.program], resolved, baseline),
         {**prepared.asked(), "models": memory_system.describe(what)},
-        lambda _seed: planned,
-        request.where(folder=prepared.folder, watcher=prepared.watcher),
-        {**OBSERVERS, study.OBSERVER: run_once},
-        schedule=prepared.counted,
+        {study.OBSERVER: run_once},
+        {"schedule": prepared.counted},
     )
+    where = request.where(folder=prepared.folder, watcher=prepared.watcher)
+    return measure(question, lambda _seed: planned, where)
 
 
 def _with_parts(outcome: Outcome) -> Outcome:

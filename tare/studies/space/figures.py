@@ -19,7 +19,7 @@ from tare.report.figures.marks import (
     params,
     scale_for,
 )
-from tare.report.figures.profiles import Series, profile_figure
+from tare.report.figures.profiles import Series, profile_spec
 from tare.report.model import Figure
 
 COLOURS = {
@@ -309,12 +309,11 @@ def growth_figure(growth: Details, allocated: int, identifier: str) -> Figure:
         for number, site in enumerate(growth["sites"][: len(SERIES)], 1)
     ]
     upwards = scale_for("B", float(max(max(line.values) for line in lines)))
-    return profile_figure(
+    titles = ("allocated so far", "bytes alive")
+    step = allocated / len(lines[0].values)
+    return Figure(
         identifier,
         "Call sites whose objects grow",
         "Bytes alive, as asked for, of the sites in the table of growth.",
-        (across, upwards),
-        ("allocated so far", "bytes alive"),
-        allocated / len(lines[0].values),
-        lines=lines,
+        profile_spec((across, upwards), titles, step, lines=lines),
     )

@@ -88,8 +88,7 @@ def run_once(
                 limits,
                 workspace,
                 keep_output,
-                target=target,
-                what=asked.Asked(),
+                wanted=tracing.Wanted(target, asked.Asked()),
             )
             if outcome.status is not Status.OK:
                 return replace(outcome, values={}, details={"trace": ""})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
-from tare.studykit.request import OfPrograms, OfTraces, baseline_option, option
+from tare.studykit.request import AgainstBaseline, OfTraces, option
 
 
 @dataclass(frozen=True)
-class Space(OfPrograms):
+class Space(AgainstBaseline):
     """Where the memory of PROGRAM goes: what its resident pages are for, at the peak and over time.
 
     PROGRAM runs once under each manager with the recorder before it, near its own speed. Traces
@@ -25,7 +25,6 @@ class Space(OfPrograms):
 """
 
     _: KW_ONLY
-    baseline: str = baseline_option()
     keep_trace: bool = option(
         False,
         help="Keep the heap traces, with the snapshots of resident memory, in the results folder.",

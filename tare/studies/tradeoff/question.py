@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from tare.base.errors import UsageError
-from tare.campaign.session import check_counts
+from tare.campaign.session import Compared, Question, check_counts
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import parse_name, resolve
 from tare.records.results import Results
@@ -50,17 +50,14 @@ def tradeoff(request: Tradeoff) -> Results:
     limits = request.limits or Limits()
     if limits.timeout_seconds is None:
         limits = replace(limits, timeout_seconds=slow(counted))
-    return measure_replays(
-        prepared,
-        study,
+    question = Question(
+        study.STUDY,
         "replaying",
-        resolved,
-        baseline,
-        replace(request, limits=limits),
-        run_once,
-        oracles=oracles(prepared),
-        points=[asdict(point) for point in points],
+        Compared([prepared.program], resolved, baseline),
+        observers={study.OBSERVER: run_once},
+        facts={"oracles": oracles(prepared), "points": [asdict(point) for point in points]},
     )
+    return measure_replays(prepared, study, replace(request, limits=limits), question)
 
 
 def _split(names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -30,7 +30,7 @@ from tare.report.comparison import (
     summary_rows,
 )
 from tare.report.fields import SERVED, Field, Kind, numbers, ratios, sizes, table, text, texts
-from tare.report.figures.curves import Mark, curves_figure
+from tare.report.figures.curves import Mark, curves_spec
 from tare.report.model import Cell, Figure, Section, Table
 from tare.studykit.replays import ReplayRun
 
@@ -418,14 +418,17 @@ def _figure(answers: Answers) -> Figure | None:
         return found
 
     least = min(answers.oracles.values(), default=answers.live)
-    return curves_figure(
+    titles = ("heap, in times the most bytes alive", f"relative to {answers.baseline}")
+    panels = [(METRICS[metric].title, marks(metric)) for metric in (TIME, MUTATOR)]
+    spec = curves_spec(panels, least / answers.live if answers.live else None, titles)
+    if spec is None:
+        return None
+    return Figure(
         "tradeoff",
         "Time against space",
         f"Lines: collectors in heaps of fixed sizes; where one starts, smaller heaps were too "
         f"small. Squares: managers without a collector, at their peak. Broken line: "
         f"{format_bytes(least)}, the least that any manager needs. Bars: 95% intervals. Filled: a "
         f"difference from {answers.baseline} beyond noise.",
-        [(METRICS[metric].title, marks(metric)) for metric in (TIME, MUTATOR)],
-        least / answers.live if answers.live else None,
-        ("heap, in times the most bytes alive", f"relative to {answers.baseline}"),
+        spec,
     )

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from tare.base.errors import UsageError
 from tare.campaign import planning
-from tare.campaign.executor import OBSERVERS
 from tare.campaign.planning import Plan, planned_runs
-from tare.campaign.session import Planned, managers_of, measure, programs_of
+from tare.campaign.session import Compared, Planned, Question, managers_of, measure, programs_of
 from tare.memory_managers import runtimes, suitable
 from tare.memory_managers.manager import Manager, parse_name, print_name, resolve
 from tare.memory_managers.mmtk import HEAP
@@ -174,17 +173,15 @@ def minheap_executed(request: MinheapExecuted) -> Results:
     where = request.folder_or_new(STUDY, Path(chosen.argv[0]).name)
     trials = where / TRIALS_FILE
     plan = Plan((chosen.name,), tuple(resolved))
-    results = measure(
+    planned = Planned(lambda records: next_round(plan, records), planned_runs(plan))
+    question = Question(
         STUDY,
         "least heaps",
-        [chosen],
-        resolved,
-        baseline,
+        Compared([chosen], resolved, baseline),
         {**request.asked(), "step": search.step},
-        lambda _seed: Planned(lambda records: next_round(plan, records), planned_runs(plan)),
-        request.where(folder=where),
-        {**OBSERVERS, OBSERVER: observe(search, request.slow, trials)},
+        {OBSERVER: observe(search, request.slow, trials)},
     )
+    results = measure(question, lambda _seed: planned, request.where(folder=where))
     trials.unlink(missing_ok=True)  # they are in the records now
     return results
 

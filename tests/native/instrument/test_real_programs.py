@@ -120,8 +120,7 @@ def record(
         Program("test", argv),
         resolve(manager),
         limits or Limits(),
-        target=target,
-        what=asked.Asked(last_use=True, **what),
+        wanted=tracing.Wanted(target, asked.Asked(last_use=True, **what)),
     )
     trace = open_trace(target)
     assert violations(trace) == trace.meta["violations"] == {}

@@ -50,8 +50,7 @@ def trace_of(
         Program("test", tuple(map(str, argv))),
         resolve(manager),
         Limits(),
-        target=target,
-        what=asked.Asked(last_use=last_use),
+        wanted=tracing.Wanted(target, asked.Asked(last_use=last_use)),
     )
     assert outcome.reason == ""
     assert outcome.status is Status.OK

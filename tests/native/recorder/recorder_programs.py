@@ -519,8 +519,9 @@ def record(
         Program("test", tuple(map(str, argv))),
         resolve(manager),
         Limits(),
-        target=target,
-        what=asked.Asked(sites=sites, sample_bytes=sample_bytes, **switching),
+        wanted=tracing.Wanted(
+            target, asked.Asked(sites=sites, sample_bytes=sample_bytes, **switching)
+        ),
     )
     trace = open_trace(target)
     assert trace.meta["observer"] == "recorder"

@@ -77,7 +77,9 @@ def test_each_object_comes_from_the_allocator_that_is_named(tmp_path: Path) -> N
     def objects(manager: str) -> int:
         program, traced = Program("test", (str(PYTHON), "-c", code)), tmp_path / "t.tare"
         what = Asked(last_use=False, sites=False, pointers=False)
-        outcome = tracing.run_once(program, resolve(manager), Limits(), target=traced, what=what)
+        outcome = tracing.run_once(
+            program, resolve(manager), Limits(), wanted=tracing.Wanted(traced, what)
+        )
         assert (outcome.status, outcome.reason) == (Status.OK, "")
         return int(outcome.details["trace"]["objects"])
 

@@ -1,0 +1,1 @@
+"""The heap trace of one run: `tare trace`."""

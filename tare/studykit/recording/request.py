@@ -1,0 +1,156 @@
+"""What `tare trace` asks."""
+
+from __future__ import annotations
+
+import functools
+import signal
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import click
+
+from tare.base.errors import UsageError
+from tare.base.units import parse_size
+from tare.observers.asked import Asked
+from tare.observers.jvm_trace import DEFAULT_PERIOD
+from tare.studykit import options
+from tare.studykit.request import Asking, Command, option, packed
+
+_LARGEST_SAMPLE = 1 << 40
+
+
+def _sample_interval(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
+    if text is None:
+        return 0
+    size = parse_size(text)
+    if not 1 <= size <= _LARGEST_SAMPLE:
+        raise UsageError(f"a sample in {text} cannot be", "give 512KiB, say")
+    return size
+
+
+def _signal_number(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
+    if text is None:
+        return 0
+    name = text.upper().removeprefix("SIG")
+    try:
+        return signal.Signals[f"SIG{name}"]
+    except KeyError:
+        raise UsageError(f"there is no signal {text}", "give USR2, say") from None
+
+
+_OPTIONS = (
+    click.option(
+        "--last-use", is_flag=True, help="Record the first and the last use of each object."
+    ),
+    click.option("--pointers", is_flag=True, help="Record stores of pointers to objects."),
+    click.option(
+        "--reachability",
+        "reachability_bytes",
+        metavar="SIZE",
+        callback=lambda _context, _parameter, text: options.mark_interval(text) if text else 0,
+        help="Find unreachable objects, each time so much has been allocated.",
+    ),
+    click.option(
+        "--sample",
+        "sample_bytes",
+        metavar="SIZE",
+        callback=_sample_interval,
+        help="Record a sample: one byte in so many, on average, and the object that it is in.",
+    ),
+    click.option(
+        "--paused",
+        is_flag=True,
+        help="Record nothing until a signal, USR2 unless --signal names another, or --control "
+        "says so.",
+    ),
+    click.option(
+        "--signal",
+        "signal_number",
+        metavar="NAME",
+        callback=_signal_number,
+        help="Turn recording on and off by this signal to the program.",
+    ),
+    click.option(
+        "--control",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Turn recording on and off by the words on and off, written to FILE, a pipe "
+        "that is made.",
+    ),
+    click.option(
+        "--jvm",
+        is_flag=True,
+        help="Record the heap of a Java program, and not its malloc. Deaths are found by "
+        "collections, one each 4MiB unless --reachability says otherwise.",
+    ),
+    click.option(
+        "--last-seen",
+        is_flag=True,
+        help="With --jvm --pointers: let objects die when a store or a collection last "
+        "showed them.",
+    ),
+    click.option("--no-sites", is_flag=True, help="Do not record call sites."),
+)
+
+
+def _asked_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds what is recorded, and when; gives ``what``, an Asked."""
+    names = {each.name for each in fields(Asked)}
+
+    @functools.wraps(function)
+    def chosen(**given: Any) -> Any:
+        asked = {name: given.pop(name) for name in names & given.keys()}
+        if asked["signal_number"] in (signal.SIGKILL, signal.SIGSTOP):
+            raise UsageError("no program can handle the signals KILL and STOP", "give USR2, say")
+        if asked["paused"] and asked["signal_number"] == 0 and asked["control"] is None:
+            asked["signal_number"] = signal.SIGUSR2
+        if asked["jvm"] and asked["reachability_bytes"] == 0:
+            asked["reachability_bytes"] = DEFAULT_PERIOD
+        what = Asked(**asked, sites=not given.pop("no_sites"))
+        return function(what=what, **given)
+
+    for each in reversed(_OPTIONS):
+        chosen = each(chosen)
+    return chosen
+
+
+@dataclass(frozen=True)
+class Recording(Asking):
+    """Record every object of PROGRAM: birth, size, call site, free, and when it was used.
+
+    The program runs once, with a recorder preloaded, at nearly its own speed; with --last-use,
+    --pointers or --reachability under Valgrind's core, 10 to 30 times slower. The trace is a folder
+    of Parquet files, which Tare, DuckDB, Polars and others read.
+    """
+
+    EXAMPLES: ClassVar[str] = """\
+  tare trace -o server.tare -- ./server --selftest
+  tare trace --sample 512KiB -- ./server --selftest
+  tare trace --paused -- ./server        (and then: kill -USR2 PID)
+  tare trace -o gawk.tare --last-use -- gawk -f report.awk words.txt
+  tare trace --last-use --reachability 64KiB -- sqlite3 my.db .dump
+  tare trace --pointers --no-sites -m mimalloc -- perl job.pl
+  tare trace --jvm --pointers -- java -cp classes Main
+"""
+
+    program: Command
+    manager: str = option(
+        "glibc",
+        "-m",
+        metavar="M",
+        help="The manager that serves the program. Default: glibc.",
+        last=True,
+    )
+    _: KW_ONLY
+    folder: Path | str | None = option(
+        None,
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        metavar="T.tare",
+        help="The folder of the trace, which must be new. Default: a new one in tare-results.",
+    )
+    replace: bool = option(False, "--force", help="Replace a heap trace that is there.")
+    what: Asked | None = packed(None, _asked_options)
