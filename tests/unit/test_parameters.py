@@ -1,4 +1,4 @@
-"""No function asks for more than a reader can keep in mind: what belongs together is a dataclass."""
+"""No function asks for more than a reader keeps in mind: what belongs together is a dataclass."""
 
 from __future__ import annotations
 
