@@ -9,11 +9,14 @@ command.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
+from tare.checking import command as check
+from tare.cli.commands import suite, trace
 from tare.report.glossary import terms
 from tare.studies import modules
 from tare.studykit import options
@@ -32,29 +35,39 @@ FLAG = re.compile(r"(?<![\w`-])(-{1,2}[a-z][a-z-]*)")
 
 
 def pages() -> Iterator[tuple[Path, click.Command]]:
-    """The page of each study with a command."""
-    for study, _ in modules("request"):
-        yield ROOT / "docs" / "commands" / f"{study}.md", command_of(f"tare.studies.{study}")
+    """The page of each command that is made of requests, but for the bill's."""
+    commands = {study: command_of(f"tare.studies.{study}") for study, _ in modules("request")}
+    commands |= {"check": check.command, "suite": suite.run, "trace": trace.command}
+    for name, command in commands.items():
+        yield ROOT / "docs" / "commands" / f"{name}.md", command
 
 
-def common() -> set[str]:
-    """The names of the parameters that every study has."""
+def common(*decorators: Callable[[Any], Any]) -> set[str]:
+    """The names of the parameters that these add."""
 
     def nothing() -> None:
         pass
 
-    for decorator in (options.run_options, options.output_options, options.program_argument):
+    for decorator in decorators:
         nothing = decorator(nothing)
     return {parameter.name for parameter in nothing.__click_params__}  # type: ignore[attr-defined]
 
 
+def is_like_a_study(command: click.Command) -> bool:
+    """Whether it has the options that every study has."""
+    has = {parameter.name for parameter in command.params}
+    return common(options.run_options, options.output_options) <= has
+
+
 def table(command: click.Command) -> str:
+    """The options of the command, without those that every study has."""
     context = click.Context(command)
-    known = common()
+    known = common(options.run_options, options.output_options, options.program_argument)
     own = [
         parameter
         for parameter in command.params
-        if isinstance(parameter, click.Option) and parameter.name not in known
+        if isinstance(parameter, click.Option)
+        and not (is_like_a_study(command) and parameter.name in known)
     ]
     return HEAD + "".join(_row(parameter, context) for parameter in own)
 
@@ -79,6 +92,8 @@ def renewed(page: str, command: click.Command) -> str:
     """The page with its table as the command has it."""
     begin = page.index(HEAD)
     end = page.index("\n\n", begin)
+    if not is_like_a_study(command):
+        return f"{page[:begin]}{table(command).rstrip()}{page[end:]}"
     rest = page[end:].removeprefix(f"\n\n{REST}")
     return f"{page[:begin]}{table(command)}\n{REST}{rest}"
 
