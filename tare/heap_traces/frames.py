@@ -28,6 +28,7 @@ _OF_RUST = re.compile(r"[<_]*(\$LT\$)?(std|core|alloc)(::|\.\.).*::h[0-9a-f]{16}
 _STANDARD_OBJECT = re.compile(
     r"(ld|ld-linux.*|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libc\+\+(abi)?)[.-]"
 )
+_START = "__libc_start_main"
 _LIBRARY_FILE = re.compile(
     r"/usr/(include|lib)/|(.*/)?(bits|ext)/[^/]*$|.*/include/c\+\+/|/rustc/"
     r"|.*/\.(cargo/registry|rustup)/"
@@ -39,12 +40,14 @@ Frame = Mapping[str, Any]
 
 
 def site_text(frames: Sequence[Frame]) -> str:
-    """``make (list.c:7) ← work ← main``: the innermost frames of the program's own code."""
-    texts = [
-        shortened(frame_text(frame, with_place=not number), LONGEST_FRAME)
-        for number, frame in enumerate(own_frames(frames)[:SHOWN_FRAMES])
-    ]
-    return " ← ".join(texts) or "not known"
+    """``make (list.c:7) ← work ← main``: the innermost frames of the program's own code. Where the
+    first has no name, with the function of a library that it calls: ``app+0x1234 (setlocale)``."""
+    own = own_frames(frames)[:SHOWN_FRAMES]
+    texts = [frame_text(frame, with_place=not number) for number, frame in enumerate(own)]
+    if own and not own[0]["function"] and (at := frames.index(own[0])):
+        called = short_name(frames[at - 1]["function"] or "")
+        texts[0] += f" ({called})" if called else ""
+    return " ← ".join(shortened(text, LONGEST_FRAME) for text in texts) or "not known"
 
 
 def stack_texts(frames: Sequence[Frame]) -> list[str]:
@@ -84,7 +87,10 @@ def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 
 def program_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """The frames from the innermost on that is not one of an allocator, but for the last of all."""
+    """The frames from the innermost on that is not one of an allocator, but for the last of all;
+    what lies outside of main and of the C library's start is left out."""
+    if len(frames) > 1 and (frames[-2]["function"] or "").startswith(_START):
+        frames = frames[:-2]
     for number, frame in enumerate(frames):
         if not _WRAPPER.match(short_name(frame["function"] or "")):
             return frames[number:]

@@ -12,6 +12,7 @@ _DEEPEST = 100
 _NAMES_KEPT = 1 << 16
 
 _COPY = re.compile(r"( \[clone [^\]]*\]|\.(cold|part|constprop|isra|lto_priv|llvm)(\.\d+)*)+$")
+_VERSION = re.compile(r"@@?[\w.]+$")
 _THUNK = re.compile(r"^(non-virtual|virtual|covariant return) thunk to ")
 _ABI = re.compile(r"\[abi:\w+\]")
 _INLINE_NAMESPACE = re.compile(r"\b(std|__gnu_cxx)::(__cxx11|__1|__ndk1|_V2)::")
@@ -39,11 +40,13 @@ _OF_CHARACTERS = re.compile(
 def short_name(name: str) -> str:
     """Without parameters, return type, and the default arguments of the standard library's
     templates; a name that cannot be taken apart stays as it is."""
-    if len(name) > _LONGEST or not ({"(", "<", ":", ".", "["} & set(name)):
+    if len(name) > _LONGEST or not ({*"(<:.[@"} & set(name)):
         return name
     if _RUST.search(name):
         return _of_rust(_RUST.sub("", name))
-    text = _INLINE_NAMESPACE.sub(r"\1::", _ABI.sub("", _THUNK.sub("", _COPY.sub("", name))))
+    text = _INLINE_NAMESPACE.sub(
+        r"\1::", _ABI.sub("", _THUNK.sub("", _COPY.sub("", _VERSION.sub("", name))))
+    )
     # What is no bracket, out of the way of those that are.
     hidden: list[str] = []
 

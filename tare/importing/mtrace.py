@@ -127,8 +127,8 @@ class _Sites:
         plain = [_frame(match) for match in matches]
         there = [replace(frame, object=_path(folder, frame.object)) for frame in plain]
         frames = [[Frame()]] + [
-            named if named[0].function else [frame]
-            for frame, named in zip(plain, unfold(there), strict=True)
+            [frame] if named == [place] else named
+            for frame, place, named in zip(plain, there, unfold(there), strict=True)
         ]
         places = np.arange(1, len(plain) + 1, dtype=np.uint64)
         addresses = [0, *(int(match["address"], 16) if match else 0 for match in matches)]

@@ -20,7 +20,7 @@ def call_trees(_results: Results, record: Record, _note: Note) -> list[CallTree]
     }
     stacks: list[tuple[Frames, Sequence[float]]] = []
     for site in model["sites"]:
-        caller = frame_text(site, with_place=False)
+        caller = frame_text({"file": "", "line": 0, **site}, with_place=False)
         values = [float(site[key]) for key in counted]
         stacks.append(((_MANAGER, site["operation"], caller), values))
         rest = left[site["operation"]]
