@@ -46,6 +46,8 @@ class Site(Seen, frozen=True, kw_only=True):
     function: str
     object: str
     offset: int
+    file: str = ""
+    line: int = 0
 
 
 class Simulated(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
+from tare.heap_traces.frames import frame_text
 from tare.observers.memory_details import Details, Seen
 from tare.records.results import Results
 from tare.records.runs import Record
@@ -17,7 +20,7 @@ def call_trees(_results: Results, record: Record, _note: Note) -> list[CallTree]
     left = {name: _counted(found) for name, found in model.operations.items()}
     stacks: list[tuple[Frames, Sequence[float]]] = []
     for site in model.sites:
-        caller = site.function or f"{site.object.rpartition('/')[2]}+{site.offset:#x}"
+        caller = frame_text(structs.asdict(site), with_place=False)
         values = _counted(site)
         stacks.append(((_MANAGER, site.operation, caller), values))
         rest = left[site.operation]

@@ -16,6 +16,7 @@ from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
+from tare.heap_traces.frames import frame_text
 from tare.observers.memory_details import KINDS, PROGRAM, Details, Seen, Simulated, Site
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
@@ -274,7 +275,7 @@ def sites_table(about: str, model: Simulated, manager: str, identifier: str) -> 
     cycles = model.whole().cycles
     share = "Of all calls from there, their share of all cycles."
     fields: list[Field[Row]] = [
-        texts("called from", "The function that called, and its object.", "from"),
+        texts("called from", "The function that called, and its line or its object.", "from"),
         texts("operation", "What it called.", "operation"),
         counts("calls", "How often.", "calls"),
         _per_call("stalls", "Stall cycles of a call, on average.", "stall_cycles"),
@@ -287,9 +288,7 @@ def sites_table(about: str, model: Simulated, manager: str, identifier: str) -> 
 
 
 def _called_from(site: Site) -> str:
-    place = site.function or f"+{site.offset:#x}"
-    library = site.object.rsplit("/", 1)[-1]
-    return shortened(visible(f"{place} ({library})" if library else place), 60)
+    return shortened(visible(frame_text(structs.asdict(site))), 60)
 
 
 def phase_tables(about: str, model: Simulated, identifier: str) -> list[Table]:
