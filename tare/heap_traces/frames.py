@@ -67,6 +67,16 @@ def place_of(frames: Sequence[Mapping[str, Any]]) -> Place | None:
     return None
 
 
+def without_standard(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The frames from the innermost on that is of no language's own library and no installed
+    header, but for allocators; all where there is none."""
+    mine = program_frames(frames)
+    for number, frame in enumerate(mine):
+        if not (_is_standard(frame) or _LIBRARY_FILE.match(frame["file"] or "")):
+            return mine[number:]
+    return frames
+
+
 def _is_standard(frame: Mapping[str, Any]) -> bool:
     name = (frame["object"] or "").rpartition("/")[2]
     return bool(_STANDARD_OBJECT.match(name) or _STANDARD_NAME.match(_callee(frame)))

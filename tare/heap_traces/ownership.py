@@ -7,13 +7,14 @@ again. *Never freed* is what was alive at the end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tare.base.libraries import pl
 from tare.base.text import shortened
-from tare.heap_traces.frames import site_text
-from tare.heap_traces.residence import BATCH_ROWS, LONGEST_NAME, Process, held_for
+from tare.heap_traces.frames import site_text, without_standard
+from tare.heap_traces.residence import BATCH_ROWS, LONGEST_NAME, MOST_FRAMES, Process, held_for
 from tare.heap_traces.trace import Trace
 
 DETAIL = "owners"
@@ -29,18 +30,23 @@ KEPT = "kept"
 RANKED = ("peak_bytes", "never_freed_bytes", "objects", "temporary_objects", "bytes")
 LEAST_SITE, LEAST_STACK = 0.01, 0.002
 """Shares of any sum in ``RANKED`` from which on a site and a stack are kept."""
-MOST_NAMED = 20_000
+MOST_NAMED = 100_000
 """Call sites whose stacks are read."""
 DEEPEST = 128
 """Frames of a stack, from the outermost on."""
+_START = re.compile(r"_start$|__libc_start_(call_)?main|clone3?$|start_thread$|thread_start$")
+"""What runs before the program, or a thread of it, does."""
+_FRAME = ("function", "object", "file", "line", "offset")
+Frame: TypeAlias = Mapping[str, Any]
+_Key: TypeAlias = tuple[str, str, str, int | None, int]
 
 
 def owners(
     trace: Trace, process: Process, moment: int, kept: Mapping[int, int] | None = None
 ) -> dict[str, Any]:
     """``totals``; ``sites``, the most bytes at the peak first, each with ``frames`` of one of its
-    stacks; ``others``, the sum of the sites that are smaller; and ``stacks``: numbers in
-    ``frames``, the outermost first, with what their sites, and thinner stacks below them, own.
+    stacks; ``others``, the sums of the sites that are smaller; and ``stacks`` as ``_path`` makes
+    them, of numbers in ``frames``, with what they and thinner ones below them own.
 
     ``moment`` is that of the peak, on the clock of the process's order; ``kept`` is by site.
     """
@@ -48,40 +54,41 @@ def owners(
     names = (*SUMS, *uses, *((KEPT,) if kept is not None else ()))
     table = by_site(trace.objects(), process, moment, uses=bool(uses))
     if kept is not None:
-        found = pl.DataFrame({"site": [*kept], KEPT: [*kept.values()]}, _INTEGERS)
+        schema = {"site": pl.Int64, KEPT: pl.Int64}
+        found = pl.DataFrame({"site": [*kept], KEPT: [*kept.values()]}, schema)
         table = table.join(found, on="site", how="left").fill_null(0)
-    totals = {name: int(table[name].sum()) for name in names}
     table = table.sort([*RANKED, "site"], descending=[*[True] * len(RANKED), False])
-    rest = {name: int(table[name].slice(MOST_NAMED).sum()) for name in names}
+    totals, rest = (
+        {name: int(part[name].sum()) for name in names} for part in (table, table[MOST_NAMED:])
+    )
     rows = table.head(MOST_NAMED).to_dicts()
     stacks = trace.stacks([(process.number, row["site"]) for row in rows])
-    numbers: dict[tuple[Any, ...], int] = {}
-    paths = [
-        [numbers.setdefault(tuple(frame.values()), len(numbers)) for frame in reversed(stack)]
-        for stack in stacks
-    ]
-    sites = list(_sites(rows, stacks, names))
+    sites = _sites(rows, stacks, names)
     large = [site for site in sites if _is_large(site, totals, LEAST_SITE)]
     small = [site for site in sites if not _is_large(site, totals, LEAST_SITE)]
     for site in large:
-        site["frames"] = [_short(frame) for frame in site["frames"]]
-    thick = _thick(zip(paths, rows, strict=True), names, totals)
-    used = {number: place for place, number in enumerate(dict.fromkeys(_numbers(thick)))}
-    frames = [dict(zip(_FRAME, frame, strict=True)) for frame in numbers]
+        site["frames"] = [_short(frame) for frame in site["frames"][:MOST_FRAMES]]
+    numbers: dict[_Key, int] = {}
+    paths = (
+        ([numbers.setdefault(key, len(numbers)) for key in _path(stack)], row)
+        for stack, row in zip(stacks, rows, strict=True)
+    )
+    thick = _thick(paths, names, totals)
+    used = {
+        number: place
+        for place, number in enumerate(dict.fromkeys(n for each in thick for n in each["stack"]))
+    }
+    keys = [*numbers]
     return {
         "totals": totals,
         "sites": large,
-        "others": {name: rest[name] + sum(site[name] for site in small) for name in names}
-        | {"sites": len(small) + max(table.height - MOST_NAMED, 0)},
-        "frames": [_short(frames[number]) for number in used],
-        "stacks": [
-            {**stack, "stack": [used[number] for number in stack["stack"]]} for stack in thick
-        ],
+        "others": {
+            "sites": len(small) + max(table.height - MOST_NAMED, 0),
+            **{name: rest[name] + sum(site[name] for site in small) for name in names},
+        },
+        "frames": [_short(dict(zip(_FRAME, keys[number], strict=True))) for number in used],
+        "stacks": [{**each, "stack": [used[number] for number in each["stack"]]} for each in thick],
     }
-
-
-_INTEGERS = {"site": pl.Int64, KEPT: pl.Int64}
-_FRAME = ("function", "object", "file", "line", "offset")
 
 
 def by_site(
@@ -147,16 +154,34 @@ def _is_large(row: Mapping[str, Any], totals: Mapping[str, int], least: float) -
 
 def _sites(
     rows: Sequence[Mapping[str, Any]],
-    stacks: Sequence[Sequence[Mapping[str, Any]]],
+    stacks: Sequence[Sequence[Frame]],
     names: Sequence[str],
-) -> Iterator[dict[str, Any]]:
+) -> list[dict[str, Any]]:
     """One for all stacks that read alike, the largest first, with the frames of the first."""
     found: dict[str, dict[str, Any]] = {}
     for row, stack in zip(rows, stacks, strict=True):
         site = found.setdefault(site_text(stack), {"frames": stack, **dict.fromkeys(names, 0)})
         for name in names:
             site[name] += row[name]
-    yield from sorted(found.values(), key=lambda site: [-site[name] for name in RANKED])
+    return sorted(found.values(), key=lambda site: [-site[name] for name in RANKED])
+
+
+def _path(stack: Sequence[Frame]) -> Iterator[_Key]:
+    """From the program's first frame on down to the line that allocates, by itself or by the
+    language's own library. Only that has its place: what calls it is one frame from whatever line
+    it does, also where it calls itself."""
+    starts = [n for n, frame in enumerate(stack) if _START.match(frame["function"])]
+    mine = without_standard(stack[: starts[0]] if starts and starts[0] else stack)
+    before = None
+    for frame in reversed(mine):
+        offset = 0 if frame["function"] else frame["offset"]
+        key = (frame["function"], frame["object"], "", None, offset)
+        if key != before:
+            yield key
+        before = key
+    if mine and mine[0]["line"]:
+        first = mine[0]
+        yield (first["function"], first["object"], first["file"], first["line"], 0)
 
 
 def _thick(
@@ -195,12 +220,7 @@ def _thick(
     return [{"stack": path_to(node), **own[node]} for node in thick if any(own[node].values())]
 
 
-def _numbers(stacks: Sequence[Mapping[str, Any]]) -> Iterator[int]:
-    for stack in stacks:
-        yield from stack["stack"]
-
-
-def _short(frame: Mapping[str, Any]) -> dict[str, Any]:
+def _short(frame: Frame) -> dict[str, Any]:
     return {
         name: shortened(value, LONGEST_NAME) if isinstance(value, str) else value
         for name, value in frame.items()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tare.base.units import format_bytes, format_count, format_percent
-from tare.heap_traces import frames
+from tare.heap_traces.frames import frame_text
 from tare.heap_traces.ownership import DETAIL, LEAST_SITE
 from tare.records.metrics import Status
 from tare.records.runs import Record
@@ -38,8 +37,6 @@ _WEIGHTS = {
     "objects": Weight("objects allocated", ""),
     "temporary_objects": Weight("temporary objects", ""),
 }
-_START = re.compile(r"_start$|__libc_start_(call_)?main|clone3?$|start_thread$|thread_start$")
-"""What runs before the program, or a thread of it, does."""
 
 
 def sentences(found: Details) -> list[str]:
@@ -166,10 +163,12 @@ def _often_table(program: str, owned: Details, identifier: str) -> Table:
 def _divided(owned: Details, names: Sequence[str]) -> tuple[list[Details], dict[str, Any]]:
     """The sites with ``LEAST_SITE`` of one of the sums or more, and the sums of all others."""
     totals = owned["totals"]
-    large, small = [], []
-    for site in owned["sites"]:
-        is_large = any(site[n] and site[n] >= LEAST_SITE * totals[n] for n in names)
-        (large if is_large else small).append(site)
+
+    def is_large(site: Details) -> bool:
+        return any(site[n] and site[n] >= LEAST_SITE * totals[n] for n in names)
+
+    large = [site for site in owned["sites"] if is_large(site)]
+    small = [site for site in owned["sites"] if not is_large(site)]
     others = {
         name: number + (len(small) if name == "sites" else sum(site[name] for site in small))
         for name, number in owned["others"].items()
@@ -200,10 +199,7 @@ def figure(program: str, found: Details, identifier: str) -> Figure | None:
     """The call tree at the peak, without what runs before the program does."""
     if not (owned := found.get(DETAIL)) or not owned["totals"]["peak_bytes"]:
         return None
-    paths = list(_paths(owned, _shown_path))
-    if not paths:
-        return None
-    tree = grown(program, "", "", [*_WEIGHTS.values()], paths)
+    tree = grown(program, "", "", [*_WEIGHTS.values()], _paths(owned))
     return icicle(
         identifier,
         "Who owns the memory at the peak",
@@ -215,34 +211,20 @@ def figure(program: str, found: Details, identifier: str) -> Figure | None:
 
 
 def call_tree(program: str, manager: str, found: Details) -> CallTree | None:
-    """For the explorer: all frames, with what they hold at the peak, at the end and in all."""
+    """For the explorer: what is held at the peak and at the end, and allocated in all."""
     if not (owned := found.get(DETAIL)):
         return None
     title = "Who owns the memory, by call site"
-    return grown(program, manager, title, [*_WEIGHTS.values()], _paths(owned, _whole_path))
+    return grown(program, manager, title, [*_WEIGHTS.values()], _paths(owned))
 
 
-def _paths(
-    owned: Details, path_of: Callable[[Sequence[Details]], Frames]
-) -> Iterator[tuple[Frames, Sequence[float]]]:
-    named = owned["frames"]
+def _paths(owned: Details) -> Iterator[tuple[Frames, Sequence[float]]]:
+    named = [frame_text(frame, with_place=bool(frame["line"])) for frame in owned["frames"]]
     for stack in owned["stacks"]:
-        path = path_of([named[number] for number in stack["stack"]])
+        path = tuple(named[number] for number in stack["stack"])
         yield path, [stack[name] for name in _WEIGHTS]
     missing = [
         owned["totals"][name] - sum(stack[name] for stack in owned["stacks"]) for name in _WEIGHTS
     ]
     if any(missing):
-        yield ("[unknown]",), missing
-
-
-def _whole_path(stack: Sequence[Details]) -> Frames:
-    return tuple(map(frames.frame_text, stack))
-
-
-def _shown_path(stack: Sequence[Details]) -> Frames:
-    """From the program's first frame on, without allocators; frames that call themselves once."""
-    starts = [n for n, frame in enumerate(stack) if _START.match(frame["function"])]
-    mine = frames.program_frames(stack[(starts[-1] + 1 if starts else 0) :][::-1])[::-1]
-    path = [frames.frame_text(frame) for frame in mine]
-    return tuple(text for n, text in enumerate(path) if n == 0 or path[n - 1] != text)
+        yield (), missing

@@ -103,15 +103,28 @@ def test_drag_and_lag_at_the_peak_are_by_site() -> None:
     assert found.select("site", *names).rows() == [(1, 10, 10, 0, 0), (2, 60, 0, 60, 0)]
 
 
-def owned(folder: Path, sizes: dict[int, int], callers: dict[int, int | None]) -> dict[str, Any]:
-    """Of a process that allocates once at each site of ``sizes`` and frees nothing."""
+def owned(
+    folder: Path, sizes: dict[int, int], callers: dict[int, int | None], *, recursive: bool = False
+) -> dict[str, Any]:
+    """Of a process that allocates once at each site of ``sizes`` and frees nothing; where it is
+    ``recursive``, all sites are in one function."""
     rows = [
         {"birth": number, "size": size, "site": site}
         for number, (site, size) in enumerate(sizes.items(), 1)
     ]
     sites = pl.DataFrame(
         [
-            (0, site, caller, f"f{site}", "/bin/prog", "prog.c", site, 16 * site, 0)
+            (
+                0,
+                site,
+                caller,
+                "f" if recursive else f"f{site}",
+                "/bin/prog",
+                "prog.c",
+                site,
+                16 * site,
+                0,
+            )
             for site, caller in callers.items()
         ],
         schema=SITES,
@@ -129,24 +142,32 @@ def owned(folder: Path, sizes: dict[int, int], callers: dict[int, int | None]) -
 def test_small_sites_are_folded_into_others_and_thin_stacks_into_their_callers(
     tmp_path: Path,
 ) -> None:
-    many = range(3, 203)  # 200 sites that f2 calls, of 1 byte each
-    callers = {1: None, 2: 1, **dict.fromkeys(many, 2), 203: 1}
-    found = owned(tmp_path / "t", {203: 99_800, **dict.fromkeys(many, 1)}, callers)
+    many = range(3, 603)  # 600 sites that f2 calls, of 1 byte each
+    callers = {1: None, 2: 1, **dict.fromkeys(many, 2), 603: 1}
+    found = owned(tmp_path / "t", {603: 99_400, **dict.fromkeys(many, 1)}, callers)
     sums, others = found["totals"], found["others"]
     assert sums["peak_bytes"] == 100_000
     # Each of the small ones is no hundredth of the bytes, nor of the objects.
     (site,) = found["sites"]
-    assert site["frames"][0]["function"] == "f203"
-    assert (site["peak_bytes"], others["peak_bytes"], others["sites"]) == (99_800, 200, 200)
-    assert (site["kept"], others["kept"]) == (199_600, 400)
-    functions = [frame["function"] for frame in found["frames"]]
+    assert site["frames"][0]["function"] == "f603"
+    assert (site["peak_bytes"], others["peak_bytes"], others["sites"]) == (99_400, 600, 600)
+    assert (site["kept"], others["kept"]) == (198_800, 1200)
+    frames = [(frame["function"], frame["line"]) for frame in found["frames"]]
     stacks = {
-        tuple(functions[number] for number in stack["stack"]): stack["peak_bytes"]
+        tuple(frames[number] for number in stack["stack"]): stack["peak_bytes"]
         for stack in found["stacks"]
     }
-    assert stacks["f1", "f203"] == 99_800
-    assert sum(stacks.values()) == 100_000
-    assert all(stack["stack"] for stack in found["stacks"])
+    assert stacks == {
+        (("f1", None), ("f2", None)): 600,
+        (("f1", None), ("f603", None), ("f603", 603)): 99_400,
+    }
+
+
+def test_a_function_that_calls_itself_is_one_frame(tmp_path: Path) -> None:
+    found = owned(tmp_path / "t", {3: 60, 5: 40}, {1: None, 2: 1, 3: 2, 4: 3, 5: 4}, recursive=True)
+    frames = [(frame["function"], frame["line"]) for frame in found["frames"]]
+    paths = [[frames[number] for number in stack["stack"]] for stack in found["stacks"]]
+    assert paths == [[("f", None), ("f", 3)], [("f", None), ("f", 5)]]
 
 
 def test_sites_without_a_stack_are_one(tmp_path: Path) -> None:
