@@ -178,8 +178,8 @@ def test_the_sums_are_those_of_heaptrack(
     found: dict[str, Counter[str]] = {}
     for cost, kind in COSTS.items():
         stacks = program.parent / cost
-        print_stacks = ["heaptrack_print", "--flamegraph-cost-type", cost, "-F", stacks, data]
-        subprocess.run(print_stacks, check=True, capture_output=True)
+        words = ["heaptrack_print", "--flamegraph-cost-type", cost, "-F", str(stacks), str(data)]
+        subprocess.run(words, check=True, capture_output=True)
         expected: Counter[str] = Counter()
         for line in stacks.read_text().splitlines():
             *frames, size = line.split(";")
