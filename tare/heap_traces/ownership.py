@@ -1,8 +1,8 @@
 """Who owns the memory: what each call site holds at the peak and at the end, and allocates in all.
 
 The peak is the moment at which the objects alive had asked for most bytes, so what the call sites
-hold then adds up to it. *Temporary* is what was freed before the thread that allocated it allocated
-again. *Never freed* is what was alive at the end.
+hold then adds up to it. *Temporary* is, as heaptrack has it, what the next call frees: of the same
+thread here. *Never freed* is what was alive at the end.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ def by_site(
     columns = {
         "site": pl.col("site").fill_null(0).cast(pl.Int64),
         "thread": pl.col("thread"),
+        "free_thread": pl.coalesce("free_thread", "thread"),
         "born": born,
         "freed": freed,
         "bytes": size,
@@ -113,39 +114,77 @@ def by_site(
         "peak_objects": held.cast(pl.Int64),
         **{name: reasons[name.removeprefix("peak_")] * size for name in names if name in USES},
     }
-    temporary = pl.col("freed").is_not_null() & (
-        pl.col("next").is_null() | (pl.col("freed") <= pl.col("next"))
-    )
-    following: dict[int, int] = {}  # by thread, the birth of the first object of the next batch
     sums = [pl.col(name).sum() for name in names]
+    unfreed = pl.col("freed").is_null()
     found = pl.DataFrame(schema={"site": pl.Int64, **dict.fromkeys(names, pl.Int64)})
-    for start in reversed(range(process.start, process.start + process.rows, BATCH_ROWS)):
-        rows = min(BATCH_ROWS, process.start + process.rows - start)
+    calls = _Calls()
+    last = process.start + process.rows
+    for start in range(process.start, last, BATCH_ROWS):
         batch = (
-            objects.slice(start, rows)
+            objects.slice(start, min(BATCH_ROWS, last - start))
             .select(each.alias(name) for name, each in columns.items())
             .collect()
         )
-        later = pl.DataFrame(
-            {"thread": [*following], "later": [*following.values()]},
-            {"thread": batch.schema["thread"], "later": batch.schema["born"]},
-        )
-        batch = batch.join(later, on="thread", how="left", maintain_order="left").with_columns(
-            next=pl.col("born").shift(-1).over("thread").fill_null(pl.col("later"))
-        )
-        firsts = batch.group_by("thread").agg(pl.col("born").first())
-        following |= dict(firsts.iter_rows())
-        unfreed = pl.col("freed").is_null()
-        part = batch.with_columns(
+        batch = batch.with_columns(
             objects=pl.lit(1, pl.Int64),
-            temporary_objects=temporary.cast(pl.Int64),
-            temporary_bytes=temporary * pl.col("bytes"),
             never_freed_objects=unfreed.cast(pl.Int64),
             never_freed_bytes=unfreed * pl.col("bytes"),
         )
-        part = part.group_by("site").agg(sums).select(found.columns)
-        found = pl.concat([found, part]).group_by("site").agg(sums)
+        parts = [found, batch, calls.temporary(batch, is_last=start + BATCH_ROWS >= last)]
+        found = pl.concat(part.select(pl.col("site"), *_present(part, names)) for part in parts)
+        found = found.group_by("site").agg(sums)
     return found.sort("site")
+
+
+def _present(part: pl.DataFrame, names: Sequence[str]) -> list[pl.Expr]:
+    return [pl.col(n) if n in part.columns else pl.lit(0, pl.Int64).alias(n) for n in names]
+
+
+class _Calls:
+    """Tells which objects are freed by the next call of the thread that allocated them: the first
+    free after their birth, and before the next birth, is theirs."""
+
+    def __init__(self) -> None:
+        self._open: list[pl.DataFrame] = []  # each thread's last birth, the first free after it
+        self._waiting: list[pl.DataFrame] = []  # frees after the births that were seen
+
+    def temporary(self, batch: pl.DataFrame, *, is_last: bool) -> pl.DataFrame:
+        """The sums of temporary objects among those of which it is known by now."""
+        births = batch.select(
+            "thread", "born", "freed", "site", "bytes", first=pl.lit(None, pl.UInt64)
+        )
+        frees = batch.select(thread="free_thread", at="freed").drop_nulls("at")
+        births, frees = pl.concat([*self._open, births]), pl.concat([*self._waiting, frees])
+        is_due = pl.lit(True) if is_last else pl.col("at") <= births["born"].max()
+        self._waiting = [frees.filter(~is_due)]
+        after = (
+            frees.filter(is_due)
+            .sort("at")
+            .join_asof(
+                births.select("thread", "born").sort("born"),
+                left_on="at",
+                right_on="born",
+                by="thread",
+                strategy="backward",
+                allow_exact_matches=False,
+                check_sortedness=False,
+            )
+            .drop_nulls("born")
+            .group_by("thread", "born")
+            .agg(pl.col("at").min())
+        )
+        births = births.join(after, on=["thread", "born"], how="left").with_columns(
+            first=pl.min_horizontal("first", "at")
+        )
+        is_open = (
+            pl.lit(False) if is_last else pl.col("born") == pl.col("born").max().over("thread")
+        )
+        self._open = [births.filter(is_open).drop("at")]
+        return births.filter(~is_open & (pl.col("freed") == pl.col("first"))).select(
+            "site",
+            temporary_objects=pl.lit(1, pl.Int64),
+            temporary_bytes=pl.col("bytes"),
+        )
 
 
 def _is_large(row: Mapping[str, Any], totals: Mapping[str, int], least: float) -> bool:

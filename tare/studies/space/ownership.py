@@ -55,7 +55,7 @@ def sentences(found: Details) -> list[str]:
     if share >= NOTABLE_TEMPORARY:
         said.append(
             f"{format_percent(share)} of the {format_count(totals['objects'])} allocations are "
-            "temporary: freed before their thread allocated again."
+            "temporary: the next call of their thread freed them."
         )
     return said
 
@@ -100,7 +100,7 @@ def _peak_table(program: str, owned: Details, dragged: Details | None, identifie
         sizes("in all", "Bytes that it allocated in the whole run.", "bytes", essential=False),
         counts(
             "temporary",
-            "Objects that were freed before their thread allocated again.",
+            "Objects that the next call of their thread freed.",
             "temporary_objects",
             essential=False,
         ),
@@ -147,7 +147,7 @@ def _often_table(program: str, owned: Details, identifier: str) -> Table:
         texts("call site", CALLED_BY, "text"),
         counts("allocations", "In the whole run.", "objects"),
         percents("share", "Of all allocations.", lambda row: row["objects"] / whole),
-        counts("temporary", "Freed before their thread allocated again.", "temporary_objects"),
+        counts("temporary", "Freed by the next call of their thread.", "temporary_objects"),
         percents(
             "of its own",
             "The share of its allocations that is temporary.",

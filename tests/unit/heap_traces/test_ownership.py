@@ -16,30 +16,34 @@ from tare.heap_traces.residence import peak_moment, processes
 from tare.heap_traces.trace import open_trace
 from tests.support.traces import SITES, objects_frame, write_trace_folder
 
-END = 1000
-Life = tuple[int, int, int | None, int]
-"""Thread, size, how many events it lives (None: to the end), call site."""
+END = 10_000
+Life = tuple[int, int, int | None, int, int | None]
+"""Thread, size, how many events it lives (None: to the end), call site, thread that frees it."""
 lives = st.tuples(
     st.integers(1, 3),
     st.integers(0, 40),
     st.one_of(st.none(), st.integers(1, 12)),
     st.integers(0, 3),
+    st.one_of(st.none(), st.integers(1, 3)),
 )
 
 
 def frame_of(drawn: list[Life]) -> pl.DataFrame:
-    """A birth every second moment, the deaths between them."""
+    """A birth every hundred moments, the deaths between them."""
     rows = [
         {
-            "birth": 2 * number,
+            "birth": 100 * number,
             "size": size,
             "site": site or None,
-            "free": None if life is None else 2 * number + 2 * life - 1,
+            "free": None if life is None else 100 * (number + life) - 50 + number,
         }
-        for number, (_, size, life, site) in enumerate(drawn, 1)
+        for number, (_, size, life, site, _) in enumerate(drawn, 1)
     ]
-    threads = [thread for thread, *_ in drawn]
-    return objects_frame(rows).with_columns(thread=pl.Series(threads, dtype=pl.UInt32))
+    frees = [None if life is None else thread for *_, life, _, thread in drawn]
+    return objects_frame(rows).with_columns(
+        thread=pl.Series([thread for thread, *_ in drawn], dtype=pl.UInt32),
+        free_thread=pl.Series(frees, dtype=pl.UInt32),
+    )
 
 
 @settings(deadline=None, max_examples=60)
@@ -62,15 +66,20 @@ def test_the_sums_are_those_of_a_naive_model(drawn: list[Life]) -> None:
         )
         for row in rows
     }
-    for number, row in enumerate(rows):
+    for row in rows:
         mine, size = expected[row["site"] or 0], row["size"]
         born, freed = row["birth_instructions"], row["free_instructions"]
-        next_births = [
-            other["birth_instructions"]
-            for other in rows[number + 1 :]
-            if other["thread"] == row["thread"]
+        calls = [
+            time
+            for other in rows
+            for thread, time in (
+                (other["thread"], other["birth_instructions"]),
+                (other["free_thread"] or other["thread"], other["free_instructions"]),
+            )
+            if thread == row["thread"] and time is not None and time > born
         ]
-        temporary = freed is not None and freed <= min(next_births, default=1 << 60)
+        is_own = row["free_thread"] in (None, row["thread"])
+        temporary = freed is not None and is_own and freed == min(calls)
         at_peak = born <= moment and (freed is None or freed > moment)
         for kind, counts in (
             ("", True),
