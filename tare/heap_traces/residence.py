@@ -206,6 +206,7 @@ def analyse_objects(
                 "profile": profile,
                 "peaks": {curve: swept[curve].bytes for curve in curves},
                 "at_peak": _at(objects, process, clock, swept["free"].time),
+                "peak_moment": swept["free"].time,
             }
     return {
         "clock": clock,
@@ -441,20 +442,13 @@ def _last_births(objects: pl.LazyFrame, process: Process) -> NDArray[np.uint64]:
 def _at(objects: pl.LazyFrame, process: Process, clock: str, time: int) -> dict[str, float]:
     """What was held at ``time`` (of its order): objects, bytes of each class, and when on ``clock``
     that was."""
-    at = moments(process, process.order)
-    now = pl.lit(time, pl.UInt64)
-    void, size = _void(process), pl.col("size").cast(pl.Int64)
-    part = {
-        "void": void,
-        "lag": ~void & (now < at["first"]),
-        "use": ~void & (now >= at["first"]) & (now <= at["last"]),
-        "drag": ~void & (now > at["last"]),
-    }
-    held = (at["birth"] <= now) & (now < at["end"])
+    size = pl.col("size").cast(pl.Int64)
+    part = held_for(process, time)
     sums = [
-        held.sum().cast(pl.Int64).alias("objects"),
-        *((held & where).cast(pl.Int64).mul(size).sum().alias(k) for k, where in part.items()),
+        pl.any_horizontal(*part.values()).sum().cast(pl.Int64).alias("objects"),
+        *(where.cast(pl.Int64).mul(size).sum().alias(name) for name, where in part.items()),
     ]
+    now = pl.lit(time, pl.UInt64)
     latest = pl.col(f"birth_{clock}").filter(pl.col(f"birth_{process.order}") <= now).max()
     return in_slices(
         objects,
@@ -463,6 +457,19 @@ def _at(objects: pl.LazyFrame, process: Process, clock: str, time: int) -> dict[
         lambda rows: rows.select(*sums, latest.fill_null(0).alias("time")),
         lambda rows: rows.select(pl.exclude("time").sum(), pl.col("time").max()),
     ).row(0, named=True)
+
+
+def held_for(process: Process, time: int) -> dict[str, pl.Expr]:
+    """By class, whether an object was held for it at ``time`` (of its order)."""
+    at = moments(process, process.order)
+    now = pl.lit(time, pl.UInt64)
+    held, void = (at["birth"] <= now) & (now < at["end"]), _void(process)
+    return {
+        "void": held & void,
+        "lag": held & ~void & (now < at["first"]),
+        "use": held & ~void & (now >= at["first"]) & (now <= at["last"]),
+        "drag": held & ~void & (now > at["last"]),
+    }
 
 
 def peak_moment(objects: pl.LazyFrame, process: Process) -> int:

@@ -307,13 +307,14 @@ class Trace(Displayed):
         stacks = []
         for process, site in sites:
             at: int | None = site
-            frames: list[dict[str, Any]] = []
-            while at is not None and (process, at) in place and len(frames) < _DEEPEST_STACK:
-                row = place[process, at]
-                frames.append({name: table[name][row] for name in _FRAME_COLUMNS})
-                at = callers[row]
-            stacks.append(frames)
-        return stacks
+            rows: list[int] = []
+            while at is not None and (process, at) in place and len(rows) < _DEEPEST_STACK:
+                rows.append(place[process, at])
+                at = callers[rows[-1]]
+            stacks.append(rows)
+        named = [*{row for rows in stacks for row in rows}]
+        frames = dict(zip(named, table.select(_FRAME_COLUMNS)[named].to_dicts(), strict=True))
+        return [[frames[row] for row in rows] for rows in stacks]
 
     def frames_of(self, process: int, site: int) -> list[dict[str, Any]]:
         """The stack of one call site; see ``stacks``, which reads the file only once for many."""

@@ -11,8 +11,9 @@ from typing import Any
 
 from tare.base.text import plain
 from tare.base.units import format_count
+from tare.heap_traces import ownership
 from tare.heap_traces.facts import facts_of
-from tare.heap_traces.residence import analyse
+from tare.heap_traces.residence import analyse, processes, reading
 from tare.heap_traces.trace import Trace, is_trace, open_trace, remove_trace
 from tare.memory_managers.manager import Manager
 from tare.observers import tracing
@@ -42,7 +43,7 @@ def run_once(
 
     The trace is kept in the folder ``traces`` beside ``workspace``. ``values`` of a good outcome
     are the metrics of ``tare.studies.drag.report.values_of`` and the bytes allocated; ``details``
-    is what ``tare.heap_traces.residence.analyse`` found, with ``trace`` (its path from the results
+    is what ``_found`` returns, with ``trace`` (its path from the results
     folder, empty when it was discarded), and ``wall_seconds`` and ``analysis_seconds`` of this run.
     """
     how = how or How(discard=True)
@@ -61,7 +62,7 @@ def run_once(
             remove_trace(target)
         recorded_objects = outcome.details.get("trace", {}).get("objects", 0)
         return replace(outcome, values={}, details={"trace": kept if recorded_objects else ""})
-    found = analyse(open_trace(target), how.clock)
+    found = _found(open_trace(target), how.clock)
     if how.discard:
         remove_trace(target)
     counted = {
@@ -76,6 +77,18 @@ def run_once(
         "analysis_seconds": time.monotonic() - recorded,
     }
     return replace(outcome, values=counted | values_of(found), details=details)
+
+
+def _found(trace: Trace, clock: str) -> dict[str, Any]:
+    """What ``analyse`` says, and who owns the memory of the process that holds most."""
+    found = analyse(trace, clock)
+    if not found["main"]:
+        return found
+    with reading(trace):
+        known = processes(trace.objects(), trace.processes)
+        process = next(each for each in known if each.number == found["main"]["process"])
+        owned = ownership.owners(trace, process, found["main"]["peak_moment"])
+    return found | {ownership.DETAIL: owned}
 
 
 def observer(how: How) -> Observe:
@@ -98,7 +111,7 @@ def analysed(trace: Trace, clock: str, note: Callable[[str], None] = lambda _: N
     begun = time.monotonic()
     if (objects := trace.meta["objects"]) >= MANY_OBJECTS:
         note(f"analysing {format_count(objects)} objects")
-    found = analyse(trace, clock)
+    found = _found(trace, clock)
     wall = trace.meta.get("wall_seconds")
     details = {
         **found,

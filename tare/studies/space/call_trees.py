@@ -1,4 +1,4 @@
-"""The call trees of the explorer: whose objects keep free cells resident."""
+"""The call trees of the explorer: who owns the memory, and who keeps free cells resident."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from tare.heap_traces import frames
 from tare.records.results import Results
 from tare.records.runs import Record
 from tare.report.call_trees import CallTree, Details, Frames, Note, Weight, grown
+from tare.studies.space import ownership
 
 
 def _path_of(site: Details) -> Frames:
@@ -17,4 +18,6 @@ def call_trees(_results: Results, record: Record, _note: Note) -> list[CallTree]
     title = "Free cells kept resident, by the call sites that keep most"
     stacks = ((_path_of(site), [site["kept"]]) for site in sites)
     weight = Weight("bytes of free cells kept resident", "B")
-    return [grown(run.program, run.manager, title, [weight], stacks)]
+    kept = grown(run.program, run.manager, title, [weight], stacks)
+    owned = ownership.call_tree(run.program, run.manager, record.outcome.details)
+    return [kept] if owned is None else [owned, kept]

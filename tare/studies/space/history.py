@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tare.base.libraries import NDArray, np, pl
-from tare.heap_traces.peak import PeakSweep
+from tare.heap_traces.peak import Peak, PeakSweep
 from tare.heap_traces.residence import BATCH_ROWS, Process
 from tare.heap_traces.trace import TraceDamageError
 from tare.studies.space.ranges import Coverage, Ranges, nothing, union
@@ -136,11 +136,10 @@ def _with_inherited(mine: Moment, inherited: Moment | None) -> Moment:
     return Moment(objects, union(mine.ever, inherited.ever), mine.allocated_bytes)
 
 
-def largest_live(objects: pl.LazyFrame, process: Process) -> tuple[int, int]:
-    """The most bytes that live objects asked for at one moment, exactly, and how many had been
-    allocated by then."""
+def peak(objects: pl.LazyFrame, process: Process) -> Peak:
+    """The most bytes that live objects asked for at one moment, exactly, in nanoseconds."""
     if process.rows == 0:
-        return 0, 0
+        return Peak(0, 0)
     last = process.start + process.rows - 1
     rows = [*range(process.start + BATCH_ROWS - 1, last, BATCH_ROWS), last]
     births = objects.select("birth_nanoseconds")
@@ -149,7 +148,11 @@ def largest_live(objects: pl.LazyFrame, process: Process) -> tuple[int, int]:
         for batch in _batches(objects, process):
             ends = np.maximum(batch.frees, batch.births)
             sweep.add(batch.births.astype(np.uint64), ends.astype(np.uint64), batch.sizes)
+    return sweep.peak
+
+
+def allocated_by(objects: pl.LazyFrame, process: Process, time: int) -> int:
+    """How many bytes had been allocated at a time in nanoseconds."""
     mine = objects.slice(process.start, process.rows)
-    until = mine.filter(pl.col("birth_nanoseconds") <= sweep.peak.time)
-    allocated = until.select(pl.col("birth_bytes").max()).collect().item()
-    return sweep.peak.bytes, int(allocated or 0)
+    until = mine.filter(pl.col("birth_nanoseconds") <= time)
+    return int(until.select(pl.col("birth_bytes").max()).collect().item() or 0)

@@ -20,7 +20,7 @@ from tare.base.errors import TareError, UsageError
 from tare.base.libraries import pl
 from tare.base.native import native_file
 from tare.base.text import plain
-from tare.heap_traces import residence
+from tare.heap_traces import ownership, residence
 from tare.heap_traces.residence import Process
 from tare.heap_traces.trace import Trace, TraceDamageError, is_trace, open_trace, remove_trace
 from tare.memory_managers.manager import Manager, machine_libc
@@ -208,20 +208,23 @@ def analyse(trace: Trace, snapshots: Mapping[str, Snapshots], known: Known) -> d
         process, mine = by_number[main], candidates[main]
         inherited = _inherited(trace, objects, by_number, numbers, main)
         moments = _moments(objects, process, mine, inherited, known)
-        largest, largest_at = space_history.largest_live(objects, process)
-        grown = growth.growth(objects, process, largest)
+        most = space_history.peak(objects, process)
+        grown = growth.growth(objects, process, most.bytes)
         peak = next(each for each in moments if each["is_peak"])
         details = peak.pop("details")
+        owned = ownership.owners(trace, process, most.time, details.pop("kept"))
         for site in [*details["sites"], *grown["sites"], *grown["never_freed"]]:
             site.setdefault("process", site["site"] >> _SITE_SHIFT or main)
             site["site"] &= (1 << _SITE_SHIFT) - 1
         residence.named_sites([*details["sites"], *grown["sites"], *grown["never_freed"]], trace)
+        largest_at = space_history.allocated_by(objects, process, most.time)
     assert mine.peak is not None
     return {
         "peak": peak,
         "timeline": moments,
         **details,
-        "largest_live": max(largest, peak["live"]),
+        ownership.DETAIL: owned,
+        "largest_live": max(most.bytes, peak["live"]),
         "largest_live_at": largest_at,
         "allocated_bytes": process.bytes,
         "growth": grown,
@@ -328,11 +331,12 @@ def _moments(
         if as_high and described["live"] >= peak.get("live", 0):
             peak.pop("details", None)
             peak["is_peak"] = False
-            sites, keeping = space_sites.by_site(moment.objects, pages)
+            keeping = space_sites.by_site(moment.objects, pages)
             described["is_peak"] = True
             described["details"] = {
-                "sites": sites,
-                "keeping_sites": keeping,
+                "sites": keeping.head(space_sites.MOST_SITES).to_dicts(),
+                "keeping_sites": keeping.height,
+                "kept": _kept(keeping, process.number),
                 "sizes": space_sites.by_size(moment.objects, pages),
                 "occupancy": space_sites.occupancy(pages),
                 "page_map": space_sites.page_map(pages),
@@ -340,6 +344,16 @@ def _moments(
             peak = described
         found.append(described)
     return found
+
+
+def _kept(keeping: pl.DataFrame, number: int) -> dict[int, int]:
+    """By the sites of the process itself, the free bytes that their objects keep resident."""
+    rows = keeping.select("site", "kept").iter_rows()
+    return {
+        site & ((1 << _SITE_SHIFT) - 1): kept
+        for site, kept in rows
+        if site == 0 or site >> _SITE_SHIFT == number
+    }
 
 
 def _described(whole: Split, snapshot: Snapshot, moment: Moment) -> dict[str, Any]:

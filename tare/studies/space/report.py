@@ -33,6 +33,7 @@ from tare.report.fields import (
 )
 from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.space import figures as drawn
+from tare.studies.space import ownership
 from tare.studies.space.figures import shown_parts
 from tare.studies.space.snapshot import TOUCHED_BYTES
 from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
@@ -89,12 +90,12 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
     """Findings, tables and figures of all analysed runs in a results folder. UsageError where the
     folder holds something else than an analysis."""
-    records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     with reading_an_analysis(results):
-        return _section(results, records, identifier, title)
+        return _section(results, read_records(results.folder), identifier, title)
 
 
-def _section(results: Results, records: Sequence[Record], identifier: str, title: str) -> Section:
+def _section(results: Results, every: Sequence[Record], identifier: str, title: str) -> Section:
+    records = [r for r in every if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in good))
     tables: list[Table] = []
@@ -106,13 +107,17 @@ def _section(results: Results, records: Sequence[Record], identifier: str, title
         found = {m: r.outcome.details for m, r in first_records(good, program).items()}
         baseline = results.run.baseline
         first = baseline if baseline in found else next(iter(found))
+        dragged = ownership.drag_of(every, program)
+        owners = ownership.tables(program, found[first], dragged, number)
         tables += [
             split_table(program, found, f"table-space-{number}"),
+            *(table for table in owners if table.essential),
             sites_table(program, first, found[first], f"table-keeping-{number}"),
         ]
         if found[first]["growth"]["sites"]:
             tables.append(growth_table(program, found[first], f"table-growth-{number}"))
         folded += [
+            *(table for table in owners if not table.essential),
             sizes_table(program, found, f"table-sizes-{number}"),
             leaks_table(program, found[first], f"table-never-freed-{number}"),
             stacks_table(program, found[first], f"table-space-stacks-{number}"),
@@ -143,6 +148,7 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
         first = baseline if baseline in found else next(iter(found))
         return [
             *_peak_sentences(first, found[first]),
+            *ownership.sentences(found[first]),
             *_comparison_sentence(first, found),
             *_growth_sentences(found[first]["growth"], found[first]),
             *_caution_sentences(found),
@@ -449,6 +455,8 @@ def published_table(good: Sequence[Record]) -> Table:
 def space_figures(program: str, found: Mapping[str, Details], first: str) -> list[Figure]:
     """The parts by manager and over time; the pages of ``first``."""
     figures = [drawn.split_figure(found, "figure-space", program)]
+    if (owners := ownership.figure(program, found[first], "figure-space-owners")) is not None:
+        figures.append(owners)
     ordered = {first: found[first], **found}
     for number, (manager, details) in enumerate(list(ordered.items())[:MOST_FIGURES], 1):
         figures.append(drawn.timeline_figure(manager, details, f"figure-space-time-{number}"))

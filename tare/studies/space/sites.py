@@ -15,9 +15,9 @@ OCCUPANCY_STEPS = 10
 MAP_CELLS = 1200
 
 
-def by_site(objects: Objects, pages: HeapPages) -> tuple[list[dict[str, int]], int]:
-    """The call sites whose objects keep most free cells resident, and the number of all that keep
-    any. A page's free cells are shared out among the objects on it, by their bytes there.
+def by_site(objects: Objects, pages: HeapPages) -> pl.DataFrame:
+    """The call sites whose objects keep free cells resident, those that keep most first. A page's
+    free cells are shared out among the objects on it, by their bytes there.
 
     Of each: ``site``, ``objects``, ``requested`` and ``internal`` bytes, ``kept`` (free bytes),
     and of the pages that are mostly empty and hold one of its objects: ``sparse_pages``, of which
@@ -25,8 +25,7 @@ def by_site(objects: Objects, pages: HeapPages) -> tuple[list[dict[str, int]], i
     """
     table = _table(objects).with_columns(key="site")
     found = _grouped(table, objects, pages).filter(pl.col("kept") > 0)
-    found = found.sort(["kept", "key"], descending=[True, False]).rename({"key": "site"})
-    return found.head(MOST_SITES).to_dicts(), found.height
+    return found.sort(["kept", "key"], descending=[True, False]).rename({"key": "site"})
 
 
 def by_size(objects: Objects, pages: HeapPages) -> list[dict[str, int]]:

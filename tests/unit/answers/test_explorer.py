@@ -14,10 +14,12 @@ from tare.base.errors import UsageError
 from tare.cli.commands import report
 from tare.records.components import COMPONENTS
 from tare.records.metrics import Status
-from tare.records.results import load
+from tare.records.results import load, read_records
 from tare.records.runs import Outcome, Record, Run
 from tare.report.call_trees import CallTree, Weight, grown
 from tare.studies.count.report import section
+from tare.studies.space import call_trees as space
+from tests.support import SUPPORT
 from tests.support.campaigns import write_campaign
 
 
@@ -195,6 +197,18 @@ def test_call_sites_that_keep_free_cells(tmp_path: Path) -> None:
         ("p", "main (p)", "make (p)"): 4096,
         ("p", "[unknown]"): 1024,
     }
+
+
+def test_who_owns_the_memory_comes_before_who_keeps_free_cells() -> None:
+    results = load(SUPPORT / "results-more" / "space-owners")
+    (record,) = read_records(results.folder)
+    owned, kept = space.call_trees(results, record, note)
+    assert kept.title.startswith("Free cells")
+    totals = record.outcome.details["owners"]["totals"]
+    for number, name in enumerate(("peak_bytes", "never_freed_bytes", "bytes", "objects")):
+        assert owned.values[number][0] == totals[name]
+    line = ("tree", "main", "index_input", "copy", "copy (tree.c:6)")
+    assert paths_of(owned)[line] == 5000 * len("an entry\0")
 
 
 def test_damaged_details_are_a_message(tmp_path: Path) -> None:

@@ -306,8 +306,7 @@ def test_free_cells_are_shared_out_among_the_objects_on_their_page() -> None:
     objects = some_objects(
         [(PAGE, 300, 300), (PAGE + 1000, 100, 100), (2 * PAGE, 40, 64)], sites=[7, 8, 7]
     )
-    found, number = by_site(objects, heap_pages((1, 400, 2000), (2, 64, 4000)))
-    assert number == 2
+    found = by_site(objects, heap_pages((1, 400, 2000), (2, 64, 4000))).to_dicts()
     assert [(row["site"], row["kept"]) for row in found] == [(7, 1500 + 4000), (8, 500)]
     first, second = found
     assert (first["sparse_pages"], first["alone"], first["sparse_bytes"]) == (2, 1, 364)
@@ -324,7 +323,7 @@ def test_free_cells_are_shared_out_among_the_objects_on_their_page() -> None:
 def test_a_large_object_keeps_only_what_is_free_beside_its_ends() -> None:
     objects = some_objects([(PAGE + 2000, 3 * PAGE, 3 * PAGE)], sites=[1])
     rows = heap_pages((1, 2096, 1000), (2, PAGE, 0), (3, PAGE, 0), (4, 2000, 96))
-    ((row,), _) = by_site(objects, rows)
+    (row,) = by_site(objects, rows).to_dicts()
     assert (row["kept"], row["sparse_pages"]) == (1096, 0)
 
 
@@ -426,7 +425,9 @@ def test_objects_without_addresses_are_refused() -> None:
 def test_the_largest_live_size_is_exact() -> None:
     frame = trace_rows([(1, 0x1000, 5, 100), (2, 0x2000, 3, 70), (4, 0x3000, None, 90)])
     process = one_process(3, 260)
-    assert history.largest_live(frame.lazy(), process) == (190, 260)
+    most = history.peak(frame.lazy(), process)
+    assert (most.bytes, most.time) == (190, 4)
+    assert history.allocated_by(frame.lazy(), process, most.time) == 260
 
 
 # ---- growth ----
