@@ -17,7 +17,7 @@ enum { SLOT_BITS = 31 };
 typedef struct {
   ULong first;  // 0: not used yet
   ULong last;
-  Addr end;  // of the furthest access; 0: none
+  Addr end;  // of the furthest access; 0: not used yet
   ULong unused;
 } Use;
 
@@ -27,6 +27,7 @@ typedef struct {
   ULong id;  // from 1 in the order of birth in this process; 0 where births are not recorded
   ULong unreachable_clock;  // 0: not found to be so
   ULong unreachable_bytes;
+  ULong kept;  // bytes that a realloc kept of those that had been touched
   UInt forks;  // before its birth
   UInt mark;   // the last search that reached it
 } Object;
@@ -51,7 +52,7 @@ static inline void object_used(Addr address, SizeT size, ULong clock) {
   if (!has_map_entry(address)) return;
   Use* const use = use_of(*map_entry(address));
   use->last = clock;
-  if (use->first == 0) use->first = clock;
+  if (use->end == 0) use->first = clock;
   if (use->end < address + size) use->end = address + size;
 }
 
@@ -60,8 +61,8 @@ static inline void object_used(Addr address, SizeT size, ULong clock) {
 static inline SizeT touched_bytes(UInt slot) {
   const Object* const object = object_in(slot);
   const Addr end = use_of(slot)->end;
-  if (end <= object->address) return 0;
-  const SizeT touched = end - object->address;
+  SizeT touched = end > object->address ? end - object->address : 0;
+  if (touched < object->kept) touched = object->kept;
   return touched < object->size ? touched : object->size;
 }
 

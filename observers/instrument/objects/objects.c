@@ -62,6 +62,7 @@ static void place(UInt slot, const Birth* birth) {
     object->unreachable_clock = 0;
     object->unreachable_bytes = 0;
     object->mark = 0;
+    object->kept = 0;
     *use_of(slot) = (Use){0};
   }
   map_fill(birth->address, birth->size, slot);
@@ -131,7 +132,7 @@ void object_resized(UInt slot, const Birth* birth) {
   note_peak();
   const UInt next = take_slot();
   place(next, birth);
-  if (touched != 0) use_of(next)->end = birth->address + touched;
+  object_in(next)->kept = touched;
   object_in(next)->id = recording_add_birth(birth, before_id);
 }
 

@@ -47,28 +47,30 @@ static IRExpr* add_look_up_of_use(Translation* translation, IRExpr* address) {
   return field(translation, offset, OBJECT_USES);
 }
 
-static void add_time(Translation* translation, IRExpr* use) {
-  IRExpr* const now = clock_before(translation);
-  store(translation, field(translation, use, offsetof(Use, last)), now);
-  IRExpr* const is_first =
-      binary(translation, Iop_CmpEQ64, load(translation, Ity_I64, use), number(0));
-  addStmtToIRSB(translation->block, IRStmt_StoreG(Iend_LE, use, now, is_first));
+static void store_if(Translation* translation, IRExpr* guard, IRExpr* address, IRExpr* value) {
+  addStmtToIRSB(translation->block, IRStmt_StoreG(Iend_LE, address, value, guard));
 }
 
-static void add_end(Translation* translation, IRExpr* use, IRExpr* address, SizeT size) {
+// Gives the end of the furthest access before this one.
+static IRExpr* add_end(Translation* translation, IRExpr* use, IRExpr* address, SizeT size) {
   IRExpr* const end = binary(translation, Iop_Add64, address, number(size));
-  IRExpr* const furthest = field(translation, use, offsetof(Use, end));
-  IRExpr* const is_further =
-      binary(translation, Iop_CmpLT64U, load(translation, Ity_I64, furthest), end);
-  addStmtToIRSB(translation->block, IRStmt_StoreG(Iend_LE, furthest, end, is_further));
+  IRExpr* const place = field(translation, use, offsetof(Use, end));
+  IRExpr* const before = load(translation, Ity_I64, place);
+  store_if(translation, binary(translation, Iop_CmpLT64U, before, end), place, end);
+  return before;
+}
+
+static void add_time_and_end(Translation* translation, IRExpr* use, IRExpr* address, SizeT size) {
+  IRExpr* const now = clock_before(translation);
+  store(translation, field(translation, use, offsetof(Use, last)), now);
+  IRExpr* const before = add_end(translation, use, address, size);
+  store_if(translation, binary(translation, Iop_CmpEQ64, before, number(0)), use, now);
 }
 
 static void add_guarded_access(Translation* translation, const Access* access) {
   IRExpr* const address =
       assign(translation, Ity_I64, IRExpr_ITE(access->guard, access->address, number(0)));
-  IRExpr* const use = add_look_up_of_use(translation, address);
-  add_time(translation, use);
-  add_end(translation, use, address, access->size);
+  add_time_and_end(translation, add_look_up_of_use(translation, address), address, access->size);
 }
 
 void uses_add_access(Translation* translation, const Access* access) {
@@ -76,14 +78,12 @@ void uses_add_access(Translation* translation, const Access* access) {
   const Long end = access->distance + (Long)access->size;
   NotedAccess* const noted = noted_at(translation, access->base);
   if (noted != NULL && noted->end >= end) return;
-  IRExpr* use = NULL;
-  if (noted == NULL) {
-    use = add_look_up_of_use(translation, access->address);
-    add_time(translation, use);
-    note(translation, (NotedAccess){access->base, use, end});
-  } else {
-    use = noted->use;
+  if (noted != NULL) {
     noted->end = end;
+    add_end(translation, noted->use, access->address, access->size);
+    return;
   }
-  add_end(translation, use, access->address, access->size);
+  IRExpr* const use = add_look_up_of_use(translation, access->address);
+  add_time_and_end(translation, use, access->address, access->size);
+  note(translation, (NotedAccess){access->base, use, end});
 }
