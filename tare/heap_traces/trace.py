@@ -32,7 +32,7 @@ from tare.base.errors import TareError, UsageError
 from tare.base.libraries import np, pa, pc, pl, pq
 from tare.base.parquet_files import first_damaged
 
-FORMAT, VERSION = "tare-trace", 3
+FORMAT, VERSION = "tare-trace", 4
 META_FILE = "meta.json"
 OPERATIONS = ("malloc", "calloc", "realloc", "aligned", "new", "region")
 FREE_OPERATIONS = ("", "free", "realloc", "region")
@@ -51,6 +51,7 @@ TABLES: dict[str, dict[str, str]] = {
         "region": "u32?",
         "size": "u64",
         "usable_size": "u64?",
+        "touched": "u64?",
         "alignment": "u64?",
         "resized_from": "u64?",
         "address": "u64?",
@@ -120,17 +121,21 @@ STORED["objects"] = {
     if name not in {f"{moment}_{clock}" for moment in DISTANCES for clock in CLOCKS}
 } | {f"{distance}_{clock}": "u64?" for distance, _ in DISTANCES.values() for clock in CLOCKS}
 
-_SINCE_VERSION_2 = {
-    "objects": frozenset(
-        {"address", "free_thread", "free_site"}
-        | {f"{what}_nanoseconds" for what in ("lag", "use", "rest", "reach", *MOMENTS)}
-    ),
-    "events": frozenset({"nanoseconds"}),
+_SINCE = {
+    2: {
+        "objects": frozenset(
+            {"address", "free_thread", "free_site"}
+            | {f"{what}_nanoseconds" for what in ("lag", "use", "rest", "reach", *MOMENTS)}
+        ),
+        "events": frozenset({"nanoseconds"}),
+    },
+    3: {
+        "objects": frozenset({"free_operation"}),
+        "regions": frozenset(TABLES["regions"]),
+    },
+    4: {"objects": frozenset({"touched"})},
 }
-_SINCE_VERSION_3 = {
-    "objects": frozenset({"free_operation"}),
-    "regions": frozenset(TABLES["regions"]),
-}
+"""By version, the columns that traces had not before."""
 
 _META_LIMIT = 64 << 20
 _MOST_PROCESSES = 100_000
@@ -327,8 +332,8 @@ class Trace(Displayed):
 
 def _is_newer(version: int, table: str, column: str) -> bool:
     """Whether traces of that version do not have the column."""
-    return (version < 2 and column in _SINCE_VERSION_2.get(table, ())) or (
-        version < 3 and column in _SINCE_VERSION_3.get(table, ())
+    return any(
+        version < since and column in columns.get(table, ()) for since, columns in _SINCE.items()
     )
 
 
@@ -617,6 +622,7 @@ def broken_rows(
         & (unreachable > free),
         "a site that is not there": (values("site", 0) > sites) | (values("free_site", 0) > sites),
         "resized from an object that is not older": (resized != 0) & (resized >= ids),
+        "touched beyond its end": values("touched", 0) > values("size", 0),
     }
     broken = {name: int(np.count_nonzero(bad)) for name, bad in checks.items()}
     for clock in CLOCKS:

@@ -47,8 +47,7 @@ static Bool end_life(const Object* object) {
 
 static void remove_object(UInt slot, ULong clock, Freeing freeing) {
   Object* const object = object_in(slot);
-  if (object->id != 0 && !object_is_inherited(object))
-    recording_add_death(object, use_of(slot), clock, freeing);
+  if (object->id != 0 && !object_is_inherited(object)) recording_add_death(slot, clock, freeing);
   // The end of a region can be seen late: its memory may be another's by then.
   if (*map_entry(object->address) == slot) map_fill(object->address, object->size, 0);
   give_slot(slot);
@@ -63,7 +62,8 @@ static void place(UInt slot, const Birth* birth) {
     object->unreachable_clock = 0;
     object->unreachable_bytes = 0;
     object->mark = 0;
-    *use_of(slot) = (Use){0, 0};
+    object->kept = 0;
+    *use_of(slot) = (Use){0};
   }
   map_fill(birth->address, birth->size, slot);
 }
@@ -125,19 +125,20 @@ void object_resized(UInt slot, const Birth* birth) {
   }
   if (birth->size > before) process_count.allocated_bytes += birth->size - before;
   ++process_count.resized_objects;
-  if (object->id != 0) object_used(from, birth->clock);  // what it holds is kept
+  if (object->id != 0) object_used(from, 0, birth->clock);  // what it holds is kept
+  const SizeT touched = recording_is_on() ? touched_bytes(slot) : 0;
   remove_object(slot, birth->clock, BY_REALLOC);
   if (birth->address != from) end_what_is_at(birth->address, birth->clock);
   note_peak();
   const UInt next = take_slot();
   place(next, birth);
+  object_in(next)->kept = touched;
   object_in(next)->id = recording_add_birth(birth, before_id);
 }
 
 void objects_finish(void) {
   for (UInt slot = 1; slot < slots_used; ++slot) {
     const Object* const object = object_in(slot);
-    if (object->id != 0 && !object_is_inherited(object))
-      recording_add_death(object, use_of(slot), 0, NOT_FREED);
+    if (object->id != 0 && !object_is_inherited(object)) recording_add_death(slot, 0, NOT_FREED);
   }
 }

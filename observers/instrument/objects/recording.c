@@ -49,7 +49,7 @@ static void begin_files(void) {
                         "resized_from region");
   deaths = table_create(file_path(base, "deaths"), "deaths",
                         "id first_use last_use unreachable_instructions unreachable_bytes "
-                        "free_instructions free_bytes free_operation");
+                        "free_instructions free_bytes free_operation touched");
   regions = table_create(file_path(base, "regions"), "regions",
                          "region parent site created_bytes destroyed_bytes clears");
   if (recording_options.sites) site_files_begin(base);
@@ -92,7 +92,9 @@ ULong recording_add_birth(const Birth* birth, ULong resized_from) {
   return ++births_so_far;
 }
 
-void recording_add_death(const Object* object, const Use* use, ULong clock, Freeing freeing) {
+void recording_add_death(UInt slot, ULong clock, Freeing freeing) {
+  const Object* const object = object_in(slot);
+  const Use* const use = use_of(slot);
   const ULong row[] = {object->id,
                        use->first,
                        use->last,
@@ -100,7 +102,8 @@ void recording_add_death(const Object* object, const Use* use, ULong clock, Free
                        object->unreachable_bytes,
                        clock,
                        clock == 0 ? 0 : process_count.allocated_bytes,
-                       freeing};
+                       freeing,
+                       touched_bytes(slot)};
   table_add(deaths, row);
 }
 

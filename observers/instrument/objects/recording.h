@@ -51,8 +51,8 @@ ULong recording_add_birth(const Birth* birth, ULong resized_from);
 
 typedef enum { NOT_FREED, BY_FREE, BY_REALLOC, BY_REGION } Freeing;
 
-// `clock` 0: alive at the end of the process.
-void recording_add_death(const Object* object, const Use* use, ULong clock, Freeing freeing);
+// Of the object in `slot`. `clock` 0: alive at the end of the process.
+void recording_add_death(UInt slot, ULong clock, Freeing freeing);
 
 void recording_add_pointer(ULong clock, ULong source, Addr offset, ULong target);
 

@@ -4,16 +4,20 @@
 #include "guest/registers.h"
 #include "map.h"
 
-enum { USE_SHIFT = 4 };
+enum { USE_SHIFT = 5 };
 _Static_assert(sizeof(Use) == 1 << USE_SHIFT, "a slot is turned into an address by a shift");
 
-static Bool is_noted(Translation* translation, IRTemp base) {
+static NotedAccess* noted_at(Translation* translation, IRTemp base) {
   const UInt most = sizeof translation->noted / sizeof *translation->noted;
   const UInt used = translation->noted_used < most ? translation->noted_used : most;
   for (UInt i = 0; i < used; ++i)
-    if (translation->noted[i] == base) return True;
-  translation->noted[translation->noted_used++ % most] = base;
-  return False;
+    if (translation->noted[i].base == base) return &translation->noted[i];
+  return NULL;
+}
+
+static void note(Translation* translation, NotedAccess access) {
+  const UInt most = sizeof translation->noted / sizeof *translation->noted;
+  translation->noted[translation->noted_used++ % most] = access;
 }
 
 void uses_forget_map(Translation* translation) {
@@ -32,18 +36,54 @@ IRExpr* uses_add_look_up(Translation* translation, IRExpr* address) {
   return assign(translation, Ity_I64, IRExpr_Unop(Iop_32Uto64, load(translation, Ity_I32, entry)));
 }
 
-void uses_add_access(Translation* translation, IRExpr* address, IRTemp base, IRExpr* guard) {
-  if (guard != NULL)
-    address = assign(translation, Ity_I64, IRExpr_ITE(guard, address, number(0)));
-  else if (is_noted(translation, base))
-    return;
+static IRExpr* field(Translation* translation, IRExpr* use, SizeT offset) {
+  return binary(translation, Iop_Add64, use, number(offset));
+}
+
+static IRExpr* add_look_up_of_use(Translation* translation, IRExpr* address) {
   IRExpr* const slot = uses_add_look_up(translation, address);
   IRExpr* const offset = assign(translation, Ity_I64,
                                 IRExpr_Binop(Iop_Shl64, slot, IRExpr_Const(IRConst_U8(USE_SHIFT))));
-  IRExpr* const use = binary(translation, Iop_Add64, offset, number(OBJECT_USES));
+  return field(translation, offset, OBJECT_USES);
+}
+
+static void store_if(Translation* translation, IRExpr* guard, IRExpr* address, IRExpr* value) {
+  addStmtToIRSB(translation->block, IRStmt_StoreG(Iend_LE, address, value, guard));
+}
+
+// Gives the end of the furthest access before this one.
+static IRExpr* add_end(Translation* translation, IRExpr* use, IRExpr* address, SizeT size) {
+  IRExpr* const end = binary(translation, Iop_Add64, address, number(size));
+  IRExpr* const place = field(translation, use, offsetof(Use, end));
+  IRExpr* const before = load(translation, Ity_I64, place);
+  store_if(translation, binary(translation, Iop_CmpLT64U, before, end), place, end);
+  return before;
+}
+
+static void add_time_and_end(Translation* translation, IRExpr* use, IRExpr* address, SizeT size) {
   IRExpr* const now = clock_before(translation);
-  store(translation, binary(translation, Iop_Add64, use, number(offsetof(Use, last))), now);
-  IRExpr* const is_first =
-      binary(translation, Iop_CmpEQ64, load(translation, Ity_I64, use), number(0));
-  addStmtToIRSB(translation->block, IRStmt_StoreG(Iend_LE, use, now, is_first));
+  store(translation, field(translation, use, offsetof(Use, last)), now);
+  IRExpr* const before = add_end(translation, use, address, size);
+  store_if(translation, binary(translation, Iop_CmpEQ64, before, number(0)), use, now);
+}
+
+static void add_guarded_access(Translation* translation, const Access* access) {
+  IRExpr* const address =
+      assign(translation, Ity_I64, IRExpr_ITE(access->guard, access->address, number(0)));
+  add_time_and_end(translation, add_look_up_of_use(translation, address), address, access->size);
+}
+
+void uses_add_access(Translation* translation, const Access* access) {
+  if (access->guard != NULL) return add_guarded_access(translation, access);
+  const Long end = access->distance + (Long)access->size;
+  NotedAccess* const noted = noted_at(translation, access->base);
+  if (noted != NULL && noted->end >= end) return;
+  if (noted != NULL) {
+    noted->end = end;
+    add_end(translation, noted->use, access->address, access->size);
+    return;
+  }
+  IRExpr* const use = add_look_up_of_use(translation, access->address);
+  add_time_and_end(translation, use, access->address, access->size);
+  note(translation, (NotedAccess){access->base, use, end});
 }

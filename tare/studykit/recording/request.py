@@ -42,7 +42,9 @@ def _signal_number(_context: click.Context, _option: click.Parameter, text: str 
 
 _OPTIONS = (
     click.option(
-        "--last-use", is_flag=True, help="Record the first and the last use of each object."
+        "--last-use",
+        is_flag=True,
+        help="Record the first and the last use of each object, and how far it was touched.",
     ),
     click.option("--pointers", is_flag=True, help="Record stores of pointers to objects."),
     click.option(
