@@ -8,12 +8,13 @@ in a temporary file, as long as there are objects, of which little is in memory 
 
 from __future__ import annotations
 
+import itertools
 import json
 import mmap
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +66,7 @@ _DEATH_BATCH = 1 << 15
 _CLOCK_BLOCK = 1 << 16
 _CLOCK_BLOCKS_KEPT = 16
 _MOST_SITES = 1 << 23
+_FRAMES_AT_ONCE = 100_000
 _MOST_U32 = (1 << 32) - 1
 _WITHOUT_NAMES = ("recorder", "instrument")
 """Observers whose frames are still to be named; recordings of others have names as they are."""
@@ -187,11 +189,12 @@ def _write_tables(
     described = []
     with ExitStack() as stack:
         tables = {name: stack.enter_context(TableWriter(folder, name)) for name in TABLES}
-        for number, process in enumerate(found):
-            source = _Source(number, process, list(process.damage))
+        of_processes = zip(found, _frames_of(found, is_named), strict=True)
+        for number, (process, (frames, problem)) in enumerate(of_processes):
+            source = _Source(number, process, [*process.damage, *problem])
             damage = source.damage
             before = total.objects
-            sites = _write_sites(tables["sites"], source, is_named)
+            sites = _write_sites(tables["sites"], source, frames)
             total.sites += sites.rows
             _write_objects(tables["objects"], source, sites, total, progress, temporary)
             _write_pointers(tables["pointers"], source)
@@ -443,14 +446,28 @@ def _read_deaths(source: _Source, deaths: _Deaths) -> None:
 # ---- the other tables ----
 
 
-def _write_sites(table: TableWriter, source: _Source, is_named: bool) -> _Sites:
+def _frames_of(
+    found: Sequence[Process], is_named: bool
+) -> Iterator[tuple[list[list[Frame]], list[str]]]:
+    """For each process its frames, and why they end too soon. Each frame is a list: the functions
+    at one place, the innermost first. The names of many are asked for at once."""
+    waiting: list[tuple[list[Frame], list[str]]] = []
+    for place, process in enumerate(found):
+        frames, problem = read_frames(process.table("frames"))
+        told = [f"of its frames the end is missing: {problem}"] if problem else []
+        waiting.append((frames, told))
+        if place + 1 < len(found) and sum(len(frames) for frames, _ in waiting) < _FRAMES_AT_ONCE:
+            continue
+        every = [frame for frames, _ in waiting for frame in frames]
+        named = iter([[frame] for frame in every] if is_named else unfold(every))
+        for frames, told in waiting:
+            yield list(itertools.islice(named, len(frames))), told
+        waiting.clear()
+
+
+def _write_sites(table: TableWriter, source: _Source, frames: Sequence[Sequence[Frame]]) -> _Sites:
     """Write the call sites of a process."""
-    process, damage = source.process, source.damage
-    frames, problem = read_frames(process.table("frames"))
-    if problem:
-        damage.append(f"of its frames the end is missing: {problem}")
-    each = [*([frame] for frame in frames)] if is_named else unfold(frames)
-    each.append([Frame()])
+    each = [*frames, [Frame()]]
     flat = [frame for functions in each for frame in functions]
     counts = np.array([len(functions) for functions in each], np.int64)
     outermost = np.cumsum(counts) - 1
@@ -467,7 +484,9 @@ def _write_sites(table: TableWriter, source: _Source, is_named: bool) -> _Sites:
         first = len(known_numbers)
         ids = np.arange(first, first + len(batch["frame"]), dtype=np.uint64)
         if np.any(batch["caller"] >= ids):
-            damage.append("of its call sites the end is missing: one comes before its caller")
+            source.damage.append(
+                "of its call sites the end is missing: one comes before its caller"
+            )
             break
         frame = np.minimum(batch["frame"], np.uint64(len(frames))).astype(np.int64)
         rows = counts[frame]
@@ -494,7 +513,7 @@ def _write_sites(table: TableWriter, source: _Source, is_named: bool) -> _Sites:
         written += total
         if written > _MOST_SITES:
             raise TareError(
-                f"process {process.pid} has more than {_MOST_SITES} call sites",
+                f"process {source.process.pid} has more than {_MOST_SITES} call sites",
                 "record without them: --no-sites",
             )
     return _Sites(np.concatenate(numbers_so_far), written)
