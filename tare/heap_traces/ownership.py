@@ -34,8 +34,9 @@ MOST_NAMED = 100_000
 """Call sites whose stacks are read."""
 DEEPEST = 128
 """Frames of a stack, from the outermost on."""
-_START = re.compile(r"_start$|__libc_start_(call_)?main|clone3?$|start_thread$|thread_start$")
-"""What runs before the program, or a thread of it, does."""
+_START = re.compile(
+    r"_start$|__libc_start_(call_)?main|\(below main\)$|clone3?$|start_thread$|thread_start$"
+)
 _FRAME = ("function", "object", "file", "line", "offset")
 Frame: TypeAlias = Mapping[str, Any]
 _Key: TypeAlias = tuple[str, str, str, int | None, int]
@@ -62,7 +63,7 @@ def owners(
         {name: int(part[name].sum()) for name in names} for part in (table, table[MOST_NAMED:])
     )
     rows = table.head(MOST_NAMED).to_dicts()
-    stacks = trace.stacks([(process.number, row["site"]) for row in rows])
+    stacks = [*map(_of_program, trace.stacks([(process.number, row["site"]) for row in rows]))]
     sites = _sites(rows, stacks, names)
     large = [site for site in sites if _is_large(site, totals, LEAST_SITE)]
     small = [site for site in sites if not _is_large(site, totals, LEAST_SITE)]
@@ -205,12 +206,17 @@ def _sites(
     return sorted(found.values(), key=lambda site: [-site[name] for name in RANKED])
 
 
+def _of_program(stack: Sequence[Frame]) -> Sequence[Frame]:
+    """Without what runs before the program, or a thread of it, does."""
+    start = (n for n, frame in enumerate(stack) if n and _START.match(frame["function"]))
+    return stack[: next(start, None)]
+
+
 def _path(stack: Sequence[Frame]) -> Iterator[_Key]:
     """From the program's first frame on down to the line that allocates, by itself or by the
     language's own library. Only that has its place: what calls it is one frame from whatever line
     it does, also where it calls itself."""
-    starts = [n for n, frame in enumerate(stack) if _START.match(frame["function"])]
-    mine = without_standard(stack[: starts[0]] if starts and starts[0] else stack)
+    mine = without_standard(stack)
     before = None
     for frame in reversed(mine):
         offset = 0 if frame["function"] else frame["offset"]
