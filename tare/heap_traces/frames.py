@@ -28,7 +28,9 @@ _OF_RUST = re.compile(r"[<_]*(\$LT\$)?(std|core|alloc)(::|\.\.).*::h[0-9a-f]{16}
 _STANDARD_OBJECT = re.compile(
     r"(ld|ld-linux.*|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libc\+\+(abi)?)[.-]"
 )
-_START = "__libc_start_main"
+_START = re.compile(
+    r"_start$|__libc_start_(call_)?main|\(below main\)$|clone3?$|start_thread$|thread_start$"
+)
 _LIBRARY_FILE = re.compile(
     r"/usr/(include|lib)/|(.*/)?(bits|ext)/[^/]*$|.*/include/c\+\+/|/rustc/"
     r"|.*/\.(cargo/registry|rustup)/"
@@ -54,7 +56,7 @@ def stack_texts(frames: Sequence[Frame]) -> list[str]:
     """A text for each frame of the program's own code, and one for the libraries' between two: of
     the function that the own code calls. What called the program's outermost is left out."""
     texts: list[str] = []
-    frames = _from_main(frames)
+    frames = from_main(frames)
     for is_library, group in groupby(frames, _is_library):
         run = list(group)
         if not is_library:
@@ -89,17 +91,17 @@ def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 def program_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
     """The frames from the innermost on that is not one of an allocator, but for the last of all."""
-    frames = _from_main(frames)
+    frames = from_main(frames)
     for number, frame in enumerate(frames):
         if not _WRAPPER.match(short_name(frame["function"] or "")):
             return frames[number:]
     return frames[-1:]
 
 
-def _from_main(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """Without what starts the C library, which may have no name of its own."""
-    started = len(frames) > 2 and (frames[-2]["function"] or "").startswith(_START)
-    return frames[:-2] if started else frames
+def from_main(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Without what runs before the program, or a thread of it, does."""
+    starts = (n for n, frame in enumerate(frames) if n and _START.match(frame["function"] or ""))
+    return frames[: next(starts, None)]
 
 
 def _is_standard(frame: Frame) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from tare.base.libraries import pl
 from tare.base.text import shortened
-from tare.heap_traces.frames import own_frames, site_text
+from tare.heap_traces.frames import from_main, own_frames, site_text
 from tare.heap_traces.residence import BATCH_ROWS, LONGEST_NAME, MOST_FRAMES, Process, held_for
 from tare.heap_traces.trace import Trace
 
@@ -33,7 +33,6 @@ MOST_NAMED = 100_000
 """Call sites whose stacks are read."""
 DEEPEST = 128
 """Frames of a stack, from the outermost on."""
-"""What runs before the program, or a thread of it, does."""
 _FRAME = ("function", "object", "file", "line", "offset")
 Frame: TypeAlias = Mapping[str, Any]
 _Key: TypeAlias = tuple[str, str, str, int | None, int]
@@ -60,7 +59,7 @@ def owners(
         {name: int(part[name].sum()) for name in names} for part in (table, table[MOST_NAMED:])
     )
     rows = table.head(MOST_NAMED).to_dicts()
-    stacks = trace.stacks([(process.number, row["site"]) for row in rows])
+    stacks = [*map(from_main, trace.stacks([(process.number, row["site"]) for row in rows]))]
     sites = _sites(rows, stacks, names)
     large = [site for site in sites if _is_large(site, totals, LEAST_SITE)]
     small = [site for site in sites if not _is_large(site, totals, LEAST_SITE)]

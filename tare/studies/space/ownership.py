@@ -30,6 +30,8 @@ Details = Mapping[str, Any]
 DRAG = "drag"
 """The study that records uses; in a bill its records lie beside those of space."""
 NOTABLE_TEMPORARY = 0.1
+NOTABLE_LEAKS = 0.02
+"""Of the bytes at the peak."""
 _WEIGHTS = {
     "peak_bytes": Weight("bytes at the peak", "B"),
     "never_freed_bytes": Weight("bytes never freed", "B"),
@@ -71,12 +73,14 @@ def drag_of(records: Sequence[Record], program: str) -> Details | None:
 
 
 def tables(program: str, found: Details, dragged: Details | None, number: int) -> list[Table]:
-    """Of the sites by what they hold at the peak, and by how often they allocate."""
+    """Of the sites by what they hold at the peak, by how often they allocate, and by what they
+    never free."""
     if not (owned := found.get(DETAIL)) or not owned["totals"]["objects"]:
         return []
     return [
         _peak_table(program, owned, dragged, f"table-owners-{number}"),
         _often_table(program, owned, f"table-often-{number}"),
+        _leaks_table(program, owned, f"table-never-freed-{number}"),
     ]
 
 
@@ -160,6 +164,27 @@ def _often_table(program: str, owned: Details, identifier: str) -> Table:
     return table(identifier, title, rows, fields, essential=False)
 
 
+def _leaks_table(program: str, owned: Details, identifier: str) -> Table:
+    """For the page: what was alive at the end."""
+    whole = owned["totals"]["never_freed_bytes"]
+    large, small = _divided(owned, ("never_freed_bytes",))
+    large.sort(key=lambda site: -site["never_freed_bytes"])
+    rows = [{**site, "text": site_text(site), "number": n} for n, site in enumerate(large, 1)]
+    if rows and small["never_freed_bytes"]:
+        rows.append({**small, "text": _others(small)})
+    fields: list[Field[Row]] = [
+        numbers("no.", "By bytes, the most first.", _number),
+        texts("call site", CALLED_BY, "text"),
+        sizes("bytes", "Never freed.", "never_freed_bytes"),
+        percents(
+            "share", "Of all that was never freed.", lambda row: row["never_freed_bytes"] / whole
+        ),
+        counts("objects", "Never freed.", "never_freed_objects"),
+        sizes("at the peak", "What its objects alive at the peak had asked for.", "peak_bytes"),
+    ]
+    return table(identifier, f"Never freed: {program}", rows, fields, essential=False)
+
+
 def _divided(owned: Details, names: Sequence[str]) -> tuple[list[Details], dict[str, Any]]:
     """The sites with ``LEAST_SITE`` of one of the sums or more, and the sums of all others."""
     totals = owned["totals"]
@@ -195,36 +220,47 @@ def _vain_by_text(sites: Sequence[Details]) -> dict[str, int]:
 # ---- the call tree ----
 
 
-def figure(program: str, found: Details, identifier: str) -> Figure | None:
-    """The call tree at the peak, without what runs before the program does."""
-    if not (owned := found.get(DETAIL)) or not owned["totals"]["peak_bytes"]:
-        return None
-    tree = grown(program, "", "", [*_WEIGHTS.values()], _paths(owned))
-    return icicle(
-        identifier,
-        "Who owns the memory at the peak",
-        "What the objects alive at the peak had asked for: each frame lies below the one that "
-        "calls it, as wide as what it and those below it hold. The darker ones allocate "
-        f"themselves. Less than {format_percent(LEAST_SITE)} is folded, or left out.",
-        tree,
+def figures(program: str, found: Details, identifier: str) -> list[Figure]:
+    """The call trees at the peak and, where that is notable, at the end."""
+    if not (owned := found.get(DETAIL)):
+        return []
+    totals = owned["totals"]
+    caption = (
+        "{}: each frame lies below the one that calls it, as wide as what it and those below it "
+        "hold. Those in stronger colour allocate themselves. Less than "
+        f"{format_percent(LEAST_SITE)} is folded, or left out."
     )
+    drawn = []
+    if totals["peak_bytes"]:
+        what = caption.format("What the objects alive at the peak had asked for")
+        tree = _tree(program, "", owned, "peak_bytes")
+        drawn.append(icicle(identifier, "Who owns the memory at the peak", what, tree))
+    if totals["never_freed_bytes"] > NOTABLE_LEAKS * totals["peak_bytes"]:
+        what = caption.format("What the objects alive at the end had asked for")
+        tree = _tree(program, "", owned, "never_freed_bytes")
+        drawn.append(icicle(f"{identifier}-end", "What is never freed", what, tree))
+    return drawn
 
 
 def call_tree(program: str, manager: str, found: Details) -> CallTree | None:
     """For the explorer: what is held at the peak and at the end, and allocated in all."""
     if not (owned := found.get(DETAIL)):
         return None
-    title = "Who owns the memory, by call site"
-    return grown(program, manager, title, [*_WEIGHTS.values()], _paths(owned))
+    return _tree(program, manager, owned, *_WEIGHTS)
 
 
-def _paths(owned: Details) -> Iterator[tuple[Frames, Sequence[float]]]:
+def _tree(program: str, manager: str, owned: Details, *names: str) -> CallTree:
+    title, weights = "Who owns the memory, by call site", [_WEIGHTS[name] for name in names]
+    return grown(program, manager, title, weights, _paths(owned, names))
+
+
+def _paths(owned: Details, names: Sequence[str]) -> Iterator[tuple[Frames, Sequence[float]]]:
     named = [frame_text(frame, with_place=bool(frame["line"])) for frame in owned["frames"]]
     for stack in owned["stacks"]:
         path = tuple(named[number] for number in stack["stack"])
-        yield path, [stack[name] for name in _WEIGHTS]
+        yield path, [stack[name] for name in names]
     missing = [
-        owned["totals"][name] - sum(stack[name] for stack in owned["stacks"]) for name in _WEIGHTS
+        owned["totals"][name] - sum(stack[name] for stack in owned["stacks"]) for name in names
     ]
     if any(missing):
         yield (), missing

@@ -119,7 +119,11 @@ def _section(results: Results, every: Sequence[Record], identifier: str, title: 
         folded += [
             *(table for table in owners if not table.essential),
             sizes_table(program, found, f"table-sizes-{number}"),
-            leaks_table(program, found[first], f"table-never-freed-{number}"),
+            *(
+                []
+                if owners
+                else [leaks_table(program, found[first], f"table-never-freed-{number}")]
+            ),
             stacks_table(program, found[first], f"table-space-stacks-{number}"),
             processes_table(program, found[first], f"table-space-processes-{number}"),
         ]
@@ -378,7 +382,7 @@ def sizes_table(program: str, found: Mapping[str, Details], identifier: str) -> 
 
 
 def leaks_table(program: str, found: Details, identifier: str) -> Table:
-    """What was never freed, by call site."""
+    """What was never freed, by stack: of results that do not say who owns the memory."""
     fields: list[Field[Row]] = [
         numbers("no.", "By bytes, the most first.", "number"),
         texts("call site", CALLED, site_text),
@@ -455,8 +459,7 @@ def published_table(good: Sequence[Record]) -> Table:
 def space_figures(program: str, found: Mapping[str, Details], first: str) -> list[Figure]:
     """The parts by manager and over time; the pages of ``first``."""
     figures = [drawn.split_figure(found, "figure-space", program)]
-    if (owners := ownership.figure(program, found[first], "figure-space-owners")) is not None:
-        figures.append(owners)
+    figures += ownership.figures(program, found[first], "figure-space-owners")
     ordered = {first: found[first], **found}
     for number, (manager, details) in enumerate(list(ordered.items())[:MOST_FIGURES], 1):
         figures.append(drawn.timeline_figure(manager, details, f"figure-space-time-{number}"))

@@ -113,27 +113,21 @@ def test_drag_and_lag_at_the_peak_are_by_site() -> None:
 
 
 def owned(
-    folder: Path, sizes: dict[int, int], callers: dict[int, int | None], *, recursive: bool = False
+    folder: Path,
+    sizes: dict[int, int],
+    callers: dict[int, int | None],
+    names: dict[int, str] | None = None,
 ) -> dict[str, Any]:
-    """Of a process that allocates once at each site of ``sizes`` and frees nothing; where it is
-    ``recursive``, all sites are in one function."""
+    """Of a process that allocates once at each site of ``sizes`` and frees nothing; ``names``
+    are those of functions."""
     rows = [
         {"birth": number, "size": size, "site": site}
         for number, (site, size) in enumerate(sizes.items(), 1)
     ]
+    called = {site: (names or {}).get(site, f"f{site}") for site in callers}
     sites = pl.DataFrame(
         [
-            (
-                0,
-                site,
-                caller,
-                "f" if recursive else f"f{site}",
-                "/bin/prog",
-                "prog.c",
-                site,
-                16 * site,
-                0,
-            )
+            (0, site, caller, called[site], "/bin/prog", "prog.c", site, 16 * site, 0)
             for site, caller in callers.items()
         ],
         schema=SITES,
@@ -173,10 +167,25 @@ def test_small_sites_are_folded_into_others_and_thin_stacks_into_their_callers(
 
 
 def test_a_function_that_calls_itself_is_one_frame(tmp_path: Path) -> None:
-    found = owned(tmp_path / "t", {3: 60, 5: 40}, {1: None, 2: 1, 3: 2, 4: 3, 5: 4}, recursive=True)
+    found = owned(
+        tmp_path / "t",
+        {3: 60, 5: 40},
+        {1: None, 2: 1, 3: 2, 4: 3, 5: 4},
+        dict.fromkeys(range(6), "f"),
+    )
     frames = [(frame["function"], frame["line"]) for frame in found["frames"]]
     paths = [[frames[number] for number in stack["stack"]] for stack in found["stacks"]]
     assert paths == [[("f", None), ("f", 3)], [("f", None), ("f", 5)]]
+
+
+def test_a_site_has_one_name_whoever_observed_it(tmp_path: Path) -> None:
+    outermost = ("_start", "__libc_start_main@@GLIBC_2.34", "(below main)", "clone3")
+    for number, start in enumerate(outermost):
+        folder = tmp_path / str(number)
+        found = owned(folder, {3: 8}, {1: None, 2: 1, 3: 2}, names={1: start, 2: "main", 3: "f"})
+        (site,) = found["sites"]
+        assert [frame["function"] for frame in site["frames"]] == ["f", "main"]
+        assert [frame["function"] for frame in found["frames"]] == ["main", "f", "f"]
 
 
 def test_sites_without_a_stack_are_one(tmp_path: Path) -> None:

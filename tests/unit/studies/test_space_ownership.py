@@ -41,11 +41,13 @@ def numbers(table: Table, title: str) -> list[Any]:
 
 def test_the_rows_add_up_to_the_peak_and_others_come_last() -> None:
     _, found = kept()
-    table, often = ownership.tables(PROGRAM, found, None, 1)
+    table, often, leaks = ownership.tables(PROGRAM, found, None, 1)
     totals = found["owners"]["totals"]
     assert sum(numbers(table, "at the peak")) == totals["peak_bytes"]
     assert sum(numbers(table, "objects")) == totals["peak_objects"]
     assert sum(numbers(table, "never freed")) == totals["never_freed_bytes"]
+    assert sum(numbers(leaks, "bytes")) == totals["never_freed_bytes"]
+    assert sum(numbers(leaks, "objects")) == totals["never_freed_objects"]
     assert sum(numbers(often, "allocations")) == totals["objects"]
     assert sum(numbers(often, "temporary")) == totals["temporary_objects"]
     assert column(table, "call site")[-1].endswith(" others")
@@ -69,7 +71,7 @@ def test_drag_of_the_same_bill_stands_beside() -> None:
     run = replace(record.run, study="drag")
     other = Record(run, Outcome(Status.OK, details=details), record.started)
     dragged = ownership.drag_of([record, other], record.run.program)
-    table, _ = ownership.tables(PROGRAM, found, dragged, 1)
+    table, *_ = ownership.tables(PROGRAM, found, dragged, 1)
     assert second["peak_bytes"]
     of_sites = numbers(table, "drag")
     assert of_sites[:2] == [711, None]
@@ -99,8 +101,8 @@ def test_older_results_say_nothing_of_owners() -> None:
 @pytest.mark.parametrize(("width", "narrow"), [(1080, False), (356, True)])
 def test_labels_of_the_icicle_fit_their_boxes(width: int, narrow: bool) -> None:
     _, found = kept()
-    figure = ownership.figure(PROGRAM, found, "figure")
-    assert figure is not None
+    figure, at_end = ownership.figures(PROGRAM, found, "figure")
+    assert at_end.identifier == "figure-end"
     svg = draw(figure.spec, width, narrow=narrow, prefix="p-")
     assert "read_input" in svg
     assert "tree.c:6" in svg
@@ -135,4 +137,4 @@ def test_nothing_is_said_of_a_program_that_allocates_nothing() -> None:
     found = {"owners": nothing | {"others": nothing["totals"]}}
     assert ownership.sentences(found) == []
     assert ownership.tables("p", found, None, 1) == []
-    assert ownership.figure("p", found, "i") is None
+    assert ownership.figures("p", found, "i") == []
