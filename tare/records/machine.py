@@ -87,7 +87,7 @@ def describe_machine() -> dict[str, Any]:
             for line in _read("/proc/cpuinfo").splitlines()
             if line.startswith("model name")
         ),
-        platform.processor(),
+        os.uname().machine,
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     swaps = _read("/proc/swaps").splitlines()[1:]
