@@ -12,6 +12,7 @@ from tare.base.errors import UsageError
 from tare.base.files import descriptor_of, write_to
 from tare.base.text import printable
 from tare.records.results import Results
+from tare.studies.compare import report as compare
 from tare.studykit.answer import Answer
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def present(answer: Answer) -> int:
         print(f"\nresults: {printable(str(results.folder))}", file=stream)
         if page is not None:
             print(f"page:    {printable(str(page))}", file=stream)
+        if results.run["study"] == compare.STUDY and (sentence := compare.last_sentence(results)):
+            print(f"\n{printable(sentence)}", file=stream)
     return int(worst_status(results)) if answer.exit_code is None else answer.exit_code
 
 

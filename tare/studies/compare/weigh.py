@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL
 from tare.base.units import format_floor, format_value
 from tare.campaign import rounds
 from tare.records import summary
+from tare.records.actions import Action, Certainty, Gain, Kind
+from tare.records.metrics import METRICS
 from tare.records.results import Results
 from tare.records.runs import Record, Run
-from tare.report.comparison import MEMORY, TIME, change, comparison_section, summary_rows
+from tare.report.comparison import TIME, comparison_section, summary_rows
 from tare.report.model import Section
+from tare.studies.compare import advice
 from tare.studies.compare import report as compare
+from tare.studies.compare.verdicts import (
+    Choice,
+    Comparison,
+    comparison,
+    difference,
+    fastest,
+    savings,
+    smallest,
+)
 from tare.studykit.budget import Effort, Setting
 
 IDENTIFIER = "time-and-memory"
 TITLE = "Time and memory under other allocators"
 ORDER = 10
+
+COUNTING = "count"
+"""The study of the section that counts instructions."""
 
 _QUICK_MANAGERS = ("mimalloc", "jemalloc")
 _MOST_RUNS = {Effort.QUICK: 10, Effort.DEFAULT: 20, Effort.THOROUGH: 200}
@@ -72,98 +88,117 @@ def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
 
 def section(results: Results) -> Section:
     """The verdict in words, over the tables and figures of the comparison."""
-    from dataclasses import replace
-
     mine = results.measurements.filter(results.measurements["study"] == compare.STUDY)
-    baseline, seed = results.run["baseline"], results.run["seed"]
-    summarised = summary.summarise(mine, baseline, seed)
+    summarised = summary.summarise(mine, results.run["baseline"], results.run["seed"])
     whole = comparison_section(results, summarised)
-    findings, commands = verdict(results.run, summary_rows(summarised))
+    rows = summary_rows(summarised)
+    findings, commands = verdict(results.run, compared(results), rows)
     return replace(whole, identifier=IDENTIFIER, title=TITLE, findings=findings, commands=commands)
+
+
+def compared(results: Results, kind: str = "allocator") -> Comparison:
+    run = results.run
+    found = comparison(
+        results.measurements,
+        compare.STUDY,
+        run["programs"][0]["name"],
+        run["baseline"],
+        run["seed"],
+    )
+    return replace(found, kind=kind)
+
+
+Rows = Mapping[tuple[str, str, str], Mapping[str, Any]]
+Command = Callable[[Mapping[str, Any], str], tuple[str, str]]
 
 
 def verdict(
     run: Mapping[str, Any],
-    rows: Mapping[tuple[str, str, str], Mapping[str, Any]],
-    kind: str = "allocator",
-    command: Callable[[Mapping[str, Any], str], str] | None = None,
+    compared: Comparison,
+    rows: Rows,
+    command: Command = advice.command,
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """What to change, what it brings and how sure that is, in sentences; and the labelled commands
-    that carry out the change. ``kind`` is what the managers are, and ``command`` gives the shell
-    command that runs the program under one.
-
-    Of managers that are as fast as each other, the one with the least memory is advised.
-    """
+    that carry out the change. ``command`` gives the label and the shell command of a manager."""
     baseline = run["baseline"]
-    program = run["programs"][0]["name"]
-    base = rows.get((program, baseline, TIME))
+    base = rows.get((run["programs"][0]["name"], baseline, TIME))
     if base is None or not base["runs"]:
         return [f"The program gave no good run under {baseline}: nothing to compare with."], []
-    managers = [m for _, m, metric in rows if metric == TIME and m != baseline]
-    times = {m: rows[program, m, TIME] for m in managers if rows[program, m, TIME]["runs"]}
-    memories = {m: rows[program, m, MEMORY] for m in times}
-    if not times:
-        return [f"No other {kind} could be measured."], []
-    as_fast = _tied_best(times)
-    faster = min(as_fast, key=lambda m: memories[m]["ratio"]) if as_fast else None
-    smaller = _best(memories)
-    sentences = []
-    if faster is None:
-        sentences.append(f"Keep {baseline} for speed: no other {kind} was seen to be faster.")
-    else:
-        sentences.append(
-            f"Run it under {faster}: {change(times[faster], 'time')}, "
-            f"{change(memories[faster], 'memory')}." + _ties(faster, as_fast)
-        )
-    if smaller is None:
-        sentences.append(f"No other {kind} was seen to need less memory than {baseline}.")
-    elif smaller != faster:
-        sentences.append(
-            f"For the least memory: {smaller}, {change(memories[smaller], 'memory')}, "
-            f"{change(times[smaller], 'time')}."
-        )
-    sentences.append(_sureness(base, times))
-    advised = dict.fromkeys(name for name in (faster, smaller) if name is not None)
-    commands = [(f"to run it under {name}", (command or _command)(run, name)) for name in advised]
-    return sentences, [(label, command) for label, command in commands if command]
+    if not compared.times:
+        return [f"No other {compared.kind} could be measured."], []
+    speed, size = _choices(compared)
+    sentences = [*speed.sentences]
+    if size.manager and size.manager != speed.manager:
+        by = speed.evidence or compared.times[0]
+        cost = difference(by.known.get(size.manager), by.metric)
+        sentences.append(f"{size.sentences[0]}, {cost}.")
+    elif not size.manager:
+        sentences += size.sentences
+    sentences.append(_sureness(base, compared))
+    advised = dict.fromkeys(name for name in (speed.manager, size.manager) if name)
+    commands = [command(run, name) for name in advised]
+    return sentences, [(label, words) for label, words in commands if words]
 
 
-def _best(rows: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The manager with the lowest ratio among those seen to be lower."""
-    lower = {m: row["ratio"] for m, row in rows.items() if row["verdict"] == "lower"}
-    return min(lower, key=lambda m: lower[m]) if lower else None
+def _choices(compared: Comparison) -> tuple[Choice, Choice]:
+    def of_speed(manager: str, what: str) -> str:
+        memory = difference(compared.memory.known.get(manager), compared.memory.metric)
+        return f"Run it under {manager}: {what}, {memory}."
+
+    def of_size(manager: str, what: str) -> str:
+        return f"For the least memory: {manager}, {what}"
+
+    return fastest(compared, of_speed), smallest(compared, of_size)
 
 
-def _tied_best(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The managers seen to be lower whose ratio lies within the interval of the best one's."""
-    best = _best(rows)
-    if best is None:
-        return []
-    highest = rows[best]["ratio_high"]
-    return [m for m, row in rows.items() if row["verdict"] == "lower" and row["ratio"] <= highest]
+def actions(results: Results) -> list[Action]:
+    """Another allocator for speed, and one for memory, as far as a gain was seen."""
+    return actions_of(results, compared(results))
 
 
-def _ties(chosen: str, tied: Sequence[str]) -> str:
-    others = [manager for manager in tied if manager != chosen]
-    if not others:
-        return ""
-    verb = "are" if len(others) > 1 else "is"
-    return f" {' and '.join(others)} {verb} as fast within the noise, with more memory."
+def actions_of(results: Results, compared: Comparison, kind: Kind = Kind.ALLOCATOR) -> list[Action]:
+    medians = _medians(results)
+    return [
+        action
+        for choice in _choices(compared)
+        if choice.manager and (action := _action(results.run, choice, medians, kind)) is not None
+    ]
 
 
-def _command(run: Mapping[str, Any], manager: str) -> str:
-    """The shell command that runs the program under ``manager``."""
-    described = run["managers"].get(manager, {})
-    preload = described.get("object")
-    if not preload:
-        return ""
-    settings = {**described.get("environment", {}), "LD_PRELOAD": preload}
-    words = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
-    return " ".join([*words, shlex.join(run["programs"][0]["argv"])])
+def _medians(results: Results) -> Mapping[str, float]:
+    """Of the baseline, by metric."""
+    run = results.run
+    good = results.measurements.filter(
+        pl.col("manager") == run["baseline"],
+        pl.col("status") == "ok",
+        pl.col("study").is_in([compare.STUDY, COUNTING]),
+    )
+    return dict(good.group_by("metric").agg(pl.col("value").median()).iter_rows())
 
 
-def _sureness(base: Mapping[str, Any], times: Mapping[str, Mapping[str, Any]]) -> str:
-    fewest = min((row["runs"] for row in times.values()), default=base["runs"])
+def _action(
+    run: Mapping[str, Any], choice: Choice, medians: Mapping[str, float], kind: Kind
+) -> Action | None:
+    saved = savings(choice, medians)
+    if saved is None or choice.evidence is None:
+        return None
+    value, low, high, ratio = saved
+    metric = choice.evidence.metric
+    if kind is Kind.ALLOCATOR and choice.manager.endswith(")"):
+        kind = Kind.OPTION
+    way = advice.how(choice.manager)
+    return Action(
+        kind,
+        f"Use {choice.manager}: {difference(choice.evidence.known[choice.manager], metric)}"
+        + (f" ({way})." if way else "."),
+        Gain(metric, value, low, high, METRICS[metric].unit, ratio),
+        Certainty.MEASURED,
+        advice.verifying(run, choice.manager),
+    )
+
+
+def _sureness(base: Mapping[str, Any], compared: Comparison) -> str:
+    fewest = compared.times[0].runs
     floor = base["noise_floor"]
     noise = (
         f"ratios of time from {format_floor(floor)} are noise here"
@@ -176,7 +211,8 @@ def _sureness(base: Mapping[str, Any], times: Mapping[str, Mapping[str, Any]]) -
         else "too few runs for a 95% interval, so the brackets hold the extremes"
     )
     median = format_value(base["median"], base["unit"])
+    runs = f"{fewest} run" + ("" if fewest == 1 else "s")
     return (
-        f"How sure: {fewest} runs under each manager, interleaved at random; {kind}; {noise} "
+        f"How sure: {runs} under each manager, interleaved at random; {kind}; {noise} "
         f"(median {median})."
     )

@@ -15,6 +15,7 @@ from tare.observers import runner
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records import summary
+from tare.records.actions import Action, Kind
 from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.comparison import (
@@ -68,8 +69,9 @@ def section(results: Results) -> Section:
     tables = [table for table in whole.tables if table.identifier not in _ELSEWHERE]
     if (failures := failure_table(results, compare.STUDY)) is not None:
         tables.insert(0, failures)
+    compared = time_and_memory.compared(results, "collector")
     findings, commands = time_and_memory.verdict(
-        results.run, summary_rows(summarised), "collector", _command
+        results.run, compared, summary_rows(summarised), _command
     )
     return replace(
         whole,
@@ -79,6 +81,12 @@ def section(results: Results) -> Section:
         tables=tables,
         commands=commands,
     )
+
+
+def actions(results: Results) -> list[Action]:
+    """Another collector for speed, and one for memory, as far as a gain was seen."""
+    compared = time_and_memory.compared(results, "collector")
+    return time_and_memory.actions_of(results, compared, Kind.COLLECTOR)
 
 
 def _as_it_is(run: Mapping[str, Any]) -> list[str]:
@@ -91,11 +99,11 @@ def _as_it_is(run: Mapping[str, Any]) -> list[str]:
     return [f"As it is, it runs under jvm.{java['collector']} of Java {java['version']}{size}."]
 
 
-def _command(run: Mapping[str, Any], manager: str) -> str:
-    """The shell command that runs the program under ``manager``."""
+def _command(run: Mapping[str, Any], manager: str) -> tuple[str, str]:
+    """The label of the shell command that runs the program under ``manager``, and the command."""
     program = Program("", tuple(run["programs"][0]["argv"]))
     setting = resolve(manager).runtime
     assert setting is not None
     changed = jvm.advice(setting, program)
     variables = [f"{name}={shlex.quote(value)}" for name, value in changed.environment.items()]
-    return " ".join([*variables, shlex.join(changed.argv)])
+    return f"to run it under {manager}", " ".join([*variables, shlex.join(changed.argv)])

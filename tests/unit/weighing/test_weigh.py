@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from tare.base.statistics import Interval
+from tare.records.evidence import Evidence, Judged
 from tare.studies.compare import weigh as time_and_memory
+from tare.studies.compare.verdicts import Comparison
 from tare.studies.compare.weigh import expected_seconds, next_runs, plan, verdict
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, shares
 from tare.weighing.sections import sections
@@ -21,81 +24,97 @@ RUN: dict[str, Any] = {
         "small": {"object": "/lib/small.so", "environment": {}},
     },
 }
-Row = dict[str, Any]
+ROWS: dict[tuple[str, str, str], dict[str, Any]] = {
+    ("p", "glibc", "wall_seconds"): {"runs": 20, "median": 2.0, "unit": "s", "noise_floor": 0.01}
+}
+Weighed = tuple[Judged, Judged]
 
 
-def row(ratio: float | None, word: str, runs: int = 10, floor: float | None = 0.01) -> Row:
-    spread = None if ratio is None else 0.01
-    return {
-        "median": None if ratio is None else ratio * 2,
-        "unit": "s",
-        "runs": runs if ratio is not None else 0,
-        "ratio": ratio,
-        "ratio_low": None if ratio is None or spread is None else ratio - spread,
-        "ratio_high": None if ratio is None or spread is None else ratio + spread,
-        "noise_floor": floor,
-        "verdict": word,
-    }
+def judged(ratio: float, word: str, runs: int = 10, spread: float = 0.01) -> Judged:
+    interval = Interval(ratio, ratio - spread, ratio + spread)
+    return Judged(word, interval, interval if runs >= 6 else None, runs, 6, 2 * spread)
 
 
-def rows(**managers: tuple[Row, Row]) -> dict[tuple[str, str, str], Row]:
-    found = {
-        ("p", "glibc", "wall_seconds"): row(1.0, "baseline"),
-        ("p", "glibc", "peak_resident_bytes"): row(1.0, "baseline"),
-    }
-    for name, (time, memory) in managers.items():
-        found["p", name, "wall_seconds"] = time
-        found["p", name, "peak_resident_bytes"] = memory
-    return found
+def compared(**managers: Weighed) -> Comparison:
+    walls = {name: wall for name, (wall, _) in managers.items()}
+    memories = {name: memory for name, (_, memory) in managers.items()}
+    times = [Evidence("wall_seconds", walls)] if walls else []
+    return Comparison("glibc", times, Evidence("peak_resident_bytes", memories))
+
+
+def weighed(compared: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
+    return verdict(RUN, compared, ROWS)
+
+
+UNSEEN = (judged(1.0, "no difference seen", spread=0.3), judged(1.0, "no difference seen"))
 
 
 def test_the_fastest_is_advised_with_what_it_costs_in_memory() -> None:
-    fast = (row(0.8, "lower"), row(1.2, "higher"))
-    small = (row(0.9, "lower"), row(0.7, "lower"))
-    sentences, commands = verdict(RUN, rows(fast=fast, small=small))
+    jemalloc = (judged(0.8, "lower"), judged(1.2, "higher"))
+    small = (judged(0.9, "lower"), judged(0.7, "lower"))
+    sentences, commands = weighed(compared(jemalloc=jemalloc, small=small))
     assert sentences[0] == (
-        "Run it under fast: 20% less time (19% to 21%), 20% more memory (19% to 21%)."
+        "Run it under jemalloc: 20% less wall time (19% to 21%), 20% more memory (19% to 21%)."
     )
     assert sentences[1].startswith("For the least memory: small, 30% less memory")
     assert "10 runs under each manager" in sentences[-1]
-    assert commands[0] == (
-        "to run it under fast",
-        "CONF=a:1 LD_PRELOAD='/lib/fast one.so' ./p 'an argument'",
-    )
-    assert commands[1][1].startswith("LD_PRELOAD=/lib/small.so ")
+    assert commands == [
+        (
+            "to run it under jemalloc, of Debian's package libjemalloc2",
+            "LD_PRELOAD=libjemalloc.so.2 ./p 'an argument'",
+        )
+    ]
 
 
 def test_of_two_that_are_as_fast_the_smaller_is_advised() -> None:
-    fast = (row(0.8, "lower"), row(1.2, "higher"))
-    small = (row(0.805, "lower"), row(0.7, "lower"))
-    sentences, _ = verdict(RUN, rows(fast=fast, small=small))
+    fast = (judged(0.8, "lower"), judged(1.2, "higher"))
+    small = (judged(0.805, "lower"), judged(0.7, "lower"))
+    sentences, _ = weighed(compared(fast=fast, small=small))
     assert sentences[0].startswith("Run it under small: ")
-    assert "fast is as fast within the noise" in sentences[0]
+    assert "fast is as fast within the noise, with more memory" in sentences[0]
 
 
-def test_noise_is_not_advice() -> None:
-    same = (row(0.99, "no difference seen"), row(1.0, "no difference seen"))
-    sentences, commands = verdict(RUN, rows(fast=same))
-    assert sentences[0].startswith("Keep glibc")
+def test_noise_is_neither_advice_nor_a_reason_to_keep() -> None:
+    sentences, commands = weighed(compared(fast=UNSEEN))
+    assert sentences[:2] == [
+        "Cannot tell whether another allocator is faster than glibc.",
+        "Wall time cannot tell: only differences above 60% would show.",
+    ]
     assert commands == []
 
 
-def test_few_runs_are_admitted() -> None:
-    fast = (row(0.8, "lower", runs=3), row(0.9, "lower", runs=3))
-    sentences, _ = verdict(RUN, rows(fast=fast))
+def test_what_wall_time_cannot_tell_processor_time_may() -> None:
+    found = compared(fast=UNSEEN)
+    processor = Evidence("processor_seconds", {"fast": judged(0.79, "lower")})
+    sentences, _ = weighed(replace(found, times=[*found.times, processor]))
+    assert sentences[0].startswith("Run it under fast: 21% less processor time (20% to 22%), ")
+    assert sentences[1] == "Wall time cannot tell: only differences above 60% would show."
+
+
+def test_keep_is_said_where_nothing_can_be_gained() -> None:
+    same = (judged(1.0, "no difference seen"), judged(1.0, "no difference seen"))
+    sentences, _ = weighed(compared(fast=same))
+    assert sentences[0] == (
+        "Keep glibc for speed: no other allocator can save more than 1.0% of the wall time."
+    )
+
+
+def test_few_runs_give_no_verdict_by_time() -> None:
+    few = (judged(0.8, "too few runs", runs=3), judged(0.9, "lower", runs=3))
+    sentences, _ = weighed(compared(fast=few))
+    assert sentences[1] == (
+        "Wall time cannot tell: there were 3 runs under each manager, and a verdict takes 6."
+    )
+    assert sentences[2].startswith("For the least memory: fast, 10.0% less memory")
     assert "too few runs for a 95% interval" in sentences[-1]
 
 
-@pytest.mark.parametrize("others", [{}, {"fast": (row(None, "no data"), row(None, "no data"))}])
-def test_nothing_to_compare(others: dict[str, tuple[Row, Row]]) -> None:
-    sentences, commands = verdict(RUN, rows(**others))
-    assert sentences == ["No other allocator could be measured."]
-    assert commands == []
+def test_nothing_to_compare() -> None:
+    assert weighed(compared()) == (["No other allocator could be measured."], [])
 
 
 def test_a_failing_program_gets_no_verdict() -> None:
-    failing = {("p", "glibc", "wall_seconds"): row(None, "no data")}
-    sentences, _ = verdict(RUN, failing)
+    sentences, _ = verdict(RUN, compared(), {})
     assert "no good run under glibc" in sentences[0]
 
 
