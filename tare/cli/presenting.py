@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from tare.answers.answers import write_page
 from tare.answers.summaries import summary, worst_status
 from tare.base.errors import UsageError
@@ -42,7 +44,20 @@ def present(answer: Answer) -> int:
             print(f"page:    {printable(str(page))}", file=stream)
         if results.run["study"] == compare.STUDY and (sentence := compare.last_sentence(results)):
             print(f"\n{printable(sentence)}", file=stream)
+    if answer.opens:
+        _open(page)
     return int(worst_status(results)) if answer.exit_code is None else answer.exit_code
+
+
+def _open(page: Path | None) -> None:
+    if page is None:
+        print("tare: --open: there is no page (--no-page)", file=sys.stderr)
+    elif click.launch(str(page)) != 0:
+        print(
+            "tare: the page could not be opened: there is no xdg-open here, or no browser\n"
+            f"      open {printable(str(page))} yourself",
+            file=sys.stderr,
+        )
 
 
 def _tell_of_failures(results: Results) -> None:

@@ -101,7 +101,7 @@ def _answer(study: str, taken: Sequence[_Taken], output: Output, values: dict[st
     question = importlib.import_module(f"{study}.{module}")
     results = inspect.unwrap(getattr(question, name))(request)
     exit_code = question.exit_code(results) if hasattr(question, "exit_code") else None
-    return Answer(results, output, exit_code=exit_code)
+    return Answer(results, output, exit_code=exit_code, opens=getattr(request, "open", False))
 
 
 def _chosen(taken: Sequence[_Taken], values: dict[str, Any]) -> tuple[_Taken, Any]:

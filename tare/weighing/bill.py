@@ -6,10 +6,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from tare.base.errors import ProgramError
+from tare.base.errors import ProgramError, UsageError
 from tare.campaign import executor
-from tare.campaign.session import execute, facts_of, managers_of, programs_of
+from tare.campaign.session import check_counts, execute, facts_of, managers_of, programs_of
 from tare.campaign.watching import Watcher
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers.manager import OWN, Manager, describe_managers
@@ -21,15 +22,16 @@ from tare.report.comparison import NO_TERMINAL, OF_TERMINALS
 from tare.studies.lbo import report as lbo
 from tare.studykit.budget import (
     TOTAL_SECONDS,
+    Effort,
     Setting,
     WeighSection,
     observers,
-    shares,
 )
 from tare.studykit.request import answers
 from tare.weighing import java_bill
+from tare.weighing.plan import Plan
 from tare.weighing.request import Weigh
-from tare.weighing.sections import sections
+from tare.weighing.sections import chosen as chosen_sections
 
 PILOT_STUDY = "pilot"
 
@@ -51,11 +53,13 @@ def weigh(request: Weigh) -> Results:
     resolved, first = managers_of(names, request.baseline)
     if runtime:
         java_bill.check(chosen, resolved.values())
+    found = chosen_sections(runtime, request.effort, request.only, request.skip)
     asked = {
         "programs": [described],
         "managers": sorted(resolved),
         "baseline": first,
         "effort": str(request.effort),
+        **_limited(request),
     }
     run = new_run("weigh", sys.argv, **facts_of(asked, resolved, request.seed), runtime=runtime)
     folder = request.folder_or_new("weigh", Path(chosen.argv[0]).name)
@@ -70,29 +74,55 @@ def weigh(request: Weigh) -> Results:
             pilot = _pilot(store, chosen, OWN, limits, watcher)
             resolved, first = _settle(store, pilot, resolved, first, watcher)
         store.update(storage_runtime=storage_runtime(chosen))
-        found = sections(runtime)
+        store.update(asked_sections=[section.IDENTIFIER for section in found])
         setting = Setting(
             program=chosen.name,
             managers=tuple(resolved),
             baseline=first,
             effort=request.effort,
             pilot_seconds=store.run["pilot_seconds"],
-            budget_seconds=TOTAL_SECONDS[request.effort],
+            budget_seconds=request.seconds or TOTAL_SECONDS[request.effort],
             seed=store.run["seed"],
             managers_asked=bool(request.managers),
             pilot=pilot.values,
             storage_runtime=store.run["storage_runtime"],
+            runs=request.runs or 0,
         )
-        results = None
-        parts = shares(found, setting)
-        seconds = [part.budget_seconds for part in parts]
-        names = [section.IDENTIFIER for section in found]
-        store.update(shares=dict(zip(names, seconds, strict=True)))
-        for section, share in zip(found, parts, strict=True):
-            results = _weigh_section(section, share, store, chosen, resolved, limits, watcher)
-        assert results is not None
+        plan, shares = Plan(found, setting), {section.IDENTIFIER: 0.0 for section in found}
+        results = store.finish()
+        while (step := plan.next()) is not None:
+            section, part = step
+            shares[section.IDENTIFIER] = part.budget_seconds
+            store.update(shares=shares)
+            results = _weigh_section(section, part, store, chosen, resolved, limits, watcher)
+            plan.took(section, part, _spent(store, section), _runs_of(store, section))
         store.update(finished=now())
         return Results(results.folder, store.run, results.measurements)
+
+
+def _limited(request: Weigh) -> dict[str, Any]:
+    """What the user said of time, runs and sections, for run.json; nothing where that is nothing,
+    so that an unfinished bill of an earlier version goes on."""
+    if request.seconds and request.effort is Effort.THOROUGH:
+        raise UsageError("--thorough takes as long as it takes", "leave out --time")
+    if request.runs is not None:
+        check_counts(request.runs, 0)
+    given = {
+        "seconds": request.seconds,
+        "runs": request.runs,
+        "only": list(request.only),
+        "skip": list(request.skip),
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _runs_of(store: Store, section: WeighSection) -> int:
+    return int(store.run.get("section_runs", {}).get(section.IDENTIFIER, 0))
+
+
+def _spent(store: Store, section: WeighSection) -> float:
+    known = store.run.get("sections", {}).get(section.IDENTIFIER, {})
+    return float(known.get("took_seconds", 0.0))
 
 
 def storage_runtime(program: Program) -> str:
@@ -114,8 +144,10 @@ def _weigh_section(
 ) -> Results:
     expected = section.expected_seconds(setting)
     planned = section.expected_runs(setting)
-    if planned:
-        watcher.begin(section.TITLE, planned, expected)
+    done, recorded = _runs_of(store, section), len(store.records)
+    if planned and section.next_runs(setting, store.records):
+        seconds = max(0.0, expected - _spent(store, section))
+        watcher.begin(section.TITLE, max(1, planned - done), seconds)
     earlier = store.run.get("sections", {}).get(section.IDENTIFIER, {}).get("took_seconds", 0.0)
     begun = time.monotonic()
     known = dict(managers)
@@ -135,6 +167,8 @@ def _weigh_section(
 
     watching = observers(section, setting)
     results = execute(store, planner, {program.name: program}, known, limits, watcher, watching)
+    done += len(store.records) - recorded
+    store.update(section_runs={**store.run.get("section_runs", {}), section.IDENTIFIER: done})
     costs = dict(store.run.get("sections", {}))
     took = earlier + time.monotonic() - begun
     if planned:

@@ -34,6 +34,8 @@ from tare.studykit.budget import Effort, Setting
 IDENTIFIER = "time-and-memory"
 TITLE = "Time and memory under other allocators"
 ORDER = 10
+WORTH = 4.0
+NAMES = ("compare", "time", "memory")
 
 COUNTING = "count"
 """The study of the section that counts instructions."""
@@ -42,6 +44,8 @@ _QUICK_MANAGERS = ("mimalloc", "jemalloc")
 _MOST_RUNS = {Effort.QUICK: 10, Effort.DEFAULT: 20, Effort.THOROUGH: 200}
 _FEWEST_RUNS = 3
 _THOROUGH_PRECISION = 0.01
+_START_SECONDS = 0.005
+"""What starting a run takes beside the program's own time."""
 
 
 def plan(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> rounds.Plan:
@@ -54,10 +58,10 @@ def plan(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> rounds.Pla
     most = _MOST_RUNS[setting.effort]
     warmup = 0 if setting.effort is Effort.QUICK else 1
     a_round = len(managers) - 1 + rounds.BASELINE_RUNS_A_ROUND
-    left = setting.budget_seconds - warmup * len(managers) * setting.pilot_seconds
-    most_rounds = left / (a_round * max(setting.pilot_seconds, 1e-3))
-    runs = max(_FEWEST_RUNS, min(most, math.floor(most_rounds)))
-    thorough = setting.effort is Effort.THOROUGH
+    left = setting.budget_seconds - warmup * len(managers) * run_seconds(setting)
+    most_rounds = left / (a_round * run_seconds(setting))
+    runs = setting.runs or max(_FEWEST_RUNS, min(most, math.floor(most_rounds)))
+    thorough = setting.effort is Effort.THOROUGH and not setting.runs
     return rounds.Plan(
         programs=(setting.program,),
         managers=managers,
@@ -70,6 +74,17 @@ def plan(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> rounds.Pla
     )
 
 
+def run_seconds(setting: Setting) -> float:
+    """What one run will take, judged by the pilot run."""
+    return setting.run_seconds + _START_SECONDS
+
+
+def least_seconds(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> float:
+    """For the fewest runs, or those that were asked for."""
+    least = replace(setting, budget_seconds=0.0)
+    return rounds.planned_runs(plan(least, quick)) * run_seconds(setting)
+
+
 def expected_runs(setting: Setting) -> int:
     """How many runs that makes when nothing fails."""
     return rounds.planned_runs(plan(setting))
@@ -77,7 +92,7 @@ def expected_runs(setting: Setting) -> int:
 
 def expected_seconds(setting: Setting) -> float:
     """What measuring will take, judged by the pilot run."""
-    return expected_runs(setting) * (setting.pilot_seconds + 0.005)
+    return expected_runs(setting) * run_seconds(setting)
 
 
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:

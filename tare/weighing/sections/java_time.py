@@ -35,6 +35,8 @@ RUNTIME = java_bill.RUNTIME
 IDENTIFIER = "java-time"
 TITLE = "Time and memory under other collectors"
 ORDER = 10
+WORTH = 4.0
+NAMES = ("compare", "time", "memory")
 
 _QUICK_MANAGERS = ("jvm.serial", "jvm.parallel")
 _ELSEWHERE = (COLLECTIONS_TABLE, FAILURES_TABLE)
@@ -45,6 +47,10 @@ def observers(_setting: Setting) -> Mapping[str, Observe]:
     return {"runner": java_bill.without(runner.run_once, java_bill.COLLECTOR)}
 
 
+def least_seconds(setting: Setting) -> float:
+    return time_and_memory.least_seconds(setting, _QUICK_MANAGERS)
+
+
 def expected_runs(setting: Setting) -> int:
     """How many runs that makes when nothing fails."""
     return rounds.planned_runs(time_and_memory.plan(setting, _QUICK_MANAGERS))
@@ -52,7 +58,7 @@ def expected_runs(setting: Setting) -> int:
 
 def expected_seconds(setting: Setting) -> float:
     """What measuring will take, judged by the pilot run."""
-    return expected_runs(setting) * (setting.pilot_seconds + 0.005)
+    return expected_runs(setting) * time_and_memory.run_seconds(setting)
 
 
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from tare.base.errors import UsageError
 from tare.base.statistics import Interval
 from tare.records.evidence import Evidence, Judged
 from tare.studies.compare import weigh as time_and_memory
 from tare.studies.compare.verdicts import Comparison
 from tare.studies.compare.weigh import expected_seconds, next_runs, plan, verdict
-from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, shares
-from tare.weighing.sections import sections
+from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, names_of
+from tare.weighing.sections import chosen, sections
+from tests.support.bills import carried_out
 
 RUN: dict[str, Any] = {
     "baseline": "glibc",
@@ -156,29 +158,88 @@ def test_quick_tries_fewer_managers_and_the_plan_starts() -> None:
     assert {run.manager for run in next_runs(quick, [])} == set(plan(quick).managers)
 
 
-@pytest.mark.parametrize(("effort", "most_seconds"), [(Effort.QUICK, 20), (Effort.DEFAULT, 120)])
+DEFAULT_SECTIONS = {"time-and-memory", "space", "instructions", "drag", "collectors"}
+
+
+@pytest.mark.parametrize("slowness", [0.3, 1.0, 1.6])
+@pytest.mark.parametrize(("effort", "most_seconds"), [(Effort.QUICK, 19), (Effort.DEFAULT, 106)])
 @pytest.mark.parametrize("seconds", [0.01, 0.1, 0.3, 1.0])
 def test_all_sections_together_keep_to_the_promised_time(
-    effort: Effort, most_seconds: float, seconds: float
+    effort: Effort, most_seconds: float, seconds: float, slowness: float
 ) -> None:
-    found = sections()
-    settings = shares(found, setting(effort, seconds))
-    total = sum(s.expected_seconds(each) for s, each in zip(found, settings, strict=True))
-    assert total <= most_seconds - seconds
-    assert found[0].expected_runs(settings[0]) > 0
+    done = carried_out(chosen("", effort), setting(effort, seconds), slowness)
+    longest = max(done.seconds.values())
+    assert sum(done.seconds.values()) <= max(most_seconds, slowness * most_seconds, longest)
+    assert done.runs["time-and-memory"] > 0
 
 
-@pytest.mark.parametrize("seconds", [1.0, 2.0, 3.0, 5.0, 30.0])
-def test_as_many_sections_run_as_the_time_allows(seconds: float) -> None:
-    found = sections()
+@pytest.mark.parametrize("slowness", [0.3, 1.0, 1.3])
+def test_a_program_of_a_third_of_a_second_gets_all_sections(slowness: float) -> None:
+    whole = setting(Effort.DEFAULT, 0.3)
+    done = carried_out(chosen("", Effort.DEFAULT), whole, slowness)
+    assert done.runs.keys() == DEFAULT_SECTIONS
+    assert sum(done.seconds.values()) <= 105
+    assert done.runs["time-and-memory"] >= 6 * 6 + 5, "six rounds of six runs, and warm-up"
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.3, 1.0, 1.3, 2.0, 3.0, 5.0])
+def test_nothing_is_left_out_while_it_fits(seconds: float) -> None:
     whole = setting(Effort.DEFAULT, seconds)
-    run = [bool(s.expected_runs(each)) for s, each in zip(found, shares(found, whole), strict=True)]
-    equal = replace(whole, budget_seconds=whole.budget_seconds / len(found))
-    assert run[0]
-    assert sum(run) >= sum(bool(section.expected_runs(equal)) for section in found)
-    for parts in range(1, len(found) + 1):
-        part = replace(whole, budget_seconds=whole.budget_seconds / parts)
-        assert sum(run) >= min(parts, sum(bool(each.expected_runs(part)) for each in found))
+    found = chosen("", Effort.DEFAULT)
+    done = carried_out(found, whole)
+    left = whole.budget_seconds - sum(done.seconds.values())
+    for section in found:
+        if section.IDENTIFIER not in done.runs and section.least_seconds(whole):
+            assert section.least_seconds(whole) > left
+
+
+def test_a_section_that_took_less_than_judged_leaves_its_time_to_others() -> None:
+    whole = setting(Effort.DEFAULT, 2.0)
+    found = chosen("", Effort.DEFAULT)
+    slow = carried_out(found, whole)
+    quick = carried_out(found, whole, {"space": 0.1, "instructions": 0.1, "drag": 0.1})
+    assert len(quick.runs) > len(slow.runs)
+    assert quick.runs["time-and-memory"] > slow.runs["time-and-memory"]
+
+
+def test_the_cheap_and_telling_come_first() -> None:
+    done = carried_out(chosen("", Effort.DEFAULT), setting(Effort.DEFAULT, 0.3))
+    assert done.order.index("space") < done.order.index("collectors")
+    assert done.order[0] == "time-and-memory"
+
+
+def test_runs_that_were_asked_for_are_made_whatever_they_take() -> None:
+    whole = replace(setting(Effort.DEFAULT, 2.0), runs=15)
+    assert plan(whole).runs == 15
+    assert carried_out(chosen("", Effort.DEFAULT), whole).runs["time-and-memory"] == 95
+
+
+def test_delay_is_for_researchers() -> None:
+    assert "delay" not in [each.IDENTIFIER for each in chosen("", Effort.DEFAULT)]
+    assert "delay" in [each.IDENTIFIER for each in chosen("", Effort.THOROUGH)]
+    assert [each.IDENTIFIER for each in chosen("", Effort.DEFAULT, ["delay"])] == ["delay"]
+
+
+def test_sections_are_chosen_by_the_names_of_their_commands() -> None:
+    found = chosen("", Effort.DEFAULT, ["drag", "count"])
+    assert {each.IDENTIFIER for each in found} == {"drag", "instructions"}
+    left = chosen("", Effort.DEFAULT, skip=["space"])
+    assert "space" not in [each.IDENTIFIER for each in left]
+    java = chosen("jvm", Effort.DEFAULT, ["lbo"])
+    assert {each.IDENTIFIER for each in java} == {"java-costs", "java-least-heap"}
+
+
+@pytest.mark.parametrize(("only", "hint"), [("dragg", "did you mean drag?"), ("x", "known: ")])
+def test_an_unknown_section_gets_a_hint(only: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="no such section") as caught:
+        chosen("", Effort.DEFAULT, [only])
+    assert hint in caught.value.hint
+
+
+def test_names_of_sections_are_their_own() -> None:
+    for runtime in ("", "jvm"):
+        names = [name for each in sections(runtime) for name in names_of(each)]
+        assert len(names) == len(set(names))
 
 
 def test_sections_are_found_by_being_there() -> None:
