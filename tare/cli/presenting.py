@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import TYPE_CHECKING
-
-import click
 
 from tare.answers.answers import write_page
 from tare.answers.summaries import summary, worst_status
@@ -19,6 +19,9 @@ from tare.studykit.answer import Answer
 
 if TYPE_CHECKING:
     from tare.heap_traces.trace import Trace
+
+
+OPENER_SECONDS = 5.0
 
 
 def present(answer: Answer) -> int:
@@ -50,14 +53,23 @@ def present(answer: Answer) -> int:
 
 
 def _open(page: Path | None) -> None:
+    """With the platform's opener; a message where there is none, or where it finds no browser."""
     if page is None:
         print("tare: --open: there is no page (--no-page)", file=sys.stderr)
-    elif click.launch(str(page)) != 0:
-        print(
-            "tare: the page could not be opened: there is no xdg-open here, or no browser\n"
-            f"      open {printable(str(page))} yourself",
-            file=sys.stderr,
+        return
+    opener = shutil.which("xdg-open") or shutil.which("open")
+    if opener is not None:
+        words = [opener, str(page.resolve())]
+        process = Popen(
+            words, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
         )
+        try:
+            if process.wait(timeout=OPENER_SECONDS) == 0:
+                return
+        except TimeoutExpired:
+            return  # a browser that is its child
+    trouble = "no browser was found" if opener else "there is no xdg-open here"
+    print(f"tare: the page could not be opened: {trouble}", file=sys.stderr)
 
 
 def _tell_of_failures(results: Results) -> None:

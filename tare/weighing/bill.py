@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,8 @@ from tare.weighing.request import Weigh
 from tare.weighing.sections import chosen as chosen_sections
 
 PILOT_STUDY = "pilot"
+SHELL_WORDS = frozenset(["|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"])
+"""That stand alone where a user expected a shell."""
 
 
 @answers(Weigh)
@@ -198,10 +201,13 @@ def _pilot(store: Store, program: Program, own: str, limits: Limits, watcher: Wa
     elif outcome.status in (Status.FAILED, Status.TIMEOUT, Status.OUT_OF_MEMORY):
         words = [line.strip() for line in outcome.error_tail.splitlines() if line.strip()]
         said = f"it said: {words[-1][:300]}; " if words else ""
-        of_terminals = f"; {NO_TERMINAL}" if OF_TERMINALS.search(outcome.error_tail) else ""
+        remedies = f"; {NO_TERMINAL}" if OF_TERMINALS.search(outcome.error_tail) else ""
+        if SHELL_WORDS.intersection(program.argv):
+            line = shlex.quote(" ".join(program.argv))
+            remedies += f"; no shell read this command: for a pipe or the like, sh -c {line}"
         raise ProgramError(
             f"{program.name} failed in its first run: {outcome.reason or outcome.status}",
-            f"{said}nothing more was run{of_terminals}",
+            f"{said}nothing more was run{remedies}",
         )
     else:
         store.update(pilot_seconds=limits.timeout_seconds or 1.0)

@@ -76,7 +76,7 @@ Advice = Callable[[str, str], str]
 def fastest(compared: Comparison, advice: Advice) -> Choice:
     """By the first evidence that tells, and why those before it did not; of managers that are as
     fast as each other, the one with the least memory."""
-    reasons: list[str] = []
+    reasons = _too_few([each for each in compared.times if each.has_too_few])
     kept = ""
     for each in compared.times:
         if each.lower:
@@ -87,7 +87,7 @@ def fastest(compared: Comparison, advice: Advice) -> Choice:
             return Choice([*before, answer, *reasons], chosen, each)
         if each.keeps and not kept:
             kept = _kept(compared, each, "speed")
-        elif not kept:
+        elif not kept and not each.has_too_few:
             reasons.append(_cannot_tell(each))
     if kept:
         return Choice([kept, *reasons])
@@ -103,6 +103,8 @@ def smallest(compared: Comparison, advice: Advice) -> Choice:
         return Choice([answer], chosen, memory)
     if memory.keeps:
         return Choice([_kept(compared, memory, "memory")])
+    if memory.has_too_few:
+        return Choice(_too_few([memory]))
     return Choice([_cannot_tell(memory)] if memory.known else [])
 
 
@@ -121,14 +123,19 @@ def _kept(compared: Comparison, each: Evidence, why: str) -> str:
     )
 
 
+def _too_few(found: Sequence[Evidence]) -> list[str]:
+    """One sentence for all that have too few runs."""
+    if not found:
+        return []
+    what = " and ".join(WORDS[each.metric] for each in found).capitalize()
+    fewest = min(each.runs for each in found)
+    runs = "was 1 run" if fewest == 1 else f"were {fewest} runs"
+    needed = max(each.needed for each in found)
+    return [f"{what} cannot tell: there {runs} under each manager, and a verdict takes {needed}."]
+
+
 def _cannot_tell(each: Evidence) -> str:
     what = WORDS[each.metric].capitalize()
-    if each.has_too_few:
-        runs = f"{each.runs} run" + ("" if each.runs == 1 else "s")
-        return (
-            f"{what} cannot tell: there were {runs} under each manager, and a verdict takes "
-            f"{each.needed}."
-        )
     if each.visible is None:
         return f"{what} cannot tell."
     return f"{what} cannot tell: only differences above {format_percent(each.visible)} would show."

@@ -71,4 +71,4 @@ def _place(every: Sequence[WeighSection], identifier: str) -> int:
 
 
 def _listed(every: Sequence[WeighSection]) -> str:
-    return ", ".join(names_of(each)[-1] for each in every)
+    return ", ".join(names_of(each)[:2][-1] for each in every)
