@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from tare.base.errors import UsageError
 from tare.base.statistics import Interval
+from tare.records.actions import Certainty, Kind
 from tare.records.evidence import Evidence, Judged
+from tare.records.results import Results, measurement_schema
 from tare.studies.compare import weigh as time_and_memory
 from tare.studies.compare.verdicts import Comparison
-from tare.studies.compare.weigh import expected_seconds, next_runs, plan, verdict
+from tare.studies.compare.weigh import actions, expected_seconds, next_runs, plan, verdict
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, names_of
 from tare.weighing.sections import chosen, sections
 from tests.support.bills import carried_out
@@ -118,6 +122,47 @@ def test_nothing_to_compare() -> None:
 def test_a_failing_program_gets_no_verdict() -> None:
     sentences, _ = verdict(RUN, compared(), {})
     assert "no good run under glibc" in sentences[0]
+
+
+def measured(walls: dict[str, list[float]]) -> Results:
+    rows = [
+        ("compare", "p", manager, index, order, metric, value * scale, "", "ok", "executed")
+        for order, (manager, index, value) in enumerate(
+            (manager, index, value)
+            for manager, values in walls.items()
+            for index, value in enumerate(values)
+        )
+        for metric, scale in (("wall_seconds", 1.0), ("peak_resident_bytes", 1e6))
+    ]
+    frame = pl.DataFrame(rows, schema=measurement_schema(), orient="row")
+    return Results(Path("r"), {**RUN, "seed": 1}, frame)
+
+
+STEADY = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0, 1.0, 1.0]
+
+
+def test_a_gain_is_an_action_with_what_verifies_it() -> None:
+    found = actions(measured({"glibc": STEADY, "jemalloc": [0.8] * 6}))
+    (of_time, of_memory) = found
+    assert of_time.kind is Kind.ALLOCATOR
+    assert of_time.certainty is Certainty.MEASURED
+    assert of_time.verify == "tare compare -m glibc -m jemalloc -- ./p 'an argument'"
+    gain = of_time.gain
+    assert (gain.metric, gain.unit) == ("wall_seconds", "s")
+    assert 0 < gain.low <= gain.value <= gain.high
+    assert gain.value == pytest.approx(0.2)
+    assert gain.ratio == pytest.approx(0.8)
+    assert "libjemalloc2" in of_time.text
+    assert "-ljemalloc" in of_time.text
+    assert of_memory.gain.metric == "peak_resident_bytes"
+    assert of_memory.gain.value == pytest.approx(2e5)
+
+
+def test_what_was_not_seen_is_no_action() -> None:
+    assert actions(measured({"glibc": STEADY, "jemalloc": STEADY[:6]})) == []
+    assert actions(measured({"glibc": STEADY})) == []
+    few = actions(measured({"glibc": STEADY[:6], "jemalloc": [0.8] * 3}))
+    assert [each.gain.metric for each in few] == ["peak_resident_bytes"]
 
 
 MANAGERS = ("glibc", "jemalloc", "mimalloc", "snmalloc", "tcmalloc")
