@@ -16,7 +16,7 @@ from tare.records.results import Results, read_records, telling_damage
 from tare.report.comparison import coverage_warnings
 from tare.report.model import Report, Section
 from tare.studies import studies
-from tare.weighing.sections import sections
+from tare.weighing.sections import of_results
 
 
 def build_report(results: Results) -> Report:
@@ -51,8 +51,7 @@ def _sections(results: Results) -> list[Section]:
         costs = {name: structs.asdict(cost) for name, cost in results.run.sections.items()}
         return [
             replace(each.section(results), **costs.get(each.IDENTIFIER, {}))
-            for each in sections(results.run.runtime)
-            if getattr(each, "applies", lambda _results: True)(results)
+            for each in of_results(results)
         ]
     study = results.run.study
     found = [each.section(results) for each in (*studies(), check) if study == each.STUDY]

@@ -1,14 +1,16 @@
 """Medians, bootstrap intervals, the noise floor and the verdicts drawn from them.
 
-Every interval is a 95% percentile bootstrap with a recorded seed, so that the same measurements
-always print the same figures. The tests hold it against SciPy's; it is written out in NumPy because
-importing scipy.stats takes longer than measuring a short program a hundred times.
+Intervals of medians are 95% percentile bootstraps with a recorded seed, so that the same
+measurements always print the same figures. The tests hold them against SciPy's; they are written
+out in NumPy because importing scipy.stats takes longer than measuring a short program a hundred
+times. Of runs that took turns in a random order ``round_interval`` says more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 from tare.base.libraries import NDArray, np
@@ -99,6 +101,80 @@ def ratio_interval(
     rng = np.random.default_rng(seed)
     ratios = _resampled_medians(top, rng) / _resampled_medians(bottom, rng)
     return Interval(ratio, *_percentiles(ratios))
+
+
+Rounds: TypeAlias = Sequence[tuple[Sequence[float], Sequence[float]]]
+"""Of each round of runs in random order: the values, and those of the baseline."""
+
+ROUNDS_TOGETHER = 2
+"""Rounds whose values are held against each other. One is enough for bounds that are exact, but
+needs more rounds; with many, what drifts from round to round hides small differences."""
+
+
+def round_interval(rounds: Rounds, error: float) -> Interval | None:
+    """The median ratio of a value to a baseline value measured next to it, and the bounds that hold
+    the true one but with probability ``error``.
+
+    The order within a round was drawn, so that under the same manager each order of the values is
+    as probable as any other, whatever the machine does meanwhile: this holds for noise of any
+    shape, with drift and with bursts. None where there are too few rounds for such bounds.
+    """
+    blocks = _blocks([pair for pair in rounds if len(pair[0]) and len(pair[1])])
+    if not blocks or any(min(value) <= 0 for pair in blocks for value in pair):
+        return None
+    left_out = _left_out([(len(values), len(base)) for values, base in blocks], error)
+    if left_out < 0:
+        return None
+    each = [np.log(np.asarray(v))[:, None] - np.log(np.asarray(base)) for v, base in blocks]
+    ratios = np.sort(np.concatenate([block.ravel() for block in each]))
+    bounds = np.median(ratios), ratios[left_out], ratios[-1 - left_out]
+    return Interval(*(float(np.exp(bound)) for bound in bounds))
+
+
+def _blocks(rounds: Rounds) -> list[tuple[list[float], list[float]]]:
+    """Each ``ROUNDS_TOGETHER`` neighbours made one; what is left goes to the last."""
+    blocks: list[tuple[list[float], list[float]]] = []
+    for number, (values, base) in enumerate(rounds):
+        if (
+            number % ROUNDS_TOGETHER == 0 and number + ROUNDS_TOGETHER <= len(rounds)
+        ) or not blocks:
+            blocks.append(([], []))
+        blocks[-1][0].extend(values)
+        blocks[-1][1].extend(base)
+    return blocks
+
+
+@cache
+def rounds_needed(error: float, baseline_runs: int) -> int:
+    """From how many rounds on ``round_interval`` has bounds."""
+    needed = FEWEST_FOR_INTERVAL
+    while True:
+        blocks = _blocks([([1.0], [1.0] * baseline_runs)] * needed)
+        if _left_out([(len(values), len(base)) for values, base in blocks], error) >= 0:
+            return needed
+        needed += 1
+
+
+def _left_out(sizes: Sequence[tuple[int, int]], error: float) -> int:
+    """How many of the ratios may lie beyond each bound; -1 where even all of them are too few."""
+    chances = np.ones(1)
+    for values, base in sizes:
+        chances = np.convolve(chances, _chances_of_wins(values, base))
+    return int(np.searchsorted(np.cumsum(chances), error / 2, side="right")) - 1
+
+
+@cache
+def _chances_of_wins(values: int, base: int) -> Floats:
+    """How probable each number of pairs in which the value is larger is, by chance."""
+    if not values or not base:
+        return np.ones(1)
+    chances = np.zeros(values * base + 1)
+    largest_is_value = values / (values + base)
+    with_value = _chances_of_wins(values - 1, base)
+    chances[base : base + with_value.size] += largest_is_value * with_value
+    with_base = _chances_of_wins(values, base - 1)
+    chances[: with_base.size] += (1 - largest_is_value) * with_base
+    return chances
 
 
 def geometric_mean_ratio(

@@ -19,6 +19,25 @@ def parse_size(text: str) -> int:
     return int(float(match["number"]) * _SIZES[match["unit"] or "B"])
 
 
+_DURATIONS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|sec|min|m|h)?\s*")
+_LONGEST_SECONDS = 30 * 24 * 3600.0
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of ``90s``, ``5min``, ``1h30min``, ``45``."""
+    place, total = 0, 0.0
+    word = text.strip()
+    while (match := _DURATION.match(word, place)) is not None:
+        total += float(match[1]) * _DURATIONS[match[2] or "s"]
+        place = match.end()
+    if not word or place != len(word):
+        raise UsageError(f"'{text}' is not a time", "write it like 90s, 5min or 1h30min")
+    if not 1 <= total <= _LONGEST_SECONDS:
+        raise UsageError(f"a time of {text}: give one from 1s to 720h")
+    return total
+
+
 def format_bytes(value: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024 or unit == "GiB":

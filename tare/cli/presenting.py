@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import TYPE_CHECKING
 
 from tare.answers.answers import write_page
@@ -12,10 +14,14 @@ from tare.base.errors import UsageError
 from tare.base.files import descriptor_of, write_to
 from tare.base.text import printable
 from tare.records.results import Results
+from tare.studies.compare import report as compare
 from tare.studykit.answer import Answer
 
 if TYPE_CHECKING:
     from tare.heap_traces.trace import Trace
+
+
+OPENER_SECONDS = 5.0
 
 
 def present(answer: Answer) -> int:
@@ -39,7 +45,31 @@ def present(answer: Answer) -> int:
         print(f"\nresults: {printable(str(results.folder))}", file=stream)
         if page is not None:
             print(f"page:    {printable(str(page))}", file=stream)
+        if results.run.study == compare.STUDY and (sentence := compare.last_sentence(results)):
+            print(f"\n{printable(sentence)}", file=stream)
+    if answer.opens:
+        _open(page)
     return int(worst_status(results)) if answer.exit_code is None else answer.exit_code
+
+
+def _open(page: Path | None) -> None:
+    """With the platform's opener; a message where there is none, or where it finds no browser."""
+    if page is None:
+        print("tare: --open: there is no page (--no-page)", file=sys.stderr)
+        return
+    opener = shutil.which("xdg-open") or shutil.which("open")
+    if opener is not None:
+        words = [opener, str(page.resolve())]
+        process = Popen(
+            words, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+        )
+        try:
+            if process.wait(timeout=OPENER_SECONDS) == 0:
+                return
+        except TimeoutExpired:
+            return  # a browser that is its child
+    trouble = "no browser was found" if opener else "there is no xdg-open here"
+    print(f"tare: the page could not be opened: {trouble}", file=sys.stderr)
 
 
 def _tell_of_failures(results: Results) -> None:

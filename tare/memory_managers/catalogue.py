@@ -135,6 +135,16 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
         structs.force_setattr(self, "package", self.package or self.crate)
 
 
+class Use(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a distribution offers it: the Debian package of the object, the object's name, the
+    package to link with and the linker's flag."""
+
+    package: Text
+    preload: Text
+    development: Text
+    link: Text
+
+
 class Collector(Struct, frozen=True, forbid_unknown_fields=True):
     """Functions of a manager's object that are collection and not allocation, by their symbols.
 
@@ -172,6 +182,8 @@ class Recipe:
     note: str = ""
     collector: Collector | None = None
     """None: what this manager does for collection is not told from the rest."""
+    use: Use | None = None
+    """None where no distribution has it as it is measured."""
 
     def environment(
         self, given: Mapping[str, str], inherited: Mapping[str, str] | None = None
@@ -252,6 +264,7 @@ class _RecipeTable(Struct, frozen=True, forbid_unknown_fields=True):
     source: Source | None = None
     object: _ObjectTable | None = None
     collector: Collector | None = None
+    use: Use | None = None
     options: Annotated[
         dict[Name, _OptionTable],
         Meta(description="a table by names of lower-case letters, digits and -"),
@@ -299,6 +312,7 @@ def read_recipe(path: Path) -> Recipe:
         options=tuple(option.named(name) for name, option in table.options.items()),
         note=table.note,
         collector=table.collector,
+        use=table.use,
     )
 
 

@@ -47,6 +47,7 @@ class DescribedProgram(Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     executable: str
     executable_sha256: str
+    stdin: str | None = None
     stdin_sha256: str | None = None
     environment: dict[str, Any] = {}
     ignore_output: bool
@@ -65,6 +66,7 @@ class Asked(Struct, frozen=True):
 
     effort: str = ""
     trace: str = ""
+    seconds: Amount = 0
 
 
 class Imported(Struct, frozen=True):
@@ -125,4 +127,6 @@ class Header(Struct, frozen=True, kw_only=True):
     sections: dict[str, SectionCost] = {}
     shares: dict[str, Amount] = {}
     storage_runtime: str = ""
+    asked_sections: tuple[str, ...] | None = None
+    section_runs: dict[str, int] = {}
     took_seconds: Amount | None = None

@@ -320,7 +320,23 @@ def _read_measurements(path: Path) -> pl.DataFrame:
     ).item()
     if not sound:
         raise UsageError(f"{path} holds something else than measurements")
-    return frame
+    return _with_processor_time(frame)
+
+
+_PROCESSOR_TIMES = {"user_seconds", "system_seconds"}
+
+
+def _with_processor_time(frame: pl.DataFrame) -> pl.DataFrame:
+    """Folders of earlier versions have its two parts alone."""
+    if (frame["metric"] == "processor_seconds").any():
+        return frame
+    parts = frame.filter(pl.col("metric").is_in(_PROCESSOR_TIMES), pl.col("value").is_not_null())
+    run = [name for name in frame.columns if name not in ("metric", "value")]
+    both = parts.group_by(run, maintain_order=True).agg(pl.len(), pl.col("value").sum())
+    added = both.filter(pl.col("len") == len(_PROCESSOR_TIMES)).select(
+        *run, "value", metric=pl.lit("processor_seconds")
+    )
+    return pl.concat([frame, added.select(frame.columns)])
 
 
 def measurement_schema() -> dict[str, Any]:
@@ -354,6 +370,8 @@ def measurements_frame(run: Header, records: Sequence[Record]) -> pl.DataFrame:
         values: Mapping[str, float | None] = record.outcome.values
         if status is not Status.OK:
             values = {FIRST_METRICS.get(record.run.observer, "wall_seconds"): None}
+        elif values.keys() >= _PROCESSOR_TIMES:
+            values = {**values, "processor_seconds": sum(values[m] or 0 for m in _PROCESSOR_TIMES)}
         for metric, value in values.items():
             entry = (
                 record.run.study,

@@ -8,6 +8,7 @@ from typing import Any
 
 from tare.base import statistics
 from tare.base.libraries import pl
+from tare.records.evidence import NO_DATA, Judged, Runs, error_of, judge, judge_apart, runs_of
 from tare.records.metrics import FIRST_METRICS, METRICS
 
 Row = Mapping[str, Any]
@@ -27,65 +28,84 @@ def summary_schema() -> dict[str, Any]:
     }
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
+def summarise(
+    measurements: pl.DataFrame, baseline: str, seed: int, *, in_turns: bool = True
+) -> pl.DataFrame:
     """One row per program, manager and metric.
 
     median, low, high in the metric's unit; ratio, ratio_low, ratio_high against the baseline;
     noise_floor as a fraction; intervals of 95%. The verdict is ``baseline``, or a word of
-    ``statistics.verdict``. Managers without a good run keep their row, with runs 0.
+    ``tare.records.evidence``, which allows for every manager being compared. Managers without a
+    good run keep their row, with runs 0. ``in_turns``: the runs were done in rounds of random
+    order.
     """
-    return summarise_against(measurements, lambda _manager: baseline, seed)
+    alternatives = measurements.filter(pl.col("manager") != baseline)["manager"].n_unique()
+
+    def in_rounds(runs: Runs, base: Runs, metric: str) -> Judged:
+        return judge(runs, base, METRICS[metric].unit, error_of(alternatives), seed)
+
+    def apart(runs: Runs, base: Runs, _metric: str) -> Judged:
+        return judge_apart(runs.values, base.values, seed)
+
+    judging = in_rounds if in_turns else apart
+    return _summarise(measurements, lambda _manager: baseline, seed, judging)
 
 
 def summarise_against(
     measurements: pl.DataFrame, reference_of: Callable[[str], str], seed: int
 ) -> pl.DataFrame:
-    """As ``summarise``, with a reference for each manager instead of one baseline for all. A
-    manager that is its own reference is a ``baseline``."""
+    """As ``summarise``, with a reference for each manager instead of one baseline for all; each
+    comparison stands for itself. A manager that is its own reference is a ``baseline``."""
+
+    def alone(runs: Runs, base: Runs, metric: str) -> Judged:
+        return judge(runs, base, METRICS[metric].unit, error_of(1), seed)
+
+    return _summarise(measurements, reference_of, seed, alone)
+
+
+def _summarise(
+    measurements: pl.DataFrame,
+    reference_of: Callable[[str], str],
+    seed: int,
+    judging: Callable[[Runs, Runs, str], Judged],
+) -> pl.DataFrame:
+    groups = runs_of(measurements)
     ordered = measurements.sort("order")
-    good = ordered.filter(pl.col("status") == "ok")
-    groups: dict[tuple[str, str, str], list[float]] = {}
-    for key, part in good.group_by(["program", "manager", "metric"], maintain_order=True):
-        program, manager, metric = (str(item) for item in key)
-        groups[program, manager, metric] = part["value"].to_list()
     pairs = ordered.select("program", "manager").unique(maintain_order=True).rows()
     metrics = [m for m in METRICS if m in set(ordered["metric"].unique())]
     rows = []
     for program, manager in pairs:
         reference = reference_of(manager)
         for metric in metrics:
-            values = groups.get((program, manager, metric), [])
-            base = groups.get((program, reference, metric), [])
-            if not values and metric not in FIRST_METRICS.values():
+            runs = groups.get((program, manager, metric), Runs())
+            if not runs.values and metric not in FIRST_METRICS.values():
                 continue
-            rows.append(_summary_row((program, manager, metric), values, base, reference, seed))
+            base = groups.get((program, reference, metric), Runs())
+            is_baseline = manager == reference
+            judged = _of_baseline(runs) if is_baseline else judging(runs, base, metric)
+            floor = statistics.noise_floor(base.values, seed)
+            rows.append((program, manager, metric, *_figures(metric, runs, judged, floor, seed)))
     return pl.DataFrame(rows, schema=summary_schema(), orient="row")
 
 
-def _summary_row(
-    key: tuple[str, str, str],
-    values: list[float],
-    base: list[float],
-    reference: str,
-    seed: int,
+def _of_baseline(runs: Runs) -> Judged:
+    if not runs.values:
+        return Judged(NO_DATA)
+    return Judged("baseline", statistics.Interval(1.0, 1.0, 1.0))
+
+
+def _figures(
+    metric: str, runs: Runs, judged: Judged, floor: float | None, seed: int
 ) -> tuple[Any, ...]:
-    _, manager, metric = key
-    middle = statistics.median_interval(values, seed)
-    floor = statistics.noise_floor(base, seed)
-    if manager == reference:
-        ratio = statistics.Interval(1.0, 1.0, 1.0) if values else None
-        word = "baseline" if values else "no data"
-    else:
-        ratio = statistics.ratio_interval(values, base, seed)
-        word = statistics.verdict(ratio, floor, min(len(values), len(base)))
+    middle = statistics.median_interval(runs.values, seed)
+    ratio = judged.ratio
     return (
-        *key,
         METRICS[metric].unit,
-        len(values),
+        len(runs.values),
         *((middle.median, middle.low, middle.high) if middle else (None,) * 3),
         *((ratio.median, ratio.low, ratio.high) if ratio else (None,) * 3),
         floor,
-        word,
+        judged.word,
     )
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tare.base.libraries import pl
-from tare.base.statistics import FEWEST_FOR_INTERVAL
+from tare.base.statistics import FEWEST_FOR_INTERVAL, TOO_FEW_RUNS
 from tare.base.units import format_floor, format_percent, format_value
+from tare.records.evidence import UNSEEN
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, judged_status, read_records, reference_outputs
 from tare.records.runs import Record
@@ -34,6 +35,7 @@ ITERATION = "iteration_seconds"
 _TONES = {"lower": "good", "higher": "bad", "no difference seen": "quiet"}
 _DETAILS = (
     ITERATION,
+    "processor_seconds",
     "user_seconds",
     "system_seconds",
     "minor_faults",
@@ -111,14 +113,27 @@ def comparison_section(results: Results, summary: pl.DataFrame) -> Section:
 
 def change(row: Row, what: str) -> str:
     """How much more or less of ``what`` a row shows than its reference, with the interval."""
+    if row["verdict"] == TOO_FEW_RUNS:
+        return f"too few runs to see a difference in {what}"
     if row["verdict"] not in ("lower", "higher") or row["ratio"] is None:
-        return f"no difference in {what} seen"
+        return f"no difference in {what} seen{_possible(row)}"
     direction = "less" if row["ratio"] < 1 else "more"
     bounds = sorted((abs(1 - row["ratio_low"]), abs(1 - row["ratio_high"])))
     return (
         f"{format_percent(1 - row['ratio'])} {direction} {what} "
         f"({format_percent(bounds[0])} to {format_percent(bounds[1])})"
     )
+
+
+def _possible(row: Row) -> str:
+    """What the difference may be all the same: `` (7.0% less to 5.0% more)``."""
+    if row["verdict"] != UNSEEN or row.get("ratio_low") is None:
+        return ""
+    each = [
+        f"{format_percent(1 - row[bound])} {'less' if row[bound] < 1 else 'more'}"
+        for bound in ("ratio_low", "ratio_high")
+    ]
+    return f" ({' to '.join(each)})" if each[0] != each[1] else ""
 
 
 def ranking(

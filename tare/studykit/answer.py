@@ -30,3 +30,5 @@ class Answer:
     output: Output
     markdown: Path | None = None
     exit_code: int | None = None
+    opens: bool = False
+    """Whether the page is to be opened when it is written."""

@@ -1,21 +1,25 @@
 """What the sections of `tare weigh` share: how thorough to be, and for how long.
 
-A section is a module with IDENTIFIER, TITLE, ORDER and the functions ``expected_runs(setting)``,
-``expected_seconds(setting)``, ``next_runs(setting, records)`` and ``section(results)``. One whose
-runs need observers of their own gives them, by name, in ``observers(setting)``. One that is about
-the programs of a runtime names that in RUNTIME; the others look at malloc and free. One that is not
-for each program of its kind says so in ``applies(results)``. ``tare.weighing.sections`` finds them.
+A section is a module with IDENTIFIER, TITLE, ORDER and the functions ``least_seconds(setting)``,
+``expected_runs(setting)``, ``expected_seconds(setting)``, ``next_runs(setting, records)`` and
+``section(results)``. ORDER is its place on the page, and WORTH, over what it takes, in the plan.
+NAMES are others than IDENTIFIER that users may call it by. One with RESEARCH is in no bill that
+does not ask for it; NEEDS are sections that it rests on. One whose runs need observers of their own
+gives them, by name, in ``observers(setting)``. One that is about the programs of a runtime names
+that in RUNTIME; the others look at malloc and free. One that is not for each program of its kind
+says so in ``applies(results)``. ``tare.weighing.sections`` finds them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from tare.campaign.executor import OBSERVERS
 from tare.observers.protocol import Observe
+from tare.records.header import Header
 from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.model import Section
@@ -39,7 +43,9 @@ class Setting:
     """``pilot_seconds`` is the wall time of one run before anything was planned;
     ``budget_seconds`` is what one section may take; ``managers_asked`` says that the user named
     the managers, so that none may be left out; ``pilot`` holds what was measured in that run;
-    ``storage_runtime`` is the runtime whose storage management can be broken down, if any."""
+    ``storage_runtime`` is the runtime whose storage management can be broken down, if any; ``pace``
+    is how many times as long as it was judged by the pilot the section's runs really took; ``runs``
+    is how many the user asked for under each manager, 0 for as many as fit."""
 
     program: str
     managers: tuple[str, ...]
@@ -51,12 +57,23 @@ class Setting:
     managers_asked: bool = False
     pilot: Mapping[str, float] = field(default_factory=dict)
     storage_runtime: str = ""
+    pace: float = 1.0
+    runs: int = 0
+
+    @property
+    def run_seconds(self) -> float:
+        """What a plain run takes in this section."""
+        return self.pace * self.pilot_seconds
 
 
 class WeighSection(Protocol):
     IDENTIFIER: str
     TITLE: str
     ORDER: int
+
+    def least_seconds(self, setting: Setting) -> float:
+        """What the least of its runs that tells something takes; 0 where it has none."""
+        ...
 
     def expected_runs(self, setting: Setting) -> int: ...
 
@@ -73,31 +90,16 @@ def observers(section: WeighSection, setting: Setting) -> Mapping[str, Observe]:
     return {**OBSERVERS, **(given(setting) if given else {})}
 
 
-def shares(found: Sequence[WeighSection], whole: Setting) -> list[Setting]:
-    """The setting of each section, its ``budget_seconds`` a share of the whole's.
-
-    As many sections as can run at an equal share of the time, the first ones of the bill before the
-    others. What these will not need goes to those of the rest that it is enough for.
-    """
-    sharing = next(
-        running
-        for parts in range(len(found), 0, -1)
-        if len(running := _running(found, whole, parts)) == parts or parts == 1
-    )
-    given = {section.IDENTIFIER: whole.budget_seconds / max(1, len(sharing)) for section in sharing}
-    left = whole.budget_seconds - sum(
-        section.expected_seconds(replace(whole, budget_seconds=given[section.IDENTIFIER]))
-        for section in sharing
-    )
-    for section in found:
-        spare = replace(whole, budget_seconds=max(0.0, left))
-        if section.IDENTIFIER not in given and section.expected_runs(spare):
-            given[section.IDENTIFIER] = spare.budget_seconds
-            left -= section.expected_seconds(spare)
-    return [replace(whole, budget_seconds=given.get(each.IDENTIFIER, 0.0)) for each in found]
+def bill_seconds(run: Header) -> float:
+    """What all sections of a bill together were given, by its run.json."""
+    return float(run.request.seconds or TOTAL_SECONDS[Effort(run.request.effort)])
 
 
-def _running(found: Sequence[WeighSection], whole: Setting, parts: int) -> list[WeighSection]:
-    """The first sections, at most ``parts``, that run something in such a part of the time."""
-    part = replace(whole, budget_seconds=whole.budget_seconds / parts)
-    return [section for section in found if section.expected_runs(part)][:parts]
+def worth(section: WeighSection) -> float:
+    """How much the section tells, in multiples of what the others do."""
+    return float(getattr(section, "WORTH", 1.0))
+
+
+def names_of(section: WeighSection) -> tuple[str, ...]:
+    """What --only and --skip may call it: its identifier, and that of its command."""
+    return (section.IDENTIFIER, *getattr(section, "NAMES", ()))

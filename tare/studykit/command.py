@@ -43,7 +43,8 @@ def command_of(study: str) -> click.Command:
         question = importlib.import_module(f"{study}.{module}")
         results = inspect.unwrap(getattr(question, name))(request)
         exit_code = question.exit_code(results) if hasattr(question, "exit_code") else None
-        return Answer(results, output, exit_code=exit_code)
+        opens = getattr(request, "open", False)
+        return Answer(results, output, exit_code=exit_code, opens=opens)
 
     return asking(requests)(answer)
 

@@ -7,7 +7,7 @@ from tare.base.errors import MissingError
 from tare.base.units import format_duration
 from tare.observers import instrument
 from tare.records.results import Results
-from tare.studykit.budget import TOTAL_SECONDS, Effort
+from tare.studykit.budget import bill_seconds
 
 START_SECONDS = 0.7
 """What Valgrind's core takes to start and to translate what every program executes once."""
@@ -39,10 +39,9 @@ def left_out(
             "Left out: the instrument is not built. It needs Debian's package valgrind "
             "(apt-get install valgrind) and a new build of Tare."
         )
-    effort = Effort(results.run.request.effort)
     return (
         f"Left out: {doing} one run takes about {format_duration(seconds)} "
         f"(Valgrind's core is about {slowdown:.0f} times slower), and the other sections leave "
-        f"less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "
+        f"less of the {format_duration(bill_seconds(results.run))} of a bill. "
         f"`tare {command}` {does} without a limit, and so does `tare weigh --thorough`."
     )

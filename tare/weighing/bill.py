@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tare.base.errors import ProgramError
+from tare.base.errors import ProgramError, UsageError
 from tare.campaign import executor
-from tare.campaign.session import execute, facts_of, managers_of, programs_of
+from tare.campaign.session import check_counts, execute, facts_of, managers_of, programs_of
 from tare.campaign.watching import Watcher
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers.manager import OWN, Manager, describe_managers
@@ -22,17 +24,20 @@ from tare.report.comparison import NO_TERMINAL, OF_TERMINALS
 from tare.studies.lbo import report as lbo
 from tare.studykit.budget import (
     TOTAL_SECONDS,
+    Effort,
     Setting,
     WeighSection,
     observers,
-    shares,
 )
 from tare.studykit.request import answers
 from tare.weighing import java_bill
+from tare.weighing.plan import Plan
 from tare.weighing.request import Weigh
-from tare.weighing.sections import sections
+from tare.weighing.sections import chosen as chosen_sections
 
 PILOT_STUDY = "pilot"
+SHELL_WORDS = frozenset(["|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"])
+"""That stand alone where a user expected a shell."""
 
 
 @answers(Weigh)
@@ -52,11 +57,13 @@ def weigh(request: Weigh) -> Results:
     resolved, first = managers_of(names, request.baseline)
     if runtime:
         java_bill.check(chosen, resolved.values())
+    found = chosen_sections(runtime, request.effort, request.only, request.skip)
     asked = {
         "programs": [described],
         "managers": sorted(resolved),
         "baseline": first,
         "effort": str(request.effort),
+        **_limited(request),
     }
     run = new_run("weigh", sys.argv, **facts_of(asked, resolved, request.seed), runtime=runtime)
     folder = request.folder_or_new("weigh", Path(chosen.argv[0]).name)
@@ -71,30 +78,56 @@ def weigh(request: Weigh) -> Results:
             pilot = _pilot(store, chosen, OWN, limits, watcher)
             resolved, first = _settle(store, pilot, resolved, first, watcher)
         store.update(storage_runtime=storage_runtime(chosen))
-        found = sections(runtime)
+        store.update(asked_sections=[section.IDENTIFIER for section in found])
         setting = Setting(
             program=chosen.name,
             managers=tuple(resolved),
             baseline=first,
             effort=request.effort,
             pilot_seconds=store.run.pilot_seconds,
-            budget_seconds=TOTAL_SECONDS[request.effort],
+            budget_seconds=request.seconds or TOTAL_SECONDS[request.effort],
             seed=store.run.seed,
             managers_asked=bool(request.managers),
             pilot=pilot.values,
             storage_runtime=store.run.storage_runtime,
+            runs=request.runs or 0,
         )
-        results = None
-        parts = shares(found, setting)
-        seconds = [part.budget_seconds for part in parts]
-        names = [section.IDENTIFIER for section in found]
-        store.update(shares=dict(zip(names, seconds, strict=True)))
+        plan, shares = Plan(found, setting), {section.IDENTIFIER: 0.0 for section in found}
+        results = store.finish()
         rig = executor.Rig({chosen.name: chosen}, resolved, limits)
-        for section, share in zip(found, parts, strict=True):
-            results = _weigh_section(section, share, store, rig, watcher)
-        assert results is not None
+        while (step := plan.next()) is not None:
+            section, part = step
+            shares[section.IDENTIFIER] = part.budget_seconds
+            store.update(shares=shares)
+            results = _weigh_section(section, part, store, rig, watcher)
+            plan.took(section, part, _spent(store, section), _runs_of(store, section))
         store.update(finished=now())
         return Results(results.folder, store.document, results.measurements)
+
+
+def _limited(request: Weigh) -> dict[str, Any]:
+    """What the user said of time, runs and sections, for run.json; nothing where that is nothing,
+    so that an unfinished bill of an earlier version goes on."""
+    if request.seconds and request.effort is Effort.THOROUGH:
+        raise UsageError("--thorough takes as long as it takes", "leave out --time")
+    if request.runs is not None:
+        check_counts(request.runs, 0)
+    given = {
+        "seconds": request.seconds,
+        "runs": request.runs,
+        "only": list(request.only),
+        "skip": list(request.skip),
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _runs_of(store: Store, section: WeighSection) -> int:
+    return store.run.section_runs.get(section.IDENTIFIER, 0)
+
+
+def _spent(store: Store, section: WeighSection) -> float:
+    known = store.run.sections.get(section.IDENTIFIER)
+    return float(known.took_seconds) if known else 0.0
 
 
 def storage_runtime(program: Program) -> str:
@@ -114,10 +147,11 @@ def _weigh_section(
 ) -> Results:
     expected = section.expected_seconds(setting)
     planned = section.expected_runs(setting)
-    if planned:
-        watcher.begin(section.TITLE, planned, expected)
-    costs = dict(store.document.get("sections", {}))
-    earlier = costs.get(section.IDENTIFIER, {}).get("took_seconds", 0.0)
+    done, recorded = _runs_of(store, section), len(store.records)
+    if planned and section.next_runs(setting, store.records):
+        seconds = max(0.0, expected - _spent(store, section))
+        watcher.begin(section.TITLE, max(1, planned - done), seconds)
+    earlier = _spent(store, section)
     begun = time.monotonic()
     known = dict(rig.managers)
 
@@ -136,6 +170,9 @@ def _weigh_section(
 
     rig = replace(rig, managers=known, observers=observers(section, setting))
     results = execute(store, planner, rig, watcher)
+    done += len(store.records) - recorded
+    store.update(section_runs={**store.run.section_runs, section.IDENTIFIER: done})
+    costs = dict(store.document.get("sections", {}))
     took = earlier + time.monotonic() - begun
     if planned:
         costs[section.IDENTIFIER] = {"expected_seconds": expected, "took_seconds": took}
@@ -162,10 +199,13 @@ def _pilot(store: Store, program: Program, own: str, limits: Limits, watcher: Wa
     elif outcome.status in (Status.FAILED, Status.TIMEOUT, Status.OUT_OF_MEMORY):
         words = [line.strip() for line in outcome.error_tail.splitlines() if line.strip()]
         said = f"it said: {words[-1][:300]}; " if words else ""
-        of_terminals = f"; {NO_TERMINAL}" if OF_TERMINALS.search(outcome.error_tail) else ""
+        remedies = f"; {NO_TERMINAL}" if OF_TERMINALS.search(outcome.error_tail) else ""
+        if SHELL_WORDS.intersection(program.argv):
+            line = shlex.quote(" ".join(program.argv))
+            remedies += f"; no shell read this command: for a pipe or the like, sh -c {line}"
         raise ProgramError(
             f"{program.name} failed in its first run: {outcome.reason or outcome.status}",
-            f"{said}nothing more was run{of_terminals}",
+            f"{said}nothing more was run{remedies}",
         )
     else:
         store.update(pilot_seconds=limits.timeout_seconds or 1.0)

@@ -9,8 +9,21 @@ from typing import Any, ClassVar
 
 import click
 
+from tare.base.units import parse_duration
 from tare.studykit.budget import Effort
-from tare.studykit.request import Command, Request, baseline_option, managers_option, packed
+from tare.studykit.request import (
+    Command,
+    Request,
+    baseline_option,
+    managers_option,
+    option,
+    packed,
+)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Of a list with commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _effort_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,14 +52,15 @@ def _effort_options(function: Callable[..., Any]) -> Callable[..., Any]:
 class Weigh(Request):
     """What memory management costs PROGRAM, and what to change: every section on one page.
 
-    Within two minutes for a program that runs one second; each section says what it will take and
-    what it took.
+    Within two minutes; each section says what it will take and what it took. The sections are
+    time, space, drag, count, breakdown, collectors and, for researchers, delay.
     """
 
     ANSWERED_BY: ClassVar[str] = "bill.weigh"
     EXAMPLES: ClassVar[str] = """\
   tare weigh -- gawk -f report.awk words.txt
   tare weigh --quick -i queries.sql -- sqlite3 my.db
+  tare weigh --time 5min --only drag,space --open -- ./server --selftest
   tare weigh --thorough -m glibc -m snmalloc -- ./render scene.pov
   tare weigh -- java -jar application.jar
 """
@@ -56,6 +70,26 @@ class Weigh(Request):
     _: KW_ONLY
     baseline: str = baseline_option()
     effort: Effort = packed(Effort.DEFAULT, _effort_options)
+    seconds: float | None = option(
+        None,
+        "--time",
+        parse=parse_duration,
+        metavar="5min",
+        help="What all sections together may take, as 90s, 5min or 1h30min. Default: 105s.",
+    )
+    only: Sequence[str] = option(
+        (), parse=words, metavar="S,S…", help="These sections alone: drag,space, say."
+    )
+    skip: Sequence[str] = option((), parse=words, metavar="S,S…", help="All sections but these.")
+    runs: int | None = option(
+        None,
+        "-n",
+        "--runs",
+        type=int,
+        metavar="N",
+        help="Runs under each manager, whatever time they take. Default: as many as fit.",
+    )
+    open: bool = option(False, asked=False, help="Open the page in a browser when it is written.")
 
 
 REQUESTS = (Weigh,)

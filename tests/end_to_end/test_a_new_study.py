@@ -110,6 +110,10 @@ TITLE = "Printed"
 ORDER = 1
 
 
+def least_seconds(setting):
+    return setting.pilot_seconds
+
+
 def expected_runs(setting):
     return 1
 

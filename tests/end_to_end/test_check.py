@@ -23,6 +23,7 @@ from tests.unit.checking.test_check import write
 
 ALWAYS = {
     "compare": {"wall_seconds", "user_seconds", "system_seconds", "peak_resident_bytes"}
+    | {"processor_seconds"}
     | {"minor_faults", "major_faults", "context_switches", "processes"},
     "count": set(WITH_LIMITS["count"]),
     "drag": set(WITH_LIMITS["drag"]),

@@ -110,6 +110,10 @@ def test_only_the_data_asked_for_goes_to_a_pipe(tare: Tare) -> None:
         (("compare", "--memory-limit", "5 bananas", "--", "true"), 2, "not a size"),
         (("compare", "--precision", "x", "--", "true"), 2, "1%"),
         (("weigh", "--", "no-such-program"), 2, "not found"),
+        (("weigh", "--time", "soon", "--", "true"), 2, "write it like 90s, 5min or 1h30min"),
+        (("weigh", "--only", "dragg", "--", "true"), 2, "did you mean drag?"),
+        (("weigh", "-m", "jemaloc", "--", "true"), 2, "did you mean jemalloc?"),
+        (("weigh", "--no-page", "--", "ls", "|", "wc"), 1, "sh -c 'ls | wc'"),
         (("report", "/nowhere"), 2, "/nowhere is not a folder"),
         (("diff", "/nowhere", "/nowhere"), 2, "not a results folder"),
         (("export", "-f", "json", "/nowhere"), 2, "not a results folder"),
@@ -280,6 +284,34 @@ def test_weigh_gives_a_verdict_in_words(tare: Tare, tmp_path: Path) -> None:
     assert cost["took_seconds"] > 0
     assert cost["expected_seconds"] > 0
     assert (tmp_path / "r" / "report.html").stat().st_size < 3 << 20
+
+
+def test_weigh_has_the_sections_and_runs_that_were_asked_for(tare: Tare, tmp_path: Path) -> None:
+    words = ("--only", "time,drag", "--skip", "drag", "--runs", "2", "--time", "1min")
+    done = tare("weigh", *words, "-m", "glibc", "-m", "jemalloc", "-o", "r", "--", "true")
+    assert done.returncode == 0, done.stderr
+    run = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert run["sections"].keys() == {"time-and-memory"}
+    assert run["section_runs"] == {"time-and-memory": 2 + 2 * 2 + 2}
+    assert "there were 2 runs under each manager" in " ".join(done.stdout.split())
+    assert "Left out" not in done.stdout
+
+
+def test_weigh_opens_the_page(tare: Tare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opener = tmp_path / "bin" / "xdg-open"
+    opener.parent.mkdir()
+    opener.write_text('#!/bin/sh\necho "$@" > opened\n[ ! -e fails ]\n')
+    opener.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{opener.parent}:{os.environ['PATH']}")
+    words = ("weigh", "--quick", "--only", "time", "-n", "1", "-m", "glibc", "--open")
+    done = tare(*words, "-o", "r", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "opened").read_text().strip() == str(tmp_path / "r" / "report.html")
+    assert "could not be opened" not in done.stderr
+    (tmp_path / "fails").touch()
+    done = tare(*words, "-o", "s", "--", "true")
+    assert done.returncode == 0
+    assert "could not be opened: no browser was found" in done.stderr
 
 
 def test_weigh_of_a_program_with_its_own_allocator(

@@ -47,7 +47,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Pretended:
     """The study over replays whose outcome a function of the collector and of the heap, in times
     the most bytes alive, gives; the heap is 0 without a collector."""
 
-    def study(outcome_of: Callable[[str, float], Outcome], runs: int = 4) -> Results:
+    def study(outcome_of: Callable[[str, float], Outcome], runs: int = 6) -> Results:
         def pretend(_program: Program, manager: Manager, _limits: Limits, *_: Any) -> Outcome:
             words = manager.replayer
             heap = int(words[words.index("--heap") + 1]) / LIVE if words else 0.0

@@ -120,6 +120,7 @@ def _show(recipe: Recipe, console: Console) -> None:
         ("licence", recipe.licence),
         ("home page", recipe.homepage),
         ("object", str(_object(recipe) or "not installed")),
+        ("to use it", _use(recipe)),
         ("note", recipe.note),
     ]
     for label, value in rows:
@@ -129,6 +130,17 @@ def _show(recipe: Recipe, console: Console) -> None:
         default = f" (default {option.default})" if option.default is not None else ""
         values = "|".join([*option.choices, *([] if option.type == "choice" else [option.type])])
         console.print(Text(f"  {option.name}={values}  {option.description}{default}"))
+
+
+def _use(recipe: Recipe) -> str:
+    use = recipe.use
+    if use is not None:
+        return (
+            f"Debian's {use.package} and LD_PRELOAD={use.preload}; to link it, {use.development} "
+            f"and {use.link}"
+        )
+    source = recipe.source
+    return f"{source.type} {source.package} {source.version}, built" if source is not None else ""
 
 
 @command.command()

@@ -18,6 +18,8 @@ from tare.studykit.instrumented import is_built, left_out
 IDENTIFIER = "storage"
 TITLE = breakdown.TITLE
 ORDER = 25
+WORTH = 2.0
+NAMES = ("breakdown",)
 
 START_SECONDS = 3.0
 """What Valgrind's core takes to start, and disassembly of the code that a typical program runs."""
@@ -43,6 +45,11 @@ def observers(setting: Setting) -> Mapping[str, Observe]:
 def run_seconds(pilot_seconds: float) -> float:
     """What one run will take, judged by the pilot run."""
     return START_SECONDS + SLOWDOWN * pilot_seconds
+
+
+def least_seconds(setting: Setting) -> float:
+    known = setting.storage_runtime and is_built()
+    return run_seconds(setting.pilot_seconds) if known else 0.0
 
 
 def expected_runs(setting: Setting) -> int:

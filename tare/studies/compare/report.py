@@ -7,16 +7,19 @@ so that comparing it with itself gives the noise floor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tare.base import statistics
 from tare.base.libraries import pl
+from tare.base.units import format_percent
 from tare.campaign import rounds
 from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.records.summary import geometric_means, summarise
-from tare.report.comparison import MEMORY, TIME, change, comparison_section, summary_rows
+from tare.report.comparison import MEMORY, TIME, change, comparison_section
 from tare.report.model import Section
+from tare.studies.compare.verdicts import comparison, conclusion, fastest, smallest
 
 STUDY = "compare"
 
@@ -28,43 +31,60 @@ def next_round(plan: rounds.Plan, records: Sequence[Record]) -> list[Run]:
 
 def section(results: Results) -> Section:
     """What a comparison found: in sentences, tables and figures, and its failures."""
-    from dataclasses import replace
-
     run = results.run
     summary = summarise(results.measurements, run.baseline, run.seed)
-    means = geometric_means(results.measurements, run.baseline, run.seed)
-    return replace(
-        comparison_section(results, summary), findings=findings(summary, means, run.baseline)
-    )
+    whole = comparison_section(results, summary)
+    return replace(whole, findings=findings(results.measurements, run.baseline, run.seed))
 
 
-def findings(summary: pl.DataFrame, means: pl.DataFrame, baseline: str) -> list[str]:
+def findings(measurements: pl.DataFrame, baseline: str, seed: int) -> list[str]:
     """Who took least time and least memory, as far as a difference was seen: of one program by its
-    summary, of several by the geometric means."""
-    programs = summary["program"].unique().to_list()
+    runs, of several by the geometric means."""
+    programs = measurements["program"].unique().to_list()
+    if len(programs) > 1:
+        return _of_means(geometric_means(measurements, baseline, seed), baseline)
+    compared = comparison(measurements, STUDY, programs[0], baseline, seed)
+    if not compared.times:
+        return []
+    speed = fastest(compared, lambda name, what: f"{name} was fastest: {what} than {baseline}.")
+    size = smallest(compared, lambda name, what: f"{name} was smallest: {what} than {baseline}.")
+    return [*speed.sentences, *size.sentences]
+
+
+def last_sentence(results: Results) -> str:
+    """What `tare compare` ends with; "" where there is nothing to say."""
+    run = results.run
+    programs = results.measurements["program"].unique().to_list()
+    if len(programs) != 1:
+        return next(iter(findings(results.measurements, run.baseline, run.seed)), "")
+    compared = comparison(results.measurements, STUDY, programs[0], run.baseline, run.seed)
+    return conclusion(compared) if compared.times else ""
+
+
+def _of_means(means: pl.DataFrame, baseline: str) -> list[str]:
     sentences = []
-    for metric, what, least in ((TIME, "time", "fastest"), (MEMORY, "memory", "smallest")):
+    for metric, what, least in ((TIME, "wall time", "fastest"), (MEMORY, "memory", "smallest")):
         rows = [
-            row
-            for (_, manager, name), row in summary_rows(summary).items()
-            if name == metric and manager != baseline and row["ratio"] is not None
+            _as_seen(row)
+            for row in means.iter_rows(named=True)
+            if row["metric"] == metric and row["manager"] != baseline
         ]
-        if len(programs) > 1:
-            rows = [_as_seen(row) for row in means.iter_rows(named=True) if row["metric"] == metric]
-        if not rows:
-            continue
         lower = [row for row in rows if row["verdict"] == "lower"]
         if lower:
             best = min(lower, key=lambda row: row["ratio"])
-            mean = f" by the mean of {best['programs']} programs" if "programs" in best else ""
             sentences.append(
-                f"{best['manager']} was {least}{mean}: {change(best, what)} than {baseline}."
+                f"{best['manager']} was {least} by the mean of {best['programs']} programs: "
+                f"{change(best, what)} than {baseline}."
             )
         elif any(row["verdict"] == statistics.TOO_FEW_RUNS for row in rows):
             fewest = statistics.FEWEST_FOR_VERDICT
             sentences.append(f"Fewer than {fewest} runs cannot tell who needs less {what}.")
-        else:
-            sentences.append(f"No manager was seen to need less {what} than {baseline}.")
+        elif rows:
+            visible = max(1 - row["ratio_low"] / row["ratio"] for row in rows)
+            sentences.append(
+                f"The mean of {rows[0]['programs']} programs cannot tell who needs less {what} "
+                f"than {baseline}: only differences above {format_percent(visible)} would show."
+            )
     return sentences
 
 

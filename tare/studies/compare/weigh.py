@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL
 from tare.base.units import format_floor, format_value
 from tare.campaign import rounds
 from tare.records import summary
+from tare.records.actions import Action, Certainty, Gain, Kind
 from tare.records.header import Header
+from tare.records.metrics import METRICS
 from tare.records.results import Results
 from tare.records.runs import Record, Run
-from tare.report.comparison import MEMORY, TIME, change, comparison_section, summary_rows
+from tare.report.comparison import TIME, comparison_section, summary_rows
 from tare.report.model import Section
+from tare.studies.compare import advice
 from tare.studies.compare import report as compare
+from tare.studies.compare.verdicts import (
+    Choice,
+    Comparison,
+    comparison,
+    difference,
+    fastest,
+    savings,
+    smallest,
+)
 from tare.studykit.budget import Effort, Setting
 
 IDENTIFIER = "time-and-memory"
 TITLE = "Time and memory under other allocators"
 ORDER = 10
+WORTH = 4.0
+NAMES = ("compare", "time", "memory")
+
+COUNTING = "count"
+"""The study of the section that counts instructions."""
 
 _QUICK_MANAGERS = ("mimalloc", "jemalloc")
 _MOST_RUNS = {Effort.QUICK: 10, Effort.DEFAULT: 20, Effort.THOROUGH: 200}
 _FEWEST_RUNS = 3
 _THOROUGH_PRECISION = 0.01
+_START_SECONDS = 0.005
+"""What starting a run takes beside the program's own time."""
 
 
 def plan(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> rounds.Plan:
@@ -39,10 +59,10 @@ def plan(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> rounds.Pla
     most = _MOST_RUNS[setting.effort]
     warmup = 0 if setting.effort is Effort.QUICK else 1
     a_round = len(managers) - 1 + rounds.BASELINE_RUNS_A_ROUND
-    left = setting.budget_seconds - warmup * len(managers) * setting.pilot_seconds
-    most_rounds = left / (a_round * max(setting.pilot_seconds, 1e-3))
-    runs = max(_FEWEST_RUNS, min(most, math.floor(most_rounds)))
-    thorough = setting.effort is Effort.THOROUGH
+    left = setting.budget_seconds - warmup * len(managers) * run_seconds(setting)
+    most_rounds = left / (a_round * run_seconds(setting))
+    runs = setting.runs or max(_FEWEST_RUNS, min(most, math.floor(most_rounds)))
+    thorough = setting.effort is Effort.THOROUGH and not setting.runs
     return rounds.Plan(
         programs=(setting.program,),
         managers=managers,
@@ -55,6 +75,17 @@ def plan(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> rounds.Pla
     )
 
 
+def run_seconds(setting: Setting) -> float:
+    """What one run will take, judged by the pilot run."""
+    return setting.run_seconds + _START_SECONDS
+
+
+def least_seconds(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> float:
+    """For the fewest runs, or those that were asked for."""
+    least = replace(setting, budget_seconds=0.0)
+    return rounds.planned_runs(plan(least, quick)) * run_seconds(setting)
+
+
 def expected_runs(setting: Setting) -> int:
     """How many runs that makes when nothing fails."""
     return rounds.planned_runs(plan(setting))
@@ -62,7 +93,7 @@ def expected_runs(setting: Setting) -> int:
 
 def expected_seconds(setting: Setting) -> float:
     """What measuring will take, judged by the pilot run."""
-    return expected_runs(setting) * (setting.pilot_seconds + 0.005)
+    return expected_runs(setting) * run_seconds(setting)
 
 
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
@@ -73,97 +104,115 @@ def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
 
 def section(results: Results) -> Section:
     """The verdict in words, over the tables and figures of the comparison."""
-    from dataclasses import replace
-
     mine = results.measurements.filter(results.measurements["study"] == compare.STUDY)
-    baseline, seed = results.run.baseline, results.run.seed
-    summarised = summary.summarise(mine, baseline, seed)
+    summarised = summary.summarise(mine, results.run.baseline, results.run.seed)
     whole = comparison_section(results, summarised)
-    findings, commands = verdict(results.run, summary_rows(summarised))
+    rows = summary_rows(summarised)
+    findings, commands = verdict(results.run, compared(results), rows)
     return replace(whole, identifier=IDENTIFIER, title=TITLE, findings=findings, commands=commands)
+
+
+def compared(results: Results, kind: str = "allocator") -> Comparison:
+    run = results.run
+    found = comparison(
+        results.measurements,
+        compare.STUDY,
+        run.programs[0].name,
+        run.baseline,
+        run.seed,
+    )
+    return replace(found, kind=kind)
+
+
+Rows = Mapping[tuple[str, str, str], Mapping[str, Any]]
+Command = Callable[[Header, str], tuple[str, str]]
 
 
 def verdict(
     run: Header,
-    rows: Mapping[tuple[str, str, str], Mapping[str, Any]],
-    kind: str = "allocator",
-    command: Callable[[Header, str], str] | None = None,
+    compared: Comparison,
+    rows: Rows,
+    command: Command = advice.command,
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """What to change, what it brings and how sure that is, in sentences; and the labelled commands
-    that carry out the change. ``kind`` is what the managers are, and ``command`` gives the shell
-    command that runs the program under one.
-
-    Of managers that are as fast as each other, the one with the least memory is advised.
-    """
+    that carry out the change. ``command`` gives the label and the shell command of a manager."""
     baseline = run.baseline
-    program = run.programs[0].name
-    base = rows.get((program, baseline, TIME))
+    base = rows.get((run.programs[0].name, baseline, TIME))
     if base is None or not base["runs"]:
         return [f"The program gave no good run under {baseline}: nothing to compare with."], []
-    managers = [m for _, m, metric in rows if metric == TIME and m != baseline]
-    times = {m: rows[program, m, TIME] for m in managers if rows[program, m, TIME]["runs"]}
-    memories = {m: rows[program, m, MEMORY] for m in times}
-    if not times:
-        return [f"No other {kind} could be measured."], []
-    as_fast = _tied_best(times)
-    faster = min(as_fast, key=lambda m: memories[m]["ratio"]) if as_fast else None
-    smaller = _best(memories)
-    sentences = []
-    if faster is None:
-        sentences.append(f"Keep {baseline} for speed: no other {kind} was seen to be faster.")
-    else:
-        sentences.append(
-            f"Run it under {faster}: {change(times[faster], 'time')}, "
-            f"{change(memories[faster], 'memory')}." + _ties(faster, as_fast)
-        )
-    if smaller is None:
-        sentences.append(f"No other {kind} was seen to need less memory than {baseline}.")
-    elif smaller != faster:
-        sentences.append(
-            f"For the least memory: {smaller}, {change(memories[smaller], 'memory')}, "
-            f"{change(times[smaller], 'time')}."
-        )
-    sentences.append(_sureness(base, times))
-    advised = dict.fromkeys(name for name in (faster, smaller) if name is not None)
-    commands = [(f"to run it under {name}", (command or _command)(run, name)) for name in advised]
-    return sentences, [(label, command) for label, command in commands if command]
+    if not compared.times:
+        return [f"No other {compared.kind} could be measured."], []
+    speed, size = _choices(compared)
+    sentences = [*speed.sentences]
+    if size.manager and size.manager != speed.manager:
+        by = speed.evidence or compared.times[0]
+        cost = difference(by.known.get(size.manager), by.metric)
+        sentences.append(f"{size.sentences[0]}, {cost}.")
+    elif not size.manager:
+        sentences += size.sentences
+    sentences.append(_sureness(base, compared))
+    advised = dict.fromkeys(name for name in (speed.manager, size.manager) if name)
+    commands = [command(run, name) for name in advised]
+    return sentences, [(label, words) for label, words in commands if words]
 
 
-def _best(rows: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The manager with the lowest ratio among those seen to be lower."""
-    lower = {m: row["ratio"] for m, row in rows.items() if row["verdict"] == "lower"}
-    return min(lower, key=lambda m: lower[m]) if lower else None
+def _choices(compared: Comparison) -> tuple[Choice, Choice]:
+    def of_speed(manager: str, what: str) -> str:
+        memory = difference(compared.memory.known.get(manager), compared.memory.metric)
+        return f"Run it under {manager}: {what}, {memory}."
+
+    def of_size(manager: str, what: str) -> str:
+        return f"For the least memory: {manager}, {what}"
+
+    return fastest(compared, of_speed), smallest(compared, of_size)
 
 
-def _tied_best(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The managers seen to be lower whose ratio lies within the interval of the best one's."""
-    best = _best(rows)
-    if best is None:
-        return []
-    highest = rows[best]["ratio_high"]
-    return [m for m, row in rows.items() if row["verdict"] == "lower" and row["ratio"] <= highest]
+def actions(results: Results) -> list[Action]:
+    """Another allocator for speed, and one for memory, as far as a gain was seen."""
+    return actions_of(results, compared(results))
 
 
-def _ties(chosen: str, tied: Sequence[str]) -> str:
-    others = [manager for manager in tied if manager != chosen]
-    if not others:
-        return ""
-    verb = "are" if len(others) > 1 else "is"
-    return f" {' and '.join(others)} {verb} as fast within the noise, with more memory."
+def actions_of(results: Results, compared: Comparison, kind: Kind = Kind.ALLOCATOR) -> list[Action]:
+    medians = _medians(results)
+    return [
+        action
+        for choice in _choices(compared)
+        if choice.manager and (action := _action(results.run, choice, medians, kind)) is not None
+    ]
 
 
-def _command(run: Header, manager: str) -> str:
-    """The shell command that runs the program under ``manager``."""
-    described = run.managers.get(manager)
-    if described is None or not described.object:
-        return ""
-    settings = {**described.environment, "LD_PRELOAD": described.object}
-    words = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
-    return " ".join([*words, shlex.join(run.programs[0].argv)])
+def _medians(results: Results) -> Mapping[str, float]:
+    """Of the baseline, by metric."""
+    run = results.run
+    good = results.measurements.filter(
+        pl.col("manager") == run.baseline,
+        pl.col("status") == "ok",
+        pl.col("study").is_in([compare.STUDY, COUNTING]),
+    )
+    return dict(good.group_by("metric").agg(pl.col("value").median()).iter_rows())
 
 
-def _sureness(base: Mapping[str, Any], times: Mapping[str, Mapping[str, Any]]) -> str:
-    fewest = min((row["runs"] for row in times.values()), default=base["runs"])
+def _action(run: Header, choice: Choice, medians: Mapping[str, float], kind: Kind) -> Action | None:
+    saved = savings(choice, medians)
+    if saved is None or choice.evidence is None:
+        return None
+    value, low, high, ratio = saved
+    metric = choice.evidence.metric
+    if kind is Kind.ALLOCATOR and choice.manager.endswith(")"):
+        kind = Kind.OPTION
+    way = advice.how(choice.manager)
+    return Action(
+        kind,
+        f"Use {choice.manager}: {difference(choice.evidence.known[choice.manager], metric)}"
+        + (f" ({way})." if way else "."),
+        Gain(metric, value, low, high, METRICS[metric].unit, ratio),
+        Certainty.MEASURED,
+        advice.verifying(run, choice.manager),
+    )
+
+
+def _sureness(base: Mapping[str, Any], compared: Comparison) -> str:
+    fewest = compared.times[0].runs
     floor = base["noise_floor"]
     noise = (
         f"ratios of time from {format_floor(floor)} are noise here"
@@ -176,7 +225,8 @@ def _sureness(base: Mapping[str, Any], times: Mapping[str, Mapping[str, Any]]) -
         else "too few runs for a 95% interval, so the brackets hold the extremes"
     )
     median = format_value(base["median"], base["unit"])
+    runs = f"{fewest} run" + ("" if fewest == 1 else "s")
     return (
-        f"How sure: {fewest} runs under each manager, interleaved at random; {kind}; {noise} "
+        f"How sure: {runs} under each manager, interleaved at random; {kind}; {noise} "
         f"(median {median})."
     )

@@ -17,8 +17,15 @@ from tare.studykit.instrumented import SLOWDOWN, is_built, left_out, run_seconds
 IDENTIFIER = "instructions"
 TITLE = count.TITLE
 ORDER = 20
+WORTH = 2.0
+NAMES = ("count",)
 
 _QUICK_MANAGERS = 2
+
+
+def least_seconds(setting: Setting) -> float:
+    """One run, under the baseline."""
+    return run_seconds(setting.run_seconds) if is_built() else 0.0
 
 
 def expected_runs(setting: Setting) -> int:
@@ -28,13 +35,13 @@ def expected_runs(setting: Setting) -> int:
     if setting.effort is Effort.THOROUGH:
         return len(setting.managers) * count.RUNS_TO_SEE_REPETITION
     most = _QUICK_MANAGERS if setting.effort is Effort.QUICK else len(setting.managers)
-    fitting = int(setting.budget_seconds / run_seconds(setting.pilot_seconds))
+    fitting = int(setting.budget_seconds / run_seconds(setting.run_seconds))
     return min(most, fitting, len(setting.managers))
 
 
 def expected_seconds(setting: Setting) -> float:
     """What counting will take, judged by the pilot run."""
-    return expected_runs(setting) * run_seconds(setting.pilot_seconds)
+    return expected_runs(setting) * run_seconds(setting.run_seconds)
 
 
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:

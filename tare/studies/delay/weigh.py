@@ -17,11 +17,12 @@ from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Section
 from tare.studies.delay import report as delay
-from tare.studykit.budget import TIMED, TOTAL_SECONDS, Effort, Setting
+from tare.studykit.budget import TIMED, Effort, Setting, bill_seconds
 
 IDENTIFIER = "delay"
 TITLE = "What if reclamation were delayed"
 ORDER = 40
+RESEARCH = True
 
 SECTIONS_ONCE = 7
 """That shared the time of bills which do not say what each got."""
@@ -31,6 +32,13 @@ _MOST_RUNS = {Effort.QUICK: 6, Effort.DEFAULT: 10, Effort.THOROUGH: 40}
 _FEWEST_RUNS = 3
 _START_SECONDS = 0.005
 """What starting a run takes beside the program's own time."""
+
+
+def least_seconds(setting: Setting) -> float:
+    """For the fewest rounds."""
+    if not is_built() or setting.baseline == OWN:
+        return 0.0
+    return _seconds(_rounds(setting, _FEWEST_RUNS), setting)
 
 
 def plan(setting: Setting) -> rounds.Plan | None:
@@ -43,7 +51,7 @@ def plan(setting: Setting) -> rounds.Plan | None:
     fits = left >= 0 or setting.effort is Effort.THOROUGH
     if not is_built() or setting.baseline == OWN or not fits:
         return None
-    a_round = rounds.runs_a_round(fewest) * run_seconds(setting.pilot_seconds)
+    a_round = rounds.runs_a_round(fewest) * run_seconds(setting.run_seconds)
     more = max(0, math.floor(left / a_round))
     return _rounds(setting, min(_MOST_RUNS[setting.effort], _FEWEST_RUNS + more))
 
@@ -55,7 +63,7 @@ def _rounds(setting: Setting, runs: int) -> rounds.Plan:
 
 
 def _seconds(planned: rounds.Plan, setting: Setting) -> float:
-    return rounds.planned_runs(planned) * run_seconds(setting.pilot_seconds)
+    return rounds.planned_runs(planned) * run_seconds(setting.run_seconds)
 
 
 def run_seconds(pilot_seconds: float) -> float:
@@ -109,8 +117,9 @@ def _left_out(results: Results) -> str:
     if results.run.baseline == OWN:
         return "Left out: the program brings its own allocator. `tare delay -m own` tries it."
     effort = Effort(results.run.request.effort)
+    total = bill_seconds(results.run)
     share = results.run.shares.get(IDENTIFIER)
-    budget = TOTAL_SECONDS[effort] / SECTIONS_ONCE if share is None else share
+    budget = total / SECTIONS_ONCE if share is None else share
     pilot = results.run.pilot_seconds
     setting = Setting("", (), results.run.baseline, effort, pilot, budget, 0)
     expected = _seconds(_rounds(setting, _FEWEST_RUNS), setting)
@@ -118,6 +127,6 @@ def _left_out(results: Results) -> str:
         return f"Left out: the program gave no good run under {results.run.baseline}."
     return (
         f"Left out: the runs take about {format_duration(expected)}, and the other sections "
-        f"leave less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "
+        f"leave less of the {format_duration(total)} of a bill. "
         "`tare delay` measures without a limit, and so does `tare weigh --thorough`."
     )

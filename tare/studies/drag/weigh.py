@@ -17,6 +17,7 @@ from tare.studykit.instrumented import is_built, left_out
 IDENTIFIER = "drag"
 TITLE = drag.TITLE
 ORDER = 30
+WORTH = 3.0
 
 START_SECONDS = 1.0
 """What Valgrind's core takes to start, and the analysis of a small trace."""
@@ -27,6 +28,10 @@ SLOWDOWN = 20.0
 def run_seconds(pilot_seconds: float) -> float:
     """What recording and analysing one run will take, judged by the pilot run."""
     return START_SECONDS + SLOWDOWN * pilot_seconds
+
+
+def least_seconds(setting: Setting) -> float:
+    return run_seconds(setting.pilot_seconds) if is_built() else 0.0
 
 
 def expected_runs(setting: Setting) -> int:

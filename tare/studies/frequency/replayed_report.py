@@ -119,8 +119,8 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
 
 
 def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise``."""
-    return summary.summarise(measurements, baseline, seed)
+    """As ``tare.records.summary.summarise``, each step of the sweep judged for itself."""
+    return summary.summarise_against(measurements, lambda _manager: baseline, seed)
 
 
 def section(results: Results) -> Section:

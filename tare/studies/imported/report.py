@@ -26,7 +26,7 @@ _SHOWN_MISSING = 5
 def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
     """As ``tare.records.summary.summarise``. The runs were not interleaved by Tare: how far they
     were, the tool that did them knows."""
-    return summary.summarise(measurements, baseline, seed)
+    return summary.summarise(measurements, baseline, seed, in_turns=False)
 
 
 def section(results: Results) -> Section:

@@ -186,7 +186,7 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
     schema = summary.summary_schema()
     return pl.concat(
         [
-            summary.summarise(measurements, baseline, seed),
+            summary.summarise_against(measurements, lambda _manager: baseline, seed),
             pl.DataFrame(rows, schema=schema, orient="row"),
         ]
     )

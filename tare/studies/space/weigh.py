@@ -15,11 +15,12 @@ from tare.records.runs import Record, Run
 from tare.report.model import Section
 from tare.studies.space import observe
 from tare.studies.space import report as space
-from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
+from tare.studykit.budget import Effort, Setting, bill_seconds
 
 IDENTIFIER = "space"
 TITLE = space.TITLE
 ORDER = 15
+WORTH = 3.0
 
 START_SECONDS = 0.8
 """What the analysis of a small program takes."""
@@ -33,6 +34,11 @@ def run_seconds(pilot_seconds: float) -> float:
     return START_SECONDS + SLOWDOWN * pilot_seconds
 
 
+def least_seconds(setting: Setting) -> float:
+    """One run, under the baseline."""
+    return run_seconds(setting.run_seconds) if is_built() and _managers(setting) else 0.0
+
+
 def expected_runs(setting: Setting) -> int:
     """How many managers fit into the section's share of the time."""
     if not is_built():
@@ -41,12 +47,12 @@ def expected_runs(setting: Setting) -> int:
     if setting.effort is Effort.THOROUGH:
         return managers
     most = min(_QUICK_MANAGERS, managers) if setting.effort is Effort.QUICK else managers
-    return min(most, int(setting.budget_seconds / run_seconds(setting.pilot_seconds)))
+    return min(most, int(setting.budget_seconds / run_seconds(setting.run_seconds)))
 
 
 def expected_seconds(setting: Setting) -> float:
     """What it will take, judged by the pilot run."""
-    return expected_runs(setting) * run_seconds(setting.pilot_seconds)
+    return expected_runs(setting) * run_seconds(setting.run_seconds)
 
 
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
@@ -93,7 +99,7 @@ def section(results: Results) -> Section:
     if not is_built():
         return Section(IDENTIFIER, TITLE, findings=["Left out: the recorder is not built."])
     seconds = run_seconds(results.run.pilot_seconds)
-    total = TOTAL_SECONDS[Effort(results.run.request.effort)]
+    total = bill_seconds(results.run)
     reason = (
         f"Left out: one run with its analysis takes about {format_duration(seconds)}, and the "
         f"other sections leave less of the {format_duration(total)} of a bill. `tare space` looks "

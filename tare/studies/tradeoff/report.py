@@ -107,8 +107,8 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
 
 
 def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise``."""
-    return summary.summarise(measurements, baseline, seed)
+    """As ``tare.records.summary.summarise``, each step of the sweep judged for itself."""
+    return summary.summarise_against(measurements, lambda _manager: baseline, seed)
 
 
 def failed(results: Results) -> bool:
@@ -219,7 +219,7 @@ def _cheapest(answers: Answers) -> list[str]:
         names = ", ".join(name for name, heap in free.items() if heap == least)
         sentences.append(
             f"The smallest heap in which collecting was not seen to cost more time than "
-            f"{answers.baseline}: {_times(least)} ({names})."
+            f"{answers.baseline}: {_times(least)} ({names}{_hidden(answers, free, TIME)})."
         )
     elif measured:
         largest = max(point.heap for point in measured)
@@ -260,8 +260,20 @@ def _of_collector(answers: Answers, collector: str, points: Sequence[Point]) -> 
             f"takes more {what} than {answers.baseline} up to {_times(fitting[-1].heap)}"
             if heap is None
             else f"no more {what} than {answers.baseline} was seen from {_times(heap)} on"
+            f"{_hidden(answers, {collector: heap}, metric)}"
         )
     return "; ".join(parts) + "."
+
+
+def _hidden(answers: Answers, free: Mapping[str, float], metric: str) -> str:
+    """What the runs in the heaps from which on collectors cost nothing would not have shown."""
+    most = max(
+        row["ratio_high"]
+        for point in answers.points
+        if point.heap >= free.get(point.collector, float("inf"))
+        and (row := answers.row(point.manager, metric)) is not None
+    )
+    return f", though up to {format_percent(most - 1)} more would not show" if most > 1 else ""
 
 
 def costs_nothing_from(answers: Answers, points: Sequence[Point], metric: str) -> float | None:
@@ -279,7 +291,8 @@ def costs_nothing_from(answers: Answers, points: Sequence[Point], metric: str) -
 
 def _cost(row: Row, answers: Answers) -> str:
     if row["verdict"] == "no difference seen":
-        return f"no difference from {answers.baseline} seen"
+        low, high = row["ratio_low"], row["ratio_high"]
+        return f"no difference from {answers.baseline} seen ({low:.2f} to {high:.2f} times)"
     if row["ratio"] >= FROM_TIMES:
         return f"{row['ratio']:.3g} times the time of {answers.baseline}"
     direction = "more" if row["ratio"] > 1 else "less"

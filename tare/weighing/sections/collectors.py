@@ -23,7 +23,7 @@ from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.fields import Field, Kind, counts, ratios, seconds, sizes, table, texts
 from tare.report.model import Section, Table
-from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
+from tare.studykit.budget import Effort, Setting, bill_seconds
 from tare.weighing import collectors_observe
 from tare.weighing.collectors_observe import HEAPS, PAIRS
 from tare.weighing.collectors_observe import ratios as ratios_of
@@ -50,6 +50,13 @@ def run_seconds(pilot_seconds: float) -> float:
     return START_SECONDS + SLOWDOWN * pilot_seconds
 
 
+def least_seconds(setting: Setting) -> float:
+    """The recording and one collector."""
+    if not is_built() or setting.baseline == OWN:
+        return 0.0
+    return 2 * run_seconds(setting.run_seconds)
+
+
 def expected_runs(setting: Setting) -> int:
     """The recording and as many collectors as fit into the section's share of the time."""
     if not is_built() or setting.baseline == OWN:
@@ -57,12 +64,12 @@ def expected_runs(setting: Setting) -> int:
     most = 1 + (1 if setting.effort is Effort.QUICK else len(COLLECTORS))
     if setting.effort is Effort.THOROUGH:
         return most
-    fitting = min(most, int(setting.budget_seconds / run_seconds(setting.pilot_seconds)))
+    fitting = min(most, int(setting.budget_seconds / run_seconds(setting.run_seconds)))
     return fitting if fitting > 1 else 0
 
 
 def expected_seconds(setting: Setting) -> float:
-    return expected_runs(setting) * run_seconds(setting.pilot_seconds)
+    return expected_runs(setting) * run_seconds(setting.run_seconds)
 
 
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
@@ -124,11 +131,10 @@ def _left_out(results: Results) -> str:
         return "Left out: the recorder or the replayer's collectors are not built (make build)."
     if results.run.baseline == OWN:
         return "Left out: the program brings its own allocator. `tare trace -m own` records it."
-    effort = Effort(results.run.request.effort)
     seconds = 2 * run_seconds(results.run.pilot_seconds)
     return (
         f"Left out: a recording and a search take about {format_duration(seconds)}, and the other "
-        f"sections leave less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. "
+        f"sections leave less of the {format_duration(bill_seconds(results.run))} of a bill. "
         "`tare trace` and `tare minheap` do it without a limit, and so does `tare weigh "
         "--thorough`."
     )

@@ -21,7 +21,7 @@ from tare.report.model import Section
 from tare.studies.lbo import observe
 from tare.studies.lbo import question as lbo
 from tare.studies.lbo import report as study
-from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
+from tare.studykit.budget import Effort, Setting, bill_seconds
 from tare.studykit.least_heap.executed import UNIT, in_heap
 from tare.weighing import java_bill
 from tare.weighing.sections import java_least_heap
@@ -30,6 +30,8 @@ RUNTIME = java_bill.RUNTIME
 IDENTIFIER = "java-costs"
 TITLE = study.TITLE
 ORDER = 30
+NAMES = ("lbo",)
+NEEDS = (java_least_heap.IDENTIFIER,)
 
 HEAPS = (2.0, 4.0)
 """In least heaps of ``lbo.REFERENCE``."""
@@ -51,7 +53,7 @@ def _runs(collectors: int, runs: int) -> int:
 
 
 def _run_seconds(setting: Setting) -> float:
-    return setting.pilot_seconds + _START_SECONDS
+    return setting.run_seconds + _START_SECONDS
 
 
 def _fitting(setting: Setting) -> tuple[int, int]:
@@ -60,14 +62,18 @@ def _fitting(setting: Setting) -> tuple[int, int]:
     most = _MOST_RUNS[setting.effort]
     if setting.effort is Effort.THOROUGH:
         return known, most
-    if not java_least_heap.expected_runs(setting):
-        return 0, 0
     for collectors in range(known, min(_FEWEST_COLLECTORS, known) - 1, -1):
         a_round = _runs(collectors, 1) * _run_seconds(setting)
         runs = min(most, math.floor(setting.budget_seconds / a_round))
         if runs >= _FEWEST_RUNS:
             return collectors, runs
     return 0, 0
+
+
+def least_seconds(setting: Setting) -> float:
+    """For the fewest runs of the fewest collectors."""
+    known = len(java_bill.collectors(setting.managers))
+    return _runs(min(_FEWEST_COLLECTORS, known), _FEWEST_RUNS) * _run_seconds(setting)
 
 
 def expected_runs(setting: Setting) -> int:
@@ -168,12 +174,11 @@ def _headline(results: Results, collector: str) -> list[str]:
 
 
 def _left_out(results: Results) -> str:
-    effort = Effort(results.run.request.effort)
     count = _runs(_FEWEST_COLLECTORS, _FEWEST_RUNS)
     seconds = count * results.run.pilot_seconds
     return (
         f"Left out: it takes the least heap of {lbo.REFERENCE} and then {count} runs, about "
         f"{format_duration(seconds)}, and the other sections leave less of the "
-        f"{format_duration(TOTAL_SECONDS[effort])} of a bill. `tare lbo` measures without a "
+        f"{format_duration(bill_seconds(results.run))} of a bill. `tare lbo` measures without a "
         "limit, and so does `tare weigh --thorough`."
     )

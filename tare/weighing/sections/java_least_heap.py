@@ -16,7 +16,7 @@ from tare.records.runs import Limits, Outcome, Record, Run
 from tare.report.model import Section
 from tare.studies.lbo.question import REFERENCE
 from tare.studies.minheap import executed_report as study
-from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
+from tare.studykit.budget import Effort, Setting, bill_seconds
 from tare.studykit.least_heap import executed
 from tare.studykit.least_heap import executed as minheap_executed
 from tare.studykit.least_heap.request import SLOW
@@ -27,6 +27,8 @@ RUNTIME = java_bill.RUNTIME
 IDENTIFIER = "java-least-heap"
 TITLE = study.TITLE
 ORDER = 20
+WORTH = 2.0
+NAMES = ("minheap",)
 
 _RUNS = 12
 """What a search takes, in runs of the program."""
@@ -38,7 +40,12 @@ _REPEATS = {Effort.QUICK: 1, Effort.DEFAULT: 2, Effort.THOROUGH: 3}
 
 def run_seconds(setting: Setting) -> float:
     """What a search will take, judged by the pilot run."""
-    return _RUNS * (setting.pilot_seconds + 0.1)
+    return _RUNS * (setting.run_seconds + 0.1)
+
+
+def least_seconds(setting: Setting) -> float:
+    """One search."""
+    return run_seconds(setting) if setting.pilot else 0.0
 
 
 def expected_runs(setting: Setting) -> int:
@@ -132,12 +139,11 @@ def _changed(results: Results) -> list[str]:
 
 
 def _left_out(results: Results) -> str:
-    effort = Effort(results.run.request.effort)
     seconds = _RUNS * results.run.pilot_seconds
     return (
         f"Left out: a search takes about {format_duration(seconds)}, and the other sections leave "
-        f"less of the {format_duration(TOTAL_SECONDS[effort])} of a bill. `tare minheap` searches "
-        "without a limit, and so does `tare weigh --thorough`."
+        f"less of the {format_duration(bill_seconds(results.run))} of a bill. `tare minheap` "
+        "searches without a limit, and so does `tare weigh --thorough`."
     )
 
 

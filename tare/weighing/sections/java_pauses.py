@@ -22,10 +22,15 @@ RUNTIME = java_bill.RUNTIME
 IDENTIFIER = "java-pauses"
 TITLE = "Allocation and pauses"
 ORDER = 15
+NAMES = ("pauses",)
 
 _ALLOCATED = "heap_allocated_bytes"
 _STOPPED = "collector_seconds"
 _LONGEST = "max_pause_seconds"
+
+
+def least_seconds(_setting: Setting) -> float:
+    return 0.0
 
 
 def expected_runs(_setting: Setting) -> int:

@@ -14,6 +14,7 @@ from tare.observers import runner
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records import summary
+from tare.records.actions import Action, Kind
 from tare.records.header import Header
 from tare.records.results import Results
 from tare.records.runs import Record, Run
@@ -34,6 +35,8 @@ RUNTIME = java_bill.RUNTIME
 IDENTIFIER = "java-time"
 TITLE = "Time and memory under other collectors"
 ORDER = 10
+WORTH = 4.0
+NAMES = ("compare", "time", "memory")
 
 _QUICK_MANAGERS = ("jvm.serial", "jvm.parallel")
 _ELSEWHERE = (COLLECTIONS_TABLE, FAILURES_TABLE)
@@ -44,6 +47,10 @@ def observers(_setting: Setting) -> Mapping[str, Observe]:
     return {"runner": java_bill.without(runner.run_once, java_bill.COLLECTOR)}
 
 
+def least_seconds(setting: Setting) -> float:
+    return time_and_memory.least_seconds(setting, _QUICK_MANAGERS)
+
+
 def expected_runs(setting: Setting) -> int:
     """How many runs that makes when nothing fails."""
     return rounds.planned_runs(time_and_memory.plan(setting, _QUICK_MANAGERS))
@@ -51,7 +58,7 @@ def expected_runs(setting: Setting) -> int:
 
 def expected_seconds(setting: Setting) -> float:
     """What measuring will take, judged by the pilot run."""
-    return expected_runs(setting) * (setting.pilot_seconds + 0.005)
+    return expected_runs(setting) * time_and_memory.run_seconds(setting)
 
 
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
@@ -68,8 +75,9 @@ def section(results: Results) -> Section:
     tables = [table for table in whole.tables if table.identifier not in _ELSEWHERE]
     if (failures := failure_table(results, compare.STUDY)) is not None:
         tables.insert(0, failures)
+    compared = time_and_memory.compared(results, "collector")
     findings, commands = time_and_memory.verdict(
-        results.run, summary_rows(summarised), "collector", _command
+        results.run, compared, summary_rows(summarised), _command
     )
     return replace(
         whole,
@@ -81,6 +89,12 @@ def section(results: Results) -> Section:
     )
 
 
+def actions(results: Results) -> list[Action]:
+    """Another collector for speed, and one for memory, as far as a gain was seen."""
+    compared = time_and_memory.compared(results, "collector")
+    return time_and_memory.actions_of(results, compared, Kind.COLLECTOR)
+
+
 def _as_it_is(run: Header) -> list[str]:
     """What the program runs under when nothing is changed."""
     java = run.java
@@ -90,11 +104,11 @@ def _as_it_is(run: Header) -> list[str]:
     return [f"As it is, it runs under jvm.{java.collector} of Java {java.version}{size}."]
 
 
-def _command(run: Header, manager: str) -> str:
-    """The shell command that runs the program under ``manager``."""
-    program = Program("", run.programs[0].argv)
+def _command(run: Header, manager: str) -> tuple[str, str]:
+    """The label of the shell command that runs the program under ``manager``, and the command."""
+    program = Program("", tuple(run.programs[0].argv))
     setting = resolve(manager).runtime
     assert setting is not None
     changed = jvm.advice(setting, program)
     variables = [f"{name}={shlex.quote(value)}" for name, value in changed.environment.items()]
-    return " ".join([*variables, shlex.join(changed.argv)])
+    return f"to run it under {manager}", " ".join([*variables, shlex.join(changed.argv)])

@@ -20,18 +20,28 @@ def test_there_are_folders_of_many_studies() -> None:
     assert len(FOLDERS) >= 13
 
 
+CAUTIOUS = {"too few runs", "no difference seen"}
+"""What a verdict may have become: the figures are the same, and fewer differences are claimed."""
+JUDGED = {"verdict", "ratio_low", "ratio_high"}
+SINCE = "processor_seconds"
+"""Made of the two metrics that older folders have."""
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_results_say_the_same(folder: str) -> None:
     results = api.load(OLDER / folder)
     expected = json.loads((OLDER / folder / "expected.json").read_text(encoding="utf-8"))
     exported = json.loads(api.export_text(results, "json"))
-    assert len(exported["measurements"]) == expected["measurements"] > 0
-    assert [key(row) for row in exported["summary"]] == [key(row) for row in expected["summary"]]
-    for now, then in zip(exported["summary"], expected["summary"], strict=True):
+    measurements = [row for row in exported["measurements"] if row["metric"] != SINCE]
+    summary = [row for row in exported["summary"] if row["metric"] != SINCE]
+    assert len(measurements) == expected["measurements"] > 0
+    assert [key(row) for row in summary] == [key(row) for row in expected["summary"]]
+    for now, then in zip(summary, expected["summary"], strict=True):
         assert now.keys() == then.keys()
+        assert now["verdict"] in CAUTIOUS | {then["verdict"]}, key(then)
         for name, value in then.items():
             same = pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
-            assert now[name] == same, key(then)
+            assert now[name] == same or name in JUDGED, key(then)
 
 
 def key(row: Row) -> tuple[str, str, str]:

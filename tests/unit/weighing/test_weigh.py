@@ -3,105 +3,172 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from msgspec import structs
 
 from tare.base.documents import converted
+from tare.base.errors import UsageError
+from tare.base.statistics import Interval
+from tare.records.actions import Certainty, Kind
+from tare.records.evidence import Evidence, Judged
 from tare.records.header import DescribedManager, Header
+from tare.records.results import Results, measurement_schema
 from tare.studies.compare import weigh as time_and_memory
-from tare.studies.compare.weigh import expected_seconds, next_runs, plan, verdict
-from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, shares
-from tare.weighing.sections import sections
+from tare.studies.compare.verdicts import Comparison
+from tare.studies.compare.weigh import actions, expected_seconds, next_runs, plan, verdict
+from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, names_of
+from tare.weighing.sections import chosen, sections
+from tests.support.bills import carried_out
 from tests.support.campaigns import described
 
-_HEADER = converted(described("weigh", ["p"], ["glibc"]), Header)
+DOCUMENT = described("weigh", ["p"], ["glibc"])
+DOCUMENT["programs"][0]["argv"] = ["./p", "an argument"]
+_HEADER = converted(DOCUMENT, Header)
 RUN = structs.replace(
     _HEADER,
-    programs=(structs.replace(_HEADER.programs[0], argv=("./p", "an argument")),),
     managers={
         **_HEADER.managers,
         "fast": DescribedManager("1", "/lib/fast one.so", {"CONF": "a:1"}),
         "small": DescribedManager("1", "/lib/small.so", {}),
     },
 )
-Row = dict[str, Any]
+ROWS: dict[tuple[str, str, str], dict[str, Any]] = {
+    ("p", "glibc", "wall_seconds"): {"runs": 20, "median": 2.0, "unit": "s", "noise_floor": 0.01}
+}
+Weighed = tuple[Judged, Judged]
 
 
-def row(ratio: float | None, word: str, runs: int = 10, floor: float | None = 0.01) -> Row:
-    spread = None if ratio is None else 0.01
-    return {
-        "median": None if ratio is None else ratio * 2,
-        "unit": "s",
-        "runs": runs if ratio is not None else 0,
-        "ratio": ratio,
-        "ratio_low": None if ratio is None or spread is None else ratio - spread,
-        "ratio_high": None if ratio is None or spread is None else ratio + spread,
-        "noise_floor": floor,
-        "verdict": word,
-    }
+def judged(ratio: float, word: str, runs: int = 10, spread: float = 0.01) -> Judged:
+    interval = Interval(ratio, ratio - spread, ratio + spread)
+    return Judged(word, interval, interval if runs >= 6 else None, runs, 6, 2 * spread)
 
 
-def rows(**managers: tuple[Row, Row]) -> dict[tuple[str, str, str], Row]:
-    found = {
-        ("p", "glibc", "wall_seconds"): row(1.0, "baseline"),
-        ("p", "glibc", "peak_resident_bytes"): row(1.0, "baseline"),
-    }
-    for name, (time, memory) in managers.items():
-        found["p", name, "wall_seconds"] = time
-        found["p", name, "peak_resident_bytes"] = memory
-    return found
+def compared(**managers: Weighed) -> Comparison:
+    walls = {name: wall for name, (wall, _) in managers.items()}
+    memories = {name: memory for name, (_, memory) in managers.items()}
+    times = [Evidence("wall_seconds", walls)] if walls else []
+    return Comparison("glibc", times, Evidence("peak_resident_bytes", memories))
+
+
+def weighed(compared: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
+    return verdict(RUN, compared, ROWS)
+
+
+UNSEEN = (judged(1.0, "no difference seen", spread=0.3), judged(1.0, "no difference seen"))
 
 
 def test_the_fastest_is_advised_with_what_it_costs_in_memory() -> None:
-    fast = (row(0.8, "lower"), row(1.2, "higher"))
-    small = (row(0.9, "lower"), row(0.7, "lower"))
-    sentences, commands = verdict(RUN, rows(fast=fast, small=small))
+    jemalloc = (judged(0.8, "lower"), judged(1.2, "higher"))
+    small = (judged(0.9, "lower"), judged(0.7, "lower"))
+    sentences, commands = weighed(compared(jemalloc=jemalloc, small=small))
     assert sentences[0] == (
-        "Run it under fast: 20% less time (19% to 21%), 20% more memory (19% to 21%)."
+        "Run it under jemalloc: 20% less wall time (19% to 21%), 20% more memory (19% to 21%)."
     )
     assert sentences[1].startswith("For the least memory: small, 30% less memory")
     assert "10 runs under each manager" in sentences[-1]
-    assert commands[0] == (
-        "to run it under fast",
-        "CONF=a:1 LD_PRELOAD='/lib/fast one.so' ./p 'an argument'",
-    )
-    assert commands[1][1].startswith("LD_PRELOAD=/lib/small.so ")
+    assert commands == [
+        (
+            "to run it under jemalloc, of Debian's package libjemalloc2",
+            "LD_PRELOAD=libjemalloc.so.2 ./p 'an argument'",
+        )
+    ]
 
 
 def test_of_two_that_are_as_fast_the_smaller_is_advised() -> None:
-    fast = (row(0.8, "lower"), row(1.2, "higher"))
-    small = (row(0.805, "lower"), row(0.7, "lower"))
-    sentences, _ = verdict(RUN, rows(fast=fast, small=small))
+    fast = (judged(0.8, "lower"), judged(1.2, "higher"))
+    small = (judged(0.805, "lower"), judged(0.7, "lower"))
+    sentences, _ = weighed(compared(fast=fast, small=small))
     assert sentences[0].startswith("Run it under small: ")
-    assert "fast is as fast within the noise" in sentences[0]
+    assert "fast is as fast within the noise, with more memory" in sentences[0]
 
 
-def test_noise_is_not_advice() -> None:
-    same = (row(0.99, "no difference seen"), row(1.0, "no difference seen"))
-    sentences, commands = verdict(RUN, rows(fast=same))
-    assert sentences[0].startswith("Keep glibc")
+def test_noise_is_neither_advice_nor_a_reason_to_keep() -> None:
+    sentences, commands = weighed(compared(fast=UNSEEN))
+    assert sentences[:2] == [
+        "Cannot tell whether another allocator is faster than glibc.",
+        "Wall time cannot tell: only differences above 60% would show.",
+    ]
     assert commands == []
 
 
-def test_few_runs_are_admitted() -> None:
-    fast = (row(0.8, "lower", runs=3), row(0.9, "lower", runs=3))
-    sentences, _ = verdict(RUN, rows(fast=fast))
+def test_what_wall_time_cannot_tell_processor_time_may() -> None:
+    found = compared(fast=UNSEEN)
+    processor = Evidence("processor_seconds", {"fast": judged(0.79, "lower")})
+    sentences, _ = weighed(replace(found, times=[*found.times, processor]))
+    assert sentences[0].startswith("Run it under fast: 21% less processor time (20% to 22%), ")
+    assert sentences[1] == "Wall time cannot tell: only differences above 60% would show."
+
+
+def test_keep_is_said_where_nothing_can_be_gained() -> None:
+    same = (judged(1.0, "no difference seen"), judged(1.0, "no difference seen"))
+    sentences, _ = weighed(compared(fast=same))
+    assert sentences[0] == (
+        "Keep glibc for speed: no other allocator can save more than 1.0% of the wall time."
+    )
+
+
+def test_few_runs_give_no_verdict_by_time() -> None:
+    few = (judged(0.8, "too few runs", runs=3), judged(0.9, "lower", runs=3))
+    sentences, _ = weighed(compared(fast=few))
+    assert sentences[1] == (
+        "Wall time cannot tell: there were 3 runs under each manager, and a verdict takes 6."
+    )
+    assert sentences[2].startswith("For the least memory: fast, 10.0% less memory")
     assert "too few runs for a 95% interval" in sentences[-1]
 
 
-@pytest.mark.parametrize("others", [{}, {"fast": (row(None, "no data"), row(None, "no data"))}])
-def test_nothing_to_compare(others: dict[str, tuple[Row, Row]]) -> None:
-    sentences, commands = verdict(RUN, rows(**others))
-    assert sentences == ["No other allocator could be measured."]
-    assert commands == []
+def test_nothing_to_compare() -> None:
+    assert weighed(compared()) == (["No other allocator could be measured."], [])
 
 
 def test_a_failing_program_gets_no_verdict() -> None:
-    failing = {("p", "glibc", "wall_seconds"): row(None, "no data")}
-    sentences, _ = verdict(RUN, failing)
+    sentences, _ = verdict(RUN, compared(), {})
     assert "no good run under glibc" in sentences[0]
+
+
+def measured(walls: dict[str, list[float]]) -> Results:
+    rows = [
+        ("compare", "p", manager, index, order, metric, value * scale, "", "ok", "executed")
+        for order, (manager, index, value) in enumerate(
+            (manager, index, value)
+            for manager, values in walls.items()
+            for index, value in enumerate(values)
+        )
+        for metric, scale in (("wall_seconds", 1.0), ("peak_resident_bytes", 1e6))
+    ]
+    frame = pl.DataFrame(rows, schema=measurement_schema(), orient="row")
+    return Results(Path("r"), DOCUMENT, frame)
+
+
+STEADY = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0, 1.0, 1.0]
+
+
+def test_a_gain_is_an_action_with_what_verifies_it() -> None:
+    found = actions(measured({"glibc": STEADY, "jemalloc": [0.8] * 6}))
+    (of_time, of_memory) = found
+    assert of_time.kind is Kind.ALLOCATOR
+    assert of_time.certainty is Certainty.MEASURED
+    assert of_time.verify == "tare compare -m glibc -m jemalloc -- ./p 'an argument'"
+    gain = of_time.gain
+    assert (gain.metric, gain.unit) == ("wall_seconds", "s")
+    assert 0 < gain.low <= gain.value <= gain.high
+    assert gain.value == pytest.approx(0.2)
+    assert gain.ratio == pytest.approx(0.8)
+    assert "libjemalloc2" in of_time.text
+    assert "-ljemalloc" in of_time.text
+    assert of_memory.gain.metric == "peak_resident_bytes"
+    assert of_memory.gain.value == pytest.approx(2e5)
+
+
+def test_what_was_not_seen_is_no_action() -> None:
+    assert actions(measured({"glibc": STEADY, "jemalloc": STEADY[:6]})) == []
+    assert actions(measured({"glibc": STEADY})) == []
+    few = actions(measured({"glibc": STEADY[:6], "jemalloc": [0.8] * 3}))
+    assert [each.gain.metric for each in few] == ["peak_resident_bytes"]
 
 
 MANAGERS = ("glibc", "jemalloc", "mimalloc", "snmalloc", "tcmalloc")
@@ -142,29 +209,88 @@ def test_quick_tries_fewer_managers_and_the_plan_starts() -> None:
     assert {run.manager for run in next_runs(quick, [])} == set(plan(quick).managers)
 
 
-@pytest.mark.parametrize(("effort", "most_seconds"), [(Effort.QUICK, 20), (Effort.DEFAULT, 120)])
+DEFAULT_SECTIONS = {"time-and-memory", "space", "instructions", "drag", "collectors"}
+
+
+@pytest.mark.parametrize("slowness", [0.3, 1.0, 1.6])
+@pytest.mark.parametrize(("effort", "most_seconds"), [(Effort.QUICK, 19), (Effort.DEFAULT, 106)])
 @pytest.mark.parametrize("seconds", [0.01, 0.1, 0.3, 1.0])
 def test_all_sections_together_keep_to_the_promised_time(
-    effort: Effort, most_seconds: float, seconds: float
+    effort: Effort, most_seconds: float, seconds: float, slowness: float
 ) -> None:
-    found = sections()
-    settings = shares(found, setting(effort, seconds))
-    total = sum(s.expected_seconds(each) for s, each in zip(found, settings, strict=True))
-    assert total <= most_seconds - seconds
-    assert found[0].expected_runs(settings[0]) > 0
+    done = carried_out(chosen("", effort), setting(effort, seconds), slowness)
+    longest = max(done.seconds.values())
+    assert sum(done.seconds.values()) <= max(most_seconds, slowness * most_seconds, longest)
+    assert done.runs["time-and-memory"] > 0
 
 
-@pytest.mark.parametrize("seconds", [1.0, 2.0, 3.0, 5.0, 30.0])
-def test_as_many_sections_run_as_the_time_allows(seconds: float) -> None:
-    found = sections()
+@pytest.mark.parametrize("slowness", [0.3, 1.0, 1.3])
+def test_a_program_of_a_third_of_a_second_gets_all_sections(slowness: float) -> None:
+    whole = setting(Effort.DEFAULT, 0.3)
+    done = carried_out(chosen("", Effort.DEFAULT), whole, slowness)
+    assert done.runs.keys() == DEFAULT_SECTIONS
+    assert sum(done.seconds.values()) <= 105
+    assert done.runs["time-and-memory"] >= 6 * 6 + 5, "six rounds of six runs, and warm-up"
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.3, 1.0, 1.3, 2.0, 3.0, 5.0])
+def test_nothing_is_left_out_while_it_fits(seconds: float) -> None:
     whole = setting(Effort.DEFAULT, seconds)
-    run = [bool(s.expected_runs(each)) for s, each in zip(found, shares(found, whole), strict=True)]
-    equal = replace(whole, budget_seconds=whole.budget_seconds / len(found))
-    assert run[0]
-    assert sum(run) >= sum(bool(section.expected_runs(equal)) for section in found)
-    for parts in range(1, len(found) + 1):
-        part = replace(whole, budget_seconds=whole.budget_seconds / parts)
-        assert sum(run) >= min(parts, sum(bool(each.expected_runs(part)) for each in found))
+    found = chosen("", Effort.DEFAULT)
+    done = carried_out(found, whole)
+    left = whole.budget_seconds - sum(done.seconds.values())
+    for section in found:
+        if section.IDENTIFIER not in done.runs and section.least_seconds(whole):
+            assert section.least_seconds(whole) > left
+
+
+def test_a_section_that_took_less_than_judged_leaves_its_time_to_others() -> None:
+    whole = setting(Effort.DEFAULT, 2.0)
+    found = chosen("", Effort.DEFAULT)
+    slow = carried_out(found, whole)
+    quick = carried_out(found, whole, {"space": 0.1, "instructions": 0.1, "drag": 0.1})
+    assert len(quick.runs) > len(slow.runs)
+    assert quick.runs["time-and-memory"] > slow.runs["time-and-memory"]
+
+
+def test_the_cheap_and_telling_come_first() -> None:
+    done = carried_out(chosen("", Effort.DEFAULT), setting(Effort.DEFAULT, 0.3))
+    assert done.order.index("space") < done.order.index("collectors")
+    assert done.order[0] == "time-and-memory"
+
+
+def test_runs_that_were_asked_for_are_made_whatever_they_take() -> None:
+    whole = replace(setting(Effort.DEFAULT, 2.0), runs=15)
+    assert plan(whole).runs == 15
+    assert carried_out(chosen("", Effort.DEFAULT), whole).runs["time-and-memory"] == 95
+
+
+def test_delay_is_for_researchers() -> None:
+    assert "delay" not in [each.IDENTIFIER for each in chosen("", Effort.DEFAULT)]
+    assert "delay" in [each.IDENTIFIER for each in chosen("", Effort.THOROUGH)]
+    assert [each.IDENTIFIER for each in chosen("", Effort.DEFAULT, ["delay"])] == ["delay"]
+
+
+def test_sections_are_chosen_by_the_names_of_their_commands() -> None:
+    found = chosen("", Effort.DEFAULT, ["drag", "count"])
+    assert {each.IDENTIFIER for each in found} == {"drag", "instructions"}
+    left = chosen("", Effort.DEFAULT, skip=["space"])
+    assert "space" not in [each.IDENTIFIER for each in left]
+    java = chosen("jvm", Effort.DEFAULT, ["lbo"])
+    assert {each.IDENTIFIER for each in java} == {"java-costs", "java-least-heap"}
+
+
+@pytest.mark.parametrize(("only", "hint"), [("dragg", "did you mean drag?"), ("x", "known: ")])
+def test_an_unknown_section_gets_a_hint(only: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="no such section") as caught:
+        chosen("", Effort.DEFAULT, [only])
+    assert hint in caught.value.hint
+
+
+def test_names_of_sections_are_their_own() -> None:
+    for runtime in ("", "jvm"):
+        names = [name for each in sections(runtime) for name in names_of(each)]
+        assert len(names) == len(set(names))
 
 
 def test_sections_are_found_by_being_there() -> None:

@@ -11,10 +11,11 @@ from tare.memory_managers.runtimes import jvm
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Outcome, Record, Run
-from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, shares
+from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tare.studykit.least_heap import executed
 from tare.weighing import java_bill
 from tare.weighing.sections import java_costs, java_least_heap, java_time, sections
+from tests.support.bills import carried_out
 
 MANAGERS = ("jvm.g1", "jvm.serial", "jvm.parallel", "jvm.shenandoah", "jvm.zgc")
 PILOT = {"max_used_after_bytes": float(64 << 20)}
@@ -39,19 +40,16 @@ def test_all_sections_together_keep_to_the_promised_time(
     effort: Effort, most_seconds: float, seconds: float
 ) -> None:
     found = sections(java_bill.RUNTIME)
-    settings = shares(found, setting(effort, seconds))
-    total = sum(s.expected_seconds(each) for s, each in zip(found, settings, strict=True))
-    assert total <= most_seconds - seconds
-    assert found[0].expected_runs(settings[0]) > 0
+    done = carried_out(found, setting(effort, seconds))
+    assert sum(done.seconds.values()) <= most_seconds - seconds
+    assert done.runs["java-time"] > 0
 
 
 def test_a_second_is_time_for_every_part() -> None:
     found = sections(java_bill.RUNTIME)
-    settings = dict(
-        zip((s.IDENTIFIER for s in found), shares(found, setting(Effort.DEFAULT, 1.0)), strict=True)
-    )
-    assert java_least_heap.expected_runs(settings["java-least-heap"]) >= 1
-    assert java_costs.expected_runs(settings["java-costs"]) >= 3 * 2 * 2
+    done = carried_out(found, setting(Effort.DEFAULT, 1.0))
+    assert done.runs["java-least-heap"] >= 1
+    assert done.runs["java-costs"] >= 3 * 2 * 2
 
 
 def test_the_sections_of_a_kind_are_found_by_being_there() -> None:

@@ -1,0 +1,69 @@
+"""How to put a program under another manager for good: by the distribution's package, with a flag
+of the linker or a variable of the environment."""
+
+from __future__ import annotations
+
+import shlex
+
+from tare.base.errors import UsageError
+from tare.memory_managers.catalogue import Recipe, load_recipes
+from tare.memory_managers.manager import OWN, parse_name
+from tare.records.header import Header
+
+
+def recipe_of(manager: str) -> Recipe | None:
+    """That of the catalogue; None for objects of the user's own, for layers, and for a name that
+    this Tare does not have."""
+    try:
+        return load_recipes().get(parse_name(manager)[0])
+    except UsageError:
+        return None
+
+
+def how(manager: str) -> str:
+    """Where it comes from and how a program gets it, for a sentence; "" where nothing is known."""
+    recipe = recipe_of(manager)
+    if recipe is None:
+        return ""
+    if recipe.use is not None:
+        linked = f", or link with {recipe.use.link} ({recipe.use.development})"
+        return f"install {recipe.use.package} and set LD_PRELOAD={recipe.use.preload}{linked}"
+    if recipe.kind == "system":
+        return "the C library has it"
+    if recipe.source is not None and recipe.source.type == "crate":
+        return f"no package: build it from the crate {recipe.source.package}"
+    return f"no package: build it from {recipe.homepage}"
+
+
+def command(run: Header, manager: str) -> tuple[str, str]:
+    """The label of a shell command, and the command, which runs the program under ``manager``; or,
+    where no package has that, which tells where it comes from."""
+    described = run.managers.get(manager)
+    settings = dict(described.environment) if described else {}
+    recipe = recipe_of(manager)
+    program = shlex.join(run.programs[0].argv)
+    label = f"to run it under {manager}"
+    if recipe is not None and recipe.use is not None:
+        settings["LD_PRELOAD"] = recipe.use.preload
+        label += f", of Debian's package {recipe.use.package}"
+    elif recipe is not None and recipe.kind != "system":
+        return f"where {manager} comes from", f"tare managers show {recipe.name}"
+    elif recipe is None and manager != OWN and "/" in manager and described and described.object:
+        settings["LD_PRELOAD"] = described.object
+    if not settings:
+        return "", ""
+    words = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
+    return label, " ".join([*words, program])
+
+
+def verifying(run: Header, manager: str) -> str:
+    """The comparison that shows whether a change to ``manager`` holds."""
+    program = run.programs[0]
+    words = ["tare", "compare", "-m", run.baseline, "-m", manager]
+    if run.baseline != "glibc":
+        words += ["--baseline", run.baseline]
+    if program.stdin:
+        words += ["-i", program.stdin]
+    if program.ignore_output:
+        words.append("--ignore-output")
+    return shlex.join([*words, "--", *program.argv])
