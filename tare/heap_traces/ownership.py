@@ -127,14 +127,10 @@ def by_site(
             never_freed_objects=unfreed.cast(pl.Int64),
             never_freed_bytes=unfreed * pl.col("bytes"),
         )
-        parts = [found, batch, calls.temporary(batch, is_last=start + BATCH_ROWS >= last)]
-        found = pl.concat(part.select(pl.col("site"), *_present(part, names)) for part in parts)
-        found = found.group_by("site").agg(sums)
+        temporary = calls.temporary(batch, is_last=start + BATCH_ROWS >= last)
+        parts = pl.concat([found, batch, temporary], how="diagonal")
+        found = parts.group_by("site").agg(sums)
     return found.sort("site")
-
-
-def _present(part: pl.DataFrame, names: Sequence[str]) -> list[pl.Expr]:
-    return [pl.col(n) if n in part.columns else pl.lit(0, pl.Int64).alias(n) for n in names]
 
 
 class _Calls:
