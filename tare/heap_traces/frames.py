@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tare.base.text import shortened
+from tare.records.actions import Place
 
 SHOWN_FRAMES = 3
 LONGEST_FRAME = 48
@@ -16,6 +17,18 @@ _WRAPPER = re.compile(
     r"|operator new|(std::|__gnu_cxx::)(__)?(new_)?(allocator|allocator_traits)\b"
 )
 """Functions that only hand on what another asks for, by their names."""
+_STANDARD_NAME = re.compile(
+    r"(std|__gnu_cxx|__cxxabiv1|core|alloc|<(core|alloc|std))::|(_IO|_dl|_GI|__libc|__cxa)_|_start$"
+    r"|(str|wcs)n?dup$|(get|v?as)(line|delim|printf)$|f(d|mem|re)?open(64)?$|opendir$"
+)
+"""What the languages' own libraries define, which a static program has in its file."""
+_STANDARD_OBJECT = re.compile(
+    r"(ld|ld-linux.*|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libc\+\+(abi)?)[.-]"
+)
+_LIBRARY_FILE = re.compile(
+    r"/usr/(include|lib)/|(.*/)?(bits|ext)/[^/]*$|.*/include/c\+\+/|/rustc/|.*/\.(cargo/registry|rustup)/"
+)
+_SYSTEM_LIBRARY = re.compile(r"(/usr)?/lib\w*/.*\.so(\.|$)")
 
 
 def site_text(frames: Sequence[Mapping[str, Any]]) -> str:
@@ -33,6 +46,45 @@ def program_frames(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str,
         if not _WRAPPER.match(frame["function"] or ""):
             return frames[number:]
     return frames[-1:]
+
+
+def place_of(frames: Sequence[Mapping[str, Any]]) -> Place | None:
+    """The first frame of the program's own code; where there is none, that of a library that is not
+    the language's own, else the innermost. None where no frame is known."""
+    known = [frame for frame in program_frames(frames) if frame["function"] or frame["object"]]
+    candidates = (
+        *(frame for frame in known if not _is_library(frame)),
+        *(frame for frame in known if not _is_standard(frame)),
+        *known,
+    )
+    for frame in candidates:
+        return Place(
+            function=frame["function"] or frame_text(frame),
+            file=frame["file"] or "",
+            line=frame["line"] or 0,
+            module=frame["object"] or "",
+        )
+    return None
+
+
+def _is_standard(frame: Mapping[str, Any]) -> bool:
+    name = (frame["object"] or "").rpartition("/")[2]
+    return bool(_STANDARD_OBJECT.match(name) or _STANDARD_NAME.match(_callee(frame)))
+
+
+def _is_library(frame: Mapping[str, Any]) -> bool:
+    if _is_standard(frame):
+        return True
+    if frame["file"]:
+        return bool(_LIBRARY_FILE.match(frame["file"]))
+    return bool(_SYSTEM_LIBRARY.match(frame["object"] or ""))
+
+
+def _callee(frame: Mapping[str, Any]) -> str:
+    """The name of a function without the type that templates' names begin with."""
+    name = frame["function"] or ""
+    before, _, rest = name.partition(" ")
+    return rest if rest and "<" not in before and "(" not in before else name
 
 
 def frame_text(frame: Mapping[str, Any], *, with_place: bool = True) -> str:
