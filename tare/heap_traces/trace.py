@@ -32,14 +32,14 @@ from tare.base.errors import TareError, UsageError
 from tare.base.libraries import np, pa, pc, pl, pq
 from tare.base.parquet_files import first_damaged
 
-FORMAT, VERSION = "tare-trace", 3
+FORMAT, VERSION = "tare-trace", 4
 META_FILE = "meta.json"
 OPERATIONS = ("malloc", "calloc", "realloc", "aligned", "new", "region")
 FREE_OPERATIONS = ("", "free", "realloc", "region")
 """By the numbers of raw recordings, where 0 is not known."""
 
 CLOCKS = ("instructions", "nanoseconds", "bytes")
-MOMENTS = ("birth", "first_use", "last_use", "unreachable", "free")
+MOMENTS = ("birth", "first_use", "last_use", "unreachable", "free", "before_teardown")
 
 TABLES: dict[str, dict[str, str]] = {
     "objects": {
@@ -108,6 +108,7 @@ DISTANCES: dict[str, tuple[str, tuple[str, ...]]] = {
     "last_use": ("use", ("first_use", "birth")),
     "free": ("rest", ("last_use", "birth")),
     "unreachable": ("reach", ("birth",)),
+    "before_teardown": ("need", ("birth",)),
 }
 """For each later moment of an object, in an order in which they can be computed: the name of the
 distance that is stored, and from where it counts: the first of these moments that is known."""
@@ -130,6 +131,11 @@ _SINCE_VERSION_2 = {
 _SINCE_VERSION_3 = {
     "objects": frozenset({"free_operation"}),
     "regions": frozenset(TABLES["regions"]),
+}
+_SINCE_VERSION_4 = {
+    "objects": frozenset(
+        f"{what}_{clock}" for what in ("need", "before_teardown") for clock in CLOCKS
+    ),
 }
 
 _META_LIMIT = 64 << 20
@@ -326,9 +332,8 @@ class Trace(Displayed):
 
 def _is_newer(version: int, table: str, column: str) -> bool:
     """Whether traces of that version do not have the column."""
-    return (version < 2 and column in _SINCE_VERSION_2.get(table, ())) or (
-        version < 3 and column in _SINCE_VERSION_3.get(table, ())
-    )
+    added = {2: _SINCE_VERSION_2, 3: _SINCE_VERSION_3, 4: _SINCE_VERSION_4}
+    return any(version < since and column in new.get(table, ()) for since, new in added.items())
 
 
 def _in_version(version: int, table: str, columns: Mapping[str, str]) -> dict[str, str]:
@@ -594,6 +599,7 @@ def broken_rows(
     used = values("last_use_instructions", 0) != 0
     unreachable = values("unreachable_instructions", greatest)
     resized = values("resized_from", 0)
+    needed = values("before_teardown_instructions", 0)
     dense = np.arange(rows_before + 1, rows_before + 1 + len(ids), dtype=np.uint64)
 
     def falls(numbers: Any, before: int) -> Any:
@@ -607,6 +613,7 @@ def broken_rows(
         "a last use before the first": used & (last < first),
         "a first use without a last, or a last without a first": used != (first != 0),
         "a last use after the free": used & (last > free),
+        "teardown without a use": (needed != 0) & ((needed < birth) | (needed > last)),
         **{
             f"a free before the birth{_on(clock)}": frees[clock] < births[clock] for clock in CLOCKS
         },

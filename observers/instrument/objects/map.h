@@ -13,10 +13,14 @@
 
 enum { SLOT_BITS = 31 };
 
+#define NEVER_IN_TIME (~(ULong)0)
+
 // Times on the clock of instructions.
 typedef struct {
   ULong first;  // 0: not used yet
   ULong last;
+  ULong stretch;  // objects/teardown.h: since when it has not been left alone
+  ULong before;   // the last use before that; 0: none
 } Use;
 
 typedef struct {
@@ -48,7 +52,7 @@ UInt object_at(Addr address);
 static inline void object_used(Addr address, ULong clock) {
   if (!has_map_entry(address)) return;
   Use* const use = use_of(*map_entry(address));
-  use->last = clock;
+  use->stretch = use->before = use->last = clock;
   if (use->first == 0) use->first = clock;
 }
 

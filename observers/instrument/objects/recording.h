@@ -51,8 +51,15 @@ ULong recording_add_birth(const Birth* birth, ULong resized_from);
 
 typedef enum { NOT_FREED, BY_FREE, BY_REALLOC, BY_REGION } Freeing;
 
-// `clock` 0: alive at the end of the process.
-void recording_add_death(const Object* object, const Use* use, ULong clock, Freeing freeing);
+typedef struct {
+  Freeing freeing;
+  ULong clock;        // 0: alive at the end of the process
+  ULong frees_since;  // uses from then on are teardown; NEVER_IN_TIME: none are
+  UInt thread;        // that freed, from 1; 0: not known
+  UInt site;
+} Death;
+
+void recording_add_death(const Object* object, const Use* use, const Death* death);
 
 void recording_add_pointer(ULong clock, ULong source, Addr offset, ULong target);
 

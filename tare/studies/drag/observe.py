@@ -12,7 +12,8 @@ from typing import Any
 from tare.base.text import plain
 from tare.base.units import format_count
 from tare.heap_traces.facts import facts_of
-from tare.heap_traces.residence import analyse
+from tare.heap_traces.predictions import predictions
+from tare.heap_traces.residence import analyse, processes, reading
 from tare.heap_traces.trace import Trace, is_trace, open_trace, remove_trace
 from tare.memory_managers.manager import Manager
 from tare.observers import tracing
@@ -25,6 +26,9 @@ from tare.studies.drag.report import values_of
 from tare.studies.drag.request import How
 
 TRACES_FOLDER = "traces"
+COUNTED = ("instructions", *(f"{name}_{what}" for name in ("malloc", "free")
+           for what in ("calls", "instructions")))  # fmt: skip
+"""What the instrument counts beside, kept in the details: what calls cost on average."""
 MANY_OBJECTS = 2_000_000
 """From here on an analysis takes seconds."""
 
@@ -61,7 +65,7 @@ def run_once(
             remove_trace(target)
         recorded_objects = outcome.details.get("trace", {}).get("objects", 0)
         return replace(outcome, values={}, details={"trace": kept if recorded_objects else ""})
-    found = analyse(open_trace(target), how.clock)
+    found = _analysed(open_trace(target), how.clock)
     if how.discard:
         remove_trace(target)
     counted = {
@@ -71,11 +75,29 @@ def run_once(
     }
     details = {
         **found,
+        "counted": {name: outcome.values[name] for name in COUNTED if name in outcome.values},
         "trace": kept,
         "wall_seconds": outcome.details.get("wall_seconds", recorded - begun),
         "analysis_seconds": time.monotonic() - recorded,
     }
     return replace(outcome, values=counted | values_of(found), details=details)
+
+
+def _analysed(trace: Trace, clock: str) -> dict[str, Any]:
+    """As ``analyse``, with ``changes``: what changes of single places would bring to the process
+    that holds most; see ``tare.heap_traces.predictions``."""
+    found = analyse(trace, clock)
+    main = found["main"]
+    if not main or not found["sites_known"]:
+        return {**found, "changes": []}
+    with reading(trace):
+        mine = next(
+            process
+            for process in processes(trace.objects(), trace.processes)
+            if process.number == main["process"]
+        )
+        changes = predictions(trace, mine, main["peak_moment"], main["peaks"]["free"])
+    return {**found, "changes": changes}
 
 
 def observer(how: How) -> Observe:
@@ -98,7 +120,7 @@ def analysed(trace: Trace, clock: str, note: Callable[[str], None] = lambda _: N
     begun = time.monotonic()
     if (objects := trace.meta["objects"]) >= MANY_OBJECTS:
         note(f"analysing {format_count(objects)} objects")
-    found = analyse(trace, clock)
+    found = _analysed(trace, clock)
     wall = trace.meta.get("wall_seconds")
     details = {
         **found,

@@ -14,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.base.errors import TareError
+from tare.heap_traces import growth
 from tare.heap_traces.residence import Process
-from tare.studies.space import (
-    growth,
-    history,
-)
+from tare.studies.space import history
 from tare.studies.space import (
     ranges as space_ranges,
 )
