@@ -59,9 +59,9 @@ def predictions(trace: Trace, process: Process, moment: int, largest: int) -> li
 
     Of each: ``kind``, ``place`` (a dict as of ``Place``), ``objects`` and ``bytes`` (of the place);
     for changes of the peak ``at_peak`` (bytes held in vain then), ``peak``, with the bounds
-    ``peak_low`` and ``peak_high`` (of the peak afterwards), ``freed_at`` (where most of it is freed
-    now, a place or None) and ``teardown`` (whether uses of teardown are left out); for the others
-    ``calls`` (allocations, each with its free).
+    ``peak_low`` and ``peak_high`` (of the peak afterwards), ``never_freed``, ``freed_at`` (where
+    most of it is freed now, a place or None) and ``teardown`` (whether uses of teardown are left
+    out); for the others ``calls`` (allocations, each with its free).
     """
     objects = trace.objects()
     found_spots = spots(trace, process, by_site(objects, process, moment))
@@ -158,6 +158,7 @@ def _peaks_changed(
                 "peak": low,
                 "peak_low": low,
                 "peak_high": high,
+                "never_freed": kind == FREE_EARLIER and spot.is_unfreed,
                 "freed_at": frees[number],
                 "teardown": low < high,
             }

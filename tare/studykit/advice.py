@@ -7,18 +7,19 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from tare.base.text import shortened
+from tare.heap_traces.frames import LONGEST_FRAME
 from tare.records.actions import Action, Certainty, Gain, Kind, Place
 
 
 def named(place: Place) -> str:
     """``read_orders (hold.cpp:32)``, with the module where there is no file."""
+    function = shortened(place.function, LONGEST_FRAME)
     if place.file:
         line = f":{place.line}" if place.line else ""
-        return f"{place.function} ({place.file.rpartition('/')[2]}{line})"
+        return f"{function} ({place.file.rpartition('/')[2]}{line})"
     module = place.module.rpartition("/")[2]
-    return place.function if not module or module in place.function else (
-        f"{place.function} ({module})"
-    )  # fmt: skip
+    return f"{function} ({module})" if module and module not in function else function
 
 
 def at(place: Place) -> str:

@@ -95,10 +95,10 @@ def _free_earlier(change: Change, where: str) -> str:
         f"Free what {where} allocates{_with_others(change)} when it is no longer used: "
         f"{format_bytes(change['at_peak'])} of it are alive at the peak, after their last use"
     )
-    if change["freed_at"] is not None:
-        text += f", and freed only at {at(place_in(change['freed_at']))}"
-    else:
+    if change["never_freed"]:
         text += ", and never freed"
+    elif change["freed_at"] is not None:
+        text += f", and freed only at {at(place_in(change['freed_at']))}"
     if change["teardown"]:
         text += " (that they are read while they are freed counts as no use)"
     return f"{text}."

@@ -14,6 +14,7 @@ from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
+from tare.heap_traces.predictions import LEAK
 from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
@@ -99,6 +100,14 @@ def values_of(found: Details) -> dict[str, float]:
         values |= {f"{name}_share": part / whole for name, part in parts.items()}
     values["never_used_bytes"] = float(totals["never_used_bytes"])
     values["never_freed_bytes"] = float(totals["never_freed_bytes"])
+    if "changes" in found:
+        saved = [
+            (change["kind"], float(found["main"]["peaks"]["free"] - change["peak"]))
+            for change in found["changes"]
+            if "peak" in change
+        ]
+        values["best_change_bytes"] = max((0.0, *(size for _, size in saved)))
+        values["leaking_bytes"] = sum(size for kind, size in saved if kind == LEAK)
     return values
 
 

@@ -92,7 +92,7 @@ def needed(row: Row, *, teardown_is_use: bool) -> tuple[int, int, int]:
     birth, end, size = life(row)
     if "last" not in row:
         return birth, end, size
-    last = row["last"] if teardown_is_use else row.get("torn", row["last"])
+    last = row["torn"] if "torn" in row and not teardown_is_use else row["last"]
     return birth, min(last + 1, end), size
 
 
