@@ -13,8 +13,9 @@
 #include "map.h"
 
 // Instructions. Destructors of the standard containers, compiled without optimisation, take up to
-// 300 from one free to the next; to come to the leaf of a tree that is freed first, 20 for a step.
-enum { TEARDOWN_BETWEEN_FREES = 512, TEARDOWN_BEFORE_FIRST = 256 };
+// 300 from one free to the next; from the first look at a container to its first free they take
+// some 30, and what the program does before is its work.
+enum { TEARDOWN_BETWEEN_FREES = 512, TEARDOWN_BEFORE_FIRST = 64 };
 
 // A use more than TEARDOWN_BEFORE_FIRST after the one before it, or the first in a burst, begins a
 // stretch of uses.

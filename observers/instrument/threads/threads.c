@@ -130,7 +130,7 @@ static void start_child(ThreadId id) {
     VG_(free)(threads[other]);
     threads[other] = NULL;
   }
-  threads[id]->number = 0;
+  threads[id]->number = 1;
   running = id;
   Registers registers = load_registers(id);
   registers.clock = 0;
