@@ -67,7 +67,7 @@ static void after_syscall(ThreadId thread, UInt number, UWord* arguments, UInt c
 static void note_kernel_s_use(CorePart part, ThreadId thread, Addr address, SizeT size) {
   if (size == 0 || (part != Vg_CoreSysCall && part != Vg_CoreSysCallArgInMem)) return;
   (void)thread;
-  object_used(address, threads_clock());
+  object_used(address, size, threads_clock());
 }
 
 static void note_kernel_s_read(CorePart part, ThreadId thread, const HChar* what, Addr address,
@@ -76,9 +76,20 @@ static void note_kernel_s_read(CorePart part, ThreadId thread, const HChar* what
   note_kernel_s_use(part, thread, address, size);
 }
 
+// Of the text at `address`, its end included, what lies in one object; 1 where it lies in none, and
+// may not be readable.
+static SizeT text_bytes(Addr address) {
+  const UInt slot = has_map_entry(address) ? *map_entry(address) : 0;
+  if (slot == 0) return 1;
+  const Addr end = object_in(slot)->address + object_in(slot)->size;
+  Addr at = address;
+  while (at + 1 < end && *(const HChar*)at != '\0') ++at;
+  return at + 1 - address;
+}
+
 static void note_kernel_s_read_of_text(CorePart part, ThreadId thread, const HChar* what,
                                        Addr address) {
-  note_kernel_s_read(part, thread, what, address, 1);
+  note_kernel_s_read(part, thread, what, address, text_bytes(address));
 }
 
 static void start_child(ThreadId thread) {

@@ -51,6 +51,7 @@ _DEATH_COLUMNS = (
     "free_thread",
     "free_site",
     "free_operation",
+    "touched",
 )
 _DEATH_BYTES = 8 * len(_DEATH_COLUMNS)
 _DEATH_BATCH = 1 << 15
@@ -275,6 +276,7 @@ def _object_columns(
         "region": known(births["region"], kind="u32"),
         "size": numbers(births["size"]),
         "usable_size": known(births["usable_size"]),
+        "touched": known(deaths["touched"]),
         "alignment": known(births["alignment"]),
         "resized_from": known(births["resized_from"]),
         "address": known(births["address"]),

@@ -29,17 +29,20 @@ from tare.heap_traces.residence import (
     moments,
     not_needed,
 )
-from tare.heap_traces.spots import Spot, by_site, described, spots, structures
+from tare.heap_traces.spots import Spot, by_site, described, spots, structures, untouched
 from tare.heap_traces.trace import Trace
 
 FREE_EARLIER, LEAK, NEVER_USED, RESERVE = "free-earlier", "leak", "never-used", "reserve"
-SHORT_LIVED, CROSS_THREAD = "short-lived", "cross-thread"
+UNTOUCHED, SHORT_LIVED, CROSS_THREAD = "untouched", "short-lived", "cross-thread"
 LEAST_SHARE = 0.01
 """Of the peak, or of all instructions: less is not worth a change of code, nor seen in a run."""
 LEAST_BYTES = 128 << 10
 """As much as glibc by itself keeps at the top of its heap (M_TRIM_THRESHOLD)."""
 PART_OF_LEAST = 0.25
 """Of the least, for a place whose objects may be a part of a structure that reaches it."""
+MOSTLY_UNTOUCHED = 0.5
+"""The share of a place's bytes at the peak from which on they are far beyond need: a container that
+doubles is less."""
 MOST_FREED_SOON = 0.9
 """The share of a place's objects from which on they count as short-lived."""
 CROSSING = 0.5
@@ -69,11 +72,21 @@ def predictions(trace: Trace, process: Process, moment: int, largest: int) -> li
     parts = _most(found_spots, "idle_bytes", PART_OF_LEAST * least)
     earlier = _most(structures(parts), "idle_bytes", least)
     unused = _most(found_spots, "unneeded_bytes", least)
-    found = _peaks_changed(trace, process, earlier, unused)
+    beyond = [
+        spot
+        for spot in _most(found_spots, "untouched_bytes", least)
+        if spot.sums["untouched_bytes"] > MOSTLY_UNTOUCHED * spot.sums["held_bytes"]
+    ]
+    tried = [
+        *((FREE_EARLIER, spot) for spot in earlier),
+        *((NEVER_USED, spot) for spot in unused),
+        *((UNTOUCHED, spot) for spot in beyond),
+    ]
+    found = _peaks_changed(trace, process, tried)
     grown = growth(objects, process, largest) if any(spot.is_unfreed for spot in earlier) else {}
     growing = {each["site"] for each in grown.get("sites", ()) if each["kind"] == GROWS}
-    for each, spot in zip(found, (*earlier, *unused), strict=True):
-        if each["kind"] == FREE_EARLIER and spot.is_unfreed and growing.intersection(spot.sites):
+    for each, (kind, spot) in zip(found, tried, strict=True):
+        if kind == FREE_EARLIER and spot.is_unfreed and growing.intersection(spot.sites):
             each["kind"] = LEAK
     found = [each for each in found if largest - each["peak"] >= least]
     holding = _most(found_spots, "held_bytes", least)
@@ -91,70 +104,63 @@ def _most(found: Sequence[Spot], name: str, least: float) -> list[Spot]:
 
 
 def _peaks_changed(
-    trace: Trace, process: Process, earlier: Sequence[Spot], unused: Sequence[Spot]
+    trace: Trace, process: Process, tried: Sequence[tuple[str, Spot]]
 ) -> list[dict[str, Any]]:
-    """For each of ``earlier`` its objects freed when they are no longer needed; for each of
-    ``unused`` those that nothing needs never made."""
-    if not earlier and not unused:
+    """For each spot its objects freed when they are no longer needed; or those that nothing needs
+    never made; or made no larger than is ever used of them."""
+    if not tried:
         return []
     objects = trace.objects()
-    sure = _sure_sites(trace, process, [site for spot in earlier for site in spot.sites])
+    sites = [site for kind, spot in tried if kind == FREE_EARLIER for site in spot.sites]
+    sure = _sure_sites(trace, process, sites)
     at = moments(process, process.order)
     certain = pl.col("free_site").is_in(sorted(sure)).fill_null(value=False)
-    as_used = pl.when(is_void(process)).then(at["birth"]).otherwise(
-        pl.min_horizontal(at["last"] + 1, at["end"])
-    )  # fmt: skip
-    # Each change has two numbers: with all teardown left out, and with that alone which is sure.
-    changes = {
-        **{(FREE_EARLIER, site): n for n, spot in enumerate(earlier) for site in spot.sites},
-        **{
-            (NEVER_USED, site): n
-            for n, spot in enumerate(unused, len(earlier))
-            for site in spot.sites
-        },
-    }
+    after_use = pl.min_horizontal(at["last"] + 1, at["end"])
+    as_used = pl.when(is_void(process)).then(at["birth"]).otherwise(after_use)
     columns = {
         "site": pl.col("site").fill_null(0).cast(pl.Int64),
         "size": pl.col("size").cast(pl.Int64),
+        "untouched": untouched(),
         "birth": at["birth"],
         "end": at["end"],
         "unneeded": is_unneeded(process),
-        "void": is_void(process),
+        # Each change has two numbers: with all teardown left out, and with that alone which is
+        # sure.
         "soonest": not_needed(process),
         "surely": pl.when(certain).then(not_needed(process)).otherwise(as_used),
         "freed_at": pl.col("free_site").fill_null(0).cast(pl.Int64),
     }
-    count = len(earlier) + len(unused)
-    freed_at = [dict[int, int]() for _ in range(count)]
-    with ChangedPeaks(last_births(objects, process), 2 * count) as sweep:
+    numbers: dict[str, dict[int, int]] = {FREE_EARLIER: {}, NEVER_USED: {}, UNTOUCHED: {}}
+    for number, (kind, spot) in enumerate(tried):
+        numbers[kind] |= dict.fromkeys(spot.sites, number)
+    freed_at = [dict[int, int]() for _ in tried]
+    with ChangedPeaks(last_births(objects, process), 2 * len(tried)) as sweep:
         for batch in batches(objects, process, columns):
-            for kind in (FREE_EARLIER, NEVER_USED):
-                numbers = {site: n for (name, site), n in changes.items() if name == kind}
-                where = pl.col("site").is_in(list(numbers))
+            for kind, of_site in numbers.items():
+                where = pl.col("site").is_in(list(of_site))
                 mine = batch.filter(where & (pl.col("unneeded") == (kind == NEVER_USED)))
                 if mine.is_empty():
                     continue
-                change = mine["site"].replace_strict(numbers, return_dtype=pl.Int64).to_numpy()
+                change = mine["site"].replace_strict(of_site, return_dtype=pl.Int64).to_numpy()
                 _put(sweep, mine, change, kind)
                 if kind == FREE_EARLIER:
                     _note_frees(freed_at, mine, change)
-            births, ends, sizes = (batch[n].to_numpy() for n in ("birth", "end", "size"))
-            sweep.add(births, ends, sizes)
+            sweep.add(*(batch[name].to_numpy() for name in ("birth", "end", "size")))
         peaks = sweep.peaks.tolist()
-    frees = _places(
-        trace, process, [max(each, key=each.__getitem__, default=0) for each in freed_at]
-    )
+    most = [max(each, key=each.__getitem__, default=0) for each in freed_at]
+    frees = _places(trace, process, most)
     found = []
-    for number, spot in enumerate((*earlier, *unused)):
-        kind = FREE_EARLIER if number < len(earlier) else NEVER_USED
+    for number, (kind, spot) in enumerate(tried):
         low, high = sorted(peaks[2 * number : 2 * number + 2])
         found.append(
             {
                 "kind": kind,
                 "place": described(spot.place),
+                "others": [described(place) for place in spot.others],
                 "objects": spot.sums["objects"],
                 "bytes": spot.sums["bytes"],
-                "at_peak": spot.sums["idle_bytes" if kind == FREE_EARLIER else "unneeded_bytes"],
+                "at_peak": spot.sums[_AT_PEAK[kind]],
+                "held": spot.sums["held_bytes"],
                 "peak": low,
                 "peak_low": low,
                 "peak_high": high,
@@ -166,13 +172,22 @@ def _peaks_changed(
     return found
 
 
+_AT_PEAK = {
+    FREE_EARLIER: "idle_bytes",
+    NEVER_USED: "unneeded_bytes",
+    UNTOUCHED: "untouched_bytes",
+}
+
+
 def _put(sweep: ChangedPeaks, mine: pl.DataFrame, change: NDArray[np.int64], kind: str) -> None:
-    sizes, ends = mine["size"].to_numpy(), mine["end"].to_numpy()
+    sizes = mine["untouched" if kind == UNTOUCHED else "size"].to_numpy()
+    births, ends = mine["birth"].to_numpy(), mine["end"].to_numpy()
     for variant, name in enumerate(("soonest", "surely")):
-        starts = mine["birth" if kind == NEVER_USED else name].to_numpy()
+        soonest = mine[name].to_numpy()
+        starts = soonest if kind == FREE_EARLIER else births
         there = (starts < ends) & (sizes > 0)
-        if kind == NEVER_USED and variant:
-            there &= mine["void"].to_numpy() | (mine["surely"] <= mine["birth"]).to_numpy()
+        if kind == NEVER_USED:
+            there &= soonest <= births
         numbers = 2 * change[there] + variant
         sweep.put(numbers, starts[there], -sizes[there])
         sweep.put(numbers, ends[there], sizes[there])

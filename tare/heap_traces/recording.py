@@ -38,6 +38,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "free_thread",
         "free_site",
         "free_operation",
+        "touched",
     ),
     "sites": ("caller", "frame", "address"),
     "pointers": ("instructions", "source", "offset", "target"),
@@ -66,7 +67,7 @@ TABLES: dict[str, tuple[str, ...]] = {
 _SEEN_BY_SOME = frozenset(
     "instructions nanoseconds address first_use last_use before_teardown unreachable_instructions "
     "unreachable_bytes free_instructions free_nanoseconds free_thread free_site free_operation "
-    "region created_nanoseconds destroyed_nanoseconds".split()
+    "touched region created_nanoseconds destroyed_nanoseconds".split()
 )
 """Columns that a table may lack; they read as 0."""
 BATCH_ROWS = 1 << 17

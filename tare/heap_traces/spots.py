@@ -35,7 +35,7 @@ _MOST_SITES = 4096
 _SYSTEM_LIBRARY = re.compile(r"(/usr)?/lib\w*/.*\.so(\.|$)")
 _SUMS = (
     *("objects", "bytes", "held_bytes", "idle_bytes", "unfreed_bytes", "torn_bytes"),
-    *("unneeded_bytes", "soon", "crossing"),
+    *("unneeded_bytes", "untouched_bytes", "soon", "crossing"),
 )
 _EARLIEST, _LATEST = ("born_first", "ended_first"), ("born_last", "ended_last")
 
@@ -44,7 +44,8 @@ _EARLIEST, _LATEST = ("born_first", "ended_first"), ("born_last", "ended_last")
 class Spot:
     """A place, with its call sites, the largest first, and sums over their objects: ``held`` at the
     peak, ``idle`` then (needed no more), ``unfreed`` of these, ``torn`` (used in their teardown) of
-    these, ``unneeded`` (at no time, and yet held), freed ``soon``, and ``crossing`` (freed by
+    these, ``unneeded`` (at no time, and yet held), ``untouched`` (beyond what is ever used of those
+    that are needed, held at the peak), freed ``soon``, and ``crossing`` (freed by
     another thread). ``times`` are those of the idle ones. ``others`` are places whose objects are
     parts of the same structure, which its sums include."""
 
@@ -101,6 +102,7 @@ def by_site(objects: pl.LazyFrame, process: Process, moment: int) -> pl.DataFram
         "unfreed_bytes": (idle & ~freed) * size,
         "torn_bytes": (idle & torn) * size,
         "unneeded_bytes": (held & unneeded) * size,
+        "untouched_bytes": (held & ~unneeded) * untouched(),
         "soon": soon & ~crossing,
         "crossing": crossing,
     }
@@ -126,6 +128,12 @@ def by_site(objects: pl.LazyFrame, process: Process, moment: int) -> pl.DataFram
         summed,
         lambda parts: parts.group_by("site").agg(merged),
     )
+
+
+def untouched() -> pl.Expr:
+    """Bytes of an object behind the last one that was ever used; 0 where that was not recorded."""
+    size = pl.col("size").cast(pl.Int64)
+    return size - pl.col("touched").fill_null(pl.col("size")).cast(pl.Int64)
 
 
 def spots(trace: Trace, process: Process, table: pl.DataFrame) -> list[Spot]:

@@ -51,6 +51,7 @@ TABLES: dict[str, dict[str, str]] = {
         "region": "u32?",
         "size": "u64",
         "usable_size": "u64?",
+        "touched": "u64?",
         "alignment": "u64?",
         "resized_from": "u64?",
         "address": "u64?",
@@ -121,22 +122,26 @@ STORED["objects"] = {
     if name not in {f"{moment}_{clock}" for moment in DISTANCES for clock in CLOCKS}
 } | {f"{distance}_{clock}": "u64?" for distance, _ in DISTANCES.values() for clock in CLOCKS}
 
-_SINCE_VERSION_2 = {
-    "objects": frozenset(
-        {"address", "free_thread", "free_site"}
-        | {f"{what}_nanoseconds" for what in ("lag", "use", "rest", "reach", *MOMENTS)}
-    ),
-    "events": frozenset({"nanoseconds"}),
+_SINCE = {
+    2: {
+        "objects": frozenset(
+            {"address", "free_thread", "free_site"}
+            | {f"{what}_nanoseconds" for what in ("lag", "use", "rest", "reach", *MOMENTS)}
+        ),
+        "events": frozenset({"nanoseconds"}),
+    },
+    3: {
+        "objects": frozenset({"free_operation"}),
+        "regions": frozenset(TABLES["regions"]),
+    },
+    4: {
+        "objects": frozenset(
+            {"touched"}
+            | {f"{what}_{clock}" for what in ("need", "before_teardown") for clock in CLOCKS}
+        )
+    },
 }
-_SINCE_VERSION_3 = {
-    "objects": frozenset({"free_operation"}),
-    "regions": frozenset(TABLES["regions"]),
-}
-_SINCE_VERSION_4 = {
-    "objects": frozenset(
-        f"{what}_{clock}" for what in ("need", "before_teardown") for clock in CLOCKS
-    ),
-}
+"""By version, the columns that traces had not before."""
 
 _META_LIMIT = 64 << 20
 _MOST_PROCESSES = 100_000
@@ -332,8 +337,9 @@ class Trace(Displayed):
 
 def _is_newer(version: int, table: str, column: str) -> bool:
     """Whether traces of that version do not have the column."""
-    added = {2: _SINCE_VERSION_2, 3: _SINCE_VERSION_3, 4: _SINCE_VERSION_4}
-    return any(version < since and column in new.get(table, ()) for since, new in added.items())
+    return any(
+        version < since and column in columns.get(table, ()) for since, columns in _SINCE.items()
+    )
 
 
 def _in_version(version: int, table: str, columns: Mapping[str, str]) -> dict[str, str]:
@@ -623,6 +629,7 @@ def broken_rows(
         & (unreachable > free),
         "a site that is not there": (values("site", 0) > sites) | (values("free_site", 0) > sites),
         "resized from an object that is not older": (resized != 0) & (resized >= ids),
+        "touched beyond its end": values("touched", 0) > values("size", 0),
     }
     broken = {name: int(np.count_nonzero(bad)) for name, bad in checks.items()}
     for clock in CLOCKS:

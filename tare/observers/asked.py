@@ -58,6 +58,7 @@ class Asked:
             "sites": self.sites,
             "first_use": self.last_use,
             "last_use": self.last_use,
+            "touched": self.last_use,
             "teardown": self.last_use,
             "unreachable": self.reachability_bytes > 0,
             "pointers": self.pointers,

@@ -21,7 +21,7 @@ def analysed(
 ) -> tuple[dict[str, float], list[dict[str, Any]], Path]:
     folder.mkdir()
     program = folder / "held"
-    words = ["c++", "-std=c++20", "-g", optimisation, *flags, "-o", program, SOURCE]
+    words = ["c++", "-std=c++20", "-g", optimisation, *flags, "-o", str(program), str(SOURCE)]
     subprocess.run(words, check=True)
     results = folder / "results"
     done = tare("drag", "--json", "-", "-o", results, "--", "./held", cwd=folder)

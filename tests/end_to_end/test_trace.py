@@ -70,16 +70,22 @@ VERSION_2 = {
     "reachable_objects reachable_bytes",
 }
 """The same for version 2."""
-NEW_IN_3 = {"objects": ["free_operation"], "sites": [], "pointers": [], "events": []}
+VERSION_3 = {
+    **VERSION_2,
+    "objects": VERSION_2["objects"].replace("free_site", "free_site free_operation"),
+}
+NEW_IN_3 = {"objects": ["free_operation"]}
+NEW_IN_4 = {"objects": ["touched"]}
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_trace_of_an_older_version_is_read_as_it_was(tmp_path: Path, version: int) -> None:
     recording = tmp_path / "recording"
     recording.mkdir()
     write_process(recording, **lively_program(2000))
     now = converted(recording)
-    files = {1: VERSION_1, 2: VERSION_2}[version]
+    files = {1: VERSION_1, 2: VERSION_2, 3: VERSION_3}[version]
+    news = {1: [NEW_IN_2, NEW_IN_3, NEW_IN_4], 2: [NEW_IN_3, NEW_IN_4], 3: [NEW_IN_4]}[version]
     before = {name: getattr(now, name)().collect() for name in files}
     for name, columns in files.items():
         path = now.folder / f"{name}.parquet"
@@ -87,13 +93,14 @@ def test_a_trace_of_an_older_version_is_read_as_it_was(tmp_path: Path, version: 
     meta = json.loads((now.folder / "meta.json").read_text())
     del meta["files"]
     (now.folder / "meta.json").write_text(json.dumps({**meta, "version": version}))
-    (now.folder / "regions.parquet").unlink()
+    if version < 3:
+        (now.folder / "regions.parquet").unlink()
     then = open_trace(now.folder)
     assert not violations(then)
     for name, whole in before.items():
         read = getattr(then, name)().collect()
         assert read.columns == whole.columns
-        new = [*NEW_IN_3[name], *(NEW_IN_2[name] if version == 1 else [])]
+        new = [column for each in news for column in each.get(name, [])]
         assert read.drop(new).equals(whole.drop(new))
         assert all(read[column].null_count() == read.height for column in new)
     assert before["sites"]["address"].null_count() == 0
@@ -173,7 +180,9 @@ def test_a_good_run(tmp_path: Path) -> None:
     assert trace.meta["wall_seconds"] == 1.5
     assert trace.meta["server"].endswith("libc.so.6") or "libc-2" in trace.meta["server"]
     assert trace.meta["program"]["argv"] == ["true"]
-    assert set(trace.meta["observed"]) == {"free", "sites", "first_use", "last_use", "usable_size"}
+    assert set(trace.meta["observed"]) == {
+            "free", "sites", "first_use", "last_use", "touched", "usable_size",
+        }  # fmt: skip
 
 
 @pytest.mark.usefixtures("recorder")

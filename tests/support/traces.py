@@ -25,9 +25,9 @@ FRAMES = (("main", "prog.c", 3), ("work", "prog.c", 20), ("make", "list.c", 7))
 
 def objects_frame(rows: Sequence[Row]) -> pl.DataFrame:
     """Rows of ``birth``, ``size`` and, each optional, ``first``, ``last``, ``gone``, ``free``,
-    ``torn`` (the last use before teardown), ``thread``, ``free_thread``, ``free_site``, ``site``
-    and ``process``, with times in instructions; the bytes clock follows from the births, in their
-    order."""
+    ``touched``, ``torn`` (the last use before teardown), ``thread``, ``free_thread``,
+    ``free_site``, ``site`` and ``process``, with times in instructions; the bytes clock follows
+    from the births, in their order."""
     made: list[dict[str, Any]] = []
     for process in sorted({row.get("process", 0) for row in rows}):
         mine = [row for row in rows if row.get("process", 0) == process]
@@ -44,6 +44,7 @@ def objects_frame(rows: Sequence[Row]) -> pl.DataFrame:
                 "free_site": row.get("free_site"),
                 "site": row.get("site"),
                 "size": row["size"],
+                "touched": row.get("touched"),
             }
             times = {
                 "birth": row["birth"],

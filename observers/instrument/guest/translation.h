@@ -6,16 +6,23 @@
 
 #include "platform/guest.h"
 
+// What has been noted of the accesses at constant distances from one value.
+typedef struct {
+  IRTemp base;
+  IRExpr* use;  // where the use of its object lies
+  Long end;     // how far they reach from `base`
+} NotedAccess;
+
 typedef struct {
   IRSB* block;
   PtrdiffT registers;  // offset of the thread's Registers in the guest state
   PtrdiffT stack_pointer;
-  IRExpr* before;    // the clock at the block's start; NULL until it is needed
-  UInt counted;      // instructions of the block so far
-  UInt stored;       // of these, in the clock
-  IRExpr* map;       // the object map for the code that follows; NULL until it is needed
+  IRExpr* before;         // the clock at the block's start; NULL until it is needed
+  UInt counted;           // instructions of the block so far
+  UInt stored;            // of these, in the clock
+  IRExpr* map;            // the object map for the code that follows; NULL until it is needed
   IRExpr* stretch_bound;  // objects/uses.h, likewise
-  IRTemp noted[16];  // the bases of addresses whose use has been noted since the map was read
+  NotedAccess noted[16];  // since the map was read
   UInt noted_used;
 } Translation;
 

@@ -25,7 +25,7 @@ void map_initialise(Bool whole) {
   reserve(EMPTY_MAP, map_bytes, "the empty map");
   reserve(OBJECT_USES, sizeof(Use) << 32, "the uses of objects");
   reserve(OBJECT_SLOTS, sizeof(Object) << SLOT_BITS, "the objects");
-  use_of(0)->first = 1;  // so that code for a first use passes over what is no object
+  use_of(0)->end = ~(Addr)0;  // so that code passes over what is no object
 }
 
 UInt object_at(Addr address) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Which object lies at an address, and when it was used.
+// Which object lies at an address, when it was used, and how far.
 //
 // A flat map with a number of 4 bytes for each 8 bytes of the program's addresses says which slot
 // an object has; 0 is none. Slots are used again at once, the last freed first, so that they stay
@@ -21,6 +21,8 @@ typedef struct {
   ULong last;
   ULong stretch;  // objects/teardown.h: since when it has not been left alone
   ULong before;   // the last use before that; 0: none
+  Addr end;       // of the furthest access; 0: not used yet
+  ULong unused[3];
 } Use;
 
 typedef struct {
@@ -29,6 +31,7 @@ typedef struct {
   ULong id;  // from 1 in the order of birth in this process; 0 where births are not recorded
   ULong unreachable_clock;  // 0: not found to be so
   ULong unreachable_bytes;
+  ULong kept;  // bytes that a realloc kept of those that had been touched
   UInt forks;  // before its birth
   UInt mark;   // the last search that reached it
 } Object;
@@ -48,12 +51,23 @@ static inline Use* use_of(UInt slot) { return (Use*)OBJECT_USES + slot; }
 // The slot of the object that begins at `address`, or 0.
 UInt object_at(Addr address);
 
-// The program, or the kernel for it, uses what lies at `address`.
-static inline void object_used(Addr address, ULong clock) {
+// The program, or the kernel for it, uses the `size` bytes at `address`.
+static inline void object_used(Addr address, SizeT size, ULong clock) {
   if (!has_map_entry(address)) return;
   Use* const use = use_of(*map_entry(address));
   use->stretch = use->before = use->last = clock;
-  if (use->first == 0) use->first = clock;
+  if (use->end == 0) use->first = clock;
+  if (use->end < address + size) use->end = address + size;
+}
+
+// How many bytes there are from the beginning of the object in `slot` to the end of the furthest
+// access, at most all of it.
+static inline SizeT touched_bytes(UInt slot) {
+  const Object* const object = object_in(slot);
+  const Addr end = use_of(slot)->end;
+  SizeT touched = end > object->address ? end - object->address : 0;
+  if (touched < object->kept) touched = object->kept;
+  return touched < object->size ? touched : object->size;
 }
 
 #endif

@@ -47,8 +47,7 @@ static Bool end_life(const Object* object) {
 
 static void remove_object(UInt slot, const Death* death) {
   Object* const object = object_in(slot);
-  if (object->id != 0 && !object_is_inherited(object))
-    recording_add_death(object, use_of(slot), death);
+  if (object->id != 0 && !object_is_inherited(object)) recording_add_death(slot, death);
   // The end of a region can be seen late: its memory may be another's by then.
   if (*map_entry(object->address) == slot) map_fill(object->address, object->size, 0);
   give_slot(slot);
@@ -63,6 +62,7 @@ static void place(UInt slot, const Birth* birth) {
     object->unreachable_clock = 0;
     object->unreachable_bytes = 0;
     object->mark = 0;
+    object->kept = 0;
     *use_of(slot) = (Use){0};
   }
   map_fill(birth->address, birth->size, slot);
@@ -131,13 +131,15 @@ void object_resized(UInt slot, const Birth* birth) {
   }
   if (birth->size > before) process_count.allocated_bytes += birth->size - before;
   ++process_count.resized_objects;
-  if (object->id != 0) object_used(from, birth->clock);  // what it holds is kept
+  if (object->id != 0) object_used(from, 0, birth->clock);  // what it holds is kept
+  const SizeT touched = recording_is_on() ? touched_bytes(slot) : 0;
   const Death death = seen_at(birth->clock, BY_REALLOC);
   remove_object(slot, &death);
   if (birth->address != from) end_what_is_at(birth->address, birth->clock);
   note_peak();
   const UInt next = take_slot();
   place(next, birth);
+  object_in(next)->kept = touched;
   object_in(next)->id = recording_add_birth(birth, before_id);
 }
 
@@ -145,7 +147,6 @@ void objects_finish(void) {
   const Death none = seen_at(0, NOT_FREED);
   for (UInt slot = 1; slot < slots_used; ++slot) {
     const Object* const object = object_in(slot);
-    if (object->id != 0 && !object_is_inherited(object))
-      recording_add_death(object, use_of(slot), &none);
+    if (object->id != 0 && !object_is_inherited(object)) recording_add_death(slot, &none);
   }
 }

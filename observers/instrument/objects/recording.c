@@ -50,7 +50,7 @@ static void begin_files(void) {
   deaths = table_create(file_path(base, "deaths"), "deaths",
                         "id first_use last_use before_teardown unreachable_instructions "
                         "unreachable_bytes free_instructions free_bytes free_thread free_site "
-                        "free_operation");
+                        "free_operation touched");
   regions = table_create(file_path(base, "regions"), "regions",
                          "region parent site created_bytes destroyed_bytes clears");
   if (recording_options.sites) site_files_begin(base);
@@ -99,7 +99,9 @@ static ULong before_teardown(const Use* use, ULong frees_since) {
   return use->before == 0 ? 1 : use->before;
 }
 
-void recording_add_death(const Object* object, const Use* use, const Death* death) {
+void recording_add_death(UInt slot, const Death* death) {
+  const Object* const object = object_in(slot);
+  const Use* const use = use_of(slot);
   const ULong row[] = {object->id,
                        use->first,
                        use->last,
@@ -110,7 +112,8 @@ void recording_add_death(const Object* object, const Use* use, const Death* deat
                        death->clock == 0 ? 0 : process_count.allocated_bytes,
                        death->thread,
                        death->site,
-                       death->freeing};
+                       death->freeing,
+                       touched_bytes(slot)};
   table_add(deaths, row);
 }
 

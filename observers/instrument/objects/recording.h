@@ -59,7 +59,8 @@ typedef struct {
   UInt site;
 } Death;
 
-void recording_add_death(const Object* object, const Use* use, const Death* death);
+// Of the object in `slot`.
+void recording_add_death(UInt slot, const Death* death);
 
 void recording_add_pointer(ULong clock, ULong source, Addr offset, ULong target);
 

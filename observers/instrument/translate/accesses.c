@@ -10,25 +10,35 @@ Bool accesses_are_followed(void) {
 
 Origins origins_begin(const IRSB* in, PtrdiffT stack_pointer) {
   const UInt temporaries = (UInt)in->tyenv->types_used;
-  const Origins origins = {stack_pointer, VG_(malloc)("tare.origins", temporaries * sizeof(IRTemp)),
-                           VG_(calloc)("tare.origins", temporaries, 1)};
+  const Origins origins = {
+      .stack_pointer = stack_pointer,
+      .base = VG_(malloc)("tare.origins", temporaries * sizeof(IRTemp)),
+      .distance = VG_(calloc)("tare.origins", temporaries, sizeof(Long)),
+      .of_stack = VG_(calloc)("tare.origins", temporaries, 1),
+  };
   for (IRTemp each = 0; each < temporaries; ++each) origins.base[each] = each;
   return origins;
 }
 
 void origins_end(Origins* origins) {
   VG_(free)(origins->base);
+  VG_(free)(origins->distance);
   VG_(free)(origins->of_stack);
 }
 
 static void follow_origin(Origins* origins, const IRStmt* statement) {
   const IRTemp result = statement->Ist.WrTmp.tmp;
   const IRExpr* data = statement->Ist.WrTmp.data;
+  Long added = 0;
   if (data->tag == Iex_Binop && data->Iex.Binop.arg2->tag == Iex_Const &&
-      (data->Iex.Binop.op == Iop_Add64 || data->Iex.Binop.op == Iop_Sub64))
+      (data->Iex.Binop.op == Iop_Add64 || data->Iex.Binop.op == Iop_Sub64)) {
+    const Long constant = (Long)data->Iex.Binop.arg2->Iex.Const.con->Ico.U64;
+    added = data->Iex.Binop.op == Iop_Add64 ? constant : -constant;
     data = data->Iex.Binop.arg1;
+  }
   if (data->tag == Iex_RdTmp) {
     origins->base[result] = origins->base[data->Iex.RdTmp.tmp];
+    origins->distance[result] = origins->distance[data->Iex.RdTmp.tmp] + added;
     origins->of_stack[result] = origins->of_stack[data->Iex.RdTmp.tmp];
   } else {
     origins->of_stack[result] =
@@ -41,15 +51,27 @@ static Bool is_on_stack_for_sure(const Origins* origins, const IRExpr* address) 
 }
 
 static void add_access(Translation* translation, const Origins* origins, IRExpr* address,
-                       IRExpr* guard) {
+                       SizeT size, IRExpr* guard) {
   if (address->tag == Iex_Const || is_on_stack_for_sure(origins, address)) return;
-  if (recording_options.last_use)
-    uses_add_access(translation, address, origins->base[address->Iex.RdTmp.tmp], guard);
+  if (!recording_options.last_use) return;
+  const IRTemp at = address->Iex.RdTmp.tmp;
+  const Access access = {address, size, origins->base[at], origins->distance[at], guard};
+  uses_add_access(translation, &access);
+}
+
+static SizeT size_of(const Translation* translation, const IRExpr* data) {
+  return (SizeT)sizeofIRType(typeOfIRExpr(translation->block->tyenv, data));
+}
+
+static SizeT size_of_guarded_load(const IRLoadG* details) {
+  IRType result, loaded;
+  typeOfIRLoadGOp(details->cvt, &result, &loaded);
+  return (SizeT)sizeofIRType(loaded);
 }
 
 static void add_store(Translation* translation, const Origins* origins, Pending* pending,
                       IRExpr* address, IRExpr* data, IRExpr* guard, Addr instruction) {
-  add_access(translation, origins, address, guard);
+  add_access(translation, origins, address, size_of(translation, data), guard);
   if (!recording_options.pointers || is_on_stack_for_sure(origins, address)) return;
   pointers_add_store(translation, address, data, guard);
   pending->parts[pending->used++] =
@@ -58,7 +80,9 @@ static void add_store(Translation* translation, const Origins* origins, Pending*
 
 static void add_exchange(Translation* translation, const Origins* origins, Pending* pending,
                          const IRCAS* details) {
-  add_access(translation, origins, details->addr, NULL);
+  const SizeT parts = details->dataHi == NULL ? 1 : 2;
+  add_access(translation, origins, details->addr, parts * size_of(translation, details->dataLo),
+             NULL);
   if (!recording_options.pointers || is_on_stack_for_sure(origins, details->addr)) return;
   if (typeOfIRExpr(translation->block->tyenv, details->dataLo) != Ity_I64) return;
   pending->parts[pending->used++] = pointers_add_before_exchange(translation, details->addr);
@@ -75,7 +99,8 @@ Pending accesses_add_before(Translation* translation, Origins* origins, const IR
   switch (statement->tag) {
     case Ist_WrTmp:
       if (statement->Ist.WrTmp.data->tag == Iex_Load)
-        add_access(translation, origins, statement->Ist.WrTmp.data->Iex.Load.addr, NULL);
+        add_access(translation, origins, statement->Ist.WrTmp.data->Iex.Load.addr,
+                   (SizeT)sizeofIRType(statement->Ist.WrTmp.data->Iex.Load.ty), NULL);
       break;
     case Ist_Store:
       add_store(translation, origins, &pending, statement->Ist.Store.addr,
@@ -83,7 +108,8 @@ Pending accesses_add_before(Translation* translation, Origins* origins, const IR
       break;
     case Ist_LoadG: {
       const IRLoadG* const details = statement->Ist.LoadG.details;
-      add_access(translation, origins, details->addr, details->guard);
+      add_access(translation, origins, details->addr, size_of_guarded_load(details),
+                 details->guard);
       break;
     }
     case Ist_StoreG: {
@@ -95,7 +121,7 @@ Pending accesses_add_before(Translation* translation, Origins* origins, const IR
     case Ist_Dirty: {
       const IRDirty* const details = statement->Ist.Dirty.details;
       if (details->mFx != Ifx_None)
-        add_access(translation, origins, details->mAddr, details->guard);
+        add_access(translation, origins, details->mAddr, (SizeT)details->mSize, details->guard);
       break;
     }
     case Ist_CAS:

@@ -8,10 +8,11 @@
 
 Bool accesses_are_followed(void);
 
-// For each temporary of a block, the one that it is a constant distance from.
+// For each temporary of a block, the one that it is a constant distance from, and the distance.
 typedef struct {
   PtrdiffT stack_pointer;
   IRTemp* base;
+  Long* distance;
   UChar* of_stack;
 } Origins;
 

@@ -63,7 +63,11 @@ def _signal_number(_context: click.Context, _option: click.Parameter, text: str 
     help="The folder of the trace, which must be new. Default: a new one in tare-results.",
 )
 @click.option("--force", is_flag=True, help="Replace a heap trace that is there.")
-@click.option("--last-use", is_flag=True, help="Record the first and the last use of each object.")
+@click.option(
+    "--last-use",
+    is_flag=True,
+    help="Record the first and the last use of each object, and how far it was touched.",
+)
 @click.option("--pointers", is_flag=True, help="Record stores of pointers to objects.")
 @click.option(
     "--reachability",

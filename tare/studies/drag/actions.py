@@ -128,6 +128,13 @@ def _never_used(change: Change, where: str) -> str:
     )
 
 
+def _untouched(change: Change, where: str) -> str:
+    return (
+        f"Ask for less at {where}: of {format_bytes(change['held'])} that are alive at the peak, "
+        f"{format_bytes(change['at_peak'])} are never touched."
+    )
+
+
 def _reserve(change: Change, where: str) -> str:
     return (
         f"Reserve the final size of what grows at {where} before it is filled: it is copied into a "
@@ -140,6 +147,7 @@ _PEAKS = {
     Kind.FREE_EARLIER: _free_earlier,
     Kind.LEAK: _leak,
     Kind.NEVER_USED: _never_used,
+    Kind.UNTOUCHED: _untouched,
     Kind.RESERVE: _reserve,
 }
 

@@ -142,6 +142,7 @@ def check(recording: Recording) -> None:
     assert (births["instructions"] <= first)[used].all()
     assert (first <= last).all()
     assert (last <= free)[freed].all()
+    assert (deaths["touched"] <= births["size"]).all()
     assert (births["instructions"] <= free)[freed].all()
     assert (births["bytes"] <= deaths["free_bytes"])[freed].all()
     assert (deaths["free_bytes"][~freed] == 0).all()
@@ -266,6 +267,16 @@ def test_the_first_and_the_last_use_by_every_kind_of_access(tmp_path: Path, site
         neighbour = recording.only(NEIGHBOUR + way)
         assert recording.deaths["first_use"][neighbour] == 0, f"beside what {name} uses"
     assert wrong == {}
+
+
+@either_way
+def test_how_far_each_object_was_touched(tmp_path: Path, sites: str) -> None:
+    program = built(tmp_path, "touches.c")
+    recording, printed = recorded(tmp_path, program, options=[f"--sites={sites}"])
+    told = [tuple(map(int, line.split())) for line in printed.splitlines()]
+    assert len(told) == 20
+    seen = [(size, int(recording.deaths["touched"][recording.only(size)])) for size, _ in told]
+    assert seen == told
 
 
 # ---- births and deaths ----

@@ -207,6 +207,19 @@ def test_what_is_never_used_need_not_be_made(tmp_path: Path) -> None:
     assert (change["kind"], change["place"]["line"], change["peak"]) == ("never-used", 7, 1 << 20)
 
 
+def test_what_lies_behind_the_last_touched_byte_need_not_be_asked_for(tmp_path: Path) -> None:
+    uses = {"first": 20, "last": 899, "free": 900}
+    rows: list[Row] = [
+        {"birth": 10, "size": 1 << 20, "touched": 1000, "site": 3, **uses},
+        {"birth": 20, "size": 1 << 20, "touched": 600_000, "site": 2, **uses},
+        {"birth": 20, "size": 1 << 20, "site": 1, **uses},
+    ]
+    (change,) = predicted(rows, tmp_path)
+    assert (change["kind"], change["place"]["line"]) == ("untouched", 7)
+    assert change["peak"] == (2 << 20) + 1000
+    assert change["at_peak"] == (1 << 20) - 1000
+
+
 def test_what_grows_and_is_never_freed_is_a_leak(tmp_path: Path) -> None:
     rows = [
         {"birth": 100 * n, "size": 4096, "site": 3, "first": 100 * n, "last": 100 * n + 9}
