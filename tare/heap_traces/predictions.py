@@ -51,7 +51,7 @@ SURE_TEARDOWN = re.compile(
     r"~|[Ee]rase|[Cc]lear|[Dd]estroy|[Dd]elete|[Ff]ree|[Rr]elease|[Dd]ispose|[Dd]rop|[Cc]lean|[Uu]nref"
 )
 """In the name of a function that frees: it does nothing else."""
-_FREEING_FRAMES = 4
+_FREEING_FRAMES = 8
 _MOST_FREES = 4096
 _MOST_PLACES = 64
 
