@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tare.answers.changed_actions import headlines
 from tare.base import statistics
 from tare.base.errors import UsageError
 from tare.base.libraries import pl
@@ -279,7 +280,7 @@ def _report(
     section = Section(
         identifier="diff",
         title="What changed",
-        findings=_findings(judged, threshold),
+        findings=[*headlines(old, new), *_findings(judged, threshold)],
         tables=tables,
         figures=_figures(judged),
         obtained=_obtained(new),

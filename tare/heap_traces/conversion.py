@@ -50,6 +50,7 @@ from tare.heap_traces.writing import TableWriter, constant, known, numbers, word
 _DEATH_COLUMNS = (
     "first_use",
     "last_use",
+    "before_teardown",
     "unreachable_instructions",
     "unreachable_bytes",
     "free_instructions",
@@ -283,6 +284,11 @@ def _object_columns(
     clock: _BirthClock,
 ) -> dict[str, Any]:
     rows = len(births["size"])
+    before_teardown = np.where(
+        deaths["before_teardown"] > 0,
+        np.maximum(deaths["before_teardown"], births["instructions"]),
+        0,
+    )
     operation, free_operation = births["operation"], deaths["free_operation"]
     if (
         operation.max() >= len(OPERATIONS)
@@ -313,6 +319,8 @@ def _object_columns(
         "first_use_bytes": known(clock.at(deaths["first_use"])),
         "last_use_instructions": known(deaths["last_use"]),
         "last_use_bytes": known(clock.at(deaths["last_use"])),
+        "before_teardown_instructions": known(before_teardown),
+        "before_teardown_bytes": known(clock.at(before_teardown)),
         "unreachable_instructions": known(deaths["unreachable_instructions"]),
         "unreachable_bytes": known(deaths["unreachable_bytes"]),
         "free_instructions": known(deaths["free_instructions"]),

@@ -8,7 +8,7 @@ Ends that lie beyond the batch in hand wait in memory, and beyond ``MOST_WAITING
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -40,13 +40,14 @@ class PeakSweep:
 
     def __init__(self, last_births: Times, most_waiting: int = MOST_WAITING) -> None:
         self._last_births = last_births
-        self._waiting = _Waiting(len(last_births), most_waiting)
+        self._waiting = Waiting(len(last_births), most_waiting)
         self._batch = 0
         self._held = 0
         self.peak = Peak(0, 0)
 
-    def add(self, births: Times, ends: Times, sizes: Sizes) -> None:
-        """The next batch: times ascending by birth, no end before its birth, sizes in bytes."""
+    def add(self, births: Times, ends: Times, sizes: Sizes) -> Sizes:
+        """The next batch: times ascending by birth, no end before its birth, sizes in bytes. What
+        is held at each of the births."""
         change = sizes.copy()
         due = np.searchsorted(self._last_births, ends, side="left")
         now = due <= self._batch  # earlier, where it ends at its own birth
@@ -54,13 +55,16 @@ class PeakSweep:
         for part in self._waiting.of(self._batch):
             _take(change, births, part["time"], part["size"])
         later = (due > self._batch) & (due < len(self._last_births))
-        self._waiting.put(due[later], ends[later], sizes[later])
+        rows = np.empty(int(later.sum()), _ROW)
+        rows["time"], rows["size"] = ends[later], sizes[later]
+        self._waiting.put(due[later], rows)
         held = self._held + np.cumsum(change)
         highest = int(held.argmax())
         if int(held[highest]) > self.peak.bytes:
             self.peak = Peak(int(held[highest]), int(births[highest]))
         self._held = int(held[-1])
         self._batch += 1
+        return held
 
     def __enter__(self) -> PeakSweep:
         return self
@@ -71,6 +75,9 @@ class PeakSweep:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._waiting.close()
 
 
@@ -80,23 +87,22 @@ def _take(change: Sizes, births: Times, ends: Times, sizes: Sizes) -> None:
     change -= np.bincount(at, weights=sizes, minlength=len(births)).astype(np.int64)
 
 
-class _Waiting:
-    """Ends by the batch in which they are due."""
+class Waiting:
+    """Rows of one type by the batch in which they are due."""
 
-    def __init__(self, batches: int, most: int) -> None:
+    def __init__(self, batches: int, most: int, row: Sequence[tuple[str, str]] = _ROW) -> None:
+        self._row = np.dtype(list(row))
         self._parts: list[list[NDArray[np.void]]] = [[] for _ in range(batches)]
         self._most = most
         self._rows = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def put(self, due: NDArray[np.intp], ends: Times, sizes: Sizes) -> None:
+    def put(self, due: NDArray[np.intp], rows: NDArray[np.void]) -> None:
         if not len(due):
             return
         order = np.argsort(due, kind="stable")
-        rows = np.empty(len(due), _ROW)
-        rows["time"], rows["size"] = ends[order], sizes[order]
         batches, starts = np.unique(due[order], return_index=True)
-        for batch, part in zip(batches, np.split(rows, starts[1:]), strict=True):
+        for batch, part in zip(batches, np.split(rows[order], starts[1:]), strict=True):
             self._parts[int(batch)].append(part)
         self._rows += len(rows)
         if self._rows > self._most:
@@ -119,15 +125,14 @@ class _Waiting:
         return Path(self._folder.name) / str(batch)
 
     def of(self, batch: int) -> Iterator[NDArray[np.void]]:
-        """The ends due in ``batch``, in parts no larger than may wait in memory."""
+        """The rows due in ``batch``, in parts no larger than may wait in memory."""
         yield from self._parts[batch]
         self._rows -= sum(map(len, self._parts[batch]))
         self._parts[batch] = []
         if self._folder is None or not self._file(batch).exists():
             return
         with self._file(batch).open("rb") as file:
-            row = np.dtype(_ROW)
-            while len(part := np.frombuffer(file.read(self._most * row.itemsize), row)):
+            while len(part := np.frombuffer(file.read(self._most * self._row.itemsize), self._row)):
                 yield part
         self._file(batch).unlink()
 

@@ -29,6 +29,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "id",
         "first_use",
         "last_use",
+        "before_teardown",
         "unreachable_instructions",
         "unreachable_bytes",
         "free_instructions",
@@ -64,7 +65,7 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 """Columns of each table, all of them unsigned integers of up to 64 bits."""
 _SEEN_BY_SOME = frozenset(
-    "instructions nanoseconds address first_use last_use unreachable_instructions "
+    "instructions nanoseconds address first_use last_use before_teardown unreachable_instructions "
     "unreachable_bytes free_instructions free_nanoseconds free_thread free_site free_operation "
     "touched region created_nanoseconds destroyed_nanoseconds".split()
 )

@@ -33,7 +33,12 @@ CLOCKS = ("bytes", "instructions")
 _KNOWN_CLOCKS = (*CLOCKS, "nanoseconds")
 CLASSES = ("use", "lag", "drag", "void")
 """In the order in which figures stack them: what is needed first."""
-CURVES = {"free": "end", "unreachable": "gone", "last_use": "given_back"}
+CURVES = {
+    "free": "end",
+    "unreachable": "gone",
+    "last_use": "given_back",
+    "needed": "not_needed",
+}
 """By curve, the moment at which its objects are given back."""
 BATCH_ROWS = 1 << 18
 PROFILE_STEPS = 240
@@ -84,8 +89,12 @@ def analyse(trace: Trace, clock: str = "bytes") -> dict[str, Any]:
     with reading(trace):
         objects = trace.objects()
         found = processes(objects, trace.processes)
-        reachability = "unreachable" in trace.header.observed
-        result = analyse_objects(objects, found, clock, reachability=reachability)
+        reachability, teardown = (
+            word in trace.header.observed for word in ("unreachable", "teardown")
+        )
+        result = analyse_objects(
+            objects, found, clock, reachability=reachability, teardown=teardown
+        )
         named_sites(result["sites"], trace)
     return result | {
         "complete": trace.header.complete,
@@ -184,13 +193,19 @@ def in_slices(
 
 
 def analyse_objects(
-    objects: pl.LazyFrame, found: Sequence[Process], clock: str, *, reachability: bool
+    objects: pl.LazyFrame,
+    found: Sequence[Process],
+    clock: str,
+    *,
+    reachability: bool,
+    teardown: bool = False,
 ) -> dict[str, Any]:
     """As ``analyse``, of the objects of contract "heap trace" alone; sites are not named yet."""
     if clock not in CLOCKS:
         raise UsageError(f"there is no clock '{clock}'", f"one of: {', '.join(CLOCKS)}")
     sites = site_table(objects, found, clock)
-    curves = [curve for curve in CURVES if reachability or curve != "unreachable"]
+    missing = {"unreachable": not reachability, "needed": not teardown}
+    curves = [curve for curve in CURVES if not missing.get(curve)]
     areas = {name: float(sites[name].sum()) for name in _SITE_TIMES}
     main = largest_process(sites, found)
     peaks = dict.fromkeys(curves, 0)
@@ -227,7 +242,8 @@ def analyse_objects(
 def moments(process: Process, clock: str) -> dict[str, pl.Expr]:
     """Expressions over the columns of ``objects``: ``birth``, ``first``, ``last``, ``gone`` and
     ``end`` on ``clock``, ascending but for ``gone``, which lies between ``last`` and ``end``;
-    without uses, ``first`` and ``last`` are the birth.
+    without uses, ``first`` and ``last`` are the birth. ``need`` is the last use that is no
+    teardown, the birth where there is none.
 
     In a recording that was cut off, an object that was not freed may have been used later: it is
     taken to be in use to the end, and all the time where no use is known.
@@ -247,7 +263,17 @@ def moments(process: Process, clock: str) -> dict[str, pl.Expr]:
         .then(end)
         .otherwise(pl.min_horizontal(pl.max_horizontal(seen, last), end))
     )
-    return {"birth": birth, "first": first, "last": last, "gone": gone, "end": end}
+    before = pl.col(f"before_teardown_{clock}")
+    need = pl.min_horizontal(pl.max_horizontal(before.fill_null(last), birth), last)
+    return {"birth": birth, "first": first, "last": last, "need": need, "gone": gone, "end": end}
+
+
+def is_unneeded(process: Process) -> pl.Expr:
+    """Whether an object is never used, or in teardown alone."""
+    birth = pl.col(f"birth_{process.order}")
+    before = pl.col(f"before_teardown_{process.order}")
+    by_teardown = (before <= birth) & (pl.col(f"first_use_{process.order}") > birth)
+    return is_void(process) | by_teardown.fill_null(value=False)
 
 
 def _unknown(process: Process) -> pl.Expr:
@@ -257,7 +283,7 @@ def _unknown(process: Process) -> pl.Expr:
     return pl.col("free_bytes").is_null()
 
 
-def _void(process: Process) -> pl.Expr:
+def is_void(process: Process) -> pl.Expr:
     return pl.col("last_use_bytes").is_null() & ~_unknown(process)
 
 
@@ -277,7 +303,7 @@ def site_table(
     for process in found:
         at = moments(process, clock)
         size = pl.col("size").cast(pl.Float64)
-        void, unknown = _void(process), _unknown(process)
+        void, unknown = is_void(process), _unknown(process)
         freed = pl.col("free_bytes").is_not_null()
 
         def held(start: str, end: str, at: Mapping[str, pl.Expr] = at) -> pl.Expr:
@@ -394,20 +420,21 @@ def _sweep(
     # Right after the last use is one step of the clock later, so that what is used right after its
     # birth is held at its birth.
     after = pl.min_horizontal(in_order["last"] + 1, in_order["end"])
-    given_back = pl.when(_void(process)).then(in_order["birth"]).otherwise(after)
+    given_back = pl.when(is_void(process)).then(in_order["birth"]).otherwise(after)
     in_order["given_back"] = given_back
+    in_order["not_needed"] = not_needed(process)
     in_order["gone"] = pl.max_horizontal(in_order["gone"], given_back)
     columns = {"process": pl.col("process"), "size": pl.col("size").cast(pl.Int64)}
     columns |= {name: in_order[name] for name in ("birth", *map(CURVES.__getitem__, curves))}
     if profiled:
         columns |= {f"on_{name}": each for name, each in moments(process, clock).items()}
-        columns["void"] = _void(process)
+        columns["void"] = is_void(process)
     profile = _Profile(getattr(process, clock)) if profiled else None
-    last_births = _last_births(objects, process)
+    lasts = last_births(objects, process)
     with contextlib.ExitStack() as stack:
-        sweeps = {curve: stack.enter_context(PeakSweep(last_births)) for curve in curves}
+        sweeps = {curve: stack.enter_context(PeakSweep(lasts)) for curve in curves}
         before = 0
-        for batch in _batches(objects, process, columns):
+        for batch in batches(objects, process, columns):
             births, sizes = batch["birth"].to_numpy(), batch["size"].to_numpy()
             if int(births[0]) < before or (np.diff(births.view(np.int64)) < 0).any():
                 raise TraceDamageError("its objects are not in the order of their births")
@@ -422,7 +449,15 @@ def _sweep(
     return peaks, profile.means() if profile is not None else {}
 
 
-def _batches(
+def not_needed(process: Process) -> pl.Expr:
+    """From when on, on the clock of its order, an object is held in vain, its teardown being no
+    use; its birth where it is not needed at all."""
+    at = moments(process, process.order)
+    after = pl.min_horizontal(at["need"] + 1, at["end"])
+    return pl.when(is_unneeded(process)).then(at["birth"]).otherwise(after)
+
+
+def batches(
     objects: pl.LazyFrame, process: Process, columns: Mapping[str, pl.Expr]
 ) -> Iterator[pl.DataFrame]:
     for start in range(process.start, process.start + process.rows, BATCH_ROWS):
@@ -434,7 +469,8 @@ def _batches(
         )
 
 
-def _last_births(objects: pl.LazyFrame, process: Process) -> NDArray[np.uint64]:
+def last_births(objects: pl.LazyFrame, process: Process) -> NDArray[np.uint64]:
+    """Of each of the ``batches``, on the clock of the process's order."""
     last = process.start + process.rows - 1
     rows = [*range(process.start + BATCH_ROWS - 1, last, BATCH_ROWS), last]
     births = objects.select(f"birth_{process.order}")
@@ -468,7 +504,7 @@ def held_for(process: Process, time: int) -> dict[str, pl.Expr]:
     """By class, whether an object was held for it at ``time`` (of its order)."""
     at = moments(process, process.order)
     now = pl.lit(time, pl.UInt64)
-    held, void = (at["birth"] <= now) & (now < at["end"]), _void(process)
+    held, void = (at["birth"] <= now) & (now < at["end"]), is_void(process)
     return {
         "void": held & void,
         "lag": held & ~void & (now < at["first"]),

@@ -39,7 +39,7 @@ FREE_OPERATIONS = ("", "free", "realloc", "region")
 """By the numbers of raw recordings, where 0 is not known."""
 
 CLOCKS = ("instructions", "nanoseconds", "bytes")
-MOMENTS = ("birth", "first_use", "last_use", "unreachable", "free")
+MOMENTS = ("birth", "first_use", "last_use", "unreachable", "free", "before_teardown")
 
 TABLES: dict[str, dict[str, str]] = {
     "objects": {
@@ -109,6 +109,7 @@ DISTANCES: dict[str, tuple[str, tuple[str, ...]]] = {
     "last_use": ("use", ("first_use", "birth")),
     "free": ("rest", ("last_use", "birth")),
     "unreachable": ("reach", ("birth",)),
+    "before_teardown": ("need", ("birth",)),
 }
 """For each later moment of an object, in an order in which they can be computed: the name of the
 distance that is stored, and from where it counts: the first of these moments that is known."""
@@ -133,7 +134,12 @@ _SINCE = {
         "objects": frozenset({"free_operation"}),
         "regions": frozenset(TABLES["regions"]),
     },
-    4: {"objects": frozenset({"touched"})},
+    4: {
+        "objects": frozenset(
+            {"touched"}
+            | {f"{what}_{clock}" for what in ("need", "before_teardown") for clock in CLOCKS}
+        )
+    },
 }
 """By version, the columns that traces had not before."""
 
@@ -600,6 +606,7 @@ def broken_rows(
     used = values("last_use_instructions", 0) != 0
     unreachable = values("unreachable_instructions", greatest)
     resized = values("resized_from", 0)
+    needed = values("before_teardown_instructions", 0)
     dense = np.arange(rows_before + 1, rows_before + 1 + len(ids), dtype=np.uint64)
 
     def falls(numbers: Any, before: int) -> Any:
@@ -613,6 +620,7 @@ def broken_rows(
         "a last use before the first": used & (last < first),
         "a first use without a last, or a last without a first": used != (first != 0),
         "a last use after the free": used & (last > free),
+        "teardown without a use": (needed != 0) & ((needed < birth) | (needed > last)),
         **{
             f"a free before the birth{_on(clock)}": frees[clock] < births[clock] for clock in CLOCKS
         },

@@ -59,6 +59,7 @@ class Asked:
             "first_use": self.last_use,
             "last_use": self.last_use,
             "touched": self.last_use,
+            "teardown": self.last_use,
             "unreachable": self.reachability_bytes > 0,
             "pointers": self.pointers,
             "nanoseconds": self.observer == "recorder",

@@ -18,6 +18,7 @@ _KINDS = {
     "sites": "call sites",
     "first_use": "first uses",
     "last_use": "last uses",
+    "teardown": "which uses are teardown",
     "touched": "how far objects were touched",
     "unreachable": "when objects were found unreachable",
     "pointers": "stores of pointers",

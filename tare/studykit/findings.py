@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tare.base.errors import UsageError
+from tare.records.metrics import Status
 from tare.records.results import Results
 from tare.records.runs import Record
 
@@ -29,6 +30,16 @@ def sentences_by_program(
         subject = f"{program}: " if len(programs) > 1 else ""
         sentences += [subject + sentence for sentence in about(first_records(good, program))]
     return sentences
+
+
+def first_good_records(records: Iterable[Record], study: str, baseline: str) -> list[Record]:
+    """Of each program the first good run of ``study``, under ``baseline`` where there is one."""
+    good = [r for r in records if r.run.study == study and r.outcome.status is Status.OK]
+    found = []
+    for program in dict.fromkeys(record.run.program for record in good):
+        firsts = first_records(good, program)
+        found.append(firsts.get(baseline) or next(iter(firsts.values())))
+    return found
 
 
 @contextmanager

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from tare.records.actions import Action, ranked
+from tare.records.actions import MOST_ACTIONS, Action, ranked
 from tare.records.results import Results
+from tare.studies import modules
+from tare.studykit.findings import reading_an_analysis
 from tare.weighing.sections import of_results
 
 
-def actions_of(results: Results) -> Sequence[Action]:
-    """Of all sections that have a function ``actions(results)``, the best first."""
+def actions_of(results: Results, most: int = MOST_ACTIONS) -> Sequence[Action]:
+    """Of all sections of a bill that have a function ``actions(results)``, or of a study that has
+    a module with one, the best first."""
     found: list[Action] = []
-    for section in of_results(results):
+    for section in _advising(results):
         if given := getattr(section, "actions", None):
-            found += given(results)
-    return ranked(found)
+            with reading_an_analysis(results):
+                found += given(results)
+    every = ranked(found, most=len(found))
+    return list(_each_once(every))[:most]
+
+
+def _advising(results: Results) -> Iterable[Any]:
+    if results.run.study == "weigh":
+        return of_results(results)
+    return [module for name, module in modules("actions") if name == results.run.study]
+
+
+def _each_once(actions: Iterable[Action]) -> Iterator[Action]:
+    """What two sections say of the same place is one action, that which is surer to bring more."""
+    seen = set()
+    for action in actions:
+        key = action.kind, action.place
+        if action.place is None or key not in seen:
+            seen.add(key)
+            yield action

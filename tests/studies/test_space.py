@@ -15,12 +15,10 @@ import pytest
 import tare as api
 from tare.answers.building import build_report
 from tare.base.errors import UsageError
+from tare.heap_traces import growth
 from tare.programs.program import program_from_command
 from tare.records.results import Results, read_records
 from tare.report.page import render_page
-from tare.studies.space import (
-    growth,
-)
 from tare.studies.space import report as space
 from tare.studies.space.ranges import without
 from tare.studies.space.snapshot import (

@@ -25,8 +25,9 @@ FRAMES = (("main", "prog.c", 3), ("work", "prog.c", 20), ("make", "list.c", 7))
 
 def objects_frame(rows: Sequence[Row]) -> pl.DataFrame:
     """Rows of ``birth``, ``size`` and, each optional, ``first``, ``last``, ``gone``, ``free``,
-    ``site`` and ``process``, with times in instructions; the bytes clock follows from the births,
-    in their order."""
+    ``touched``, ``torn`` (the last use before teardown), ``thread``, ``free_thread``,
+    ``free_site``, ``site`` and ``process``, with times in instructions; the bytes clock follows
+    from the births, in their order."""
     made: list[dict[str, Any]] = []
     for process in sorted({row.get("process", 0) for row in rows}):
         mine = [row for row in rows if row.get("process", 0) == process]
@@ -38,9 +39,12 @@ def objects_frame(rows: Sequence[Row]) -> pl.DataFrame:
                 "process": process,
                 "id": number,
                 "operation": "malloc",
-                "thread": 1,
+                "thread": row.get("thread", 1),
+                "free_thread": row.get("free_thread"),
+                "free_site": row.get("free_site"),
                 "site": row.get("site"),
                 "size": row["size"],
+                "touched": row.get("touched"),
             }
             times = {
                 "birth": row["birth"],
@@ -48,6 +52,7 @@ def objects_frame(rows: Sequence[Row]) -> pl.DataFrame:
                 "last_use": row.get("last"),
                 "unreachable": row.get("gone"),
                 "free": row.get("free"),
+                "before_teardown": row.get("torn"),
             }
             for moment, time in times.items():
                 one[f"{moment}_instructions"] = time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
         _started.append(f"{event} {arguments[0]!r}" if arguments else event)
 
 
+platform.processor()  # starts uname, once in a process
 sys.addaudithook(_note)
 
 

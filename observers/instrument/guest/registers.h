@@ -21,6 +21,8 @@ typedef struct {
   Addr calls_end;         // from where on the notes must be made fewer
   Addr phase_ends_above;  // events/: a return with a stack pointer above this ends a phase
   Addr counters;          // executions/: of the context that the thread is in
+  ULong frees_since;      // objects/teardown.h: from when on uses belong to the burst of frees
+  ULong frees_until;      // and until when it goes on; 0: there is none
   ULong thread_id;
   struct _Thread* thread;  // threads/frames.h
 } Registers;

@@ -21,6 +21,7 @@ typedef struct {
   UInt counted;           // instructions of the block so far
   UInt stored;            // of these, in the clock
   IRExpr* map;            // the object map for the code that follows; NULL until it is needed
+  IRExpr* stretch_bound;  // objects/uses.h, likewise
   NotedAccess noted[16];  // since the map was read
   UInt noted_used;
 } Translation;

@@ -13,12 +13,16 @@
 
 enum { SLOT_BITS = 31 };
 
+#define NEVER_IN_TIME (~(ULong)0)
+
 // Times on the clock of instructions.
 typedef struct {
   ULong first;  // 0: not used yet
   ULong last;
-  Addr end;  // of the furthest access; 0: not used yet
-  ULong unused;
+  ULong stretch;  // objects/teardown.h: since when it has not been left alone
+  ULong before;   // the last use before that; 0: none
+  Addr end;       // of the furthest access; 0: not used yet
+  ULong unused[3];
 } Use;
 
 typedef struct {
@@ -51,7 +55,7 @@ UInt object_at(Addr address);
 static inline void object_used(Addr address, SizeT size, ULong clock) {
   if (!has_map_entry(address)) return;
   Use* const use = use_of(*map_entry(address));
-  use->last = clock;
+  use->stretch = use->before = use->last = clock;
   if (use->end == 0) use->first = clock;
   if (use->end < address + size) use->end = address + size;
 }

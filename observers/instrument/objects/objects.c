@@ -45,9 +45,9 @@ static Bool end_life(const Object* object) {
   return True;
 }
 
-static void remove_object(UInt slot, ULong clock, Freeing freeing) {
+static void remove_object(UInt slot, const Death* death) {
   Object* const object = object_in(slot);
-  if (object->id != 0 && !object_is_inherited(object)) recording_add_death(slot, clock, freeing);
+  if (object->id != 0 && !object_is_inherited(object)) recording_add_death(slot, death);
   // The end of a region can be seen late: its memory may be another's by then.
   if (*map_entry(object->address) == slot) map_fill(object->address, object->size, 0);
   give_slot(slot);
@@ -68,12 +68,17 @@ static void place(UInt slot, const Birth* birth) {
   map_fill(birth->address, birth->size, slot);
 }
 
+static Death seen_at(ULong clock, Freeing freeing) {
+  return (Death){.freeing = freeing, .clock = clock, .frees_since = NEVER_IN_TIME};
+}
+
 // A death that went unseen: a free by way of an interface which is not one of the family.
 static void end_what_is_at(Addr address, ULong clock) {
   const UInt slot = object_at(address);
   if (slot == 0) return;
   end_life(object_in(slot));
-  remove_object(slot, clock, BY_FREE);
+  const Death death = seen_at(clock, BY_FREE);
+  remove_object(slot, &death);
 }
 
 void object_born(const Birth* birth) {
@@ -88,7 +93,7 @@ void object_born(const Birth* birth) {
   object_in(slot)->id = recording_add_birth(birth, 0);
 }
 
-Bool object_died(Addr address, ULong clock) {
+Bool object_died(Addr address, const Death* death) {
   const UInt slot = object_at(address);
   if (slot == 0) {
     ++process_count.unknown_frees;
@@ -98,13 +103,14 @@ Bool object_died(Addr address, ULong clock) {
     ++process_count.freed_objects;
   else
     ++process_count.inherited_frees;
-  remove_object(slot, clock, BY_FREE);
+  remove_object(slot, death);
   return True;
 }
 
 void object_ended_by_region(UInt slot, ULong clock) {
   if (end_life(object_in(slot))) ++process_count.freed_objects;
-  remove_object(slot, clock, BY_REGION);
+  const Death death = seen_at(clock, BY_REGION);
+  remove_object(slot, &death);
 }
 
 void object_resized(UInt slot, const Birth* birth) {
@@ -127,7 +133,8 @@ void object_resized(UInt slot, const Birth* birth) {
   ++process_count.resized_objects;
   if (object->id != 0) object_used(from, 0, birth->clock);  // what it holds is kept
   const SizeT touched = recording_is_on() ? touched_bytes(slot) : 0;
-  remove_object(slot, birth->clock, BY_REALLOC);
+  const Death death = seen_at(birth->clock, BY_REALLOC);
+  remove_object(slot, &death);
   if (birth->address != from) end_what_is_at(birth->address, birth->clock);
   note_peak();
   const UInt next = take_slot();
@@ -137,8 +144,9 @@ void object_resized(UInt slot, const Birth* birth) {
 }
 
 void objects_finish(void) {
+  const Death none = seen_at(0, NOT_FREED);
   for (UInt slot = 1; slot < slots_used; ++slot) {
     const Object* const object = object_in(slot);
-    if (object->id != 0 && !object_is_inherited(object)) recording_add_death(slot, 0, NOT_FREED);
+    if (object->id != 0 && !object_is_inherited(object)) recording_add_death(slot, &none);
   }
 }

@@ -19,7 +19,7 @@ UInt objects_end(void);
 void object_born(const Birth* birth);
 
 // False when no object of that address is known.
-Bool object_died(Addr address, ULong clock);
+Bool object_died(Addr address, const Death* death);
 
 // The region of the object in `slot` has gone, or been cleared.
 void object_ended_by_region(UInt slot, ULong clock);

@@ -48,8 +48,9 @@ static void begin_files(void) {
                         "instructions bytes size usable_size alignment operation thread site "
                         "resized_from region");
   deaths = table_create(file_path(base, "deaths"), "deaths",
-                        "id first_use last_use unreachable_instructions unreachable_bytes "
-                        "free_instructions free_bytes free_operation touched");
+                        "id first_use last_use before_teardown unreachable_instructions "
+                        "unreachable_bytes free_instructions free_bytes free_thread free_site "
+                        "free_operation touched");
   regions = table_create(file_path(base, "regions"), "regions",
                          "region parent site created_bytes destroyed_bytes clears");
   if (recording_options.sites) site_files_begin(base);
@@ -92,17 +93,26 @@ ULong recording_add_birth(const Birth* birth, ULong resized_from) {
   return ++births_so_far;
 }
 
-void recording_add_death(UInt slot, ULong clock, Freeing freeing) {
+// The last use before teardown; 1, which is before each birth, where there is none; 0: no teardown.
+static ULong before_teardown(const Use* use, ULong frees_since) {
+  if (use->last == 0 || use->stretch < frees_since) return 0;
+  return use->before == 0 ? 1 : use->before;
+}
+
+void recording_add_death(UInt slot, const Death* death) {
   const Object* const object = object_in(slot);
   const Use* const use = use_of(slot);
   const ULong row[] = {object->id,
                        use->first,
                        use->last,
+                       before_teardown(use, death->frees_since),
                        object->unreachable_clock,
                        object->unreachable_bytes,
-                       clock,
-                       clock == 0 ? 0 : process_count.allocated_bytes,
-                       freeing,
+                       death->clock,
+                       death->clock == 0 ? 0 : process_count.allocated_bytes,
+                       death->thread,
+                       death->site,
+                       death->freeing,
                        touched_bytes(slot)};
   table_add(deaths, row);
 }

@@ -51,8 +51,16 @@ ULong recording_add_birth(const Birth* birth, ULong resized_from);
 
 typedef enum { NOT_FREED, BY_FREE, BY_REALLOC, BY_REGION } Freeing;
 
-// Of the object in `slot`. `clock` 0: alive at the end of the process.
-void recording_add_death(UInt slot, ULong clock, Freeing freeing);
+typedef struct {
+  Freeing freeing;
+  ULong clock;        // 0: alive at the end of the process
+  ULong frees_since;  // uses from then on are teardown; NEVER_IN_TIME: none are
+  UInt thread;        // that freed, from 1; 0: not known
+  UInt site;
+} Death;
+
+// Of the object in `slot`.
+void recording_add_death(UInt slot, const Death* death);
 
 void recording_add_pointer(ULong clock, ULong source, Addr offset, ULong target);
 

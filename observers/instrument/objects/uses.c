@@ -3,8 +3,9 @@
 
 #include "guest/registers.h"
 #include "map.h"
+#include "teardown.h"
 
-enum { USE_SHIFT = 5 };
+enum { USE_SHIFT = 6 };
 _Static_assert(sizeof(Use) == 1 << USE_SHIFT, "a slot is turned into an address by a shift");
 
 static NotedAccess* noted_at(Translation* translation, IRTemp base) {
@@ -22,6 +23,7 @@ static void note(Translation* translation, NotedAccess access) {
 
 void uses_forget_map(Translation* translation) {
   translation->map = NULL;
+  translation->stretch_bound = NULL;
   translation->noted_used = 0;
 }
 
@@ -34,6 +36,18 @@ IRExpr* uses_add_look_up(Translation* translation, IRExpr* address) {
       assign(translation, Ity_I64, IRExpr_Binop(Iop_Shl64, word, IRExpr_Const(IRConst_U8(2))));
   IRExpr* const entry = binary(translation, Iop_Add64, translation->map, offset);
   return assign(translation, Ity_I64, IRExpr_Unop(Iop_32Uto64, load(translation, Ity_I32, entry)));
+}
+
+// As teardown_stretch_bound(); of the first instructions of a process it does not matter.
+static IRExpr* stretch_bound(Translation* translation) {
+  if (translation->stretch_bound != NULL) return translation->stretch_bound;
+  IRExpr* const now = clock_before(translation);
+  IRExpr* const until = get_register(translation, offsetof(Registers, frees_until));
+  IRExpr* const since = get_register(translation, offsetof(Registers, frees_since));
+  IRExpr* const in_burst = binary(translation, Iop_CmpLT64U, now, until);
+  IRExpr* const recent = binary(translation, Iop_Sub64, now, number(TEARDOWN_BEFORE_FIRST));
+  translation->stretch_bound = assign(translation, Ity_I64, IRExpr_ITE(in_burst, since, recent));
+  return translation->stretch_bound;
 }
 
 static IRExpr* field(Translation* translation, IRExpr* use, SizeT offset) {
@@ -62,7 +76,12 @@ static IRExpr* add_end(Translation* translation, IRExpr* use, IRExpr* address, S
 
 static void add_time_and_end(Translation* translation, IRExpr* use, IRExpr* address, SizeT size) {
   IRExpr* const now = clock_before(translation);
-  store(translation, field(translation, use, offsetof(Use, last)), now);
+  IRExpr* const last_at = field(translation, use, offsetof(Use, last));
+  IRExpr* const last = load(translation, Ity_I64, last_at);
+  IRExpr* const begins = binary(translation, Iop_CmpLT64U, last, stretch_bound(translation));
+  store_if(translation, begins, field(translation, use, offsetof(Use, before)), last);
+  store_if(translation, begins, field(translation, use, offsetof(Use, stretch)), now);
+  store(translation, last_at, now);
   IRExpr* const before = add_end(translation, use, address, size);
   store_if(translation, binary(translation, Iop_CmpEQ64, before, number(0)), use, now);
 }

@@ -4,22 +4,40 @@
 #include "objects/objects.h"
 #include "objects/own_memory.h"
 #include "objects/reachability.h"
+#include "objects/teardown.h"
 #include "sites/costs.h"
 #include "sites/shadow.h"
+
+static void note_death(Registers* registers, const Frame* frame) {
+  teardown_before_free(registers);
+  const Death death = {.freeing = BY_FREE,
+                       .clock = registers->clock,
+                       .frees_since = registers->frees_since,
+                       .thread = registers->thread->number,
+                       .site = frame->site};
+  object_died(frame->arguments[0], &death);
+}
 
 void note_arguments(const GuestState* state, Registers* registers, Frame* frame) {
   const Entry* const entry = frame->entry;
   for (UInt i = 0; i < sizeof frame->arguments / sizeof *frame->arguments; ++i)
     frame->arguments[i] = guest_argument(state, i);
-  if (entry->shape == ENDS_FIRST && frame->arguments[0] != 0 &&
-      !own_memory_remove(frame->arguments[0]))
-    object_died(frame->arguments[0], registers->clock);
   if (entry->shape == RESIZES || entry->shape == RESIZES_ELEMENTS) {
     frame->resized = object_at(frame->arguments[0]);
     frame->resized_id = object_in(frame->resized)->id;
   }
-  const Bool has_site = sites_are_on() && (gives_objects(entry) || costs_are_on());
+  const Bool frees = entry->shape == ENDS_FIRST && frame->arguments[0] != 0;
+  const Bool is_recorded = gives_objects(entry) || (frees && recording_is_on());
+  const Bool has_site = sites_are_on() && (is_recorded || costs_are_on());
   frame->site = has_site ? site_of(registers, frame->stack_pointer) : 0;
+  if (frees && !own_memory_remove(frame->arguments[0])) note_death(registers, frame);
+}
+
+void follow_burst(const Frame* frame, Registers* registers) {
+  if (gives_objects(frame->entry))
+    teardown_no_more(registers);
+  else if (frame->entry->shape == ENDS_FIRST && frame->arguments[0] != 0)
+    teardown_after_free(registers);
 }
 
 static void note_bytes(OperationCount* count, const Birth* birth) {
@@ -51,7 +69,8 @@ static void note_resize(const Thread* thread, OperationCount* count, const Frame
     object_resized(is_there ? frame->resized : 0, birth);
     reachability_after_birth(birth->address, birth->clock);
   } else if (birth->size == 0) {
-    object_died(from, birth->clock);
+    const Death death = {.freeing = BY_FREE, .clock = birth->clock, .frees_since = NEVER_IN_TIME};
+    object_died(from, &death);
   } else {
     ++count->no_object;
   }

@@ -13,4 +13,7 @@ void note_arguments(const GuestState* state, Registers* registers, Frame* frame)
 void note_effect(const Thread* thread, const Frame* frame, Addr result, SizeT usable_size,
                  ULong clock);
 
+// When it is over, whatever became of it: objects/teardown.h.
+void follow_burst(const Frame* frame, Registers* registers);
+
 #endif

@@ -33,7 +33,7 @@ typedef struct {
 
 typedef struct _Thread {
   ThreadId id;
-  UInt number;  // from 0, in the order of their start
+  UInt number;  // from 1, in the order of their start
   Frame* frames;
   UInt used;
   UInt capacity;

@@ -123,6 +123,7 @@ void end_operation(Registers* registers, Addr next, Addr result, SizeT usable_si
     else if (FOLLOWS_MEMORY)
       note_effect(thread, frame, result, usable_size, registers->clock);
   }
+  if (FOLLOWS_MEMORY) follow_burst(frame, registers);
   --thread->used;
   follow_top(thread, registers);
 }

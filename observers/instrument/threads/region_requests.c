@@ -35,7 +35,10 @@ static Bool answer(ThreadId thread, UWord* request, UWord* result) {
       break;
     }
     case REQUEST_FREE:
-      if (arguments[1] != 0) object_died(arguments[1], clock);
+      if (arguments[1] != 0) {
+        const Death death = {.freeing = BY_FREE, .clock = clock, .frees_since = NEVER_IN_TIME};
+        object_died(arguments[1], &death);
+      }
       break;
     case REQUEST_CLEAR:
       regions_clear(arguments[0], clock);

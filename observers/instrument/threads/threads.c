@@ -42,7 +42,7 @@ Thread* thread_of(ThreadId id) { return threads[id]; }
 static void start_thread(ThreadId id) {
   if (threads[id] == NULL) threads[id] = VG_(calloc)("tare.thread", 1, sizeof(Thread));
   threads[id]->id = id;
-  threads[id]->number = (UInt)process_count.threads++;
+  threads[id]->number = (UInt)++process_count.threads;
   threads[id]->used = 0;
   threads[id]->own = 0;
   // The core copies the creator's registers, these among them.
@@ -130,7 +130,7 @@ static void start_child(ThreadId id) {
     VG_(free)(threads[other]);
     threads[other] = NULL;
   }
-  threads[id]->number = 0;
+  threads[id]->number = 1;
   running = id;
   Registers registers = load_registers(id);
   registers.clock = 0;

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from msgspec import to_builtins
+
 from tare.base.errors import UsageError
 from tare.base.libraries import pl
 from tare.base.text import markdown_code, shortened, visible
@@ -20,9 +22,11 @@ from tare.checking import report as check
 from tare.checking.limits import judged
 from tare.records.metrics import METRICS
 from tare.records.results import Results, read_records, telling_damage
+from tare.studies import modules
 from tare.studies.imported import report as imported
 from tare.studies.proximity import report as proximity
 from tare.studies.proximity.analysis import EVERYWHERE
+from tare.weighing.actions import actions_of
 
 JSON_SCHEMA_VERSION = 1
 _MEASUREMENT_KEYS = ("program", "manager", "invocation", "metric", "value", "unit", "status")
@@ -55,7 +59,8 @@ class Format:
 
 def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
     """What ``--json`` writes. A measurement that is not ``ok`` has no key ``value``; a figure of
-    the summary that does not exist is null. Results of `tare check` have their limits as well."""
+    the summary that does not exist is null. Results of `tare check` have their limits as well, and
+    those of `tare weigh`, `drag` and `space` what they advise to do."""
     measurements = []
     for row in results.measurements.select(_MEASUREMENT_KEYS).iter_rows(named=True):
         if _finite(row["value"]) is None:
@@ -73,8 +78,14 @@ def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
             }
             for row in summary.select(_SUMMARY_KEYS).iter_rows(named=True)
         ],
+        **({"actions": to_builtins(actions_of(results))} if _advises(results) else {}),
         **({"limits": [asdict(row) for row in judged(results)]} if _has_limits(results) else {}),
     }
+
+
+def _advises(results: Results) -> bool:
+    """Whether results are of what looks for things to do."""
+    return results.run.study in ("weigh", *(name for name, _ in modules("actions")))
 
 
 def _has_limits(results: Results) -> bool:

@@ -13,6 +13,7 @@ from tare.base.text import plain
 from tare.base.units import format_count
 from tare.heap_traces import ownership
 from tare.heap_traces.facts import facts_of
+from tare.heap_traces.predictions import predictions
 from tare.heap_traces.residence import analyse, processes, reading
 from tare.heap_traces.trace import Trace, is_trace, open_trace, remove_trace
 from tare.memory_managers.manager import Manager
@@ -26,6 +27,9 @@ from tare.studies.drag.report import values_of
 from tare.studies.drag.request import How
 
 TRACES_FOLDER = "traces"
+COUNTED = ("instructions", *(f"{name}_{what}" for name in ("malloc", "free")
+           for what in ("calls", "instructions")))  # fmt: skip
+"""What the instrument counts beside, kept in the details: what calls cost on average."""
 MANY_OBJECTS = 2_000_000
 """From here on an analysis takes seconds."""
 
@@ -62,7 +66,7 @@ def run_once(
             remove_trace(target)
         recorded_objects = outcome.details.get("trace", {}).get("objects", 0)
         return replace(outcome, values={}, details={"trace": kept if recorded_objects else ""})
-    found = _found(open_trace(target), how.clock)
+    found = _analysed(open_trace(target), how.clock)
     if how.discard:
         remove_trace(target)
     counted = {
@@ -72,6 +76,7 @@ def run_once(
     }
     details = {
         **found,
+        "counted": {name: outcome.values[name] for name in COUNTED if name in outcome.values},
         "trace": kept,
         "wall_seconds": outcome.details.get("wall_seconds", recorded - begun),
         "analysis_seconds": time.monotonic() - recorded,
@@ -79,16 +84,22 @@ def run_once(
     return replace(outcome, values=counted | values_of(found), details=details)
 
 
-def _found(trace: Trace, clock: str) -> dict[str, Any]:
-    """What ``analyse`` says, and who owns the memory of the process that holds most."""
+def _analysed(trace: Trace, clock: str) -> dict[str, Any]:
+    """As ``analyse``, and of the process that holds most: who owns its memory, and, as ``changes``,
+    what changes of single places would bring; see ``tare.heap_traces.predictions``."""
     found = analyse(trace, clock)
-    if not found["main"]:
+    main = found["main"]
+    if not main:
         return found
     with reading(trace):
         known = processes(trace.objects(), trace.processes)
-        process = next(each for each in known if each.number == found["main"]["process"])
-        owned = ownership.owners(trace, process, found["main"]["peak_moment"])
-    return found | {ownership.DETAIL: owned}
+        mine = next(process for process in known if process.number == main["process"])
+        at = main["peak_moment"]
+        owned = ownership.owners(trace, mine, at)
+        changes = (
+            predictions(trace, mine, at, main["peaks"]["free"]) if found["sites_known"] else []
+        )
+    return {**found, ownership.DETAIL: owned, "changes": changes}
 
 
 def observer(how: How) -> Observe:
@@ -111,7 +122,7 @@ def analysed(trace: Trace, clock: str, note: Callable[[str], None] = lambda _: N
     begun = time.monotonic()
     if (objects := trace.meta["objects"]) >= MANY_OBJECTS:
         note(f"analysing {format_count(objects)} objects")
-    found = _found(trace, clock)
+    found = _analysed(trace, clock)
     wall = trace.meta.get("wall_seconds")
     details = {
         **found,

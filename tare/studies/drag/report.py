@@ -14,6 +14,7 @@ from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
+from tare.heap_traces.predictions import LEAK
 from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
@@ -99,6 +100,14 @@ def values_of(found: Details) -> dict[str, float]:
         values |= {f"{name}_share": part / whole for name, part in parts.items()}
     values["never_used_bytes"] = float(totals["never_used_bytes"])
     values["never_freed_bytes"] = float(totals["never_freed_bytes"])
+    if "changes" in found:
+        saved = [
+            (change["kind"], float(found["main"]["peaks"]["free"] - change["peak"]))
+            for change in found["changes"]
+            if "peak" in change
+        ]
+        values["best_change_bytes"] = max((0.0, *(size for _, size in saved)))
+        values["leaking_bytes"] = sum(size for kind, size in saved if kind == LEAK)
     return values
 
 
@@ -284,11 +293,13 @@ def peaks_table(program: str, firsts: Mapping[str, Record], identifier: str) -> 
     """A line per manager: the peaks by the three definitions of death, and total drag."""
     unreachable = "peak_unreachable_bytes"
     reachability = any(unreachable in r.outcome.values for r in firsts.values())
+    teardown = any("peak_needed_bytes" in r.outcome.values for r in firsts.values())
     fields: list[Field[Row]] = [
         texts("manager", MANAGER, "manager"),
         sizes.metric("when freed", "peak_free_bytes"),
         sizes.metric("when unreachable", unreachable, shown=reachability),
         sizes.metric("after last use", "peak_last_use_bytes"),
+        sizes.metric("when needed no more", "peak_needed_bytes", shown=teardown),
         percents("less", "How much lower the peak would be than it is.", _less),
         ratios.metric("total drag", "drag_ratio"),
         sizes.metric("never used", "never_used_bytes", essential=False),
@@ -296,6 +307,11 @@ def peaks_table(program: str, firsts: Mapping[str, Record], identifier: str) -> 
     ]
     rows = [{"manager": manager, **record.outcome.values} for manager, record in firsts.items()]
     notes = ["after last use: an object that is never used is never held."]
+    if teardown:
+        notes.append(
+            "when needed no more: after the last use that is not of code which is freeing it, as a "
+            "destructor is."
+        )
     first = next(iter(firsts.values())).outcome.details
     if first["processes"] > 1:
         notes.append(f"{first['processes']} processes: the peaks are summed, each its own.")
@@ -303,8 +319,13 @@ def peaks_table(program: str, firsts: Mapping[str, Record], identifier: str) -> 
     return table(identifier, title, rows, fields, notes)
 
 
+def _least_peak(row: Row) -> float:
+    """With each object freed as soon as the trace can tell."""
+    return float(row.get("peak_needed_bytes", row["peak_last_use_bytes"]))
+
+
 def _less(row: Row) -> float:
-    free, last = row["peak_free_bytes"], row["peak_last_use_bytes"]
+    free, last = row["peak_free_bytes"], _least_peak(row)
     return 1 - last / free if free else 0.0
 
 

@@ -9,6 +9,7 @@ from tare.observers.protocol import Observe
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Section
+from tare.studies.drag import actions as drag_actions
 from tare.studies.drag import observe
 from tare.studies.drag import report as drag
 from tare.studykit.budget import Effort, Setting
@@ -57,6 +58,9 @@ def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
 def observers(_setting: Setting) -> Mapping[str, Observe]:
     """What watches the runs."""
     return {drag.OBSERVER: observe.run_once}
+
+
+actions = drag_actions.actions
 
 
 def section(results: Results) -> Section:

@@ -17,26 +17,29 @@ from msgspec import Meta, Struct
 
 from tare.base.documents import DocumentError, converted
 from tare.base.errors import TareError, UsageError
-from tare.base.libraries import pl
+from tare.base.libraries import NDArray, np, pl
 from tare.base.native import native_file
 from tare.base.text import plain
-from tare.heap_traces import ownership, residence
+from tare.heap_traces import growth, ownership, residence
+from tare.heap_traces.frames import place_of
 from tare.heap_traces.residence import Process
+from tare.heap_traces.spots import described, is_changeable
 from tare.heap_traces.trace import Trace, TraceDamageError, is_trace, open_trace, remove_trace
 from tare.memory_managers.manager import Manager, machine_libc
 from tare.observers import asked, tracing
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
+from tare.records.actions import Place
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
-from tare.studies.space import growth
 from tare.studies.space import history as space_history
 from tare.studies.space import sites as space_sites
 from tare.studies.space import split as space_split
 from tare.studies.space.history import Moment
 from tare.studies.space.snapshot import TOUCHED_BYTES, Snapshot, Snapshots, read_snapshots
-from tare.studies.space.split import Known, Split
+from tare.studies.space.split import HeapPages, Known, Objects, Split
 
+MOST_PLACES = 50
 TRACES_FOLDER = "traces"
 SNAPSHOTS_VARIABLE = "TARE_RECORDER_SNAPSHOTS"
 SNAPSHOTS_FOLDER = "snapshots"
@@ -44,6 +47,7 @@ SNAPSHOTS_FOLDER = "snapshots"
 _FACTS_FILE = "run.json"
 _FACTS_LIMIT = 1 << 20
 _SITE_SHIFT = 32
+_SITE_MASK = (1 << _SITE_SHIFT) - 1
 """The call sites of several processes in one number."""
 
 
@@ -207,7 +211,8 @@ def analyse(trace: Trace, snapshots: Mapping[str, Snapshots], known: Known) -> d
         main = max(candidates, key=lambda number: _peak_bytes(candidates[number]))
         process, mine = by_number[main], candidates[main]
         inherited = _inherited(trace, objects, by_number, numbers, main)
-        moments = _moments(objects, process, mine, inherited, known)
+        places = _Places(trace, main)
+        moments = _moments(objects, process, mine, inherited, known, places)
         most = space_history.peak(objects, process)
         grown = growth.growth(objects, process, most.bytes)
         peak = next(each for each in moments if each["is_peak"])
@@ -215,7 +220,7 @@ def analyse(trace: Trace, snapshots: Mapping[str, Snapshots], known: Known) -> d
         owned = ownership.owners(trace, process, most.time, details.pop("kept"))
         for site in [*details["sites"], *grown["sites"], *grown["never_freed"]]:
             site.setdefault("process", site["site"] >> _SITE_SHIFT or main)
-            site["site"] &= (1 << _SITE_SHIFT) - 1
+            site["site"] &= _SITE_MASK
         residence.named_sites([*details["sites"], *grown["sites"], *grown["never_freed"]], trace)
         largest_at = space_history.allocated_by(objects, process, most.time)
     assert mine.peak is not None
@@ -301,12 +306,55 @@ def _tag(number: int) -> int:
     return number << _SITE_SHIFT
 
 
+class _Places:
+    """Where in the program's code objects were allocated, by their call sites."""
+
+    def __init__(self, trace: Trace, process: int) -> None:
+        self._trace, self._process = trace, process
+        self._numbers: dict[Place | None, int] = {None: -1}
+        self._of_site: dict[int, int] = {0: -1}
+
+    def pinned(self, objects: Objects, pages: HeapPages) -> list[dict[str, Any]]:
+        """The places whose objects alone keep most free memory resident: ``place``, ``objects``,
+        ``requested`` bytes, and the free bytes ``on_pages`` and ``between``."""
+        groups = self._groups(objects.sites)
+        found = space_sites.pinned(objects, pages, groups)
+        places = {number: place for place, number in self._numbers.items()}
+        largest = sorted(found.items(), key=lambda item: -item[1].on_pages - item[1].between)
+        rows = []
+        for number, pinned in largest[:MOST_PLACES]:
+            place = places[number]
+            if place is None or not is_changeable(place):
+                continue
+            mine = groups == number
+            rows.append(
+                {
+                    "place": described(place),
+                    "objects": int(np.count_nonzero(mine)),
+                    "requested": int(objects.sizes[mine].sum()),
+                    **vars(pinned),
+                }
+            )
+        return rows
+
+    def _groups(self, sites: NDArray[np.int64]) -> NDArray[np.int64]:
+        unique, inverse = np.unique(sites, return_inverse=True)
+        missing = [site for site in unique.tolist() if site not in self._of_site]
+        keys = [(site >> _SITE_SHIFT or self._process, site & _SITE_MASK) for site in missing]
+        for site, frames in zip(missing, self._trace.stacks(keys), strict=True):
+            place = place_of(frames)
+            self._of_site[site] = self._numbers.setdefault(place, len(self._numbers))
+        numbers = np.array([self._of_site[site] for site in unique.tolist()], np.int64)
+        return numbers[inverse]
+
+
 def _moments(
     objects: pl.LazyFrame,
     process: Process,
     mine: Snapshots,
     inherited: Moment | None,
     known: Known,
+    places: _Places,
 ) -> list[dict[str, Any]]:
     """Each snapshot divided, in the order of time; the peak's has ``details``.
 
@@ -335,6 +383,7 @@ def _moments(
             described["is_peak"] = True
             described["details"] = {
                 "sites": keeping.head(space_sites.MOST_SITES).to_dicts(),
+                "pinned": places.pinned(moment.objects, pages),
                 "keeping_sites": keeping.height,
                 "kept": _kept(keeping, process.number),
                 "sizes": space_sites.by_size(moment.objects, pages),

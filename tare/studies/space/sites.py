@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tare.base.libraries import NDArray, np, pl
 from tare.studies.space.snapshot import PAGE
 from tare.studies.space.split import HeapPages, Objects
 
+_NOBODY = -1
 MOSTLY_EMPTY = 0.25
 """A page is mostly empty when objects alive take less than this share of it."""
 MOST_SITES = 50
 OCCUPANCY_STEPS = 10
 MAP_CELLS = 1200
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """Free bytes: on the pages themselves, and on empty pages in between, which a heap cannot give
+    back past them."""
+
+    on_pages: int
+    between: int
 
 
 def by_site(objects: Objects, pages: HeapPages) -> pl.DataFrame:
@@ -26,6 +37,39 @@ def by_site(objects: Objects, pages: HeapPages) -> pl.DataFrame:
     table = _table(objects).with_columns(key="site")
     found = _grouped(table, objects, pages).filter(pl.col("kept") > 0)
     return found.sort(["kept", "key"], descending=[True, False]).rename({"key": "site"})
+
+
+def pinned(objects: Objects, pages: HeapPages, groups: NDArray[np.int64]) -> dict[int, Pinned]:
+    """By group of objects (``groups`` has a number for each, negative ones are of none): the free
+    bytes on the pages that its objects alone keep from being empty."""
+    if not len(objects.addresses) or not len(pages.addresses):
+        return {}
+    row, page, _ = _on_pages(objects, pages)
+    owner = np.full(len(pages.addresses), _NOBODY)
+    mixed = np.zeros(len(owner), np.bool_)
+    order = np.argsort(page, kind="stable")
+    page, group = page[order], groups[row[order]]
+    firsts = np.flatnonzero(np.diff(page, prepend=-1))
+    owner[page[firsts]] = group[firsts]
+    mixed[page[group != owner[page]]] = True
+    owner[mixed | (owner < 0)] = _NOBODY
+    found = {}
+    for number in np.unique(owner[owner >= 0]).tolist():
+        mine = owner == number
+        found[number] = Pinned(int(pages.free[mine].sum()), _between(mine, pages))
+    return found
+
+
+def _between(mine: NDArray[np.bool_], pages: HeapPages) -> int:
+    """Bytes of the empty pages that lie between two pages of ``mine`` with nothing else."""
+    occupied = np.flatnonzero(pages.live > 0)
+    ends = occupied[:-1], occupied[1:]
+    both = mine[ends[0]] & mine[ends[1]]
+    apart = pages.addresses[ends[1]] - pages.addresses[ends[0]]
+    without_gap = apart == PAGE * (ends[1] - ends[0])
+    free = np.concatenate([[0], np.cumsum(pages.free)])
+    inside = free[ends[1]] - free[ends[0] + 1]
+    return int(inside[both & without_gap].sum())
 
 
 def by_size(objects: Objects, pages: HeapPages) -> list[dict[str, int]]:

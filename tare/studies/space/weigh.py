@@ -13,6 +13,7 @@ from tare.observers.protocol import Observe
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Section
+from tare.studies.space import actions as space_actions
 from tare.studies.space import observe
 from tare.studies.space import report as space
 from tare.studykit.budget import Effort, Setting, bill_seconds
@@ -90,6 +91,9 @@ def is_built() -> bool:
 def observers(_setting: Setting) -> Mapping[str, Observe]:
     """What watches the runs."""
     return {space.OBSERVER: observe.run_once}
+
+
+actions = space_actions.actions
 
 
 def section(results: Results) -> Section:

@@ -128,7 +128,8 @@ def check(recording: Recording) -> None:
         assert (table["instructions"] <= numbers["instructions"]).all()
     assert (np.diff(births["bytes"].astype(np.int64)) >= 0).all()
     assert (births["operation"] < len(OPERATIONS)).all()
-    assert (births["thread"] < max(numbers["threads"], 1)).all()
+    assert (births["thread"] >= 1).all()
+    assert (births["thread"] <= max(numbers["threads"], 1)).all()
     assert (births["usable_size"] >= births["size"])[births["usable_size"] > 0].all()
     assert (births["alignment"] & (births["alignment"] - np.uint64(1)) == 0)[
         births["alignment"] > 0

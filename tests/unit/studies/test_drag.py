@@ -103,6 +103,8 @@ def objects(draw: st.DrawFn) -> Row:
     if draw(st.booleans()):
         at = row["first"] = at + draw(st.integers(0, 5))
         at = row["last"] = at + draw(st.integers(0, 8))
+        if draw(st.booleans()):
+            row["torn"] = draw(st.sampled_from([row["birth"], row["first"], row["last"]]))
     if draw(st.booleans()):
         row["free"] = at + draw(st.integers(0, 6))
     if draw(st.booleans()):
@@ -133,6 +135,15 @@ def moments(row: Row, clock: str, end: int) -> tuple[int, int, int, int, int]:
     return birth, first, last, min(gone, final), final
 
 
+def needed_until(row: Row, end: int) -> int:
+    """From when on an object is held in vain, teardown being no use."""
+    birth, first, last, _, final = moments(row, "instructions", end)
+    torn = row["before_teardown_instructions"]
+    if row["last_use_instructions"] is None or (torn == birth and first > birth):
+        return birth
+    return min((last if torn is None else torn) + 1, final)
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(objects(), min_size=1, max_size=25), st.sampled_from(residence.CLOCKS))
 def test_the_analysis_is_that_of_a_naive_model(rows: list[Row], clock: str) -> None:
@@ -141,7 +152,7 @@ def test_the_analysis_is_that_of_a_naive_model(rows: list[Row], clock: str) -> N
     found = processes(frame.lazy(), known)
     before, residence.BATCH_ROWS = residence.BATCH_ROWS, 4
     try:
-        result = analyse_objects(frame.lazy(), found, clock, reachability=True)
+        result = analyse_objects(frame.lazy(), found, clock, reachability=True, teardown=True)
     finally:
         residence.BATCH_ROWS = before
     peaks = dict.fromkeys(residence.CURVES, 0)
@@ -157,7 +168,12 @@ def test_the_analysis_is_that_of_a_naive_model(rows: list[Row], clock: str) -> N
             for (birth, _, last, _, end), uses in zip(lives, used, strict=True)
         ]
         lost = [max(life[3], after) for life, after in zip(lives, back, strict=True)]
-        ends = {"free": [life[4] for life in lives], "unreachable": lost, "last_use": back}
+        ends = {
+            "free": [life[4] for life in lives],
+            "unreachable": lost,
+            "last_use": back,
+            "needed": [needed_until(row, END) for row in mine],
+        }
         for curve, of_curve in ends.items():
             peaks[curve] += naive_peak(births, of_curve, sizes)
         final = END if clock == "instructions" else process["allocated_bytes"]

@@ -14,17 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.base.errors import TareError
+from tare.heap_traces import growth
 from tare.heap_traces.residence import Process
-from tare.studies.space import (
-    growth,
-    history,
-)
+from tare.studies.space import history
 from tare.studies.space import (
     ranges as space_ranges,
 )
 from tare.studies.space import weigh as space_section
 from tare.studies.space.ranges import Coverage, from_pairs, holds, nothing, overlap, union, without
-from tare.studies.space.sites import by_site, by_size, occupancy, page_map
+from tare.studies.space.sites import (
+    Pinned,
+    by_site,
+    by_size,
+    occupancy,
+    page_map,
+    pinned,
+)
 from tare.studies.space.snapshot import (
     PAGE,
     Mapping,
@@ -325,6 +330,24 @@ def test_a_large_object_keeps_only_what_is_free_beside_its_ends() -> None:
     rows = heap_pages((1, 2096, 1000), (2, PAGE, 0), (3, PAGE, 0), (4, 2000, 96))
     (row,) = by_site(objects, rows).to_dicts()
     assert (row["kept"], row["sparse_pages"]) == (1096, 0)
+
+
+def test_the_free_memory_that_one_place_alone_pins() -> None:
+    objects = some_objects(
+        [(PAGE, 40, 64), (2 * PAGE, 40, 64), (2 * PAGE + 500, 8, 8), (5 * PAGE, 8, 8),
+         (9 * PAGE, 8, 8)],
+        sites=[1, 1, 2, 1, 1],
+    )  # fmt: skip
+    rows = heap_pages(
+        (1, 64, 4000), (2, 72, 3000), (3, 0, 4096), (4, 0, 4096), (5, 8, 2000), (7, 0, 4096),
+        (9, 8, 100),
+    )  # fmt: skip
+    assert pinned(objects, rows, objects.sites) == {1: Pinned(4000 + 2000 + 100, 0)}
+    of_one_place = np.where(objects.sites > 0, 7, -1)
+    assert pinned(objects, rows, of_one_place) == {7: Pinned(4000 + 3000 + 2000 + 100, 2 * 4096)}, (
+        "page 7 is not between two of one mapping"
+    )
+    assert pinned(objects, rows, np.full(5, -1)) == {}
 
 
 def test_occupancy_counts_pages_by_tenths() -> None:

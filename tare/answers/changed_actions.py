@@ -1,0 +1,89 @@
+"""Which of the actions of an older result are gone in a newer one, and what that brought."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Hashable, Sequence
+
+from tare.base.libraries import pl
+from tare.base.units import format_percent, format_value
+from tare.records.actions import Action, Place
+from tare.records.metrics import METRICS
+from tare.records.results import Results
+from tare.weighing.actions import actions_of
+
+ALL = 1000
+"""More actions than any result has: one that is no longer among the best is not gone."""
+
+
+def headlines(old: Results, new: Results) -> list[str]:
+    """A sentence for each of the best actions of ``old`` that ``new`` does not have, and one for
+    each that came up. None where either has nothing that could give actions."""
+    before, after = actions_of(old), {_key(action) for action in actions_of(new, ALL)}
+    if not _comparable(old, new):
+        return []
+    gone = [action for action in before if _key(action) not in after]
+    known = {_key(action) for action in actions_of(old, ALL)}
+    added = [action for action in actions_of(new) if _key(action) not in known]
+    return [
+        *(f"Gone: {_named(action)}{_brought(action, gone, old, new)}." for action in gone),
+        *(f"Came up: {action.text}" for action in added),
+    ]
+
+
+def _comparable(old: Results, new: Results) -> bool:
+    """Whether both looked for the same: what one did not look for is not gone."""
+    studies = [
+        set(results.measurements.filter(pl.col("status") == "ok")["study"].unique())
+        for results in (old, new)
+    ]
+    return studies[0] <= studies[1]
+
+
+def _key(action: Action) -> Hashable:
+    """Lines move when a program is changed."""
+    place = action.place
+    if place is None:
+        return action.kind, action.text.partition(":")[0]
+    return action.kind, place.function, place.file.rpartition("/")[2], place.module
+
+
+def _named(action: Action) -> str:
+    return f"{action.kind}{_at(action.place)}"
+
+
+def _at(place: Place | None) -> str:
+    if place is None:
+        return ""
+    line = f" ({place.file.rpartition('/')[2]}:{place.line})" if place.line else ""
+    return f" at {place.function}{line}"
+
+
+def _brought(action: Action, gone: Sequence[Action], old: Results, new: Results) -> str:
+    metric = action.gain.metric
+    values = [_median(results, metric) for results in (old, new)]
+    predicted = format_percent(1 - action.gain.ratio)
+    before, after = values
+    if not before or after is None:
+        return f"; {predicted} less was expected, what it brought was not measured"
+    title = METRICS[metric].title if metric in METRICS else metric
+    together = sum(each.gain.metric == metric for each in gone) > 1
+    what = "together they brought" if together else "it brought"
+    change = after / before - 1
+    more = "less" if change <= 0 else "more"
+    change_text = format_value(abs(after - before), action.gain.unit)
+    return (
+        f"; {what} {format_percent(change)} {more} of {title} ({change_text}), "
+        f"{predicted} less was expected"
+    )
+
+
+def _median(results: Results, metric: str) -> float | None:
+    """Under the baseline."""
+    good = results.measurements.filter(
+        (pl.col("status") == "ok")
+        & (pl.col("metric") == metric)
+        & (pl.col("manager") == results.run.baseline)
+        & pl.col("value").is_finite()
+    )
+    return statistics.median(good["value"].to_list()) if good.height else None

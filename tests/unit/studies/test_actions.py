@@ -1,0 +1,145 @@
+"""What bills, `tare drag` and `tare space` advise to do: places, gains and sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tare as api
+from tare.answers.diff import diff
+from tare.answers.exports.formats import to_json
+from tare.records.actions import Kind
+from tare.records.results import Results, load
+from tare.studies.drag.actions import POOL_INSTRUCTIONS
+from tare.studies.drag.question import drag_of_trace
+from tare.weighing.actions import actions_of
+from tests.support import SUPPORT
+from tests.support.traces import objects_frame, write_trace_folder
+
+MIB = 1 << 20
+HELD = [
+    {"birth": 10, "size": 3 * MIB, "site": 3, "first": 11, "last": 20, "free": 900},
+    {"birth": 500, "size": MIB, "site": 2, "first": 501, "last": 899, "free": 901},
+]
+MENDED = [{**HELD[0], "free": 21}, HELD[1]]
+
+
+def results_of(rows: list[dict[str, Any]], folder: Path) -> Results:
+    trace = write_trace_folder(folder / "prog.tare", objects_frame(rows), end_instructions=1000)
+    return drag_of_trace(trace, folder=folder / "results")
+
+
+def with_details(results: Results, more: Mapping[str, Any]) -> Results:
+    file = results.folder / "runs.jsonl"
+    record = json.loads(file.read_text())
+    record["details"] |= more
+    file.write_text(json.dumps(record) + "\n")
+    return load(results.folder)
+
+
+def change(kind: Kind, **more: Any) -> dict[str, Any]:
+    place = {"function": "make", "file": "src/list.c", "line": 7, "module": "/bin/prog"}
+    return {"kind": kind.value, "place": place, "objects": 100, "bytes": 3200, **more}
+
+
+def test_an_action_has_a_place_a_gain_and_a_command(tmp_path: Path) -> None:
+    (action,) = actions_of(results_of(HELD, tmp_path))
+    assert action.kind is Kind.FREE_EARLIER
+    assert action.place is not None
+    assert (action.place.function, action.place.file, action.place.line) == ("make", "list.c", 7)
+    assert (action.gain.metric, action.gain.unit) == ("peak_free_bytes", "B")
+    assert action.gain.value == action.gain.low == action.gain.high == MIB
+    assert action.gain.ratio == pytest.approx(0.75)
+    assert action.text == (
+        "Free what make (list.c:7) allocates when it is no longer used: 3.00 MiB of it are alive "
+        "at the peak, after their last use."
+    )
+    assert action.verify == "tare drag -- prog"
+
+
+def test_json_has_the_actions(tmp_path: Path) -> None:
+    results = results_of(HELD, tmp_path)
+    (action,) = to_json(results, api.summary(results))["actions"]
+    assert action["kind"] == "free-earlier"
+    assert action["certainty"] == "predicted"
+    assert set(action) == {"kind", "text", "place", "gain", "certainty", "verify"}
+    assert set(action["gain"]) == {"metric", "value", "low", "high", "unit", "ratio"}
+    assert set(action["place"]) == {"function", "file", "line", "module"}
+
+
+@pytest.mark.parametrize("name", ["drag", "weigh", "space"])
+def test_results_of_older_versions_advise_nothing(name: str) -> None:
+    assert [a for a in actions_of(load(SUPPORT / "results-0.1" / name)) if a.place] == []
+
+
+def test_calls_are_costed_as_the_run_counted_them(tmp_path: Path) -> None:
+    counted = {
+        "instructions": 1e6,
+        "malloc_calls": 1000, "malloc_instructions": 50_000,
+        "free_calls": 1000, "free_instructions": 30_000,
+    }  # fmt: skip
+    changes = [change(Kind.SHORT_LIVED, calls=900), change(Kind.CROSS_THREAD, calls=300)]
+    found = with_details(results_of(MENDED, tmp_path), {"counted": counted, "changes": changes})
+    (action,) = actions_of(found)
+    assert action.kind is Kind.SHORT_LIVED, "24,000 instructions of others are not worth the work"
+    assert action.gain.metric == "instructions"
+    assert action.gain.value == action.gain.high == 900 * 80
+    assert action.gain.low == 900 * (80 - POOL_INSTRUCTIONS)
+    assert action.gain.ratio == pytest.approx(1 - 0.072)
+    assert "900 of 32 B on average" in action.text
+    assert action.verify == "tare count -- prog"
+    assert actions_of(with_details(found, {"counted": {}})) == []
+
+
+def test_what_grows_by_copying_costs_memory_or_instructions(tmp_path: Path) -> None:
+    results = results_of(MENDED, tmp_path)
+    largest = 3 * MIB
+    grows = change(Kind.RESERVE, links=9, copied_bytes=9000, copy_instructions=200_000, at_peak=0)
+    counted = {"instructions": 1e6}
+    for peak, metric in ((2 * MIB, "peak_free_bytes"), (largest, "instructions")):
+        peaks = dict.fromkeys(("peak", "peak_low", "peak_high"), peak)
+        found = with_details(results, {"counted": counted, "changes": [grows | peaks]})
+        (action,) = actions_of(found)
+        assert action.gain.metric == metric
+        assert "copied into a larger place 9 times" in action.text
+
+
+def test_space_names_what_pins_free_memory(tmp_path: Path) -> None:
+    results = results_of(MENDED, tmp_path)
+    file = results.folder / "runs.jsonl"
+    record = json.loads(file.read_text())
+    row = change(Kind.PINNED, requested=6400, on_pages=3 * MIB, between=MIB)
+    del row["kind"]
+    record |= {"study": "space", "details": {"peak": {"resident": 8 * MIB}, "pinned": [row]}}
+    file.write_text(json.dumps(record) + "\n")
+    run = results.run | {"study": "space"}
+    (action,) = actions_of(Results(results.folder, run, results.measurements))
+    assert (action.kind, action.gain.low, action.gain.value) == (Kind.PINNED, 3 * MIB, 4 * MIB)
+    assert action.gain.ratio == pytest.approx(0.5)
+    assert action.verify == "tare space -- prog"
+
+
+def test_a_difference_says_what_a_mended_fault_brought(tmp_path: Path) -> None:
+    before, after = (results_of(rows, tmp_path / str(len(name))) for rows, name in
+                     ((HELD, "a"), (MENDED, "bb")))  # fmt: skip
+    found = diff(before, after).report.sections[0].findings
+    assert found[0] == (
+        "Gone: free-earlier at make (list.c:7); it brought 25% less of peak of live bytes "
+        "(1.00 MiB), 25% less was expected."
+    )
+    (back, *_) = diff(after, before).report.sections[0].findings
+    assert back.startswith("Came up: Free what make (list.c:7) allocates")
+    assert not any("Gone" in line for line in diff(before, before).report.sections[0].findings)
+
+
+def test_an_analysis_without_the_study_is_no_sign_that_an_action_is_gone(tmp_path: Path) -> None:
+    before = results_of(HELD, tmp_path)
+    after = Results(before.folder, before.run, before.measurements.head(0))
+    assert actions_of(before)
+    from tare.answers.changed_actions import headlines
+
+    assert headlines(before, after) == []
