@@ -116,7 +116,7 @@ def test_space_names_what_pins_free_memory(tmp_path: Path) -> None:
     del row["kind"]
     record |= {"study": "space", "details": {"peak": {"resident": 8 * MIB}, "pinned": [row]}}
     file.write_text(json.dumps(record) + "\n")
-    run = results.run | {"study": "space"}
+    run = results.document | {"study": "space"}
     (action,) = actions_of(Results(results.folder, run, results.measurements))
     assert (action.kind, action.gain.low, action.gain.value) == (Kind.PINNED, 3 * MIB, 4 * MIB)
     assert action.gain.ratio == pytest.approx(0.5)
@@ -138,7 +138,7 @@ def test_a_difference_says_what_a_mended_fault_brought(tmp_path: Path) -> None:
 
 def test_an_analysis_without_the_study_is_no_sign_that_an_action_is_gone(tmp_path: Path) -> None:
     before = results_of(HELD, tmp_path)
-    after = Results(before.folder, before.run, before.measurements.head(0))
+    after = Results(before.folder, before.document, before.measurements.head(0))
     assert actions_of(before)
     from tare.answers.changed_actions import headlines
 
