@@ -73,6 +73,11 @@ class Spot:
                     self.times[name] = choose(self.times.get(name, times[name]), times[name])
 
     @property
+    def is_single(self) -> bool:
+        """Whether its objects are made at once."""
+        return self.times["born_last"] - self.times["born_first"] <= AT_ONCE
+
+    @property
     def is_unfreed(self) -> bool:
         return 2 * self.sums["unfreed_bytes"] > self.sums["idle_bytes"]
 
@@ -186,7 +191,9 @@ def structures(found: Sequence[Spot]) -> list[Spot]:
 
 
 def _are_together(one: Spot, other: Spot) -> bool:
-    return all(
+    """A single object belongs to others only where it is read to free them."""
+    holders = [spot for spot in (one, other) if spot.is_single]
+    return all(spot.sums["torn_bytes"] for spot in holders) and all(
         _overlap(
             (one.times[f"{name}_first"], one.times[f"{name}_last"]),
             (other.times[f"{name}_first"], other.times[f"{name}_last"]),

@@ -23,6 +23,7 @@ typedef struct {
   Addr counters;          // executions/: of the context that the thread is in
   ULong frees_since;      // objects/teardown.h: from when on uses belong to the burst of frees
   ULong frees_until;      // and until when it goes on; 0: there is none
+  ULong frees;            // so many of them
   ULong thread_id;
   struct _Thread* thread;  // threads/frames.h
 } Registers;

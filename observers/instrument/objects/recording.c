@@ -4,6 +4,7 @@
 #include "output/files.h"
 #include "output/table.h"
 #include "sites/site_files.h"
+#include "teardown.h"
 
 enum { RECORDING_VERSION = 1 };
 
@@ -94,8 +95,10 @@ ULong recording_add_birth(const Birth* birth, ULong resized_from) {
 }
 
 // The last use before teardown; 1, which is before each birth, where there is none; 0: no teardown.
-static ULong before_teardown(const Use* use, ULong frees_since) {
-  if (use->last == 0 || use->stretch < frees_since) return 0;
+static ULong before_teardown(const Use* use, const Death* death) {
+  const Bool goes_on = use->stretch >= death->burst_since && use->stretch < death->burst_until &&
+                       use->last + TEARDOWN_BEFORE_FIRST >= death->clock;
+  if (use->last == 0 || (use->stretch < death->frees_since && !goes_on)) return 0;
   return use->before == 0 ? 1 : use->before;
 }
 
@@ -105,7 +108,7 @@ void recording_add_death(UInt slot, const Death* death) {
   const ULong row[] = {object->id,
                        use->first,
                        use->last,
-                       before_teardown(use, death->frees_since),
+                       before_teardown(use, death),
                        object->unreachable_clock,
                        object->unreachable_bytes,
                        death->clock,

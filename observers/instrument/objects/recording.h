@@ -55,6 +55,8 @@ typedef struct {
   Freeing freeing;
   ULong clock;        // 0: alive at the end of the process
   ULong frees_since;  // uses from then on are teardown; NEVER_IN_TIME: none are
+  ULong burst_since;  // of a burst before, with nothing allocated since then: stretches of uses
+  ULong burst_until;  // that began in it and go on to the free are teardown as well; 0: none
   UInt thread;        // that freed, from 1; 0: not known
   UInt site;
 } Death;

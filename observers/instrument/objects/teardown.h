@@ -10,12 +10,16 @@
 #define TARE_INSTRUMENT_OBJECTS_TEARDOWN_H
 
 #include "guest/registers.h"
-#include "map.h"
+#include "recording.h"
 
 // Instructions. Destructors of the standard containers, compiled without optimisation, take up to
 // 300 from one free to the next; from the first look at a container to its first free they take
 // some 30, and what the program does before is its work.
 enum { TEARDOWN_BETWEEN_FREES = 512, TEARDOWN_BEFORE_FIRST = 64 };
+
+// After so many frees, what the burst has begun to use and uses until it is freed is torn down,
+// too, however long that takes: a hash table has its buckets zeroed before they go.
+enum { TEARDOWN_FREES = 16 };
 
 // A use more than TEARDOWN_BEFORE_FIRST after the one before it, or the first in a burst, begins a
 // stretch of uses.
@@ -25,15 +29,26 @@ static inline ULong teardown_stretch_bound(const Registers* registers) {
   return now - (now < TEARDOWN_BEFORE_FIRST ? now : TEARDOWN_BEFORE_FIRST);
 }
 
-static inline void teardown_before_free(Registers* registers) {
+static inline void teardown_before_free(Registers* registers, Death* death) {
+  if (registers->clock >= registers->frees_until) {
+    if (registers->frees >= TEARDOWN_FREES) {
+      death->burst_since = registers->frees_since;
+      death->burst_until = registers->frees_until;
+    }
+    registers->frees = 0;
+  }
   registers->frees_since = teardown_stretch_bound(registers);
   registers->frees_until = NEVER_IN_TIME;
+  ++registers->frees;
+  death->frees_since = registers->frees_since;
 }
 
 static inline void teardown_after_free(Registers* registers) {
   registers->frees_until = registers->clock + TEARDOWN_BETWEEN_FREES;
 }
 
-static inline void teardown_no_more(Registers* registers) { registers->frees_until = 0; }
+static inline void teardown_no_more(Registers* registers) {
+  registers->frees_until = registers->frees = 0;
+}
 
 #endif

@@ -9,12 +9,11 @@
 #include "sites/shadow.h"
 
 static void note_death(Registers* registers, const Frame* frame) {
-  teardown_before_free(registers);
-  const Death death = {.freeing = BY_FREE,
-                       .clock = registers->clock,
-                       .frees_since = registers->frees_since,
-                       .thread = registers->thread->number,
-                       .site = frame->site};
+  Death death = {.freeing = BY_FREE,
+                 .clock = registers->clock,
+                 .thread = registers->thread->number,
+                 .site = frame->site};
+  teardown_before_free(registers, &death);
   object_died(frame->arguments[0], &death);
 }
 

@@ -298,8 +298,9 @@ def test_nodes_and_what_they_point_to_are_one_structure() -> None:
     strings = spot(2, 300, 0, (10, 90_010), (500_010, 600_010))
     table = spot(3, 50, 50, (0, 0), (600_020, 600_020))
     others = spot(4, 70, 0, (95_000, 180_000), (605_000, 700_000))
-    joined = {one.place.line: one for one in structures([nodes, strings, table, others])}
-    assert set(joined) == {1, 4}
+    alone = spot(5, 60, 0, (0, 0), (600_020, 600_020))
+    joined = {one.place.line: one for one in structures([nodes, strings, table, others, alone])}
+    assert set(joined) == {1, 4, 5}
     assert joined[1].sums["idle_bytes"] == 450
     assert {place.line for place in joined[1].others} == {2, 3}
     assert sorted(joined[1].sites) == [1, 2, 3]
