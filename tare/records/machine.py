@@ -85,12 +85,12 @@ def describe_machine() -> dict[str, Any]:
             for line in _read("/proc/cpuinfo").splitlines()
             if line.startswith("model name")
         ),
-        platform.processor(),
+        "",
     )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     swaps = _read("/proc/swaps").splitlines()[1:]
     return {
-        "processor": model,
+        "processor": model or platform.processor(),
         "architecture": platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": memory,
