@@ -28,7 +28,7 @@ class _Progress:
 
 class Plan:
     """``next`` says what to do, and ``took`` is told what it took. The section on time is done in
-    any case: it shows whether the program runs at all."""
+    any case: it shows whether the program runs at all, and how long it usually takes."""
 
     def __init__(self, sections: Sequence[WeighSection], whole: Setting) -> None:
         self._sections = [each for each in sections if each.least_seconds(whole) > 0]
@@ -56,6 +56,9 @@ class Plan:
         if planned and known.runs and expected > 0:
             pace = (known.seconds / known.runs) / (expected / planned)
             known.pace = min(max(pace, _PACES[0]), _PACES[1])
+        if _is_timed(section) and known.turns == 1:
+            seconds = self._whole.pilot_seconds * known.pace
+            self._whole, known.pace = replace(self._whole, pilot_seconds=seconds), 1.0
 
     def _setting(self, section: WeighSection, seconds: float) -> Setting:
         pace = self._known[section.IDENTIFIER].pace
@@ -90,13 +93,19 @@ class Plan:
     def _more(self) -> tuple[WeighSection, Setting] | None:
         begun = sorted(self._begun(), key=lambda each: self._known[each.IDENTIFIER].turns)
         begun.sort(key=_is_timed)
-        for part in (len(begun), 1):
-            for section in begun:
+        left = self.left_seconds
+        able = [each for each in begun if self._could_do_more(each, left)]
+        for part in (len(able), 1):
+            for section in able:
                 known = self._known[section.IDENTIFIER]
-                setting = self._setting(section, known.seconds + self.left_seconds / part)
+                setting = self._setting(section, known.seconds + left / part)
                 if section.expected_runs(setting) > known.runs:
                     return section, setting
         return None
+
+    def _could_do_more(self, section: WeighSection, left: float) -> bool:
+        known = self._known[section.IDENTIFIER]
+        return section.expected_runs(self._setting(section, known.seconds + left)) > known.runs
 
     def _begun(self) -> list[WeighSection]:
         known = self._known

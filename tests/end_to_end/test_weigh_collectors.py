@@ -9,9 +9,9 @@ import pytest
 import tare as api
 from tare.answers.building import build_report
 from tare.records.metrics import Status
-from tare.records.results import read_records
+from tare.records.results import Results, read_records
 from tare.studykit.budget import Effort
-from tare.weighing import bill, collectors_observe
+from tare.weighing import collectors_observe
 from tare.weighing.sections import collectors
 
 GAWK = """BEGIN {
@@ -20,11 +20,18 @@ GAWK = """BEGIN {
 }"""
 
 
-def test_a_program_is_weighed_under_collectors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bill, "sections", lambda _runtime: [collectors])
-    results = api.weigh(["gawk", GAWK], ["glibc"], effort=Effort.THOROUGH, folder=tmp_path / "out")
+def weighed(tmp_path: Path) -> Results:
+    return api.weigh(
+        ["gawk", GAWK],
+        ["glibc"],
+        effort=Effort.THOROUGH,
+        only=["collectors"],
+        folder=tmp_path / "out",
+    )
+
+
+def test_a_program_is_weighed_under_collectors(tmp_path: Path) -> None:
+    results = weighed(tmp_path)
     records = [r for r in read_records(results.folder) if r.run.study == collectors.STUDY]
     assert [r.outcome.status for r in records] == [Status.OK] * 4
     counted = records[0].outcome.details["counted"]
@@ -42,13 +49,11 @@ def test_a_program_is_weighed_under_collectors(
     section = collectors.section(results)
     assert section.findings[0].startswith("…need at least")
     assert len(section.tables[0].rows) == len(collectors.COLLECTORS)
-    monkeypatch.undo()
     assert section.title in [each.title for each in build_report(results).sections]
 
 
 def test_too_many_objects_are_not_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bill, "sections", lambda _runtime: [collectors])
     monkeypatch.setattr(collectors_observe, "MOST_OBJECTS", 1000)
-    results = api.weigh(["gawk", GAWK], ["glibc"], effort=Effort.THOROUGH, folder=tmp_path / "out")
+    results = weighed(tmp_path)
     (finding,) = collectors.section(results).findings
     assert "objects, and a bill has time for 1,000" in finding

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from pathlib import Path
 
@@ -98,7 +99,9 @@ def _listed() -> dict[str, Recipe]:
 
 def _recipe(name: str, recipes: dict[str, Recipe]) -> Recipe:
     if name not in recipes:
-        raise UsageError(f"there is no manager '{name}'", f"known: {', '.join(recipes)}")
+        alike = difflib.get_close_matches(name, recipes, n=1)
+        hint = f"did you mean {alike[0]}?" if alike else f"known: {', '.join(recipes)}"
+        raise UsageError(f"there is no manager '{name}'", hint)
     return recipes[name]
 
 

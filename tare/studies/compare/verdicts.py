@@ -19,6 +19,7 @@ WORDS = {
     judging.COUNTED: "instructions",
     judging.MEMORY: "memory",
 }
+COUNTED_ONCE = "The instructions were counted once under each."
 _OF_TIME = (judging.WALL, judging.PROCESSOR, judging.COUNTED_BY_CPU)
 
 
@@ -84,6 +85,8 @@ def fastest(compared: Comparison, advice: Advice) -> Choice:
             what = difference(each.known[chosen], each.metric)
             answer = advice(chosen, what) + _ties(chosen, each.tied, compared.memory)
             before = [kept] if kept else []
+            if each.metric == judging.COUNTED and each.runs == 1:
+                reasons.append(COUNTED_ONCE)
             return Choice([*before, answer, *reasons], chosen, each)
         if each.keeps and not kept:
             kept = _kept(compared, each, "speed")

@@ -183,7 +183,10 @@ def _cost(record: Record, pilot: float | None) -> str:
     each = ratios_of(details)
     start = f"…in twice its least heap ({heap}) under {name}, "
     if min(each) <= 1 <= max(each):
-        return f"{start}spend about as long on its memory as under glibc."
+        return (
+            f"{start}spend {min(each):.2f} to {max(each):.2f} times as long on its memory as under "
+            "glibc: which of the two is faster, the replays cannot tell."
+        )
     extra = statistics.median(details["seconds"]) - statistics.median(details["glibc_seconds"])
     share = f", {format_percent(extra / pilot)} of its time" if pilot else ""
     direction = "more" if extra > 0 else "less"

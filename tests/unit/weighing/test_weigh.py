@@ -103,6 +103,14 @@ def test_what_wall_time_cannot_tell_processor_time_may() -> None:
     assert sentences[1] == "Wall time cannot tell: only differences above 60% would show."
 
 
+def test_instructions_speak_last_and_say_how_often_they_were_counted() -> None:
+    found = compared(fast=UNSEEN)
+    once = Evidence("instructions", {"fast": judged(0.59, "lower", runs=1)})
+    sentences, _ = weighed(replace(found, times=[*found.times, once]))
+    assert sentences[0].startswith("Run it under fast: 41% fewer instructions (40% to 42%), ")
+    assert "The instructions were counted once under each." in sentences
+
+
 def test_keep_is_said_where_nothing_can_be_gained() -> None:
     same = (judged(1.0, "no difference seen"), judged(1.0, "no difference seen"))
     sentences, _ = weighed(compared(fast=same))
@@ -251,6 +259,13 @@ def test_a_section_that_took_less_than_judged_leaves_its_time_to_others() -> Non
     quick = carried_out(found, whole, {"space": 0.1, "instructions": 0.1, "drag": 0.1})
     assert len(quick.runs) > len(slow.runs)
     assert quick.runs["time-and-memory"] > slow.runs["time-and-memory"]
+
+
+def test_a_first_run_that_was_slow_by_chance_leaves_nothing_out() -> None:
+    whole = setting(Effort.DEFAULT, 3.0)
+    found = chosen("", Effort.DEFAULT)
+    assert carried_out(found, whole).runs.keys() != DEFAULT_SECTIONS
+    assert carried_out(found, whole, 0.1).runs.keys() == DEFAULT_SECTIONS
 
 
 def test_the_cheap_and_telling_come_first() -> None:
