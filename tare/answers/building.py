@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from tare.answers import first_screen
 from tare.base.errors import UsageError
 from tare.base.units import format_duration, format_seconds
 from tare.campaign import drift
@@ -14,7 +19,11 @@ from tare.records.results import Results, read_records, telling_damage
 from tare.report.comparison import coverage_warnings
 from tare.report.model import Report, Section
 from tare.studies import studies
+from tare.weighing.actions import actions_of
 from tare.weighing.sections import sections
+
+_COMMAND = re.compile(r"`(tare (?!weigh\b)\w+[^`]*)`")
+"""In the words of a section that was left out: what measures the same without a limit."""
 
 
 def build_report(results: Results) -> Report:
@@ -27,9 +36,12 @@ def _build_report(results: Results) -> Report:
     run = results.run
     programs = [program["name"] for program in run["programs"]]
     subject = programs[0] if len(programs) == 1 else f"{len(programs)} programs"
-    return Report(
+    report = Report(
         title=f"tare {_command(run['study'])}: {subject}",
         subtitle=_subtitle(run),
+        program=Path(run["programs"][0]["argv"][0]).name if len(programs) == 1 else subject,
+        command=shlex.join(run["programs"][0]["argv"]) if len(programs) == 1 else "",
+        commands=_commands(results),
         facts=_facts(run, _obtained(results)),
         sections=_sections(results),
         warnings=[
@@ -37,6 +49,34 @@ def _build_report(results: Results) -> Report:
             *drift.warnings(run, read_records(results.folder)),
         ],
     )
+    return _bill(report, results) if run["study"] == "weigh" else report
+
+
+def _bill(report: Report, results: Results) -> Report:
+    """The report with the first screen of a bill."""
+    trust, trusted = first_screen.trust(results)
+    return replace(
+        report,
+        verdict=first_screen.verdict(report.sections),
+        actions=actions_of(results),
+        tiles=first_screen.tiles(results),
+        trust=trust,
+        trusted=trusted,
+    )
+
+
+def _commands(results: Results) -> list[tuple[str, str]]:
+    """What can be done with results, for the foot of their page."""
+    if "imported" in results.run:
+        return []
+    folder = shlex.quote(str(results.folder))
+    return [
+        ("Measure it again", shlex.join(["tare", *results.run["command"][1:]])),
+        ("What changed since an older result", f"tare diff OLDER {folder}"),
+        ("Its call sites as flame graphs", f"tare report --explorer --open {folder}"),
+        ("Every figure as CSV", f"tare export {folder} -f csv"),
+        ("Every figure as JSON", f"tare export {folder} -f json"),
+    ]
 
 
 def _command(study: str) -> str:
@@ -46,12 +86,7 @@ def _command(study: str) -> str:
 
 def _sections(results: Results) -> list[Section]:
     if results.run["study"] == "weigh":
-        costs = results.run.get("sections", {})
-        return [
-            replace(each.section(results), **costs.get(each.IDENTIFIER, {}))
-            for each in sections(results.run.get("runtime", ""))
-            if getattr(each, "applies", lambda _results: True)(results)
-        ]
+        return _sections_of_bill(results)
     study = results.run["study"]
     found = [each.section(results) for each in (*studies(), check) if study == each.STUDY]
     if not found:
@@ -59,20 +94,40 @@ def _sections(results: Results) -> list[Section]:
     return found
 
 
-def _observer_cost(run: dict[str, Any]) -> str:
-    cost = run.get("observer_seconds")
-    if cost is None:
-        return ""
-    added = f"about {format_seconds(cost)}" if cost > 0 else "too little to see"
-    return f"; the proof adds {added} to the start of a process"
+def _sections_of_bill(results: Results) -> list[Section]:
+    costs = results.run.get("sections", {})
+    argv = results.run["programs"][0]["argv"]
+    found = []
+    for each in sections(results.run.get("runtime", "")):
+        if not getattr(each, "applies", lambda _results: True)(results):
+            continue
+        section = replace(
+            each.section(results),
+            research=getattr(each, "RESEARCH", False),
+            **costs.get(each.IDENTIFIER, {}),
+        )
+        if section.is_left_out:
+            section = replace(section, commands=_without_limit(section.findings, argv))
+        found.append(section)
+    return found
+
+
+def _without_limit(findings: Sequence[str], argv: Sequence[str]) -> list[tuple[str, str]]:
+    named = _COMMAND.search(" ".join(findings))
+    return [("Without a limit", f"{named[1]} -- {shlex.join(argv)}")] if named else []
 
 
 def _subtitle(run: dict[str, Any]) -> str:
     ended = "" if run.get("finished") else ", not finished"
-    return (
-        f"{drift.hardware(run)}; {run['started'][:16].replace('T', ' ')} UTC"
-        f"{_observer_cost(run)}{ended}"
-    )
+    return f"{drift.hardware(run)}; {run['started'][:16].replace('T', ' ')} UTC{ended}"
+
+
+def _observer_cost(run: dict[str, Any]) -> list[tuple[str, str]]:
+    cost = run.get("observer_seconds")
+    if cost is None:
+        return []
+    added = f"about {format_seconds(cost)}" if cost > 0 else "too little to see"
+    return [("proof", f"adds {added} to the start of a process")]
 
 
 def _obtained(results: Results) -> str:
@@ -88,6 +143,7 @@ def _facts(run: dict[str, Any], obtained: str) -> list[tuple[str, str]]:
         ("started", run["started"]),
         ("took", format_duration(run.get("took_seconds", 0.0))),
         ("seed", str(run["seed"])),
+        *_observer_cost(run),
         ("baseline", run["baseline"]),
         ("results", f"{obtained} on {where}"),
         *drift.facts(run),

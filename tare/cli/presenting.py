@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from tare.answers.answers import write_page
 from tare.answers.summaries import summary, worst_status
@@ -31,15 +31,20 @@ def present(answer: Answer) -> int:
         from tare.answers.building import build_report
         from tare.report.terminal import print_report
 
-        print_report(build_report(results), stream)
+        print_report(build_report(results), stream, verbose=output.verbose)
     page = write_page(results) if output.page else None
     if output.quiet:
         _tell_of_failures(results)
     else:
-        print(f"\nresults: {printable(str(results.folder))}", file=stream)
+        print(file=stream)
+        print_address("results", results.folder, stream)
         if page is not None:
-            print(f"page:    {printable(str(page))}", file=stream)
+            print_address("page", page, stream)
     return int(worst_status(results)) if answer.exit_code is None else answer.exit_code
+
+
+def print_address(what: str, path: Path, stream: TextIO) -> None:
+    print(f"{what + ':':8} {printable(str(path))}", file=stream)
 
 
 def _tell_of_failures(results: Results) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +56,7 @@ def command_of(study: str) -> click.Command:
         [
             *(decorators[name] for name in dict.fromkeys(order)),
             options.run_options,
-            options.output_options,
+            functools.partial(options.output_options, brief=first.request.BRIEF),
             options.program_argument if first.runs else options.trace_argument,
         ]
     ):

@@ -119,6 +119,8 @@ class Request:
     EXAMPLES: ClassVar[str] = ""
     RECORDED_BY: ClassVar[str] = "tare trace"
     """Where a request is of traces: the command that records them."""
+    BRIEF: ClassVar[bool] = False
+    """Whether the terminal has the verdict alone unless tables are asked for."""
 
     limits: Limits | None = None
     seed: int | None = None

@@ -21,6 +21,7 @@ from tare.studykit.budget import TIMED, TOTAL_SECONDS, Effort, Setting
 
 IDENTIFIER = "delay"
 TITLE = "What if reclamation were delayed"
+RESEARCH = True
 ORDER = 40
 
 SECTIONS_ONCE = 7

@@ -32,6 +32,7 @@ IDENTIFIER = "collectors"
 STUDY = "collectors"
 OBSERVER = "collectors"
 TITLE = "Under a garbage collector this program would…"
+RESEARCH = True
 ORDER = 50
 
 COLLECTORS = ("genimmix", "immix", "semispace")
