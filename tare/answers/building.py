@@ -22,7 +22,22 @@ from tare.studies import studies
 from tare.weighing.actions import actions_of
 from tare.weighing.sections import sections
 
-_COMMAND = re.compile(r"`(tare (?!weigh\b)\w+[^`]*)`")
+SHORT = {
+    "time-and-memory": "Allocators",
+    "space": "Peak memory",
+    "instructions": "Cost of malloc",
+    "drag": "Held too long",
+    "storage": "By component",
+    "java-time": "Collectors",
+    "java-costs": "Cost of collectors",
+    "java-pauses": "Pauses",
+    "java-least-heap": "Least heap",
+    "java-malloc": "Malloc",
+}
+"""Of sections of the bill, by their identifiers."""
+TIMES_TABLE = "Time and memory"
+RESEARCH = ("delay", "collectors")
+_COMMAND = re.compile(r"`(tare (?!weigh\b|trace\b|minheap\b)\w+[^`]*)`")
 """In the words of a section that was left out: what measures the same without a limit."""
 
 
@@ -43,7 +58,7 @@ def _build_report(results: Results) -> Report:
         command=shlex.join(run["programs"][0]["argv"]) if len(programs) == 1 else "",
         commands=_commands(results),
         facts=_facts(run, _obtained(results)),
-        sections=_sections(results),
+        sections=[_untitled(section, programs) for section in _sections(results)],
         warnings=[
             *coverage_warnings(results),
             *drift.warnings(run, read_records(results.folder)),
@@ -71,12 +86,23 @@ def _commands(results: Results) -> list[tuple[str, str]]:
         return []
     folder = shlex.quote(str(results.folder))
     return [
-        ("Measure it again", shlex.join(["tare", *results.run["command"][1:]])),
+        ("Measure it again", shlex.join(["tare", *_anew(results.run["command"][1:])])),
         ("What changed since an older result", f"tare diff OLDER {folder}"),
         ("Its call sites as flame graphs", f"tare report --explorer --open {folder}"),
         ("Every figure as CSV", f"tare export {folder} -f csv"),
         ("Every figure as JSON", f"tare export {folder} -f json"),
     ]
+
+
+def _anew(words: Sequence[str]) -> list[str]:
+    """Without the folder, which would be resumed."""
+    kept = list(words)
+    own = kept[: kept.index("--")] if "--" in kept else kept
+    for option in ("-o", "--output"):
+        if option in own:
+            place = own.index(option)
+            del kept[place : place + 2]
+    return kept
 
 
 def _command(study: str) -> str:
@@ -94,6 +120,21 @@ def _sections(results: Results) -> list[Section]:
     return found
 
 
+def _untitled(section: Section, programs: Sequence[str]) -> Section:
+    """The title of a report has the name of its only program; its tables and figures need none."""
+    if len(programs) != 1:
+        return section
+
+    def title(text: str) -> str:
+        return TIMES_TABLE if text == programs[0] else text.removesuffix(f": {programs[0]}")
+
+    return replace(
+        section,
+        tables=[replace(table, title=title(table.title)) for table in section.tables],
+        figures=[replace(figure, title=title(figure.title)) for figure in section.figures],
+    )
+
+
 def _sections_of_bill(results: Results) -> list[Section]:
     costs = results.run.get("sections", {})
     argv = results.run["programs"][0]["argv"]
@@ -103,7 +144,8 @@ def _sections_of_bill(results: Results) -> list[Section]:
             continue
         section = replace(
             each.section(results),
-            research=getattr(each, "RESEARCH", False),
+            research=each.IDENTIFIER in RESEARCH,
+            short=SHORT.get(each.IDENTIFIER, ""),
             **costs.get(each.IDENTIFIER, {}),
         )
         if section.is_left_out:
@@ -114,7 +156,8 @@ def _sections_of_bill(results: Results) -> list[Section]:
 
 def _without_limit(findings: Sequence[str], argv: Sequence[str]) -> list[tuple[str, str]]:
     named = _COMMAND.search(" ".join(findings))
-    return [("Without a limit", f"{named[1]} -- {shlex.join(argv)}")] if named else []
+    command = named[1] if named else "tare weigh --thorough"
+    return [("Without a limit", f"{command} -- {shlex.join(argv)}")]
 
 
 def _subtitle(run: dict[str, Any]) -> str:

@@ -55,20 +55,22 @@ class Table:
 @dataclass(frozen=True)
 class Figure:
     """``spec`` is a Vega-Lite specification with its data inline, without size, theme or config.
-    The page folds what is not ``essential``."""
+    The page folds what is not ``essential``; one that is ``wide`` has its whole width."""
 
     identifier: str
     title: str
     caption: str
     spec: Mapping[str, Any]
     essential: bool = True
+    wide: bool = False
 
 
 @dataclass(frozen=True)
 class Section:
     """One question answered. ``findings`` are plain sentences, the most important first;
     ``commands`` are (label, shell command): what they advise to type, shown to be copied.
-    ``research`` is for few readers: the page folds it at its end."""
+    ``research`` is for few readers: the page folds it at its end. ``short`` is the title where
+    there is little room."""
 
     identifier: str
     title: str
@@ -80,6 +82,7 @@ class Section:
     took_seconds: float | None = None
     commands: Sequence[tuple[str, str]] = ()
     research: bool = False
+    short: str = ""
 
     @property
     def is_left_out(self) -> bool:

@@ -20,8 +20,7 @@ from tare.studies.delay import report as delay
 from tare.studykit.budget import TIMED, TOTAL_SECONDS, Effort, Setting
 
 IDENTIFIER = "delay"
-TITLE = "What if reclamation were delayed"
-RESEARCH = True
+TITLE = "What delayed frees would cost"
 ORDER = 40
 
 SECTIONS_ONCE = 7
