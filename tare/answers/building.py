@@ -87,7 +87,7 @@ def _commands(results: Results) -> list[tuple[str, str]]:
     folder = shlex.quote(str(results.folder))
     return [
         ("Measure it again", shlex.join(["tare", *_anew(results.run["command"][1:])])),
-        ("What changed since an older result", f"tare diff OLDER {folder}"),
+        ("Compare with an older result", f"tare diff OLDER {folder}"),
         ("Its call sites as flame graphs", f"tare report --explorer --open {folder}"),
         ("Every figure as CSV", f"tare export {folder} -f csv"),
         ("Every figure as JSON", f"tare export {folder} -f json"),

@@ -37,6 +37,8 @@ MOST_FIGURE_BYTES = 1_000_000
 """Of all figures together; one that does not fit is left out, and the page says so."""
 BEHIND = ("table-details",)
 """Tables that a terminal has room for, and that a page folds: few readers want them."""
+LONG_TEXT = 260
+"""Characters of words that are worth a figure beside them where it has a partner to stand with."""
 LONGEST_CELL = 120
 LONGEST_SITE = 400
 LONGEST_WORD = 22
@@ -131,7 +133,9 @@ def _part(section: Section, anchor: str, figures: _Figures) -> _Part:
     essential = [figure for figure in section.figures if figure.essential]
     others = [figure for figure in section.figures if not figure.essential]
     beside = None
-    if essential and section.findings and not _has_panels(essential[0]):
+    halves = [figure for figure in essential if not _has_panels(figure)]
+    words = sum(map(len, section.findings))
+    if halves[:1] == essential[:1] != [] and words > (0 if len(halves) % 2 else LONG_TEXT):
         beside, *_ = figures.drawn(essential[:1], f"{anchor}-1", [False])
         essential = essential[1:]
     first = figures.drawn(essential, f"{anchor}-2", _full_width(essential))
@@ -167,6 +171,7 @@ def _page(report: Report, limit: int, figures: _Figures) -> str:
             "site": _site,
         },
         report=report,
+        brand=report.title.partition(":")[0] if report.program else "Tare",
         title=short,
         full_title=_cut(full) if short != full else None,
         places=_places(report, shown, research=bool(research)),

@@ -172,7 +172,7 @@ def make_bill() -> Report:
         warnings=["Turbo on: the clock depends on heat."],
         sections=[
             Section("a", "Its section", ["Found."], [sites, folded], figures_),
-            Section("b", "Delays", ["A delay hurts."], research=True, obtained="replayed"),
+            Section("b", "Delays", ["It hurts."], [sites], research=True, obtained="replayed"),
             Section(
                 "c",
                 "Left behind",
