@@ -25,6 +25,15 @@ from tare.studykit.answer import Answer
 EXIT_INTERRUPTED = 130
 
 
+GROUPS = {
+    "Start here": ("weigh", "compare", "report", "managers", "doctor"),
+    "Find the code": ("drag", "space", "count", "memsys", "trace", "import"),
+    "Compare and keep watch": ("diff", "check", "suite", "replay", "tradeoff", "export"),
+}
+LAST_GROUP = "Research"
+"""Of commands that are in none."""
+
+
 class Commands(click.Group):
     """The modules of ``tare.cli.commands``, the studies that have a ``request``, the bill and the
     check; loaded when named."""
@@ -43,6 +52,23 @@ class Commands(click.Group):
             command: click.Command = importlib.import_module(module).command
             return command
         return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        grouped = {name for group in GROUPS.values() for name in group}
+        rest = [name for name in names if name not in grouped]
+        longest = max(map(len, names))
+        room = formatter.width - longest - 4
+        for title, group in {**GROUPS, LAST_GROUP: rest}.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(f"{name:{longest}}", self._short_help(ctx, name, room)) for name in group]
+                )
+
+    def _short_help(self, ctx: click.Context, name: str, longest: int) -> str:
+        command = self.get_command(ctx, name)
+        assert command is not None
+        return command.get_short_help_str(longest).partition(": ")[0].removesuffix(":...")
 
 
 @cache

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from msgspec import structs
 
+from tare.answers import first_screen
 from tare.base.errors import UsageError
 from tare.base.units import format_duration, format_seconds
 from tare.campaign import drift
@@ -16,7 +21,26 @@ from tare.records.results import Results, read_records, telling_damage
 from tare.report.comparison import coverage_warnings
 from tare.report.model import Report, Section
 from tare.studies import studies
+from tare.weighing.actions import actions_of
 from tare.weighing.sections import of_results
+
+SHORT = {
+    "time-and-memory": "Allocators",
+    "space": "Peak memory",
+    "instructions": "Cost of malloc",
+    "drag": "Held too long",
+    "storage": "By component",
+    "java-time": "Collectors",
+    "java-costs": "Cost of collectors",
+    "java-pauses": "Pauses",
+    "java-least-heap": "Least heap",
+    "java-malloc": "Malloc",
+}
+"""Of sections of the bill, by their identifiers."""
+TIMES_TABLE = "Time and memory"
+RESEARCH = ("delay", "collectors")
+_COMMAND = re.compile(r"`(tare (?!weigh\b|trace\b|minheap\b)\w+[^`]*)`")
+"""In the words of a section that was left out: what measures the same without a limit."""
 
 
 def build_report(results: Results) -> Report:
@@ -29,16 +53,58 @@ def _build_report(results: Results) -> Report:
     run = results.run
     programs = [program.name for program in run.programs]
     subject = programs[0] if len(programs) == 1 else f"{len(programs)} programs"
-    return Report(
+    report = Report(
         title=f"tare {_command(run.study)}: {subject}",
         subtitle=_subtitle(run),
+        program=Path(run.programs[0].argv[0]).name if len(programs) == 1 else subject,
+        command=shlex.join(run.programs[0].argv) if len(programs) == 1 else "",
+        commands=_commands(results),
         facts=_facts(results),
-        sections=_sections(results),
+        sections=[_untitled(section, programs) for section in _sections(results)],
         warnings=[
             *coverage_warnings(results),
             *drift.warnings(run, read_records(results.folder)),
         ],
     )
+    return _bill(report, results) if run.study == "weigh" else report
+
+
+def _bill(report: Report, results: Results) -> Report:
+    """The report with the first screen of a bill."""
+    trust, trusted = first_screen.trust(results)
+    return replace(
+        report,
+        verdict=first_screen.verdict(report.sections),
+        actions=actions_of(results),
+        tiles=first_screen.tiles(results),
+        trust=trust,
+        trusted=trusted,
+    )
+
+
+def _commands(results: Results) -> list[tuple[str, str]]:
+    """What can be done with results, for the foot of their page."""
+    if results.run.imported:
+        return []
+    folder = shlex.quote(str(results.folder))
+    return [
+        ("Measure it again", shlex.join(["tare", *_anew(results.run.command[1:])])),
+        ("Compare with an older result", f"tare diff OLDER {folder}"),
+        ("Its call sites as flame graphs", f"tare report --explorer --open {folder}"),
+        ("Every figure as CSV", f"tare export {folder} -f csv"),
+        ("Every figure as JSON", f"tare export {folder} -f json"),
+    ]
+
+
+def _anew(words: Sequence[str]) -> list[str]:
+    """Without the folder, which would be resumed."""
+    kept = list(words)
+    own = kept[: kept.index("--")] if "--" in kept else kept
+    for option in ("-o", "--output"):
+        if option in own:
+            place = own.index(option)
+            del kept[place : place + 2]
+    return kept
 
 
 def _command(study: str) -> str:
@@ -48,11 +114,7 @@ def _command(study: str) -> str:
 
 def _sections(results: Results) -> list[Section]:
     if results.run.study == "weigh":
-        costs = {name: structs.asdict(cost) for name, cost in results.run.sections.items()}
-        return [
-            replace(each.section(results), **costs.get(each.IDENTIFIER, {}))
-            for each in of_results(results)
-        ]
+        return _sections_of_bill(results)
     study = results.run.study
     found = [each.section(results) for each in (*studies(), check) if study == each.STUDY]
     if not found:
@@ -60,20 +122,55 @@ def _sections(results: Results) -> list[Section]:
     return found
 
 
-def _observer_cost(run: Header) -> str:
-    cost = run.observer_seconds
-    if cost is None:
-        return ""
-    added = f"about {format_seconds(cost)}" if cost > 0 else "too little to see"
-    return f"; the proof adds {added} to the start of a process"
+def _untitled(section: Section, programs: Sequence[str]) -> Section:
+    """The title of a report has the name of its only program; its tables and figures need none."""
+    if len(programs) != 1:
+        return section
+
+    def title(text: str) -> str:
+        return TIMES_TABLE if text == programs[0] else text.removesuffix(f": {programs[0]}")
+
+    return replace(
+        section,
+        tables=[replace(table, title=title(table.title)) for table in section.tables],
+        figures=[replace(figure, title=title(figure.title)) for figure in section.figures],
+    )
+
+
+def _sections_of_bill(results: Results) -> list[Section]:
+    costs = {name: structs.asdict(cost) for name, cost in results.run.sections.items()}
+    argv = results.run.programs[0].argv
+    found = []
+    for each in of_results(results):
+        section = replace(
+            each.section(results),
+            research=each.IDENTIFIER in RESEARCH,
+            short=SHORT.get(each.IDENTIFIER, ""),
+            **costs.get(each.IDENTIFIER, {}),
+        )
+        if section.is_left_out:
+            section = replace(section, commands=_without_limit(section.findings, argv))
+        found.append(section)
+    return found
+
+
+def _without_limit(findings: Sequence[str], argv: Sequence[str]) -> list[tuple[str, str]]:
+    named = _COMMAND.search(" ".join(findings))
+    command = named[1] if named else "tare weigh --thorough"
+    return [("Without a limit", f"{command} -- {shlex.join(argv)}")]
 
 
 def _subtitle(run: Header) -> str:
     ended = "" if run.finished else ", not finished"
-    return (
-        f"{drift.hardware(run)}; {run.started[:16].replace('T', ' ')} UTC"
-        f"{_observer_cost(run)}{ended}"
-    )
+    return f"{drift.hardware(run)}; {run.started[:16].replace('T', ' ')} UTC{ended}"
+
+
+def _observer_cost(run: Header) -> list[tuple[str, str]]:
+    cost = run.observer_seconds
+    if cost is None:
+        return []
+    added = f"about {format_seconds(cost)}" if cost > 0 else "too little to see"
+    return [("proof", f"adds {added} to the start of a process")]
 
 
 def _obtained(results: Results) -> str:
@@ -90,6 +187,7 @@ def _facts(results: Results) -> list[tuple[str, str]]:
         ("started", run.started),
         ("took", format_duration(run.took_seconds or 0.0)),
         ("seed", str(run.seed)),
+        *_observer_cost(run),
         ("baseline", run.baseline),
         ("results", f"{_obtained(results)} on {where}"),
         *drift.facts(run, results.document["machine"]),

@@ -233,7 +233,7 @@ def _differences(old: Results, new: Results) -> list[str]:
     for name in programs[0].keys() & programs[1].keys():
         before, after = (described[name] for described in programs)
         for field, what in (
-            ("executable_sha256", "is another executable: a change may be its own"),
+            ("executable_sha256", "was rebuilt: a change may be its own"),
             ("stdin_sha256", "read another input"),
             ("argv", "had other arguments"),
             ("environment", "had another environment"),

@@ -40,6 +40,12 @@ def markdown_code(name: str) -> str:
     return "`" + name.replace("\\|", "\\\\|").replace("|", "\\|") + "`"
 
 
+def sentence(text: str) -> str:
+    """``text`` with a capital letter at its start, where a word stands there."""
+    first = text.split(" ", 1)[0].rstrip(":,.")
+    return f"{text[0].upper()}{text[1:]}" if first.isalpha() and first.islower() else text
+
+
 def shortened(text: str, longest: int = LONGEST_NAME) -> str:
     """The start and the end of a text that is too long: both tell names apart."""
     if len(text) <= longest:

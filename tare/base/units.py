@@ -82,6 +82,12 @@ def format_percent(fraction: float) -> str:
     return f"{percent:.1f}%" if percent < 10 else f"{percent:.0f}%"
 
 
+def format_ratio(ratio: float) -> str:
+    """Three decimals near 1, where they tell ratios apart; fewer where nobody reads them."""
+    decimals = 3 if ratio < 2 else 2 if ratio < 10 else 1 if ratio < 100 else 0
+    return f"{ratio:.{decimals}f}"
+
+
 def format_floor(floor: float) -> str:
     """The ratios that a noise floor covers: 0.25 is ``0.80 to 1.25``."""
     digits = 3 if floor < 0.1 else 2

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tare.base.text import sentence
 from tare.base.units import format_bytes
 from tare.campaign import canary
 from tare.records.header import Header, Machine
@@ -84,4 +85,4 @@ def _of_cluster(run: Header, records: Sequence[Record]) -> list[str]:
 
 
 def _sentence(warning: Warning_) -> str:
-    return f"{warning.setting}: {warning.effect}. {warning.mend}."
+    return f"{sentence(warning.setting)}: {warning.effect}. {sentence(warning.mend)}."

@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from tare.answers.answers import write_page
 from tare.answers.summaries import summary, worst_status
@@ -37,14 +37,15 @@ def present(answer: Answer) -> int:
         from tare.answers.building import build_report
         from tare.report.terminal import print_report
 
-        print_report(build_report(results), stream)
+        print_report(build_report(results), stream, verbose=output.verbose)
     page = write_page(results) if output.page else None
     if output.quiet:
         _tell_of_failures(results)
     else:
-        print(f"\nresults: {printable(str(results.folder))}", file=stream)
+        print(file=stream)
+        print_address("results", results.folder, stream)
         if page is not None:
-            print(f"page:    {printable(str(page))}", file=stream)
+            print_address("page", page, stream)
         if results.run.study == compare.STUDY and (sentence := compare.last_sentence(results)):
             print(f"\n{printable(sentence)}", file=stream)
     if answer.opens:
@@ -70,6 +71,10 @@ def _open(page: Path | None) -> None:
             return  # a browser that is its child
     trouble = "no browser was found" if opener else "there is no xdg-open here"
     print(f"tare: the page could not be opened: {trouble}", file=sys.stderr)
+
+
+def print_address(what: str, path: Path, stream: TextIO) -> None:
+    print(f"{what + ':':8} {printable(str(path))}", file=stream)
 
 
 def _tell_of_failures(results: Results) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tare.base.libraries import pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL, TOO_FEW_RUNS
-from tare.base.units import format_floor, format_percent, format_value
+from tare.base.units import format_floor, format_percent, format_ratio, format_value
 from tare.records.evidence import UNSEEN
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, judged_status, read_records, reference_outputs
@@ -150,7 +150,9 @@ def ranking(
 
 
 def comparison_figures(results: Results, summary: pl.DataFrame) -> list[Figure]:
-    return figures.comparison_figures(results.measurements, summary, results.run.baseline)
+    rows = results.measurements
+    mine = rows.filter(pl.col("study") == "compare")
+    return figures.comparison_figures(mine if mine.height else rows, summary, results.run.baseline)
 
 
 def time_and_memory_table(
@@ -208,8 +210,12 @@ def measured_cells(row: Row | None) -> list[Cell]:
         return [median, NOTHING, NOTHING]
     return [
         median,
-        Cell(f"{row['ratio']:.3f}", row["ratio"], tone),
-        Cell(f"{row['ratio_low']:.3f} – {row['ratio_high']:.3f}", row["ratio_low"], tone),
+        Cell(format_ratio(row["ratio"]), row["ratio"], tone),
+        Cell(
+            f"{format_ratio(row['ratio_low'])} – {format_ratio(row['ratio_high'])}",
+            row["ratio_low"],
+            tone,
+        ),
     ]
 
 
@@ -341,14 +347,15 @@ def runs(value: Summarised[R], *, essential: bool = False) -> Field[R]:
     def number(row: R) -> int:
         return (entry(row, value) or {}).get("runs", 0)  # type: ignore[no-any-return]
 
-    return numbers("runs", "Good runs that the figures rest on.", number, essential=essential)
+    return numbers("runs", "Runs counted.", number, essential=essential)
 
 
 def ratio_cell(row: Row | None) -> Cell:
     """The ratio of one metric, coloured by the verdict."""
     if row is None or row["ratio"] is None:
         return NOTHING
-    return Cell(f"{row['ratio']:.3f}", row["ratio"], _TONES.get(row.get("verdict", ""), ""))
+    tone = _TONES.get(row.get("verdict", ""), "")
+    return Cell(format_ratio(row["ratio"]), row["ratio"], tone)
 
 
 def failure_table(results: Results, study: str = "") -> Table | None:

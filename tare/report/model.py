@@ -22,6 +22,11 @@ class Column:
     numeric: bool = True
     essential: bool = True
 
+    @property
+    def is_site(self) -> bool:
+        """Whether its cells are places in the program."""
+        return self.title in ("call site", "frame")
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -49,18 +54,23 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """``spec`` is a Vega-Lite specification with its data inline, without size, theme or config."""
+    """``spec`` is a Vega-Lite specification with its data inline, without size, theme or config.
+    The page folds what is not ``essential``; one that is ``wide`` has its whole width."""
 
     identifier: str
     title: str
     caption: str
     spec: Mapping[str, Any]
+    essential: bool = True
+    wide: bool = False
 
 
 @dataclass(frozen=True)
 class Section:
     """One question answered. ``findings`` are plain sentences, the most important first;
-    ``commands`` are (label, shell command): what they advise to type, shown to be copied."""
+    ``commands`` are (label, shell command): what they advise to type, shown to be copied.
+    ``research`` is for few readers: the page folds it at its end. ``short`` is the title where
+    there is little room."""
 
     identifier: str
     title: str
@@ -71,6 +81,14 @@ class Section:
     expected_seconds: float | None = None
     took_seconds: float | None = None
     commands: Sequence[tuple[str, str]] = ()
+    research: bool = False
+    short: str = ""
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it says only why nothing was measured."""
+        shown = self.tables or self.figures
+        return not shown and any(finding.startswith("Left out") for finding in self.findings[:1])
 
 
 @dataclass(frozen=True)
@@ -88,7 +106,9 @@ class Tile:
 class Report(Displayed):
     """``facts`` say what was measured where: (name, value) pairs in the order to show them.
     ``verdict`` is the answer in a few sentences, ``actions`` what to do, best first; ``trust``
-    says in one line what the figures rest on, ``trusted`` whether all of them can be used."""
+    says in one line what the figures rest on, ``trusted`` whether all of them can be used.
+    ``program`` is the name of the one that was measured, ``command`` its command line;
+    ``commands`` are as those of a section."""
 
     title: str
     subtitle: str = ""
@@ -100,3 +120,6 @@ class Report(Displayed):
     trusted: bool = True
     sections: Sequence[Section] = ()
     warnings: Sequence[str] = field(default_factory=tuple)
+    program: str = ""
+    command: str = ""
+    commands: Sequence[tuple[str, str]] = ()

@@ -85,4 +85,4 @@ def _drawn(section: Section) -> Iterator[tuple[Figure, str, str]]:
             yield figure, "", (str(error).strip().splitlines() or ["no reason given"])[-1]
             continue
         title = html.escape(shortened(visible(figure.title), LONGEST_TEXT))
-        yield figure, as_is(svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)), ""
+        yield figure, as_is(svg.replace("<svg", f'<svg role="group" aria-label="{title}"', 1)), ""

@@ -1,8 +1,8 @@
 """The HTML page of a report: one file that opens without a network and holds no fact of its own.
 
-Figures are drawn beforehand as SVG; the only script sorts tables, shows what a mark means and
-switches the theme. A content security policy lets nothing else run, and all that comes from
-outside is escaped.
+Figures are drawn beforehand as SVG; the only script sorts tables, copies commands, shows what a
+mark or a heading means and switches the theme. A content security policy lets nothing else run, and
+all that comes from outside is escaped.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from functools import cache
 from pathlib import Path
 
 from tare.base.files import write_atomically, writing
-from tare.base.text import shortened, visible
+from tare.base.text import sentence, shortened, visible
 from tare.base.units import format_duration
 from tare.base.version import __version__
+from tare.records.actions import Certainty
 from tare.records.metrics import Obtained
+from tare.report.advice import bounds_text, gain_text, metric_text, place_text
 from tare.report.figures.drawing import draw_beside
-from tare.report.glossary import Explaining
-from tare.report.model import Cell, Column, Figure, Report, Section
+from tare.report.glossary import Explaining, terms
+from tare.report.model import Cell, Column, Figure, Report, Section, Table
 from tare.report.templates import as_is, asset, render
 
 MOST_BYTES = 3_000_000
@@ -33,10 +35,15 @@ LONG_TABLE = 60
 """Rows above which a table scrolls in a frame, so that what follows it stays in reach."""
 MOST_FIGURE_BYTES = 1_000_000
 """Of all figures together; one that does not fit is left out, and the page says so."""
+BEHIND = ("table-details",)
+"""Tables that a terminal has room for, and that a page folds: few readers want them."""
+LONG_TEXT = 260
+"""Characters of words that are worth a figure beside them where it has a partner to stand with."""
 LONGEST_CELL = 120
+LONGEST_SITE = 400
 LONGEST_WORD = 22
 LONGEST_TEXT = 2000
-FULL_WIDTH, HALF_WIDTH, PHONE_WIDTH = 1080, 516, 356
+FULL_WIDTH, HALF_WIDTH, PHONE_WIDTH = 1016, 490, 356
 TYPICAL_BESIDE = 110
 """Pixels that the labels of a figure often take beside its plot: a first guess."""
 
@@ -44,6 +51,11 @@ _OBTAINED = {
     Obtained.EXECUTED: "The program itself ran, on the machine named above.",
     Obtained.SIMULATED: "Computed by a model of the machine, not measured on it.",
     Obtained.REPLAYED: "The program's recorded allocations ran again, without the program.",
+}
+_CERTAINTIES = {
+    Certainty.MEASURED: "The program ran both ways.",
+    Certainty.REPLAYED: "The program's recorded allocations ran again, changed.",
+    Certainty.PREDICTED: "Computed from the recorded allocations, changed.",
 }
 
 
@@ -89,33 +101,104 @@ def _outline(report: Report) -> Report:
     )
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A section as it stands on the page. ``beside`` stands to the right of its words, ``first``
+    below them; what is ``behind`` is folded with the tables that are not essential."""
+
+    section: Section
+    anchor: str
+    beside: _Drawn | None
+    first: Sequence[_Drawn]
+    behind: Sequence[_Drawn]
+
+    def tables(self, *, folded: bool) -> list[Table]:
+        return [each for each in self.section.tables if _is_folded(each) == folded]
+
+    @property
+    def more(self) -> str:
+        """What is folded, in words."""
+        counted = (("figure", len(self.behind)), ("table", len(self.tables(folded=True))))
+        words = [
+            f"{number} {what}{'s' if number > 1 else ''}" for what, number in counted if number
+        ]
+        return f"More: {' and '.join(words)}" if words else ""
+
+
+def _is_folded(table: Table) -> bool:
+    return not table.essential or table.identifier in BEHIND
+
+
+def _part(section: Section, anchor: str, figures: _Figures) -> _Part:
+    essential = [figure for figure in section.figures if figure.essential]
+    others = [figure for figure in section.figures if not figure.essential]
+    beside = None
+    halves = [figure for figure in essential if not _has_panels(figure)]
+    words = sum(map(len, section.findings))
+    if halves[:1] == essential[:1] != [] and words > (0 if len(halves) % 2 else LONG_TEXT):
+        beside, *_ = figures.drawn(essential[:1], f"{anchor}-1", [False])
+        essential = essential[1:]
+    first = figures.drawn(essential, f"{anchor}-2", _full_width(essential))
+    behind = figures.drawn(others, f"{anchor}-3", _full_width(others))
+    return _Part(section, anchor, beside, first, behind)
+
+
 def _page(report: Report, limit: int, figures: _Figures) -> str:
-    sections = [
-        (section, f"section-{number}", figures.of_section(section.figures, f"section-{number}"))
-        for number, section in enumerate(report.sections, 1)
+    anchored = [(section, f"section-{n}") for n, section in enumerate(report.sections, 1)]
+    left_out = [(section, anchor) for section, anchor in anchored if section.is_left_out]
+    parts = [
+        _part(section, anchor, figures) for section, anchor in anchored if not section.is_left_out
     ]
-    full, short = visible(report.title), shortened(visible(report.title), LONGEST_CELL)
+    shown = [part for part in parts if not part.section.research]
+    research = [part for part in parts if part.section.research]
+    full = visible(report.program or report.title)
+    short = shortened(full, LONGEST_CELL)
     content = render(
         "report.html",
         LONGEST_TEXT,
         {
+            "bounds": bounds_text,
             "breakable": _breakable,
             "button_attributes": _button_attributes,
             "cell_attributes": _cell_attributes,
-            "cost": _cost,
+            "coded": _coded,
             "explained": Explaining(LONGEST_TEXT),
-            "glossary": _glossary,
+            "gain": gain_text,
+            "metric": metric_text,
+            "notes": _notes,
+            "place": place_text,
+            "sentence": sentence,
+            "site": _site,
         },
         report=report,
+        brand=report.title.partition(":")[0] if report.program else "Tare",
         title=short,
         full_title=_cut(full) if short != full else None,
-        sections=sections,
+        places=_places(report, shown, research=bool(research)),
+        summaries=anchored,
+        parts=shown,
+        research=research,
+        left_out=left_out,
+        costs=[(section, cost) for section in report.sections if (cost := _cost(section))],
+        meanings=_meanings(report.sections),
+        certainties=_CERTAINTIES,
         obtained=_OBTAINED,
         limit=limit,
         long_table=LONG_TABLE,
         version=__version__,
     )
-    return render_document(report.title, content)
+    return render_document(report.title, content, asset("report.css"))
+
+
+def _places(report: Report, parts: Sequence[_Part], *, research: bool) -> list[tuple[str, str]]:
+    """Where the navigation leads: anchors and names."""
+    if not parts:
+        return []
+    first = [("verdict", "Verdict")] if report.verdict else []
+    last = [("research", "Research")] if research else []
+    named = [(part.anchor, part.section.short or part.section.title) for part in parts]
+    data = [("data", "Data")] if report.commands or report.facts else []
+    return [*first, *named, *last, *data]
 
 
 def render_document(title: str, content: str, style: str = "", script: str = "") -> str:
@@ -179,6 +262,8 @@ def _cell_attributes(cell: Cell, column: Column) -> dict[str, str | None]:
     full = visible(cell.text)
     short = shortened(full, LONGEST_CELL)
     classes = ["n"] if column.numeric else ["long"] if len(short) > LONGEST_WORD else []
+    if column.is_site:
+        short, classes = shortened(full, LONGEST_SITE), ["site"]
     if cell.tone in ("good", "bad", "quiet"):
         classes.append(cell.tone)
     attributes = {
@@ -205,14 +290,47 @@ def _breakable_word(text: str) -> str:
     return as_is("<wbr>").join(pieces)
 
 
-def _glossary(section: Section) -> dict[str, dict[str, None]]:
-    """By what columns mean, their titles."""
-    meanings: dict[str, dict[str, None]] = {}
-    for table in section.tables:
-        for column in table.columns:
-            if column.explanation:
-                meanings.setdefault(column.explanation, {})[column.title] = None
-    return meanings
+def _coded(text: str) -> str:
+    """What stands between backticks as code."""
+    pieces = re.split(r"`([^`]+)`", shortened(visible(text), LONGEST_TEXT))
+    marked = [
+        as_is(_code(piece) if number % 2 else html.escape(piece))
+        for number, piece in enumerate(pieces)
+    ]
+    return as_is("").join(marked)
+
+
+def _code(text: str) -> str:
+    whole = ' class="whole"' if len(text) <= LONGEST_WORD else ""
+    return f"<code{whole}>{html.escape(text)}</code>"
+
+
+def _notes(table: Table) -> list[str]:
+    """Without those that say what a column means: its heading does."""
+    explained = {column.title for column in table.columns if column.explanation}
+    return [note for note in table.notes if note.partition(":")[0] not in explained]
+
+
+def _site(text: str) -> str:
+    """A call site as code, its callers smaller below it."""
+    first, arrow, callers = shortened(visible(text), LONGEST_SITE).partition(" ← ")
+    shown = as_is("<code>") + _breakable(first) + as_is("</code>")
+    if not arrow:
+        return shown
+    return shown + as_is(f"<small>← {html.escape(callers).replace(' ← ', '<wbr> ← ')}</small>")
+
+
+def _meanings(sections: Sequence[Section]) -> list[tuple[str, str]]:
+    """What columns and terms mean, each once."""
+    found = {
+        (column.title, column.explanation): None
+        for section in sections
+        for table in section.tables
+        for column in table.columns
+        if column.explanation
+    }
+    words = {(term.name, term.meaning): None for term in terms() if term.on_pages}
+    return sorted((found | words) if found else found, key=lambda each: each[0].lower())
 
 
 @dataclass(frozen=True)
@@ -234,12 +352,10 @@ class _Figures:
         self._left = MOST_FIGURE_BYTES
         self._drawn: dict[str, _Drawn] = {}
 
-    def of_section(self, figures: Sequence[Figure], anchor: str) -> list[_Drawn]:
+    def drawn(self, figures: Sequence[Figure], anchor: str, widths: Sequence[bool]) -> list[_Drawn]:
         return [
             self._figure(figure, f"{anchor}-{number}", full)
-            for number, (figure, full) in enumerate(
-                zip(figures, _full_width(figures), strict=True), 1
-            )
+            for number, (figure, full) in enumerate(zip(figures, widths, strict=True), 1)
         ]
 
     def _figure(self, figure: Figure, anchor: str, full: bool) -> _Drawn:
@@ -269,7 +385,7 @@ def _draw(figure: Figure, anchor: str, full: bool) -> str:
     narrow, _ = draw_beside(
         figure.spec, PHONE_WIDTH, beside, narrow=True, prefix=f"{anchor}-narrow-"
     )
-    label = f'role="img" aria-label="{html.escape(_cut(figure.title))}"'
+    label = f'role="group" aria-label="{html.escape(_cut(figure.title))}"'
     return "".join(
         svg.replace("<svg", f'<svg class="{kind}" {label}', 1)
         for kind, svg in (("wide", wide), ("narrow", narrow))
@@ -277,7 +393,9 @@ def _draw(figure: Figure, anchor: str, full: bool) -> str:
 
 
 def _has_panels(figure: Figure) -> bool:
-    return any(part in figure.spec for part in ("concat", "hconcat", "facet", "spec"))
+    return figure.wide or any(
+        part in figure.spec for part in ("concat", "hconcat", "facet", "spec")
+    )
 
 
 def _full_width(figures: Sequence[Figure]) -> list[bool]:

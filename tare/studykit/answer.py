@@ -19,6 +19,7 @@ class Output:
     csv_file: Path | None
     page: bool
     quiet: bool
+    verbose: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +47,8 @@ def command_of(study: str) -> click.Command:
         opens = getattr(request, "open", False)
         return Answer(results, output, exit_code=exit_code, opens=opens)
 
-    return asking(requests)(answer)
+    output = functools.partial(options.output_options, brief=requests[0].BRIEF)
+    return asking(requests, common=(options.run_options, output))(answer)
 
 
 def asking(

@@ -215,8 +215,16 @@ def limit_options(function: Command) -> Command:
     )
 
 
-def output_options(function: Command) -> Command:
-    """Adds where results go; gives ``output``, an Output."""
+def verbose_option(function: Command) -> Command:
+    """Adds --verbose; gives ``verbose``."""
+    return click.option("-v", "--verbose", is_flag=True, help="All tables, not the verdict alone.")(
+        function
+    )
+
+
+def output_options(function: Command, *, brief: bool = False) -> Command:
+    """Adds where results go; gives ``output``, an Output. Of a command that is ``brief`` the
+    terminal has tables only where they are asked for."""
 
     @functools.wraps(function)
     def packed(
@@ -225,6 +233,7 @@ def output_options(function: Command) -> Command:
         csv_file: Path | None,
         no_page: bool,
         quiet: bool,
+        verbose: bool = False,
         **others: Any,
     ) -> Any:
         for file in (json_file, csv_file):
@@ -232,7 +241,7 @@ def output_options(function: Command) -> Command:
                 raise UsageError(f"the folder {file.parent} for {file.name} does not exist")
             if file is not None and file.is_dir():
                 raise UsageError(f"{file} is a folder", "name a file in it")
-        output = Output(folder, json_file, csv_file, not no_page, quiet)
+        output = Output(folder, json_file, csv_file, not no_page, quiet, verbose)
         return function(output=output, **others)
 
     return _add(
@@ -253,4 +262,5 @@ def output_options(function: Command) -> Command:
         ),
         click.option("--no-page", is_flag=True, help="Do not write the HTML page."),
         click.option("-q", "--quiet", is_flag=True, help="No progress, no table."),
+        *([verbose_option] if brief else []),
     )

@@ -40,7 +40,7 @@ class TerminalWatcher(Watcher):
         if self._quiet:
             return
         cost = f", about {format_duration(expected_seconds)}" if expected_seconds else ""
-        self.note(f"{title}: {runs} runs{cost}")
+        self.note(f"{title}: {runs} run{'s' if runs != 1 else ''}{cost}")
         if self._console.is_terminal:
             self._progress = Progress(
                 TextColumn("{task.description}"),

@@ -129,6 +129,8 @@ class Asking:
     EXAMPLES: ClassVar[str] = ""
     RECORDED_BY: ClassVar[str] = "tare trace"
     """Where a request is of traces: the command that records them."""
+    BRIEF: ClassVar[bool] = False
+    """Whether the terminal has the verdict alone unless tables are asked for."""
 
     limits: Limits | None = None
     folder: Path | str | None = None

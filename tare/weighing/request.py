@@ -57,6 +57,7 @@ class Weigh(Request):
     """
 
     ANSWERED_BY: ClassVar[str] = "bill.weigh"
+    BRIEF: ClassVar[bool] = True
     EXAMPLES: ClassVar[str] = """\
   tare weigh -- gawk -f report.awk words.txt
   tare weigh --quick -i queries.sql -- sqlite3 my.db

@@ -242,7 +242,7 @@ def test_suites_limits_and_the_explorer_have_it(tare: Tare, tmp_path: Path) -> N
 
 
 def test_the_bill_has_its_section(tare: Tare, tmp_path: Path) -> None:
-    done = tare("weigh", "--quick", "-m", "glibc", "-o", "bill", "--", "echo", "hello")
+    done = tare("weigh", "-v", "--quick", "-m", "glibc", "-o", "bill", "--", "echo", "hello")
     assert done.returncode == 0, done.stderr
     assert "echo hello printed 6 bytes." in done.stdout
 

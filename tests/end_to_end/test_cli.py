@@ -278,7 +278,11 @@ def test_a_reader_that_stops_reading(tmp_path: Path) -> None:
 def test_weigh_gives_a_verdict_in_words(tare: Tare, tmp_path: Path) -> None:
     done = tare("weigh", "--quick", "-o", "r", "--", "sh", "-c", "sleep 0.02; echo x")
     assert done.returncode == 0, done.stderr
-    assert "How sure:" in done.stdout
+    assert "Peak memory: " in done.stdout
+    assert "runs under each manager" in done.stdout
+    assert "How sure:" not in done.stdout
+    assert len(done.stdout.splitlines()) <= 25
+    assert "How sure:" in tare("report", "-v", "--no-page", "r").stdout
     run = json.loads((tmp_path / "r" / "run.json").read_text())
     cost = run["sections"]["time-and-memory"]
     assert cost["took_seconds"] > 0

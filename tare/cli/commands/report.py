@@ -12,9 +12,10 @@ from tare.answers.answers import explore, write_page
 from tare.answers.building import build_report
 from tare.answers.explorer.collecting import is_results
 from tare.base.errors import UsageError
-from tare.base.text import printable
+from tare.cli.presenting import print_address
 from tare.records.results import load
 from tare.report.terminal import print_report
+from tare.studykit.options import verbose_option
 from tare.studykit.progress import TerminalWatcher
 
 EPILOG = """\b
@@ -28,22 +29,26 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--no-page", is_flag=True, help="Only print the tables.")
+@click.option("--explorer", is_flag=True, help="Also write the explorer of one program's results.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
-def command(folder: Path, no_page: bool, opens: bool) -> int:
-    """Print the tables of the results folder DIR again and write its page, report.html.
+@verbose_option
+def command(folder: Path, no_page: bool, explorer: bool, opens: bool, verbose: bool) -> int:
+    """Print what the results folder DIR found again, and write its page, report.html.
 
-    Of several programs, and where DIR has results folders in it, the explorer is written as well:
-    explorer.html filters, draws time against space, and leads from a suite to a program to its call
-    sites. A folder whose study was interrupted works too: it shows what was measured.
+    Of a bill that is the verdict; --verbose prints its tables, too. Of several programs, and where
+    DIR has results folders in it, the explorer is written as well: explorer.html filters, draws
+    time against space, and leads from a suite to a program to its call sites. A folder whose study
+    was interrupted works too: it shows what was measured.
     """
-    if no_page and opens:
-        raise UsageError("--open needs the page", "leave --no-page out")
+    if no_page and (opens or explorer):
+        wanted = "--open" if opens else "--explorer"
+        raise UsageError(f"{wanted} needs the page", "leave --no-page out")
     pages: list[Path] = []
     has_many = not is_results(folder)
     if no_page or not has_many:
         results = load(folder)
-        print_report(build_report(results), sys.stdout)
-        has_many = len(results.run.programs) > 1
+        print_report(build_report(results), sys.stdout, verbose=verbose)
+        has_many = explorer or len(results.run.programs) > 1
         if not no_page:
             pages.append(write_page(results))
     if has_many and not no_page:
@@ -51,7 +56,7 @@ def command(folder: Path, no_page: bool, opens: bool) -> int:
     if pages:
         print()
     for page in pages:
-        print(f"page:    {printable(str(page))}")
+        print_address("page", page, sys.stdout)
     if opens and not webbrowser.open(pages[-1].resolve().as_uri()):
         print("no browser could be started: open the page in one", file=sys.stderr)
     return 0

@@ -8,7 +8,10 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const button = document.getElementById("theme");
   const theme = () => root.dataset.theme || (dark.matches ? "dark" : "light");
-  const label = () => { button.textContent = theme() === "dark" ? "Light theme" : "Dark theme"; };
+  const label = () => {
+    button.title = theme() === "dark" ? "Light theme" : "Dark theme";
+    button.setAttribute("aria-label", button.title);
+  };
   const chosen = remembered.get();
   if (chosen === "dark" || chosen === "light") root.dataset.theme = chosen;
   button.hidden = false;
@@ -78,6 +81,79 @@
     svg.addEventListener("pointerleave", () => show(null));
   }
   addEventListener("scroll", () => show(null), { passive: true });
+
+  for (const named of document.querySelectorAll("abbr[title], th button[title], .obtained[title], .chip[title]")) {
+    named.setAttribute("aria-description", named.title);
+    named.dataset.tip = named.title;
+    named.removeAttribute("title");
+    if (named.localName !== "button") named.tabIndex = 0;
+    const tell = () => {
+      const box = named.getBoundingClientRect();
+      tip.textContent = named.dataset.tip;
+      tip.hidden = false;
+      const size = tip.getBoundingClientRect();
+      const below = box.bottom + 6 + size.height < innerHeight;
+      tip.style.left = `${Math.max(6, Math.min(box.left, innerWidth - size.width - 6))}px`;
+      tip.style.top = `${below ? box.bottom + 6 : Math.max(6, box.top - size.height - 6)}px`;
+    };
+    const hush = () => { tip.hidden = true; };
+    for (const event of ["pointerenter", "focus"]) named.addEventListener(event, tell);
+    for (const event of ["pointerleave", "blur"]) named.addEventListener(event, hush);
+  }
+  addEventListener("keydown", (event) => { if (event.key === "Escape") show(null); });
+
+  for (const command of document.querySelectorAll(".command")) {
+    const code = command.querySelector("code");
+    const copy = command.querySelector(".copy");
+    const expand = command.querySelector(".expand");
+    const select = () => {
+      const range = document.createRange();
+      range.selectNodeContents(code);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+    };
+    copy.hidden = false;
+    copy.addEventListener("click", async () => {
+      let done = false;
+      try { await navigator.clipboard.writeText(code.textContent); done = true; } catch { select(); }
+      if (!done) done = document.execCommand("copy");
+      copy.textContent = done ? "copied" : "selected";
+      setTimeout(() => { copy.textContent = "copy"; }, 1500);
+    });
+    expand.addEventListener("click", () => {
+      const open = command.classList.toggle("open");
+      expand.setAttribute("aria-expanded", open);
+      expand.textContent = open ? "show less" : "show all";
+    });
+    new ResizeObserver(() => {
+      if (!command.classList.contains("open")) expand.hidden = code.scrollWidth <= code.clientWidth;
+    }).observe(code);
+  }
+
+  const places = new Map([...document.querySelectorAll(".places a")].map((link) => [link.hash.slice(1), link]));
+  const here = () => {
+    let current = null;
+    for (const [anchor, link] of places) {
+      const part = document.getElementById(anchor);
+      if (part && part.getBoundingClientRect().top < innerHeight / 3) current = link;
+    }
+    if (innerHeight + scrollY >= document.body.scrollHeight - 2) current = [...places.values()].at(-1);
+    for (const link of places.values()) {
+      if (link === current) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+  };
+  if (places.size) {
+    addEventListener("scroll", here, { passive: true });
+    here();
+  }
+  const reveal = () => {
+    for (let part = document.getElementById(location.hash.slice(1)); part; part = part.parentElement) {
+      if (part.localName === "details") part.open = true;
+    }
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
 
   const folded = () => document.querySelectorAll("details:not([open])");
   let opened = [];

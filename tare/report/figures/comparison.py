@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tare.base.libraries import pl
+from tare.base.statistics import FEWEST_FOR_INTERVAL
 from tare.base.text import shortened, visible
 from tare.base.units import format_floor
 from tare.report.figures.marks import (
@@ -47,6 +49,7 @@ from tare.report.labels import LINE_HEIGHT, place_labels
 from tare.report.model import Figure
 
 MOST_PANELS = 6
+FOREST = ("processor_seconds", "wall_seconds", "peak_resident_bytes")
 MOST_DOTS_A_ROW, MOST_DOTS = 60, 1200
 """Above these, runs are drawn as quantiles: more dots hide one another and fill the page."""
 ORDER_BUCKETS, FEWEST_IN_BUCKET = 40, 5
@@ -63,13 +66,45 @@ def comparison_figures(
     time, memory = "wall_seconds", "peak_resident_bytes"
     measured = set(summary.filter(pl.col("median").is_not_null())["metric"])
     figures: list[Figure] = []
-    figures += [interval_figure(summary, m, baseline) for m in (time, memory) if m in measured]
+    shown = [metric for metric in FOREST if metric in measured]
+    if summary["program"].n_unique() == 1 and shown:
+        figures.append(forest_figure(summary, shown, baseline))
+    else:
+        figures += [interval_figure(summary, m, baseline) for m in (time, memory) if m in measured]
+    behind: list[Figure] = []
     if {time, memory} <= measured:
-        figures.append(scatter_figure(summary, baseline, time, memory))
+        behind.append(scatter_figure(summary, baseline, time, memory))
     if time in measured:
-        figures.append(distribution_figure(measurements, time, baseline))
-        figures.append(order_figure(measurements, time))
-    return figures
+        behind.append(distribution_figure(measurements, time, baseline))
+        behind.append(order_figure(measurements, time))
+    return [*figures, *(replace(figure, essential=False) for figure in behind)]
+
+
+def forest_figure(summary: pl.DataFrame, metrics: Sequence[str], baseline: str) -> Figure:
+    """Ratios to the baseline of several metrics of one program, on rows that they share."""
+    mine = summary.filter(pl.col("metric").is_in(metrics))
+    layout = lay_out(mine.filter(pl.col("metric") == metrics[0]), "ratio", headings=False)
+    panels: list[Spec] = []
+    for number, metric in enumerate(metrics):
+        rows = _intervals(mine.filter(pl.col("metric") == metric), layout)
+        x = ratio_axis(rows.bounds, "")
+        x["axis"] |= {"title": None, "tickCount": {"expr": "narrow ? 3 : 4"}}
+        panel = {
+            "title": {"text": title_of(metric).capitalize(), "anchor": "start"},
+            "height": max(1.0, layout.height),
+            "layer": _interval_layers(rows, layout, x, named=not number),
+        }
+        panels.append(panel)
+    runs = mine.filter(pl.col("median").is_not_null())["runs"]
+    exact = _integer(runs.min()) >= FEWEST_FOR_INTERVAL
+    lines = "their 95% intervals" if exact else "the extreme ratios that so few runs allow"
+    return Figure(
+        "forest",
+        f"Against {shortened(visible(baseline), 40)}",
+        f"Dots: ratios of medians; lines: {lines}. Left of 1 is less. Filled: a difference; "
+        "hollow: none could be seen. Shaded: the noise, the baseline against itself.",
+        {"params": params(), "columns": len(panels), "concat": panels, "spacing": 24},
+    )
 
 
 def interval_figure(summary: pl.DataFrame, metric: str, baseline: str) -> Figure:
@@ -81,6 +116,35 @@ def interval_figure(summary: pl.DataFrame, metric: str, baseline: str) -> Figure
     rows = summary.filter(pl.col("metric") == metric)
     rows, cut = programs_that_fit(rows, "ratio")
     layout = lay_out(rows, "ratio", headings=rows["program"].n_unique() > 1)
+    drawn = _intervals(rows, layout)
+    title = title_of(metric)
+    x = ratio_axis(drawn.bounds, f"{title}, relative to {shortened(visible(baseline), 40)}")
+    x["axis"]["orient"] = layout.side()
+    caption = (
+        "Dot: ratio of the medians; line: its 95% interval. Left of 1 is less. Filled dots differ "
+        "from the baseline, hollow ones cannot be told apart from it."
+    )
+    if drawn.bands:
+        caption += " Shaded: the noise floor, the baseline against itself."
+    return Figure(
+        f"interval-{metric}",
+        f"{title.capitalize()} against the baseline",
+        caption + cut,
+        layout.spec(_interval_layers(drawn, layout, x, named=True)),
+    )
+
+
+@dataclass(frozen=True)
+class _Intervals:
+    """What is drawn of a metric: ``empty`` are rows without a figure."""
+
+    bands: Sequence[Spec]
+    points: Sequence[Spec]
+    empty: Sequence[Spec]
+    bounds: Sequence[float]
+
+
+def _intervals(rows: pl.DataFrame, layout: Layout) -> _Intervals:
     bands: list[Spec] = []
     points: list[Spec] = []
     empty: list[Spec] = []
@@ -101,7 +165,9 @@ def interval_figure(summary: pl.DataFrame, metric: str, baseline: str) -> Figure
                 }
             )
         for row in of_program.iter_rows(named=True):
-            place = layout.places[row["program"], row["manager"]]
+            place = layout.places.get((row["program"], row["manager"]))
+            if place is None:
+                continue
             name = shortened(visible(row["manager"]))
             is_baseline = row["verdict"] == "baseline"
             ratio = 1.0 if is_baseline else _finite(row["ratio"])
@@ -127,20 +193,23 @@ def interval_figure(summary: pl.DataFrame, metric: str, baseline: str) -> Figure
                     f"(95% interval {ratio_text(low)} to {ratio_text(high)}), {row['verdict']}",
                 }
             )
-    title = title_of(metric)
-    x = ratio_axis(bounds, f"{title}, relative to {shortened(visible(baseline), 40)}")
-    x["axis"]["orient"] = layout.side()
+    return _Intervals(bands, points, empty, bounds)
+
+
+def _interval_layers(drawn: _Intervals, layout: Layout, x: Spec, *, named: bool) -> list[Spec]:
+    """``named`` rows have names beside them; others only where panels are not side by side."""
     y = layout.axis()
-    layers = [
+    points = drawn.points
+    return [
         layer(
             {"type": "rect", "color": BAND},
-            bands,
+            drawn.bands,
             x=measure("low", x),
             x2={"field": "high"},
             y=measure("top", y),
             y2={"field": "bottom"},
         ),
-        *layout.furniture(y),
+        *layout.furniture(y, always=named),
         layer(
             {"type": "rule", "color": MUTED, "strokeDash": [2, 2], "aria": False},
             [{"one": 1.0}],
@@ -162,20 +231,8 @@ def interval_figure(summary: pl.DataFrame, metric: str, baseline: str) -> Figure
             stroke=as_is("colour"),
             fill=as_is("fill"),
         ),
-        right_texts([*points, *empty], y),
+        right_texts([*points, *drawn.empty], y),
     ]
-    caption = (
-        "Dot: ratio of the medians; line: its 95% interval. Left of 1 is less. Filled dots differ "
-        "from the baseline, hollow ones cannot be told apart from it."
-    )
-    if bands:
-        caption += " Shaded: the noise floor, the baseline against itself."
-    return Figure(
-        f"interval-{metric}",
-        f"{title.capitalize()} against the baseline",
-        caption + cut,
-        layout.spec(layers),
-    )
 
 
 def distribution_figure(

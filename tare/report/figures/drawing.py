@@ -236,7 +236,7 @@ def _write(element: ElementTree.Element, prefix: str, parts: list[str], *, silen
         attributes["class"] = roles[0]
     label = element.get("aria-label")
     if label and not silent and name != "g" and element.get("role") == "graphics-symbol":
-        attributes["aria-label"] = label
+        attributes |= {"role": "img", "aria-label": label}
     text = html.escape(element.text, quote=False) if element.text and name != "g" else ""
     inner: list[str] = []
     for child in element:

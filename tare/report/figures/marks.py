@@ -12,7 +12,7 @@ from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.text import visible
-from tare.base.units import format_value
+from tare.base.units import format_ratio, format_value
 from tare.records.metrics import METRICS
 
 INK = "var(--ink)"
@@ -29,6 +29,7 @@ SERIES = tuple(f"var(--series-{number})" for number in range(1, 9))
 Spec = dict[str, Any]
 TIMES = "\N{MULTIPLICATION SIGN}"
 RATIO_LABEL = f"format(datum.value, '.4~') + '{TIMES}'"
+COUNT_LABEL = "datum.value === 0 ? '0' : format(datum.value, '~s')"
 WIDE_LABEL, NARROW_LABEL = 34, 24
 """Characters in a line of a row's label, on a wide and on a narrow page."""
 LOGARITHMIC_FROM = 3.0
@@ -107,8 +108,7 @@ def ratio_axis(bounds: Iterable[Any], title: str, spare: float = 0.04) -> Spec:
 
 
 def ratio_text(ratio: float) -> str:
-    digits = f"{ratio:.3f}" if ratio < 2 else f"{ratio:.2f}" if ratio < 100 else f"{ratio:.3g}"
-    return digits + TIMES
+    return format_ratio(ratio) + TIMES
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tare.report.figures.marks import INK, PAGE, Scale, Spec, layer, measure, params
+from tare.report.figures.ends import LEAST_SHARE, End, end_labels
+from tare.report.figures.marks import (
+    COUNT_LABEL,
+    INK,
+    PAGE,
+    Scale,
+    Spec,
+    layer,
+    measure,
+    params,
+    rounded,
+)
 
+ROOM = 1.05
+"""Of the highest value, what the vertical scale shows."""
 _HEIGHT = 260
 
 
@@ -41,30 +54,25 @@ def profile_spec(
         },
         "scale": {"nice": False},
     }
+    floor = [0.0] * len((areas or lines)[0].values)
+    highest = [max(each.values) for each in lines]
+    highest.append(max(map(sum, zip(*(area.values for area in areas), strict=True)), default=0.0))
+    highest.append(mark[1] if mark else 0.0)
+    most = max(*highest, upwards.divisor * 1e-9)
     y: Spec = {
         "axis": {"title": f"{titles[1]}{upwards.bracketed}", "tickCount": 5},
-        "scale": {"zero": True, "nice": True},
+        "scale": {"domain": [0, rounded(ROOM * most / upwards.divisor)], "nice": False},
     }
     if not across.suffix:
-        x["axis"]["format"] = "~s"
-    legend = {
-        "type": "nominal",
-        "legend": {
-            "title": None,
-            "columns": {"expr": "narrow ? 2 : 4"},
-            "symbolType": "square" if areas else "stroke",
-        },
-        "scale": {
-            "domain": [each.name for each in (*areas, *lines)],
-            "range": [each.colour for each in (*areas, *lines)],
-        },
-    }
+        x["axis"]["labelExpr"] = COUNT_LABEL
+    ends: list[End] = []
     layers: list[Spec] = []
-    floor = [0.0] * len((areas or lines)[0].values)
     for area in areas:
+        if max(area.values) < LEAST_SHARE * most:
+            continue
         top = [low + value for low, value in zip(floor, area.values, strict=True)]
         rows = [
-            {"x": place, "low": low, "high": high, "series": area.name, "tip": area.tip}
+            {"x": place, "low": low, "high": high, "tip": area.tip}
             for place, low, high in zip(
                 _edges(step / across.divisor, len(top)),
                 _stepped(floor, upwards.divisor),
@@ -74,18 +82,18 @@ def profile_spec(
         ]
         layers.append(
             layer(
-                {"type": "area", "interpolate": "step-after", "opacity": 1},
+                {"type": "area", "interpolate": "step-after", "opacity": 1, "color": area.colour},
                 rows,
                 x=measure("x", x),
                 y=measure("low", y),
                 y2={"field": "high"},
-                color={"field": "series", **legend},
             )
         )
+        ends.append(End(area.name, area.colour, (floor[-1] + top[-1]) / 2 / upwards.divisor))
         floor = top
     for line in lines:
         rows = [
-            {"x": place, "y": value, "series": line.name, "tip": line.tip}
+            {"x": place, "y": value, "tip": line.tip}
             for place, value in zip(
                 _edges(step / across.divisor, len(line.values)),
                 _stepped(line.values, upwards.divisor),
@@ -94,13 +102,14 @@ def profile_spec(
         ]
         layers.append(
             layer(
-                {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5},
+                {"type": "line", "interpolate": "step-after", "strokeWidth": 1.5}
+                | {"color": line.colour},
                 rows,
                 x=measure("x", x),
                 y=measure("y", y),
-                color={"field": "series", **legend},
             )
         )
+        ends.append(End(line.name, line.colour, line.values[-1] / upwards.divisor))
     if mark is not None:
         place, value, tip = mark
         layers.append(
@@ -112,6 +121,7 @@ def profile_spec(
                 y=measure("y", y),
             )
         )
+    layers += end_labels(ends, y, _HEIGHT)
     return {"params": params(), "height": _HEIGHT, "layer": layers}
 
 

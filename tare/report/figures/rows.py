@@ -51,8 +51,9 @@ class Layout:
         """Where the axis of values goes: beside the first row when the last may be out of sight."""
         return "top" if len(self.blocks) > 1 else "bottom"
 
-    def furniture(self, y: Spec) -> list[Spec]:
-        """A hairline through each row, the managers' names and, over their rows, the programs'."""
+    def furniture(self, y: Spec, *, always: bool = True) -> list[Spec]:
+        """A hairline through each row, the managers' names and, over their rows, the programs'.
+        Names that are not there ``always`` are on a narrow page alone."""
         rows = [{"y": place} for place in self.places.values()]
         style = {"type": "text", "align": "right", "dx": -10, "color": INK, "aria": False}
         names = [
@@ -64,6 +65,7 @@ class Layout:
                 "narrow": narrow,
             }
             for narrow, width in ((False, WIDE_LABEL), (True, NARROW_LABEL))
+            if always or narrow
             for (_, manager), place in self.places.items()
             if (lines := wrapped(manager, width))
         ]

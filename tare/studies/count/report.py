@@ -12,7 +12,7 @@ from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.text import shortened, visible
-from tare.base.units import format_count, format_percent
+from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.observers.event_files import in_manager
@@ -35,7 +35,7 @@ from tare.report.fields import (
     table,
     texts,
 )
-from tare.report.figures.marks import SERIES, params
+from tare.report.figures.marks import COUNT_LABEL, SERIES, params
 from tare.report.model import Figure, Section, Table
 from tare.studies.count.sites import has_sites, sites_sentence, sites_tables
 from tare.studykit.findings import first_records, sentences_by_program
@@ -378,10 +378,11 @@ def behaviour_table(program: str, record: Record, identifier: str) -> Table:
         **values,
     }
     million = "for each million instructions of the program."
+    means = Kind(lambda size: f"{size:.1f} B" if size < 1024 else format_bytes(size))
     fields: list[Field[Row]] = [
         counts.metric("objects", "objects"),
         sizes.metric("bytes", "allocated_bytes"),
-        Kind("{:.1f} B".format)("average size", "Bytes divided by objects.", "average"),
+        means("average size", "Bytes divided by objects.", "average"),
         counts.metric("most objects", "max_live_objects"),
         sizes.metric("most bytes", "max_live_bytes"),
         counts("objects per million", f"Objects {million}", "objects_rate"),
@@ -440,7 +441,7 @@ def share_figures(firsts: Mapping[str, Record]) -> list[Figure]:
                 "type": "quantitative",
                 "axis": {
                     "title": "instructions",
-                    "format": "~s",
+                    "labelExpr": COUNT_LABEL,
                     "tickCount": {"expr": "narrow ? 3 : 8"},
                 },
             },
@@ -550,4 +551,5 @@ def _histogram_figure(name: str, by_manager: Mapping[str, Mapping[str, Any]]) ->
         caption="The share of calls that took so many instructions; four bars to a doubling. The "
         "scale is that of square roots, so that the rare calls on a slow path show.",
         spec=spec,
+        essential=False,
     )

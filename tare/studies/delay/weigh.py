@@ -20,7 +20,7 @@ from tare.studies.delay import report as delay
 from tare.studykit.budget import TIMED, Effort, Setting, bill_seconds
 
 IDENTIFIER = "delay"
-TITLE = "What if reclamation were delayed"
+TITLE = "What delayed frees would cost"
 ORDER = 40
 RESEARCH = True
 

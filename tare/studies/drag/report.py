@@ -50,7 +50,7 @@ from tare.studykit.site_tables import (
 
 STUDY = "drag"
 OBSERVER = "drag"
-TITLE = "Memory held in vain: lag, drag and void"
+TITLE = "Memory you could free earlier"
 FIRST_METRIC = "peak_free_bytes"
 SITES_ON_A_TERMINAL = 10
 SMALL = 0.02

@@ -8,7 +8,9 @@ from typing import Any
 
 from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
+from tare.report.figures.ends import LEAST_SHARE, End, end_labels
 from tare.report.figures.marks import (
+    COUNT_LABEL,
     INK,
     LINE,
     MUTED,
@@ -17,9 +19,10 @@ from tare.report.figures.marks import (
     layer,
     measure,
     params,
+    rounded,
     scale_for,
 )
-from tare.report.figures.profiles import Series, profile_spec
+from tare.report.figures.profiles import ROOM, Series, profile_spec
 from tare.report.model import Figure
 
 COLOURS = {
@@ -115,9 +118,14 @@ def split_figure(found: Mapping[str, Details], identifier: str, about: str) -> F
 def timeline_figure(manager: str, details: Details, identifier: str) -> Figure:
     """The parts over allocation time, at each snapshot, and what was asked for in between."""
     moments = details["timeline"]
-    parts = shown_parts(moments)
+    most = max(moment["resident"] for moment in (*moments, details["peak"]))
+    parts = [
+        name
+        for name in shown_parts(moments)
+        if max(moment["parts"].get(name, 0) for moment in moments) >= LEAST_SHARE * most
+    ]
     across = scale_for("B", float(max(details["allocated_bytes"], 1)))
-    upwards = scale_for("B", float(max(moment["resident"] for moment in moments)))
+    upwards = scale_for("B", float(most))
     x: Spec = {
         "axis": {
             "title": f"allocated so far{across.bracketed}",
@@ -128,8 +136,9 @@ def timeline_figure(manager: str, details: Details, identifier: str) -> Figure:
     }
     y: Spec = {
         "axis": {"title": f"resident{upwards.bracketed}", "tickCount": 5},
-        "scale": {"zero": True, "nice": True},
+        "scale": {"domain": [0, rounded(ROOM * max(most, 1) / upwards.divisor)], "nice": False},
     }
+    ends: list[End] = []
     layers: list[Spec] = []
     floor = [0.0] * len(moments)
     for name in parts:
@@ -143,21 +152,21 @@ def timeline_figure(manager: str, details: Details, identifier: str) -> Figure:
                 "x": moment["allocated"] / across.divisor,
                 "low": low / upwards.divisor,
                 "high": high / upwards.divisor,
-                "part": name,
                 "tip": f"{name}: {format_bytes(at_peak)} at the peak",
             }
             for moment, low, high in zip(moments, floor, top, strict=True)
         ]
         layers.append(
             layer(
-                {"type": "area", "opacity": 1},
+                {"type": "area", "opacity": 1, "color": COLOURS[name]},
                 rows,
                 x=measure("x", x),
                 y=measure("low", y),
                 y2={"field": "high"},
-                color={"field": "part", **_legend(parts)},
             )
         )
+        middle = (floor[-1] + top[-1]) / 2 / upwards.divisor
+        ends.append(End(name, COLOURS[name], middle, format_bytes(at_peak)))
         floor = top
     peak = details["peak"]
     dot = {
@@ -174,12 +183,15 @@ def timeline_figure(manager: str, details: Details, identifier: str) -> Figure:
             y=measure("y", y),
         )
     )
+    layers += end_labels(ends, y, _HEIGHT)
     return Figure(
         identifier,
         f"Resident memory over time: {shortened(visible(manager))}",
         f"{len(moments)} snapshots, about evenly over what is allocated, with lines between them. "
-        "The dot is the peak. The recorder's own memory is left out.",
+        "The dot is the peak, of which the names on the right have the parts. The recorder's own "
+        "memory is left out.",
         {"params": params(), "height": _HEIGHT, "layer": layers},
+        wide=True,
     )
 
 
@@ -280,7 +292,9 @@ def occupancy_figure(manager: str, details: Details, identifier: str) -> Figure:
                     },
                 ),
                 x2={"field": "to"},
-                y=measure("pages", {"axis": {"title": "pages", "format": "~s", "tickCount": 4}}),
+                y=measure(
+                    "pages", {"axis": {"title": "pages", "labelExpr": COUNT_LABEL, "tickCount": 4}}
+                ),
                 y2={"field": "zero"},
             ),
             layer(

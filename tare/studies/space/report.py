@@ -274,7 +274,7 @@ def _caution_sentences(found: Mapping[str, Details]) -> list[str]:
     cost = max(details["peak"]["observer"] for details in found.values())
     coarse = max(details["coarseness"] for details in found.values())
     sentences.append(
-        f"Peaks are exact to {format_percent(coarse)} or {format_bytes(TOUCHED_BYTES)}. "
+        f"Peaks ±{format_percent(coarse)} or {format_bytes(TOUCHED_BYTES)}. "
         f"The recorder's own memory, {format_bytes(cost)}, is left out; snapshots took {spent:.2f} "
         "s of a run."
     )
@@ -342,7 +342,7 @@ def sites_table(program: str, manager: str, found: Details, identifier: str) -> 
         counts("alone", alone, "alone", essential=False),
         sizes("with", "Bytes of the site's objects on its mostly empty pages.", "sparse_bytes"),
     ]
-    title = f"Whose objects keep free cells resident, under {manager}: {program}"
+    title = f"Objects that pin free memory, under {manager}: {program}"
     return table(identifier, title, numbered(sites[:SITES_ON_A_TERMINAL]), fields, notes)
 
 

@@ -31,7 +31,7 @@ from tare.weighing.collectors_observe import ratios as ratios_of
 IDENTIFIER = "collectors"
 STUDY = "collectors"
 OBSERVER = "collectors"
-TITLE = "Under a garbage collector this program would…"
+TITLE = "Under a garbage collector"
 ORDER = 50
 
 COLLECTORS = ("genimmix", "immix", "semispace")

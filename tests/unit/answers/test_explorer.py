@@ -216,9 +216,10 @@ def test_damaged_details_are_a_message(tmp_path: Path) -> None:
         recorded(tmp_path, "count", {"instructions": 10}, {"operations": [3]})
 
 
-def call_report(folder: Path, no_page: bool = False, opens: bool = False) -> Any:
+def call_report(folder: Path, **given: bool) -> Any:
     assert report.command.callback is not None
-    return report.command.callback(folder=folder, no_page=no_page, opens=opens)
+    flags = dict.fromkeys(("no_page", "explorer", "opens", "verbose"), False)
+    return report.command.callback(folder=folder, **flags | given)
 
 
 def test_report_refuses(tmp_path: Path) -> None:
@@ -230,3 +231,5 @@ def test_report_refuses(tmp_path: Path) -> None:
         call_report(tmp_path, no_page=True)
     with pytest.raises(UsageError, match="--open needs the page"):
         call_report(tmp_path, no_page=True, opens=True)
+    with pytest.raises(UsageError, match="--explorer needs the page"):
+        call_report(tmp_path, no_page=True, explorer=True)

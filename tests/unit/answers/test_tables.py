@@ -56,7 +56,7 @@ def hold(text: str, name: str, renewing: bool) -> None:
 def whole(report: Report) -> str:
     """What the terminal shows, and what it leaves to the page."""
     shown = io.StringIO()
-    print_report(report, shown)
+    print_report(report, shown, verbose=True)
     parts = [titled("terminal"), shown.getvalue(), titled("facts")]
     parts += [f"{name}: {value}\n" for name, value in report.facts]
     parts += [line for section in report.sections for line in section_lines(section)]

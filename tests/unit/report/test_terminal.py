@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tare.base.text import printable
 from tare.base.units import (
@@ -14,8 +18,9 @@ from tare.base.units import (
     format_seconds,
     parse_size,
 )
-from tare.report.model import Cell, Column, Report, Section, Table
-from tare.report.terminal import print_report
+from tare.records.actions import Action, Certainty, Gain, Kind, Place
+from tare.report.model import Cell, Column, Report, Section, Table, Tile
+from tare.report.terminal import MOST_LINES, print_report
 
 
 class Terminal(io.StringIO):
@@ -23,12 +28,14 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(report: Report, monkeypatch: pytest.MonkeyPatch, width: int = 80) -> list[str]:
+def shown(
+    report: Report, monkeypatch: pytest.MonkeyPatch, width: int = 80, *, verbose: bool = False
+) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("LINES", "24")
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal()
-    print_report(report, stream)
+    print_report(report, stream, verbose=verbose)
     return stream.getvalue().splitlines()
 
 
@@ -45,6 +52,76 @@ def test_a_comparison_fits_into_80_columns(monkeypatch: pytest.MonkeyPatch) -> N
     assert line.split()[-1] == "1.088", "the columns that may be left out are, and no other"
     wide = shown(Report("t", sections=[Section("s", "S", tables=[table])]), monkeypatch, 140)
     assert any(line.rstrip().endswith("20") for line in wide)
+
+
+ACTION = Action(
+    kind=Kind.FREE_EARLIER,
+    text="Free `orders` after its last use: half of it waits for the end of the program.",
+    gain=Gain("peak_resident_bytes", 22 << 20, 20 << 20, 23 << 20, "B", 0.75),
+    certainty=Certainty.PREDICTED,
+    verify="tare drag -- ./hold orders.csv",
+    place=Place("load_orders", "/home/me/src/hold.cpp", 32, "hold"),
+)
+BILL = Report(
+    title="tare weigh: ./hold orders.csv",
+    subtitle="two cores",
+    verdict=["tcmalloc needs 5.6% less memory.", "Time: cannot tell."],
+    actions=[ACTION],
+    tiles=[Tile("Peak memory", "88.0 MiB"), Tile("Never freed", "1.00 MiB")],
+    trust="3 runs under each manager.",
+    trusted=False,
+    sections=[Section("s", "Its section", ["Found."], [Table("t", "Its table", [], [])])],
+)
+
+
+def test_a_bill_says_what_to_change_where_and_how_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(BILL, monkeypatch, 120)
+    assert lines == [
+        "tare weigh: ./hold orders.csv",
+        "two cores",
+        "",
+        "  tcmalloc needs 5.6% less memory.",
+        "  Time: cannot tell.",
+        "",
+        f"① {ACTION.text}",
+        "   −22.0 MiB (25%) peak memory, predicted, 20.0 MiB to 23.0 MiB · "
+        "hold.cpp:32 in load_orders",
+        "   tare drag -- ./hold orders.csv",
+        "",
+        "Peak memory: 88.0 MiB · Never freed: 1.00 MiB",
+        "  3 runs under each manager.",
+    ]
+
+
+def test_verbose_adds_the_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    brief = shown(BILL, monkeypatch)
+    whole = shown(BILL, monkeypatch, verbose=True)
+    assert whole[: len(brief)] == brief
+    assert "Its section" not in brief
+    assert {"Its section", "Its table"} <= {line.strip() for line in whole}
+
+
+@given(
+    width=st.integers(40, 200),
+    actions=st.integers(0, 5),
+    verdict=st.lists(st.text("words of ", min_size=1, max_size=300), min_size=1, max_size=8),
+    words=st.integers(1, 60),
+    warnings=st.lists(st.text("heed. ", max_size=400), max_size=5),
+)
+def test_a_bill_is_short_whatever_it_found(
+    width: int, actions: int, verdict: list[str], words: int, warnings: list[str]
+) -> None:
+    action = msgspec.structs.replace(
+        ACTION, text="Free this. " * words, verify="tare drag " * words
+    )
+    report = dataclasses.replace(
+        BILL, verdict=verdict, actions=[action] * actions, warnings=warnings
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        lines = shown(report, patched, width)
+    assert len(lines) <= MOST_LINES
+    assert any("3 runs under" in line for line in lines), "what it rests on is always told"
+    assert any("Free this" in line for line in lines) == (actions > 0)
 
 
 def test_names_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
