@@ -85,12 +85,27 @@ def judge(runs: Runs, base: Runs, unit: str, error: float, seed: int = 0) -> Jud
         visible = None if word == TOO_FEW_RUNS else _visible_spread(runs.values, base.values)
         return Judged(word, ratio, None, number, needed, visible)
     shown = _widened(statistics.round_interval(rounds, ERROR), ratio)
+    floor = noise_floor(base, seed) or 0.0
     word = UNSEEN
-    if sure.high < 1 and ratio.median < 1:
+    if sure.high < 1 and ratio.median * (1 + floor) < 1:
         word = LOWER
-    elif sure.low > 1 and ratio.median > 1:
+    elif sure.low > 1 and ratio.median > 1 + floor:
         word = HIGHER
-    return Judged(word, shown, sure, number, needed, _visible(sure))
+    visible = max(_visible(sure), 1 - 1 / (1 + _TO_SEE * floor))
+    return Judged(word, shown, sure, number, needed, visible)
+
+
+def noise_floor(base: Runs, seed: int = 0) -> float | None:
+    """How far the baseline seems to differ from itself, its two runs of each round held against
+    each other, as a fraction. None where there are too few."""
+    pairs: dict[int, list[float]] = defaultdict(list)
+    for invocation, value in zip(base.invocations, base.values, strict=True):
+        pairs[invocation // 2].append(value)
+    rounds = [([pair[0]], [pair[1]]) for _, pair in sorted(pairs.items()) if len(pair) == 2]
+    itself = statistics.round_interval(rounds, ERROR)
+    if itself is None:
+        return statistics.noise_floor(base.values, seed)
+    return max(itself.high, 1 / itself.low) - 1
 
 
 def judge_apart(values: Sequence[float], base: Sequence[float], seed: int = 0) -> Judged:

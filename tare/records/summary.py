@@ -8,7 +8,16 @@ from typing import Any
 
 from tare.base import statistics
 from tare.base.libraries import pl
-from tare.records.evidence import NO_DATA, Judged, Runs, error_of, judge, judge_apart, runs_of
+from tare.records.evidence import (
+    NO_DATA,
+    Judged,
+    Runs,
+    error_of,
+    judge,
+    judge_apart,
+    noise_floor,
+    runs_of,
+)
 from tare.records.metrics import FIRST_METRICS, METRICS
 
 Row = Mapping[str, Any]
@@ -83,7 +92,7 @@ def _summarise(
             base = groups.get((program, reference, metric), Runs())
             is_baseline = manager == reference
             judged = _of_baseline(runs) if is_baseline else judging(runs, base, metric)
-            floor = statistics.noise_floor(base.values, seed)
+            floor = noise_floor(base, seed)
             rows.append((program, manager, metric, *_figures(metric, runs, judged, floor, seed)))
     return pl.DataFrame(rows, schema=summary_schema(), orient="row")
 

@@ -143,7 +143,9 @@ def _use(recipe: Recipe) -> str:
             f"and {use.link}"
         )
     source = recipe.source
-    return f"{source.type} {source.package} {source.version}, built" if source is not None else ""
+    if source is None:
+        return ""
+    return f"no distribution's package; the sources are in {source.package} {source.version}"
 
 
 @command.command()

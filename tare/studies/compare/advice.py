@@ -56,10 +56,10 @@ def command(run: Header, manager: str) -> tuple[str, str]:
     return label, " ".join([*words, program])
 
 
-def verifying(run: Header, manager: str) -> str:
-    """The comparison that shows whether a change to ``manager`` holds."""
+def verifying(run: Header, manager: str, study: str) -> str:
+    """The command of ``study`` that shows whether a change to ``manager`` holds."""
     program = run.programs[0]
-    words = ["tare", "compare", "-m", run.baseline, "-m", manager]
+    words = ["tare", study, "-m", run.baseline, "-m", manager]
     if run.baseline != "glibc":
         words += ["--baseline", run.baseline]
     if program.stdin:

@@ -13,6 +13,7 @@ from tare.base.units import format_floor, format_value
 from tare.campaign import rounds
 from tare.records import summary
 from tare.records.actions import Action, Certainty, Gain, Kind
+from tare.records.evidence import COUNTED
 from tare.records.header import Header
 from tare.records.metrics import METRICS
 from tare.records.results import Results
@@ -207,7 +208,7 @@ def _action(run: Header, choice: Choice, medians: Mapping[str, float], kind: Kin
         + (f" ({way})." if way else "."),
         Gain(metric, value, low, high, METRICS[metric].unit, ratio),
         Certainty.MEASURED,
-        advice.verifying(run, choice.manager),
+        advice.verifying(run, choice.manager, COUNTING if metric == COUNTED else compare.STUDY),
     )
 
 
