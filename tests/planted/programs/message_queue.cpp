@@ -11,6 +11,11 @@ namespace {
 
 struct Message {
   std::uint64_t number, payload[10];
+  std::uint64_t digest(std::uint64_t sum) const {
+    for (int round = 0; round < 12; ++round)
+      for (const std::uint64_t word : payload) sum = (sum ^ word) * 0x9e3779b97f4a7c15;
+    return sum + number;
+  }
 };
 using Batch = std::vector<std::unique_ptr<Message>>;
 
@@ -40,13 +45,16 @@ class Slot {
   bool full_ = false;
 };
 
-constexpr std::size_t batches = 1500, batch_size = 500;
+constexpr std::size_t batches = 600, batch_size = 500;
 
 void produce(Slot<Batch>& out, Slot<Batch>& back) {
   Batch batch(batch_size);
   for (std::uint64_t i = 0; i < batches; ++i) {
     for (auto& message : batch) {
-      if (!message) message = std::make_unique<Message>();  // planted: cross-thread
+      if (message)
+        *message = Message();
+      else
+        message = std::make_unique<Message>();  // planted: cross-thread
       message->number = i;
       message->payload[i % 10] = i * 31;
     }
@@ -60,7 +68,7 @@ std::uint64_t consume(Slot<Batch>& in, Slot<Batch>& back) {
   for (std::size_t i = 0; i < batches; ++i) {
     Batch batch = in.take();
     for (auto& message : batch) {
-      sum = sum * 31 + message->number + message->payload[i % 10];
+      sum = message->digest(sum);
 #ifndef FIXED
       message.reset();
 #endif

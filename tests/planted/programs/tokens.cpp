@@ -9,7 +9,7 @@ namespace {
 
 class Counts {
  public:
-  void add(const std::string& token) {
+  void add(std::string_view token) {
     std::uint32_t hash = 2166136261;
     for (const char each : token) hash = (hash ^ static_cast<unsigned char>(each)) * 16777619;
     ++counts_[hash % counts_.size()];
@@ -43,10 +43,9 @@ int main() {
     text += "identifier_" + std::to_string(100000 + i * 7919 % 900000) + ' ';
   Counts counts;
 #ifdef FIXED
-  std::string token;
   const auto count = [&](std::string_view word) {
-    token.assign(word);
-    counts.add(token);
+    std::array<char, 32> token;
+    counts.add({token.data(), word.copy(token.data(), token.size())});
   };
 #else
   const auto count = [&](std::string_view word) {
