@@ -35,6 +35,8 @@ LEAST_COUNTED = 0.005
 _TO_SEE = 1.3
 """How much larger than the half width of its interval a difference is that is seen in four of five
 answers: (2.9 + 0.84) / 2.9 standard errors."""
+_TO_PASS = 1.5
+"""The same of the noise floor, which is of half the baseline's runs: 1 + 0.84 / 1.96."""
 _TIME_UNIT = "s"
 
 
@@ -91,7 +93,7 @@ def judge(runs: Runs, base: Runs, unit: str, error: float, seed: int = 0) -> Jud
         word = LOWER
     elif sure.low > 1 and ratio.median > 1 + floor:
         word = HIGHER
-    visible = max(_visible(sure), 1 - 1 / (1 + _TO_SEE * floor))
+    visible = max(_visible(sure), 1 - (1 + floor) ** -_TO_PASS)
     return Judged(word, shown, sure, number, needed, visible)
 
 
