@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tare.base.libraries import NDArray, np, pl
 from tare.heap_traces.residence import Process, batches, moments
+from tare.heap_traces.spots import untouched
 
 LEAST_LINKS = 3
 """Of a chain: two buffers that take turns are none."""
@@ -22,9 +23,9 @@ _CALLS = 2000
 
 @dataclass(frozen=True)
 class Chains:
-    """``times`` and ``sizes``: from when on how many bytes more are held, were the last size of
-    each chain asked for at its start. ``instructions``: between the births and the frees, which are
-    what copying takes."""
+    """``times`` and ``sizes``: from when on how many bytes more are held, were what is ever touched
+    of the last object of each chain asked for at its start. ``instructions``: between the births
+    and the frees, which are what copying takes."""
 
     links: int
     copied: int
@@ -41,6 +42,7 @@ def chains(objects: pl.LazyFrame, process: Process, sites: Sequence[int]) -> Cha
     if len(births) < LEAST_LINKS:
         return _none()
     sizes = sizes.astype(np.int64)
+    untouched_ = rows["untouched"].to_numpy()
     number = np.arange(len(births))
     follower = np.searchsorted(births, ends, side="right") - 1
     waited = ends.astype(np.int64) - births[follower].astype(np.int64)
@@ -74,8 +76,9 @@ def chains(objects: pl.LazyFrame, process: Process, sites: Sequence[int]) -> Cha
         for each in before:
             times += [int(births[each]), int(ends[each])]
             added += [-int(sizes[each]), int(sizes[each])]
-        times += [int(births[first]), int(births[last])]
-        added += [int(sizes[last]), -int(sizes[last])]
+        times += [int(births[first]), int(births[last]), int(births[last]), int(ends[last])]
+        beyond = int(untouched_[last])
+        added += [int(sizes[last]) - beyond, beyond - int(sizes[last]), -beyond, beyond]
     moments_ = np.array(times, np.uint64)
     return Chains(links, copied, instructions, moments_, np.array(added, np.int64))
 
@@ -89,6 +92,7 @@ def _objects(objects: pl.LazyFrame, process: Process, sites: Sequence[int]) -> p
     columns = {
         "site": pl.col("site").fill_null(0).cast(pl.Int64),
         "size": pl.col("size"),
+        "untouched": untouched(),
         "birth": at["birth"],
         "last": at["last"],
         "end": at["end"],

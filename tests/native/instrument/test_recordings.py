@@ -976,3 +976,51 @@ def test_a_recording_repeats(tmp_path: Path, program: Compile) -> None:
     for table in ("births", "deaths", "sites"):
         for column, values in getattr(first, table).items():
             assert (values == getattr(second, table)[column]).all(), column
+
+
+# ---- teardown ----
+
+
+def test_what_is_read_to_be_freed_is_told_from_work(tmp_path: Path, program: Compile) -> None:
+    path = program(
+        """
+      struct node *lists[2] = {make(700), make(800)};
+      long sum = work(100000);
+      destroy(lists[0]);
+      free(malloc(16));
+      for (struct node *node = lists[1], *next; node != NULL; node = next) {
+        next = node->next;
+        sum += work(node->value + 1000);
+        free(node);
+      }
+      return sum == 0;""",
+        """struct node { struct node *next; long value; };
+        static struct node *make(size_t size) {
+          struct node *first = NULL;
+          for (int i = 0; i < 100; ++i) {
+            struct node *node = malloc(size);
+            *node = (struct node){first, i};
+            first = node;
+          }
+          return first; }
+        static long work(long steps) {
+          volatile long sum = 0;
+          for (long i = 0; i < steps; ++i) sum += i;
+          return sum; }
+        static void destroy(struct node *node) {
+          for (struct node *next; node != NULL; node = next) {
+            next = node->next;
+            free(node);
+          } }""",
+    )
+    recording, _ = recorded(tmp_path, path)
+    deaths = recording.deaths
+    torn, worked = (recording.of_size(size) for size in (700, 800))
+    assert len(torn) == len(worked) == 100
+    # Before the first free, of the node made last, the dynamic linker looks free up.
+    before = deaths["before_teardown"][torn][:-1]
+    assert (before > 0).all()
+    assert (before < deaths["last_use"][torn][:-1] - 100_000).all(), "before the work"
+    assert (deaths["before_teardown"][worked] == 0).all(), "its work is a use"
+    assert (deaths["free_thread"][torn] == 1).all()
+    assert (deaths["free_site"][torn] > 0).all()

@@ -247,6 +247,11 @@ def test_a_buffer_that_is_copied_into_larger_ones_is_to_be_reserved(tmp_path: Pa
     assert change["links"] == 7
     assert change["peak"] == 8 * step, "the last size, from the start"
     assert change["copy_instructions"] == 7 * 60
+    rows[-1]["touched"] = 7 * step + 1
+    (tighter,) = (
+        each for each in predicted(rows, tmp_path / "touched") if each["kind"] == "reserve"
+    )
+    assert tighter["peak"] == 7 * step + 1, "no more than is used of it"
 
 
 def test_two_buffers_that_take_turns_do_not_grow(tmp_path: Path) -> None:
