@@ -40,7 +40,7 @@ def test_a_program_is_weighed_under_collectors(
     assert set(rows.filter(rows["study"] == collectors.STUDY)["obtained"]) == {"replayed"}
     assert set(rows["status"]) == {"ok"}
     section = collectors.section(results)
-    assert section.findings[0].startswith("…need at least")
+    assert section.findings[0].startswith("It would need at least")
     assert len(section.tables[0].rows) == len(collectors.COLLECTORS)
     monkeypatch.undo()
     assert section.title in [each.title for each in build_report(results).sections]
