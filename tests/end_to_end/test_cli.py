@@ -48,6 +48,9 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 def test_version_and_help(tare: Tare) -> None:
     assert tare_package.__version__ in tare("--version").stdout
     shown = tare("--help").stdout
+    for title in ("Start here:", "Find the code:", "Compare and keep watch:", "Research:"):
+        assert title in shown
+    assert shown.count("\n  weigh ") == shown.count("\n  lbo ") == 1
     for command in ("weigh", "compare", "managers", "doctor", "report", "diff", "export", "suite"):
         assert command in shown
         text = tare(command, "--help").stdout

@@ -146,7 +146,7 @@ def _findings(
     counted = recorded["counted"]
     live = counted["peak_bytes"]
     sentences = [
-        f"…need at least {format_bytes(_least(record))} under {record.run.manager}, "
+        f"It would need at least {format_bytes(_least(record))} under {record.run.manager}, "
         f"{_least(record) / live:.2f} times the {format_bytes(live)} that it has alive at most; "
         f"glibc takes {format_bytes(record.outcome.details['glibc_bytes'])} for the same objects."
         for record in good[:1]
@@ -181,7 +181,7 @@ def _cost(record: Record, pilot: float | None) -> str:
     details = record.outcome.details
     name, heap = record.run.manager, format_bytes(details["heap_bytes"])
     each = ratios_of(details)
-    start = f"…in twice its least heap ({heap}) under {name}, "
+    start = f"In twice its least heap ({heap}) under {name} it would "
     if min(each) <= 1 <= max(each):
         return (
             f"{start}spend {min(each):.2f} to {max(each):.2f} times as long on its memory as under "
