@@ -36,7 +36,7 @@ _TO_SEE = 1.3
 """How much larger than the half width of its interval a difference is that is seen in four of five
 answers: (2.9 + 0.84) / 2.9 standard errors."""
 _TO_PASS = 1.5
-"""The same of the noise floor, which is of half the baseline's runs: 1 + 0.84 / 1.96."""
+"""The same of the noise floor, by the simulated machines of few rounds."""
 _TIME_UNIT = "s"
 
 
