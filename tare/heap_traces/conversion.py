@@ -23,7 +23,14 @@ from tare.base.errors import TareError
 from tare.base.files import hash_file
 from tare.base.libraries import NDArray, np, pa
 from tare.base.units import format_count
-from tare.heap_traces.recording import Process, TableReader, read_frames, read_processes
+from tare.heap_traces.recording import (
+    Frame,
+    Process,
+    TableReader,
+    read_frames,
+    read_processes,
+)
+from tare.heap_traces.symbols import unfold
 from tare.heap_traces.trace import (
     CLOCKS,
     FORMAT,
@@ -58,6 +65,8 @@ _CLOCK_BLOCK = 1 << 16
 _CLOCK_BLOCKS_KEPT = 16
 _MOST_SITES = 1 << 23
 _MOST_U32 = (1 << 32) - 1
+_WITHOUT_NAMES = ("recorder", "instrument")
+"""Observers whose frames are still to be named; recordings of others have names as they are."""
 _FIRST_NOTE_SECONDS, _NOTE_SECONDS = 2.0, 10.0
 _COPIED_NUMBERS = (
     "instructions",
@@ -67,6 +76,23 @@ _COPIED_NUMBERS = (
     "unknown_frees",
     "inherited_frees",
 )
+
+
+@dataclass(frozen=True)
+class _Sites:
+    """The call sites of a process as they were written: ``rows`` of them, and the number of each of
+    the recording's, from 1. Functions that are inlined have rows of their own."""
+
+    numbers: NDArray[np.uint64]
+    rows: int
+
+    def renumber(self, wanted: NDArray[np.uint64]) -> int:
+        """Refer to what was written. What refers to a site that was not recorded becomes unknown;
+        how many."""
+        lost = wanted >= len(self.numbers)
+        wanted[lost] = 0
+        wanted[:] = self.numbers[wanted]
+        return int(np.count_nonzero(lost))
 
 
 @dataclass
@@ -113,7 +139,8 @@ def convert(
     """
     try:
         found = read_processes(recording)
-        total, described = _write_tables(found, folder, _Progress(note), recording)
+        is_named = facts["observer"] not in _WITHOUT_NAMES
+        total, described = _write_tables(found, folder, _Progress(note), recording, is_named)
         problems = [text for process in described for text in process.pop("damage")]
         if not reason and not found:
             reason = f"the {facts['observer']} left no recording"
@@ -153,7 +180,7 @@ def _incomplete(process: Mapping[str, Any]) -> str:
 
 
 def _write_tables(
-    found: list[Process], folder: Path, progress: _Progress, temporary: Path
+    found: list[Process], folder: Path, progress: _Progress, temporary: Path, is_named: bool
 ) -> tuple[_Sum, list[dict[str, Any]]]:
     total = _Sum()
     described = []
@@ -162,8 +189,8 @@ def _write_tables(
         for number, process in enumerate(found):
             damage = list(process.damage)
             before = total.objects
-            sites = _write_sites(tables["sites"], number, process, damage)
-            total.sites += sites
+            sites = _write_sites(tables["sites"], number, process, damage, is_named)
+            total.sites += sites.rows
             _write_objects(
                 tables["objects"], number, process, sites, total, damage, progress, temporary
             )
@@ -203,7 +230,7 @@ def _write_objects(
     table: TableWriter,
     number: int,
     process: Process,
-    sites: int,
+    sites: _Sites,
     total: _Sum,
     damage: list[str],
     progress: _Progress,
@@ -218,16 +245,16 @@ def _write_objects(
             _read_deaths(process, deaths, damage)
             row, lost_sites = 0, 0
             before = dict.fromkeys(CLOCKS, 0)
-            allocating = np.zeros(sites + 1, np.bool_)
+            allocating = np.zeros(sites.rows + 1, np.bool_)
             for births in _read(process, "births", damage):
                 rows = len(births["size"])
-                lost_sites += _drop_lost_sites(births["site"], sites)
+                lost_sites += sites.renumber(births["site"])
                 allocating[births["site"]] = True
                 their_deaths = deaths.part(row, rows)
-                lost_sites += _drop_lost_sites(their_deaths["free_site"], sites)
+                lost_sites += sites.renumber(their_deaths["free_site"])
                 columns = _object_columns(number, row, births, their_deaths, clock)
                 columns = filled_up(columns, TABLES["objects"])
-                total.add_violations(broken_rows(columns, row, before, sites))
+                total.add_violations(broken_rows(columns, row, before, sites.rows))
                 table.write(columns)
                 before = last_births(columns)
                 row += rows
@@ -236,13 +263,6 @@ def _write_objects(
     total.allocating_sites += int(np.count_nonzero(allocating[1:]))
     if lost_sites:
         damage.append(f"the call sites of {lost_sites} objects are missing")
-
-
-def _drop_lost_sites(wanted: NDArray[np.uint64], sites: int) -> int:
-    """Make unknown what refers to a site that was not recorded; how many."""
-    lost = wanted > sites
-    wanted[lost] = 0
-    return int(np.count_nonzero(lost))
 
 
 def _object_columns(
@@ -415,44 +435,62 @@ def _read_deaths(process: Process, deaths: _Deaths, damage: list[str]) -> None:
 # ---- the other tables ----
 
 
-def _write_sites(table: TableWriter, number: int, process: Process, damage: list[str]) -> int:
-    """Write the call sites of a process; how many there are."""
+def _write_sites(
+    table: TableWriter, number: int, process: Process, damage: list[str], is_named: bool
+) -> _Sites:
+    """Write the call sites of a process."""
     frames, problem = read_frames(process.table("frames"))
     if problem:
         damage.append(f"of its frames the end is missing: {problem}")
+    each = [*([frame] for frame in frames)] if is_named else unfold(frames)
+    each.append([Frame()])
+    flat = [frame for functions in each for frame in functions]
+    counts = np.array([len(functions) for functions in each], np.int64)
+    outermost = np.cumsum(counts) - 1
     texts = {
-        name: pa.array([*(getattr(frame, name) for frame in frames), ""])
+        name: pa.array([getattr(frame, name) for frame in flat])
         for name in ("function", "object", "file")
     }
-    lines = np.array([*(frame.line for frame in frames), 0], np.uint64)
-    offsets = np.array([*(frame.offset for frame in frames), 0], np.uint64)
+    lines = np.array([frame.line for frame in flat], np.uint64)
+    offsets = np.array([frame.offset for frame in flat], np.uint64)
+    numbers_so_far = [np.zeros(1, np.uint64)]
     written = 0
     for batch in _read(process, "sites", damage):
-        rows = len(batch["frame"])
-        ids = np.arange(written + 1, written + rows + 1, dtype=np.uint64)
+        known_numbers = np.concatenate(numbers_so_far)
+        first = len(known_numbers)
+        ids = np.arange(first, first + len(batch["frame"]), dtype=np.uint64)
         if np.any(batch["caller"] >= ids):
             damage.append("of its call sites the end is missing: one comes before its caller")
-            return written
+            break
         frame = np.minimum(batch["frame"], np.uint64(len(frames))).astype(np.int64)
-        places = pa.array(frame)
+        rows = counts[frame]
+        last = (written + np.cumsum(rows)).astype(np.uint64)
+        call = np.repeat(np.arange(len(rows)), rows)
+        total = len(call)
+        depth = written + np.arange(total) + rows[call] - last[call].astype(np.int64)
+        here = np.arange(written + 1, written + total + 1, dtype=np.uint64)
+        outer = np.concatenate([known_numbers, last])[batch["caller"]][call]
+        place = outermost[frame][call] - depth
+        places = pa.array(place)
         table.write(
             {
-                "process": constant(number, rows),
-                "site": numbers(ids, kind="u32"),
-                "caller": known(batch["caller"], kind="u32"),
+                "process": constant(number, total),
+                "site": numbers(here, kind="u32"),
+                "caller": known(np.where(depth == 0, outer, here - np.uint64(1)), kind="u32"),
                 **{name: values.take(places) for name, values in texts.items()},
-                "line": known(lines[frame], kind="u32"),
-                "address": numbers(batch["address"]),
-                "offset": numbers(offsets[frame]),
+                "line": known(lines[place], kind="u32"),
+                "address": numbers(batch["address"][call]),
+                "offset": numbers(offsets[place]),
             }
         )
-        written += rows
+        numbers_so_far.append(last)
+        written += total
         if written > _MOST_SITES:
             raise TareError(
                 f"process {process.pid} has more than {_MOST_SITES} call sites",
                 "record without them: --no-sites",
             )
-    return written
+    return _Sites(np.concatenate(numbers_so_far), written)
 
 
 def _write_pointers(table: TableWriter, number: int, process: Process, damage: list[str]) -> None:
@@ -469,7 +507,7 @@ def _write_pointers(table: TableWriter, number: int, process: Process, damage: l
 
 
 def _write_regions(
-    table: TableWriter, number: int, process: Process, sites: int, damage: list[str]
+    table: TableWriter, number: int, process: Process, sites: _Sites, damage: list[str]
 ) -> None:
     last = _last_rows(process, damage)
     row = 0
@@ -479,7 +517,7 @@ def _write_regions(
         if not np.any(kept):
             continue
         batch = {name: values[kept] for name, values in batch.items()}
-        _drop_lost_sites(batch["site"], sites)
+        sites.renumber(batch["site"])
         table.write(
             {
                 "process": constant(number, len(batch["region"])),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from tare.base.text import shortened
+from tare.heap_traces.function_names import short_name
+from tare.records.actions import Place
 
 SHOWN_FRAMES = 3
 LONGEST_FRAME = 48
@@ -16,29 +19,108 @@ _WRAPPER = re.compile(
     r"|operator new|(std::|__gnu_cxx::)(__)?(new_)?(allocator|allocator_traits)\b"
 )
 """Functions that only hand on what another asks for, by their names."""
+_STANDARD_NAME = re.compile(
+    r"(std|__gnu_cxx|__cxxabiv1)::|(_IO|_dl|_GI|__libc|__cxa)_|_start$"
+    r"|(str|wcs)n?dup$|(get|v?as)(line|delim|printf)$|f(d|mem|re)?open(64)?$|opendir$"
+)
+"""What the languages' own libraries define, which a static program has in its file."""
+_OF_RUST = re.compile(r"[<_]*(\$LT\$)?(std|core|alloc)(::|\.\.).*::h[0-9a-f]{16}$")
+_STANDARD_OBJECT = re.compile(
+    r"(ld|ld-linux.*|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libc\+\+(abi)?)[.-]"
+)
+_START = "__libc_start_main"
+_LIBRARY_FILE = re.compile(
+    r"/usr/(include|lib)/|(.*/)?(bits|ext)/[^/]*$|.*/include/c\+\+/|/rustc/"
+    r"|.*/\.(cargo/registry|rustup)/"
+)
+_SYSTEM_LIBRARY = re.compile(r"(/usr)?/lib\w*/.*\.so(\.|$)")
+
+Frame = Mapping[str, Any]
+"""Of a trace or a record: function, object, file, line and offset."""
 
 
-def site_text(frames: Sequence[Mapping[str, Any]]) -> str:
-    """``make (list.c:7) ← work ← main``: the innermost frames that are the program's."""
-    texts = [
-        shortened(frame_text(frame, with_place=not number), LONGEST_FRAME)
-        for number, frame in enumerate(program_frames(frames)[:SHOWN_FRAMES])
-    ]
-    return " ← ".join(texts) or "not known"
+def site_text(frames: Sequence[Frame]) -> str:
+    """``make (list.c:7) ← work ← main``: the innermost frames of the program's own code. Where the
+    first has no name, with the function of a library that it calls: ``app+0x1234 (setlocale)``."""
+    own = own_frames(frames)[:SHOWN_FRAMES]
+    texts = [frame_text(frame, with_place=not number) for number, frame in enumerate(own)]
+    if own and not own[0]["function"] and (at := frames.index(own[0])):
+        called = short_name(frames[at - 1]["function"] or "")
+        texts[0] += f" ({called})" if called else ""
+    return " ← ".join(shortened(text, LONGEST_FRAME) for text in texts) or "not known"
 
 
-def program_frames(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """The frames from the innermost on that is not one of an allocator, but for the last of all."""
+def stack_texts(frames: Sequence[Frame]) -> list[str]:
+    """A text for each frame of the program's own code, and one for the libraries' between two: of
+    the function that the own code calls. What called the program's outermost is left out."""
+    texts: list[str] = []
+    for is_library, group in groupby(frames, _is_library):
+        run = list(group)
+        if not is_library:
+            texts += map(frame_text, run)
+        elif run[-1] is not frames[-1] or not texts:
+            inside = f" + {len(run) - 1} inside" if len(run) > 1 else ""
+            texts.append(frame_text(run[-1]) + inside)
+    return texts
+
+
+def place_of(frames: Sequence[Frame]) -> Place | None:
+    """The first frame of the program's own code; where there is none, that of a library that is not
+    the language's own, else the innermost. None where no frame is known."""
+    for frame in own_frames(frames):
+        if frame["function"] or frame["object"]:
+            return Place(
+                function=frame_text(frame, with_place=False),
+                file=frame["file"] or "",
+                line=frame["line"] or 0,
+                module=frame["object"] or "",
+            )
+    return None
+
+
+def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Those of the program's own code; where there are none, those of libraries other than the
+    language's own, else all but those that hand on a request for memory."""
+    found = program_frames(frames)
+    own = [frame for frame in found if not _is_library(frame)]
+    return own or [frame for frame in found if not _is_standard(frame)] or found
+
+
+def program_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The frames from the innermost on that is not one of an allocator, but for the last of all;
+    what lies outside of main and of the C library's start is left out."""
+    if len(frames) > 1 and (frames[-2]["function"] or "").startswith(_START):
+        frames = frames[:-2]
     for number, frame in enumerate(frames):
-        if not _WRAPPER.match(frame["function"] or ""):
+        if not _WRAPPER.match(short_name(frame["function"] or "")):
             return frames[number:]
     return frames[-1:]
 
 
-def frame_text(frame: Mapping[str, Any], *, with_place: bool = True) -> str:
+def _is_standard(frame: Frame) -> bool:
+    name = (frame["object"] or "").rpartition("/")[2]
+    function = frame["function"] or ""
+    return any(
+        (
+            _STANDARD_OBJECT.match(name),
+            _STANDARD_NAME.match(short_name(function)),
+            _OF_RUST.match(function),
+        )
+    )
+
+
+def _is_library(frame: Frame) -> bool:
+    if _is_standard(frame):
+        return True
+    if frame["file"]:
+        return _LIBRARY_FILE.match(frame["file"]) is not None
+    return _SYSTEM_LIBRARY.match(frame["object"] or "") is not None
+
+
+def frame_text(frame: Frame, *, with_place: bool = True) -> str:
     """``function (file:line)`` or, of what has no symbols, ``object+0x1234``."""
-    name, place = frame["function"], ""
-    where = frame["object"].rpartition("/")[2]
+    name, place = short_name(frame["function"] or ""), ""
+    where = (frame["object"] or "").rpartition("/")[2]
     if not name:
         offset = f"+{frame['offset']:#x}" if frame.get("offset") else ""
         return f"{where}{offset}" if where else "?"

@@ -27,15 +27,16 @@ from dataclasses import dataclass
 from tare.base.errors import UsageError
 from tare.base.libraries import NDArray, np
 from tare.heap_traces.recording import Frame
+from tare.heap_traces.symbols import LONGEST_NAME
 from tare.importing.events import MOST_BYTES, Events, Facts, RecordingWriter
 from tare.importing.lines import Lines, MalformedError, Numbers, Places, Source, read_all
 from tare.importing.stacks import write_sites
-from tare.importing.symbols import LONGEST_NAME, MOST_INLINED
 
 TITLE = "heaptrack"
 OPENING = re.compile(rb"v ([0-9a-f]{1,8})(?: ([0-9a-f]{1,8}))?\n(x )?")
 COMMON_LETTERS = b"vXISAR#\nc"
 MOST_ROWS = 1 << 22
+_MOST_INLINED = 100
 """Of strings, of instructions, of modules and of call stacks."""
 NO_REALLOCS = "heaptrack notes a realloc as a free and an allocation of the whole new size."
 _NO_OBJECTS = (
@@ -226,7 +227,7 @@ class _Names:
             Frame(text(function), text(module), text(file), line if line < 1 << 32 else 0)
             for function, file, line in triples
         ]
-        return frames[:MOST_INLINED]
+        return frames[:_MOST_INLINED]
 
     def take(self, found: _Definitions) -> None:
         self._strings += found.strings

@@ -20,6 +20,7 @@ from tare.base.errors import UsageError
 from tare.base.libraries import np
 from tare.base.units import format_count
 from tare.heap_traces.recording import Frame
+from tare.heap_traces.symbols import unfold
 from tare.importing.events import MOST_BYTES, Events, Facts, RecordingWriter
 from tare.importing.heaptrack import (
     COMMON_LETTERS,
@@ -37,7 +38,6 @@ from tare.importing.heaptrack import (
 )
 from tare.importing.lines import Lines, MalformedError, Numbers, Places, Source, read_all
 from tare.importing.stacks import write_sites
-from tare.importing.symbols import frames_at
 
 TITLE = "raw heaptrack"
 _LETTERS = COMMON_LETTERS + b"xmt+-"
@@ -185,15 +185,10 @@ class _Names:
         self._resolve()
         if len(self._places) >= _MANY_PLACES:
             note(f"looking up the names of {format_count(len(self._places))} places")
-        by_file: dict[str, list[int]] = {}
-        for number, (path, _, _) in enumerate(self._places):
-            by_file.setdefault(path, []).append(number)
-        frames: list[list[Frame]] = [[Frame()]] * len(self._places)
-        for path, numbers in by_file.items():
-            if path:
-                found = frames_at(path, [self._places[number][1] for number in numbers])
-                for number, each in zip(numbers, found, strict=True):
-                    frames[number] = each
+        # A return address is that of the next instruction.
+        frames = unfold(
+            [Frame(object=path, offset=max(offset - 1, 0)) for path, offset, _ in self._places]
+        )
         addresses = np.array([address for _, _, address in self._places], np.uint64)
         instructions, parents = map(np.concatenate, (self._instructions, self._parents))
         return write_sites(writer, instructions, parents, frames, addresses)

@@ -18,16 +18,16 @@ It has no times: the clock of nanoseconds counts operations.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tare.base.errors import UsageError
 from tare.base.libraries import NDArray, np
 from tare.heap_traces.recording import Frame
+from tare.heap_traces.symbols import LONGEST_NAME, unfold
 from tare.importing.events import MOST_BYTES, Events, Facts, RecordingWriter
 from tare.importing.lines import Lines, Numbers, Places, Source, read_all
 from tare.importing.stacks import write_sites
-from tare.importing.symbols import LONGEST_NAME, frames_at
 
 TITLE = "glibc's mtrace"
 _NO_TIMES = "mtrace writes no times: what is given as nanoseconds counts its operations."
@@ -125,16 +125,11 @@ class _Sites:
         """The site of each place, by its number."""
         matches = [_WHERE.fullmatch(text.decode("utf-8", "replace")) for text in self._texts]
         plain = [_frame(match) for match in matches]
-        by_object: dict[str, list[int]] = {}
-        for number, frame in enumerate(plain):
-            by_object.setdefault(frame.object, []).append(number)
-        frames = [[Frame()], *([frame] for frame in plain)]
-        for name, numbers in by_object.items():
-            path = str((folder / name).resolve()) if name and "\0" not in name else ""
-            found = frames_at(path, [plain[number].offset for number in numbers])
-            for number, named in zip(numbers, found, strict=True):
-                if named[0].function:
-                    frames[number + 1] = named
+        there = [replace(frame, object=_path(folder, frame.object)) for frame in plain]
+        frames = [[Frame()]] + [
+            [frame] if named == [place] else named
+            for frame, place, named in zip(plain, there, unfold(there), strict=True)
+        ]
         places = np.arange(1, len(plain) + 1, dtype=np.uint64)
         addresses = [0, *(int(match["address"], 16) if match else 0 for match in matches)]
         known = np.array([0, *(bool(text) for text in self._texts)], np.uint64)
@@ -148,12 +143,16 @@ def _frame(match: re.Match[str] | None) -> Frame:
     """What the text of a place itself says."""
     if match is None:
         return Frame()
-    offset = int(match["address"], 16)
+    offset = max(int(match["address"], 16) - 1, 0)  # a return address: of the next instruction
     return Frame(
         function=(match["function"] or "")[:LONGEST_NAME],
         object=match["object"][:LONGEST_NAME],
         offset=offset if offset < _HIGHEST_OFFSET else 0,
     )
+
+
+def _path(folder: Path, name: str) -> str:
+    return str((folder / name).resolve()) if name and "\0" not in name else ""
 
 
 class _Events:

@@ -17,6 +17,7 @@ from typing import Any
 from tare.base.errors import TareError
 from tare.base.libraries import NDArray, np
 from tare.heap_traces.recording import TABLES, Frame, TableReader, read_frames
+from tare.heap_traces.symbols import unfold
 from tare.memory_managers.manager import Manager
 from tare.observers import runner
 from tare.observers.event_files import Events, collector_events
@@ -213,20 +214,20 @@ def _add_sites(stem: Path, merged: _Merged) -> list[tuple[int, bool]]:
     """By the number of a site in one process: its number in ``merged``, or that of the last call on
     its stack that is there and True. Where the tables are damaged the list ends too soon."""
     sites = _table(stem, "sites")
-    frames = [
-        merged.frame(frame) for frame in read_frames(stem.with_name(f"{stem.name}.frames"))[0]
-    ]
+    recorded, _ = read_frames(stem.with_name(f"{stem.name}.frames"))
+    calls = [[merged.frame(frame) for frame in reversed(each)] for each in unfold(recorded)]
     places, depths = [(0, False)], [0]
     rows = (sites[column][:_MOST_READ].tolist() for column in ("caller", "frame"))
-    for caller, frame in zip(*rows, strict=True):
-        if caller >= len(places) or frame >= len(frames):
+    for caller, call in zip(*rows, strict=True):
+        if caller >= len(places) or call >= len(calls):
             break
-        above, _ = places[caller]
-        depths.append(depths[caller] + 1)
-        if depths[-1] <= DEEPEST:
-            places.append((merged.site(above, frames[frame]), False))
-        else:
-            places.append((above, True))
+        site, _ = places[caller]
+        depths.append(depths[caller] + len(calls[call]))
+        is_rest = depths[-1] > DEEPEST
+        if not is_rest:
+            for frame in calls[call]:
+                site = merged.site(site, frame)
+        places.append((site, is_rest))
     return places
 
 

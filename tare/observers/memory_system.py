@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tare.base.errors import TareError, UsageError
+from tare.heap_traces.frames import own_frames
+from tare.heap_traces.recording import Frame
+from tare.heap_traces.symbols import unfold
 from tare.memory_managers.manager import Manager
 from tare.observers import runner
 from tare.observers.event_files import Events as Places
@@ -32,6 +35,7 @@ WAYS = (1, 2, 4, 8, 16)
 """Of the set-associative curves."""
 _MOST_MODELS = 8
 _SITES = 20
+_PLACE: Mapping[str, Any] = {"function": "", "object": "", "file": "", "line": 0, "offset": 0}
 _LEVELS = 3
 _COUNTS = len(KINDS) * (_LEVELS + 1) + 1
 _FILE_LIMIT = 1 << 28
@@ -182,6 +186,7 @@ def add_up(
         for context in file["contexts"]
         if context["operation"] != PROOF and (not phases or context["phase"] in phases)
     ]
+    contexts = _with_own_callers(contexts)
     details = {
         "wall_seconds": counted.details["wall_seconds"],
         "processes": counted.details["processes"],
@@ -195,6 +200,23 @@ def add_up(
     kept = ("processes",) if phases else ("instructions", "manager_instructions", "processes")
     values = {name: counted.values[name] for name in kept}
     return replace(counted, values=values | values_of(details["models"][0]), details=details)
+
+
+def _with_own_callers(contexts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Where a function is inlined, the caller is the innermost that is the program's own."""
+    found = list(contexts)
+    callers = [
+        Frame(**{name: caller.get(name, empty) for name, empty in _PLACE.items()})
+        for context in found
+        if (caller := context.get("caller")) is not None
+    ]
+    named = iter(unfold(callers))
+    return [
+        {**context, "caller": own_frames([vars(frame) for frame in next(named)])[0]}
+        if context.get("caller") is not None
+        else context
+        for context in found
+    ]
 
 
 # ---- from counts to cycles ----
@@ -270,22 +292,20 @@ def model_details(
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     phases: dict[str, list[Mapping[str, Any]]] = {}
-    sites: dict[tuple[str, str, str, int], list[Mapping[str, Any]]] = {}
+    sites: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for context in contexts:
         groups.setdefault(context["operation"], []).append(context)
         phases.setdefault(context["phase"], []).append(context)
         if (caller := context.get("caller")) is not None:
-            place = caller.get("function", ""), caller.get("object", ""), caller.get("offset", 0)
+            place = (caller.get(name, empty) for name, empty in _PLACE.items())
             sites.setdefault((context["operation"], *place), []).append(context)
     by_site = [
         {
             "operation": operation,
-            "function": function,
-            "object": library,
-            "offset": offset,
+            **dict(zip(_PLACE, place, strict=True)),
             **_events_details(model, number, _summed(found)),
         }
-        for (operation, function, library, offset), found in sites.items()
+        for (operation, *place), found in sites.items()
     ]
     by_site.sort(key=lambda site: -site["cycles"])
     details = {

@@ -19,10 +19,10 @@ def site_text(site: Row) -> str:
 
 
 def frame_rows(sites: Sequence[Row]) -> Iterator[Row]:
-    """A row for each frame of each site, the innermost first, for the fields below."""
+    """A row for each frame of each site, the innermost first, with those of libraries folded."""
     for site in numbered(sites):
-        for depth, frame in enumerate(site["frames"]):
-            yield {**site, "depth": depth, "frame": frames.frame_text(frame)}
+        for depth, text in enumerate(frames.stack_texts(site["frames"])):
+            yield {**site, "depth": depth, "frame": text}
 
 
 def stack_number(help: str) -> Field[Row]:
@@ -44,4 +44,12 @@ def at_first_frame(field: Field[Row]) -> Field[Row]:
     return replace(field, value=value)
 
 
-FRAME: Field[Row] = texts("frame", "The innermost first; each is called by the next.", "frame")
+_FRAMES_HELP = (
+    "The innermost first; each is called by the next. Of libraries, the function that the program "
+    "calls, and how many calls lie inside."
+)
+FRAME: Field[Row] = texts(
+    "frame",
+    _FRAMES_HELP,
+    "frame",
+)

@@ -91,8 +91,7 @@ DECODERS = {
     "recordings": Decoder(
         "MERGE",
         recordings,
-        (MERGE / "objects.cpp", MERGE / "sites.cpp", MERGE / "symbols.cpp"),
-        ("-ldw",),
+        (MERGE / "objects.cpp", MERGE / "sites.cpp"),
     ),
     "heaps-of-java": Decoder("LAST_SEEN", heaps_of_java, ()),
     "descriptions": Decoder(

@@ -116,7 +116,6 @@ int main(int count, char** words) {
     std::cerr << "usage: tare-merge STEM\n";
     return 2;
   }
-  unsetenv("DEBUGINFOD_URLS");  // names are not worth a network
   try {
     tare::recorder::Merge(words[1]);
   } catch (const std::exception& error) {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <tuple>
@@ -14,7 +13,6 @@
 #include "../../tables/writer.hpp"
 #include "../format.hpp"
 #include "input.hpp"
-#include "symbols.hpp"
 
 namespace tare::recorder {
 namespace {
@@ -94,23 +92,13 @@ class Frames {
   static constexpr std::uint64_t kUnknown = 0xffffffff;
 
   void Write(const std::string& path, std::uint64_t offset) {
-    auto& symbols = symbols_[path];
-    if (symbols == nullptr) symbols = std::make_unique<Symbols>(path);
-    const Place place = symbols->At(offset);
     Json line;
-    line.Begin('{')
-        .Member("function", place.function)
-        .Member("object", path)
-        .Member("file", place.file)
-        .Member("line", place.line)
-        .Member("offset", offset)
-        .End('}');
+    line.Begin('{').Member("object", path).Member("offset", offset).End('}');
     file_.Write(line.Text() + "\n");
   }
 
   Output file_;
   std::map<std::pair<std::string, std::uint64_t>, std::uint64_t> numbers_;
-  std::map<std::string, std::unique_ptr<Symbols>> symbols_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// From the stacks of a process to its call sites, with the names of functions and lines.
+// From the stacks of a process to its call sites, by object and offset.
 
 #pragma once
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tare.heap_traces.frames import frame_text
 from tare.records.results import Results
 from tare.records.runs import Record
 from tare.report.call_trees import CallTree, Frames, Note, Weight, grown
@@ -19,7 +20,7 @@ def call_trees(_results: Results, record: Record, _note: Note) -> list[CallTree]
     }
     stacks: list[tuple[Frames, Sequence[float]]] = []
     for site in model["sites"]:
-        caller = site["function"] or f"{site['object'].rpartition('/')[2]}+{site['offset']:#x}"
+        caller = frame_text({"file": "", "line": 0, **site}, with_place=False)
         values = [float(site[key]) for key in counted]
         stacks.append(((_MANAGER, site["operation"], caller), values))
         rest = left[site["operation"]]

@@ -14,6 +14,7 @@ from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.campaign.planning import Plan
+from tare.heap_traces.frames import frame_text
 from tare.observers.memory_system import KINDS, PROGRAM, memory_misses, whole
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
@@ -270,7 +271,7 @@ def sites_table(about: str, model: Details, manager: str, identifier: str) -> Ta
     cycles = whole(model)["cycles"]
     share = "Of all calls from there, their share of all cycles."
     fields: list[Field[Row]] = [
-        texts("called from", "The function that called, and its object.", _called_from),
+        texts("called from", "The function that called, and its line or its object.", _called_from),
         texts("operation", "What it called.", "operation"),
         counts("calls", "How often.", "calls"),
         _per_call("stalls", "Stall cycles of a call, on average.", "stall_cycles"),
@@ -283,9 +284,7 @@ def sites_table(about: str, model: Details, manager: str, identifier: str) -> Ta
 
 
 def _called_from(site: Row) -> str:
-    place = site["function"] or f"+{site['offset']:#x}"
-    library = site["object"].rsplit("/", 1)[-1]
-    return shortened(visible(f"{place} ({library})" if library else place), 60)
+    return shortened(visible(frame_text({"file": "", "line": 0, **site})), 60)
 
 
 def phase_tables(about: str, model: Details, identifier: str) -> list[Table]:

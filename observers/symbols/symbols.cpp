@@ -6,13 +6,27 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace tare::recorder {
+namespace tare::symbols {
 namespace {
+
+// Ends with the folders in which elfutils looks by itself.
+char* DebugPath() {
+  static std::string path = [] {
+    const char* const more = std::getenv("TARE_DEBUG_PATH");
+    const std::string usual = ":.debug:/usr/lib/debug";
+    return more == nullptr || *more == '\0' ? usual : usual + ":" + more;
+  }();
+  return path.data();
+}
+
+char* debug_path = DebugPath();
 
 constexpr Dwfl_Callbacks kCallbacks = {.find_elf = dwfl_build_id_find_elf,
                                        .find_debuginfo = dwfl_standard_find_debuginfo,
                                        .section_address = dwfl_offline_section_address,
-                                       .debuginfo_path = nullptr};
+                                       .debuginfo_path = &debug_path};
+
+}  // namespace
 
 std::string Readable(const char* symbol) {
   int status = 0;
@@ -22,13 +36,6 @@ std::string Readable(const char* symbol) {
   return readable;
 }
 
-std::string FileOf(Dwfl_Line* line, const char* name) {
-  const char* const folder = name[0] == '/' ? nullptr : dwfl_line_comp_dir(line);
-  return folder == nullptr ? name : std::string(folder) + "/" + name;
-}
-
-}  // namespace
-
 Symbols::Symbols(const std::string& path) : session_(dwfl_begin(&kCallbacks)) {
   if (session_ == nullptr) return;
   dwfl_report_begin(session_);
@@ -36,7 +43,12 @@ Symbols::Symbols(const std::string& path) : session_(dwfl_begin(&kCallbacks)) {
   dwfl_report_end(session_, nullptr, nullptr);
   GElf_Addr bias = 0;
   if (module_ != nullptr && dwfl_module_getelf(module_, &bias) != nullptr) bias_ = bias;
-  if (module_ != nullptr) ReadFunctions();
+  if (module_ == nullptr) return;
+  // First, for where a separate file of it is found, the symbols are that one's, too.
+  GElf_Addr debug_bias = 0;
+  inlining_ = std::make_unique<Inlining>(dwfl_module_getdwarf(module_, &debug_bias));
+  debug_bias_ = debug_bias;
+  ReadFunctions();
 }
 
 // The library itself looks through all symbols for each address.
@@ -85,21 +97,18 @@ Symbols::~Symbols() {
   if (session_ != nullptr) dwfl_end(session_);
 }
 
-Place Symbols::At(std::uint64_t offset) const {
-  Place place;
-  if (module_ == nullptr) return place;
+std::vector<Place> Symbols::At(std::uint64_t offset) {
+  if (module_ == nullptr) return {};
   const GElf_Addr address = offset + bias_;
-  if (const char* const name = FunctionAt(address); name != nullptr)
-    place.function = Readable(name);
-  Dwfl_Line* const line = dwfl_module_getsrc(module_, address);
-  int number = 0;
-  if (line == nullptr) return place;
-  if (const char* const file = dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
-      file != nullptr) {
-    place.file = FileOf(line, file);
-    place.line = number > 0 ? static_cast<std::uint32_t>(number) : 0;
-  }
-  return place;
+  std::vector<Place> places = inlining_->At(address - debug_bias_);
+  const char* const name = FunctionAt(address);
+  if (name == nullptr) return places;
+  if (places.empty()) places.emplace_back();
+  // Debug information has short names alone of what no other file can call.
+  std::string& outermost = places.back().function;
+  const std::string readable = Readable(name);
+  if (outermost.empty() || readable.find('(') != std::string::npos) outermost = readable;
+  return places;
 }
 
-}  // namespace tare::recorder
+}  // namespace tare::symbols

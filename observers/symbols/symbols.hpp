@@ -1,24 +1,22 @@
-// Names of functions, files and lines, by way of elfutils.
+// Names of functions, files and lines, by way of elfutils. Separate debug files are found by their
+// link and by build id, in folders and on servers.
 
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "inlining.hpp"
+#include "place.hpp"
 
 extern "C" {
 struct Dwfl;
 struct Dwfl_Module;
 }
 
-namespace tare::recorder {
-
-// Empty and 0 where it is not known.
-struct Place {
-  std::string function;
-  std::string file;
-  std::uint32_t line = 0;
-};
+namespace tare::symbols {
 
 // The functions of a file that have a size, by address.
 class Functions {
@@ -48,8 +46,9 @@ class Symbols {
   Symbols(const Symbols&) = delete;
   Symbols& operator=(const Symbols&) = delete;
 
-  // At an address as the file has it.
-  Place At(std::uint64_t offset) const;
+  // At an address as the file has it: the function there and those that have it inlined, the
+  // innermost first.
+  std::vector<Place> At(std::uint64_t offset);
 
  private:
   void ReadFunctions();
@@ -58,7 +57,9 @@ class Symbols {
   Dwfl* session_;
   Dwfl_Module* module_ = nullptr;
   std::uint64_t bias_ = 0;
+  std::uint64_t debug_bias_ = 0;
   Functions global_, local_;
+  std::unique_ptr<Inlining> inlining_;
 };
 
-}  // namespace tare::recorder
+}  // namespace tare::symbols
