@@ -32,19 +32,18 @@ Dwarf_Die DeclarationOf(Dwarf_Die die) {
   return die;
 }
 
-// Namespaces and classes that a declaration lies in, each followed by ::.
+// Namespaces, classes and functions that a declaration lies in, each followed by ::.
 std::string ScopesOf(Dwarf_Die declaration) {
   Dwarf_Die* scopes = nullptr;
   std::string text;
   const int count = dwarf_getscopes_die(&declaration, &scopes);
   for (int number = 1; number < count; ++number) {
     const int tag = dwarf_tag(&scopes[number]);
-    const bool is_namespace = tag == DW_TAG_namespace;
-    if (!is_namespace && tag != DW_TAG_structure_type && tag != DW_TAG_class_type &&
-        tag != DW_TAG_union_type)
-      break;
+    if (tag == DW_TAG_compile_unit || tag == DW_TAG_partial_unit) break;
+    if (tag == DW_TAG_lexical_block || tag == DW_TAG_inlined_subroutine) continue;
     const std::string name = TextOf(&scopes[number], DW_AT_name);
-    text.insert(0, (name.empty() && is_namespace ? "(anonymous namespace)" : name) + "::");
+    const char* const unnamed = tag == DW_TAG_namespace ? "(anonymous namespace)" : "{lambda}";
+    text.insert(0, (name.empty() ? unnamed : name) + "::");
   }
   std::free(scopes);
   return text;

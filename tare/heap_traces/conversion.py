@@ -8,12 +8,13 @@ in a temporary file, as long as there are objects, of which little is in memory 
 
 from __future__ import annotations
 
+import itertools
 import json
 import mmap
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,7 @@ _DEATH_BATCH = 1 << 15
 _CLOCK_BLOCK = 1 << 16
 _CLOCK_BLOCKS_KEPT = 16
 _MOST_SITES = 1 << 23
+_FRAMES_AT_ONCE = 100_000
 _MOST_U32 = (1 << 32) - 1
 _WITHOUT_NAMES = ("recorder", "instrument")
 """Observers whose frames are still to be named; recordings of others have names as they are."""
@@ -186,10 +188,11 @@ def _write_tables(
     described = []
     with ExitStack() as stack:
         tables = {name: stack.enter_context(TableWriter(folder, name)) for name in TABLES}
-        for number, process in enumerate(found):
-            damage = list(process.damage)
+        of_processes = zip(found, _frames_of(found, is_named), strict=True)
+        for number, (process, (frames, problem)) in enumerate(of_processes):
+            damage = [*process.damage, *problem]
             before = total.objects
-            sites = _write_sites(tables["sites"], number, process, damage, is_named)
+            sites = _write_sites(tables["sites"], number, process, frames, damage)
             total.sites += sites.rows
             _write_objects(
                 tables["objects"], number, process, sites, total, damage, progress, temporary
@@ -435,15 +438,34 @@ def _read_deaths(process: Process, deaths: _Deaths, damage: list[str]) -> None:
 # ---- the other tables ----
 
 
+def _frames_of(
+    found: Sequence[Process], is_named: bool
+) -> Iterator[tuple[list[list[Frame]], list[str]]]:
+    """For each process its frames, and why they end too soon. Each frame is a list: the functions
+    at one place, the innermost first. The names of many are asked for at once."""
+    waiting: list[tuple[list[Frame], list[str]]] = []
+    for place, process in enumerate(found):
+        frames, problem = read_frames(process.table("frames"))
+        told = [f"of its frames the end is missing: {problem}"] if problem else []
+        waiting.append((frames, told))
+        if place + 1 < len(found) and sum(len(frames) for frames, _ in waiting) < _FRAMES_AT_ONCE:
+            continue
+        every = [frame for frames, _ in waiting for frame in frames]
+        named = iter([[frame] for frame in every] if is_named else unfold(every))
+        for frames, told in waiting:
+            yield list(itertools.islice(named, len(frames))), told
+        waiting.clear()
+
+
 def _write_sites(
-    table: TableWriter, number: int, process: Process, damage: list[str], is_named: bool
+    table: TableWriter,
+    number: int,
+    process: Process,
+    frames: Sequence[Sequence[Frame]],
+    damage: list[str],
 ) -> _Sites:
     """Write the call sites of a process."""
-    frames, problem = read_frames(process.table("frames"))
-    if problem:
-        damage.append(f"of its frames the end is missing: {problem}")
-    each = [*([frame] for frame in frames)] if is_named else unfold(frames)
-    each.append([Frame()])
+    each = [*frames, [Frame()]]
     flat = [frame for functions in each for frame in functions]
     counts = np.array([len(functions) for functions in each], np.int64)
     outermost = np.cumsum(counts) - 1

@@ -54,6 +54,7 @@ def stack_texts(frames: Sequence[Frame]) -> list[str]:
     """A text for each frame of the program's own code, and one for the libraries' between two: of
     the function that the own code calls. What called the program's outermost is left out."""
     texts: list[str] = []
+    frames = _from_main(frames)
     for is_library, group in groupby(frames, _is_library):
         run = list(group)
         if not is_library:
@@ -87,14 +88,18 @@ def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 
 def program_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """The frames from the innermost on that is not one of an allocator, but for the last of all;
-    what lies outside of main and of the C library's start is left out."""
-    if len(frames) > 1 and (frames[-2]["function"] or "").startswith(_START):
-        frames = frames[:-2]
+    """The frames from the innermost on that is not one of an allocator, but for the last of all."""
+    frames = _from_main(frames)
     for number, frame in enumerate(frames):
         if not _WRAPPER.match(short_name(frame["function"] or "")):
             return frames[number:]
     return frames[-1:]
+
+
+def _from_main(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Without what starts the C library, which may have no name of its own."""
+    started = len(frames) > 2 and (frames[-2]["function"] or "").startswith(_START)
+    return frames[:-2] if started else frames
 
 
 def _is_standard(frame: Frame) -> bool:

@@ -17,6 +17,7 @@ _THUNK = re.compile(r"^(non-virtual|virtual|covariant return) thunk to ")
 _ABI = re.compile(r"\[abi:\w+\]")
 _INLINE_NAMESPACE = re.compile(r"\b(std|__gnu_cxx)::(__cxx11|__1|__ndk1|_V2)::")
 _OPERATOR = re.compile(r"\boperator *(\(\)|<=>|->\*?|<<=?|>>=?|[<>]=?)( (?=<))?")
+_LAMBDA = re.compile(r"\{lambda\([^{}]*\)#\d+\}")
 _ANONYMOUS = "(anonymous namespace)"
 _QUALIFIER = re.compile(r"( (const|volatile|noexcept)| ?&&?)+$")
 _RUST = re.compile(r"::h[0-9a-f]{16}$")
@@ -38,8 +39,8 @@ _OF_CHARACTERS = re.compile(
 
 @functools.lru_cache(_NAMES_KEPT)
 def short_name(name: str) -> str:
-    """Without parameters, return type, and the default arguments of the standard library's
-    templates; a name that cannot be taken apart stays as it is."""
+    """Without parameters, return type, namespaces without a name, and the default arguments of the
+    standard library's templates; a name that cannot be taken apart stays as it is."""
     if len(name) > _LONGEST or not ({*"(<:.[@"} & set(name)):
         return name
     if _RUST.search(name):
@@ -47,6 +48,7 @@ def short_name(name: str) -> str:
     text = _INLINE_NAMESPACE.sub(
         r"\1::", _ABI.sub("", _THUNK.sub("", _COPY.sub("", _VERSION.sub("", name))))
     )
+    text = _LAMBDA.sub("{lambda}", text)
     # What is no bracket, out of the way of those that are.
     hidden: list[str] = []
 
@@ -54,7 +56,7 @@ def short_name(name: str) -> str:
         hidden.append(found)
         return chr(0xE000 + len(hidden) - 1)
 
-    text = text.replace(_ANONYMOUS, hide(_ANONYMOUS))
+    text = text.replace(f"{_ANONYMOUS}::", "").replace(_ANONYMOUS, hide(_ANONYMOUS))
     text = _OPERATOR.sub(lambda match: hide(match[0].rstrip()), text).replace("->", hide("->"))
     try:
         text = _types(_callee(text) if "(" in text else text)

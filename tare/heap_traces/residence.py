@@ -25,6 +25,7 @@ from typing import Any
 from tare.base.errors import UsageError
 from tare.base.libraries import NDArray, np, pl
 from tare.base.text import shortened
+from tare.heap_traces.function_names import short_name
 from tare.heap_traces.peak import PeakSweep
 from tare.heap_traces.trace import Trace, TraceDamageError, sample_weight
 
@@ -369,11 +370,15 @@ def named_sites(sites: Sequence[dict[str, Any]], trace: Trace) -> None:
     for site, frames in zip(sites, stacks, strict=True):
         site["frames"] = [
             {
-                name: shortened(value, LONGEST_NAME) if isinstance(value, str) else value
+                name: _fitting(value) if isinstance(value, str) else value
                 for name, value in frame.items()
             }
             for frame in frames[:MOST_FRAMES]
         ]
+
+
+def _fitting(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else shortened(short_name(name), LONGEST_NAME)
 
 
 # ---- over time ----

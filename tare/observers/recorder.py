@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tare.base.errors import MissingError, TareError
+from tare.base.errors import TareError
 from tare.base.native import native_file
 from tare.base.units import format_bytes
 from tare.memory_managers.manager import Manager
@@ -50,14 +50,8 @@ class Header:
 
 def require() -> Path:
     """The object that is preloaded. MissingError where Tare was built without the recorder."""
-    try:
-        native_file(MERGER)
-        return native_file(OBJECT)
-    except MissingError:
-        raise MissingError(
-            "the recorder is not built: it needs the Debian package libdw-dev",
-            "apt-get install libdw-dev, then pip install . (or: make build)",
-        ) from None
+    native_file(MERGER)
+    return native_file(OBJECT)
 
 
 def in_front_of(

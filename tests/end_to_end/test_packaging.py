@@ -47,7 +47,7 @@ def build_wheel(source: Path, parts: Sequence[str]) -> Path:
         text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "libdw.so.1: tare-merge" in done.stdout, "what the wheel needs of a system"
+    assert "libdw.so.1: tare-symbols" in done.stdout, "what the wheel needs of a system"
     return source / "dist" / WHEEL
 
 

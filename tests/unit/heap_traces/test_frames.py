@@ -1,4 +1,4 @@
-"""Which frame of a call stack is the place to change."""
+"""Call stacks as text, and which frame is the place to change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tare.heap_traces.frames import place_of
+from tare.heap_traces.frames import place_of, site_text, stack_texts
 from tare.records.actions import Place
 
 PROGRAM = "/home/me/app"
@@ -48,3 +48,47 @@ def test_without_own_code_the_place_is_in_a_library() -> None:
     assert place_of([frame("strdup")]) == Place("strdup", module=PROGRAM)
     assert place_of([frame(object="")]) is None
     assert place_of([]) is None
+
+
+STARTED = [
+    frame("__libc_start_call_main", object="/lib/libc.so.6"),
+    frame("__libc_start_main@@GLIBC_2.34", object="/lib/libc.so.6"),
+    frame(offset=0x6580),
+]
+
+
+def test_libraries_are_folded() -> None:
+    own = frame("add", "/home/me/words.cc", 7)
+    stack = [
+        frame("std::string::_M_create", VECTOR, 1),
+        frame("std::vector<int, std::allocator<int> >::push_back(int const&)", VECTOR, 1283),
+        own,
+        frame("qsort", object="/lib/libc.so.6"),
+        frame("main", "/home/me/main.cc", 3),
+        *STARTED,
+    ]
+    assert stack_texts(stack) == [
+        "std::vector<int>::push_back (stl_vector.h:1283) + 1 inside",
+        "add (words.cc:7)",
+        "qsort (libc.so.6)",
+        "main (main.cc:3)",
+    ]
+    assert site_text(stack) == "add (words.cc:7) ← main"
+    assert stack_texts(stack[:2]) == ["std::vector<int>::push_back (stl_vector.h:1283) + 1 inside"]
+    assert stack_texts([]) == []
+
+
+def test_without_a_name_a_site_says_which_library_it_calls() -> None:
+    called = [frame("__new_composite", object="/lib/libc.so.6"),
+              frame("setlocale", object="/lib/libc.so.6")]  # fmt: skip
+    outer = [frame(offset=0x384B), frame(offset=0x52DD), *STARTED]
+    assert site_text([*called, *outer]) == "app+0x384b (setlocale) ← app+0x52dd"
+    assert site_text(outer) == "app+0x384b ← app+0x52dd"
+
+
+def test_a_function_that_returns_a_string_is_the_programs() -> None:
+    name = "std::vector<int, std::allocator<int> > mine::made<int>(int)"
+    assert place_of([frame(name, "/home/me/a.cc", 3)]) == Place(
+        "mine::made<int>", "/home/me/a.cc", 3, PROGRAM
+    )
+    assert site_text([frame(name), frame("main")]) == "mine::made<int> (app) ← main"

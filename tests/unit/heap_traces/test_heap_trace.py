@@ -24,6 +24,7 @@ from tare.base.errors import TareError, UsageError
 from tare.heap_traces import conversion
 from tare.heap_traces.conversion import convert
 from tare.heap_traces.facts import facts_of
+from tare.heap_traces.recording import Frame
 from tare.heap_traces.trace import (
     CLOCKS,
     OPERATIONS,
@@ -417,6 +418,47 @@ def test_sites_and_frames_that_are_missing(tmp_path: Path) -> None:
     assert trace.objects().collect()["site"].to_list() == [1, 2, None]
     assert trace.sites().collect()["function"].to_list() == ["main", ""]
     assert "the call sites of 1 objects are missing" in trace.meta["reason"]
+
+
+def test_inlined_functions_have_sites_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three calls the second lies in a function that two others have inlined."""
+
+    def unfold(frames: Sequence[Frame]) -> list[list[Frame]]:
+        return [
+            [Frame(f"{frame.offset}{way}", frame.object, "x.c", frame.offset, frame.offset)
+             for way in ("abc" if frame.offset == 6 else "a")]
+            for frame in frames
+        ]  # fmt: skip
+
+    monkeypatch.setattr("tare.heap_traces.conversion.unfold", unfold)
+    monkeypatch.setattr("tests.support.recordings.BLOCK_ROWS", 2)
+    write_process(
+        tmp_path / "recording",
+        births=births(1, 2, 3, 4, 5, site=[1, 2, 3, 0, 4]),
+        deaths=deaths((1, 0, 0, 7, 40)) | {"free_site": numbers(3)},
+        sites={
+            "caller": numbers(0, 1, 2, 1),
+            "frame": numbers(0, 1, 2, 1),
+            "address": numbers(50, 60, 70, 61),
+        },
+        frames=[{"object": "/bin/x", "offset": offset} for offset in (5, 6, 7)],
+    )
+    (tmp_path / "named").mkdir()
+    convert(tmp_path / "recording", tmp_path / "named", FACTS | {"observer": "recorder"})
+    trace = open_trace(tmp_path / "named")
+    table = trace.objects().collect()
+    found = trace.stacks([(0, site) for site in table["site"].fill_null(0)])
+    stacks = [[frame["function"] for frame in stack] for stack in found]
+    assert stacks == [
+        ["5a"], ["6a", "6b", "6c", "5a"], ["7a", "6a", "6b", "6c", "5a"], [],
+        ["6a", "6b", "6c", "5a"],
+    ]  # fmt: skip
+    assert table["free_site"][0] == table["site"][2]
+    assert trace.sites().collect()["address"].to_list() == [50, 60, 60, 60, 70, 61, 61, 61]
+    assert (trace.meta["sites"], trace.meta["allocating_sites"]) == (8, 4)
+    assert violations(trace) == trace.meta["violations"] == {}
 
 
 def test_a_site_before_its_caller_ends_the_sites(tmp_path: Path) -> None:
