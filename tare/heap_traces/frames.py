@@ -26,13 +26,16 @@ _STANDARD_NAME = re.compile(
 """What the languages' own libraries define, which a static program has in its file."""
 _OF_RUST = re.compile(r"[<_]*(\$LT\$)?(std|core|alloc)(::|\.\.).*::h[0-9a-f]{16}$")
 _STANDARD_OBJECT = re.compile(
-    r"(ld|ld-linux.*|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libc\+\+(abi)?)[.-]"
+    r"(ld|ld-linux.*|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libc\+\+(abi)?"
+    r"|(lib)?python3)[.-]"
 )
 _START = "__libc_start_main"
 _LIBRARY_FILE = re.compile(
     r"/usr/(include|lib)/|(.*/)?(bits|ext)/[^/]*$|.*/include/c\+\+/|/rustc/"
     r"|.*/\.(cargo/registry|rustup)/"
 )
+_PYTHON_LIBRARY = re.compile(r".*/lib/(python3(\.\d+)?/|python3\d+\.zip/)|<frozen ")
+_PYTHON_PACKAGES = re.compile(r".*/lib/python3(\.\d+)?/(site|dist)-packages/")
 _SYSTEM_LIBRARY = re.compile(r"(/usr)?/lib\w*/.*\.so(\.|$)")
 
 Frame = Mapping[str, Any]
@@ -45,7 +48,7 @@ def site_text(frames: Sequence[Frame]) -> str:
     own = own_frames(frames)[:SHOWN_FRAMES]
     texts = [frame_text(frame, with_place=not number) for number, frame in enumerate(own)]
     if own and not own[0]["function"] and (at := frames.index(own[0])):
-        called = short_name(frames[at - 1]["function"] or "")
+        called = _name(frames[at - 1])
         texts[0] += f" ({called})" if called else ""
     return " ← ".join(shortened(text, LONGEST_FRAME) for text in texts) or "not known"
 
@@ -84,14 +87,15 @@ def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
     language's own, else all but those that hand on a request for memory."""
     found = program_frames(frames)
     own = [frame for frame in found if not _is_library(frame)]
-    return own or [frame for frame in found if not _is_standard(frame)] or found
+    other = own or [frame for frame in found if not _is_standard(frame)]
+    return other or [frame for frame in found if _is_python(frame)] or found
 
 
 def program_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
     """The frames from the innermost on that is not one of an allocator, but for the last of all."""
     frames = _from_main(frames)
     for number, frame in enumerate(frames):
-        if not _WRAPPER.match(short_name(frame["function"] or "")):
+        if _is_python(frame) or not _WRAPPER.match(_name(frame)):
             return frames[number:]
     return frames[-1:]
 
@@ -102,7 +106,24 @@ def _from_main(frames: Sequence[Frame]) -> Sequence[Frame]:
     return frames[:-2] if started else frames
 
 
+def _is_python(frame: Frame) -> bool:
+    """Of a Python program: in a file of its own, and in no object."""
+    return bool(frame["file"] and not frame["object"])
+
+
+def _name(frame: Frame) -> str:
+    function = frame["function"] or ""
+    return function if _is_python(frame) else short_name(function)
+
+
+def _is_of_python(path: str) -> bool:
+    """In Python's own library, and in no package that was installed beside it."""
+    return bool(_PYTHON_LIBRARY.match(path) and not _PYTHON_PACKAGES.match(path))
+
+
 def _is_standard(frame: Frame) -> bool:
+    if _is_python(frame):
+        return _is_of_python(frame["file"])
     name = (frame["object"] or "").rpartition("/")[2]
     function = frame["function"] or ""
     return any(
@@ -110,6 +131,7 @@ def _is_standard(frame: Frame) -> bool:
             _STANDARD_OBJECT.match(name),
             _STANDARD_NAME.match(short_name(function)),
             _OF_RUST.match(function),
+            _is_of_python(frame["object"] or ""),
         )
     )
 
@@ -117,6 +139,10 @@ def _is_standard(frame: Frame) -> bool:
 def _is_library(frame: Frame) -> bool:
     if _is_standard(frame):
         return True
+    if _PYTHON_LIBRARY.match(frame["object"] or frame["file"] or ""):
+        return True
+    if _is_python(frame):
+        return False
     if frame["file"]:
         return _LIBRARY_FILE.match(frame["file"]) is not None
     return _SYSTEM_LIBRARY.match(frame["object"] or "") is not None
@@ -124,7 +150,7 @@ def _is_library(frame: Frame) -> bool:
 
 def frame_text(frame: Frame, *, with_place: bool = True) -> str:
     """``function (file:line)`` or, of what has no symbols, ``object+0x1234``."""
-    name, place = short_name(frame["function"] or ""), ""
+    name, place = _name(frame), ""
     where = (frame["object"] or "").rpartition("/")[2]
     if not name:
         offset = f"+{frame['offset']:#x}" if frame.get("offset") else ""
