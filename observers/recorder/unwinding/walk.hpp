@@ -73,16 +73,20 @@ class Walker {
 
   bool IsAtStack(Stacks& stacks, const Caller& caller) {
     const std::uint32_t generation = stacks.generation.load(std::memory_order_acquire);
-    if (!stack_.Contains(caller.stack_pointer) || generation_ != generation) [[unlikely]] {
-      if (generation_ != generation) {
-        memos_.Forget();
-        for (Range& known : stacks_known_) known = {0, 0};
-      }
-      generation_ = generation;
-      frames_ = 0;
-      return FindStack(stacks, caller.stack_pointer);
+    if (stack_.Contains(caller.stack_pointer) && generation_ == generation) [[likely]]
+      return true;
+    return ComeToStack(stacks, caller.stack_pointer, generation);
+  }
+
+  __attribute__((noinline)) bool ComeToStack(Stacks& stacks, std::uintptr_t stack_pointer,
+                                             std::uint32_t generation) {
+    if (generation_ != generation) {
+      memos_.Forget();
+      for (Range& known : stacks_known_) known = {0, 0};
     }
-    return true;
+    generation_ = generation;
+    frames_ = 0;
+    return FindStack(stacks, stack_pointer);
   }
 
   __attribute__((noinline)) std::uint32_t WalkAndRemember(Stacks& stacks, const Caller& caller) {
