@@ -37,9 +37,11 @@ struct Layout {
   std::uint64_t thread_id, c_frame, current_frame;  // c_frame: 0 where a thread has none
   std::uint64_t code, previous, instruction, owner;
   std::uint64_t first_line, file, name, line_table, instructions;
+  std::uint64_t version;     // a number that no other code has; 0 where there is none
   std::uint64_t characters;  // of an ASCII string
 };
 
+inline constexpr std::uint64_t kVersionOfCode = 92;  // since 3.12
 inline constexpr Layout k311 = {.thread_id = 152,
                                 .c_frame = 56,
                                 .current_frame = 8,
@@ -52,6 +54,7 @@ inline constexpr Layout k311 = {.thread_id = 152,
                                 .name = 128,
                                 .line_table = 136,
                                 .instructions = 184,
+                                .version = 0,
                                 .characters = 48};
 inline constexpr Layout k312 = {.thread_id = 136,
                                 .c_frame = 56,
@@ -65,6 +68,7 @@ inline constexpr Layout k312 = {.thread_id = 136,
                                 .name = 128,
                                 .line_table = 136,
                                 .instructions = 192,
+                                .version = kVersionOfCode,
                                 .characters = 40};
 
 // 3.13 tells its own, as 64-bit words at the start of _PyRuntime: _Py_DebugOffsets.
@@ -85,6 +89,7 @@ inline bool ReadLayout(const std::uint64_t* words, unsigned long version, Layout
             .name = words[37],
             .line_table = words[38],
             .instructions = words[43],
+            .version = kVersionOfCode,
             .characters = words[70]};
   return true;
 }
@@ -236,22 +241,26 @@ class Frames {
     return count;
   }
 
-  // Changes with most code that comes in the place of other code.
+  // Changes with code that comes in the place of other code; before 3.12 with most of it.
   static std::uint64_t StampOf(std::uintptr_t code) {
     const Layout& layout = interpreter.layout;
+    if (layout.version != 0) return NumberAt(code + layout.version);
     return WordAt(code + layout.name) ^ WordAt(code + layout.file) << 16 ^
            std::uint64_t{FirstLine(code)} << 40;
   }
 
+  static std::uint32_t NumberAt(std::uintptr_t address) {
+    return *reinterpret_cast<const std::uint32_t*>(address);
+  }
   static std::uint32_t FirstLine(std::uintptr_t code) {
-    return *reinterpret_cast<const std::uint32_t*>(code + interpreter.layout.first_line);
+    return NumberAt(code + interpreter.layout.first_line);
   }
 
   // Not of code that is being freed, which a frame that ends may still have.
   static bool ReadKeys(std::uintptr_t code, CodeKeys& keys) {
     const Layout& layout = interpreter.layout;
     constexpr std::size_t kReferences = 0, kType = 8, kBytes = 16, kFirstByte = 32;
-    if (*reinterpret_cast<const std::int32_t*>(code + kReferences) == 0 ||
+    if (NumberAt(code + kReferences) == 0 ||
         WordAt(code + kType) != reinterpret_cast<std::uintptr_t>(PyCode_Type))
       return false;
     const std::uintptr_t table = WordAt(code + layout.line_table);
