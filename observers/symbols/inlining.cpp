@@ -118,7 +118,8 @@ std::vector<Place> Inlining::At(Dwarf_Addr address) {
 
 std::string Inlining::NameOf(Unit& unit, Dwarf_Die* die) {
   for (const unsigned name : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name})
-    if (const std::string symbol = TextOf(die, name); !symbol.empty())
+    // Of C it is a second name, such as __GI_fopen.
+    if (const std::string symbol = TextOf(die, name); symbol.starts_with("_Z"))
       return Readable(symbol.c_str());
   const Dwarf_Die declaration = DeclarationOf(*die);
   const auto [known, is_new] = names_.try_emplace(declaration.addr);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 namespace tare::symbols {
 namespace {
@@ -29,6 +30,8 @@ constexpr Dwfl_Callbacks kCallbacks = {.find_elf = dwfl_build_id_find_elf,
 }  // namespace
 
 std::string Readable(const char* symbol) {
+  // What has no prefix would be taken for the code of a type: f for float.
+  if (std::strncmp(symbol, "_Z", 2) != 0) return symbol;
   int status = 0;
   char* const text = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
   std::string readable = status == 0 ? text : symbol;

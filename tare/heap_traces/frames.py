@@ -20,19 +20,19 @@ _WRAPPER = re.compile(
 )
 """Functions that only hand on what another asks for, by their names."""
 _STANDARD_NAME = re.compile(
-    r"(std|__gnu_cxx|__cxxabiv1)::|(_IO|_dl|_GI|__libc|__cxa)_|_start$"
+    r"(std|__gnu_cxx|__cxxabiv1)::|(_IO|_dl|__GI|__libc|__cxa)_|_start$"
     r"|(str|wcs)n?dup$|(get|v?as)(line|delim|printf)$|f(d|mem|re)?open(64)?$|opendir$"
 )
 """What the languages' own libraries define, which a static program has in its file."""
 _OF_RUST = re.compile(r"[<_]*(\$LT\$)?(std|core|alloc)(::|\.\.).*::h[0-9a-f]{16}$")
 _STANDARD_OBJECT = re.compile(
-    r"(ld|ld-linux.*|libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libc\+\+(abi)?"
-    r"|(lib)?python3)[.-]"
+    r"(ld(-linux[\w-]*|-musl[\w-]*)?|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|c\+\+|c\+\+abi))"
+    r"(-[\d.]+)?\.so(\.|$)|(lib)?python3\."
 )
 _START = "__libc_start_main"
 _LIBRARY_FILE = re.compile(
-    r"/usr/(include|lib)/|(.*/)?(bits|ext)/[^/]*$|.*/include/c\+\+/|/rustc/"
-    r"|.*/\.(cargo/registry|rustup)/"
+    r"/usr/(local/)?(include|lib)/|.*/include/c\+\+/|.*/(glibc|musl)-[^/]*/"
+    r"|/rustc/|.*/\.(cargo/registry|rustup)/"
 )
 _PYTHON_LIBRARY = re.compile(r".*/lib/(python3(\.\d+)?/|python3\d+\.zip/)|<frozen ")
 _PYTHON_PACKAGES = re.compile(r".*/lib/python3(\.\d+)?/(site|dist)-packages/")
@@ -122,22 +122,12 @@ def _is_of_python(path: str) -> bool:
 
 
 def _is_standard(frame: Frame) -> bool:
-    if _is_python(frame):
-        return _is_of_python(frame["file"])
-    name = (frame["object"] or "").rpartition("/")[2]
-    function = frame["function"] or ""
-    return any(
-        (
-            _STANDARD_OBJECT.match(name),
-            _STANDARD_NAME.match(short_name(function)),
-            _OF_RUST.match(function),
-            _is_of_python(frame["object"] or ""),
-        )
-    )
+    """Whether it is of the language's own libraries."""
+    return _lies_in_standard(frame) or (not _is_python(frame) and _is_named_standard(frame))
 
 
 def _is_library(frame: Frame) -> bool:
-    if _is_standard(frame):
+    if _lies_in_standard(frame):
         return True
     if _PYTHON_LIBRARY.match(frame["object"] or frame["file"] or ""):
         return True
@@ -145,7 +135,21 @@ def _is_library(frame: Frame) -> bool:
         return False
     if frame["file"]:
         return _LIBRARY_FILE.match(frame["file"]) is not None
-    return _SYSTEM_LIBRARY.match(frame["object"] or "") is not None
+    object_ = frame["object"] or ""
+    return _is_named_standard(frame) or _SYSTEM_LIBRARY.match(object_) is not None
+
+
+def _lies_in_standard(frame: Frame) -> bool:
+    path = frame["object"] or ""
+    return bool(
+        _STANDARD_OBJECT.match(path.rpartition("/")[2])
+        or _is_of_python(path or frame["file"] or "")
+    )
+
+
+def _is_named_standard(frame: Frame) -> bool:
+    name = frame["function"] or ""
+    return bool(_STANDARD_NAME.match(short_name(name)) or _OF_RUST.match(name))
 
 
 def frame_text(frame: Frame, *, with_place: bool = True) -> str:

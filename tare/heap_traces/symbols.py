@@ -43,12 +43,12 @@ def _program(name: str) -> bytes:
     if not name.startswith("/") or "\0" in name:
         return b""
     unescaped = _ESCAPED_BYTE.sub(lambda match: chr(int(match[1], 16)), name)
-    for path in map(os.fsencode, (name, unescaped)):
+    for path in map(Path, (name, unescaped)):
         try:
-            with Path(os.fsdecode(path)).open("rb") as file:
-                if file.read(4) == b"\x7fELF":
-                    return path
-        except OSError:
+            if path.is_file():  # a pipe would be waited for
+                with path.open("rb") as file:
+                    return os.fsencode(path) if file.read(4) == b"\x7fELF" else b""
+        except (OSError, ValueError):
             continue
     return b""
 

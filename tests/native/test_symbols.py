@@ -4,6 +4,7 @@ heaptrack, and where debug information lies apart."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -475,8 +476,10 @@ def test_without_the_tool_and_without_a_file_frames_are_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (program,) = built(tmp_path, Kind("c", "-O2 -g"))
+    os.mkfifo(tmp_path / "pipe")
     frames = [
         Frame(object=str(program), offset=calls_in(program)[0]),
+        Frame(object=str(tmp_path / "pipe"), offset=5),
         Frame("of the instrument", "/gone", offset=5),
         Frame("made at run time"),
         Frame(object=str(tmp_path / "program.c"), offset=5),

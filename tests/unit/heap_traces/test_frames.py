@@ -30,6 +30,8 @@ def frame(
         frame("Json::parse", "/usr/include/json/reader.h", 12),
         frame("xmlNewNode", object="/usr/lib/x86_64-linux-gnu/libxml2.so.2"),
         frame("strdup"),
+        frame("alloc::raw_vec::RawVec$LT$T$C$A$GT$::reserve::h0123456789abcdef"),
+        frame("__memcpy_chk", "/build/glibc-abc/debug/memcpy_chk.c", 3),
     ],
 )
 def test_the_place_is_the_first_frame_of_own_code(library: dict[str, Any]) -> None:
@@ -132,3 +134,19 @@ def test_a_python_program_without_own_code_is_in_its_library() -> None:
     assert place_of([INTERPRETER]) == Place(
         "PyList_New", INTERPRETER["file"], 9, INTERPRETER["object"]
     )
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        frame("strdup", "/home/me/strings.c", 4),
+        frame("std::hash<Word>::operator()(Word const&) const", "/home/me/word.hpp", 9),
+        frame("grow", "/home/me/src/ext/list.c", 4),
+        frame("core::Engine::start()"),
+        frame("link", object="/opt/x/ld.gold"),
+    ],
+)
+def test_what_only_looks_like_a_library_is_the_programs(own: dict[str, Any]) -> None:
+    place = place_of([own, frame("main", "/home/me/main.c", 2)])
+    assert place is not None
+    assert (place.file, place.line) == (own["file"], own["line"])
