@@ -70,6 +70,7 @@ __attribute__((noinline)) inline void Begin() {
   main_switch = &no_switch;
   setting.inner.size_in_header = SizeIsInHeader();
   setting.has_stacks = ReadChoice(kStacksVariable, true, "yes", "no");
+  setting.has_python = setting.has_stacks && python::FindInterpreter();
   if (const char* const name = getenv(kFolderVariable); name != nullptr) {
     strncpy(folder, name, sizeof folder - 1);
     setting.folder = folder;

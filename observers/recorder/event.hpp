@@ -95,8 +95,26 @@ inline void LookBeforeDeath(Thread& t, std::size_t usable) {
   t.net_bytes -= static_cast<std::int64_t>(usable);
 }
 
+// Python code that calls C makes one stack with it: what lies outward of the innermost loop that
+// runs Python code is told by Python's frames.
+__attribute__((noinline)) inline std::uint32_t StackWithPython(Thread& t, const Caller& caller) {
+  Stacks& stacks = *process->stacks;
+  if (const std::uintptr_t state = python::ThreadState(); state != 0) {
+    const python::Interpreter& interpreter = python::interpreter;
+    std::size_t count;
+    const std::uintptr_t* const calls =
+        t.walker.CallsUpTo(stacks, caller, interpreter.loop_start, interpreter.loop_end, count);
+    if (calls != nullptr)
+      if (const std::uint32_t node = t.python.NodeAt(stacks, state, {calls, count}); node != 0)
+        return node;
+  }
+  return t.walker.NodeAt(stacks, caller);
+}
+
 inline std::uint32_t StackOf(Thread& t, const Caller& caller) {
-  return process->stacks != nullptr ? t.walker.NodeAt(*process->stacks, caller) : 0;
+  if (process->native_stacks != nullptr) [[likely]]
+    return t.walker.NodeAt(*process->native_stacks, caller);
+  return process->stacks != nullptr ? StackWithPython(t, caller) : 0;
 }
 
 inline void PutDeath(Thread& t, const void* object, std::uint64_t ticks, std::uint32_t stack,

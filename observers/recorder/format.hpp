@@ -5,6 +5,8 @@
 //   PID.SERIAL.stacks   an array of nodes, the first is number 1
 //   PID.SERIAL.modules  a row of text for each object that was found in the address space: how many
 //                       nodes there were, its start, end and bias, the bytes of its path, the path
+//   PID.SERIAL.python   a row of text for each call that Python code makes: the call, its line, the
+//                       bytes of the function's name, the name, the same of the file; then zeros
 
 #pragma once
 
@@ -108,10 +110,12 @@ enum RegionEvent : std::uint8_t {
 };
 
 struct Node {
-  std::uint64_t call;  // return address
+  std::uint64_t call;  // return address, or a number with kPythonCall
   std::uint32_t caller;
   std::uint32_t unused;
 };
+
+inline constexpr std::uint64_t kPythonCall = std::uint64_t{1} << 63;
 
 // What glibc's malloc gives for so many bytes, but for the largest.
 inline constexpr std::size_t UsualSize(std::size_t bytes) {

@@ -51,6 +51,7 @@ struct Process {
   std::atomic<Stage> stage;
   Header* header;
   Stacks* stacks;         // nullptr: only births and deaths are recorded
+  Stacks* native_stacks;  // the same, where all code is native; else nullptr
   char stem[kPathBytes];  // of the names of its files
   std::atomic<std::uint64_t> events_end;
   std::atomic<std::size_t> in_blocks;  // bytes of blocks that threads write to
@@ -66,6 +67,7 @@ struct Setting {
   Inner inner;
   const char* folder = nullptr;
   bool has_stacks = false;
+  bool has_python = false;
   std::size_t sample_bytes = 0;
   bool was_open = false;  // in this process or an ancestor that ran the same program
 };
@@ -131,6 +133,7 @@ inline bool OpenFiles() {
   if (process->header == nullptr) return false;
   process->events_end.store(kHeaderBytes, std::memory_order_relaxed);
   if (setting.has_stacks) process->stacks = MapStacks();
+  if (!setting.has_python) process->native_stacks = process->stacks;
   Describe(*process->header);
   if (snapshot::on)
     snapshot::Begin(process->stem, process->header->start_nanoseconds, setting.was_open);

@@ -48,6 +48,8 @@ struct Stacks {
   std::size_t known;
   std::uint32_t nodes;
   Node* part;
+  char* python_part;
+  std::uint64_t python_bytes;
   struct Range {
     std::uintptr_t start, end;
   } ranges[kMostRanges];
@@ -163,37 +165,62 @@ class LockStacks {
   const bool is_interrupted_;
 };
 
-inline std::uint32_t AddNode(Stacks& stacks, std::uint32_t caller, std::uintptr_t call) {
-  constexpr std::uint32_t kMostNodes = ~std::uint32_t{0} - 1;
-  const LockStacks guard(stacks);
-  if (guard.IsInterrupted()) return 0;
-  NodeTable* table = stacks.table.load(std::memory_order_relaxed);
+// Instead of a caller, in the table alone: of what is known of Python code.
+inline constexpr std::uint32_t kLinesOfPython = ~std::uint32_t{0};
+inline constexpr std::uint32_t kRowsOfPython = kLinesOfPython - 1;
+
+// The number that is known for `call` under `caller`, or 0.
+inline std::uint32_t Find(const Stacks& stacks, std::uint32_t caller, std::uintptr_t call) {
   std::size_t place;
+  const NodeTable* const table = stacks.table.load(std::memory_order_acquire);
+  return table != nullptr ? FindNode(*table, caller, call, place) : 0;
+}
+
+// The table, with room for one more; nullptr where it has none. Under the lock.
+inline NodeTable* TableWithRoom(Stacks& stacks) {
+  NodeTable* table = stacks.table.load(std::memory_order_relaxed);
   if (table == nullptr) {
     table = NewTable(stacks, kFirstNodes);
-    if (table == nullptr) return 0;
     stacks.table.store(table, std::memory_order_release);
   }
-  if (const std::uint32_t found = FindNode(*table, caller, call, place); found != 0) return found;
-  if (stacks.nodes == kMostNodes) return 0;
-  if (stacks.nodes % kNodesInPart == 0 && !NextPart(stacks)) return 0;
-  NoteObject(stacks, call - 1);
-  stacks.part[stacks.nodes % kNodesInPart] = {call, caller, 0};
-  const std::uint32_t number = ++stacks.nodes;
   // A table that could not grow stays sparse.
-  if (stacks.known == kMostKnownNodes || stacks.known * 4 > table->places * 3) return number;
+  if (table == nullptr || stacks.known == kMostKnownNodes || stacks.known * 4 > table->places * 3)
+    return nullptr;
+  return table;
+}
+
+// Under the lock.
+inline void Know(Stacks& stacks, std::uint32_t caller, std::uintptr_t call, std::uint32_t number) {
+  NodeTable* const table = TableWithRoom(stacks);
+  if (table == nullptr) return;
   Insert(*table, caller, call, number);
   if (++stacks.known * 2 > table->places) GrowTable(stacks, *table);
+}
+
+inline void Remember(Stacks& stacks, std::uint32_t caller, std::uintptr_t call,
+                     std::uint32_t number) {
+  const LockStacks guard(stacks);
+  if (!guard.IsInterrupted() && Find(stacks, caller, call) == 0) Know(stacks, caller, call, number);
+}
+
+inline std::uint32_t AddNode(Stacks& stacks, std::uint32_t caller, std::uintptr_t call) {
+  constexpr std::uint32_t kMostNodes = kRowsOfPython - 1;
+  const LockStacks guard(stacks);
+  if (guard.IsInterrupted()) return 0;
+  if (const std::uint32_t found = Find(stacks, caller, call); found != 0) return found;
+  if (stacks.nodes == kMostNodes) return 0;
+  if (stacks.nodes % kNodesInPart == 0 && !NextPart(stacks)) return 0;
+  if ((call & kPythonCall) == 0) NoteObject(stacks, call - 1);
+  stacks.part[stacks.nodes % kNodesInPart] = {call, caller, 0};
+  const std::uint32_t number = ++stacks.nodes;
+  Know(stacks, caller, call, number);
   return number;
 }
 
 // The node of `call` under `caller`; 0 where it cannot be written.
 inline std::uint32_t NodeOf(Stacks& stacks, std::uint32_t caller, std::uintptr_t call) {
-  std::size_t place;
-  if (const NodeTable* const table = stacks.table.load(std::memory_order_acquire); table != nullptr)
-      [[likely]]
-    if (const std::uint32_t found = FindNode(*table, caller, call, place); found != 0) [[likely]]
-      return found;
+  if (const std::uint32_t found = Find(stacks, caller, call); found != 0) [[likely]]
+    return found;
   return AddNode(stacks, caller, call);
 }
 

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "process.hpp"
+#include "python_frames.hpp"
 #include "signals.hpp"
 #include "snapshots/noted.hpp"
 #include "unwinding/walk.hpp"
@@ -47,6 +48,7 @@ struct Thread {
   std::int64_t most_net_bytes;  // at any look
   Thread* next;
   Walker walker;
+  python::Frames python;
 };
 
 constinit inline thread_local TARE_INITIAL_EXEC Thread* thread = nullptr;

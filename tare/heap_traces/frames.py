@@ -27,7 +27,7 @@ _STANDARD_NAME = re.compile(
 _OF_RUST = re.compile(r"[<_]*(\$LT\$)?(std|core|alloc)(::|\.\.).*::h[0-9a-f]{16}$")
 _STANDARD_OBJECT = re.compile(
     r"(ld(-linux[\w-]*|-musl[\w-]*)?|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|c\+\+|c\+\+abi))"
-    r"(-[\d.]+)?\.so(\.|$)"
+    r"(-[\d.]+)?\.so(\.|$)|(lib)?python3\."
 )
 _START = re.compile(
     r"_start$|__libc_start_(call_)?main|\(below main\)$|clone3?$|start_thread$|thread_start$"
@@ -36,6 +36,8 @@ _LIBRARY_FILE = re.compile(
     r"/usr/(local/)?(include|lib)/|.*/include/c\+\+/|.*/(glibc|musl)-[^/]*/"
     r"|/rustc/|.*/\.(cargo/registry|rustup)/"
 )
+_PYTHON_LIBRARY = re.compile(r".*/lib/(python3(\.\d+)?/|python3\d+\.zip/)|<frozen ")
+_PYTHON_PACKAGES = re.compile(r".*/lib/python3(\.\d+)?/(site|dist)-packages/")
 _SYSTEM_LIBRARY = re.compile(r"(/usr)?/lib\w*/.*\.so(\.|$)")
 
 Frame = Mapping[str, Any]
@@ -48,7 +50,7 @@ def site_text(frames: Sequence[Frame]) -> str:
     own = own_frames(frames)[:SHOWN_FRAMES]
     texts = [frame_text(frame, with_place=not number) for number, frame in enumerate(own)]
     if own and not own[0]["function"] and (at := frames.index(own[0])):
-        called = short_name(frames[at - 1]["function"] or "")
+        called = _name(frames[at - 1])
         texts[0] += f" ({called})" if called else ""
     return " ← ".join(shortened(text, LONGEST_FRAME) for text in texts) or "not known"
 
@@ -87,14 +89,15 @@ def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
     language's own, else all but those that hand on a request for memory."""
     found = program_frames(frames)
     own = [frame for frame in found if not _is_library(frame)]
-    return own or [frame for frame in found if not _is_standard(frame)] or found
+    other = own or [frame for frame in found if not _is_standard(frame)]
+    return other or [frame for frame in found if _is_python(frame)] or found
 
 
 def program_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
     """The frames from the innermost on that is not one of an allocator, but for the last of all."""
     frames = from_main(frames)
     for number, frame in enumerate(frames):
-        if not _WRAPPER.match(short_name(frame["function"] or "")):
+        if _is_python(frame) or not _WRAPPER.match(_name(frame)):
             return frames[number:]
     return frames[-1:]
 
@@ -105,14 +108,33 @@ def from_main(frames: Sequence[Frame]) -> Sequence[Frame]:
     return frames[: next(starts, None)]
 
 
+def _is_python(frame: Frame) -> bool:
+    """Of a Python program: in a file of its own, and in no object."""
+    return bool(frame["file"] and not frame["object"])
+
+
+def _name(frame: Frame) -> str:
+    function = frame["function"] or ""
+    return function if _is_python(frame) else short_name(function)
+
+
+def _is_of_python(path: str) -> bool:
+    """In Python's own library, and in no package that was installed beside it."""
+    return bool(_PYTHON_LIBRARY.match(path) and not _PYTHON_PACKAGES.match(path))
+
+
 def _is_standard(frame: Frame) -> bool:
     """Whether it is of the language's own libraries."""
-    return _lies_in_standard(frame) or _is_named_standard(frame)
+    return _lies_in_standard(frame) or (not _is_python(frame) and _is_named_standard(frame))
 
 
 def _is_library(frame: Frame) -> bool:
     if _lies_in_standard(frame):
         return True
+    if _PYTHON_LIBRARY.match(frame["object"] or frame["file"] or ""):
+        return True
+    if _is_python(frame):
+        return False
     if frame["file"]:
         return _LIBRARY_FILE.match(frame["file"]) is not None
     object_ = frame["object"] or ""
@@ -120,7 +142,11 @@ def _is_library(frame: Frame) -> bool:
 
 
 def _lies_in_standard(frame: Frame) -> bool:
-    return _STANDARD_OBJECT.match((frame["object"] or "").rpartition("/")[2]) is not None
+    path = frame["object"] or ""
+    return bool(
+        _STANDARD_OBJECT.match(path.rpartition("/")[2])
+        or _is_of_python(path or frame["file"] or "")
+    )
 
 
 def _is_named_standard(frame: Frame) -> bool:
@@ -130,7 +156,7 @@ def _is_named_standard(frame: Frame) -> bool:
 
 def frame_text(frame: Frame, *, with_place: bool = True) -> str:
     """``function (file:line)`` or, of what has no symbols, ``object+0x1234``."""
-    name, place = short_name(frame["function"] or ""), ""
+    name, place = _name(frame), ""
     where = (frame["object"] or "").rpartition("/")[2]
     if not name:
         offset = f"+{frame['offset']:#x}" if frame.get("offset") else ""

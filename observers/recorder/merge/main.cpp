@@ -104,7 +104,7 @@ void Merge(const std::filesystem::path& stem) {
   const Totals totals = WriteObjects(stem, header);
   if (header.has_stacks != 0) WriteSites(stem);
   WriteDescription(stem, header, totals, end);
-  for (const char* ending : {".events", ".stacks", ".modules"})
+  for (const char* ending : {".events", ".stacks", ".modules", ".python"})
     std::filesystem::remove(stem.string() + ending);
 }
 

@@ -74,6 +74,31 @@ class AddressSpace {
   std::map<std::uint64_t, const Object*> here_;  // by start
 };
 
+struct PythonLine {
+  std::string function, file;
+  std::uint64_t line;
+  auto operator<=>(const PythonLine&) const = default;
+};
+
+bool ReadText(std::ifstream& file, std::string& text) {
+  constexpr std::size_t kLongest = 1 << 16;
+  std::size_t length = 0;
+  if (!(file >> length) || file.get() != ' ' || length > kLongest) return false;
+  text.resize(length);
+  return static_cast<bool>(file.read(text.data(), static_cast<std::streamsize>(length)));
+}
+
+// By the calls that they make.
+std::map<std::uint64_t, PythonLine> ReadPython(const std::string& path) {
+  std::map<std::uint64_t, PythonLine> lines;
+  std::ifstream file(path);
+  std::uint64_t call = 0;
+  for (PythonLine line;
+       file >> call >> line.line && ReadText(file, line.function) && ReadText(file, line.file);)
+    lines.try_emplace(call, line);
+  return lines;
+}
+
 // Each place once, as a line of the file of frames; they count from 0.
 class Frames {
  public:
@@ -82,23 +107,34 @@ class Frames {
   std::uint64_t NumberOf(const Object* object, std::uint64_t address) {
     if (object == nullptr) return kUnknown;
     const std::uint64_t offset = address - object->bias;
-    const auto [at, is_new] = numbers_.try_emplace({object->path, offset}, numbers_.size());
-    if (is_new) Write(object->path, offset);
+    const auto [at, is_new] = native_.try_emplace({object->path, offset}, count_);
+    if (is_new) Write(Json().Begin('{').Member("object", object->path).Member("offset", offset));
+    return at->second;
+  }
+  std::uint64_t NumberOf(const PythonLine& line) {
+    const auto [at, is_new] = python_.try_emplace(line, count_);
+    if (is_new)
+      Write(Json()
+                .Begin('{')
+                .Member("function", line.function)
+                .Member("file", line.file)
+                .Member("line", line.line));
     return at->second;
   }
   void Finish() { file_.Close(); }
 
- private:
   static constexpr std::uint64_t kUnknown = 0xffffffff;
 
-  void Write(const std::string& path, std::uint64_t offset) {
-    Json line;
-    line.Begin('{').Member("object", path).Member("offset", offset).End('}');
-    file_.Write(line.Text() + "\n");
+ private:
+  void Write(Json& line) {
+    file_.Write(line.End('}').Text() + "\n");
+    ++count_;
   }
 
   Output file_;
-  std::map<std::pair<std::string, std::uint64_t>, std::uint64_t> numbers_;
+  std::uint64_t count_ = 0;
+  std::map<std::pair<std::string, std::uint64_t>, std::uint64_t> native_;
+  std::map<PythonLine, std::uint64_t> python_;
 };
 
 }  // namespace
@@ -107,12 +143,19 @@ void WriteSites(const std::filesystem::path& stem) {
   const Input input(stem.string() + ".stacks");
   AddressSpace space(ReadObjects(stem.string() + ".modules"));
   TableWriter<3> sites(stem.string() + ".sites", "sites", "caller frame address");
+  const std::map<std::uint64_t, PythonLine> python = ReadPython(stem.string() + ".python");
   Frames frames(stem);
   for (std::uint64_t number = 1; number * sizeof(Node) <= input.size(); ++number) {
     Node node;
     memcpy(&node, input.data() + (number - 1) * sizeof node, sizeof node);
     // The rest of the last part is zeros; a caller comes before whom it calls.
     if (node.call == 0 || node.caller >= number) break;
+    if ((node.call & kPythonCall) != 0) {
+      const auto line = python.find(node.call);
+      sites.Add({node.caller,
+                 line != python.end() ? frames.NumberOf(line->second) : Frames::kUnknown, 0});
+      continue;
+    }
     const std::uint64_t call = node.call - 1;
     sites.Add({node.caller, frames.NumberOf(space.At(number, call), call), call});
   }

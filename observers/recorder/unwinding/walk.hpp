@@ -31,28 +31,63 @@ inline Range MappingOf(std::uintptr_t address) {
   return {0, 0};
 }
 
+inline void NoteCut() { __atomic_fetch_add(&process->header->stacks_cut, 1, __ATOMIC_RELAXED); }
+
 class Walker {
  public:
   // The node of the stack of `caller`; 0 where nothing of it can be told.
   std::uint32_t NodeAt(Stacks& stacks, const Caller& caller) {
-    const std::uint32_t generation = stacks.generation.load(std::memory_order_acquire);
-    if (!stack_.Contains(caller.stack_pointer) || generation_ != generation) [[unlikely]] {
-      if (generation_ != generation) {
-        memos_.Forget();
-        for (Range& known : stacks_known_) known = {0, 0};
-      }
-      generation_ = generation;
-      frames_ = 0;
-      if (!FindStack(stacks, caller.stack_pointer)) return 0;
-    }
+    if (!IsAtStack(stacks, caller)) [[unlikely]]
+      return 0;
     if (const std::uint32_t node = memos_.Find(caller); node != 0) [[likely]]
       return node;
     return WalkAndRemember(stacks, caller);
   }
 
+  // The `count` calls of that stack, the innermost first, up to the first in the code from `start`
+  // to `end`, without it. nullptr where there is none, or a signal's handler is in between.
+  const std::uintptr_t* CallsUpTo(Stacks& stacks, const Caller& caller, std::uintptr_t start,
+                                  std::uintptr_t end, std::size_t& count) {
+    if (!IsAtStack(stacks, caller)) return nullptr;
+    std::uintptr_t call = caller.call, slot = caller.stack_pointer - sizeof call;
+    std::uintptr_t frame_pointer = caller.frame_pointer;
+    const bool was_unsteady = is_unsteady_;
+    bool is_found = false;
+    for (count = 0; count < kDeepest; ++count) {
+      is_found = call - start < end - start;
+      if (is_found) break;
+      calls_[count] = call;
+      Frame frame{};
+      const Rule rule = stacks.rules.Get(call);
+      if (rule.step == Step::kOutermost || rule.step == Step::kSignal ||
+          !Up(rule, frame, call, slot, frame_pointer) || call == 0)
+        break;
+    }
+    is_unsteady_ = was_unsteady;
+    return is_found ? calls_ : nullptr;
+  }
+
  private:
   static constexpr std::size_t kDeepest = 4096;
   static constexpr std::size_t kStacks = 64;
+
+  bool IsAtStack(Stacks& stacks, const Caller& caller) {
+    const std::uint32_t generation = stacks.generation.load(std::memory_order_acquire);
+    if (stack_.Contains(caller.stack_pointer) && generation_ == generation) [[likely]]
+      return true;
+    return ComeToStack(stacks, caller.stack_pointer, generation);
+  }
+
+  __attribute__((noinline)) bool ComeToStack(Stacks& stacks, std::uintptr_t stack_pointer,
+                                             std::uint32_t generation) {
+    if (generation_ != generation) {
+      memos_.Forget();
+      for (Range& known : stacks_known_) known = {0, 0};
+    }
+    generation_ = generation;
+    frames_ = 0;
+    return FindStack(stacks, stack_pointer);
+  }
 
   __attribute__((noinline)) std::uint32_t WalkAndRemember(Stacks& stacks, const Caller& caller) {
     const std::uint32_t node = Join(stacks, Walk(stacks, caller));
@@ -220,8 +255,6 @@ class Walker {
            stack_.Contains(address + sizeof address - 1);
   }
 
-  static void NoteCut() { __atomic_fetch_add(&process->header->stacks_cut, 1, __ATOMIC_RELAXED); }
-
   // This stack has a frame whose place a return address does not tell: it is not to be met again.
   void MeetNone() { is_unsteady_ = true; }
 
@@ -267,6 +300,7 @@ class Walker {
   std::size_t frames_, fresh_count_;
   StackMemos memos_;
   Frame last_[kDeepest], fresh_[kDeepest];
+  std::uintptr_t calls_[kDeepest];
 };
 
 }  // namespace tare::recorder

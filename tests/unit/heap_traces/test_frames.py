@@ -96,6 +96,46 @@ def test_a_function_that_returns_a_string_is_the_programs() -> None:
     assert site_text([frame(name), frame("main")]) == "mine::made<int> (app) ← main"
 
 
+INTERPRETER = frame("PyList_New", "/src/Objects/listobject.c", 9, "/opt/lib/libpython3.12.so.1.0")
+
+
+def python(function: str, file: str, line: int = 1) -> dict[str, Any]:
+    return frame(function, file, line, object="")
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        python("JSONDecoder.decode", "/opt/py/lib/python3.12/json/decoder.py"),
+        python("read_csv", "/opt/py/lib/python3.12/site-packages/pandas/io.py"),
+        python("split", "/usr/lib/python3/dist-packages/yaml/scanner.py"),
+        python("_find_and_load", "<frozen importlib._bootstrap>"),
+        frame("scan", "/src/_json.c", 1, "/opt/py/lib/python3.12/lib-dynload/_json.cpython.so"),
+    ],
+)
+def test_the_place_in_a_python_program_is_its_own_line(library: dict[str, Any]) -> None:
+    own = python("Words.<locals>.<lambda>", "/home/me/words.py", 7)
+    main = python("<module>", "/home/me/words.py", 20)
+    place = place_of([INTERPRETER, library, own, main])
+    assert place == Place("Words.<locals>.<lambda>", "/home/me/words.py", 7)
+
+
+def test_a_python_program_may_have_names_of_the_c_library() -> None:
+    assert place_of([INTERPRETER, python("malloc", "<string>", 3)]) == Place(
+        "malloc", "<string>", 3
+    )
+
+
+def test_a_python_program_without_own_code_is_in_its_library() -> None:
+    decode = python("decode", "/opt/py/lib/python3.12/json/decoder.py", 5)
+    assert place_of([INTERPRETER, decode]) == Place("decode", decode["file"], 5)
+    package = python("load", "/opt/py/lib/python3.12/site-packages/yaml/__init__.py", 8)
+    assert place_of([INTERPRETER, decode, package]) == Place("load", package["file"], 8)
+    assert place_of([INTERPRETER]) == Place(
+        "PyList_New", INTERPRETER["file"], 9, INTERPRETER["object"]
+    )
+
+
 @pytest.mark.parametrize(
     "own",
     [
