@@ -233,9 +233,9 @@ def output_options(function: Command, *, brief: bool = False) -> Command:
         csv_file: Path | None,
         no_page: bool,
         quiet: bool,
-        verbose: bool = False,
         **others: Any,
     ) -> Any:
+        verbose = others.pop("verbose", False)
         for file in (json_file, csv_file):
             if file is not None and not file.parent.is_dir():
                 raise UsageError(f"the folder {file.parent} for {file.name} does not exist")

@@ -22,7 +22,7 @@ def results_with(values: Mapping[tuple[str, str], float]) -> Results:
     """Kept results whose measurements are those ``values``, by study and metric."""
     results = api.load(WEIGHED)
     rows = [
-        (study, "p", results.run["baseline"], 0, n, metric, value, "B", "ok", "executed")
+        (study, "p", results.run.baseline, 0, n, metric, value, "B", "ok", "executed")
         for n, ((study, metric), value) in enumerate(values.items())
     ]
     measurements = pl.DataFrame(rows, schema=measurement_schema(), orient="row")
@@ -62,9 +62,9 @@ def test_tiles_are_of_what_was_measured() -> None:
 @pytest.mark.parametrize(("load", "trusted"), [(0.1, True), (7.0, False)])
 def test_a_busy_machine_is_told(load: float, trusted: bool) -> None:
     results = api.load(WEIGHED)
-    machine = {**results.run["machine"], "load_average": load}
+    machine = {**results.document["machine"], "load_average": load}
     text, good = first_screen.trust(
-        Results(results.folder, {**results.run, "machine": machine}, results.measurements)
+        Results(results.folder, {**results.document, "machine": machine}, results.measurements)
     )
     assert f"load {load} on 2 cores" in text
     assert text.startswith("10 runs under each manager")
@@ -91,5 +91,7 @@ def test_a_section_that_was_left_out_says_how_to_have_it() -> None:
 def test_a_bill_is_measured_anew_in_a_new_folder() -> None:
     results = api.load(WEIGHED)
     command = ["tare", "weigh", "-o", "mine", "--", "sort", "-o", "x"]
-    changed = Results(results.folder, {**results.run, "command": command}, results.measurements)
+    changed = Results(
+        results.folder, {**results.document, "command": command}, results.measurements
+    )
     assert dict(build_report(changed).commands)["Measure it again"] == "tare weigh -- sort -o x"

@@ -201,7 +201,7 @@ def test_the_tables(results: Results) -> None:
     assert lines[2][:5] == ["glibc", "256KiB", "1", "552 ms", "0.500"]
     assert lines[2][8] == "0.250"
     layer = texts(section, "table-layer-1")
-    assert layer[0][:4] == ["glibc", "502 ms", "1.00 s", "2.000"]
+    assert layer[0][:4] == ["glibc", "502 ms", "1.00 s", "2.00"]
     pauses = texts(section, "table-pauses-1")
     assert pauses[1] == [
         *("glibc", "256KiB", "1", "16", "400 ms", "42%", "25.0 ms", "50.0 ms", "1.56 KiB", "800 B")
