@@ -26,7 +26,7 @@ def results_with(values: Mapping[tuple[str, str], float]) -> Results:
         for n, ((study, metric), value) in enumerate(values.items())
     ]
     measurements = pl.DataFrame(rows, schema=measurement_schema(), orient="row")
-    return Results(results.folder, results.run, measurements)
+    return Results(results.folder, results.document, measurements)
 
 
 def test_tiles_are_of_what_was_measured() -> None:
