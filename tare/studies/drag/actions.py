@@ -91,8 +91,9 @@ def _copying_saved(record: Record, change: Change) -> Gain | None:
 
 
 def _free_earlier(change: Change, where: str) -> str:
+    others = _with_others(change)
     text = (
-        f"Free what {where} allocates{_with_others(change)} when it is no longer used: "
+        f"Free what {where} allocates{others}{',' if others else ''} when it is no longer used: "
         f"{format_bytes(change['at_peak'])} of it are alive at the peak, after their last use"
     )
     if change["never_freed"]:
@@ -110,7 +111,7 @@ def _with_others(change: Change) -> str:
     if not names:
         return ""
     more = f" and {len(names) - MOST_OTHERS} more places" if len(names) > MOST_OTHERS else ""
-    return f", with what belongs to it from {', '.join(names[:MOST_OTHERS])}{more},"
+    return f", with what belongs to it from {', '.join(names[:MOST_OTHERS])}{more}"
 
 
 def _leak(change: Change, where: str) -> str:
