@@ -5,6 +5,7 @@
 #ifndef TARE_INSTRUMENT_OBJECTS_RECORDING_H
 #define TARE_INSTRUMENT_OBJECTS_RECORDING_H
 
+#include "death.h"
 #include "manager/counts.h"
 #include "map.h"
 #include "platform/guest.h"
@@ -48,18 +49,6 @@ typedef struct {
 
 // The number of the new object, from 1; 0 when nothing is recorded.
 ULong recording_add_birth(const Birth* birth, ULong resized_from);
-
-typedef enum { NOT_FREED, BY_FREE, BY_REALLOC, BY_REGION } Freeing;
-
-typedef struct {
-  Freeing freeing;
-  ULong clock;        // 0: alive at the end of the process
-  ULong frees_since;  // uses from then on are teardown; NEVER_IN_TIME: none are
-  ULong burst_since;  // of a burst before, with nothing allocated since then: stretches of uses
-  ULong burst_until;  // that began in it and go on to the free are teardown as well; 0: none
-  UInt thread;        // that freed, from 1; 0: not known
-  UInt site;
-} Death;
 
 // Of the object in `slot`.
 void recording_add_death(UInt slot, const Death* death);

@@ -9,8 +9,8 @@
 #ifndef TARE_INSTRUMENT_OBJECTS_TEARDOWN_H
 #define TARE_INSTRUMENT_OBJECTS_TEARDOWN_H
 
+#include "death.h"
 #include "guest/registers.h"
-#include "recording.h"
 
 // Instructions. Destructors of the standard containers, compiled without optimisation, take up to
 // 300 from one free to the next; from the first look at a container to its first free they take
