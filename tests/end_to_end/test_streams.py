@@ -223,7 +223,7 @@ def test_a_program_that_wants_a_terminal_is_told_of_it(tare: Callable[..., Compl
     words = ("sh", "-c", "echo top: failed tty get >&2; exit 1")
     done = tare("compare", "-n", "1", "-m", "glibc", "--no-page", "-o", "r", "--", *words)
     assert done.returncode == 1
-    assert "a measured program has no terminal" in " ".join(done.stdout.split())
+    assert "A measured program has no terminal" in " ".join(done.stdout.split())
     assert "a measured program has no terminal" in tare("weigh", "--", *words).stderr
 
 

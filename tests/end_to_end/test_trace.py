@@ -179,7 +179,7 @@ def test_a_good_run(tmp_path: Path) -> None:
     assert trace.meta["wall_seconds"] == 1.5
     assert trace.meta["server"].endswith("libc.so.6") or "libc-2" in trace.meta["server"]
     assert trace.meta["program"]["argv"] == ["true"]
-    words = "free sites first_use last_use touched usable_size"
+    words = "free sites first_use last_use teardown touched usable_size"
     assert set(trace.meta["observed"]) == set(words.split())
 
 

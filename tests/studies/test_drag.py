@@ -122,7 +122,7 @@ def test_a_trace_that_contradicts_itself_is_named(
 def test_the_command_on_a_trace(trace: Path, tare: Callable[..., Completed]) -> None:
     done = tare("drag", "-o", "results", trace)
     assert done.returncode == 0, done.stderr
-    assert "Call sites: prog" in done.stdout
+    assert "Call sites" in done.stdout
     assert "\x1b" not in done.stdout
     again = tare("report", "results")
     assert again.returncode == 0, again.stderr

@@ -606,12 +606,13 @@ DEPARTURES |= {
 # (with free=ignored) must not be due to collect when the system gives no more.
 RACES = {
     ("bdwgc", "out_of_memory"): "asks the system before it collects, and then gives up",
-    ("google-tcmalloc", "busy_fork"): "does not guard its locks at a fork",
-    ("hoard", "busy_fork"): "does not guard its locks at a fork",
 }
 NOT_TRIED = {
     (name, "busy_fork"): "would take gigabytes: threads allocate for as long as others fork"
     for name in ("obstack", "region", "stacklike")
+} | {
+    (name, "busy_fork"): "does not guard its locks at a fork: a child waits until it is ended"
+    for name in ("google-tcmalloc", "hoard")
 }
 
 FAMILY = frozenset(
