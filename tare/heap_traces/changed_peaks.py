@@ -7,7 +7,6 @@ plus that constant: each change costs a pass over the curve, not one over the ob
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from tare.base.libraries import NDArray, np
@@ -74,11 +73,6 @@ class ChangedPeaks:
     def __enter__(self) -> ChangedPeaks:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._sweep.close()
         self._points.close()

@@ -118,6 +118,11 @@ def _name(frame: Frame) -> str:
     return function if _is_python(frame) else short_name(function)
 
 
+def is_of_system(module: str) -> bool:
+    """Whether it is a library of the system."""
+    return _SYSTEM_LIBRARY.match(module) is not None
+
+
 def _is_of_python(path: str) -> bool:
     """In Python's own library, and in no package that was installed beside it."""
     return bool(_PYTHON_LIBRARY.match(path) and not _PYTHON_PACKAGES.match(path))
@@ -138,7 +143,7 @@ def _is_library(frame: Frame) -> bool:
     if frame["file"]:
         return _LIBRARY_FILE.match(frame["file"]) is not None
     object_ = frame["object"] or ""
-    return _is_named_standard(frame) or _SYSTEM_LIBRARY.match(object_) is not None
+    return _is_named_standard(frame) or is_of_system(object_)
 
 
 def _lies_in_standard(frame: Frame) -> bool:

@@ -37,6 +37,11 @@ _OF_CHARACTERS = re.compile(
 )
 
 
+def bare_name(name: str) -> str:
+    """Without its parameters and the arguments of templates, two deep."""
+    return re.sub(r"<[^<>]*>|\(.*\)", "", re.sub(r"<[^<>]*>", "", name))
+
+
 @functools.lru_cache(_NAMES_KEPT)
 def short_name(name: str) -> str:
     """Without parameters, return type, namespaces without a name, and the default arguments of the

@@ -18,6 +18,7 @@ from tare.base.libraries import NDArray, np, pl
 from tare.heap_traces import copying
 from tare.heap_traces.changed_peaks import ChangedPeaks
 from tare.heap_traces.frames import place_of, program_frames
+from tare.heap_traces.function_names import bare_name
 from tare.heap_traces.growth import GROWS, growth
 from tare.heap_traces.residence import (
     Process,
@@ -218,15 +219,10 @@ def _sure_sites(trace: Trace, process: Process, sites: Sequence[int]) -> set[int
         site
         for site, frames in zip(frees, stacks, strict=True)
         if any(
-            SURE_TEARDOWN.search(simple_name(frame["function"] or ""))
+            SURE_TEARDOWN.search(bare_name(frame["function"] or ""))
             for frame in program_frames(frames)[:_FREEING_FRAMES]
         )
     }
-
-
-def simple_name(function: str) -> str:
-    """Without its arguments and those of templates."""
-    return re.sub(r"<[^<>]*>|\(.*\)", "", re.sub(r"<[^<>]*>", "", function))
 
 
 def _places(trace: Trace, process: Process, sites: Sequence[int]) -> list[dict[str, Any] | None]:

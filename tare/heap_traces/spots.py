@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tare.base.libraries import pl
-from tare.heap_traces.frames import place_of
+from tare.heap_traces.frames import is_of_system, place_of
 from tare.heap_traces.residence import (
     Process,
     in_slices,
@@ -32,7 +31,6 @@ AT_ONCE = 1000
 other."""
 _MOST_SITES = 4096
 """Call sites that are given a place: those that matter most."""
-_SYSTEM_LIBRARY = re.compile(r"(/usr)?/lib\w*/.*\.so(\.|$)")
 _SUMS = (
     *("objects", "bytes", "held_bytes", "idle_bytes", "unfreed_bytes", "torn_bytes"),
     *("unneeded_bytes", "untouched_bytes", "soon", "crossing"),
@@ -162,7 +160,7 @@ def spots(trace: Trace, process: Process, table: pl.DataFrame) -> list[Spot]:
 
 def is_changeable(place: Place) -> bool:
     """Whether a place is in the program, or in a library that is not the system's."""
-    return not _SYSTEM_LIBRARY.match(place.module)
+    return not is_of_system(place.module)
 
 
 def described(place: Place) -> dict[str, Any]:

@@ -12,6 +12,9 @@ from tare.heap_traces.frames import LONGEST_FRAME
 from tare.records.actions import Action, Certainty, Gain, Kind, Place
 from tare.records.header import Header
 
+_DEFAULT = "glibc"
+"""What a study that names no manager runs a program under."""
+
 
 def named(place: Place) -> str:
     """``read_orders (hold.cpp:32)``, with the module where there is no file."""
@@ -33,12 +36,21 @@ def place_in(described: Mapping[str, Any]) -> Place:
     return Place(**described)
 
 
-def verifying(run: Header, study: str, program: str) -> str:
-    """The command of ``study`` for a program of a results folder."""
+def verifying(run: Header, study: str, program: str, other: str | None = None) -> str:
+    """The command of ``study`` for a program of a results folder, under its baseline; with
+    ``other``, beside that manager."""
     described = next(each for each in run.programs if each.name == program)
     words = ["tare", study]
+    if other is not None or run.baseline != _DEFAULT:
+        words += ["-m", run.baseline]
+    if other is not None:
+        words += ["-m", other]
+    if run.baseline != _DEFAULT:
+        words += ["--baseline", run.baseline]
     if described.stdin:
         words += ["-i", described.stdin]
+    if described.ignore_output:
+        words.append("--ignore-output")
     return shlex.join([*words, "--", *described.argv])
 
 

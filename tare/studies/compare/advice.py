@@ -54,16 +54,3 @@ def command(run: Header, manager: str) -> tuple[str, str]:
         return "", ""
     words = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
     return label, " ".join([*words, program])
-
-
-def verifying(run: Header, manager: str, study: str) -> str:
-    """The command of ``study`` that shows whether a change to ``manager`` holds."""
-    program = run.programs[0]
-    words = ["tare", study, "-m", run.baseline, "-m", manager]
-    if run.baseline != "glibc":
-        words += ["--baseline", run.baseline]
-    if program.stdin:
-        words += ["-i", program.stdin]
-    if program.ignore_output:
-        words.append("--ignore-output")
-    return shlex.join([*words, "--", *program.argv])

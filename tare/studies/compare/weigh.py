@@ -31,6 +31,7 @@ from tare.studies.compare.verdicts import (
     savings,
     smallest,
 )
+from tare.studykit.advice import verifying
 from tare.studykit.budget import Effort, Setting
 
 IDENTIFIER = "time-and-memory"
@@ -208,7 +209,12 @@ def _action(run: Header, choice: Choice, medians: Mapping[str, float], kind: Kin
         + (f" ({way})." if way else "."),
         Gain(metric, value, low, high, METRICS[metric].unit, ratio),
         Certainty.MEASURED,
-        advice.verifying(run, choice.manager, COUNTING if metric == COUNTED else compare.STUDY),
+        verifying(
+            run,
+            COUNTING if metric == COUNTED else compare.STUDY,
+            run.programs[0].name,
+            choice.manager,
+        ),
     )
 
 

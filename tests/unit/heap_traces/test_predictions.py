@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tare.heap_traces import copying, predictions, residence
 from tare.heap_traces.changed_peaks import ChangedPeaks
-from tare.heap_traces.predictions import SURE_TEARDOWN, simple_name
+from tare.heap_traces.function_names import bare_name
+from tare.heap_traces.predictions import SURE_TEARDOWN
 from tare.heap_traces.residence import peak_moment, processes
 from tare.heap_traces.spots import Spot, structures
 from tare.heap_traces.trace import open_trace
@@ -185,7 +186,7 @@ def test_what_is_read_to_be_freed_is_no_use_and_sure_only_in_code_that_frees(
     ],
 )
 def test_names_of_functions_that_free(function: str, frees: bool) -> None:
-    assert bool(SURE_TEARDOWN.search(simple_name(function))) is frees
+    assert bool(SURE_TEARDOWN.search(bare_name(function))) is frees
 
 
 def test_the_next_highest_moment_bounds_what_a_change_brings(tmp_path: Path) -> None:

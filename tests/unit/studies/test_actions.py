@@ -58,7 +58,7 @@ def test_an_action_has_a_place_a_gain_and_a_command(tmp_path: Path) -> None:
         "Free what make (list.c:7) allocates when it is no longer used: 3.00 MiB of it are alive "
         "at the peak, after their last use."
     )
-    assert action.verify == "tare drag -- prog"
+    assert action.verify == "tare drag --ignore-output -- prog"
 
 
 def test_json_has_the_actions(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_calls_are_costed_as_the_run_counted_them(tmp_path: Path) -> None:
     assert action.gain.low == 900 * (80 - POOL_INSTRUCTIONS)
     assert action.gain.ratio == pytest.approx(1 - 0.072)
     assert "900 of 32 B on average" in action.text
-    assert action.verify == "tare count -- prog"
+    assert action.verify == "tare count --ignore-output -- prog"
     assert actions_of(with_details(found, {"counted": {}})) == []
 
 
@@ -120,7 +120,7 @@ def test_space_names_what_pins_free_memory(tmp_path: Path) -> None:
     (action,) = actions_of(Results(results.folder, run, results.measurements))
     assert (action.kind, action.gain.low, action.gain.value) == (Kind.PINNED, 3 * MIB, 4 * MIB)
     assert action.gain.ratio == pytest.approx(0.5)
-    assert action.verify == "tare space -- prog"
+    assert action.verify == "tare space --ignore-output -- prog"
 
 
 def test_a_difference_says_what_a_mended_fault_brought(tmp_path: Path) -> None:
