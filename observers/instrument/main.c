@@ -95,7 +95,7 @@ static void note_kernel_s_read_of_text(CorePart part, ThreadId thread, const HCh
 static void start_child(ThreadId thread) {
   (void)thread;
   counts_file_forget();
-  if (costs_are_on()) costs_start_child(counts_file_base(options.count_folder));
+  if (FOLLOWS_MEMORY && options.count_sites) costs_begin(counts_file_base(options.count_folder));
   if (FOLLOWS_MEMORY) memsys_file_forget();
   code_file_forget();
 }

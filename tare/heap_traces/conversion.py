@@ -487,6 +487,7 @@ def _write_sites(table: TableWriter, source: _Source, frames: Sequence[Sequence[
     offsets = np.array([frame.offset for frame in flat], np.uint64)
     numbers_so_far = [np.zeros(1, np.uint64)]
     written = 0
+    costs = _costs(source)
     for batch in source.read("sites"):
         known_numbers = np.concatenate(numbers_so_far)
         first = len(known_numbers)
@@ -515,6 +516,10 @@ def _write_sites(table: TableWriter, source: _Source, frames: Sequence[Sequence[
                 "line": known(lines[place], kind="u32"),
                 "address": numbers(batch["address"][call]),
                 "offset": numbers(offsets[place]),
+                **{
+                    name: known(np.where(here == last[call], _of_sites(sums, ids)[call], 0))
+                    for name, sums in costs.items()
+                },
             }
         )
         numbers_so_far.append(last)
@@ -525,6 +530,25 @@ def _write_sites(table: TableWriter, source: _Source, frames: Sequence[Sequence[
                 "record without them: --no-sites",
             )
     return _Sites(np.concatenate(numbers_so_far), written)
+
+
+def _costs(source: _Source) -> dict[str, NDArray[np.uint64]]:
+    """By the recording's number of a site: how often it called the manager, and for how many
+    instructions. They are there of processes that came to their end."""
+    sums = {name: np.zeros(0, np.uint64) for name in ("calls", "instructions")}
+    for batch in source.read("costs", wanted=("site", *sums)):
+        sites = batch["site"][batch["site"] <= _MOST_SITES]
+        for name, values in sums.items():
+            grown = np.zeros(max(len(values), int(sites.max(initial=0)) + 1), np.uint64)
+            grown[: len(values)] = values
+            np.add.at(grown, sites, batch[name][batch["site"] <= _MOST_SITES])
+            sums[name] = grown
+    return sums
+
+
+def _of_sites(sums: NDArray[np.uint64], sites: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """0 of those that have none."""
+    return np.append(sums, np.uint64(0))[np.minimum(sites, len(sums))]
 
 
 def _write_pointers(table: TableWriter, source: _Source) -> None:

@@ -65,7 +65,8 @@ def predictions(trace: Trace, process: Process, moment: int, largest: int) -> li
     for changes of the peak ``at_peak`` (bytes held in vain then), ``peak``, with the bounds
     ``peak_low`` and ``peak_high`` (of the peak afterwards), ``never_freed``, ``freed_at`` (where
     most of it is freed now, a place or None) and ``teardown`` (whether uses of teardown are left
-    out); for the others ``calls`` (allocations, each with its free).
+    out); for the others ``calls`` (allocations, each with its free), and
+    ``malloc_instructions`` and ``free_instructions``, what either takes there on average, or None.
     """
     objects = trace.objects()
     found_spots = spots(trace, process, by_site(objects, process, moment))
@@ -92,7 +93,7 @@ def predictions(trace: Trace, process: Process, moment: int, largest: int) -> li
     found = [each for each in found if largest - each["peak"] >= least]
     holding = _most(found_spots, "held_bytes", least)
     found += _copies(objects, process, holding, largest)
-    found += _by_calls(found_spots)
+    found += _by_calls(trace, process, found_spots)
     return found
 
 
@@ -278,18 +279,58 @@ def _copies(
 # ---- what costs calls ----
 
 
-def _by_calls(found: Sequence[Spot]) -> Iterator[dict[str, Any]]:
-    for spot in found:
-        sums = spot.sums
-        for kind, calls, share in (
-            (SHORT_LIVED, sums["soon"], MOST_FREED_SOON),
-            (CROSS_THREAD, sums["crossing"], CROSSING),
-        ):
-            if calls and calls >= share * sums["objects"]:
-                yield {
-                    "kind": kind,
-                    "place": described(spot.place),
-                    "objects": sums["objects"],
-                    "bytes": sums["bytes"],
-                    "calls": calls,
-                }
+def _by_calls(trace: Trace, process: Process, places: Sequence[Spot]) -> Iterator[dict[str, Any]]:
+    found = [
+        (kind, spot, spot.sums[name])
+        for spot in places
+        for kind, name, share in (
+            (SHORT_LIVED, "soon", MOST_FREED_SOON),
+            (CROSS_THREAD, "crossing", CROSSING),
+        )
+        if spot.sums[name] and spot.sums[name] >= share * spot.sums["objects"]
+    ]
+    costs = _costs(trace, process, [site for _, spot, _ in found for site in spot.sites])
+    for kind, spot, calls in found:
+        mine = costs.filter(pl.col("site").is_in(spot.sites))
+        yield {
+            "kind": kind,
+            "place": described(spot.place),
+            "objects": spot.sums["objects"],
+            "bytes": spot.sums["bytes"],
+            "calls": calls,
+            "malloc_instructions": _mean(mine, "malloc"),
+            "free_instructions": _mean(mine, "free"),
+        }
+
+
+def _costs(trace: Trace, process: Process, sites: Sequence[int]) -> pl.DataFrame:
+    """By the sites that allocate and free the same objects: how many these are, and what a call at
+    either takes on average, in instructions; null where it was not counted."""
+    both = ["site", "free_site"]
+    wanted = pl.col("site").is_in(sorted(sites)) & pl.col("free_bytes").is_not_null()
+    pairs = in_slices(
+        trace.objects(),
+        process.start,
+        process.rows if sites else 0,
+        lambda part: part.filter(wanted).group_by(both).agg(objects=pl.len()),
+        lambda parts: parts.group_by(both).agg(pl.col("objects").sum()),
+    )
+    spent = (
+        trace.sites()
+        .filter(pl.col("process") == process.number, pl.col("calls") > 0)
+        .select("site", mean=pl.col("instructions") / pl.col("calls"))
+        .collect()
+    )
+    freeing = spent.select(free_site="site", free="mean")
+    return pairs.join(spent.rename({"mean": "malloc"}), "site", how="left").join(
+        freeing, "free_site", how="left"
+    )
+
+
+def _mean(costs: pl.DataFrame, call: str) -> float | None:
+    """Over the objects whose call was counted; None where they are fewer than half."""
+    counted = costs.drop_nulls(call)
+    objects = int(counted["objects"].sum())
+    if not objects or 2 * objects < costs["objects"].sum():
+        return None
+    return float((counted["objects"] * counted[call]).sum()) / objects

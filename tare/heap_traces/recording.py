@@ -62,6 +62,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "destroyed_bytes",
         "clears",
     ),
+    "costs": ("site", "operation", "calls", "instructions", "bytes"),
 }
 """Columns of each table, all of them unsigned integers of up to 64 bits."""
 _SEEN_BY_SOME = frozenset(

@@ -32,7 +32,7 @@ from tare.base.errors import TareError, UsageError
 from tare.base.libraries import np, pa, pc, pl, pq
 from tare.base.parquet_files import first_damaged
 
-FORMAT, VERSION = "tare-trace", 4
+FORMAT, VERSION = "tare-trace", 5
 META_FILE = "meta.json"
 OPERATIONS = ("malloc", "calloc", "realloc", "aligned", "new", "region")
 FREE_OPERATIONS = ("", "free", "realloc", "region")
@@ -71,6 +71,8 @@ TABLES: dict[str, dict[str, str]] = {
         "line": "u32?",
         "address": "u64",
         "offset": "u64",
+        "calls": "u64?",
+        "instructions": "u64?",
     },
     "pointers": {
         "process": "u32",
@@ -140,6 +142,7 @@ _SINCE = {
             | {f"{what}_{clock}" for what in ("need", "before_teardown") for clock in CLOCKS}
         )
     },
+    5: {"sites": frozenset({"calls", "instructions"})},
 }
 """By version, the columns that traces had not before."""
 

@@ -70,7 +70,10 @@ def sites_frame(processes: Sequence[int] = (0,), sites: int = len(FRAMES)) -> pl
         for site in range(1, sites + 1):
             function, file, line = FRAMES[(site - 1) % len(FRAMES)]
             rows.append(
-                (process, site, site - 1 or None, function, "/bin/prog", file, line, site * 16, 0)
+                (
+                    *(process, site, site - 1 or None, function, "/bin/prog", file, line),
+                    *(site * 16, 0, None, None),
+                )
             )
     return pl.DataFrame(rows, schema=SITES, orient="row")
 

@@ -3,6 +3,7 @@
 
 #include "output/files.h"
 #include "output/table.h"
+#include "sites/costs.h"
 #include "sites/site_files.h"
 #include "teardown.h"
 
@@ -54,7 +55,7 @@ static void begin_files(void) {
                         "free_operation touched");
   regions = table_create(file_path(base, "regions"), "regions",
                          "region parent site created_bytes destroyed_bytes clears");
-  if (recording_options.sites) site_files_begin(base);
+  if (recording_options.sites) costs_begin(base);
   if (recording_options.pointers)
     pointers =
         table_create(file_path(base, "pointers"), "pointers", "instructions source offset target");

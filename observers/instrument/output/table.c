@@ -28,7 +28,7 @@ static Bool write_all(Int file, const HChar* bytes, SizeT count) {
   return True;
 }
 
-Table* table_create(const HChar* path, const HChar* name, const HChar* names) {
+Table* table_create_for_now(const HChar* path, const HChar* name, const HChar* names) {
   const SysRes opened =
       VG_(open)(path, VKI_O_CREAT | VKI_O_WRONLY | VKI_O_TRUNC, VKI_S_IRUSR | VKI_S_IWUSR);
   if (sr_isError(opened)) {
@@ -36,7 +36,7 @@ Table* table_create(const HChar* path, const HChar* name, const HChar* names) {
     return NULL;
   }
   Table* const table = VG_(malloc)("tare.table", sizeof *table);
-  table->file = VG_(safe_fd)((Int)sr_Res(opened));  // out of the program's way
+  table->file = (Int)sr_Res(opened);
   table->columns = 1;
   table->rows = 0;
   for (const HChar* each = names; *each != '\0'; ++each) table->columns += *each == ' ';
@@ -44,6 +44,12 @@ Table* table_create(const HChar* path, const HChar* name, const HChar* names) {
   HChar line[512];
   const UInt length = VG_(snprintf)(line, sizeof line, "tare-table 1 %s %s\n", name, names);
   write_all(table->file, line, length);
+  return table;
+}
+
+Table* table_create(const HChar* path, const HChar* name, const HChar* names) {
+  Table* const table = table_create_for_now(path, name, names);
+  if (table != NULL) table->file = VG_(safe_fd)(table->file);  // out of the program's way
   return table;
 }
 

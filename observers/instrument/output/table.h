@@ -16,6 +16,10 @@ typedef struct _Table Table;
 // when it cannot be written.
 Table* table_create(const HChar* path, const HChar* name, const HChar* names);
 
+// One that is closed before the program goes on. It does not need one of the few file descriptors
+// that the core keeps from the program, which a recording nearly uses up.
+Table* table_create_for_now(const HChar* path, const HChar* name, const HChar* names);
+
 // `row` has a number for each column. A NULL table takes nothing. True when a block has been
 // written.
 Bool table_add(Table* table, const ULong* row);

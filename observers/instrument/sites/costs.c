@@ -20,15 +20,12 @@ Bool costs_were_asked;
 static VgHashTable* costs;
 static HChar path[PATH_BYTES];
 
-static void begin_files(const HChar* base) {
-  VG_(snprintf)(path, sizeof path, "%s.costs", base);
-  site_files_begin(base);
-}
-
 void costs_begin(const HChar* base) {
   costs_were_asked = True;
+  if (costs != NULL) VG_(HT_destruct)(costs, VG_(free));
   costs = VG_(HT_construct)("tare.costs");
-  begin_files(base);
+  VG_(snprintf)(path, sizeof path, "%s.costs", base);
+  site_files_begin(base);
 }
 
 static Cost* cost_of(UInt site, Operation operation) {
@@ -54,7 +51,8 @@ void costs_count_bytes(UInt site, Operation operation, ULong bytes) {
 }
 
 void costs_write(void) {
-  Table* const table = table_create(path, "costs", "site operation calls instructions bytes");
+  Table* const table =
+      table_create_for_now(path, "costs", "site operation calls instructions bytes");
   VG_(HT_ResetIter)(costs);
   for (const Cost* cost; (cost = VG_(HT_Next)(costs)) != NULL;) {
     const ULong row[] = {cost->key / OP_COUNT, cost->key % OP_COUNT, cost->calls,
@@ -63,9 +61,4 @@ void costs_write(void) {
   }
   table_close(table);
   site_files_flush();
-}
-
-void costs_start_child(const HChar* base) {
-  VG_(HT_destruct)(costs, VG_(free));
-  costs_begin(base);
 }

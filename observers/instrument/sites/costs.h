@@ -12,7 +12,8 @@
 extern Bool costs_were_asked;
 static inline Bool costs_are_on(void) { return FOLLOWS_MEMORY && costs_were_asked; }
 
-// Begins the files of this process; `base` is what their names begin with.
+// Begins the counts of this process, in the child of a fork, too; `base` is what the names of its
+// files begin with, those of its sites among them.
 void costs_begin(const HChar* base);
 
 void costs_count_call(UInt site, Operation operation, ULong instructions);
@@ -20,8 +21,5 @@ void costs_count_bytes(UInt site, Operation operation, ULong bytes);
 
 // Writes, or writes again, what was counted so far.
 void costs_write(void);
-
-// In the child of a fork: its counts start, in files of its own.
-void costs_start_child(const HChar* base);
 
 #endif

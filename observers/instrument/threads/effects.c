@@ -27,7 +27,7 @@ void note_arguments(const GuestState* state, Registers* registers, Frame* frame)
   }
   const Bool frees = entry->shape == ENDS_FIRST && frame->arguments[0] != 0;
   const Bool is_recorded = gives_objects(entry) || (frees && recording_is_on());
-  const Bool has_site = sites_are_on() && (is_recorded || costs_are_on());
+  const Bool has_site = sites_are_on() && (is_recorded || !recording_is_on());
   frame->site = has_site ? site_of(registers, frame->stack_pointer) : 0;
   if (frees && !own_memory_remove(frame->arguments[0])) note_death(registers, frame);
 }

@@ -36,7 +36,7 @@ def _action(results: Results, record: Record, change: Change) -> Iterator[Action
     kind = Kind(change["kind"])
     place = place_in(change["place"])
     if kind in (Kind.SHORT_LIVED, Kind.CROSS_THREAD):
-        gain = calls_saved(record, change["calls"])
+        gain = calls_saved(record, change)
         if gain is None or gain.value < LEAST_INSTRUCTIONS * gain.value / (1 - gain.ratio):
             return
         text = _CALLS[kind](change, named(place), format_percent(1 - gain.ratio))
@@ -64,16 +64,17 @@ def _peak_saved(record: Record, change: Change) -> Gain:
     return saving("peak_free_bytes", float(found["peaks"]["free"]), (value, low, high))
 
 
-def calls_saved(record: Record, calls: int) -> Gain | None:
+def calls_saved(record: Record, change: Change) -> Gain | None:
     """Of allocations with their frees; None where the run did not count instructions."""
     counted = record.outcome.details.get("counted", {})
     if not counted.get("instructions"):
         return None
-    cost = sum(
-        counted.get(f"{name}_instructions", 0) / max(counted.get(f"{name}_calls", 0), 1)
-        for name in ("malloc", "free")
-    )
-    least = max(cost - POOL_INSTRUCTIONS, 0)
+    cost = 0.0
+    for name in ("malloc", "free"):
+        there = change.get(f"{name}_instructions")
+        everywhere = counted.get(f"{name}_instructions", 0)
+        cost += everywhere / max(counted.get(f"{name}_calls", 0), 1) if there is None else there
+    least, calls = max(cost - POOL_INSTRUCTIONS, 0), change["calls"]
     saved = (calls * cost, calls * least, calls * cost)
     return saving("instructions", counted["instructions"], saved, unit="")
 

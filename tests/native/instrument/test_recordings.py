@@ -29,7 +29,7 @@ from tare.heap_traces.recording import (
 )
 from tare.heap_traces.trace import OPERATIONS
 from tare.memory_managers.manager import resolve
-from tare.observers import instrument
+from tare.observers import call_sites, instrument
 from tests.native.instrument.test_counts import OPTIONS, OWN_MALLOC, PRELUDE, REAL, write_inputs
 from tests.support import SUPPORT
 from tests.support.valgrind import both_tools, needs_valgrind, theirs, valgrind_environment
@@ -57,6 +57,7 @@ class Recording:
     marks: Columns
     switches: Columns
     regions: Columns
+    costs: Columns
     frames: Sequence[Frame]
     damage: Mapping[str, str]
 
@@ -467,6 +468,11 @@ def test_a_recording_has_what_is_counted(real: Real) -> None:
     assert births["size"][kept].sum() == real.count["live_bytes"]
     wanted = sum(operation["bytes"] for operation in real.count["operations"].values())
     assert births["size"].sum() == wanted
+    costs = real.recording.costs
+    for operation, counted in real.count["operations"].items():
+        here = costs["operation"] == call_sites._OPERATIONS.index(operation)
+        for name in ("calls", "instructions", "bytes"):
+            assert costs[name][here].sum() == counted[name]
 
 
 @needs_valgrind

@@ -165,8 +165,8 @@ def test_every_column_of_a_small_trace(small: Trace) -> None:
 
 def test_the_other_tables_of_a_small_trace(small: Trace) -> None:
     assert small.sites().collect().rows() == [
-        (0, 1, None, "main", "/bin/x", "", None, 64, 9),
-        (0, 2, 1, "inner", "/bin/x", "x.c", 7, 99, 5),
+        (0, 1, None, "main", "/bin/x", "", None, 64, 9, None, None),
+        (0, 2, 1, "inner", "/bin/x", "x.c", 7, 99, 5, None, None),
     ]
     assert small.pointers().collect().rows() == [(0, 15, None, 0, 1)]
     assert small.events().collect().rows() == [

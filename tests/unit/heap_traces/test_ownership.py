@@ -127,7 +127,7 @@ def owned(
     called = {site: (names or {}).get(site, f"f{site}") for site in callers}
     sites = pl.DataFrame(
         [
-            (0, site, caller, called[site], "/bin/prog", "prog.c", site, 16 * site, 0)
+            (0, site, caller, called[site], "/bin/prog", "prog.c", site, 16 * site, 0, None, None)
             for site, caller in callers.items()
         ],
         schema=SITES,

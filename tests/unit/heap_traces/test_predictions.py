@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from tare.heap_traces.residence import peak_moment, processes
 from tare.heap_traces.spots import Spot, structures
 from tare.heap_traces.trace import open_trace
 from tare.records.actions import Place
-from tests.support.traces import FRAMES, objects_frame, write_trace_folder
+from tests.support.traces import FRAMES, objects_frame, sites_frame, write_trace_folder
 
 END = 200_000
 Row = dict[str, Any]
@@ -277,6 +278,26 @@ def test_small_objects_that_die_soon_and_those_that_others_free_are_counted(
     found = predicted(rows, tmp_path)
     assert kinds(found) == {"short-lived": 7, "cross-thread": 20}
     assert {each["calls"] for each in found} == {49}
+
+
+def test_calls_cost_what_they_take_at_their_own_sites(tmp_path: Path) -> None:
+    """Objects of site 3, of which site 1 frees two thirds and site 2 the rest."""
+    rows: list[Row] = [
+        {"birth": 10 * n, "size": 16, "site": 3, "first": 10 * n, "last": 10 * n + 1,
+         "free": 10 * n + 2, "free_site": 2 if n % 3 == 0 else 1}
+        for n in range(1, 49)
+    ]  # fmt: skip
+    counted = sites_frame().with_columns(
+        calls=pl.Series([40, 20, 50], dtype=pl.UInt64),
+        instructions=pl.Series([4000, 6000, 3500], dtype=pl.UInt64),
+    )
+    (change,) = predicted(rows, tmp_path, sites=counted)
+    assert change["malloc_instructions"] == 70
+    assert change["free_instructions"] == pytest.approx((100 * 2 + 300) / 3)
+    uncounted = counted.with_columns(calls=pl.Series([None, 20, 50], dtype=pl.UInt64))
+    (change,) = predicted(rows, tmp_path / "uncounted", sites=uncounted)
+    assert change["malloc_instructions"] == 70
+    assert change["free_instructions"] is None
 
 
 def test_a_healthy_program_has_nothing_to_change(tmp_path: Path) -> None:
