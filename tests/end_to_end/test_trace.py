@@ -74,18 +74,28 @@ VERSION_3 = {
     **VERSION_2,
     "objects": VERSION_2["objects"].replace("free_site", "free_site free_operation"),
 }
-NEW_IN_3 = {"objects": ["free_operation"]}
-NEW_IN_4 = {"objects": ["touched"]}
+VERSION_4 = {
+    **VERSION_3,
+    "objects": VERSION_3["objects"]
+    .replace("usable_size", "usable_size touched")
+    .replace("reach_bytes", "reach_bytes need_instructions need_nanoseconds need_bytes"),
+}
+NEW = {
+    2: NEW_IN_2,
+    3: {"objects": ["free_operation"]},
+    4: {"objects": ["touched"]},
+    5: {"sites": ["calls", "instructions"]},
+}
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_trace_of_an_older_version_is_read_as_it_was(tmp_path: Path, version: int) -> None:
     recording = tmp_path / "recording"
     recording.mkdir()
     write_process(recording, **lively_program(2000))
     now = converted(recording)
-    files = {1: VERSION_1, 2: VERSION_2, 3: VERSION_3}[version]
-    news = {1: [NEW_IN_2, NEW_IN_3, NEW_IN_4], 2: [NEW_IN_3, NEW_IN_4], 3: [NEW_IN_4]}[version]
+    files = {1: VERSION_1, 2: VERSION_2, 3: VERSION_3, 4: VERSION_4}[version]
+    news = [columns for since, columns in NEW.items() if since > version]
     before = {name: getattr(now, name)().collect() for name in files}
     for name, columns in files.items():
         path = now.folder / f"{name}.parquet"
