@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -73,15 +73,19 @@ def stack_texts(frames: Sequence[Frame]) -> list[str]:
 def place_of(frames: Sequence[Frame]) -> Place | None:
     """The first frame of the program's own code; where there is none, that of a library that is not
     the language's own, else the innermost. None where no frame is known."""
+    return next(places_of(frames), None)
+
+
+def places_of(frames: Sequence[Frame]) -> Iterator[Place]:
+    """That of ``place_of``, what called it, and so on."""
     for frame in own_frames(frames):
         if frame["function"] or frame["object"]:
-            return Place(
+            yield Place(
                 function=frame_text(frame, with_place=False),
                 file=frame["file"] or "",
                 line=frame["line"] or 0,
                 module=frame["object"] or "",
             )
-    return None
 
 
 def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:

@@ -30,7 +30,15 @@ from tare.heap_traces.residence import (
     moments,
     not_needed,
 )
-from tare.heap_traces.spots import Spot, by_site, described, spots, structures, untouched
+from tare.heap_traces.spots import (
+    Spot,
+    by_site,
+    described,
+    described_spot,
+    spots,
+    structures,
+    untouched,
+)
 from tare.heap_traces.trace import Trace
 
 FREE_EARLIER, LEAK, NEVER_USED, RESERVE = "free-earlier", "leak", "never-used", "reserve"
@@ -61,8 +69,9 @@ def predictions(trace: Trace, process: Process, moment: int, largest: int) -> li
     """What changes of single places would bring to ``process``, whose peak of ``largest`` bytes is
     at ``moment`` (of its order).
 
-    Of each: ``kind``, ``place`` (a dict as of ``Place``), ``objects`` and ``bytes`` (of the place);
-    for changes of the peak ``at_peak`` (bytes held in vain then), ``peak``, with the bounds
+    Of each: ``kind``, ``place`` (a dict as of ``Place``), ``caller`` (the same, or None: what
+    called it for nearly all that is worth a change), ``objects`` and ``bytes`` (of the place); for
+    changes of the peak ``at_peak`` (bytes held in vain then), ``peak``, with the bounds
     ``peak_low`` and ``peak_high`` (of the peak afterwards), ``never_freed``, ``freed_at`` (where
     most of it is freed now, a place or None) and ``teardown`` (whether uses of teardown are left
     out); for the others ``calls`` (allocations, each with its free), and
@@ -157,10 +166,8 @@ def _peaks_changed(
         found.append(
             {
                 "kind": kind,
-                "place": described(spot.place),
+                **described_spot(spot),
                 "others": [described(place) for place in spot.others],
-                "objects": spot.sums["objects"],
-                "bytes": spot.sums["bytes"],
                 "at_peak": spot.sums[_AT_PEAK[kind]],
                 "held": spot.sums["held_bytes"],
                 "peak": low,
@@ -261,9 +268,7 @@ def _copies(
         found.append(
             {
                 "kind": RESERVE,
-                "place": described(spot.place),
-                "objects": spot.sums["objects"],
-                "bytes": spot.sums["bytes"],
+                **described_spot(spot),
                 "at_peak": spot.sums["held_bytes"],
                 "links": chain.links,
                 "copied_bytes": chain.copied,
@@ -294,9 +299,7 @@ def _by_calls(trace: Trace, process: Process, places: Sequence[Spot]) -> Iterato
         mine = costs.filter(pl.col("site").is_in(spot.sites))
         yield {
             "kind": kind,
-            "place": described(spot.place),
-            "objects": spot.sums["objects"],
-            "bytes": spot.sums["bytes"],
+            **described_spot(spot),
             "calls": calls,
             "malloc_instructions": _mean(mine, "malloc"),
             "free_instructions": _mean(mine, "free"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tare.base.libraries import pl
-from tare.heap_traces.frames import is_of_system, place_of
+from tare.base.libraries import NDArray, np, pl
+from tare.heap_traces.frames import is_of_system, places_of
 from tare.heap_traces.residence import (
     Process,
     in_slices,
@@ -35,6 +36,9 @@ _SUMS = (
     *("objects", "bytes", "held_bytes", "idle_bytes", "unfreed_bytes", "torn_bytes"),
     *("unneeded_bytes", "untouched_bytes", "soon", "crossing"),
 )
+_IN_VAIN = ("idle_bytes", "unneeded_bytes", "untouched_bytes")
+_CALLS = ("soon", "crossing")
+NEARLY_ALL = 0.9
 _EARLIEST, _LATEST = ("born_first", "ended_first"), ("born_last", "ended_last")
 
 
@@ -45,17 +49,22 @@ class Spot:
     these, ``unneeded`` (at no time, and yet held), ``untouched`` (beyond what is ever used of those
     that are needed, held at the peak), freed ``soon``, and ``crossing`` (freed by
     another thread). ``times`` are those of the idle ones. ``others`` are places whose objects are
-    parts of the same structure, which its sums include."""
+    parts of the same structure, which its sums include. ``callers`` are the places that called it,
+    with what each has of the bytes in vain, and of the calls."""
 
     place: Place
     sites: list[int] = field(default_factory=list)
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_SUMS, 0))
     times: dict[str, int] = field(default_factory=dict)
     others: list[Place] = field(default_factory=list)
+    callers: dict[Place, NDArray[np.int64]] = field(default_factory=dict)
 
-    def add(self, row: Mapping[str, Any]) -> None:
+    def add(self, row: Mapping[str, Any], caller: Place | None = None) -> None:
         self.sites.append(row["site"])
         self._include(row, row)
+        if caller is not None:
+            weight = [sum(row[name] for name in names) for names in (_IN_VAIN, _CALLS)]
+            self.callers[caller] = self.callers.get(caller, np.zeros(2, np.int64)) + weight
 
     def join(self, other: Spot) -> None:
         self.sites += other.sites
@@ -69,6 +78,17 @@ class Spot:
             for name in names:
                 if times.get(name) is not None:
                     self.times[name] = choose(self.times.get(name, times[name]), times[name])
+
+    @property
+    def caller(self) -> Place | None:
+        """Of a place that several others call, the one from which nearly all of it comes that is
+        worth a change: what is held in vain or, where nothing is, the calls."""
+        if len(self.callers) < 2:
+            return None
+        measure = 0 if sum(weight[0] for weight in self.callers.values()) else 1
+        weights = {place: int(weight[measure]) for place, weight in self.callers.items()}
+        most = max(weights, key=weights.__getitem__)
+        return most if weights[most] > NEARLY_ALL * sum(weights.values()) else None
 
     @property
     def is_single(self) -> bool:
@@ -152,9 +172,9 @@ def spots(trace: Trace, process: Process, table: pl.DataFrame) -> list[Spot]:
     named_sites(rows, trace)
     found: dict[Place, Spot] = {}
     for row in rows:
-        place = place_of(row["frames"])
+        place, caller, *_ = *itertools.islice(places_of(row["frames"]), 2), None, None
         if place is not None and is_changeable(place):
-            found.setdefault(place, Spot(place)).add(row)
+            found.setdefault(place, Spot(place)).add(row, caller)
     return list(found.values())
 
 
@@ -166,6 +186,16 @@ def is_changeable(place: Place) -> bool:
 def described(place: Place) -> dict[str, Any]:
     """As JSON has it."""
     return {name: getattr(place, name) for name in place.__struct_fields__}
+
+
+def described_spot(spot: Spot) -> dict[str, Any]:
+    """Of every change: where it is, and of how many objects and bytes."""
+    return {
+        "place": described(spot.place),
+        "caller": described(spot.caller) if spot.caller is not None else None,
+        "objects": spot.sums["objects"],
+        "bytes": spot.sums["bytes"],
+    }
 
 
 def structures(found: Sequence[Spot]) -> list[Spot]:
@@ -181,7 +211,7 @@ def structures(found: Sequence[Spot]) -> list[Spot]:
         first, *others = sorted(
             group, key=lambda spot: (-spot.sums["torn_bytes"], -spot.sums["idle_bytes"])
         )
-        whole = Spot(first.place, [*first.sites], {**first.sums}, {**first.times})
+        whole = replace(first, sites=[*first.sites], sums={**first.sums}, times={**first.times})
         for other in others:
             whole.join(other)
         joined.append(whole)

@@ -16,14 +16,20 @@ _DEFAULT = "glibc"
 """What a study that names no manager runs a program under."""
 
 
-def named(place: Place) -> str:
-    """``read_orders (hold.cpp:32)``, with the module where there is no file."""
+def named(place: Place, caller: Place | None = None) -> str:
+    """``copy (text.c:32)`` or ``copy (text.c:32, called by set at settings.c:20)``, with the module
+    where there is no file."""
     function = shortened(place.function, LONGEST_FRAME)
     if place.file:
-        line = f":{place.line}" if place.line else ""
-        return f"{function} ({place.file.rpartition('/')[2]}{line})"
-    module = place.module.rpartition("/")[2]
-    return f"{function} ({module})" if module and module not in function else function
+        where = place.file.rpartition("/")[2] + (f":{place.line}" if place.line else "")
+    else:
+        module = place.module.rpartition("/")[2]
+        where = module if module not in function else ""
+    if caller is not None:
+        name = shortened(caller.function, LONGEST_FRAME)
+        called = f"called by {name}" + (f" at {at(caller)}" if caller.line else "")
+        where = f"{where}, {called}" if where else called
+    return f"{function} ({where})" if where else function
 
 
 def at(place: Place) -> str:

@@ -35,11 +35,13 @@ def actions(results: Results) -> list[Action]:
 def _action(results: Results, record: Record, change: Change) -> Iterator[Action]:
     kind = Kind(change["kind"])
     place = place_in(change["place"])
+    caller = change.get("caller")
+    where = named(place, place_in(caller) if caller else None)
     if kind in (Kind.SHORT_LIVED, Kind.CROSS_THREAD):
         gain = calls_saved(record, change)
         if gain is None or gain.value < LEAST_INSTRUCTIONS * gain.value / (1 - gain.ratio):
             return
-        text = _CALLS[kind](change, named(place), format_percent(1 - gain.ratio))
+        text = _CALLS[kind](change, where, format_percent(1 - gain.ratio))
         verify = verifying(results.run, "count", record.run.program)
     else:
         gain = _peak_saved(record, change)
@@ -50,7 +52,7 @@ def _action(results: Results, record: Record, change: Change) -> Iterator[Action
             verify = verifying(results.run, "count", record.run.program)
         else:
             verify = verifying(results.run, STUDY, record.run.program)
-        text = _PEAKS[kind](change, named(place))
+        text = _PEAKS[kind](change, where)
     yield predicted(kind, text, gain, verify, place)
 
 
@@ -133,7 +135,8 @@ def _never_used(change: Change, where: str) -> str:
 def _untouched(change: Change, where: str) -> str:
     return (
         f"Ask for less at {where}: of {format_bytes(change['held'])} that are alive at the peak, "
-        f"{format_bytes(change['at_peak'])} are never touched."
+        f"{format_bytes(change['at_peak'])} are never touched. Pages of it that are never touched "
+        "are not resident: as such less is saved."
     )
 
 

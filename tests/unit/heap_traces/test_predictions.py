@@ -22,6 +22,7 @@ from tare.heap_traces.spots import Spot, structures
 from tare.heap_traces.trace import open_trace
 from tare.records.actions import Place
 from tests.support.traces import FRAMES, objects_frame, sites_frame, write_trace_folder
+from tests.support.traces import SITES as SITE_COLUMNS
 
 END = 200_000
 Row = dict[str, Any]
@@ -331,3 +332,31 @@ def test_nodes_and_what_they_point_to_are_one_structure() -> None:
     assert joined[1].sums["idle_bytes"] == 450
     assert {place.line for place in joined[1].others} == {2, 3}
     assert sorted(joined[1].sites) == [1, 2, 3]
+
+
+def test_the_one_of_several_callers_is_named_for_which_memory_is_held_in_vain(
+    tmp_path: Path,
+) -> None:
+    """Sites 3 and 5 allocate in one function, called at two lines; 5's objects are used to the
+    end."""
+    frames = [("main", 3), ("keep", 8), ("copy", 20), ("set", 30), ("copy", 20)]
+    callers = {1: None, 2: 1, 3: 2, 4: 1, 5: 4}
+    sites = pl.DataFrame(
+        [
+            (0, site, callers[site], *(frames[site - 1][0], "/bin/prog", "prog.c"),
+             frames[site - 1][1], 16 * site, 0, None, None)
+            for site in callers
+        ],
+        schema=SITE_COLUMNS,
+        orient="row",
+    )  # fmt: skip
+    rows: list[Row] = [
+        {"birth": 1, "size": 1 << 20, "site": 3, "first": 2, "last": 3},
+        {"birth": 4, "size": 1 << 20, "site": 5, "first": 5, "last": END},
+    ]
+    [change] = predicted(rows, tmp_path, sites=sites)
+    assert change["place"]["function"] == "copy"
+    assert (change["caller"]["function"], change["caller"]["line"]) == ("keep", 8)
+    rows[1]["last"] = 6
+    [change] = predicted([*rows, {"birth": 9, "size": 9}], tmp_path / "both", sites=sites)
+    assert change["caller"] is None
