@@ -19,7 +19,7 @@ spent() { echo "$(($(date +%s) - began)) s"; }
 draw() {
   columns=$(stty size <&2 2>/dev/null | cut -d ' ' -f 2)
   [ "${columns:-0}" -gt 1 ] || columns=80
-  last=$(tail -n 1 "$log" | tr '\r' '\n' | tail -n 1 | tr -cd ' -~' | sed 's/^ *//')
+  last=$(tail -n 5 "$log" | tr '\r' '\n' | tr -cd ' -~\n' | grep '[^ ]' | tail -n 1 | sed 's/^ *//')
   printf '\r%.*s\033[K' "$((columns - 1))" "$label: $(spent)  $last" >&2
 }
 
