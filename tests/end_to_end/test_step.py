@@ -18,7 +18,7 @@ from tests.support.terminal import CTRL_C, Terminal
 
 STEP = ["scripts/step.sh", "making things", "things", "Try another day."]
 DONE = r"making things: done in \d+ s\n"
-SLEEPER = r'sh -c "echo \$\$ > sleeper; echo asleep; exec sleep 100000"; :'
+SLEEPER = r'sh -c "echo \$\$ > sleeper; exec sleep 100000"; :'
 
 
 @pytest.fixture
@@ -43,12 +43,20 @@ def log(folder: Path) -> str:
     return (folder / "build/logs/things.log").read_text()
 
 
-def wait_for_the_end_of_the_sleeper(folder: Path) -> None:
-    """Else the test runs into its time limit. What nobody has waited for yet has ended, too."""
-    status = Path("/proc", (folder / "sleeper").read_text().strip(), "stat")
+def interrupt(terminal: Terminal, folder: Path) -> int:
+    """Presses Ctrl-C when the sleeper sleeps, and waits for its end; the exit code."""
+    noted = folder / "sleeper"
+    while not (noted.exists() and noted.read_text().endswith("\n")):
+        time.sleep(0.05)
+    status = Path("/proc", noted.read_text().strip(), "stat")
+    assert status.exists()
+    terminal.press(CTRL_C)
+    code = terminal.end()
+    # What nobody has waited for yet has ended, too. Else the test runs into its time limit.
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         while status.read_text().rpartition(")")[2].split()[0] not in "ZX":
             time.sleep(0.05)
+    return code
 
 
 def test_into_a_pipe_go_a_line_at_the_beginning_and_one_at_the_end(folder: Path) -> None:
@@ -87,13 +95,13 @@ def test_a_command_that_is_not_there_fails(folder: Path) -> None:
 def test_a_terminal_has_one_line_no_wider_than_it_is(folder: Path) -> None:
     waits = "echo '[3/7] a long, long name of a file'; until [ -e go ]; do sleep 0.1; done"
     terminal = Terminal([*STEP, "sh", "-c", waits], folder, columns=40)
-    terminal.wait_for("making things: 1 s  [3/7] a long, long")
+    terminal.wait_for(r"making things: [1-9]\d* s  \[3/7\] a long")
     (folder / "go").touch()
     assert terminal.end() == 0
     *drawn, last = re.split(r"\r(?!\n)", terminal.drawn)
     assert re.fullmatch(rf"\x1b\[K{DONE}", last.replace("\r\n", "\n"))
     lines = [line.removesuffix("\x1b[K") for line in drawn]
-    assert len(lines) > 2
+    assert len(lines) > 1
     assert [line for line in lines if len(line) > 39 or not line.isprintable()] == []
 
 
@@ -114,10 +122,7 @@ def test_a_failure_on_a_terminal_leaves_no_line_of_progress(folder: Path) -> Non
 def test_ctrl_c_ends_all_that_was_started(folder: Path, ends: str) -> None:
     """The step counts as interrupted also where its command then ends as if all was well."""
     terminal = Terminal([*STEP, "sh", "-c", ends], folder)
-    terminal.wait_for("asleep")
-    terminal.press(CTRL_C)
-    assert terminal.end() == -signal.SIGINT
-    wait_for_the_end_of_the_sleeper(folder)
+    assert interrupt(terminal, folder) == -signal.SIGINT
     assert "making things: interrupted after" in terminal.drawn
 
 
@@ -126,10 +131,7 @@ def test_make_begins_a_step_again_that_was_interrupted(folder: Path) -> None:
     (folder / "Makefile").write_text(f"made:\n\t@{words} sh command\n\t@touch $@\n")
     (folder / "command").write_text(SLEEPER)
     terminal = Terminal(["make"], folder)
-    terminal.wait_for("asleep")
-    terminal.press(CTRL_C)
-    assert terminal.end() != 0
-    wait_for_the_end_of_the_sleeper(folder)
+    assert interrupt(terminal, folder) != 0
     assert not (folder / "made").exists()
     (folder / "command").write_text("exit 5")
     failed = subprocess.run(["make"], cwd=folder, capture_output=True, text=True)
@@ -160,10 +162,7 @@ def test_an_environment_is_kept_unless_it_was_interrupted(folder: Path) -> None:
     assert kept.exists()
     # As pip ends.
     interrupted = environment(folder, f"trap 'exit 1' INT; {SLEEPER}")
-    interrupted.wait_for("asleep")
-    interrupted.press(CTRL_C)
-    assert interrupted.end() == 130
-    wait_for_the_end_of_the_sleeper(folder)
+    assert interrupt(interrupted, folder) == 130
     assert kept.exists()
     assert environment(folder, "true").end() == 0
     assert not kept.exists()

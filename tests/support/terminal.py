@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import subprocess
 import termios
 from collections.abc import Mapping, Sequence
@@ -38,9 +39,9 @@ class Terminal:
         self.drawn = ""
         """All so far, control characters included."""
 
-    def wait_for(self, text: str) -> None:
-        while text not in self.drawn:
-            assert self._read(), f"ended without {text!r}: {self.drawn}"
+    def wait_for(self, pattern: str) -> None:
+        while not re.search(pattern, self.drawn):
+            assert self._read(), f"ended without {pattern!r}: {self.drawn}"
 
     def press(self, keys: bytes) -> None:
         os.write(self._screen, keys)
