@@ -10,6 +10,7 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 TARE := $(VENV)/bin/tare
+STEP := scripts/step.sh
 DICTIONARY := /usr/share/dict/american-english
 NATIVE_SOURCES := $(shell find observers managers platform replay workloads/kernels -type f \
 	-not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
@@ -22,41 +23,43 @@ setup:
 
 $(VENV)/.dependencies: requirements.lock
 	@scripts/setup.sh build
-	python3 -m venv $(VENV)
-	$(VENV)/bin/pip install -q --require-hashes -r requirements.lock
+	@$(STEP) "Python environment" environment \
+		"If the network or a full disk was in the way, run the same command again." \
+		scripts/environment.sh $(VENV)
 	@touch $@
 
 # Native sources need a new build; the Python parts are used in place, but where a package is new or
 # has moved, the installation has to learn of it.
 $(VENV)/.built: $(VENV)/.dependencies $(NATIVE_SOURCES) $(shell find tare -name __init__.py)
 	@scripts/setup.sh build
-	@echo "building the native parts and the allocators (minutes the first time)"
-	$(VENV)/bin/pip install -v --no-build-isolation --no-deps -e . > build.log 2>&1 \
-		|| { tail -n 40 build.log; echo "the whole log is in build.log"; exit 1; }
+	@$(STEP) "native parts and allocators" native \
+		"The same command again goes on from here; after make clean it begins from nothing." \
+		$(VENV)/bin/pip install -v --no-build-isolation --no-deps -e .
 	@touch $@
 
 build: $(VENV)/.built
 
 demo: build
 	@scripts/setup.sh demo
-	$(TARE) weigh -o demo-results -- \
+	@$(TARE) weigh -o demo-results -- \
 		gawk -v widest=50 -f workloads/gawk/format.awk $(DICTIONARY) \
-		|| { echo "to weigh anew: rm -r demo-results; make demo"; exit 1; }
+		|| { code=$$?; echo "to weigh anew: rm -r demo-results; make demo"; exit $$code; }
 
 unit: build
 	@$(PYTHON) -m compileall -q tare
-	$(PYTHON) -m pytest -n 2 --dist worksteal tests/unit
+	@$(PYTHON) -m pytest -n 2 --dist worksteal tests/unit
 
 test: build
 	@scripts/setup.sh demo test
 	@$(PYTHON) -m compileall -q tare  # most tests start tare anew, where nothing may be compiled
-	@$(PYTHON) -m tests.native.programs
-	$(PYTHON) -m tests
+	@$(STEP) "programs of the native tests" native-tests \
+		"The log names the file and the line." $(PYTHON) -m tests.native.programs
+	@$(PYTHON) -m tests
 
 steady: build
 	@scripts/setup.sh demo test
 	@$(PYTHON) -m compileall -q tare
-	$(PYTHON) -m tests --beside 20
+	@$(PYTHON) -m tests --beside 20
 
 check: build
 	@scripts/setup.sh check
@@ -67,7 +70,8 @@ check: build
 	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
 	git ls-files '*.sh' .ci/run | xargs shellcheck
 	@scripts/check-rust.sh replay replay/mmtk
-	scripts/check-warnings.sh
+	@$(STEP) "C and C++ with warnings as errors" warnings "The log names the file and the line." \
+		scripts/check-warnings.sh
 
 format: build
 	@scripts/setup.sh check

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Installs the Debian packages of the groups named (see packages.txt), and says what is left out
-# where this system has no such package. Without root it says which are missing and the one command
-# that installs them, and exits with 3.
+# Installs the Debian packages of the groups named (see packages.txt), as root or with sudo, and says
+# what is left out where this system has no such package. Where it may not install, it says which
+# are missing and the one command that installs them, and exits with 3.
 set -eu
 
-list="$(dirname "$0")/../packages.txt"
+scripts=$(dirname "$0")
+list="$scripts/../packages.txt"
 tab=$(printf '\t')
 
 installed() {
@@ -55,41 +56,71 @@ lacking() {
   done
 }
 
+# Sorts what the groups lack: packages to install, those that are needed and not to be had, and a
+# line for each thing left out.
+sort_out() {
+  wanted=""
+  stop=""
+  left_out=""
+  while IFS="$tab" read -r package packages purpose; do
+    [ -n "$package" ] || continue
+    if [ "$package" != "-" ]; then
+      wanted="$wanted $package"
+    elif [ -n "$purpose" ]; then
+      left_out="${left_out}left out: $purpose (this system has no package $packages)
+"
+    else
+      stop="$stop $packages"
+    fi
+  done <<END
+$1
+END
+}
+
+# Root's rights, with $sudo before a command. A password is asked for here, before a line of progress
+# is drawn, and only on a terminal.
+may_install() {
+  sudo=""
+  [ "$(id -u)" -ne 0 ] || return 0
+  sudo=yes
+  if [ -z "$wanted$stop" ] || ! command -v sudo >/dev/null 2>&1; then return 1; fi
+  if sudo -n true 2>/dev/null; then return 0; fi
+  [ -t 2 ] || return 1
+  echo "sudo may ask for your password, to install the Debian packages$wanted$stop" >&2
+  sudo -v
+}
+
 missing=$(lacking "$@")
 [ -n "$missing" ] || exit 0
-if [ "$(id -u)" -eq 0 ]; then
-  apt-get update -q
-  missing=$(lacking "$@" 2>/dev/null)
+sort_out "$missing"
+installs=no
+if may_install; then
+  installs=yes
+  "$scripts/step.sh" "package lists" lists \
+    "If the network or another apt was in the way, run the same command again." \
+    ${sudo:+sudo} apt-get update -q
+  sort_out "$(lacking "$@" 2>/dev/null)"
 fi
 
-wanted=""
-stop=""
-while IFS="$tab" read -r package packages purpose; do
-  if [ "$package" != "-" ]; then
-    wanted="$wanted $package"
-  elif [ -n "$purpose" ]; then
-    echo "left out: $purpose (this system has no package $packages)" >&2
-  else
-    stop="$stop $packages"
-  fi
-done <<END
-$missing
-END
-
+printf '%s' "$left_out" >&2
 if [ -n "$stop" ]; then
   echo "These packages are needed, and the package lists of this system do not have them:$stop" >&2
   echo "Refresh the lists with apt-get update; Tare is built on Debian 12 and 13, and what is like them." >&2
   exit 3
 fi
 [ -n "$wanted" ] || exit 0
-if [ "$(id -u)" -ne 0 ]; then
+if [ "$installs" = no ]; then
   echo "These Debian packages are missing:$wanted" >&2
   echo "Install them with:" >&2
   echo "    sudo apt-get install --no-install-recommends$wanted" >&2
   exit 3
 fi
-echo "Installing:$wanted"
-export DEBIAN_FRONTEND=noninteractive
 # Word splitting is meant: each word is a package.
 # shellcheck disable=SC2086
-apt-get install -q -y --no-install-recommends $wanted
+set -- $wanted
+# What an interrupted installation left half done is done first; apt refuses to go on without.
+# shellcheck disable=SC2016
+"$scripts/step.sh" "system packages ($#)" packages \
+  "If the network, a full disk or another apt was in the way, run the same command again." \
+  ${sudo:+sudo} env DEBIAN_FRONTEND=noninteractive \
+  sh -c 'dpkg --configure -a && apt-get install -q -y --no-install-recommends "$@"' sh "$@"

@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
+from tests.support.terminal import Terminal
 
 PACKAGES = (ROOT / "packages.txt").read_text().splitlines()
 SYSTEM = {
     "apt-get": 'echo "$@" >> "{folder}/asked"',
+    "dpkg": 'echo "dpkg $*" >> "{folder}/asked"',
+    "sudo": "exit 1",
     "apt-cache": 'grep -qx "$2" "{folder}/lists" && echo "  Candidate: 1.0"',
     "dpkg-query": 'grep -qx "$4" "{folder}/installed" && printf "ii "',
     "gcc": "echo 14",
@@ -30,7 +33,8 @@ class System:
         self.folder = folder
         (folder / "scripts").mkdir()
         (folder / "commands").mkdir()
-        shutil.copy(ROOT / "scripts" / "setup.sh", folder / "scripts")
+        for name in ("setup.sh", "step.sh"):
+            shutil.copy(ROOT / "scripts" / name, folder / "scripts")
         for name, text in SYSTEM.items():
             self.command(name, text.format(folder=folder))
         self.command("id", "echo 0")
@@ -42,16 +46,23 @@ class System:
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
 
-    def setup(self, packages: str, lists: str = "") -> subprocess.CompletedProcess[str]:
+    def holds(self, packages: str, lists: str = "") -> None:
         (self.folder / "packages.txt").write_text(packages)
         (self.folder / "lists").write_text("\n".join(lists.split()) + "\n")
+
+    def setup(self, packages: str, lists: str = "") -> subprocess.CompletedProcess[str]:
+        self.holds(packages, lists)
         return subprocess.run(
-            ["sh", self.folder / "scripts" / "setup.sh", "build"],
-            env={"PATH": f"{self.folder / 'commands'}:{os.environ['PATH']}"},
+            SETUP,
+            cwd=self.folder,
+            env=self.environment(),
             capture_output=True,
             text=True,
             check=False,
         )
+
+    def environment(self) -> dict[str, str]:
+        return {"PATH": f"{self.folder / 'commands'}:{os.environ['PATH']}"}
 
     def asked(self) -> list[str]:
         return (self.folder / "asked").read_text().splitlines()
@@ -62,13 +73,23 @@ def system(tmp_path: Path) -> System:
     return System(tmp_path)
 
 
+SETUP = ["sh", "scripts/setup.sh", "build"]
+CONFIGURE = "dpkg --configure -a"
 INSTALL = "install -q -y --no-install-recommends"
+
+
+def complaints(done: subprocess.CompletedProcess[str]) -> str:
+    """What it says beside the lines of its steps."""
+    said = done.stderr.splitlines(keepends=True)
+    return "".join(
+        line for line in said if not re.match(r"(package lists|system packages)\b", line)
+    )
 
 
 def test_the_first_alternative_that_the_system_has_is_installed(system: System) -> None:
     done = system.setup("build jdk-17|jdk-21|jdk-25 -\n", lists="jdk-21 jdk-25")
     assert done.returncode == 0, done.stderr
-    assert system.asked() == ["update -q", f"{INSTALL} jdk-21"]
+    assert system.asked() == ["update -q", CONFIGURE, f"{INSTALL} jdk-21"]
 
 
 def test_an_installed_alternative_is_enough(system: System) -> None:
@@ -86,7 +107,7 @@ def test_a_package_can_have_the_version_of_the_compiler(system: System) -> None:
 def test_an_absent_package_that_can_be_missing_stops_nothing(system: System) -> None:
     done = system.setup("build sml - tests of SML\nbuild jq -\n", lists="jq")
     assert done.returncode == 0
-    assert done.stderr == "left out: tests of SML (this system has no package sml)\n"
+    assert complaints(done) == "left out: tests of SML (this system has no package sml)\n"
     assert system.asked()[-1] == f"{INSTALL} jq"
 
 
@@ -106,9 +127,9 @@ def test_a_command_counts_if_it_is_new_enough(
     system.command("madeup", f"echo madeup {version} '(from 2099.9)'" if version else "exit 1")
     done = system.setup("build rust madeup>=1.85 allocators\n", lists="rust")
     assert done.returncode == 0, done.stderr
-    assert system.asked() == (["update -q", f"{INSTALL} rust"] if installed else [])
+    assert system.asked() == (["update -q", CONFIGURE, f"{INSTALL} rust"] if installed else [])
     said = f"madeup on PATH is version {version or 'unknown'}; 1.85 or newer is needed\n"
-    assert done.stderr == (said if installed else "")
+    assert complaints(done) == (said if installed else "")
 
 
 def test_without_root_the_command_is_named(system: System) -> None:
@@ -118,6 +139,44 @@ def test_without_root_the_command_is_named(system: System) -> None:
     assert "left out: tests of SML" in done.stderr
     assert done.stderr.endswith("    sudo apt-get install --no-install-recommends jdk-21\n")
     assert system.asked() == []
+
+
+def test_sudo_installs_where_it_asks_for_no_password(system: System) -> None:
+    system.command("id", "echo 1000")
+    system.command("sudo", f'echo sudo >> "{system.folder}/asked"; [ "$1" != -n ] || shift; "$@"')
+    assert system.setup("build jq -\n", lists="jq").returncode == 0
+    assert system.asked() == [
+        *("sudo", "sudo", "update -q"),
+        *("sudo", CONFIGURE, f"{INSTALL} jq"),
+    ]
+
+
+def test_a_password_is_asked_for_before_the_first_step(system: System) -> None:
+    system.command("id", "echo 1000")
+    system.command(
+        "sudo",
+        f"""[ "$1" != -n ] || exit 1
+        [ "$1" = -v ] || exec "$@"
+        printf 'password:'
+        read -r said
+        echo "$said" >> "{system.folder}/asked\"""",
+    )
+    system.holds("build jq -\n", lists="jq")
+    terminal = Terminal(SETUP, system.folder, system.environment())
+    terminal.wait_for("password:")
+    assert "packages jq\r\npassword:" in terminal.drawn
+    assert "package lists" not in terminal.drawn
+    terminal.press(b"secret\n")
+    assert terminal.end() == 0
+    assert system.asked() == ["secret", "update -q", CONFIGURE, f"{INSTALL} jq"]
+
+
+def test_a_failure_of_apt_ends_it_with_the_code_of_apt(system: System) -> None:
+    system.command("apt-get", "[ $1 = update ] || { echo 'E: why'; exit 100; }")
+    done = system.setup("build jq -\n", lists="jq")
+    assert done.returncode == 100
+    assert "E: why\n\nsystem packages (1): failed" in done.stderr
+    assert "build/logs/packages.log" in done.stderr
 
 
 def test_the_list_is_well_formed() -> None:

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import fcntl
 import subprocess
+import sys
 from pathlib import Path
 
 from tests.support import ROOT
 
 
-def built(name: str, compiler: str = "c++") -> Path:
-    """The program of that name, built if need be: by one test at a time."""
+def built(name: str, compiler: str = "c++", *, shown: bool = False) -> Path:
+    """The program of that name, built if need be: by one test at a time. ``shown``: what the build
+    prints is printed at once, else when it fails."""
     folder = ROOT / "build" / "native" / compiler
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "build.ninja").exists():
             _run("cmake", "-G", "Ninja", "-S", ROOT / "tests" / "native", "-B", folder,
-                 f"-DCMAKE_CXX_COMPILER={compiler}")  # fmt: skip
-        _run("cmake", "--build", folder, "--target", name)
+                 f"-DCMAKE_CXX_COMPILER={compiler}", shown=shown)  # fmt: skip
+        _run("cmake", "--build", folder, "--target", name, shown=shown)
     return folder / name
 
 
-def _run(*command: str | Path) -> None:
-    ran = subprocess.run(command, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def _run(*command: str | Path, shown: bool) -> None:
+    ran = subprocess.run(command, capture_output=not shown, text=True)
+    assert ran.returncode == 0, f"{ran.stdout or ''}{ran.stderr or ''}"
 
 
 if __name__ == "__main__":
-    built("native-tests")
+    try:
+        built("native-tests", shown=True)
+    except AssertionError:
+        sys.exit(1)
