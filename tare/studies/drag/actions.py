@@ -135,8 +135,8 @@ def _never_used(change: Change, where: str) -> str:
 def _untouched(change: Change, where: str) -> str:
     return (
         f"Ask for less at {where}: of {format_bytes(change['held'])} that are alive at the peak, "
-        f"{format_bytes(change['at_peak'])} are never touched. Pages of it that are never touched "
-        "are not resident: as such less is saved."
+        f"{format_bytes(change['at_peak'])} are never touched. Pages that are never touched take "
+        "no memory, so resident memory shrinks by less."
     )
 
 
