@@ -18,8 +18,10 @@ import pytest
 MOST_AGAIN = 20
 """So many failures are no unsteadiness."""
 MOST_UNSTEADY = 2
-SHARED_OUT = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+SHARED_OUT = ["--dist", "loadfile", "--no-loadscope-reorder"]
 """In the order of tests/conftest.py; else files with few tests, which are long ones, come last."""
+WORKERS, WORKERS_BESIDE_LOOPS = 2, 6
+"""Beside loops a worker has little of the processor, and more of them disturb each other more."""
 MOST_LINES = 60
 """Of a failure: its end says why."""
 BUSY = """
@@ -79,8 +81,9 @@ def told(title: str, reasons: dict[str, str]) -> None:
 def run(arguments: list[str], loops: int) -> int:
     """The exit code."""
     failures = Failures()
+    workers = WORKERS_BESIDE_LOOPS if loops else WORKERS
     with busy(loops):
-        code = pytest.main([*SHARED_OUT, *arguments], plugins=[failures])
+        code = pytest.main(["-n", str(workers), *SHARED_OUT, *arguments], plugins=[failures])
     reasons = failures.reasons
     if code != pytest.ExitCode.TESTS_FAILED or not reasons:
         return int(code)
