@@ -21,7 +21,6 @@ from tare.records.components import COMPONENTS, IN_COLLECTIONS, OTHER, Certainty
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
 from tare.report.fields import (
     Field,
     Kind,
@@ -75,8 +74,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK and r.run.observer == OBSERVER]
     tables: list[Table] = []
-    if (failures := failure_table(results)) is not None:
-        tables.append(failures)
     programs = list(dict.fromkeys(r.run.program for r in good))
     firsts = {program: first_records(good, program) for program in programs}
     for number, program in enumerate(programs, 1):
@@ -109,7 +106,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         findings=findings(good) + memory_tables.findings(simulated),
         tables=tables,
         figures=figures,
-        took_seconds=results.run.took_seconds,
     )
 
 

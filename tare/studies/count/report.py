@@ -18,10 +18,9 @@ from tare.campaign.planning import Plan
 from tare.observers.event_files import in_manager
 from tare.observers.instrument import FAMILIES, quantile
 from tare.records.metrics import Status
-from tare.records.results import Results, read_records, telling_damage
+from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.records.summary import summarise_range
-from tare.report.comparison import failure_table
 from tare.report.fields import (
     MANAGER,
     Field,
@@ -71,19 +70,11 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
-    """Findings, tables and figures of all counts in a results folder. UsageError where it holds
-    something else."""
-    with telling_damage(results):
-        return _section(results, identifier, title)
-
-
-def _section(results: Results, identifier: str, title: str) -> Section:
+    """Findings, tables and figures of all counts in a results folder."""
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in records))
     tables: list[Table] = []
-    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
-        tables.append(failures)
     figures: list[Figure] = []
     for number, program in enumerate(programs, 1):
         firsts = first_records(good, program)
@@ -105,7 +96,6 @@ def _section(results: Results, identifier: str, title: str) -> Section:
         findings=findings(records, results.run.baseline),
         tables=tables,
         figures=figures,
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -25,7 +25,6 @@ from tare.report.comparison import (
     TIME,
     change,
     compared,
-    failure_table,
     measured,
     medians,
     runs,
@@ -177,8 +176,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     groups = sweeps.by_allocator(_managers(results))
     programs = list(dict.fromkeys(program for program, _, _ in rows))
     tables: list[Table] = []
-    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
-        tables.append(failures)
     sentences: list[str] = []
     for number, program in enumerate(programs, 1):
         live = live_memory(results, records, program)
@@ -200,7 +197,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         findings=sentences,
         tables=tables,
         figures=_figures(results, records, mine, programs, groups),
-        took_seconds=results.run.took_seconds,
     )
 
 

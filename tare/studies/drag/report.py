@@ -19,7 +19,6 @@ from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
 from tare.report.fields import (
     MANAGER,
     Field,
@@ -37,7 +36,7 @@ from tare.report.fields import (
 from tare.report.figures.marks import INK, SERIES, scale_for
 from tare.report.figures.profiles import Series, profile_spec
 from tare.report.model import Cell, Figure, Section, Table
-from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
+from tare.studykit.findings import first_records, sentences_by_program
 from tare.studykit.published import published
 from tare.studykit.site_tables import (
     CALLED_BY,
@@ -133,20 +132,12 @@ def _parts(areas: Mapping[str, float]) -> dict[str, float]:
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
-    """Findings, tables and figures of all analysed traces in a results folder. UsageError where
-    the folder holds something else than an analysis."""
+    """Findings, tables and figures of all analysed traces in a results folder."""
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
-    with reading_an_analysis(results):
-        return _section(results, records, identifier, title)
-
-
-def _section(results: Results, records: Sequence[Record], identifier: str, title: str) -> Section:
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in records))
     tables: list[Table] = []
     figures: list[Figure] = []
-    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
-        tables.append(failures)
     folded: list[Table] = []
     for number, program in enumerate(programs, 1):
         firsts = first_records(good, program)
@@ -174,7 +165,6 @@ def _section(results: Results, records: Sequence[Record], identifier: str, title
         findings=findings(records, results.run.baseline),
         tables=[*tables, *(table for table in folded if table.rows)],
         figures=figures,
-        took_seconds=results.run.took_seconds,
         commands=_commands(results, records),
     )
 

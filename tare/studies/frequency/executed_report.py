@@ -14,9 +14,9 @@ from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.header import Header
-from tare.records.results import Results, telling_damage
+from tare.records.results import Results
 from tare.records.runs import Record, Run
-from tare.report.comparison import compared, failure_table, medians, runs
+from tare.report.comparison import compared, medians, runs
 from tare.report.fields import Field, Kind, R, Row, counts, percents, seconds, table, texts
 from tare.report.model import Figure, Section, Table
 from tare.studykit import contrasts
@@ -91,23 +91,18 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
 
 
 def section(results: Results) -> Section:
-    """Findings, tables and figures of a results folder. UsageError where it holds something
-    else."""
-    with telling_damage(results):
-        run = results.run_as(FrequencyRun)
-        answers = contrasts.answers(results, run.settings, CONTRASTS, MUTATOR)
-        tables = [_table(answers), _collections_table(answers)]
-        findings = _findings(answers)
-        figures = [_figure(answers, contrast) for contrast in CONTRASTS]
-    if (failures := failure_table(results)) is not None:
-        tables.insert(0, failures)
+    """Findings, tables and figures of a results folder."""
+    run = results.run_as(FrequencyRun)
+    answers = contrasts.answers(results, run.settings, CONTRASTS, MUTATOR)
+    tables = [_table(answers), _collections_table(answers)]
+    findings = _findings(answers)
+    figures = [_figure(answers, contrast) for contrast in CONTRASTS]
     return Section(
         identifier=STUDY,
         title=TITLE,
         findings=findings,
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
-        took_seconds=results.run.took_seconds,
     )
 
 

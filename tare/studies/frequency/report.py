@@ -24,7 +24,6 @@ from tare.report.comparison import (
     OF_ALL_RUNS,
     TIME,
     compared,
-    failure_table,
     measured,
     measured_cells,
     medians,
@@ -150,7 +149,7 @@ def section(results: Results) -> Section:
     by_period = against(lambda name: _with(name, every=shortest))
     by_reclaim = against(lambda name: _with(name, reclaim=str(EACH_TIME)))
     programs = list(dict.fromkeys(program for program, _, _ in rows))
-    tables = [failures] if (failures := failure_table(results)) is not None else []
+    tables: list[Table] = []
     sentences: list[str] = []
     figures: list[Figure | None] = []
     for number, program in enumerate(programs, 1):
@@ -179,7 +178,6 @@ def section(results: Results) -> Section:
         findings=sentences,
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
-        took_seconds=results.run.took_seconds,
     )
 
 

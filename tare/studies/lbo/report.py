@@ -22,10 +22,10 @@ from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.header import Amount, Header
 from tare.records.metrics import METRICS, Obtained, Status
-from tare.records.results import Results, read_records, telling_damage
+from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.records.summary import Row
-from tare.report.comparison import failure_table, medians, runs, summary_rows
+from tare.report.comparison import medians, runs, summary_rows
 from tare.report.fields import Field, table, texts
 from tare.report.figures.curves import Mark, curves_spec
 from tare.report.model import Cell, Figure, Section, Table
@@ -215,34 +215,29 @@ def _endings(results: Results) -> dict[str, set[str]]:
 
 
 def section(results: Results) -> Section:
-    """Findings, tables and the figure of a results folder. UsageError where it holds something
-    else."""
-    with telling_damage(results):
-        run = results.run_as(LboRun)
-        points, endings = run.points, _endings(results)
-        (program,) = (each.name for each in run.programs)
-        rows = summary_rows(summarise(results.measurements, run.baseline, run.seed))
-        found = {
-            cost: overhead
-            for cost in COSTS
-            if (runs := runs_of(results.measurements, cost).get(program))
-            and (overhead := overheads(runs, run.seed))
-        }
-        ratios = {
-            (cost, point.manager): rows.get((program, point.manager, COSTS[cost][2]))
-            for cost in found
-            for point in points
-        }
-        tables = [
-            _table(cost, points, ratios, endings, run.unit, overhead.fewest_runs)
-            for cost, overhead in found.items()
-        ]
-        tables.append(_details_table(program, points, rows, endings))
-        figure = _figure(list(found), points, ratios, run.unit)
-        findings = [*_findings(run, found), *_unsteady(results)]
-        broken = failed(results)
-    if (failures := failure_table(results, STUDY)) is not None:
-        tables.insert(0, replace(failures, essential=broken))
+    """Findings, tables and the figure of a results folder."""
+    run = results.run_as(LboRun)
+    points, endings = run.points, _endings(results)
+    (program,) = (each.name for each in run.programs)
+    rows = summary_rows(summarise(results.measurements, run.baseline, run.seed))
+    found = {
+        cost: overhead
+        for cost in COSTS
+        if (runs := runs_of(results.measurements, cost).get(program))
+        and (overhead := overheads(runs, run.seed))
+    }
+    ratios = {
+        (cost, point.manager): rows.get((program, point.manager, COSTS[cost][2]))
+        for cost in found
+        for point in points
+    }
+    tables = [
+        _table(cost, points, ratios, endings, run.unit, overhead.fewest_runs)
+        for cost, overhead in found.items()
+    ]
+    tables.append(_details_table(program, points, rows, endings))
+    figure = _figure(list(found), points, ratios, run.unit)
+    findings = [*_findings(run, found), *_unsteady(results)]
     return Section(
         identifier=STUDY,
         title=TITLE + (", replayed" if run.request.trace else ""),
@@ -250,7 +245,6 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[figure] if figure is not None else [],
         obtained=Obtained.REPLAYED if run.request.trace else Obtained.EXECUTED,
-        took_seconds=run.took_seconds,
     )
 
 

@@ -22,7 +22,6 @@ from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
 from tare.report.fields import (
     MANAGER,
     Field,
@@ -69,8 +68,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     baseline = results.run.baseline
     tables: list[Table] = []
     figures: list[Figure] = []
-    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
-        tables.append(failures)
     programs = list(dict.fromkeys(r.run.program for r in records))
     for number, program in enumerate(programs, 1):
         firsts = first_records(good, program)
@@ -99,7 +96,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         tables=tables,
         figures=figures,
         obtained=Obtained.SIMULATED,
-        took_seconds=results.run.took_seconds,
     )
 
 

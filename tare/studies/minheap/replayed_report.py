@@ -16,9 +16,8 @@ from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
-from tare.records.results import Results, read_records, telling_damage
+from tare.records.results import Results, read_records
 from tare.records.runs import Number, Record, Run
-from tare.report.comparison import failure_table
 from tare.report.fields import (
     SERVED,
     Field,
@@ -92,20 +91,16 @@ def published_ratios() -> dict[str, tuple[float, float, float]]:
 
 
 def section(results: Results) -> Section:
-    """Findings and tables of the searches in a results folder. UsageError where the folder holds
-    something else."""
+    """Findings and tables of the searches in a results folder."""
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
-    with telling_damage(results):
-        run = results.run_as(MinheapRun)
-        tables = [_table(run, good)]
-        if split := [record for record in good if PARTS[0] in record.outcome.values]:
-            tables.append(_parts_table(run, split))
-        if limited := [record for record in good if _is_limited(record)]:
-            tables.append(_trials_table(limited))
-        findings = _findings(run, good)
-    if (failures := failure_table(results)) is not None:
-        tables.insert(0, failures)
+    run = results.run_as(MinheapRun)
+    tables = [_table(run, good)]
+    if split := [record for record in good if PARTS[0] in record.outcome.values]:
+        tables.append(_parts_table(run, split))
+    if limited := [record for record in good if _is_limited(record)]:
+        tables.append(_trials_table(limited))
+    findings = _findings(run, good)
     return Section(
         identifier=STUDY,
         title=TITLE,
@@ -113,7 +108,6 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[],
         obtained=Obtained.REPLAYED,
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -23,9 +23,8 @@ from tare.campaign.planning import Plan
 from tare.records import summary
 from tare.records.header import Header
 from tare.records.metrics import Status
-from tare.records.results import Results, read_records, telling_damage
+from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
 from tare.report.fields import Field, Kind, Row, counts, numbers, seconds, table, texts
 from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.proximity.details import Details, Grouped, Spread
@@ -180,26 +179,21 @@ def cause(collection: Point, controls: Mapping[str, Point], null: Point | None) 
 
 
 def section(results: Results) -> Section:
-    """Findings, tables and figures of a results folder. UsageError where it holds something
-    else."""
-    with telling_damage(results):
-        answers = _answers(results)
-        findings = [sentence for answer in answers for sentence in _findings(answer, answers)]
-        tables = [
-            *(_after_table(answers, clock) for clock in CLOCKS if _is_known(answers, clock)),
-            _distance_table(answers),
-            _runs_table(answers),
-        ]
-        figures = [_after_figure(answers), *_distance_figures(answers, _bases(results))]
-    if (failures := failure_table(results)) is not None:
-        tables.insert(0, failures)
+    """Findings, tables and figures of a results folder."""
+    answers = _answers(results)
+    findings = [sentence for answer in answers for sentence in _findings(answer, answers)]
+    tables = [
+        *(_after_table(answers, clock) for clock in CLOCKS if _is_known(answers, clock)),
+        _distance_table(answers),
+        _runs_table(answers),
+    ]
+    figures = [_after_figure(answers), *_distance_figures(answers, _bases(results))]
     return Section(
         identifier=STUDY,
         title=TITLE,
         findings=[*findings, PUBLISHED] if answers else [],
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
-        took_seconds=results.run.took_seconds,
     )
 
 

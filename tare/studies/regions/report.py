@@ -32,7 +32,6 @@ from tare.report.comparison import (
     TIME,
     change,
     details_table,
-    failure_table,
     measured,
     summary_rows,
 )
@@ -201,8 +200,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     programs = list(dict.fromkeys(program for program, _, _ in rows))
     groups = sweeps.by_allocator(_timed_managers(results))
     tables: list[Table] = []
-    if (failures := failure_table(results)) is not None:
-        tables.append(failures)
     sentences: list[str] = []
     for number, program in enumerate(programs, 1):
         named = f"{program}: " if len(programs) > 1 else ""
@@ -218,7 +215,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         findings=sentences,
         tables=[table for table in tables if table.rows],
         figures=_figures(records, rows, programs, groups),
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -15,7 +15,6 @@ from tare.observers.memory_details import Seen, Simulated
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
 from tare.report.fields import SERVED, Field, Row, counts, percents, quotient, table, texts
 from tare.report.model import Cell, Section, Table
 from tare.studies.memsys import report as memsys
@@ -50,8 +49,6 @@ def section(results: Results) -> Section:
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     tables: list[Table] = []
-    if (failures := failure_table(results)) is not None:
-        tables.append(failures)
     (program,) = (program.name for program in results.run.programs)
     firsts = first_records(good, program)
     models = memsys.details_of(next(iter(firsts.values()))).models if firsts else ()
@@ -69,7 +66,6 @@ def section(results: Results) -> Section:
         findings=_findings(firsts, results.run.baseline),
         tables=tables,
         obtained=Obtained.SIMULATED,
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -22,7 +22,6 @@ from tare.records.runs import Record, Run
 from tare.report.comparison import (
     INTERVAL,
     OF_ALL_RUNS,
-    failure_table,
     measured,
     medians,
     runs,
@@ -71,8 +70,6 @@ def section(results: Results) -> Section:
     summary = summarise(results.measurements, run.baseline, run.seed)
     rows = summary_rows(summary)
     tables: list[Table] = []
-    if (failures := failure_table(results)) is not None:
-        tables.append(failures)
     (program,) = (program.name for program in run.programs)
     managers = _ranked(rows, program, list(run.managers), run.baseline)
     tables.append(_table(rows, program, managers, run.baseline))
@@ -85,7 +82,6 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=_figures(results, summary),
         obtained=Obtained.REPLAYED,
-        took_seconds=run.took_seconds,
     )
 
 

@@ -17,7 +17,6 @@ from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
 from tare.report.fields import (
     MANAGER,
     Field,
@@ -36,7 +35,7 @@ from tare.studies.space import figures as drawn
 from tare.studies.space import ownership
 from tare.studies.space.figures import shown_parts
 from tare.studies.space.snapshot import TOUCHED_BYTES
-from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
+from tare.studykit.findings import first_records, sentences_by_program
 from tare.studykit.published import published
 from tare.studykit.site_tables import (
     CALLED,
@@ -88,21 +87,14 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
-    """Findings, tables and figures of all analysed runs in a results folder. UsageError where the
-    folder holds something else than an analysis."""
-    with reading_an_analysis(results):
-        return _section(results, read_records(results.folder), identifier, title)
-
-
-def _section(results: Results, every: Sequence[Record], identifier: str, title: str) -> Section:
+    """Findings, tables and figures of all analysed runs in a results folder."""
+    every = read_records(results.folder)
     records = [r for r in every if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in good))
     tables: list[Table] = []
     folded: list[Table] = []
     figures: list[Figure] = []
-    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
-        tables.append(failures)
     for number, program in enumerate(programs, 1):
         found = {m: r.outcome.details for m, r in first_records(good, program).items()}
         baseline = results.run.baseline
@@ -137,7 +129,6 @@ def _section(results: Results, every: Sequence[Record], identifier: str, title: 
         findings=findings(records, results.run.baseline),
         tables=[*(table for table in tables if table.rows), *(t for t in folded if t.rows)],
         figures=figures,
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -16,13 +16,12 @@ from tare.campaign import rounds
 from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
-from tare.records.results import Results, telling_damage
+from tare.records.results import Results
 from tare.records.runs import Number, Record, Run
 from tare.records.summary import Row
 from tare.report.comparison import (
     INTERVAL,
     OF_ALL_RUNS,
-    failure_table,
     measured,
     medians,
     ratio_cell,
@@ -127,21 +126,16 @@ def failed(results: Results) -> bool:
 
 
 def section(results: Results) -> Section:
-    """Findings, tables and the figure of a results folder. UsageError where it holds something
-    else."""
-    with telling_damage(results):
-        answers = _answers(results)
-        tables = [
-            _curve_table(answers, TIME, "table-tradeoff-time"),
-            _curve_table(answers, MUTATOR, "table-tradeoff-mutator"),
-            _others_table(answers),
-            _details_table(answers),
-        ]
-        findings = _findings(results.run_as(TradeoffRun), answers)
-        figure = _figure(answers)
-        broken = failed(results)
-    if (failures := failure_table(results)) is not None:
-        tables.insert(0, replace(failures, essential=broken))
+    """Findings, tables and the figure of a results folder."""
+    answers = _answers(results)
+    tables = [
+        _curve_table(answers, TIME, "table-tradeoff-time"),
+        _curve_table(answers, MUTATOR, "table-tradeoff-mutator"),
+        _others_table(answers),
+        _details_table(answers),
+    ]
+    findings = _findings(results.run_as(TradeoffRun), answers)
+    figure = _figure(answers)
     return Section(
         identifier=STUDY,
         title=TITLE,
@@ -149,7 +143,6 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[figure] if figure is not None else [],
         obtained=Obtained.REPLAYED,
-        took_seconds=results.run.took_seconds,
     )
 
 
