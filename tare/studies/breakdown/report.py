@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.base.units import format_count, format_percent
 from tare.campaign import planning
@@ -61,9 +61,7 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     )
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise_range``."""
-    return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
+summarise = partial(summary.summarise_range, first_metric=FIRST_METRIC)
 
 
 # ---- the section of a report ----

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
-from tare.campaign.planning import Plan
 from tare.observers.event_files import in_manager
 from tare.observers.instrument import FAMILIES, quantile
+from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
-from tare.records.runs import Record, Run
-from tare.records.summary import summarise_range
+from tare.records.runs import Record
 from tare.report.fields import (
     MANAGER,
     Field,
@@ -56,14 +55,8 @@ _STARTED = (
 _OPERATIONS = tuple(name for names in FAMILIES.values() for name in names)
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """See ``tare.records.summary.summarise_range``."""
-    return summarise_range(measurements, baseline, seed, "instructions")
+next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
+summarise = partial(summary.summarise_range, first_metric="instructions")
 
 
 # ---- the section of a report ----

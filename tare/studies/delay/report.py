@@ -161,11 +161,7 @@ def live_left_out(records: Sequence[Record], program: str, baseline: str) -> str
 # ---- what it shows ----
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``compare.summarise``, but each manager against its own reference: a delay against 1B
-    under the same allocator, and 1B against the allocator, which is a ``baseline``."""
-    del baseline
-    return summary.summarise_against(measurements, reference_of, seed)
+summarise = summary.by_reference(reference_of)
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
-from tare.campaign.planning import Plan
 from tare.heap_traces.predictions import LEAK
 from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
-from tare.records.runs import Record, Run
+from tare.records.runs import Record
 from tare.report.fields import (
     MANAGER,
     Field,
@@ -78,14 +77,8 @@ MEANINGS = {
 Details = Mapping[str, Any]
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise_range``."""
-    return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
+next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
+summarise = partial(summary.summarise_range, first_metric=FIRST_METRIC)
 
 
 def values_of(found: Details) -> dict[str, float]:

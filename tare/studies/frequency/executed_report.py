@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from tare.base.libraries import pl
 from tare.campaign import rounds
-from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.header import Header
 from tare.records.results import Results
-from tare.records.runs import Record, Run
 from tare.report.comparison import compared, medians, runs
 from tare.report.fields import Field, Kind, R, Row, counts, percents, seconds, table, texts
 from tare.report.model import Figure, Section, Table
@@ -29,8 +27,6 @@ TITLE = "How often a JVM collects"
 MUTATOR, COLLECTOR = "mutator_seconds", "collector_seconds"
 NEVER = 0
 """A full period: no full collection is asked for."""
-
-__all__ = ["STUDY", "Plan", "next_round", "planned_runs", "section", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -80,14 +76,8 @@ CONTRASTS = (
 Answers = contrasts.Answers[Setting]
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return rounds.next_round(plan, records, STUDY)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise``, each step of the sweep judged for itself."""
-    return summary.summarise_against(measurements, lambda _manager: baseline, seed)
+next_round = partial(rounds.next_round, study=STUDY)
+summarise = summary.summarise_apart
 
 
 def section(results: Results) -> Section:

@@ -9,6 +9,7 @@ displaced, and memory that is used again sooner or later.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from tare.base.libraries import pl
 from tare.base.units import format_percent, parse_size
@@ -17,7 +18,7 @@ from tare.memory_managers.layers import marksweep as layer
 from tare.records import summary
 from tare.records.metrics import METRICS
 from tare.records.results import Results, read_records
-from tare.records.runs import Record, Run
+from tare.records.runs import Record
 from tare.records.summary import Row
 from tare.report.comparison import (
     MEMORY,
@@ -119,19 +120,13 @@ def references(managers: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in managers if variant(name).option("every") == NEVER)
 
 
-def next_round(planned: rounds.Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return rounds.next_round(planned, records, STUDY)
+next_round = partial(rounds.next_round, study=STUDY)
 
 
 # ---- what it shows ----
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``compare.summarise``, but each manager against its own reference, see ``reference_of``;
-    the allocator itself is a ``baseline``."""
-    del baseline
-    return summary.summarise_against(measurements, reference_of, seed)
+summarise = summary.by_reference(reference_of)
 
 
 def section(results: Results) -> Section:

@@ -10,7 +10,8 @@ taken over medians, because the least of single runs is that of the luckiest.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from msgspec import Struct
 
@@ -18,12 +19,10 @@ from tare.base.libraries import NDArray, np, pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval, verdict
 from tare.base.units import format_bytes, format_value
 from tare.campaign import rounds
-from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.header import Amount, Header
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
-from tare.records.runs import Record, Run
 from tare.records.summary import Row
 from tare.report.comparison import medians, runs, summary_rows
 from tare.report.fields import Field, table, texts
@@ -43,8 +42,6 @@ TOO_SMALL = (str(Status.OUT_OF_MEMORY), str(Status.TIMEOUT))
 """How a run ends in a heap that is too small: it does not fit, or does little but collect."""
 _TAIL = 2.5
 _ENDINGS = {str(Status.OUT_OF_MEMORY): "out of memory", str(Status.TIMEOUT): "too slow"}
-
-__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "planned_runs", "section", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -140,9 +137,7 @@ def _interval(middle: float, resampled: NDArray[np.float64]) -> Interval:
     return Interval(middle, min(float(low), middle), max(float(high), middle))
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
+next_round = partial(rounds.next_round, study=STUDY, observer=OBSERVER)
 
 
 def runs_of(measurements: pl.DataFrame, cost: str) -> dict[str, Runs]:

@@ -8,8 +8,8 @@ holds every trial.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from tare.base.libraries import pl
 from tare.base.units import format_bytes
 from tare.records import summary
 from tare.records.header import Amount, Asked, Header
@@ -43,9 +43,7 @@ class ExecutedRun(Header, frozen=True, kw_only=True):
     request: AskedOfExecuted
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise_range``."""
-    return summary.summarise_range(measurements, baseline, seed, HIGH)
+summarise = partial(summary.summarise_range, first_metric=HIGH)
 
 
 def section(results: Results) -> Section:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tare.base.libraries import pl
 from tare.base.units import (
     format_bytes,
     format_count,
@@ -185,11 +184,7 @@ def kinds_of(record: Record) -> Mapping[str, Mapping[str, int]]:
 # ---- what it shows ----
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``compare.summarise``, but each manager against the program as it is under the same
-    allocator."""
-    del baseline
-    return summary.summarise_against(measurements, reference_of, seed)
+summarise = summary.by_reference(reference_of)
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:

@@ -8,16 +8,15 @@ small is an answer of the study and not a failure of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
-from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_floor, format_percent
 from tare.campaign import rounds
-from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results
-from tare.records.runs import Number, Record, Run
+from tare.records.runs import Number
 from tare.records.summary import Row
 from tare.report.comparison import (
     INTERVAL,
@@ -55,8 +54,6 @@ FROM_TIMES = 2
 _DETAILS = ("collections", "nursery_collections", "max_pause_seconds", "copy_reserve_bytes")
 
 Rows = Mapping[tuple[str, str, str], "Row"]
-
-__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "planned_runs", "section", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -100,14 +97,8 @@ class Answers:
         return {name: found[name] for name in dict.fromkeys(p.collector for p in self.points)}
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise``, each step of the sweep judged for itself."""
-    return summary.summarise_against(measurements, lambda _manager: baseline, seed)
+next_round = partial(rounds.next_round, study=STUDY, observer=OBSERVER)
+summarise = summary.summarise_apart
 
 
 def failed(results: Results) -> bool:
