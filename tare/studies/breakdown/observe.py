@@ -529,9 +529,9 @@ def _runtime_of(
 
 
 def _language(descriptor: Descriptor, number: int, image: Image) -> dict[int, Image]:
-    if descriptor.code_is_anonymous:
+    if descriptor.code.anonymous:
         return {number: image, 0: image}
-    return {number: image} if descriptor.ranges is not None else {}
+    return {number: image} if descriptor.code.has_ranges else {}
 
 
 def _mapped(
