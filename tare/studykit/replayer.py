@@ -18,7 +18,7 @@ from tare.base.libraries import pq
 from tare.base.native import native_file
 from tare.base.text import writable
 from tare.campaign import session
-from tare.heap_traces.schedule import TOUCHES, How
+from tare.heap_traces.schedule import How
 from tare.heap_traces.trace import Trace, table_file
 from tare.memory_managers import layers
 from tare.memory_managers.layers import marksweep, regions
@@ -253,6 +253,3 @@ def _check_threads(managers: Mapping[str, Manager]) -> None:
                 f"{name} replays the threads of a program as one",
                 "leave out --threads recorded, or compare allocators",
             )
-
-
-__all__ = ["TOUCHES", "How", "run_once"]
