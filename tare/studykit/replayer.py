@@ -25,6 +25,7 @@ from tare.memory_managers.layers import marksweep, regions
 from tare.memory_managers.manager import Manager, parse_name
 from tare.memory_managers.mmtk import PLANS
 from tare.observers import runner
+from tare.observers.protocol import Observer
 from tare.programs.program import NAME_LIMIT, Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
@@ -70,17 +71,11 @@ which is most of a short one."""
 
 
 @dataclass(frozen=True)
-class _ReplayObserver:
+class _ReplayObserver(Observer):
     """Takes what the replayer measured in place of what the runner did. ``collector`` is what must
     have collected, empty where nothing in the replayer does."""
 
     collector: str = ""
-
-    def prefix(self, _folder: Path) -> Sequence[str]:
-        return ()
-
-    def hosts(self, _executable: str) -> bool:
-        return False
 
     def complete(self, folder: Path, _pids: Collection[int], outcome: Outcome) -> Outcome:
         report = _read_report(folder / "scratch" / _REPORT_FILE)
