@@ -18,9 +18,9 @@ from tare.checking import report as check
 from tare.records.header import Header
 from tare.records.metrics import Obtained
 from tare.records.results import Results, read_records, telling_damage
-from tare.report.comparison import coverage_warnings
+from tare.report.comparison import coverage_warnings, failure_tables
 from tare.report.model import Report, Section
-from tare.studies import studies
+from tare.studies import Study, studies
 from tare.weighing.actions import actions_of
 from tare.weighing.sections import of_results
 
@@ -116,10 +116,19 @@ def _sections(results: Results) -> list[Section]:
     if results.run.study == "weigh":
         return _sections_of_bill(results)
     study = results.run.study
-    found = [each.section(results) for each in (*studies(), check) if study == each.STUDY]
+    found = [_whole(each, results) for each in (*studies(), check) if study == each.STUDY]
     if not found:
         raise UsageError(f"this Tare does not know the study '{study}' of {results.folder}")
     return found
+
+
+def _whole(study: Study, results: Results) -> Section:
+    """The section of a study behind the runs that gave no figure, with what it took."""
+    section = study.section(results)
+    matters = getattr(study, "failed", lambda _results: True)
+    failures = [replace(each, essential=matters(results)) for each in failure_tables(results)]
+    tables = [*failures, *section.tables]
+    return replace(section, tables=tables, took_seconds=results.run.took_seconds)
 
 
 def _untitled(section: Section, programs: Sequence[str]) -> Section:

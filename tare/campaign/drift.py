@@ -10,7 +10,7 @@ from tare.base.text import sentence
 from tare.base.units import format_bytes
 from tare.campaign import canary
 from tare.records.header import Header, Machine
-from tare.records.machine import Warning_, noise_warnings
+from tare.records.machine import noise_warnings
 from tare.records.results import CANARY, counted
 from tare.records.runs import Record
 
@@ -58,7 +58,11 @@ def warnings(run: Header, records: Sequence[Record]) -> list[str]:
     """Noisy settings, machines that changed their pace or were shared, and runs set aside."""
     if run.imported:
         return []
-    noise = [_sentence(each) for machine, _ in kinds(run) for each in noise_warnings(machine)]
+    noise = [
+        f"{sentence(each.setting)}: {each.effect}. {sentence(each.mend)}."
+        for machine, _ in kinds(run)
+        for each in noise_warnings(machine)
+    ]
     return [*_of_cluster(run, records), *canary.warnings(records), *dict.fromkeys(noise)]
 
 
@@ -82,7 +86,3 @@ def _of_cluster(run: Header, records: Sequence[Record]) -> list[str]:
             "anew, so that no ratio mixes machines"
         )
     return told
-
-
-def _sentence(warning: Warning_) -> str:
-    return f"{sentence(warning.setting)}: {warning.effect}. {sentence(warning.mend)}."

@@ -34,7 +34,9 @@ class Plan:
     references: tuple[str, ...] = ()
 
 
-def next_round(plan: Plan, records: Sequence[Record], study: str) -> list[Run]:
+def next_round(
+    plan: Plan, records: Sequence[Record], study: str, observer: str = "runner"
+) -> list[Run]:
     """The runs of ``study`` to do next, given those that are done; empty when it is complete.
 
     Depends on nothing but its arguments, so a study that was interrupted goes on where it was.
@@ -45,7 +47,7 @@ def next_round(plan: Plan, records: Sequence[Record], study: str) -> list[Run]:
         if pending := _next_round_of(plan, program, mine):
             order = 1 + max((r.run.order for r in records), default=0)
             return [
-                Run(study, program, manager, invocation, order + offset, warmup)
+                Run(study, program, manager, invocation, order + offset, warmup, observer)
                 for offset, (manager, invocation, warmup) in enumerate(pending)
             ]
     return []

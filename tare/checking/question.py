@@ -10,9 +10,8 @@ from tare.checking import report as check_study
 from tare.checking.limits import most_of, study_of
 from tare.checking.report import Checked
 from tare.checking.request import Check
-from tare.memory_managers import manager as managers_module
 from tare.memory_managers import suitable
-from tare.memory_managers.manager import Manager
+from tare.memory_managers.manager import Manager, resolve
 from tare.programs.program import Program
 from tare.programs.suite import Suite, SuiteProgram, as_program, load_suite, missing, prepare
 from tare.records.metrics import WITH_LIMITS
@@ -34,7 +33,7 @@ def check(request: Check) -> Results:
     check_counts(request.runs, request.warmup)
     whole = load_suite(request.suite)
     limited = _limited(whole, request.only)
-    managers = {each.name: managers_module.resolve(_manager_of(each)) for each in limited}
+    managers = {each.name: resolve(each.manager or DEFAULT_MANAGER) for each in limited}
     most = [
         [each.name, managers[each.name].name, metric, most_of(metric, given)]
         for each in limited
@@ -78,10 +77,6 @@ def _limited(suite: Suite, only: Sequence[str]) -> list[SuiteProgram]:
             f"no program of {suite.path} has limits", 'one is: limits = { wall_seconds = "2s" }'
         )
     return [program for name, program in limited.items() if not only or name in only]
-
-
-def _manager_of(program: SuiteProgram) -> str:
-    return program.manager or DEFAULT_MANAGER
 
 
 def _checked(limited: SuiteProgram, program: Program, manager: Manager) -> Checked:

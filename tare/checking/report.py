@@ -23,7 +23,6 @@ from tare.checking.limits import (
 from tare.records import summary
 from tare.records.results import Results
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
 from tare.report.fields import Field, table, text, texts
 from tare.report.model import Cell, Section, Table
 from tare.studies import over_programs
@@ -92,13 +91,11 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
 def section(results: Results) -> Section:
     """What was asked, what was measured, and the verdicts."""
     rows = judged(results)
-    failures = failure_table(results)
     return Section(
         identifier=STUDY,
         title=TITLE,
         findings=findings(rows),
-        tables=[*([failures] if failures is not None else []), _table(rows)],
-        took_seconds=results.run.took_seconds,
+        tables=[_table(rows)],
     )
 
 

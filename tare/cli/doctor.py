@@ -96,9 +96,8 @@ def _tool(name: str, purpose: str, mend: str) -> Finding:
     path = shutil.which(name)
     if path is None:
         return Finding(name, "missing", purpose, mend)
-    flag = ["--version"]
     try:
-        shown = subprocess.run([path, *flag], capture_output=True, text=True, timeout=20)
+        shown = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding(name, "broken", f"{path}: {error}", mend)
     first = (shown.stdout or shown.stderr).splitlines()[:1]
@@ -148,7 +147,7 @@ def _runtime_finding(name: str, folder: Path) -> Finding:
     subject = f"manager {name}"
     runtime = runtimes.runtime(name.partition(".")[0])
     program = Program("doctor", runtime.TRIAL, ignore_output=True)
-    if runtime.installed() is None:
+    if runtimes.found(runtime.TRIAL[0]) is None:
         return Finding(subject, "missing", runtime.TITLE, f"apt-get install {runtime.PACKAGE}")
     manager = resolve(name)
     try:

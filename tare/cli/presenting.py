@@ -79,15 +79,14 @@ def print_address(what: str, path: Path, stream: TextIO) -> None:
 
 def _tell_of_failures(results: Results) -> None:
     """Who asked for no table still learns why the exit code is 1."""
-    from tare.report.comparison import failure_table
+    from tare.report.comparison import failure_tables
 
-    if (table := failure_table(results)) is None:
-        return
-    for program, manager, status, _, why in sorted(
-        [cell.text for cell in line] for line in table.rows
-    ):
-        print(printable(f"tare: {program} under {manager}: {status}: {why}"), file=sys.stderr)
-    print(f"results: {printable(str(results.folder))}", file=sys.stderr)
+    for table in failure_tables(results):
+        for program, manager, status, _, why in sorted(
+            [cell.text for cell in line] for line in table.rows
+        ):
+            print(printable(f"tare: {program} under {manager}: {status}: {why}"), file=sys.stderr)
+        print(f"results: {printable(str(results.folder))}", file=sys.stderr)
 
 
 def write_export(results: Results, name: str, file: Path) -> None:

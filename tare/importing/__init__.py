@@ -5,8 +5,6 @@ A format is a module here with ``TITLE``, ``recognises`` and ``read``; it is fou
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -37,9 +35,7 @@ class Format(Protocol):
 
 def formats() -> list[Format]:
     """All that can be imported."""
-    names = (f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__))
-    modules: list[Any] = [importlib.import_module(name) for name in names]
-    return [module for module in modules if hasattr(module, "recognises")]
+    return runs.modules_with("recognises")
 
 
 def import_recording(

@@ -11,14 +11,13 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from tare.base.libraries import NDArray, np
 from tare.heap_traces import recording
 from tare.heap_traces.recording import BLOCK_MAGIC, Frame, block_checksum
 from tare.heap_traces.trace import OPERATIONS
-
-Numbers: TypeAlias = "NDArray[np.uint64]"
+from tare.importing.lines import Numbers
 
 BATCH_EVENTS = 1 << 19
 MOST_BYTES = 1 << 48

@@ -59,13 +59,16 @@ class RunsFormat(Protocol):
     def read_runs(self, path: Path, note: Callable[[str], None]) -> Imported: ...
 
 
+def modules_with(function: str) -> list[Any]:
+    """The formats that have such a function."""
+    names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])]
+    modules = [importlib.import_module(f"tare.importing.{name}") for name in names]
+    return [module for module in modules if hasattr(module, function)]
+
+
 def formats() -> list[RunsFormat]:
     """All that can be imported."""
-    package = __name__.rpartition(".")[0]
-    folder = [str(Path(__file__).parent)]
-    names = (f"{package}.{module.name}" for module in pkgutil.iter_modules(folder))
-    modules: list[Any] = [importlib.import_module(name) for name in names]
-    return [module for module in modules if hasattr(module, "recognises_runs")]
+    return modules_with("recognises_runs")
 
 
 def format_of(path: Path) -> RunsFormat | None:

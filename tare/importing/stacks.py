@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from tare.base.errors import UsageError
 from tare.base.libraries import NDArray, np
 from tare.heap_traces.recording import Frame
 from tare.importing.events import RecordingWriter
-
-Numbers: TypeAlias = "NDArray[np.uint64]"
+from tare.importing.lines import Numbers
 
 _MOST_SITES = 1 << 22
 _NEW = re.compile(r"operator new(\[\])?\(")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,7 +18,8 @@ from msgspec import Meta, Struct, structs
 from tare.base.documents import DocumentError, Sha256, Text, read_toml
 from tare.base.errors import TareError, UsageError
 from tare.base.libraries import pl
-from tare.base.native import PACKAGE, native_roots
+from tare.base.native import CHECKOUT, NATIVE, native_roots
+from tare.base.units import parse_size
 
 Kind = Literal["malloc", "classic", "collector", "system", "layer"]
 Build = Literal["package", "demand", "none"]
@@ -95,14 +96,24 @@ class Option:
         return {self.env: f"{held}{self.join}{carried}" if held else carried}
 
 
-_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-
-
 def _bytes(text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*(|B|KiB|MiB|GiB)", text)
-    if match is None:
-        raise ValueError("must be a size such as 64KiB")
-    return int(match[1]) * _UNITS[match[2]]
+    try:
+        return parse_size(text)
+    except UsageError:
+        raise ValueError("must be a size such as 64KiB") from None
+
+
+def options_in(parts: Iterable[str], text: str) -> dict[str, str]:
+    """The options among the ``parts`` of a manager's name, which is ``text``. Raises UsageError."""
+    options: dict[str, str] = {}
+    for part in parts:
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not key or not value:
+            raise UsageError(f"'{part.strip()}' in '{text}' is not of the form option=value")
+        if key in options:
+            raise UsageError(f"'{text}' gives the option {key} twice")
+        options[key] = value
+    return options
 
 
 class Source(Struct, frozen=True, forbid_unknown_fields=True):
@@ -289,6 +300,10 @@ class _RecipeTable(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f'source: is missing, and build is "{self.build}"')
 
 
+_CHANGED = ("schema", "object", "options")
+"""Of a table, what its recipe has otherwise."""
+
+
 def read_recipe(path: Path) -> Recipe:
     """Read and check one manager.toml."""
     try:
@@ -297,27 +312,13 @@ def read_recipe(path: Path) -> Recipe:
         raise RecipeError(f"{path}: {error}") from None
     if table.name != path.parent.name:
         raise RecipeError(f"{path}: name: must be that of its folder, {path.parent.name!r}")
+    same = {name: getattr(table, name) for name in table.__struct_fields__ if name not in _CHANGED}
     return Recipe(
-        name=table.name,
-        title=table.title,
-        version=table.version,
-        licence=table.licence,
-        homepage=table.homepage,
-        kind=table.kind,
-        default_weigh=table.default_weigh,
-        build=table.build,
+        **same,
         folder=path.parent,
-        source=table.source,
         object_file=None if table.object is None else table.object.file,
         options=tuple(option.named(name) for name, option in table.options.items()),
-        note=table.note,
-        collector=table.collector,
-        use=table.use,
     )
-
-
-def package_folder() -> Path:
-    return PACKAGE
 
 
 def allocators_folder() -> Path:
@@ -331,8 +332,8 @@ def classics_folder() -> Path:
 
 
 def _shipped(folder: str) -> Path:
-    installed = package_folder() / "_native" / folder
-    return installed if installed.is_dir() else package_folder().parent / "managers" / folder
+    installed = NATIVE / folder
+    return installed if installed.is_dir() else CHECKOUT / "managers" / folder
 
 
 def _xdg(variable: str, default: str) -> Path:

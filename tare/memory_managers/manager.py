@@ -24,7 +24,13 @@ from tare.base.errors import MissingError, UsageError
 from tare.base.files import hash_file
 from tare.base.native import native_file
 from tare.memory_managers import layers, mmtk, runtimes
-from tare.memory_managers.catalogue import Collector, broken_recipes, load_recipes, object_path
+from tare.memory_managers.catalogue import (
+    Collector,
+    broken_recipes,
+    load_recipes,
+    object_path,
+    options_in,
+)
 
 OWN = "own"
 """No manager is put under the program: whatever it links serves it."""
@@ -91,17 +97,8 @@ def parse_name(text: str) -> tuple[str, dict[str, str]]:
             f"'{text}' is not a manager name",
             "write name, name(option=value) or the path of an object; `tare managers` lists them",
         )
-    options: dict[str, str] = {}
-    for part in (match["options"] or "").split(","):
-        if not part.strip():
-            continue
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or not key or not value:
-            raise UsageError(f"'{part.strip()}' in '{text}' is not of the form option=value")
-        if key in options:
-            raise UsageError(f"'{text}' gives the option {key} twice")
-        options[key] = value
-    return match["name"], options
+    parts = filter(str.strip, (match["options"] or "").split(","))
+    return match["name"], options_in(parts, text)
 
 
 def resolve(text: str, *, replays: bool = False) -> Manager:
@@ -142,7 +139,7 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
     found = machine_libc() if system else object_path(recipe)
     if found is None:
         raise MissingError(f"the manager {name} is not installed", f"tare managers install {name}")
-    version = _libc_version() if system else recipe.version
+    version = os.confstr("CS_GNU_LIBC_VERSION") or "unknown" if system else recipe.version
     printed = print_name(name, options)
     return Manager(printed, (found,), environment, found, version, recipe.title, recipe.collector)
 
@@ -247,10 +244,6 @@ def machine_libc() -> Path:
     raise MissingError("this Python does not run on glibc", "use a Python that is linked to glibc")
 
 
-def _libc_version() -> str:
-    return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
-
-
 def _own_object(text: str) -> Manager:
     path = Path(text)
     if not path.is_file():
@@ -270,13 +263,12 @@ def describe_managers(managers: Mapping[str, Manager]) -> dict[str, Any]:
             "title": manager.title,
             "object": str(manager.server) if manager.server else None,
             "object_sha256": hash_file(manager.server) if manager.server else None,
-            **_describe_layer(manager),
+            **(
+                {"layer": str(manager.layer), "layer_sha256": hash_file(manager.layer)}
+                if manager.layer
+                else {}
+            ),
             "environment": dict(manager.environment),
         }
         for name, manager in managers.items()
     }
-
-
-def _describe_layer(manager: Manager) -> dict[str, str]:
-    layer = manager.layer
-    return {"layer": str(layer), "layer_sha256": hash_file(layer)} if layer else {}

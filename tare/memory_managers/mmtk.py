@@ -8,7 +8,7 @@ tell them of.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,22 +116,29 @@ def command(name: str, given: Mapping[str, str]) -> tuple[str, ...]:
 
     Raises UsageError for an option that cannot be, and MissingError where it is not built.
     """
-    known = {option.name: option for option in options_of(name)}
+    found = numbers(name, given, options_of(name))
     words = ["--plan", PLANS[name].plan]
     for key, value in given.items():
+        # tare.studykit.least_heap.multiples puts bytes in the place of a multiple.
+        words += [f"--{key}", str(found.get(key, value))]
+    return (str(native_file(PLANS[name].program)), *words)
+
+
+def numbers(name: str, given: Mapping[str, str], options: Sequence[Option]) -> dict[str, int]:
+    """The options of the collector ``name`` as numbers, but for a heap that is a multiple. Raises
+    UsageError."""
+    known = {option.name: option for option in options}
+    found = {}
+    for key, value in given.items():
         if key not in known:
-            raise UsageError(f"{name} has no option '{key}'", f"its options: {', '.join(known)}")
+            has = f"its options: {', '.join(known)}" if known else "it has none"
+            raise UsageError(f"{name} has no option '{key}'", has)
         if key == HEAP and multiple_of(value):
-            words += [
-                f"--{key}",
-                value,
-            ]  # tare.studykit.least_heap.multiples puts bytes in its place
             continue
         try:
-            number = int(known[key].carried(value))
+            found[key] = int(known[key].carried(value))
         except ValueError as error:
             raise UsageError(f"{name}({key}={value}): {error}") from None
-        if number < 1:
+        if found[key] < 1:
             raise UsageError(f"{name}({key}={value}): must be above 0")
-        words += [f"--{key}", str(number)]
-    return (str(native_file(PLANS[name].program)), *words)
+    return found

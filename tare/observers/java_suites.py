@@ -11,16 +11,16 @@ import re
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from tare.base.errors import TareError, UsageError
-from tare.memory_managers.manager import Manager
 from tare.observers import runner
-from tare.observers.protocol import Observe
+from tare.observers.protocol import Observe, Observer
 from tare.programs import iterations
 from tare.programs.program import Program, find_executable
-from tare.records.runs import Limits, Outcome
+from tare.records.runs import Outcome
 
 LIST_SECONDS = 60.0
 MOST_BENCHMARKS = 1000
@@ -118,14 +118,8 @@ def _listed(suite: str, listing: Program) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _IterationObserver:
+class _IterationObserver(Observer):
     harness: Harness
-
-    def prefix(self, _folder: Path) -> Sequence[str]:
-        return ()
-
-    def hosts(self, _executable: str) -> bool:
-        return False
 
     def complete(self, folder: Path, _pids: Collection[int], outcome: Outcome) -> Outcome:
         with (folder / self.harness.stream).open("rb") as file:
@@ -145,15 +139,4 @@ class _IterationObserver:
 
 def observe(suite: str) -> Observe:
     """As ``runner.run_once``, with how long an iteration took."""
-    observer = _IterationObserver(HARNESSES[suite])
-
-    def run_once(
-        program: Program,
-        manager: Manager,
-        limits: Limits,
-        workspace: Path,
-        keep_output: Path | None = None,
-    ) -> Outcome:
-        return runner.run_once(program, manager, limits, workspace, keep_output, observer)
-
-    return run_once
+    return partial(runner.run_once, observer=_IterationObserver(HARNESSES[suite]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tare.base.native import native_file
 from tare.heap_traces.recording import Process, TableReader, read_processes
 from tare.observers import event_agent
 from tare.observers.asked import Asked
+from tare.observers.protocol import Observer
 from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
@@ -99,17 +100,11 @@ def under(program: Program, recording: Path, what: Asked, note: Callable[[str], 
     return java_command.with_options(program, [*_OPTIONS, *wide, agent])
 
 
-class JvmTrace:
+class JvmTrace(Observer):
     """The observer of one run, of which a JVM must have left a recording."""
 
     def __init__(self, recording: Path) -> None:
         self._recording = recording
-
-    def prefix(self, folder: Path) -> Sequence[str]:  # noqa: ARG002
-        return ()
-
-    def hosts(self, executable: str) -> bool:  # noqa: ARG002
-        return False
 
     def complete(
         self,

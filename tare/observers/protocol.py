@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from tare.memory_managers.manager import Manager
 from tare.programs.program import Program
 from tare.records.runs import Limits, Outcome
 
+Observed: TypeAlias = tuple[Program, Manager, Limits, Path, Path | None]
+"""What is run under what, within which bounds; the folder of the run's files, and where its output
+is kept."""
 Observe = Callable[[Program, Manager, Limits, Path, Path | None], Outcome]
 
 
@@ -18,9 +21,13 @@ class Observer(Protocol):
 
     def prefix(self, folder: Path) -> Sequence[str]:
         """The words before the program's command; what it writes goes into ``folder``."""
+        del folder
+        return ()
 
     def hosts(self, executable: str) -> bool:
         """Whether a process that the kernel takes for ``executable`` runs the program inside."""
+        del executable
+        return False
 
     def complete(self, folder: Path, pids: Collection[int], outcome: Outcome) -> Outcome:
         """``outcome`` of a good run, with the values that the observer saw instead of the

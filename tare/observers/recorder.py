@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tare.base.errors import TareError
 from tare.base.native import native_file
 from tare.base.units import format_bytes
 from tare.memory_managers.manager import Manager
+from tare.observers.protocol import Observer
 from tare.observers.recording_switch import FILE as SWITCH_FILE
 from tare.records.metrics import Status
 from tare.records.runs import Outcome
@@ -87,18 +88,12 @@ def in_front_of(
     )
 
 
-class Recorder:
+class Recorder(Observer):
     """The observer of one run, which must show that ``manager`` stands behind the recorder."""
 
     def __init__(self, recording: Path, manager: Manager) -> None:
         self._recording = recording
         self._manager = manager
-
-    def prefix(self, folder: Path) -> Sequence[str]:  # noqa: ARG002
-        return ()
-
-    def hosts(self, executable: str) -> bool:  # noqa: ARG002
-        return False
 
     def complete(
         self,

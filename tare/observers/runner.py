@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shlex
 import shutil
 import signal
 import statistics
@@ -460,8 +459,3 @@ def _with_output(outcome: Outcome, output: Path, program: Program) -> Outcome:
     if program.ignore_output or not output.exists():
         return outcome
     return replace(outcome, output_sha256=hash_file(output), output_bytes=output.stat().st_size)
-
-
-def command_line(program: Program) -> str:
-    """The program's command as a shell would take it, for messages."""
-    return shlex.join(program.argv)

@@ -172,10 +172,6 @@ class Evidence:
     judged: Mapping[str, Judged] = field(default_factory=dict)
 
     @property
-    def is_time(self) -> bool:
-        return METRICS[self.metric].unit == _TIME_UNIT
-
-    @property
     def known(self) -> Mapping[str, Judged]:
         return {name: each for name, each in self.judged.items() if each.ratio is not None}
 

@@ -72,6 +72,18 @@ def summarise_against(
     return _summarise(measurements, reference_of, seed, alone)
 
 
+def summarise_apart(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
+    """As ``summarise``, each comparison for itself: the managers are the steps of a sweep."""
+    return summarise_against(measurements, lambda _manager: baseline, seed)
+
+
+def by_reference(
+    reference_of: Callable[[str], str],
+) -> Callable[[pl.DataFrame, str, int], pl.DataFrame]:
+    """How a study summarises whose managers have references in place of a baseline."""
+    return lambda measurements, _baseline, seed: summarise_against(measurements, reference_of, seed)
+
+
 def _summarise(
     measurements: pl.DataFrame,
     reference_of: Callable[[str], str],

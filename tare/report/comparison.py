@@ -68,7 +68,7 @@ NO_TERMINAL = (
     "a measured program has no terminal: its standard input is empty, and what it prints goes to a "
     "file. give it the options with which it runs as in a script (top -b, vim -es)."
 )
-COLLECTIONS_TABLE, FAILURES_TABLE = "table-collections", "table-failures"
+COLLECTIONS_TABLE = "table-collections"
 
 
 def summary_rows(summary: pl.DataFrame) -> dict[tuple[str, str, str], Row]:
@@ -77,7 +77,7 @@ def summary_rows(summary: pl.DataFrame) -> dict[tuple[str, str, str], Row]:
 
 
 def comparison_section(results: Results, summary: pl.DataFrame) -> Section:
-    """The whole of `tare compare`: tables, figures, failures."""
+    """The tables and figures of `tare compare`."""
     rows = summary_rows(summary)
     programs = list(dict.fromkeys(program for program, _, _ in rows))
     baseline = results.run.baseline
@@ -100,14 +100,11 @@ def comparison_section(results: Results, summary: pl.DataFrame) -> Section:
             tables.append(details_table(rows, program, ranked))
             if any((program, manager, "collector_seconds") in rows for manager in ranked):
                 tables.append(collections_table(rows, program, ranked))
-    if (failures := failure_table(results)) is not None:
-        tables.insert(0, failures)
     return Section(
         identifier="compare",
         title="Time and memory under each manager",
         tables=tables,
         figures=comparison_figures(results, summary),
-        took_seconds=results.run.took_seconds,
     )
 
 
@@ -358,8 +355,8 @@ def ratio_cell(row: Row | None) -> Cell:
     return Cell(format_ratio(row["ratio"]), row["ratio"], tone)
 
 
-def failure_table(results: Results, study: str = "") -> Table | None:
-    """Runs, of one study or of all, that gave no figure, and why; None when there was none."""
+def failure_tables(results: Results, study: str = "") -> list[Table]:
+    """Runs, of one study or of all, that gave no figure, and why; no table when there was none."""
     records = counted(read_records(results.folder))
     references = reference_outputs(results.run, records)
     counts: Counter[tuple[str, str, Status, str]] = Counter()
@@ -370,7 +367,7 @@ def failure_table(results: Results, study: str = "") -> Table | None:
         if status is not Status.OK:
             counts[record.run.program, record.run.manager, status, _reason(record, status)] += 1
     if not counts:
-        return None
+        return []
     fields: list[Field[Row]] = [
         texts("program", "", "program", essential=False),
         texts("manager", "", "manager"),
@@ -383,7 +380,7 @@ def failure_table(results: Results, study: str = "") -> Table | None:
         for (program, manager, status, why), number in counts.items()
     ]
     notes = [NO_TERMINAL] if any(OF_TERMINALS.search(why) for *_, why in counts) else []
-    return table(FAILURES_TABLE, "Runs without a figure", rows, fields, notes)
+    return [table("table-failures", "Runs without a figure", rows, fields, notes)]
 
 
 def _reason(record: Record, status: Status) -> str:

@@ -2,8 +2,9 @@
 
 A folder holds ``report``, or several modules whose names end so: each has STUDY, its name in the
 rows; ``summarise(measurements, baseline, seed)``, a frame with the columns of
-``tare.records.summary.summary_schema``; and ``section(results)`` for reports. Beside it lies what
-the study has of these; docs/architecture.md says more:
+``tare.records.summary.summary_schema``; and ``section(results)`` for reports, to which these add
+the runs without a figure. Where that can be an answer, ``failed(results)`` says whether it is one.
+Beside it lies what the study has of these; docs/architecture.md says more:
 
     request         what is asked: the command of its name, and its function's parameters
     question        which runs that makes

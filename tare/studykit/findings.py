@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tare.base.errors import UsageError
 from tare.records.metrics import Status
-from tare.records.results import Results
 from tare.records.runs import Record
 
 
@@ -40,14 +37,3 @@ def first_good_records(records: Iterable[Record], study: str, baseline: str) -> 
         firsts = first_records(good, program)
         found.append(firsts.get(baseline) or next(iter(firsts.values())))
     return found
-
-
-@contextmanager
-def reading_an_analysis(results: Results) -> Iterator[None]:
-    """UsageError where the details of its records turn out to be something else."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise UsageError(
-            f"{results.folder}: the analysis in it is damaged ({type(error).__name__}: {error})"
-        ) from error

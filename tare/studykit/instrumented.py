@@ -3,10 +3,14 @@ and why there was none."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from tare.base.errors import MissingError
 from tare.base.units import format_duration
 from tare.observers import instrument
 from tare.records.results import Results
+from tare.records.runs import Record
+from tare.report.comparison import TIME
 from tare.studykit.budget import bill_seconds
 
 START_SECONDS = 0.7
@@ -27,6 +31,24 @@ def is_built() -> bool:
     except MissingError:
         return False
     return True
+
+
+def too_long(
+    timed: Sequence[Record],
+    baseline: str,
+    run_seconds: Callable[[float], float],
+    seconds_allowed: float,
+    run: str,
+) -> str:
+    """Why ``run`` of a program is left out, which takes ``run_seconds`` of its wall time, judged by
+    its good timed runs; "" where it is not: where it takes so long as is allowed, or as these."""
+    alone = [each.outcome.values[TIME] for each in timed if each.run.manager == baseline]
+    if not alone:
+        return f"the program gave no good run under {baseline}"
+    expected = run_seconds(min(alone))
+    if expected <= max(seconds_allowed, sum(each.outcome.values[TIME] for each in timed)):
+        return ""
+    return f"{run} would take about {format_duration(expected)}"
 
 
 def left_out(

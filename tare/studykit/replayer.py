@@ -18,13 +18,14 @@ from tare.base.libraries import pq
 from tare.base.native import native_file
 from tare.base.text import writable
 from tare.campaign import session
-from tare.heap_traces.schedule import TOUCHES, How
+from tare.heap_traces.schedule import How
 from tare.heap_traces.trace import Trace, table_file
 from tare.memory_managers import layers
 from tare.memory_managers.layers import marksweep, regions
 from tare.memory_managers.manager import Manager, parse_name
 from tare.memory_managers.mmtk import PLANS
 from tare.observers import runner
+from tare.observers.protocol import Observer
 from tare.programs.program import NAME_LIMIT, Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
@@ -70,17 +71,11 @@ which is most of a short one."""
 
 
 @dataclass(frozen=True)
-class _ReplayObserver:
+class _ReplayObserver(Observer):
     """Takes what the replayer measured in place of what the runner did. ``collector`` is what must
     have collected, empty where nothing in the replayer does."""
 
     collector: str = ""
-
-    def prefix(self, _folder: Path) -> Sequence[str]:
-        return ()
-
-    def hosts(self, _executable: str) -> bool:
-        return False
 
     def complete(self, folder: Path, _pids: Collection[int], outcome: Outcome) -> Outcome:
         report = _read_report(folder / "scratch" / _REPORT_FILE)
@@ -253,6 +248,3 @@ def _check_threads(managers: Mapping[str, Manager]) -> None:
                 f"{name} replays the threads of a program as one",
                 "leave out --threads recorded, or compare allocators",
             )
-
-
-__all__ = ["TOUCHES", "How", "run_once"]

@@ -164,6 +164,15 @@ class Request(Asking):
 
 
 @dataclass(frozen=True)
+class OfProgram(Request):
+    """One program, or its words, under managers."""
+
+    program: Command
+    managers: Sequence[str] = managers_option()
+    _: KW_ONLY
+
+
+@dataclass(frozen=True)
 class OfPrograms(Request):
     """Programs, or the words of one, under managers; ``managers`` empty means the installed ones
     that `tare managers` marks."""

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.base.units import format_count, format_percent, format_seconds
 from tare.records.metrics import METRICS, Status
 from tare.records.runs import Record
 from tare.records.summary import Row
-from tare.report.comparison import TIME, change, medians
+from tare.report.comparison import TIME, change, medians, summary_rows
 from tare.report.fields import Field, Kind, percents, seconds
 from tare.report.figures.marks import (
     BAND,
@@ -31,7 +32,7 @@ from tare.report.figures.marks import (
     ratio_text,
 )
 from tare.report.model import Figure
-from tare.studykit.sweeps import Variant, size_text
+from tare.studykit.sweeps import Groups, Variant, size_text
 
 Rows = Mapping[tuple[str, str, str], Row]
 MOST_PANELS = 6
@@ -58,6 +59,51 @@ class Panel:
     title: str
     curves: Sequence[Curve]
     floor: float | None = None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What was measured of a program under the variants of each allocator."""
+
+    program: str
+    rows: Rows
+    groups: Groups
+
+    @property
+    def named(self) -> str:
+        """Stands before a sentence about one of several programs."""
+        return f"{self.program}: " if len({program for program, _, _ in self.rows}) > 1 else ""
+
+    @property
+    def variants(self) -> list[Variant]:
+        return [each for group in self.groups.values() for each in group]
+
+    @property
+    def with_layer(self) -> list[Variant]:
+        return [each for each in self.variants if each.layer]
+
+    def row(self, each: Variant, metric: str) -> Row | None:
+        return self.rows.get((self.program, each.name, metric))
+
+    def of(self, metric: str) -> Callable[[Variant], Row | None]:
+        """What the rows have of a metric under a variant."""
+        return lambda each: self.row(each, metric)
+
+    def panel(self, metric: str, step_of: Callable[[Variant], Any], steps: Sequence[Any]) -> Panel:
+        """A curve for each allocator, of the variant at each step."""
+        curves = []
+        for allocator, group in self.groups.items():
+            by_step = {step_of(each): self.row(each, metric) for each in group}
+            curves.append(Curve(allocator, [by_step.get(step) for step in steps]))
+        floors = [row["noise_floor"] for curve in curves for row in curve.rows if row is not None]
+        return Panel(self.program, curves, floors[0] if floors and len(curves) == 1 else None)
+
+
+def sweeps_of(summary: pl.DataFrame, groups: Groups) -> list[Sweep]:
+    """One for each program."""
+    rows = summary_rows(summary)
+    programs = dict.fromkeys(program for program, _, _ in rows)
+    return [Sweep(program, rows, groups) for program in programs]
 
 
 def ratio_figure(
@@ -224,16 +270,11 @@ option_sizes = Kind(lambda size: size_text(int(size)))
 _PAUSE_METRICS = ("collections", "pause_seconds", "max_pause_seconds")
 
 
-def summarised(rows: Rows, program: str, metric: str) -> Callable[[Variant], Row | None]:
-    """What the rows have of a metric under a variant."""
-    return lambda each: rows.get((program, each.name, metric))
-
-
-def pause_fields(rows: Rows, program: str) -> list[Field[Variant]]:
+def pause_fields(sweep: Sweep) -> list[Field[Variant]]:
     """How often and how long variants collected, medians of the runs."""
 
     def median(each: Variant, metric: str) -> float:
-        return float(rows[program, each.name, metric]["median"])
+        return float(sweep.rows[sweep.program, each.name, metric]["median"])
 
     def mean(each: Variant) -> float:
         collections = median(each, "collections")
@@ -241,29 +282,25 @@ def pause_fields(rows: Rows, program: str) -> list[Field[Variant]]:
 
     number, total, longest = (METRICS[metric].explanation for metric in _PAUSE_METRICS)
     return [
-        medians("collections", number, summarised(rows, program, "collections")),
-        medians("in collections", total, summarised(rows, program, "pause_seconds")),
+        medians("collections", number, sweep.of("collections")),
+        medians("in collections", total, sweep.of("pause_seconds")),
         percents(
             "share",
             "Time in collections, divided by the wall time.",
             lambda each: median(each, "pause_seconds") / median(each, TIME),
         ),
         seconds("mean pause", "Time in collections, divided by their number.", mean),
-        medians(
-            "longest pause",
-            f"{longest} The median of runs.",
-            summarised(rows, program, "max_pause_seconds"),
-        ),
+        medians("longest pause", f"{longest} The median of runs.", sweep.of("max_pause_seconds")),
     ]
 
 
-def with_pauses(rows: Rows, program: str, variants: Sequence[Variant]) -> list[Variant]:
+def with_pauses(sweep: Sweep) -> list[Variant]:
     """Those of which ``pause_fields`` are known."""
     return [
         each
-        for each in variants
+        for each in sweep.with_layer
         if all(
-            (row := rows.get((program, each.name, metric))) and row["median"] is not None
+            (row := sweep.row(each, metric)) and row["median"] is not None
             for metric in (TIME, *_PAUSE_METRICS)
         )
     ]

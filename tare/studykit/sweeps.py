@@ -72,6 +72,10 @@ def by_allocator(managers: Sequence[str]) -> dict[str, list[Variant]]:
     return found
 
 
+Groups = Mapping[str, Sequence[Variant]]
+"""The variants of each allocator."""
+
+
 def sizes_of(text: str) -> tuple[int, ...]:
     """The sizes of a list like ``1,4KiB,1MiB``, ascending, each once."""
     sizes = {parse_size(part) for part in text.split(",") if part.strip()}

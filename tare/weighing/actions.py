@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tare.records.actions import MOST_ACTIONS, Action, ranked
-from tare.records.results import Results
+from tare.records.results import Results, telling_damage
 from tare.studies import modules
-from tare.studykit.findings import reading_an_analysis
 from tare.weighing.sections import of_results
 
 
@@ -18,7 +17,7 @@ def actions_of(results: Results, most: int = MOST_ACTIONS) -> Sequence[Action]:
     found: list[Action] = []
     for section in _advising(results):
         if given := getattr(section, "actions", None):
-            with reading_an_analysis(results):
+            with telling_damage(results):
                 found += given(results)
     every = ranked(found, most=len(found))
     return list(_each_once(every))[:most]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from tare.base.errors import UsageError
 from tare.memory_managers import suitable
@@ -14,7 +13,7 @@ from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.results import Store
-from tare.records.runs import Limits, Outcome
+from tare.records.runs import Outcome
 from tare.studykit.least_heap.executed import UNIT, in_heap
 
 RUNTIME = jvm.NAME
@@ -104,14 +103,4 @@ def collectors(managers: Iterable[str]) -> list[str]:
 
 def without(observe: Observe, *settings: str) -> Observe:
     """``observe`` of the program without its own options that say what ``settings`` say."""
-
-    def run_once(
-        program: Program,
-        manager: Manager,
-        limits: Limits,
-        workspace: Path,
-        keep_output: Path | None = None,
-    ) -> Outcome:
-        return observe(jvm.without(program, *settings), manager, limits, workspace, keep_output)
-
-    return run_once
+    return lambda program, *others: observe(jvm.without(program, *settings), *others)

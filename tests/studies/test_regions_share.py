@@ -72,7 +72,7 @@ def test_the_phase_is_callgrind_s_inclusive_cost(program: Path, both_tools: Path
 
 def test_the_parts_of_a_program(program: Path, tmp_path: Path) -> None:
     started = Program("pools", (str(program),))
-    outcome = run_once(started, resolve("glibc"), Limits(), tmp_path)
+    outcome = run_once(started, resolve("glibc"), Limits(), tmp_path, None)
     assert outcome.status is Status.OK
     share = share_of(outcome)
     assert share is not None
@@ -90,7 +90,7 @@ def test_other_kinds_are_seen_too(name: str, package: str, tmp_path: Path) -> No
     instrument.launcher()
     flags = flags_of(package) if package else []
     started = Program("p", (str(compiled(tmp_path, name, *flags)),))
-    share = share_of(run_once(started, resolve("glibc"), Limits(), tmp_path))
+    share = share_of(run_once(started, resolve("glibc"), Limits(), tmp_path, None))
     assert share is not None
     assert share.library > 0.01 * share.program
     # Both have their memory from malloc, which is a part of their own functions.

@@ -414,7 +414,7 @@ def test_damaged_results_are_refused_in_words(looked: Results, tmp_path: Path) -
         line["details"].pop("peak", None)
     (folder / "runs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(UsageError, match="damaged"):
-        space.section(api.load(folder))
+        build_report(api.load(folder))
 
 
 def test_the_command_prints_a_table_and_json(tare: Callable[..., Completed]) -> None:

@@ -49,7 +49,8 @@ def command(context: click.Context) -> int:
         for recipe in every:
             if _group(recipe) == group:
                 name = recipe.name + ("*" if recipe.default_weigh else "")
-                table.add_row(name, recipe.version, _installed(recipe), Text(recipe.title))
+                installed = "no" if _object(recipe) is None else "yes"
+                table.add_row(name, recipe.version, installed, Text(recipe.title))
     with console_on(sys.stdout) as console:
         console.print(table)
     print(
@@ -60,17 +61,13 @@ def command(context: click.Context) -> int:
     return 0
 
 
-def _installed(recipe: Recipe) -> str:
-    return "no" if _object(recipe) is None else "yes"
-
-
 def _object(recipe: Recipe) -> Path | None:
     if recipe.kind == "system":
         return machine_libc()
     if recipe.name in mmtk.PLANS:
         return _built(mmtk.PLANS[recipe.name].program)
     if runtimes.is_name(recipe.name):
-        return runtimes.runtime(recipe.name.partition(".")[0]).installed()
+        return runtimes.found(runtimes.runtime(recipe.name.partition(".")[0]).TRIAL[0])
     if recipe.kind == "layer":
         return _built(layers.layers()[recipe.name].OBJECT)
     return object_path(recipe)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from tare.base.errors import TareError, UsageError
-from tare.memory_managers.catalogue import Recipe
+from tare.memory_managers.catalogue import Recipe, options_in
 
 _MOST_FILES = 100_000
 
@@ -92,15 +92,7 @@ def split_name(text: str) -> LayerName | None:
             f"'{text}' does not say which manager {match['layer']} stands before",
             f"give a manager first: {match['layer']}(glibc)",
         )
-    options: dict[str, str] = {}
-    for part in given:
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or not key or not value:
-            raise UsageError(f"'{part}' in '{text}' is not of the form option=value")
-        if key in options:
-            raise UsageError(f"'{text}' gives the option {key} twice")
-        options[key] = value
-    return LayerName(match["layer"], inner, options)
+    return LayerName(match["layer"], inner, options_in(given, text))
 
 
 def _split_at_commas(text: str) -> list[str]:

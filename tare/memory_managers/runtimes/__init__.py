@@ -14,7 +14,7 @@ import re
 import shutil
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, Protocol, cast
 
 from tare.base.errors import TareError, UsageError
 from tare.base.native import CHECKOUT, native_roots
+from tare.memory_managers import mmtk
 from tare.memory_managers.catalogue import Option, Recipe
 from tare.memory_managers.mmtk import HEAP, multiple_of
 from tare.programs.program import Program
@@ -31,6 +32,7 @@ FOLDER = "runtime"
 """In the folder of a run: what the runtime's processes leave."""
 _INSIDE = Path("observers", "runtimes")
 _TAIL_BYTES = 1 << 16
+_LONGEST_LINE = 4096
 _UNKNOWN = "jvm"
 _MOST_PROCESSES = 10_000
 
@@ -104,7 +106,7 @@ class Runtime(Protocol):
     PACKAGE: str
     """The Debian package that holds the runtime."""
     TRIAL: tuple[str, ...]
-    """A command that starts the runtime and ends at once."""
+    """A command that starts the runtime's program and ends at once."""
     LIMITED: tuple[str, ...]
     """The managers whose least heap is sought unless others are named; none has one if empty."""
     SWEEP: tuple[str, ...]
@@ -122,9 +124,6 @@ class Runtime(Protocol):
 
     def recipes(self) -> dict[str, Recipe]:
         """Its collectors as entries of the catalogue, by the names of managers."""
-
-    def installed(self) -> Path | None:
-        """The runtime's program, as a shell would find it."""
 
     def runs(self, program: Program) -> bool:
         """Whether the command itself, as far as it shows, is run by the runtime."""
@@ -242,23 +241,9 @@ def has_heap(setting: Setting) -> bool:
 
 
 def numbers(setting: Setting, options: Sequence[Option]) -> dict[str, int]:
-    """The options of a setting as numbers. Raises UsageError."""
-    name = f"{setting.runtime}.{setting.collector}"
-    known = {option.name: option for option in options}
-    found = {}
-    for key, value in setting.options.items():
-        if key not in known:
-            has = f"its options: {', '.join(known)}" if known else "it has none"
-            raise UsageError(f"{name} has no option '{key}'", has)
-        if key == HEAP and multiple_of(value):
-            continue  # tare.studykit.least_heap.runtime_heaps puts bytes in its place
-        try:
-            found[key] = int(known[key].carried(value))
-        except ValueError as error:
-            raise UsageError(f"{name}({key}={value}): {error}") from None
-        if found[key] < 1:
-            raise UsageError(f"{name}({key}={value}): must be above 0")
-    return found
+    """The options of a setting as numbers; ``tare.studykit.least_heap.runtime_heaps`` puts bytes in
+    the place of a multiple. Raises UsageError."""
+    return mmtk.numbers(f"{setting.runtime}.{setting.collector}", setting.options, options)
 
 
 def refuse_multiple(setting: Setting) -> None:
@@ -281,16 +266,31 @@ def inside(file: str) -> Path:
     return found
 
 
-def first_line_with(path: Path, pattern: re.Pattern[str]) -> str:
-    """What ``pattern`` finds first in the last part of a file, or ""."""
+def tail_of(path: Path) -> str:
+    """The last part of a file."""
     try:
         with path.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL_BYTES))
-            match = pattern.search(file.read(_TAIL_BYTES).decode(errors="replace"))
+            return file.read(_TAIL_BYTES).decode(errors="replace")
     except OSError:
         return ""
+
+
+def first_line_with(path: Path, pattern: re.Pattern[str]) -> str:
+    """What ``pattern`` finds first in the last part of a file, or ""."""
+    match = pattern.search(tail_of(path))
     return match[0].strip() if match else ""
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """The lines of a file, the start of long ones."""
+    try:
+        with path.open("rb") as file:
+            while line := file.readline(_LONGEST_LINE):
+                yield line.decode(errors="replace").rstrip("\n")
+    except OSError:
+        return
 
 
 def served(setting: Setting, outcome: Outcome, processes: Sequence[Process]) -> Outcome:

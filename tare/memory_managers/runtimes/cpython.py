@@ -94,10 +94,6 @@ def recipes() -> dict[str, Recipe]:
     }
 
 
-def installed() -> Path | None:
-    return runtimes.found("python3")
-
-
 def runs(program: Program) -> bool:
     return _COMMAND.fullmatch(Path(program.argv[0]).name) is not None
 

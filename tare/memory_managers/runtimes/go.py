@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -47,7 +47,6 @@ _NO_GOAL = 1 << 30
 """MiB, and more: what Go tells with GOGC=off."""
 _VARIABLES = ("GOGC", "GOMEMLIMIT")
 _STARTED = "started"
-_LONGEST_LINE = 4096
 _MOST_COLLECTIONS = 2_000_000
 _OUT_OF_MEMORY_EXIT = 2
 _TAIL = 2000
@@ -140,10 +139,6 @@ def recipes() -> dict[str, Recipe]:
     }
 
 
-def installed() -> Path | None:
-    return runtimes.found("go")
-
-
 def runs(program: Program) -> bool:
     try:
         return is_go(find_executable(program))
@@ -183,7 +178,7 @@ def read_trace(path: Path) -> Traced:
     """What the Go processes that wrote the file told."""
     begun, missing, last, out_of_memory = False, 0, 0, ""
     found: list[Told] = []
-    for line in _lines(path):
+    for line in runtimes.lines_of(path):
         begun = begun or _REACHED.search(line) is not None
         out_of_memory = out_of_memory or (match[0] if (match := _OUT_OF_MEMORY.match(line)) else "")
         told = _told(line)
@@ -193,15 +188,6 @@ def read_trace(path: Path) -> Traced:
             last = told.number
             found.append(told)
     return Traced(begun or bool(found), found, missing, out_of_memory)
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with path.open("rb") as file:
-            while line := file.readline(_LONGEST_LINE):
-                yield line.decode(errors="replace").rstrip("\n")
-    except OSError:
-        return
 
 
 def _told(line: str) -> Told | None:
@@ -297,7 +283,7 @@ def judge(setting: Setting, outcome: Outcome, folder: Path) -> Outcome:
 def _own_tail(path: Path) -> str:
     """The end of what the program itself wrote."""
     kept = ""
-    for line in _lines(path):
+    for line in runtimes.lines_of(path):
         if not _COLLECTION.fullmatch(line) and not _REACHED.fullmatch(line):
             kept = (kept + line + "\n")[-_TAIL:]
     return kept

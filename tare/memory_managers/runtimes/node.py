@@ -109,13 +109,9 @@ def recipes() -> dict[str, Recipe]:
     }
 
 
-def installed() -> Path | None:
-    return runtimes.found("node")
-
-
 def _installed_version() -> str:
     """As Node's header tells it, without starting Node."""
-    node = installed()
+    node = runtimes.found("node")
     if node is None:
         return ""
     try:

@@ -7,7 +7,7 @@ in all. It tells of no single collection; docs/runtimes.md says what follows fro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +41,6 @@ _VARIABLES = ("OCAMLRUNPARAM", "CAMLRUNPARAM")
 """The second is looked at where the first is not set."""
 _WORD = 8
 _STATISTICS = "v=0x400"
-_LONGEST_LINE = 4096
 _OUT_OF_MEMORY_EXIT = 2
 _OUT_OF_MEMORY = re.compile(r"^Fatal error: .*\b([Oo]ut[_ ]of[_ ]memory)\b.*$", re.MULTILINE)
 _FIRST = "minor_words"
@@ -75,10 +74,6 @@ def recipes() -> dict[str, Recipe]:
             note="serves programs that OCaml compiled; a program holds its own runtime",
         )
     }
-
-
-def installed() -> Path | None:
-    return runtimes.found("ocaml")
 
 
 def runs(program: Program) -> bool:
@@ -127,7 +122,7 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
 def read_statistics(path: Path) -> Sequence[Mapping[str, int]]:
     """What each OCaml process that wrote the file told at its end."""
     found: list[dict[str, int]] = []
-    for line in _lines(path):
+    for line in runtimes.lines_of(path):
         match = _STATISTIC.fullmatch(line)
         if match is None:
             continue
@@ -136,15 +131,6 @@ def read_statistics(path: Path) -> Sequence[Mapping[str, int]]:
         if found:
             found[-1][match[1]] = int(match[2])
     return found
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with path.open("rb") as file:
-            while line := file.readline(_LONGEST_LINE):
-                yield line.decode(errors="replace").rstrip("\n")
-    except OSError:
-        return
 
 
 def read_processes(folder: Path) -> list[Process]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field, structs
+from msgspec import Meta, Struct, field
 
 from tare.base.documents import read_toml
 from tare.base.errors import TareError
@@ -48,13 +47,12 @@ class Phase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"title: the phase has a title, but is not {OTHER}")
 
 
-@dataclass(frozen=True)
-class MadeCode:
+class MadeCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Code that a process makes as it runs, and tells of in a file /tmp/perf-PID.map: the
     language's is that whose name ``names`` fits. ``java_options``: with which JVMs do so."""
 
     names: re.Pattern[str]
-    java_options: tuple[str, ...]
+    java_options: tuple[str, ...] = ()
 
 
 class Routine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,30 +63,44 @@ class Routine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     functions: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Symbols:
-    """How functions of a stripped executable get names. It is only searched for ``signatures``
-    where it contains all the texts. Or by an ``archive``, the static library that it was linked of,
-    with ``{executable}`` for the executable's path; ``executables``: where these can lie, as a
-    shell would write it, for scripts that start one."""
+class Symbols(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """How functions of a stripped executable get names. It is only searched for those of the file
+    ``signatures`` where it contains all the texts. Or by an ``archive``, the static library that it
+    was linked of, with ``{executable}`` for the executable's path; ``executables``: where these can
+    lie, as a shell would write it, for scripts that start one."""
 
-    signatures: tuple[Signature, ...]
-    contains: tuple[str, ...]
-    archive: str
-    executables: tuple[str, ...]
+    signatures: str = ""
+    contains: tuple[str, ...] = ()
+    archive: str = ""
+    executables: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def known(self) -> tuple[Signature, ...]:
+        return read_signatures(FOLDER / self.signatures) if self.signatures else ()
 
 
-@dataclass(frozen=True)
-class Ranges:
-    """The code that the language's compiler made: between each symbol that ends in one of
-    ``begin`` and the symbol of the same start that ends in the ``end`` of the same place, but for
-    the symbols in ``without``. Or all of .text but what is ``unwound``, where this is False."""
+class Code(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The code that the language's compiler made: what lies in no file, where it is ``anonymous``.
+    Or it lies between each symbol that ends in one of ``begin`` and the symbol of the same start
+    that ends in the ``end`` of the same place, but for the symbols in ``without``. Or all of .text
+    but what is ``unwound``, where this is False."""
 
-    unwound: bool
-    without: tuple[str, ...]
-    prefix: str
-    begin: tuple[str, ...]
-    end: tuple[str, ...]
+    anonymous: bool = False
+    unwound: bool = True
+    without: tuple[str, ...] = ()
+    prefix: str | None = None
+    begin: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.begin) != len(self.end):
+            raise ValueError("begin and end are of different length")
+        if (self.prefix is None) == bool(self.begin):
+            raise ValueError("prefix, begin and end belong together")
+
+    @property
+    def has_ranges(self) -> bool:
+        return not self.unwound or self.prefix is not None
 
 
 class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -151,52 +163,131 @@ class Allocation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.direction == "up"
 
 
-@dataclass(frozen=True)
-class Buffer:
-    """How a runtime allocates from a thread's buffer: ``pointer`` and ``limit`` are places in
-    memory, as patterns write them. Of an object the first word is ``first`` when its address is not
-    known otherwise; ``class_at`` and ``length_at`` are where the other header words lie, and the
-    elements of an array begin at ``elements_at``. ``zero``: registers that always are 0."""
+class BufferHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of an object the first word is ``first`` when its address is not known otherwise;
+    ``class_at`` and ``length_at`` are where the other header words lie, and the elements of an
+    array begin at ``elements_at``."""
 
-    pointer: str
-    limit: str
-    component: str
-    header: str
-    zeroing: str
+    component: Component
     first: int
     class_at: int
     length_at: int
     elements_at: int
+
+
+class Buffer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a runtime allocates from a thread's buffer: ``pointer`` and ``limit`` are places in
+    memory, as patterns write them. ``zero``: registers that always are 0."""
+
+    pointer: str
+    limit: str
+    component: Component
+    header: BufferHeader
+    zeroing: Component
     zero: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        for place in (self.pointer, self.limit):
+            read_operand(place)
 
-@dataclass(frozen=True)
-class Descriptor:
+
+class PatternTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    code: tuple[str, ...]
+    before: str | tuple[str, ...] = ()
+    most_before: int = 0
+    unless_next_use: str | None = None
+    slow_path: tuple[str, ...] = ()
+    with_room: frozenset[str] = frozenset({"ja", "jae"})
+    allocated: bool | None = None
+    gap: int = 0
+
+    @property
+    def all_before(self) -> tuple[str, ...]:
+        return (self.before,) if isinstance(self.before, str) else self.before
+
+    def pattern(self) -> Pattern:
+        lines, before, slow_path = (
+            tuple(map(read_line, texts)) for texts in (self.code, self.all_before, self.slow_path)
+        )
+        next_use = None if self.unless_next_use is None else read_line(self.unless_next_use)
+        if not any(line.mark for line in lines):
+            raise ValueError("a pattern charges no instruction to a component")
+        if slow_path and lines[-1].mark is None:
+            raise ValueError("slow_path: the jump to it is charged to no component")
+        if next_use is not None and not any("%a" in text for text in self.code):
+            raise ValueError("unless_next_use is about %a, which the pattern does not name")
+        return Pattern(
+            lines,
+            before,
+            self.most_before,
+            next_use,
+            slow_path,
+            self.with_room,
+            self.allocated,
+            self.gap,
+        )
+
+
+class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """One runtime. ``bits``: of its executables; ``recognise``: symbols that an executable or a
     library with it has, all of them; ``launchers``: the names of executables that load such a
-    library; ``named``: all functions that it names. ``code_is_anonymous``: code of the language is
-    what lies in no file. ``slow``: by operation, the component of what its calls take beyond the
-    quickest."""
+    library. ``slow``: by operation, the component of what its calls take beyond the quickest."""
 
-    name: str
+    schema: Literal[1]
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"\A[a-z][a-z0-9.-]*\Z",
+            description="a name of lower-case letters, digits, . and -",
+        ),
+    ]
     title: str
-    bits: int
     recognise: tuple[str, ...]
-    without: tuple[str, ...]
-    code_is_anonymous: bool
-    launchers: tuple[str, ...]
-    ranges: Ranges | None
-    made_code: MadeCode | None
-    allocation: Allocation | None
-    buffer: Buffer | None
-    patterns: tuple[Pattern, ...]
-    phases: tuple[Phase, ...]
-    routines: tuple[Routine, ...]
-    symbols: Symbols | None
-    named: frozenset[str]
-    operations: Mapping[str, str]
-    slow: Mapping[str, str]
-    oracle: str
+    bits: Literal[32, 64] = 64
+    without: tuple[str, ...] = ()
+    launchers: tuple[str, ...] = ()
+    symbols: Symbols | None = None
+    code: Code = Code()
+    made_code: MadeCode | None = None
+    allocation: Allocation | None = None
+    buffer: Buffer | None = None
+    tables: tuple[PatternTable, ...] = field(name="pattern", default=())
+    phases: tuple[Phase, ...] = field(name="phase", default=())
+    routines: tuple[Routine, ...] = field(name="routine", default=())
+    operations: dict[str, Component] = {}
+    slow: dict[str, Component] = {}
+    oracle: str = ""
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.slow) - set(self.operations):
+            raise ValueError(f"slow: {min(unknown)!r} is not among the operations")
+        if self.slow and self.phases:
+            raise ValueError("slow: calls inside of phases are not told from those outside")
+        names = {"", *(phase.name for phase in self.phases)}
+        for phase in self.phases:
+            if phase.inside not in names:
+                raise ValueError(f"the phase {phase.name} is inside {phase.inside}, which is none")
+
+    @functools.cached_property
+    def patterns(self) -> tuple[Pattern, ...]:
+        return tuple(table.pattern() for table in self.tables)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The functions that it names: in lists, and in lines of patterns."""
+        lines = [
+            line
+            for table in self.tables
+            for line in (*table.code, *table.slow_path, *table.all_before)
+        ]
+        return frozenset(
+            [
+                *self.recognise,
+                *(name for phase in self.phases for name in phase.functions),
+                *(name for routine in self.routines for name in routine.functions),
+                *(name for line in lines for name in re.findall(r"@([\w.]+)", line)),
+            ]
+        )
 
     def recognises(self, image: Image) -> bool:
         """Names functions of the image first, if they have to be found."""
@@ -213,9 +304,9 @@ class Descriptor:
         if symbols is None or not all(image.contains(text.encode()) for text in symbols.contains):
             return
         if symbols.archive and not image.found:
-            _find_by_archive(symbols.archive, image)
-        start, text = image.text
-        image.add_functions(find_functions(symbols.signatures, start, text))
+            beside = symbols.archive.replace("{executable}", str(image.path.resolve()))
+            image.add_functions(archive.find_functions(Path(beside), *image.text))
+        image.add_functions(find_functions(symbols.known, *image.text))
 
     def events(self, image: Image | None) -> Events:
         """What the instrument is to follow; in this executable, where functions had to be found."""
@@ -254,16 +345,17 @@ class Descriptor:
 
     def code_ranges(self, image: Image) -> list[tuple[int, int]]:
         """The language's code in an executable, in order."""
-        if self.ranges is None:
-            return []
-        if not self.ranges.unwound:
+        code = self.code
+        if not code.unwound:
             return _between(image)
+        if code.prefix is None:
+            return []
         found = []
-        for begin, end in zip(self.ranges.begin, self.ranges.end, strict=True):
+        for begin, end in zip(code.begin, code.end, strict=True):
             for symbol, address in image.symbols.items():
-                if symbol in self.ranges.without:
+                if symbol in code.without:
                     continue
-                if symbol.startswith(self.ranges.prefix) and symbol.endswith(begin):
+                if symbol.startswith(code.prefix) and symbol.endswith(begin):
                     behind = image.symbols.get(symbol.removesuffix(begin) + end)
                     if behind is not None and behind > address:
                         found.append((address, behind))
@@ -277,11 +369,6 @@ class Descriptor:
             for name in routine.functions
             if name in image.symbols
         )
-
-
-def _find_by_archive(path: str, image: Image) -> None:
-    beside = Path(path.replace("{executable}", str(image.path.resolve())))
-    image.add_functions(archive.find_functions(beside, *image.text))
 
 
 def _event(phase: str, function: str, image: Image | None) -> Event:
@@ -302,196 +389,6 @@ def _between(image: Image) -> list[tuple[int, int]]:
     return [*found, (start, end)] if start < end else found
 
 
-# ---- reading ----
-
-
-class _CodeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    anonymous: bool = False
-    unwound: bool = True
-    without: tuple[str, ...] = ()
-    prefix: str | None = None
-    begin: tuple[str, ...] = ()
-    end: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if len(self.begin) != len(self.end):
-            raise ValueError("begin and end are of different length")
-        if (self.prefix is None) == bool(self.begin):
-            raise ValueError("prefix, begin and end belong together")
-
-    def ranges(self) -> Ranges | None:
-        if self.unwound and self.prefix is None:
-            return None
-        return Ranges(self.unwound, self.without, self.prefix or "", self.begin, self.end)
-
-
-class _MadeCodeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    names: str
-    java_options: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        try:
-            re.compile(self.names)
-        except re.error as error:
-            raise ValueError(f"names: {error}") from None
-
-
-class _SymbolsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    signatures: str | None = None
-    contains: tuple[str, ...] = ()
-    archive: str = ""
-    executables: tuple[str, ...] = ()
-
-
-class _BufferHeaderTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    component: Component
-    first: int
-    class_at: int
-    length_at: int
-    elements_at: int
-
-
-class _BufferTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pointer: str
-    limit: str
-    component: Component
-    header: _BufferHeaderTable
-    zeroing: Component
-    zero: tuple[str, ...]
-
-    def buffer(self) -> Buffer:
-        for place in (self.pointer, self.limit):
-            read_operand(place)
-        header = structs.asdict(self.header)
-        return Buffer(
-            **structs.asdict(self)
-            | header
-            | {"component": self.component, "header": self.header.component}
-        )
-
-
-class _PatternTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    code: tuple[str, ...]
-    before: str | tuple[str, ...] = ()
-    most_before: int = 0
-    unless_next_use: str | None = None
-    slow_path: tuple[str, ...] = ()
-    with_room: frozenset[str] = frozenset({"ja", "jae"})
-    allocated: bool | None = None
-    gap: int = 0
-
-    @property
-    def all_before(self) -> tuple[str, ...]:
-        return (self.before,) if isinstance(self.before, str) else self.before
-
-    def pattern(self) -> Pattern:
-        lines, before, slow_path = (
-            tuple(map(read_line, texts)) for texts in (self.code, self.all_before, self.slow_path)
-        )
-        next_use = None if self.unless_next_use is None else read_line(self.unless_next_use)
-        if not any(line.mark for line in lines):
-            raise ValueError("a pattern charges no instruction to a component")
-        if slow_path and lines[-1].mark is None:
-            raise ValueError("slow_path: the jump to it is charged to no component")
-        if next_use is not None and not any("%a" in text for text in self.code):
-            raise ValueError("unless_next_use is about %a, which the pattern does not name")
-        return Pattern(
-            lines,
-            before,
-            self.most_before,
-            next_use,
-            slow_path,
-            self.with_room,
-            self.allocated,
-            self.gap,
-        )
-
-
-class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    schema: Literal[1]
-    name: Annotated[
-        str,
-        Meta(
-            pattern=r"\A[a-z][a-z0-9.-]*\Z",
-            description="a name of lower-case letters, digits, . and -",
-        ),
-    ]
-    title: str
-    recognise: tuple[str, ...]
-    bits: Literal[32, 64] = 64
-    without: tuple[str, ...] = ()
-    launchers: tuple[str, ...] = ()
-    symbols: _SymbolsTable | None = None
-    code: _CodeTable = _CodeTable()
-    made_code: _MadeCodeTable | None = None
-    allocation: Allocation | None = None
-    buffer: _BufferTable | None = None
-    pattern: tuple[_PatternTable, ...] = ()
-    phase: tuple[Phase, ...] = ()
-    routine: tuple[Routine, ...] = ()
-    operations: dict[str, Component] = {}
-    slow: dict[str, Component] = {}
-    oracle: str = ""
-
-    def __post_init__(self) -> None:
-        if unknown := set(self.slow) - set(self.operations):
-            raise ValueError(f"slow: {min(unknown)!r} is not among the operations")
-        if self.slow and self.phase:
-            raise ValueError("slow: calls inside of phases are not told from those outside")
-        names = {"", *(phase.name for phase in self.phase)}
-        for phase in self.phase:
-            if phase.inside not in names:
-                raise ValueError(f"the phase {phase.name} is inside {phase.inside}, which is none")
-
-    def descriptor(self, folder: Path) -> Descriptor:
-        """ValueError where a pattern or a signature makes no sense."""
-        made, symbols, buffer = self.made_code, self.symbols, self.buffer
-        return Descriptor(
-            name=self.name,
-            title=self.title,
-            bits=self.bits,
-            recognise=self.recognise,
-            without=self.without,
-            launchers=self.launchers,
-            code_is_anonymous=self.code.anonymous,
-            ranges=self.code.ranges(),
-            made_code=None if made is None else MadeCode(re.compile(made.names), made.java_options),
-            allocation=self.allocation,
-            buffer=None if buffer is None else buffer.buffer(),
-            patterns=tuple(table.pattern() for table in self.pattern),
-            phases=self.phase,
-            routines=self.routine,
-            symbols=None
-            if symbols is None
-            else Symbols(
-                read_signatures(folder / symbols.signatures) if symbols.signatures else (),
-                symbols.contains,
-                symbols.archive,
-                symbols.executables,
-            ),
-            named=self._named(),
-            operations=self.operations,
-            slow=self.slow,
-            oracle=self.oracle,
-        )
-
-    def _named(self) -> frozenset[str]:
-        """The functions that it names: in lists, and in lines of patterns."""
-        lines = [
-            line
-            for table in self.pattern
-            for line in (*table.code, *table.slow_path, *table.all_before)
-        ]
-        return frozenset(
-            [
-                *self.recognise,
-                *(name for phase in self.phase for name in phase.functions),
-                *(name for routine in self.routine for name in routine.functions),
-                *(name for line in lines for name in re.findall(r"@([\w.]+)", line)),
-            ]
-        )
-
-
 @functools.cache
 def shipped() -> Mapping[str, Descriptor]:
     """The descriptors that come with Tare, by name."""
@@ -504,8 +401,15 @@ def shipped() -> Mapping[str, Descriptor]:
 def read_descriptor(path: Path) -> Descriptor:
     """TareError where the file is no descriptor."""
     try:
-        return read_toml(path, _Table).descriptor(path.parent)
-    except OSError as error:
-        raise TareError(f"{path} cannot be read: {error.strerror}") from None
+        found = read_toml(path, Descriptor, {re.Pattern[str]: _compiled})
+        _ = found.patterns  # raises for one that makes no sense
     except ValueError as error:
         raise TareError(f"{path} is no descriptor of a runtime: {error}") from None
+    return found
+
+
+def _compiled(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(str(error)) from None

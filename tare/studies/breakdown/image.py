@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
 import struct
 from collections.abc import Mapping
@@ -103,8 +102,7 @@ class Image:
             if name not in self.symbols:
                 self.symbols[name], self.sizes[name] = function.address, function.size
                 self.found[name] = function
-        for cached in ("names", "_addresses"):
-            self.__dict__.pop(cached, None)
+        self.__dict__.pop("names", None)
 
     def contains(self, text: bytes) -> bool:
         return any(text in data for _, data in self._segments)
@@ -157,15 +155,6 @@ class Image:
         for name, address in self.symbols.items():
             names.setdefault(address, []).append(name)
         return names
-
-    @functools.cached_property
-    def _addresses(self) -> list[int]:
-        return sorted(self.names)
-
-    def name_before(self, address: int) -> str:
-        """The nearest symbol at or before an address; empty where there is none."""
-        place = bisect.bisect_right(self._addresses, address) - 1
-        return min(self.names[self._addresses[place]]) if place >= 0 else ""
 
 
 def _symbols(table: bytes, texts: bytes, bits: int) -> list[tuple[str, int, int, bool]]:

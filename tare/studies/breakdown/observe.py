@@ -22,7 +22,7 @@ from tare.observers import instrument, runner
 from tare.observers.event_files import Events
 from tare.observers.instrument import Instrument, Operation, read_process_files
 from tare.observers.memory_model import MemoryModel
-from tare.observers.protocol import Observe
+from tare.observers.protocol import Observe, Observed
 from tare.programs.elf import interpreter_of
 from tare.programs.java_command import with_options
 from tare.programs.program import Program, find_executable
@@ -186,19 +186,13 @@ def run_once(
             counter.take_made_code()
 
 
-def count_pages(
-    program: Program,
-    manager: Manager,
-    limits: Limits,
-    workspace: Path,
-    keep_output: Path | None = None,
-) -> Outcome:
-    """Run ``program`` by itself, for what the kernel does: see ``runner.run_once``.
+def count_pages(*observed: *Observed) -> Outcome:
+    """Run a program by itself, for what the kernel does: see ``runner.run_once``.
 
     ``values`` of a good outcome are page faults; ``details`` the ``user_seconds`` and
     ``system_seconds``, of this one run.
     """
-    outcome = runner.run_once(program, manager, limits, workspace, keep_output)
+    outcome = runner.run_once(*observed)
     if outcome.status is not Status.OK:
         return outcome
     return replace(
@@ -529,9 +523,9 @@ def _runtime_of(
 
 
 def _language(descriptor: Descriptor, number: int, image: Image) -> dict[int, Image]:
-    if descriptor.code_is_anonymous:
+    if descriptor.code.anonymous:
         return {number: image, 0: image}
-    return {number: image} if descriptor.ranges is not None else {}
+    return {number: image} if descriptor.code.has_ranges else {}
 
 
 def _mapped(

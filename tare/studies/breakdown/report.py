@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.base.units import format_count, format_percent
 from tare.campaign import planning
@@ -21,7 +21,6 @@ from tare.records.components import COMPONENTS, IN_COLLECTIONS, OTHER, Certainty
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
 from tare.report.fields import (
     Field,
     Kind,
@@ -62,9 +61,7 @@ def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
     )
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise_range``."""
-    return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
+summarise = partial(summary.summarise_range, first_metric=FIRST_METRIC)
 
 
 # ---- the section of a report ----
@@ -75,8 +72,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK and r.run.observer == OBSERVER]
     tables: list[Table] = []
-    if (failures := failure_table(results)) is not None:
-        tables.append(failures)
     programs = list(dict.fromkeys(r.run.program for r in good))
     firsts = {program: first_records(good, program) for program in programs}
     for number, program in enumerate(programs, 1):
@@ -109,7 +104,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         findings=findings(good) + memory_tables.findings(simulated),
         tables=tables,
         figures=figures,
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -128,7 +128,7 @@ class BufferAllocations:
         """What is behind does not belong to what was taken."""
         taking = self.taking
         if taking is not None and taking.is_taken:
-            has_header = {0, self.how.class_at} <= taking.headers
+            has_header = {0, self.how.header.class_at} <= taking.headers
             words = () if has_header else None
             self.sites.append(Site(taking.address, taking.bytes or 0, words, None, None))
         self.taking = None
@@ -204,12 +204,12 @@ class BufferAllocations:
         at = start + target.displacement
         if at in taking.headers:
             return False
-        if at in (0, self.how.class_at):
+        if at in (0, self.how.header.class_at):
             taking.headers.add(at)
-            self._charge(self.how.header, one, *self._keys_of(value))
-        elif at == self.how.length_at and self._is_array(taking, value):
+            self._charge(self.how.header.component, one, *self._keys_of(value))
+        elif at == self.how.header.length_at and self._is_array(taking, value):
             taking.headers.add(at)
-            self._charge(self.how.header, one)
+            self._charge(self.how.header.component, one)
         elif self._is_zero(value):
             cleared = self._cleared.get(value) if isinstance(value, str) else None
             self._charge(self.how.zeroing, one, *(() if cleared is None else (cleared,)))
@@ -217,7 +217,7 @@ class BufferAllocations:
 
     def _is_first(self, target: Memory, value: Operand, taking: Taking) -> bool:
         """Whether it must be the first store to an object whose address was not followed."""
-        if 0 in taking.offsets.values() or target.displacement or value != self.how.first:
+        if 0 in taking.offsets.values() or target.displacement or value != self.how.header.first:
             return False
         taking.offsets[target.base] = 0
         return True
@@ -228,7 +228,8 @@ class BufferAllocations:
         if not isinstance(value, int) or value < 0:
             return False
         return any(
-            -(-(self.how.elements_at + value * size) // _ALIGNMENT) * _ALIGNMENT == taking.bytes
+            -(-(self.how.header.elements_at + value * size) // _ALIGNMENT) * _ALIGNMENT
+            == taking.bytes
             for size in _ELEMENT_BYTES
         )
 

@@ -4,11 +4,13 @@ of, by component."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tare.campaign.planning import Plan
 from tare.observers.protocol import Observe
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
+from tare.report.comparison import failure_tables
 from tare.report.model import Section
 from tare.studies.breakdown import memory
 from tare.studies.breakdown import report as breakdown
@@ -74,7 +76,8 @@ def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
 def section(results: Results) -> Section:
     """The components, or why they were not counted."""
     if any(record.run.study == breakdown.STUDY for record in read_records(results.folder)):
-        return breakdown.section(results, IDENTIFIER, TITLE)
+        whole = breakdown.section(results, IDENTIFIER, TITLE)
+        return replace(whole, tables=[*failure_tables(results), *whole.tables])
     seconds = run_seconds(results.run.pilot_seconds)
     reason = left_out(results, "breaking down", "tells", "breakdown", seconds, SLOWDOWN)
     return Section(IDENTIFIER, TITLE, findings=[reason])

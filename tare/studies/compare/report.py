@@ -6,8 +6,9 @@ so that comparing it with itself gives the noise floor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tare.base import statistics
@@ -15,7 +16,6 @@ from tare.base.libraries import pl
 from tare.base.units import format_percent
 from tare.campaign import rounds
 from tare.records.results import Results
-from tare.records.runs import Record, Run
 from tare.records.summary import geometric_means, summarise
 from tare.report.comparison import MEMORY, TIME, change, comparison_section
 from tare.report.model import Section
@@ -24,9 +24,7 @@ from tare.studies.compare.verdicts import comparison, conclusion, fastest, small
 STUDY = "compare"
 
 
-def next_round(plan: rounds.Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; see ``rounds.next_round``."""
-    return rounds.next_round(plan, records, STUDY)
+next_round = partial(rounds.next_round, study=STUDY)
 
 
 def section(results: Results) -> Section:

@@ -18,7 +18,7 @@ from tare.records.header import Header
 from tare.records.metrics import METRICS
 from tare.records.results import Results
 from tare.records.runs import Record, Run
-from tare.report.comparison import TIME, comparison_section, summary_rows
+from tare.report.comparison import TIME, comparison_section, failure_tables, summary_rows
 from tare.report.model import Section
 from tare.studies.compare import advice
 from tare.studies.compare import report as compare
@@ -111,7 +111,14 @@ def section(results: Results) -> Section:
     whole = comparison_section(results, summarised)
     rows = summary_rows(summarised)
     findings, commands = verdict(results.run, compared(results), rows)
-    return replace(whole, identifier=IDENTIFIER, title=TITLE, findings=findings, commands=commands)
+    return replace(
+        whole,
+        identifier=IDENTIFIER,
+        title=TITLE,
+        findings=findings,
+        tables=[*failure_tables(results), *whole.tables],
+        commands=commands,
+    )
 
 
 def compared(results: Results, kind: str = "allocator") -> Comparison:

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
-from tare.campaign.planning import Plan
 from tare.observers.event_files import in_manager
 from tare.observers.instrument import FAMILIES, quantile
+from tare.records import summary
 from tare.records.metrics import Status
-from tare.records.results import Results, read_records, telling_damage
-from tare.records.runs import Record, Run
-from tare.records.summary import summarise_range
-from tare.report.comparison import failure_table
+from tare.records.results import Results, read_records
+from tare.records.runs import Record
 from tare.report.fields import (
     MANAGER,
     Field,
@@ -57,33 +55,19 @@ _STARTED = (
 _OPERATIONS = tuple(name for names in FAMILIES.values() for name in names)
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """See ``tare.records.summary.summarise_range``."""
-    return summarise_range(measurements, baseline, seed, "instructions")
+next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
+summarise = partial(summary.summarise_range, first_metric="instructions")
 
 
 # ---- the section of a report ----
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
-    """Findings, tables and figures of all counts in a results folder. UsageError where it holds
-    something else."""
-    with telling_damage(results):
-        return _section(results, identifier, title)
-
-
-def _section(results: Results, identifier: str, title: str) -> Section:
+    """Findings, tables and figures of all counts in a results folder."""
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in records))
     tables: list[Table] = []
-    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
-        tables.append(failures)
     figures: list[Figure] = []
     for number, program in enumerate(programs, 1):
         firsts = first_records(good, program)
@@ -105,7 +89,6 @@ def _section(results: Results, identifier: str, title: str) -> Section:
         findings=findings(records, results.run.baseline),
         tables=tables,
         figures=figures,
-        took_seconds=results.run.took_seconds,
     )
 
 

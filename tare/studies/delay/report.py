@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tare.base.libraries import pl
-from tare.base.units import format_bytes, format_duration, format_floor, format_percent, parse_size
+from tare.base.units import format_bytes, format_floor, format_percent, parse_size
 from tare.campaign import rounds
 from tare.memory_managers.layers import delay as layer
 from tare.records import summary
@@ -25,7 +25,6 @@ from tare.report.comparison import (
     TIME,
     change,
     compared,
-    failure_table,
     measured,
     medians,
     runs,
@@ -35,20 +34,18 @@ from tare.report.fields import Field, Kind, exact_ratios, table, text, texts
 from tare.report.model import Figure, Section, Table
 from tare.studies.count import report as count
 from tare.studykit import sweeps
-from tare.studykit.instrumented import run_seconds
+from tare.studykit.instrumented import run_seconds, too_long
 from tare.studykit.published import published
 from tare.studykit.sweep_tables import (
     DIFFERENT,
-    Curve,
-    Panel,
-    Rows,
+    Sweep,
     effect,
     option_sizes,
     pause_fields,
     pause_figure,
     pauses_of,
     ratio_figure,
-    summarised,
+    sweeps_of,
     with_pauses,
 )
 from tare.studykit.sweeps import Variant, size_text, variant
@@ -145,62 +142,49 @@ def planned_runs(plan: Plan) -> int:
 
 def live_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
     """Why the live bytes of a program are not counted, judged by its timed runs, or ""."""
-    walls = [
-        (r.run.manager, r.outcome.values[TIME])
+    timed = [
+        r
         for r in records
         if (r.run.study, r.run.program) == (STUDY, program) and r.outcome.status is Status.OK
     ]
-    alone = [wall for manager, wall in walls if manager == baseline]
-    if not alone:
-        return f"the program gave no good run under {baseline}"
-    expected = run_seconds(min(alone))
-    if expected <= max(LIVE_SECONDS_ALLOWED, sum(wall for _, wall in walls)):
-        return ""
-    return f"a run under the instrument would take about {format_duration(expected)}"
+    a_run = "a run under the instrument"
+    return too_long(timed, baseline, run_seconds, LIVE_SECONDS_ALLOWED, a_run)
 
 
 # ---- what it shows ----
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``compare.summarise``, but each manager against its own reference: a delay against 1B
-    under the same allocator, and 1B against the allocator, which is a ``baseline``."""
-    del baseline
-    return summary.summarise_against(measurements, reference_of, seed)
+summarise = summary.by_reference(reference_of)
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
     """Findings, tables and figures of the delays in a results folder."""
     records = read_records(results.folder)
     mine = results.measurements.filter(results.measurements["study"] == STUDY)
-    rows = summary_rows(summarise(mine, "", results.run.seed))
-    groups = sweeps.by_allocator(_managers(results))
-    programs = list(dict.fromkeys(program for program, _, _ in rows))
+    swept = sweeps_of(
+        summarise(mine, "", results.run.seed), sweeps.by_allocator(_managers(results))
+    )
     tables: list[Table] = []
-    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
-        tables.append(failures)
     sentences: list[str] = []
-    for number, program in enumerate(programs, 1):
-        live = live_memory(results, records, program)
-        named = f"{program}: " if len(programs) > 1 else ""
-        sentences += [named + each for each in findings(rows, program, groups, live)]
+    for number, sweep in enumerate(swept, 1):
+        live = live_memory(results, records, sweep.program)
+        sentences += [sweep.named + each for each in findings(sweep, live)]
         tables += [
-            delay_table(rows, program, groups, live.bytes, f"table-delay-{number}"),
-            layer_table(rows, program, groups, f"table-layer-{number}"),
-            pause_table(rows, program, groups, f"table-pauses-{number}"),
-            *where_tables(rows, program, groups, f"table-where-{number}"),
+            delay_table(sweep, live.bytes, f"table-delay-{number}"),
+            layer_table(sweep, f"table-layer-{number}"),
+            pause_table(sweep, f"table-pauses-{number}"),
+            *where_tables(sweep, f"table-where-{number}"),
         ]
-    if not any(row["runs"] for row in rows.values()):
+    if not any(row["runs"] for sweep in swept[:1] for row in sweep.rows.values()):
         sentences = ["No run gave a figure."]
     else:
-        tables.append(published_table(rows, groups))
+        tables.append(published_table(swept))
     return Section(
         identifier=identifier,
         title=title,
         findings=sentences,
         tables=tables,
-        figures=_figures(results, records, mine, programs, groups),
-        took_seconds=results.run.took_seconds,
+        figures=_figures(results, records, mine, swept),
     )
 
 
@@ -258,19 +242,17 @@ def _volumes(records: Sequence[Record], program: str) -> int:
 
 
 def findings(
-    rows: Rows,
-    program: str,
-    groups: Mapping[str, Sequence[Variant]],
+    sweep: Sweep,
     live: Live,
 ) -> list[str]:
     """When a delay helps or hurts and by how much, a sentence for each allocator."""
     sentences = []
-    for allocator, each in groups.items():
-        time, memory = (_delayed(rows, program, each, metric) for metric in (TIME, MEMORY))
+    for allocator, each in sweep.groups.items():
+        time, memory = (_delayed(sweep, each, metric) for metric in (TIME, MEMORY))
         if time:
             sentences.append(_sentence(allocator, time, memory) + _published(allocator))
-    sentences += _layer_sentence(rows, program, groups)
-    sizes = sorted({_size(one) for each in groups.values() for one in each if one.layer})
+    sentences += _layer_sentence(sweep)
+    sizes = sorted(set(map(_size, sweep.with_layer)))
     if not sizes:
         return sentences
     return [*sentences, _as_a_heap(sizes[-1], live)]
@@ -302,11 +284,14 @@ def _sentence(
     return f"Under {allocator} a delay {word}: {effect(time, 'time')}; {effect(memory, 'memory')}."
 
 
-def _layer_sentence(rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]]) -> list[str]:
+def _layer_sentence(sweep: Sweep) -> list[str]:
     costs = {
         allocator: row
-        for allocator, each in groups.items()
-        if (row := _undelayed(rows, program, each, TIME)) is not None and row["ratio"] is not None
+        for allocator, group in sweep.groups.items()
+        for each in group
+        if _size(each) == NO_DELAY
+        and (row := sweep.row(each, TIME)) is not None
+        and row["ratio"] is not None
     }
     if not costs:
         return []
@@ -321,25 +306,16 @@ def _layer_sentence(rows: Rows, program: str, groups: Mapping[str, Sequence[Vari
     return [f"The layer itself, 1B against the bare allocator: {'; '.join(seen)}."]
 
 
-def _delayed(
-    rows: Rows, program: str, group: Sequence[Variant], metric: str
-) -> list[tuple[str, Row]]:
+def _delayed(sweep: Sweep, group: Sequence[Variant], metric: str) -> list[tuple[str, Row]]:
     """The rows of the delays that gave a ratio, by their size."""
     return [
         (each.option("size"), row)
         for each in group
         if each.layer
         and _size(each) != NO_DELAY
-        and (row := rows.get((program, each.name, metric))) is not None
+        and (row := sweep.row(each, metric)) is not None
         and row["ratio"] is not None
     ]
-
-
-def _undelayed(rows: Rows, program: str, group: Sequence[Variant], metric: str) -> Row | None:
-    for each in group:
-        if _size(each) == NO_DELAY:
-            return rows.get((program, each.name, metric))
-    return None
 
 
 def _published(allocator: str) -> str:
@@ -367,16 +343,14 @@ def _times(number: float) -> str:
 
 
 def delay_table(
-    rows: Rows,
-    program: str,
-    groups: Mapping[str, Sequence[Variant]],
+    sweep: Sweep,
     live: float | None,
     identifier: str,
 ) -> Table:
     """A line for each allocator and size: time and memory against no delay."""
 
     def against_none(metric: str) -> Callable[[Variant], Row | None]:
-        return lambda each: _against_no_delay(rows, program, each, metric)
+        return lambda each: _against_no_delay(each, sweep.row(each, metric))
 
     fields: list[Field[Variant]] = [
         _ALLOCATOR,
@@ -401,14 +375,15 @@ def delay_table(
             against_none(MEMORY),
             INTERVAL,
         ),
-        runs(summarised(rows, program, TIME)),
+        runs(sweep.of(TIME)),
     ]
-    shown = [each for each in _layered(groups) if (program, each.name, TIME) in rows]
+    shown = [each for each in sweep.with_layer if sweep.row(each, TIME)]
     floors = dict.fromkeys(
-        (each.allocator, floor)
+        (each.allocator, row["noise_floor"])
         for each in shown
         if _size(each) != NO_DELAY
-        and (floor := rows[program, each.name, TIME]["noise_floor"]) is not None
+        and (row := sweep.row(each, TIME))
+        and row["noise_floor"] is not None
     )
     notes = ["coloured: a difference beyond noise; dim: no difference seen."]
     if floors:
@@ -417,11 +392,7 @@ def delay_table(
     notes.append(
         "of ratios that are really 1, one in twenty falls outside of its 95% interval by chance."
     )
-    return table(identifier, f"Against no delay (1B): {program}", shown, fields, notes)
-
-
-def _layered(groups: Mapping[str, Sequence[Variant]]) -> list[Variant]:
-    return [each for group in groups.values() for each in group if each.layer]
+    return table(identifier, f"Against no delay (1B): {sweep.program}", shown, fields, notes)
 
 
 _ALLOCATOR: Field[Variant] = texts(
@@ -434,40 +405,35 @@ _DELAY: Field[Variant] = option_sizes(
 )
 
 
-def _against_no_delay(rows: Rows, program: str, each: Variant, metric: str) -> Row | None:
-    row = rows.get((program, each.name, metric))
+def _against_no_delay(each: Variant, row: Row | None) -> Row | None:
     if row is None or not row["runs"] or _size(each) != NO_DELAY:
         return row
     return {**row, "verdict": "baseline", "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}
 
 
-def layer_table(
-    rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
-) -> Table:
+def layer_table(sweep: Sweep, identifier: str) -> Table:
     """A line for each allocator: what the layer costs that delays nothing."""
     one_byte = "Median time with the layer before it that holds nothing back."
     alone = "Divided by that under the allocator alone."
-    time, memory = (summarised(rows, program, metric) for metric in (TIME, MEMORY))
+    time, memory = (sweep.of(metric) for metric in (TIME, MEMORY))
     fields: list[Field[Variant]] = [
         replace(_ALLOCATOR, help="The allocator that the layer stands before."),
         medians(
             "bare time",
             "Median time under the allocator alone.",
-            lambda each: rows.get((program, each.allocator, TIME)),
+            lambda each: sweep.rows.get((sweep.program, each.allocator, TIME)),
         ),
         *measured("1B time", one_byte, "The second divided by the first.", time),
         *measured("1B memory", "Median peak memory with the layer.", alone, memory),
     ]
-    shown = [each for each in _layered(groups) if _size(each) == NO_DELAY and time(each)]
-    title = f"The layer itself, 1B against the bare allocator: {program}"
+    shown = [each for each in sweep.with_layer if _size(each) == NO_DELAY and time(each)]
+    title = f"The layer itself, 1B against the bare allocator: {sweep.program}"
     return table(identifier, title, shown, fields)
 
 
-def where_tables(
-    rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
-) -> list[Table]:
+def where_tables(sweep: Sweep, identifier: str) -> list[Table]:
     """A line for each allocator and size: what is behind a difference in time."""
-    metrics = [m for m in _BEHIND_TIME if any(metric == m for _, _, metric in rows)]
+    metrics = [m for m in _BEHIND_TIME if any(metric == m for _, _, metric in sweep.rows)]
     fields = [
         _ALLOCATOR,
         _DELAY,
@@ -475,47 +441,45 @@ def where_tables(
             compared(
                 METRICS[metric].title,
                 f"{METRICS[metric].explanation} Divided by that with 1B.",
-                summarised(rows, program, metric),
+                sweep.of(metric),
             )
             for metric in metrics
         ),
     ]
-    shown = [each for each in _layered(groups) if _size(each) != NO_DELAY]
+    shown = [each for each in sweep.with_layer if _size(each) != NO_DELAY]
     if not metrics or not shown:
         return []
-    title = f"Behind the time, against no delay (1B): {program}"
+    title = f"Behind the time, against no delay (1B): {sweep.program}"
     notes = ["ratios of medians. coloured: a difference beyond noise; dim: no difference seen."]
     return [table(identifier, title, shown, fields, notes, essential=False)]
 
 
-def pause_table(
-    rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
-) -> Table:
+def pause_table(sweep: Sweep, identifier: str) -> Table:
     """A line for each allocator and size: how often, how long and how much was held."""
     by_capacity, held = "capacity_collections", "quarantined_bytes"
     fields = [
         _ALLOCATOR,
         _DELAY,
-        *pause_fields(rows, program),
+        *pause_fields(sweep),
         medians(
             "by capacity",
             METRICS[by_capacity].explanation,
-            summarised(rows, program, by_capacity),
+            sweep.of(by_capacity),
             essential=False,
         ),
-        medians("held", METRICS[held].explanation, summarised(rows, program, held)),
+        medians("held", METRICS[held].explanation, sweep.of(held)),
     ]
-    shown = with_pauses(rows, program, _layered(groups))
+    shown = with_pauses(sweep)
     notes = [
         "medians of the runs. an object of at least the delay's size is released at once, and "
         "moved by the allocator's own realloc: bytes held grow with the delay, from none at 1B.",
         "short pauses, and at 1B all, are timed by samples: their sum and mean are estimates.",
     ]
     few = len(shown) <= _PAUSE_TABLE_ROWS_ON_A_TERMINAL
-    return table(identifier, f"Pauses: {program}", shown, fields, notes, essential=few)
+    return table(identifier, f"Pauses: {sweep.program}", shown, fields, notes, essential=few)
 
 
-def published_table(rows: Rows, groups: Mapping[str, Sequence[Variant]]) -> Table:
+def published_table(swept: Sequence[Sweep]) -> Table:
     """What was measured here at the largest delay, above what was published."""
     fields: list[Field[Row]] = [
         texts("manager", "", "title"),
@@ -530,10 +494,10 @@ def published_table(rows: Rows, groups: Mapping[str, Sequence[Variant]]) -> Tabl
         exact_ratios("memory", "Peak memory, divided by that with 1B.", "memory"),
     ]
     lines: list[Row] = []
-    for program in dict.fromkeys(program for program, _, _ in rows):
-        for allocator, group in groups.items():
-            times = dict(_delayed(rows, program, group, TIME))
-            memory = dict(_delayed(rows, program, group, MEMORY))
+    for sweep in swept:
+        for allocator, group in sweep.groups.items():
+            times = dict(_delayed(sweep, group, TIME))
+            memory = dict(_delayed(sweep, group, MEMORY))
             if not times:
                 continue
             largest = max(times, key=parse_size)
@@ -541,7 +505,7 @@ def published_table(rows: Rows, groups: Mapping[str, Sequence[Variant]]) -> Tabl
                 {
                     "title": allocator,
                     "from": text("here"),
-                    "programs": program,
+                    "programs": sweep.program,
                     "size": parse_size(largest),
                     "time": times[largest]["ratio"],
                     "memory": memory[largest]["ratio"] if largest in memory else None,
@@ -559,12 +523,11 @@ def _figures(
     results: Results,
     records: Sequence[Record],
     measurements: pl.DataFrame,
-    programs: Sequence[str],
-    groups: Mapping[str, Sequence[Variant]],
+    swept: Sequence[Sweep],
 ) -> list[Figure]:
-    sizes = sorted({_size(each) for group in groups.values() for each in group if each.layer})
-    alone = programs[0] if len(programs) == 1 else ""
-    live = live_memory(results, records, alone).bytes if alone else None
+    sizes = sorted({_size(each) for sweep in swept for each in sweep.with_layer})
+    alone = swept[0] if len(swept) == 1 else None
+    live = live_memory(results, records, alone.program).bytes if alone else None
     labels = {size: [size_text(size), *([_times(size / live)] if live else [])] for size in sizes}
     across = "bytes held back; × the live memory" if live else "bytes held back"
     found = []
@@ -573,8 +536,9 @@ def _figures(
         ("layer", _bare, [_BARE, *sizes], "the bare allocator"),
     ):
         rows = summary_rows(summary.summarise_against(measurements, reference, results.run.seed))
+        against_it = [replace(sweep, rows=rows) for sweep in swept]
         for metric in (TIME, MEMORY):
-            panels = [_panel(rows, program, groups, steps, metric) for program in programs]
+            panels = [sweep.panel(metric, _size, steps) for sweep in against_it]
             found.append(
                 ratio_figure(
                     f"{name}-{metric}",
@@ -588,7 +552,7 @@ def _figures(
                 )
             )
     if alone:
-        found.append(_pause_figure(records, alone, groups))
+        found.append(_pause_figure(records, alone))
     return [figure for figure in found if figure is not None]
 
 
@@ -601,34 +565,17 @@ def _bare(manager: str) -> str:
     return variant(manager).allocator
 
 
-def _panel(
-    rows: Rows,
-    program: str,
-    groups: Mapping[str, Sequence[Variant]],
-    steps: Sequence[int],
-    metric: str,
-) -> Panel:
-    curves = []
-    for allocator, group in groups.items():
-        by_size = {_size(each): rows.get((program, each.name, metric)) for each in group}
-        curves.append(Curve(allocator, [by_size.get(step) for step in steps]))
-    floors = [row["noise_floor"] for curve in curves for row in curve.rows if row is not None]
-    return Panel(program, curves, floors[0] if floors and len(groups) == 1 else None)
-
-
-def _pause_figure(
-    records: Sequence[Record], program: str, groups: Mapping[str, Sequence[Variant]]
-) -> Figure | None:
+def _pause_figure(records: Sequence[Record], sweep: Sweep) -> Figure | None:
     drawn = [
         (
             allocator,
             [
-                pauses_of(records, STUDY, program, each, each.option("size"))
+                pauses_of(records, STUDY, sweep.program, each, each.option("size"))
                 for each in group
                 if each.layer
             ],
         )
-        for allocator, group in groups.items()
+        for allocator, group in sweep.groups.items()
     ]
     return pause_figure(
         "delay-pauses",

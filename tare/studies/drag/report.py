@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
-from tare.campaign.planning import Plan
 from tare.heap_traces.predictions import LEAK
 from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
-from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
+from tare.records.runs import Record
 from tare.report.fields import (
     MANAGER,
     Field,
@@ -37,7 +35,7 @@ from tare.report.fields import (
 from tare.report.figures.marks import INK, SERIES, scale_for
 from tare.report.figures.profiles import Series, profile_spec
 from tare.report.model import Cell, Figure, Section, Table
-from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
+from tare.studykit.findings import first_records, sentences_by_program
 from tare.studykit.published import published
 from tare.studykit.site_tables import (
     CALLED_BY,
@@ -79,14 +77,8 @@ MEANINGS = {
 Details = Mapping[str, Any]
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise_range``."""
-    return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
+next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
+summarise = partial(summary.summarise_range, first_metric=FIRST_METRIC)
 
 
 def values_of(found: Details) -> dict[str, float]:
@@ -133,20 +125,12 @@ def _parts(areas: Mapping[str, float]) -> dict[str, float]:
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
-    """Findings, tables and figures of all analysed traces in a results folder. UsageError where
-    the folder holds something else than an analysis."""
+    """Findings, tables and figures of all analysed traces in a results folder."""
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
-    with reading_an_analysis(results):
-        return _section(results, records, identifier, title)
-
-
-def _section(results: Results, records: Sequence[Record], identifier: str, title: str) -> Section:
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in records))
     tables: list[Table] = []
     figures: list[Figure] = []
-    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
-        tables.append(failures)
     folded: list[Table] = []
     for number, program in enumerate(programs, 1):
         firsts = first_records(good, program)
@@ -174,7 +158,6 @@ def _section(results: Results, records: Sequence[Record], identifier: str, title
         findings=findings(records, results.run.baseline),
         tables=[*tables, *(table for table in folded if table.rows)],
         figures=figures,
-        took_seconds=results.run.took_seconds,
         commands=_commands(results, records),
     )
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from tare.base.libraries import pl
 from tare.campaign import rounds
-from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.header import Header
-from tare.records.results import Results, telling_damage
-from tare.records.runs import Record, Run
-from tare.report.comparison import compared, failure_table, medians, runs
+from tare.records.results import Results
+from tare.report.comparison import compared, medians, runs
 from tare.report.fields import Field, Kind, R, Row, counts, percents, seconds, table, texts
 from tare.report.model import Figure, Section, Table
 from tare.studykit import contrasts
@@ -29,8 +27,6 @@ TITLE = "How often a JVM collects"
 MUTATOR, COLLECTOR = "mutator_seconds", "collector_seconds"
 NEVER = 0
 """A full period: no full collection is asked for."""
-
-__all__ = ["STUDY", "Plan", "next_round", "planned_runs", "section", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -80,34 +76,23 @@ CONTRASTS = (
 Answers = contrasts.Answers[Setting]
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return rounds.next_round(plan, records, STUDY)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise``, each step of the sweep judged for itself."""
-    return summary.summarise_against(measurements, lambda _manager: baseline, seed)
+next_round = partial(rounds.next_round, study=STUDY)
+summarise = summary.summarise_apart
 
 
 def section(results: Results) -> Section:
-    """Findings, tables and figures of a results folder. UsageError where it holds something
-    else."""
-    with telling_damage(results):
-        run = results.run_as(FrequencyRun)
-        answers = contrasts.answers(results, run.settings, CONTRASTS, MUTATOR)
-        tables = [_table(answers), _collections_table(answers)]
-        findings = _findings(answers)
-        figures = [_figure(answers, contrast) for contrast in CONTRASTS]
-    if (failures := failure_table(results)) is not None:
-        tables.insert(0, failures)
+    """Findings, tables and figures of a results folder."""
+    run = results.run_as(FrequencyRun)
+    answers = contrasts.answers(results, run.settings, CONTRASTS, MUTATOR)
+    tables = [_table(answers), _collections_table(answers)]
+    findings = _findings(answers)
+    figures = [_figure(answers, contrast) for contrast in CONTRASTS]
     return Section(
         identifier=STUDY,
         title=TITLE,
         findings=findings,
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -8,17 +8,15 @@ is held against the one that differs from it in one thing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
-from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import rounds
-from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained
-from tare.records.results import Results, telling_damage
-from tare.records.runs import Record, Run
-from tare.report.comparison import OF_ALL_RUNS, compared, failure_table, medians, runs
+from tare.records.results import Results
+from tare.report.comparison import OF_ALL_RUNS, compared, medians, runs
 from tare.report.fields import (
     Field,
     R,
@@ -49,8 +47,6 @@ _PUBLISHED = (
     "programs gain more than 1% from longer periods, through later reclamation and not through "
     "fewer traces."
 )
-
-__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "planned_runs", "section", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -113,27 +109,17 @@ CONTRASTS = (
 Answers = contrasts.Answers[Setting]
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise``, each step of the sweep judged for itself."""
-    return summary.summarise_against(measurements, lambda _manager: baseline, seed)
+next_round = partial(rounds.next_round, study=STUDY, observer=OBSERVER)
+summarise = summary.summarise_apart
 
 
 def section(results: Results) -> Section:
-    """Findings, tables and figures of a results folder. UsageError where it holds something
-    else."""
-    with telling_damage(results):
-        run = results.run_as(FrequencyRun)
-        answers = contrasts.answers(results, run.settings, CONTRASTS, MUTATOR)
-        tables = [_table(answers), _collections_table(answers)]
-        findings = _findings(run, answers)
-        figures = [_figure(answers, contrast) for contrast in CONTRASTS]
-    if (failures := failure_table(results)) is not None:
-        tables.insert(0, failures)
+    """Findings, tables and figures of a results folder."""
+    run = results.run_as(FrequencyRun)
+    answers = contrasts.answers(results, run.settings, CONTRASTS, MUTATOR)
+    tables = [_table(answers), _collections_table(answers)]
+    findings = _findings(run, answers)
+    figures = [_figure(answers, contrast) for contrast in CONTRASTS]
     return Section(
         identifier=STUDY,
         title=TITLE,
@@ -141,7 +127,6 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
         obtained=Obtained.REPLAYED,
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -8,7 +8,8 @@ displaced, and memory that is used again sooner or later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from tare.base.libraries import pl
 from tare.base.units import format_percent, parse_size
@@ -17,19 +18,17 @@ from tare.memory_managers.layers import marksweep as layer
 from tare.records import summary
 from tare.records.metrics import METRICS
 from tare.records.results import Results, read_records
-from tare.records.runs import Record, Run
+from tare.records.runs import Record
 from tare.records.summary import Row
 from tare.report.comparison import (
     MEMORY,
     OF_ALL_RUNS,
     TIME,
     compared,
-    failure_table,
     measured,
     measured_cells,
     medians,
     runs,
-    summary_rows,
 )
 from tare.report.fields import Field, numbers, table, texts
 from tare.report.model import Cell, Figure, Section, Table
@@ -37,13 +36,13 @@ from tare.studykit import sweeps
 from tare.studykit.sweep_tables import (
     Curve,
     Panel,
-    Rows,
+    Sweep,
     effect,
     pause_fields,
     pause_figure,
     pauses_of,
     ratio_figure,
-    summarised,
+    sweeps_of,
     with_pauses,
 )
 from tare.studykit.sweeps import Variant, size_text, variant
@@ -63,8 +62,6 @@ _PUBLISHED = (
     "programs gain more than 1% from longer periods, through later reclamation and not through "
     "fewer traces."
 )
-
-Group = Mapping[str, Sequence[Variant]]
 
 
 # ---- what runs ----
@@ -120,19 +117,13 @@ def references(managers: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in managers if variant(name).option("every") == NEVER)
 
 
-def next_round(planned: rounds.Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return rounds.next_round(planned, records, STUDY)
+next_round = partial(rounds.next_round, study=STUDY)
 
 
 # ---- what it shows ----
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``compare.summarise``, but each manager against its own reference, see ``reference_of``;
-    the allocator itself is a ``baseline``."""
-    del baseline
-    return summary.summarise_against(measurements, reference_of, seed)
+summarise = summary.by_reference(reference_of)
 
 
 def section(results: Results) -> Section:
@@ -143,33 +134,30 @@ def section(results: Results) -> Section:
     periods = sorted({_period(e) for group in groups.values() for e in group if _collects(e)})
     shortest = size_text(periods[0]) if periods else ""
 
-    def against(reference: Callable[[str], str]) -> Rows:
-        return summary_rows(summary.summarise_against(mine, reference, results.run.seed))
+    def against(reference: Callable[[str], str]) -> list[Sweep]:
+        return sweeps_of(summary.summarise_against(mine, reference, results.run.seed), groups)
 
-    rows = against(reference_of)
+    swept = against(reference_of)
     by_period = against(lambda name: _with(name, every=shortest))
     by_reclaim = against(lambda name: _with(name, reclaim=str(EACH_TIME)))
-    programs = list(dict.fromkeys(program for program, _, _ in rows))
-    tables = [failures] if (failures := failure_table(results)) is not None else []
+    tables: list[Table] = []
     sentences: list[str] = []
     figures: list[Figure | None] = []
-    for number, program in enumerate(programs, 1):
-        named = f"{program}: " if len(programs) > 1 else ""
-        sentences += [
-            named + each for each in findings(rows, by_period, by_reclaim, program, groups)
-        ]
+    for number, each in enumerate(zip(swept, by_period, by_reclaim, strict=True), 1):
+        sweep = each[0]
+        sentences += [sweep.named + sentence for sentence in findings(*each)]
         tables += [
-            period_table(rows, program, groups, f"table-periods-{number}"),
-            layer_table(rows, program, groups, f"table-layer-{number}"),
-            pause_table(rows, program, groups, f"table-pauses-{number}"),
+            period_table(sweep, f"table-periods-{number}"),
+            layer_table(sweep, f"table-layer-{number}"),
+            pause_table(sweep, f"table-pauses-{number}"),
         ]
-        if len(programs) == 1:
+        if len(swept) == 1:
             figures = [
-                *_direct_figures(rows, program, groups, periods),
-                *_relative_figures(by_period, by_reclaim, program, groups, periods),
-                _pause_figure(records, program, groups),
+                *_direct_figures(sweep, periods),
+                *_relative_figures(*each[1:], periods),
+                _pause_figure(records, sweep),
             ]
-    if any(row["runs"] for row in rows.values()):
+    if any(row["runs"] for sweep in swept[:1] for row in sweep.rows.values()):
         sentences.append(_PUBLISHED)
     else:
         sentences = ["No run gave a figure."]
@@ -179,7 +167,6 @@ def section(results: Results) -> Section:
         findings=sentences,
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
-        took_seconds=results.run.took_seconds,
     )
 
 
@@ -201,7 +188,7 @@ def _label(each: Variant) -> str:
 
 
 def _seen(
-    rows: Rows, program: str, group: Sequence[Variant], metric: str, reclaim: int
+    sweep: Sweep, group: Sequence[Variant], metric: str, reclaim: int
 ) -> list[tuple[str, Row]]:
     """The rows with ratios of the variants that reclaim at each such trace, by their period."""
     return [
@@ -209,72 +196,59 @@ def _seen(
         for each in group
         if _collects(each)
         and _reclaim(each) == reclaim
-        and (row := rows.get((program, each.name, metric))) is not None
+        and (row := sweep.row(each, metric)) is not None
         and row["ratio"] is not None
         and row["verdict"] != "baseline"
     ]
 
 
-def findings(
-    rows: Rows, by_period: Rows, by_reclaim: Rows, program: str, groups: Group
-) -> list[str]:
+def findings(sweep: Sweep, by_period: Sweep, by_reclaim: Sweep) -> list[str]:
     """What tracing, reclaiming and the two periods change, a paragraph for each allocator."""
-    return [
-        " ".join(parts)
-        for allocator, group in groups.items()
-        if (parts := _of_allocator(rows, by_period, by_reclaim, program, allocator, group))
-    ]
-
-
-def _of_allocator(
-    rows: Rows,
-    by_period: Rows,
-    by_reclaim: Rows,
-    program: str,
-    allocator: str,
-    group: Sequence[Variant],
-) -> list[str]:
     what = METRICS[MUTATOR].title
-    sentences = []
-    if traced := _seen(rows, program, group, MUTATOR, TRACE_ONLY):
-        sentences.append(
-            f"Under {allocator}, traces that reclaim nothing, against none: "
-            f"{effect(traced, what, 'every')}."
-        )
-    if reclaimed := _seen(rows, program, group, MUTATOR, EACH_TIME):
-        memory = _seen(rows, program, group, MEMORY, EACH_TIME)
-        sentences.append(
-            f"Reclaiming at each of them, against tracing only: "
-            f"{effect(reclaimed, what, 'every')}; {effect(memory, 'memory', 'every')}."
-        )
-    if longer := _seen(by_period, program, group, MUTATOR, EACH_TIME):
-        sentences.append(
-            f"Longer periods, against the shortest, {_shortest(group)}, all reclaiming: "
-            f"{effect(longer, what, 'every')}."
-        )
-    rarer = [
-        (f"{label} × {number}", row)
-        for number in sorted({_reclaim(each) for each in group if _collects(each)})
-        if number > EACH_TIME
-        for label, row in _seen(by_reclaim, program, group, MUTATOR, number)
-    ]
-    if rarer:
-        sentences.append(
-            f"Reclaiming at each Nth trace only, against each: {effect(rarer, what, 'every')}."
-        )
-    return [*sentences, *_collecting(rows, program, group)]
+    paragraphs = []
+    for allocator, group in sweep.groups.items():
+        sentences = []
+        if traced := _seen(sweep, group, MUTATOR, TRACE_ONLY):
+            sentences.append(
+                f"Under {allocator}, traces that reclaim nothing, against none: "
+                f"{effect(traced, what, 'every')}."
+            )
+        if reclaimed := _seen(sweep, group, MUTATOR, EACH_TIME):
+            memory = _seen(sweep, group, MEMORY, EACH_TIME)
+            sentences.append(
+                f"Reclaiming at each of them, against tracing only: "
+                f"{effect(reclaimed, what, 'every')}; {effect(memory, 'memory', 'every')}."
+            )
+        if longer := _seen(by_period, group, MUTATOR, EACH_TIME):
+            sentences.append(
+                f"Longer periods, against the shortest, {_shortest(group)}, all reclaiming: "
+                f"{effect(longer, what, 'every')}."
+            )
+        rarer = [
+            (f"{label} × {number}", row)
+            for number in sorted({_reclaim(each) for each in group if _collects(each)})
+            if number > EACH_TIME
+            for label, row in _seen(by_reclaim, group, MUTATOR, number)
+        ]
+        if rarer:
+            sentences.append(
+                f"Reclaiming at each Nth trace only, against each: {effect(rarer, what, 'every')}."
+            )
+        if sentences := [*sentences, *_collecting(sweep, group)]:
+            paragraphs.append(" ".join(sentences))
+    return paragraphs
 
 
 def _shortest(group: Sequence[Variant]) -> str:
     return size_text(min(_period(each) for each in group if _collects(each)))
 
 
-def _collecting(rows: Rows, program: str, group: Sequence[Variant]) -> list[str]:
+def _collecting(sweep: Sweep, group: Sequence[Variant]) -> list[str]:
     shares = {}
     for each in group:
         if _collects(each) and _reclaim(each) == EACH_TIME:
             wall, collecting = (
-                measured_cells(rows.get((program, each.name, metric)))[0].key
+                measured_cells(sweep.row(each, metric))[0].key
                 for metric in (TIME, "collector_seconds")
             )
             if isinstance(wall, float) and isinstance(collecting, float):
@@ -285,16 +259,14 @@ def _collecting(rows: Rows, program: str, group: Sequence[Variant]) -> list[str]
     return [f"The collections themselves take {', '.join(texts)} of the wall time."]
 
 
-def period_table(rows: Rows, program: str, groups: Group, identifier: str) -> Table:
+def period_table(sweep: Sweep, identifier: str) -> Table:
     """A line for each allocator, period and reclamation: mutator time, against what differs in one
     thing only."""
     reference = (
         "Of tracing only (reclaim 0): median divided by that without collections. Of the others: "
         "divided by that of tracing only in the same period."
     )
-    mutator, wall, memory = (
-        summarised(rows, program, metric) for metric in (MUTATOR, TIME, MEMORY)
-    )
+    mutator, wall, memory = sweep.of(MUTATOR), sweep.of(TIME), sweep.of(MEMORY)
 
     def related(each: Variant) -> Row | None:
         """Without a ratio where there is no reference."""
@@ -315,8 +287,8 @@ def period_table(rows: Rows, program: str, groups: Group, identifier: str) -> Ta
         "coloured: a difference beyond noise; dim: no difference seen. of ratios that are really "
         "1, one in twenty falls outside of its 95% interval by chance.",
     ]
-    title = f"Mutator time and memory: {program}"
-    return table(identifier, title, _layered(groups), fields, notes)
+    title = f"Mutator time and memory: {sweep.program}"
+    return table(identifier, title, sweep.with_layer, fields, notes)
 
 
 def _period_cell(each: Variant) -> Cell:
@@ -336,14 +308,10 @@ _SETTING: Sequence[Field[Variant]] = (
 )
 
 
-def _layered(groups: Group) -> list[Variant]:
-    return [each for group in groups.values() for each in group if each.layer]
-
-
-def layer_table(rows: Rows, program: str, groups: Group, identifier: str) -> Table:
+def layer_table(sweep: Sweep, identifier: str) -> Table:
     """A line for each allocator: what the layer changes that never collects, and never frees."""
     never, alone = "under the layer that never collects.", "under the allocator alone."
-    time, memory = (summarised(rows, program, metric) for metric in (TIME, MEMORY))
+    time, memory = sweep.of(TIME), sweep.of(MEMORY)
     second = "The second divided by the first."
     fields: list[Field[Variant]] = [
         texts(
@@ -352,31 +320,31 @@ def layer_table(rows: Rows, program: str, groups: Group, identifier: str) -> Tab
         medians(
             "bare time",
             f"Median wall time {alone}",
-            lambda each: rows.get((program, each.allocator, TIME)),
+            lambda each: sweep.rows.get((sweep.program, each.allocator, TIME)),
         ),
         *measured("time", f"Median wall time {never}", second, time),
         *measured("memory", f"Median peak memory {never}", f"Divided by that {alone}", memory),
     ]
-    shown = [each for each in _layered(groups) if not _collects(each)]
+    shown = [each for each in sweep.with_layer if not _collects(each)]
     notes = [
         "under the layer the program's own frees have no effect: it costs no free, and memory."
     ]
-    title = f"The layer itself, never collecting, against the bare allocator: {program}"
+    title = f"The layer itself, never collecting, against the bare allocator: {sweep.program}"
     return table(identifier, title, shown, fields, notes)
 
 
-def pause_table(rows: Rows, program: str, groups: Group, identifier: str) -> Table:
+def pause_table(sweep: Sweep, identifier: str) -> Table:
     """A line for each allocator, period and reclamation: how often, how long, how much."""
     marked, swept = "marked_bytes", "swept_bytes"
     fields = [
         *_SETTING,
-        *pause_fields(rows, program),
-        medians("marked", METRICS[marked].explanation, summarised(rows, program, marked)),
-        medians("swept", METRICS[swept].explanation, summarised(rows, program, swept)),
+        *pause_fields(sweep),
+        medians("marked", METRICS[marked].explanation, sweep.of(marked)),
+        medians("swept", METRICS[swept].explanation, sweep.of(swept)),
     ]
-    shown = with_pauses(rows, program, [each for each in _layered(groups) if _collects(each)])
+    shown = [each for each in with_pauses(sweep) if _collects(each)]
     notes = ["medians of the runs."]
-    return table(identifier, f"Collections: {program}", shown, fields, notes, essential=False)
+    return table(identifier, f"Collections: {sweep.program}", shown, fields, notes, essential=False)
 
 
 # ---- figures ----
@@ -388,77 +356,60 @@ _DOTS = (
 )
 
 
-def _direct_figures(
-    rows: Rows, program: str, groups: Group, periods: Sequence[int]
-) -> list[Figure | None]:
-    steps = [[size_text(period)] for period in periods]
-    across = "bytes allocated between collections"
+def _direct_figures(sweep: Sweep, periods: Sequence[int]) -> list[Figure | None]:
     figures = []
     for identifier, title, number, against in (
         ("tracing", "What traces that reclaim nothing cost", TRACE_ONLY, "relative to none"),
         ("reclaiming", "What reclaiming at each trace changes", EACH_TIME, "relative to tracing"),
     ):
-        panel = Panel(
-            program,
-            [
-                _curve(rows, program, allocator, group, periods, number)
-                for allocator, group in groups.items()
-            ],
-            _floor(rows, program, groups, number),
-        )
+        curves = [
+            _curve(sweep, allocator, group, periods, number)
+            for allocator, group in sweep.groups.items()
+        ]
+        panel = Panel(sweep.program, curves, _floor(sweep, number))
         figures.append(
             ratio_figure(
                 f"frequency-{identifier}",
                 title,
                 _DOTS + (" Shaded: the noise floor." if panel.floor else ""),
                 [panel],
-                steps,
-                (across, f"mutator time, {against}"),
+                [[size_text(period)] for period in periods],
+                ("bytes allocated between collections", f"mutator time, {against}"),
             )
         )
     return figures
 
 
 def _curve(
-    rows: Rows,
-    program: str,
-    name: str,
-    group: Sequence[Variant],
-    periods: Sequence[int],
-    reclaim: int,
+    sweep: Sweep, name: str, group: Sequence[Variant], periods: Sequence[int], reclaim: int
 ) -> Curve:
     by_period = {
-        _period(each): rows.get((program, each.name, MUTATOR))
+        _period(each): sweep.row(each, MUTATOR)
         for each in group
         if _collects(each) and _reclaim(each) == reclaim
     }
     return Curve(name, [by_period.get(period) for period in periods])
 
 
-def _floor(rows: Rows, program: str, groups: Group, reclaim: int) -> float | None:
+def _floor(sweep: Sweep, reclaim: int) -> float | None:
     """The noise floor where all dots share one: of a single allocator, against no collections."""
-    if len(groups) > 1 or reclaim != TRACE_ONLY:
+    if len(sweep.groups) > 1 or reclaim != TRACE_ONLY:
         return None
-    (group,) = groups.values()
-    return next(
-        (row["noise_floor"] for _, row in _seen(rows, program, group, MUTATOR, reclaim)), None
-    )
+    (group,) = sweep.groups.values()
+    return next((row["noise_floor"] for _, row in _seen(sweep, group, MUTATOR, reclaim)), None)
 
 
 def _relative_figures(
-    by_period: Rows, by_reclaim: Rows, program: str, groups: Group, periods: Sequence[int]
+    by_period: Sweep, by_reclaim: Sweep, periods: Sequence[int]
 ) -> list[Figure | None]:
-    numbers = sorted({_reclaim(each) for each in _layered(groups) if _collects(each)})
+    numbers = sorted({_reclaim(each) for each in by_period.with_layer if _collects(each)})
     reclaiming = [number for number in numbers if number != TRACE_ONLY]
     over_periods = [
         Panel(
             allocator,
-            [
-                _curve(by_period, program, _told(number), group, periods, number)
-                for number in numbers
-            ],
+            [_curve(by_period, _told(number), group, periods, number) for number in numbers],
         )
-        for allocator, group in groups.items()
+        for allocator, group in by_period.groups.items()
     ]
     over_reclaim = [
         Panel(
@@ -466,10 +417,10 @@ def _relative_figures(
             [
                 Curve(f"every {size_text(period)}", [rows.get(number) for number in reclaiming])
                 for period in periods
-                if (rows := _by_reclaim(by_reclaim, program, group, period))
+                if (rows := _by_reclaim(by_reclaim, group, period))
             ],
         )
-        for allocator, group in groups.items()
+        for allocator, group in by_reclaim.groups.items()
     ]
     found = [
         ratio_figure(
@@ -508,21 +459,19 @@ def _told(reclaim: int) -> str:
             return f"one in {reclaim} reclaims"
 
 
-def _by_reclaim(
-    rows: Rows, program: str, group: Sequence[Variant], period: int
-) -> dict[int, Row | None]:
+def _by_reclaim(sweep: Sweep, group: Sequence[Variant], period: int) -> dict[int, Row | None]:
     return {
-        _reclaim(each): rows.get((program, each.name, MUTATOR))
+        _reclaim(each): sweep.row(each, MUTATOR)
         for each in group
         if _collects(each) and _period(each) == period
     }
 
 
-def _pause_figure(records: Sequence[Record], program: str, groups: Group) -> Figure | None:
+def _pause_figure(records: Sequence[Record], sweep: Sweep) -> Figure | None:
     drawn = []
-    for allocator, group in groups.items():
+    for allocator, group in sweep.groups.items():
         rows = [
-            pauses_of(records, STUDY, program, each, _label(each))
+            pauses_of(records, STUDY, sweep.program, each, _label(each))
             for each in group
             if _collects(each) and _reclaim(each) == EACH_TIME
         ]

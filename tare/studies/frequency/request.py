@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tare.base.errors import UsageError
 from tare.heap_traces.schedule import How
@@ -12,6 +12,7 @@ from tare.studykit import options
 from tare.studykit.request import (
     OfPrograms,
     OfTrace,
+    Request,
     managers_option,
     option,
     packed,
@@ -37,8 +38,11 @@ def _numbers(text: str) -> tuple[int, ...]:
     return numbers
 
 
-def _periods() -> Any:
-    return option(
+@dataclass(frozen=True, kw_only=True)
+class Varied(Request):
+    """What is asked of programs and of traces."""
+
+    periods: Sequence[int] = option(
         (),
         "--every",
         parse=sizes_of,
@@ -48,10 +52,7 @@ def _periods() -> Any:
         "4MiB,8MiB,16MiB,32MiB.",
         asked=False,
     )
-
-
-def _reclaim() -> Any:
-    return option(
+    reclaim: Sequence[int] = option(
         (),
         parse=_numbers,
         metavar="N,N…",
@@ -59,16 +60,14 @@ def _reclaim() -> Any:
         "which never frees, always take part. For a trace: 1,4, and 1 always takes part.",
         asked=False,
     )
-
-
-def _runs() -> Any:
-    return runs_option(
+    runs: int = runs_option(
         12, "Runs with each setting; twice as many of the bare allocator and of no collection."
     )
+    warmup: int = warmup_option()
 
 
 @dataclass(frozen=True)
-class Frequency(OfPrograms):
+class Frequency(Varied, OfPrograms):
     """How PROGRAM, or a recorded T.tare, fares when a collector traces and reclaims more or less
     often.
 
@@ -95,7 +94,6 @@ class Frequency(OfPrograms):
 
     managers: Sequence[str] = managers_option(help=_MANAGERS)
     _: KW_ONLY
-    periods: Sequence[int] = _periods()
     full: Sequence[int] = option(
         (),
         parse=sizes_of,
@@ -104,23 +102,16 @@ class Frequency(OfPrograms):
         "Default: 64MiB; never always takes part.",
         asked=False,
     )
-    reclaim: Sequence[int] = _reclaim()
-    runs: int = _runs()
-    warmup: int = warmup_option()
 
 
 @dataclass(frozen=True)
-class FrequencyReplayed(OfTrace):
+class FrequencyReplayed(Varied, OfTrace):
     """As ``Frequency``, of the allocations of a heap trace."""
 
     ANSWERED_BY: ClassVar[str] = "replayed.frequency_replayed"
 
     managers: Sequence[str] = managers_option(help=_MANAGERS)
     _: KW_ONLY
-    periods: Sequence[int] = _periods()
-    reclaim: Sequence[int] = _reclaim()
-    runs: int = _runs()
-    warmup: int = warmup_option()
     how: How = packed(How(), options.replay_options("touch", "regions", "threads"))
 
 

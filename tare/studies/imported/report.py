@@ -10,10 +10,10 @@ from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.records import summary
 from tare.records.metrics import METRICS, Status
-from tare.records.results import Results, read_records, telling_damage
+from tare.records.results import Results, read_records
 from tare.records.runs import Record
 from tare.records.summary import Row
-from tare.report.comparison import failure_table, measured, summary_rows
+from tare.report.comparison import measured, summary_rows
 from tare.report.fields import Field, counts, numbers, sizes, table, texts
 from tare.report.model import Section, Table
 
@@ -30,25 +30,22 @@ def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFr
 
 
 def section(results: Results) -> Section:
-    """Findings and tables of a results folder. UsageError where it holds something else."""
+    """Findings and tables of a results folder."""
     run = results.run
-    with telling_damage(results):
-        rows = summary_rows(summarise(results.measurements, run.baseline, run.seed))
-        told = run.imported
-        assert told is not None
-        findings = [f"Done and measured by {told.tool}, not by Tare.", *told.notes]
-        findings += [f"Missing: {text}." for text in told.missing[:_SHOWN_MISSING]]
-        if (more := len(told.missing) - _SHOWN_MISSING) > 0:
-            findings.append(f"And {more} more are missing.")
-        programs = list(dict.fromkeys(program for program, _, _ in rows))
-        tables = [
-            _table(rows, program, run.baseline, f"table-imported-{number}")
-            for number, program in enumerate(programs, 1)
-        ]
-        for number, record in enumerate(read_records(results.folder), 1):
-            tables += _places_tables(record, f"table-places-{number}")
-    if (failures := failure_table(results, STUDY)) is not None:
-        tables.insert(0, failures)
+    rows = summary_rows(summarise(results.measurements, run.baseline, run.seed))
+    told = run.imported
+    assert told is not None
+    findings = [f"Done and measured by {told.tool}, not by Tare.", *told.notes]
+    findings += [f"Missing: {text}." for text in told.missing[:_SHOWN_MISSING]]
+    if (more := len(told.missing) - _SHOWN_MISSING) > 0:
+        findings.append(f"And {more} more are missing.")
+    programs = list(dict.fromkeys(program for program, _, _ in rows))
+    tables = [
+        _table(rows, program, run.baseline, f"table-imported-{number}")
+        for number, program in enumerate(programs, 1)
+    ]
+    for number, record in enumerate(read_records(results.folder), 1):
+        tables += _places_tables(record, f"table-places-{number}")
     return Section(identifier=STUDY, title=TITLE, findings=findings, tables=tables)
 
 

@@ -13,6 +13,7 @@ from tare.memory_managers import runtimes
 from tare.memory_managers.manager import Manager
 from tare.memory_managers.runtimes import Pause
 from tare.observers import runner
+from tare.observers.protocol import Observed, Observer
 from tare.programs import iterations
 from tare.programs.program import Program
 from tare.records.metrics import Status
@@ -77,17 +78,11 @@ def _stopped_in(iteration: iterations.Iteration, pauses: Sequence[Pause]) -> tup
 
 
 @dataclass(frozen=True)
-class _WorkObserver:
+class _WorkObserver(Observer):
     """Adds what the work cost; ``reported`` is where a program may report its iterations."""
 
     reported: Path
     runtime: str
-
-    def prefix(self, _folder: Path) -> Sequence[str]:
-        return ()
-
-    def hosts(self, _executable: str) -> bool:
-        return False
 
     def complete(self, folder: Path, _pids: Collection[int], outcome: Outcome) -> Outcome:
         reported = iterations.read_iterations(self.reported) if self.reported.exists() else []
@@ -129,15 +124,9 @@ def run_once(
         )
 
 
-def replay_once(
-    program: Program,
-    manager: Manager,
-    limits: Limits,
-    workspace: Path,
-    keep_output: Path | None = None,
-) -> Outcome:
+def replay_once(*observed: *Observed) -> Outcome:
     """As ``replayer.run_once``, with what the allocations cost."""
-    outcome = replayer.run_once(program, manager, limits, workspace, keep_output)
+    outcome = replayer.run_once(*observed)
     if outcome.status is not Status.OK:
         return outcome
     stopped = outcome.values.get("collector_seconds", 0.0)

@@ -10,7 +10,8 @@ taken over medians, because the least of single runs is that of the luckiest.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from msgspec import Struct
 
@@ -18,14 +19,12 @@ from tare.base.libraries import NDArray, np, pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL, RESAMPLES, Interval, verdict
 from tare.base.units import format_bytes, format_value
 from tare.campaign import rounds
-from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.header import Amount, Header
 from tare.records.metrics import METRICS, Obtained, Status
-from tare.records.results import Results, read_records, telling_damage
-from tare.records.runs import Record, Run
+from tare.records.results import Results, read_records
 from tare.records.summary import Row
-from tare.report.comparison import failure_table, medians, runs, summary_rows
+from tare.report.comparison import medians, runs, summary_rows
 from tare.report.fields import Field, table, texts
 from tare.report.figures.curves import Mark, curves_spec
 from tare.report.model import Cell, Figure, Section, Table
@@ -43,8 +42,6 @@ TOO_SMALL = (str(Status.OUT_OF_MEMORY), str(Status.TIMEOUT))
 """How a run ends in a heap that is too small: it does not fit, or does little but collect."""
 _TAIL = 2.5
 _ENDINGS = {str(Status.OUT_OF_MEMORY): "out of memory", str(Status.TIMEOUT): "too slow"}
-
-__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "planned_runs", "section", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -140,9 +137,7 @@ def _interval(middle: float, resampled: NDArray[np.float64]) -> Interval:
     return Interval(middle, min(float(low), middle), max(float(high), middle))
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
+next_round = partial(rounds.next_round, study=STUDY, observer=OBSERVER)
 
 
 def runs_of(measurements: pl.DataFrame, cost: str) -> dict[str, Runs]:
@@ -215,34 +210,29 @@ def _endings(results: Results) -> dict[str, set[str]]:
 
 
 def section(results: Results) -> Section:
-    """Findings, tables and the figure of a results folder. UsageError where it holds something
-    else."""
-    with telling_damage(results):
-        run = results.run_as(LboRun)
-        points, endings = run.points, _endings(results)
-        (program,) = (each.name for each in run.programs)
-        rows = summary_rows(summarise(results.measurements, run.baseline, run.seed))
-        found = {
-            cost: overhead
-            for cost in COSTS
-            if (runs := runs_of(results.measurements, cost).get(program))
-            and (overhead := overheads(runs, run.seed))
-        }
-        ratios = {
-            (cost, point.manager): rows.get((program, point.manager, COSTS[cost][2]))
-            for cost in found
-            for point in points
-        }
-        tables = [
-            _table(cost, points, ratios, endings, run.unit, overhead.fewest_runs)
-            for cost, overhead in found.items()
-        ]
-        tables.append(_details_table(program, points, rows, endings))
-        figure = _figure(list(found), points, ratios, run.unit)
-        findings = [*_findings(run, found), *_unsteady(results)]
-        broken = failed(results)
-    if (failures := failure_table(results, STUDY)) is not None:
-        tables.insert(0, replace(failures, essential=broken))
+    """Findings, tables and the figure of a results folder."""
+    run = results.run_as(LboRun)
+    points, endings = run.points, _endings(results)
+    (program,) = (each.name for each in run.programs)
+    rows = summary_rows(summarise(results.measurements, run.baseline, run.seed))
+    found = {
+        cost: overhead
+        for cost in COSTS
+        if (runs := runs_of(results.measurements, cost).get(program))
+        and (overhead := overheads(runs, run.seed))
+    }
+    ratios = {
+        (cost, point.manager): rows.get((program, point.manager, COSTS[cost][2]))
+        for cost in found
+        for point in points
+    }
+    tables = [
+        _table(cost, points, ratios, endings, run.unit, overhead.fewest_runs)
+        for cost, overhead in found.items()
+    ]
+    tables.append(_details_table(program, points, rows, endings))
+    figure = _figure(list(found), points, ratios, run.unit)
+    findings = [*_findings(run, found), *_unsteady(results)]
     return Section(
         identifier=STUDY,
         title=TITLE + (", replayed" if run.request.trace else ""),
@@ -250,7 +240,6 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[figure] if figure is not None else [],
         obtained=Obtained.REPLAYED if run.request.trace else Obtained.EXECUTED,
-        took_seconds=run.took_seconds,
     )
 
 

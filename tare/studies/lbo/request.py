@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tare.base.units import parse_size
 from tare.heap_traces.schedule import How
 from tare.studykit import options
 from tare.studykit.request import (
-    Command,
+    OfProgram,
     OfTrace,
     Request,
     heaps_option,
@@ -28,18 +28,19 @@ _MANAGERS = (
 )
 
 
-def _heaps() -> Any:
-    return heaps_option(
+@dataclass(frozen=True, kw_only=True)
+class Varied(Request):
+    """What is asked of a program and of a trace."""
+
+    heaps: Sequence[float] = heaps_option(
         "the least heap; of a trace, of the most bytes alive", (1.5, 2.0, 3.0, 4.0, 6.0)
     )
-
-
-def _runs() -> Any:
-    return runs_option(6, "Runs in each heap.")
+    runs: int = runs_option(6, "Runs in each heap.")
+    warmup: int = warmup_option()
 
 
 @dataclass(frozen=True)
-class Lbo(Request):
+class Lbo(Varied, OfProgram):
     """The lower-bound overhead of collectors for PROGRAM, or for a recorded T.tare.
 
     Each collector runs in heaps of several sizes. The least cost of any run without its pauses is
@@ -54,10 +55,8 @@ class Lbo(Request):
   tare lbo -m immix -m genimmix -m glibc gawk.tare
 """
 
-    program: Command
     managers: Sequence[str] = managers_option(help=_MANAGERS)
     _: KW_ONLY
-    heaps: Sequence[float] = _heaps()
     least_heap: int | None = option(
         None,
         parse=parse_size,
@@ -65,12 +64,10 @@ class Lbo(Request):
         help="What heaps are multiples of. Default: the least heap of the runtime's collector "
         "that needs least, sought first.",
     )
-    runs: int = _runs()
-    warmup: int = warmup_option()
 
 
 @dataclass(frozen=True)
-class LboReplayed(OfTrace):
+class LboReplayed(Varied, OfTrace):
     """As ``Lbo``, of the allocations of a heap trace; ``heaps`` are multiples of the most bytes
     that it has alive at one moment."""
 
@@ -78,9 +75,6 @@ class LboReplayed(OfTrace):
 
     managers: Sequence[str] = managers_option(help=_MANAGERS)
     _: KW_ONLY
-    heaps: Sequence[float] = _heaps()
-    runs: int = _runs()
-    warmup: int = warmup_option()
     how: How = packed(How(), options.replay_options("touch", "regions", "threads"))
 
 

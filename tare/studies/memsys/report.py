@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from msgspec import structs
 
-from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
-from tare.campaign.planning import Plan
 from tare.heap_traces.frames import frame_text
 from tare.observers.memory_details import KINDS, PROGRAM, Details, Seen, Simulated, Site
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
-from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
+from tare.records.runs import Record
 from tare.report.fields import (
     MANAGER,
     Field,
@@ -49,14 +47,8 @@ _MANAGERS_ON_A_TERMINAL = 2
 _ROW_HEIGHT = 30
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise_range``."""
-    return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
+next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
+summarise = partial(summary.summarise_range, first_metric=FIRST_METRIC)
 
 
 # ---- the section of a report ----
@@ -69,8 +61,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     baseline = results.run.baseline
     tables: list[Table] = []
     figures: list[Figure] = []
-    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
-        tables.append(failures)
     programs = list(dict.fromkeys(r.run.program for r in records))
     for number, program in enumerate(programs, 1):
         firsts = first_records(good, program)
@@ -99,7 +89,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         tables=tables,
         figures=figures,
         obtained=Obtained.SIMULATED,
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -8,15 +8,14 @@ holds every trial.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-from tare.base.libraries import pl
 from tare.base.units import format_bytes
 from tare.records import summary
 from tare.records.header import Amount, Asked, Header
 from tare.records.metrics import Obtained, Status
-from tare.records.results import Results, read_records, telling_damage
+from tare.records.results import Results, read_records
 from tare.records.runs import Record
-from tare.report.comparison import failure_table
 from tare.report.fields import (
     Field,
     Kind,
@@ -44,21 +43,15 @@ class ExecutedRun(Header, frozen=True, kw_only=True):
     request: AskedOfExecuted
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise_range``."""
-    return summary.summarise_range(measurements, baseline, seed, HIGH)
+summarise = partial(summary.summarise_range, first_metric=HIGH)
 
 
 def section(results: Results) -> Section:
-    """Findings and tables of the searches in a results folder. UsageError where the folder holds
-    something else."""
+    """Findings and tables of the searches in a results folder."""
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
-    with telling_damage(results):
-        tables = [_table(good), _trials_table(records)]
-        findings = _findings(results.run_as(ExecutedRun).request.slow, good)
-    if (failures := failure_table(results, STUDY)) is not None:
-        tables.insert(0, failures)
+    tables = [_table(good), _trials_table(records)]
+    findings = _findings(results.run_as(ExecutedRun).request.slow, good)
     return Section(
         identifier=STUDY,
         title=TITLE,
@@ -66,7 +59,6 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[],
         obtained=Obtained.EXECUTED,
-        took_seconds=results.run.took_seconds,
     )
 
 

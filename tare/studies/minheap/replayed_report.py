@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count
 from tare.campaign import planning
-from tare.campaign.planning import Plan
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
-from tare.records.results import Results, read_records, telling_damage
-from tare.records.runs import Number, Record, Run
-from tare.report.comparison import failure_table
+from tare.records.results import Results, read_records
+from tare.records.runs import Number, Record
 from tare.report.fields import (
     SERVED,
     Field,
@@ -54,21 +52,13 @@ REFERENCE = "marksweep(mimalloc, every=64KiB)"
 """What the published ratios refer to."""
 PUBLISHED_COLLECTORS = ("marksweep(mimalloc, every=128KiB)", "semispace", "gencopy", "immix")
 
-__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "section", "summarise"]
-
 
 class MinheapRun(ReplayRun, frozen=True, kw_only=True):
     oracles: dict[str, Number]
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise_range``."""
-    return summary.summarise_range(measurements, baseline, seed, HIGH)
+next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
+summarise = partial(summary.summarise_range, first_metric=HIGH)
 
 
 def published_heaps() -> dict[str, tuple[float | None, ...]]:
@@ -92,20 +82,16 @@ def published_ratios() -> dict[str, tuple[float, float, float]]:
 
 
 def section(results: Results) -> Section:
-    """Findings and tables of the searches in a results folder. UsageError where the folder holds
-    something else."""
+    """Findings and tables of the searches in a results folder."""
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
-    with telling_damage(results):
-        run = results.run_as(MinheapRun)
-        tables = [_table(run, good)]
-        if split := [record for record in good if PARTS[0] in record.outcome.values]:
-            tables.append(_parts_table(run, split))
-        if limited := [record for record in good if _is_limited(record)]:
-            tables.append(_trials_table(limited))
-        findings = _findings(run, good)
-    if (failures := failure_table(results)) is not None:
-        tables.insert(0, failures)
+    run = results.run_as(MinheapRun)
+    tables = [_table(run, good)]
+    if split := [record for record in good if PARTS[0] in record.outcome.values]:
+        tables.append(_parts_table(run, split))
+    if limited := [record for record in good if _is_limited(record)]:
+        tables.append(_trials_table(limited))
+    findings = _findings(run, good)
     return Section(
         identifier=STUDY,
         title=TITLE,
@@ -113,7 +99,6 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[],
         obtained=Obtained.REPLAYED,
-        took_seconds=results.run.took_seconds,
     )
 
 

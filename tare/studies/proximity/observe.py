@@ -20,6 +20,7 @@ from tare.memory_managers.layers import marksweep
 from tare.memory_managers.manager import Manager
 from tare.observers import runner
 from tare.observers.event_agent import MOST_EVENTS, agent_option
+from tare.observers.protocol import Observer
 from tare.programs import iterations, java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
@@ -110,17 +111,11 @@ def timed_run(
 
 
 @dataclass
-class _Observer:
+class _Observer(Observer):
     """Keeps what the processes of a good run showed of their collections."""
 
     manager: Manager
     processes: list[Process] = field(default_factory=list)
-
-    def prefix(self, _folder: Path) -> Sequence[str]:
-        return ()
-
-    def hosts(self, _executable: str) -> bool:
-        return False
 
     def complete(self, folder: Path, _pids: Collection[int], outcome: Outcome) -> Outcome:
         if self.manager.runtime is not None:

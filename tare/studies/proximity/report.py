@@ -10,22 +10,19 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
 from msgspec import structs
 
-from tare.base.libraries import pl
 from tare.base.units import format_count, format_percent, format_seconds
 from tare.campaign import planning
-from tare.campaign.planning import Plan
 from tare.records import summary
 from tare.records.header import Header
 from tare.records.metrics import Status
-from tare.records.results import Results, read_records, telling_damage
-from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
+from tare.records.results import Results, read_records
+from tare.records.runs import Record
 from tare.report.fields import Field, Kind, Row, counts, numbers, seconds, table, texts
 from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.proximity.details import Details, Grouped, Spread
@@ -66,8 +63,6 @@ PUBLISHED = (
     "median execution, under mark-sweep on one machine 0.34 times; the slowest 5% 0.69 to 0.98 "
     "times."
 )
-
-__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "section", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -135,14 +130,8 @@ class Answer:
         return sum(record.outcome.values[metric] for record in self.records)
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise_range``."""
-    return summary.summarise_range(measurements, baseline, seed, FIRST)
+next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
+summarise = partial(summary.summarise_range, first_metric=FIRST)
 
 
 def combined(curves: Sequence[Sequence[Sequence[float] | None]]) -> list[Point | None]:
@@ -180,26 +169,21 @@ def cause(collection: Point, controls: Mapping[str, Point], null: Point | None) 
 
 
 def section(results: Results) -> Section:
-    """Findings, tables and figures of a results folder. UsageError where it holds something
-    else."""
-    with telling_damage(results):
-        answers = _answers(results)
-        findings = [sentence for answer in answers for sentence in _findings(answer, answers)]
-        tables = [
-            *(_after_table(answers, clock) for clock in CLOCKS if _is_known(answers, clock)),
-            _distance_table(answers),
-            _runs_table(answers),
-        ]
-        figures = [_after_figure(answers), *_distance_figures(answers, _bases(results))]
-    if (failures := failure_table(results)) is not None:
-        tables.insert(0, failures)
+    """Findings, tables and figures of a results folder."""
+    answers = _answers(results)
+    findings = [sentence for answer in answers for sentence in _findings(answer, answers)]
+    tables = [
+        *(_after_table(answers, clock) for clock in CLOCKS if _is_known(answers, clock)),
+        _distance_table(answers),
+        _runs_table(answers),
+    ]
+    figures = [_after_figure(answers), *_distance_figures(answers, _bases(results))]
     return Section(
         identifier=STUDY,
         title=TITLE,
         findings=[*findings, PUBLISHED] if answers else [],
         tables=tables,
         figures=[figure for figure in figures if figure is not None],
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tare.memory_managers.manager import Manager
 from tare.observers import instrument
 from tare.observers.event_files import Event, Events, in_manager
-from tare.programs.program import Program
-from tare.records.runs import Limits, Outcome
+from tare.records.runs import Outcome
 
 PHASE = "tare.regions"
 FUNCTIONS = (
@@ -56,16 +53,8 @@ def events() -> Events:
     return tuple(Event("during", PHASE, "", function, 0) for function in FUNCTIONS)
 
 
-def run_once(
-    program: Program,
-    manager: Manager,
-    limits: Limits,
-    workspace: Path,
-    keep_output: Path | None = None,
-) -> Outcome:
-    """A count that has the functions of region libraries as a phase; see
-    ``instrument.run_once``."""
-    return instrument.run_once(program, manager, limits, workspace, keep_output, events())
+run_once = instrument.observer_of(events())
+"""A count that has the functions of region libraries as a phase."""
 
 
 def share_of(outcome: Outcome) -> Share | None:

@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tare.base.libraries import pl
 from tare.base.units import (
     format_bytes,
     format_count,
-    format_duration,
     format_floor,
     format_percent,
 )
@@ -32,9 +30,7 @@ from tare.report.comparison import (
     TIME,
     change,
     details_table,
-    failure_table,
     measured,
-    summary_rows,
 )
 from tare.report.fields import Field, Kind, Row, counts, percents, quotient, sizes, table, texts
 from tare.report.model import Cell, Figure, Section, Table
@@ -44,8 +40,9 @@ from tare.studies.drag.weigh import run_seconds as recording_seconds
 from tare.studies.regions.observe import Share, share_of
 from tare.studykit import sweeps
 from tare.studykit.instrumented import run_seconds as counting_seconds
+from tare.studykit.instrumented import too_long
 from tare.studykit.published import published
-from tare.studykit.sweep_tables import Curve, Panel, Rows, ratio_figure, summarised
+from tare.studykit.sweep_tables import Sweep, ratio_figure, sweeps_of
 from tare.studykit.sweeps import Variant, variant
 
 STUDY = "regions"
@@ -144,12 +141,14 @@ def planned_runs(plan: Plan) -> int:
 
 def drag_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
     """Why a program is not recorded with last uses, judged by its other runs, or ""."""
-    return _left_out(records, program, baseline, recording_seconds, "records last uses")
+    a_run = "a run that records last uses"
+    return _left_out(records, program, baseline, recording_seconds, a_run)
 
 
 def share_left_out(records: Sequence[Record], program: str, baseline: str) -> str:
     """Why a program's instructions are not counted, judged by its other runs, or ""."""
-    return _left_out(records, program, baseline, counting_seconds, "counts instructions")
+    a_run = "a run that counts instructions"
+    return _left_out(records, program, baseline, counting_seconds, a_run)
 
 
 def _left_out(
@@ -157,22 +156,16 @@ def _left_out(
     program: str,
     baseline: str,
     run_seconds: Callable[[float], float],
-    doing: str,
+    run: str,
 ) -> str:
-    good = [
+    timed = [
         r
         for r in records
         if (r.run.study, r.run.program) == (STUDY, program) and r.outcome.status is Status.OK
     ]
-    alone = [r.outcome.values[TIME] for r in good if r.run.manager == baseline]
-    if not alone:
-        return f"the program gave no good run under {baseline}"
-    if not any(kinds_of(r) for r in good):
+    if any(r.run.manager == baseline for r in timed) and not any(map(kinds_of, timed)):
         return "no region was seen"
-    expected = run_seconds(min(alone))
-    if expected <= max(SECONDS_ALLOWED, sum(r.outcome.values[TIME] for r in good)):
-        return ""
-    return f"a run that {doing} would take about {format_duration(expected)}"
+    return too_long(timed, baseline, run_seconds, SECONDS_ALLOWED, run)
 
 
 def kinds_of(record: Record) -> Mapping[str, Mapping[str, int]]:
@@ -186,58 +179,41 @@ def kinds_of(record: Record) -> Mapping[str, Mapping[str, int]]:
 # ---- what it shows ----
 
 
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``compare.summarise``, but each manager against the program as it is under the same
-    allocator."""
-    del baseline
-    return summary.summarise_against(measurements, reference_of, seed)
+summarise = summary.by_reference(reference_of)
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
     """Findings, tables and figures of the regions in a results folder."""
     records = read_records(results.folder)
     mine = results.measurements.filter(results.measurements["study"] == STUDY)
-    rows = summary_rows(summarise(mine, "", results.run.seed))
-    programs = list(dict.fromkeys(program for program, _, _ in rows))
-    groups = sweeps.by_allocator(_timed_managers(results))
+    timed = [name for name in results.run.managers if not variant(name).option("statistics")]
+    swept = sweeps_of(summarise(mine, "", results.run.seed), sweeps.by_allocator(timed))
+    programs = [sweep.program for sweep in swept]
     tables: list[Table] = []
-    if (failures := failure_table(results)) is not None:
-        tables.append(failures)
     sentences: list[str] = []
-    for number, program in enumerate(programs, 1):
-        named = f"{program}: " if len(programs) > 1 else ""
-        sentences += [named + each for each in findings(results, records, rows, program, groups)]
-        tables.append(routes_table(rows, program, groups, f"table-routes-{number}"))
+    for number, sweep in enumerate(swept, 1):
+        sentences += [sweep.named + each for each in findings(results, records, sweep)]
+        tables.append(routes_table(sweep, f"table-routes-{number}"))
     tables += [statistics_table(records, programs), published_table(), *_drag_tables(records)]
-    if len(programs) == 1:
-        shown = [each.name for group in groups.values() for each in group]
-        tables.append(details_table(rows, programs[0], shown))
+    if len(swept) == 1:
+        shown = [each.name for each in swept[0].variants]
+        tables.append(details_table(swept[0].rows, programs[0], shown))
     return Section(
         identifier=identifier,
         title=title,
         findings=sentences,
         tables=[table for table in tables if table.rows],
-        figures=_figures(records, rows, programs, groups),
-        took_seconds=results.run.took_seconds,
+        figures=_figures(records, swept),
     )
-
-
-def _timed_managers(results: Results) -> list[str]:
-    return [name for name in results.run.managers if not variant(name).option("statistics")]
 
 
 def _route(each: Variant) -> str:
     return each.option("as") if each.layer else _OWN
 
 
-def findings(
-    results: Results,
-    records: Sequence[Record],
-    rows: Rows,
-    program: str,
-    groups: Mapping[str, Sequence[Variant]],
-) -> list[str]:
+def findings(results: Results, records: Sequence[Record], sweep: Sweep) -> list[str]:
     """What the program's regions are, what each way of serving them costs, and what they hold."""
+    program = sweep.program
     kinds = _counted_kinds(records, program)
     if not kinds:
         tried = [r for r in records if r.run.program == program and variant(r.run.manager).layer]
@@ -248,11 +224,10 @@ def findings(
             ]
         return ["No run with the shims gave a figure."]
     sentences = [f"It has {_kind_text(name, counts)}." for name, counts in kinds.items()]
-    for allocator, group in groups.items():
-        for each in group:
-            if each.layer and (text := _route_text(rows, program, each)):
-                under = f", under {allocator}" if len(groups) > 1 else ""
-                sentences.append(f"{_route_name(each)}{under}: {text}.")
+    for each in sweep.with_layer:
+        if text := _route_text(sweep, each):
+            under = f", under {each.allocator}" if len(sweep.groups) > 1 else ""
+            sentences.append(f"{_route_name(each)}{under}: {text}.")
     share = _share(records, program)
     return [*sentences, *_share_sentences(share), *_drag_sentences(results, records, program)]
 
@@ -276,8 +251,8 @@ def _route_name(each: Variant) -> str:
     }[_route(each)]
 
 
-def _route_text(rows: Rows, program: str, each: Variant) -> str:
-    time, memory = (rows.get((program, each.name, metric)) for metric in (TIME, MEMORY))
+def _route_text(sweep: Sweep, each: Variant) -> str:
+    time, memory = sweep.row(each, TIME), sweep.row(each, MEMORY)
     if time is None or memory is None or time["ratio"] is None:
         return ""
     return f"{change(time, 'time')}; {change(memory, 'memory')}"
@@ -338,11 +313,9 @@ def _counted_kinds(records: Sequence[Record], program: str) -> Mapping[str, Mapp
 # ---- tables ----
 
 
-def routes_table(
-    rows: Rows, program: str, groups: Mapping[str, Sequence[Variant]], identifier: str
-) -> Table:
+def routes_table(sweep: Sweep, identifier: str) -> Table:
     """A line for each allocator and way of serving: time and memory against the original."""
-    time, memory = (summarised(rows, program, metric) for metric in (TIME, MEMORY))
+    time, memory = sweep.of(TIME), sweep.of(MEMORY)
     longer, more = (
         f"Median {what} divided by that of the original." for what in ("time", "peak memory")
     )
@@ -352,7 +325,7 @@ def routes_table(
         *measured("time", METRICS[TIME].explanation + OF_ALL_RUNS, longer, time, INTERVAL),
         *measured("memory", METRICS[MEMORY].explanation + OF_ALL_RUNS, more, memory, INTERVAL),
     ]
-    shown = [each for group in groups.values() for each in group if time(each)]
+    shown = [each for each in sweep.variants if time(each)]
     floors = [
         f"{each.allocator} {format_floor(row['noise_floor'])}"
         for each in shown
@@ -362,7 +335,7 @@ def routes_table(
     notes.append("coloured: a difference beyond noise; dim: no difference seen.")
     if floors:
         notes.append(f"noise floor of the time, the original against itself: {', '.join(floors)}.")
-    return table(identifier, f"Against the original: {program}", shown, fields, notes)
+    return table(identifier, f"Against the original: {sweep.program}", shown, fields, notes)
 
 
 def _statistics(operations: str) -> list[Field[Row]]:
@@ -449,16 +422,11 @@ def _drag_tables(records: Sequence[Record]) -> list[Table]:
 # ---- figures ----
 
 
-def _figures(
-    records: Sequence[Record],
-    rows: Rows,
-    programs: Sequence[str],
-    groups: Mapping[str, Sequence[Variant]],
-) -> list[Figure]:
+def _figures(records: Sequence[Record], swept: Sequence[Sweep]) -> list[Figure]:
     found: list[Figure | None] = []
     steps = [_OWN, *_ROUTES]
     for metric in (TIME, MEMORY):
-        panels = [_panel(rows, program, groups, steps, metric) for program in programs]
+        panels = [sweep.panel(metric, _route, steps) for sweep in swept]
         found.append(
             ratio_figure(
                 f"regions-{metric}",
@@ -470,24 +438,9 @@ def _figures(
                 ("what serves the regions", f"{METRICS[metric].title}, relative to the original"),
             )
         )
-    if len(programs) == 1:
+    if len(swept) == 1:
         found += _drag_curves(records)
     return [figure for figure in found if figure is not None]
-
-
-def _panel(
-    rows: Rows,
-    program: str,
-    groups: Mapping[str, Sequence[Variant]],
-    steps: Sequence[str],
-    metric: str,
-) -> Panel:
-    curves = []
-    for allocator, group in groups.items():
-        by_route = {_route(each): rows.get((program, each.name, metric)) for each in group}
-        curves.append(Curve(allocator, [by_route.get(step) for step in steps]))
-    floors = [row["noise_floor"] for curve in curves for row in curve.rows if row is not None]
-    return Panel(program, curves, floors[0] if floors and len(groups) == 1 else None)
 
 
 def _drag_curves(records: Sequence[Record]) -> list[Figure]:

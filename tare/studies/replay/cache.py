@@ -8,7 +8,7 @@ apart by functions that ``tare-replay`` exports. A collection is a phase of its 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 from tare.base.errors import UsageError
 from tare.campaign.planning import Plan, planned_runs
@@ -21,7 +21,7 @@ from tare.observers.memory_details import Details
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.results import Results
-from tare.records.runs import Limits, Outcome
+from tare.records.runs import Outcome
 from tare.studies.replay import cache_report as study
 from tare.studies.replay.cache_report import COLLECTOR, MUTATOR
 from tare.studies.replay.request import Replay
@@ -57,16 +57,9 @@ def replay_cache(request: Replay) -> Results:
     plan = Plan((prepared.program.name,), tuple(resolved))
     planned = Planned(lambda records: study.next_round(plan, records), planned_runs(plan))
 
-    def run_once(
-        program: Program,
-        manager: Manager,
-        limits: Limits,
-        workspace: Path,
-        keep_output: Path | None = None,
-    ) -> Outcome:
+    def run_once(program: Program, manager: Manager, *others: Any) -> Outcome:
         under = replayer.under(program, manager)
-        outcome = memory_system.run_once(under, manager, limits, workspace, keep_output, what)
-        return _with_parts(outcome)
+        return _with_parts(memory_system.observer(what)(under, manager, *others))
 
     question = Question(
         study.STUDY,

@@ -3,19 +3,17 @@ each manager, in simulated memory systems."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 
 from msgspec import structs
 
-from tare.base.libraries import pl
 from tare.base.units import format_percent
 from tare.campaign import planning
-from tare.campaign.planning import Plan
 from tare.observers.memory_details import Seen, Simulated
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, read_records
-from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
+from tare.records.runs import Record
 from tare.report.fields import SERVED, Field, Row, counts, percents, quotient, table, texts
 from tare.report.model import Cell, Section, Table
 from tare.studies.memsys import report as memsys
@@ -27,14 +25,8 @@ TITLE = "The caches under the same allocations, replayed and simulated"
 MUTATOR, COLLECTOR = "mutator", "collector"
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.studies.memsys.report.summarise``."""
-    return memsys.summarise(measurements, baseline, seed)
+next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
+summarise = memsys.summarise
 
 
 def parts(model: Simulated) -> dict[str, Seen]:
@@ -50,8 +42,6 @@ def section(results: Results) -> Section:
     records = [r for r in read_records(results.folder) if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     tables: list[Table] = []
-    if (failures := failure_table(results)) is not None:
-        tables.append(failures)
     (program,) = (program.name for program in results.run.programs)
     firsts = first_records(good, program)
     models = memsys.details_of(next(iter(firsts.values()))).models if firsts else ()
@@ -69,7 +59,6 @@ def section(results: Results) -> Section:
         findings=_findings(firsts, results.run.baseline),
         tables=tables,
         obtained=Obtained.SIMULATED,
-        took_seconds=results.run.took_seconds,
     )
 
 

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_floor, format_percent
 from tare.campaign import rounds
-from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained
 from tare.records.results import Results
-from tare.records.runs import Record, Run
 from tare.report.comparison import (
     INTERVAL,
     OF_ALL_RUNS,
-    failure_table,
     measured,
     medians,
     runs,
@@ -52,17 +49,9 @@ _DETAILS = (
     "peak_active_bytes",
 )
 
-__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "planned_runs", "section", "summarise"]
 
-
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise``."""
-    return summary.summarise(measurements, baseline, seed)
+next_round = partial(rounds.next_round, study=STUDY, observer=OBSERVER)
+summarise = summary.summarise
 
 
 def section(results: Results) -> Section:
@@ -71,8 +60,6 @@ def section(results: Results) -> Section:
     summary = summarise(results.measurements, run.baseline, run.seed)
     rows = summary_rows(summary)
     tables: list[Table] = []
-    if (failures := failure_table(results)) is not None:
-        tables.append(failures)
     (program,) = (program.name for program in run.programs)
     managers = _ranked(rows, program, list(run.managers), run.baseline)
     tables.append(_table(rows, program, managers, run.baseline))
@@ -85,7 +72,6 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=_figures(results, summary),
         obtained=Obtained.REPLAYED,
-        took_seconds=run.took_seconds,
     )
 
 

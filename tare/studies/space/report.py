@@ -7,17 +7,15 @@ here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
-from tare.campaign.planning import Plan
 from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
-from tare.records.runs import Record, Run
-from tare.report.comparison import failure_table
+from tare.records.runs import Record
 from tare.report.fields import (
     MANAGER,
     Field,
@@ -36,7 +34,7 @@ from tare.studies.space import figures as drawn
 from tare.studies.space import ownership
 from tare.studies.space.figures import shown_parts
 from tare.studies.space.snapshot import TOUCHED_BYTES
-from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
+from tare.studykit.findings import first_records, sentences_by_program
 from tare.studykit.published import published
 from tare.studykit.site_tables import (
     CALLED,
@@ -74,35 +72,22 @@ NOTABLE_UNEXPLAINED = 0.01
 Details = Mapping[str, Any]
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise_range``."""
-    return summary.summarise_range(measurements, baseline, seed, FIRST_METRIC)
+next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
+summarise = partial(summary.summarise_range, first_metric=FIRST_METRIC)
 
 
 # ---- the section of a report ----
 
 
 def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Section:
-    """Findings, tables and figures of all analysed runs in a results folder. UsageError where the
-    folder holds something else than an analysis."""
-    with reading_an_analysis(results):
-        return _section(results, read_records(results.folder), identifier, title)
-
-
-def _section(results: Results, every: Sequence[Record], identifier: str, title: str) -> Section:
+    """Findings, tables and figures of all analysed runs in a results folder."""
+    every = read_records(results.folder)
     records = [r for r in every if r.run.study == STUDY]
     good = [r for r in records if r.outcome.status is Status.OK]
     programs = list(dict.fromkeys(r.run.program for r in good))
     tables: list[Table] = []
     folded: list[Table] = []
     figures: list[Figure] = []
-    if results.run.study == STUDY and (failures := failure_table(results)) is not None:
-        tables.append(failures)
     for number, program in enumerate(programs, 1):
         found = {m: r.outcome.details for m, r in first_records(good, program).items()}
         baseline = results.run.baseline
@@ -137,7 +122,6 @@ def _section(results: Results, every: Sequence[Record], identifier: str, title: 
         findings=findings(records, results.run.baseline),
         tables=[*(table for table in tables if table.rows), *(t for t in folded if t.rows)],
         figures=figures,
-        took_seconds=results.run.took_seconds,
     )
 
 

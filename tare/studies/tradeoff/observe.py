@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from tare.memory_managers.manager import Manager
-from tare.programs.program import Program
+from tare.observers.protocol import Observed
 from tare.records.metrics import Status
-from tare.records.runs import Limits, Outcome
+from tare.records.runs import Outcome
 from tare.studies.tradeoff import report as study
 from tare.studykit import replayer
 
 
-def run_once(
-    program: Program,
-    manager: Manager,
-    limits: Limits,
-    workspace: Path,
-    keep_output: Path | None = None,
-) -> Outcome:
+def run_once(*observed: *Observed) -> Outcome:
     """As ``tare.studykit.replayer.run_once``, with the time of the whole replay."""
-    outcome = replayer.run_once(program, manager, limits, workspace, keep_output)
+    outcome = replayer.run_once(*observed)
     if outcome.status is not Status.OK:
         return outcome
     values = outcome.values

@@ -8,21 +8,19 @@ small is an answer of the study and not a failure of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
-from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_floor, format_percent
 from tare.campaign import rounds
-from tare.campaign.rounds import Plan, planned_runs
 from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
-from tare.records.results import Results, telling_damage
-from tare.records.runs import Number, Record, Run
+from tare.records.results import Results
+from tare.records.runs import Number
 from tare.records.summary import Row
 from tare.report.comparison import (
     INTERVAL,
     OF_ALL_RUNS,
-    failure_table,
     measured,
     medians,
     ratio_cell,
@@ -56,8 +54,6 @@ FROM_TIMES = 2
 _DETAILS = ("collections", "nursery_collections", "max_pause_seconds", "copy_reserve_bytes")
 
 Rows = Mapping[tuple[str, str, str], "Row"]
-
-__all__ = ["OBSERVER", "STUDY", "Plan", "next_round", "planned_runs", "section", "summarise"]
 
 
 @dataclass(frozen=True)
@@ -101,14 +97,8 @@ class Answers:
         return {name: found[name] for name in dict.fromkeys(p.collector for p in self.points)}
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return [replace(run, observer=OBSERVER) for run in rounds.next_round(plan, records, STUDY)]
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """As ``tare.records.summary.summarise``, each step of the sweep judged for itself."""
-    return summary.summarise_against(measurements, lambda _manager: baseline, seed)
+next_round = partial(rounds.next_round, study=STUDY, observer=OBSERVER)
+summarise = summary.summarise_apart
 
 
 def failed(results: Results) -> bool:
@@ -127,21 +117,16 @@ def failed(results: Results) -> bool:
 
 
 def section(results: Results) -> Section:
-    """Findings, tables and the figure of a results folder. UsageError where it holds something
-    else."""
-    with telling_damage(results):
-        answers = _answers(results)
-        tables = [
-            _curve_table(answers, TIME, "table-tradeoff-time"),
-            _curve_table(answers, MUTATOR, "table-tradeoff-mutator"),
-            _others_table(answers),
-            _details_table(answers),
-        ]
-        findings = _findings(results.run_as(TradeoffRun), answers)
-        figure = _figure(answers)
-        broken = failed(results)
-    if (failures := failure_table(results)) is not None:
-        tables.insert(0, replace(failures, essential=broken))
+    """Findings, tables and the figure of a results folder."""
+    answers = _answers(results)
+    tables = [
+        _curve_table(answers, TIME, "table-tradeoff-time"),
+        _curve_table(answers, MUTATOR, "table-tradeoff-mutator"),
+        _others_table(answers),
+        _details_table(answers),
+    ]
+    findings = _findings(results.run_as(TradeoffRun), answers)
+    figure = _figure(answers)
     return Section(
         identifier=STUDY,
         title=TITLE,
@@ -149,7 +134,6 @@ def section(results: Results) -> Section:
         tables=tables,
         figures=[figure] if figure is not None else [],
         obtained=Obtained.REPLAYED,
-        took_seconds=results.run.took_seconds,
     )
 
 

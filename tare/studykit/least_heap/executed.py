@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tare.base.errors import UsageError
@@ -27,7 +28,7 @@ from tare.programs.program import Program
 from tare.records.machine import describe_machine
 from tare.records.metrics import Status
 from tare.records.results import Results
-from tare.records.runs import Limits, Outcome, Record, Run
+from tare.records.runs import Limits, Outcome
 from tare.studykit.least_heap import search as least_heap
 from tare.studykit.least_heap.request import MinheapExecuted
 from tare.studykit.least_heap.search import Search, Trial
@@ -186,6 +187,4 @@ def minheap_executed(request: MinheapExecuted) -> Results:
     return results
 
 
-def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next, given those that are done; empty when the study is complete."""
-    return planning.next_round(plan, records, STUDY, OBSERVER)
+next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tare.base.units import parse_size
-from tare.studykit.request import Command, Request, managers_option, option
+from tare.studykit.request import OfProgram, Request, managers_option, option
 
 SLOW = 4.0
 """A trial that takes so many times the processor time of the first that fitted does not fit."""
@@ -19,23 +19,22 @@ MANAGERS_HELP = (
 )
 
 
-def step_option() -> Any:
-    return option(
+@dataclass(frozen=True, kw_only=True)
+class Narrowed(Request):
+    """What is asked of a program and of a trace."""
+
+    step: int | None = option(
         None,
         parse=parse_size,
         metavar="SIZE",
         help="How narrow the interval is to be, a page (4KiB) at least. Default: 1MiB; of a "
-        "trace, 1% of the most bytes "
-        "alive, 16KiB at least.",
+        "trace, 1% of the most bytes alive, 16KiB at least.",
     )
-
-
-def repeats_option() -> Any:
-    return option(3, help="Trials at each end of the interval.")
+    repeats: int = option(3, help="Trials at each end of the interval.")
 
 
 @dataclass(frozen=True)
-class MinheapExecuted(Request):
+class MinheapExecuted(Narrowed, OfProgram):
     """The least heap in which each collector of its runtime can run PROGRAM, or in which each
     collector can do the allocations recorded in T.tare.
 
@@ -52,11 +51,8 @@ class MinheapExecuted(Request):
   tare minheap -m jvm.serial -m jvm.g1 -- java -cp classes Main
 """
 
-    program: Command
     managers: Sequence[str] = managers_option(help=MANAGERS_HELP)
     _: KW_ONLY
-    step: int | None = step_option()
-    repeats: int = repeats_option()
     slow: float = option(
         SLOW,
         type=float,

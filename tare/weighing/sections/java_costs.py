@@ -16,7 +16,7 @@ from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.results import Results, read_records
 from tare.records.runs import Limits, Outcome, Record, Run
-from tare.report.comparison import summary_rows
+from tare.report.comparison import failure_tables, summary_rows
 from tare.report.model import Section
 from tare.studies.lbo import observe
 from tare.studies.lbo import question as lbo
@@ -146,7 +146,14 @@ def section(results: Results) -> Section:
     filtered = Results(results.folder, document, mine)
     whole = study.section(filtered)
     headline = _headline(filtered, known[0].collector)
-    return replace(whole, identifier=IDENTIFIER, findings=[*headline, *whole.findings])
+    broken = study.failed(filtered)
+    failures = [replace(each, essential=broken) for each in failure_tables(results, study.STUDY)]
+    return replace(
+        whole,
+        identifier=IDENTIFIER,
+        findings=[*headline, *whole.findings],
+        tables=[*failures, *whole.tables],
+    )
 
 
 def _headline(results: Results, collector: str) -> list[str]:

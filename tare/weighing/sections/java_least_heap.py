@@ -13,6 +13,7 @@ from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.results import Results, read_records
 from tare.records.runs import Limits, Outcome, Record, Run
+from tare.report.comparison import failure_tables
 from tare.report.model import Section
 from tare.studies.lbo.question import REFERENCE
 from tare.studies.minheap import executed_report as study
@@ -119,14 +120,13 @@ def section(results: Results) -> Section:
     asked = {**results.document["request"], "slow": SLOW}
     document = {**results.document, "request": asked}
     whole = study.section(Results(results.folder, document, results.measurements))
-    first = whole.tables[0].identifier
+    tables = [*failure_tables(results, executed.STUDY), *whole.tables]
     return replace(
         whole,
         identifier=IDENTIFIER,
         findings=[*whole.findings, *_changed(results)],
         tables=[
-            replace(table, essential=table.essential and table.identifier == first)
-            for table in whole.tables
+            replace(table, essential=table.essential and table is tables[0]) for table in tables
         ],
     )
 

@@ -20,9 +20,8 @@ from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.comparison import (
     COLLECTIONS_TABLE,
-    FAILURES_TABLE,
     comparison_section,
-    failure_table,
+    failure_tables,
     summary_rows,
 )
 from tare.report.model import Section
@@ -39,8 +38,6 @@ WORTH = 4.0
 NAMES = ("compare", "time", "memory")
 
 _QUICK_MANAGERS = ("jvm.serial", "jvm.parallel")
-_ELSEWHERE = (COLLECTIONS_TABLE, FAILURES_TABLE)
-"""Tables of a comparison: one is the next section's, the other is about all runs of the bill."""
 
 
 def observers(_setting: Setting) -> Mapping[str, Observe]:
@@ -72,9 +69,8 @@ def section(results: Results) -> Section:
     mine = results.measurements.filter(results.measurements["study"] == compare.STUDY)
     summarised = summary.summarise(mine, results.run.baseline, results.run.seed)
     whole = comparison_section(Results(results.folder, results.document, mine), summarised)
-    tables = [table for table in whole.tables if table.identifier not in _ELSEWHERE]
-    if (failures := failure_table(results, compare.STUDY)) is not None:
-        tables.insert(0, failures)
+    # The next section has the collections.
+    tables = [each for each in whole.tables if each.identifier != COLLECTIONS_TABLE]
     compared = time_and_memory.compared(results, "collector")
     findings, commands = time_and_memory.verdict(
         results.run, compared, summary_rows(summarised), _command
@@ -84,7 +80,7 @@ def section(results: Results) -> Section:
         identifier=IDENTIFIER,
         title=TITLE,
         findings=[*findings, *_as_it_is(results.run)],
-        tables=tables,
+        tables=[*failure_tables(results, compare.STUDY), *tables],
         commands=commands,
     )
 

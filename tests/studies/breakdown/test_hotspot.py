@@ -68,7 +68,7 @@ def test_the_buffer_lies_where_the_jvm_says(tmp_path: Path) -> None:
     assert how.pointer == f"[r15 + {buffer + offsets['ThreadLocalAllocBuffer', '_top']}]"
     assert how.limit == f"[r15 + {buffer + offsets['ThreadLocalAllocBuffer', '_end']}]"
     assert offsets["oopDesc", "_mark"] == 0
-    assert how.class_at == offsets["oopDesc", "_metadata._compressed_klass"]
+    assert how.header.class_at == offsets["oopDesc", "_metadata._compressed_klass"]
 
 
 # ---- a program ----

@@ -202,11 +202,7 @@ def test_a_users_own_recipe_is_found_with_its_object(tmp_path: Path) -> None:
     assert object_path(recipe) == path.parent / "libtare-mine.so"
 
 
-def test_an_installed_object_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    # The package's own objects would go before.
-    monkeypatch.setattr(
-        "tare.memory_managers.catalogue.package_folder", lambda: tmp_path / "nowhere"
-    )
+def test_an_installed_object_is_found(tmp_path: Path) -> None:
     recipe = read_recipe(write(tmp_path, GOOD))
     folder = installed_folder(recipe)
     assert folder.name == "mine-1.2"

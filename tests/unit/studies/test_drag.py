@@ -372,7 +372,7 @@ def test_a_damaged_analysis_is_said_to_be_one(of_trace: Results) -> None:
     record = json.loads(file.read_text())
     for broken in ({}, {"totals": 3}, {**record["details"], "sites": [{}]}):
         file.write_text(json.dumps(record | {"details": broken}) + "\n")
-        with pytest.raises(UsageError, match="the analysis in it is damaged"):
+        with pytest.raises(UsageError, match="what it holds is damaged"):
             build_report(of_trace)
 
 

@@ -49,7 +49,6 @@ _STOPS_SUFFIX = ".stops"
 _LOG_SUFFIX = ".gc.log"
 _OUT_OF_MEMORY_EXIT = 3
 _REFUSED_EXIT = 1
-_TAIL_BYTES = 1 << 16
 _LEAST_SLACK = 4 << 20
 """A JVM rounds its heap up, to whole regions for instance."""
 _TRIAL_SECONDS = 20.0
@@ -206,16 +205,12 @@ def options_of(collector: str) -> tuple[Option, ...]:
 
 def recipes() -> dict[str, Recipe]:
     return {
-        f"{NAME}.{key}": Recipe(
-            name=f"{NAME}.{key}",
-            title=facts.title,
-            version=_installed_version(),
-            licence="GPL-2.0 with Classpath exception",
-            homepage="https://openjdk.org",
-            kind="collector",
-            default_weigh=False,
-            build="none",
-            folder=Path(__file__).parent,
+        f"{NAME}.{key}": runtimes.recipe(
+            f"{NAME}.{key}",
+            facts.title,
+            _installed_version(),
+            "GPL-2.0 with Classpath exception",
+            "https://openjdk.org",
             options=options_of(key),
             note="serves programs that are `java` commands, or that start one",
         )
@@ -223,14 +218,10 @@ def recipes() -> dict[str, Recipe]:
     }
 
 
-def installed() -> Path | None:
-    return runtimes.found("java")
-
-
 @cache
 def _installed_version() -> str:
     """As the JVM's folder tells it, without starting it."""
-    java = installed()
+    java = runtimes.found("java")
     if java is None:
         return ""
     try:
@@ -543,7 +534,9 @@ def _collection(logged: Logged, pauses: Sequence[Pause]) -> Collection:
 def judge(setting: Setting, outcome: Outcome, folder: Path) -> Outcome:
     processes = read_processes(folder / runtimes.FOLDER)
     if outcome.status is Status.FAILED:
-        return _judge_failure(outcome, processes, _tail(folder / "stdout") + outcome.error_tail)
+        return _judge_failure(
+            outcome, processes, runtimes.tail_of(folder / "stdout") + outcome.error_tail
+        )
     if outcome.status is not Status.OK:
         return outcome
     if reason := _fault(setting, processes):
@@ -591,13 +584,3 @@ def _judge_failure(outcome: Outcome, processes: Sequence[Process], said: str) ->
         reason = f"the JVM refused its options: {said.strip().splitlines()[0][:200]}"
         return replace(outcome, status=Status.NOT_LOADED, reason=reason)
     return outcome
-
-
-def _tail(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - _TAIL_BYTES))
-            return file.read(_TAIL_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
