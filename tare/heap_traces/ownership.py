@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from tare.base.libraries import pl
 from tare.base.text import shortened
-from tare.heap_traces.frames import from_main, own_frames, site_text
+from tare.heap_traces.frames import from_main, merged, own_frames
 from tare.heap_traces.residence import BATCH_ROWS, LONGEST_NAME, MOST_FRAMES, Process, held_for
 from tare.heap_traces.trace import Trace
 
@@ -190,12 +190,14 @@ def _sites(
     names: Sequence[str],
 ) -> list[dict[str, Any]]:
     """One for all stacks that read alike, the largest first, with the frames of the first."""
-    found: dict[str, dict[str, Any]] = {}
-    for row, stack in zip(rows, stacks, strict=True):
-        site = found.setdefault(site_text(stack), {"frames": stack, **dict.fromkeys(names, 0)})
-        for name in names:
-            site[name] += row[name]
-    return sorted(found.values(), key=lambda site: [-site[name] for name in RANKED])
+    found = merged(
+        (
+            {"frames": stack, **{name: row[name] for name in names}}
+            for row, stack in zip(rows, stacks, strict=True)
+        ),
+        names,
+    )
+    return sorted(found, key=lambda site: [-site[name] for name in RANKED])
 
 
 def _path(stack: Sequence[Frame]) -> Iterator[_Key]:

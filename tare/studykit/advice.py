@@ -1,5 +1,5 @@
-"""What the actions of several studies share: how a place reads, and the command that shows whether
-an action's gain came true."""
+"""What the actions of several studies share: gains, and the command that shows whether one came
+true."""
 
 from __future__ import annotations
 
@@ -7,28 +7,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from tare.base.text import shortened
-from tare.heap_traces.frames import LONGEST_FRAME
 from tare.records.actions import Action, Certainty, Gain, Kind, Place
 from tare.records.header import Header
 
 _DEFAULT = "glibc"
 """What a study that names no manager runs a program under."""
-
-
-def named(place: Place) -> str:
-    """``read_orders (hold.cpp:32)``, with the module where there is no file."""
-    function = shortened(place.function, LONGEST_FRAME)
-    if place.file:
-        line = f":{place.line}" if place.line else ""
-        return f"{function} ({place.file.rpartition('/')[2]}{line})"
-    module = place.module.rpartition("/")[2]
-    return f"{function} ({module})" if module and module not in function else function
-
-
-def at(place: Place) -> str:
-    """``hold.cpp:32``, or the function where there is no file."""
-    return f"{place.file.rpartition('/')[2]}:{place.line}" if place.line else named(place)
 
 
 def place_in(described: Mapping[str, Any]) -> Place:
@@ -60,5 +43,7 @@ def saving(metric: str, before: float, saved: tuple[float, float, float], unit: 
     return Gain(metric, value, low, high, unit, 1 - value / before if before else 1.0)
 
 
-def predicted(kind: Kind, text: str, gain: Gain, verify: str, place: Place) -> Action:
-    return Action(kind, text, gain, Certainty.PREDICTED, verify, place)
+def predicted(
+    kind: Kind, text: str, gain: Gain, verify: str, place: Place, others: tuple[Place, ...] = ()
+) -> Action:
+    return Action(kind, text, gain, Certainty.PREDICTED, verify, place, others)
