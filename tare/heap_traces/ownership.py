@@ -13,7 +13,14 @@ from typing import Any, TypeAlias
 from tare.base.libraries import pl
 from tare.base.text import shortened
 from tare.heap_traces.frames import from_main, merged, own_frames
-from tare.heap_traces.residence import BATCH_ROWS, LONGEST_NAME, MOST_FRAMES, Process, held_for
+from tare.heap_traces.residence import (
+    BATCH_ROWS,
+    LONGEST_NAME,
+    MOST_FRAMES,
+    Process,
+    held_for,
+    not_needed,
+)
 from tare.heap_traces.trace import Trace
 
 DETAIL = "owners"
@@ -22,7 +29,9 @@ SUMS = (
     *("peak_bytes", "peak_objects", "bytes", "objects", "temporary_bytes", "temporary_objects"),
     *("never_freed_bytes", "never_freed_objects"),
 )
-USES = ("peak_lag", "peak_drag", "peak_void")
+IDLE = "peak_idle"
+"""Bytes at the peak that are needed no more, their teardown being no use, or at no time."""
+USES = ("peak_lag", "peak_drag", "peak_void", IDLE)
 """Bytes at the peak, where uses were recorded."""
 KEPT = "kept"
 """Free bytes that the site's objects keep resident, where resident pages were recorded."""
@@ -96,10 +105,12 @@ def by_site(
     names = (*SUMS, *(USES if uses else ()))
     order, size = process.order, pl.col("size").cast(pl.Int64)
     born, freed = pl.col(f"birth_{order}"), pl.col(f"free_{order}")
-    reasons = held_for(process, moment) if uses else {}
     held = (born <= moment) & (freed.is_null() | (freed > moment))
+    reasons = {}
     if uses:
+        reasons = held_for(process, moment)
         held = pl.any_horizontal(*reasons.values())
+        reasons["idle"] = held & (not_needed(process) <= moment)
     columns = {
         "site": pl.col("site").fill_null(0).cast(pl.Int64),
         "thread": pl.col("thread"),

@@ -341,7 +341,7 @@ def _notes(table: Table) -> list[str]:
 def _site(text: str) -> str:
     """A call site as code, its callers smaller below it."""
     first, arrow, callers = shortened(visible(text), LONGEST_SITE).partition(" ← ")
-    shown = as_is("<code>") + _breakable(first) + as_is("</code>")
+    shown = as_is(f"<code>{html.escape(shortened(first, LONGEST_CELL))}</code>")
     if not arrow:
         return shown
     return shown + as_is(f"<small>← {html.escape(callers).replace(' ← ', '<wbr> ← ')}</small>")

@@ -61,12 +61,12 @@ def first_view(table: Table, rows: Sequence[Row], measure: Measure) -> Table:
     table, few = placed(table, rows), len(large(rows, measure))
     if not (left := rows[few:]):
         return table
-    number = sum(row.get("sites", 1) for row in left)
-    # Of those that are not kept one by one it is known that they are no larger than the last.
-    each = "smaller" if "sites" in left[0] else f"below {LEAST_SHARE:.0%}"
-    sites = (
-        f"{format_count(number)} more call sites, each {each}" if number > 1 else "1 more call site"
-    )
+    number, last = sum(row.get("sites", 1) for row in left), left[-1]
+    # Those that are not kept one by one are no larger than the last that is, and may have no stack.
+    are_small = "frames" in left[0] and measure.share(last) < LEAST_SHARE * last.get("sites", 1)
+    sites = f"{format_count(number)} more call site{'s' if number > 1 else ''}"
+    if number > 1 and are_small:
+        sites += f", each below {LEAST_SHARE:.0%}"
     share = format_percent(sum(map(measure.share, left)))
     known = [size for row in left if (size := row.get(measure.size or measure.name)) is not None]
     size = f" ({measure.written(sum(known))})" if len(known) == len(left) else ""

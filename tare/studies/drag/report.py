@@ -263,8 +263,13 @@ def _about(found: Details) -> list[str]:
 def _peaks_sentence(peaks: Mapping[str, int]) -> str:
     free, last = peaks["free"], peaks["last_use"]
     start = f"The program holds {format_bytes(free)} at its peak; "
-    less = 1 - last / free if free else 0.0
-    if less < SMALL:
+    less, needed = 1 - last / free if free else 0.0, peaks.get("needed", last)
+    if last - needed > SMALL * free:
+        text = (
+            f"{start}freeing each object once only code that frees it still reads it would need "
+            f"{format_bytes(needed)} ({format_percent(1 - needed / free)} less)"
+        )
+    elif less < SMALL:
         text = f"{start}freeing each object right after its last use would change little"
         text += f" ({format_bytes(last)})"
     else:

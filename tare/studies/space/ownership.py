@@ -7,7 +7,7 @@ from typing import Any
 
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.heap_traces.frames import frame_text
-from tare.heap_traces.ownership import DETAIL, LEAST_SITE
+from tare.heap_traces.ownership import DETAIL, IDLE, LEAST_SITE
 from tare.records.metrics import Status
 from tare.records.runs import Record
 from tare.report.call_trees import CallTree, Frames, Weight, grown
@@ -109,7 +109,7 @@ def _peak_table(program: str, owned: Details, dragged: Details | None, identifie
         sizes("never freed", "What its objects alive at the end hold.", "never_freed_bytes"),
         sizes(
             "drag",
-            "Bytes at the peak that are not used again: held after their last use, or never used.",
+            "Bytes at the peak that are not needed again: what frees them may still read them.",
             "vain",
             shown=dragged is not None,
         ),
@@ -187,7 +187,8 @@ def _ranked(
 
 
 def _vain(site: Details) -> int:
-    return int(site.get("peak_drag", 0) + site.get("peak_void", 0))
+    """Older analyses do not tell teardown apart from use."""
+    return int(site.get(IDLE, site.get("peak_drag", 0) + site.get("peak_void", 0)))
 
 
 # ---- the call tree ----

@@ -371,6 +371,24 @@ def of_trace(trace: Path, tmp_path: Path) -> Results:
     return drag_of_trace(trace, folder=tmp_path / "results")
 
 
+@pytest.mark.parametrize(
+    ("last", "needed", "said"),
+    [
+        (99, 50, "once only code that frees it still reads it would need 50 B (50% less)"),
+        (60, 59, "right after its last use would need 60 B (40% less)"),
+        (99, 99, "right after its last use would change little (99 B)"),
+        (99, None, "right after its last use would change little (99 B)"),
+    ],
+)
+def test_the_peak_that_could_be_is_the_least_that_is_known(
+    last: int, needed: int | None, said: str
+) -> None:
+    peaks = {"free": 100, "last_use": last, **({} if needed is None else {"needed": needed})}
+    assert drag._peaks_sentence(peaks) == (
+        f"The program holds 100 B at its peak; freeing each object {said}."
+    )
+
+
 def test_a_report_of_a_trace(of_trace: Results, trace: Path) -> None:
     (section,) = build_report(of_trace).sections
     assert section.findings[0].startswith("The program holds ")

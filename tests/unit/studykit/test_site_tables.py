@@ -67,9 +67,8 @@ def test_one_is_in_view_even_where_none_is_large() -> None:
 
 
 def test_of_those_that_are_not_kept_one_by_one_no_size_is_claimed() -> None:
-    assert (
-        view_of([500, 400], (9, 100)).rest == "9 more call sites, each smaller: 10% in all (100 B)."
-    )
+    assert view_of([500, 400], (9, 100)).rest == "9 more call sites: 10% in all (100 B)."
+    assert view_of([900, 5], (2, 100)).rest == "3 more call sites: 10% in all (105 B)."
 
 
 def test_without_any_there_is_no_row() -> None:
@@ -104,4 +103,4 @@ def test_a_sum_that_is_not_known_is_not_told(size: int | None) -> None:
         table("t", "T", rows, [texts("call site", "", site_text)]), rows, measure
     ).rest
     told = "" if size is None else " (7 B)"
-    assert rest == f"2 more call sites, each smaller: 0.5% in all{told}."
+    assert rest == f"2 more call sites: 0.5% in all{told}."
