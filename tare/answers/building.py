@@ -18,6 +18,7 @@ from tare.checking import report as check
 from tare.records.header import Header
 from tare.records.metrics import Obtained
 from tare.records.results import Results, read_records, telling_damage
+from tare.report.advice import with_actions
 from tare.report.comparison import coverage_warnings, failure_tables
 from tare.report.model import Report, Section
 from tare.studies import Study, studies
@@ -72,10 +73,12 @@ def _build_report(results: Results) -> Report:
 def _bill(report: Report, results: Results) -> Report:
     """The report with the first screen of a bill."""
     trust, trusted = first_screen.trust(results)
+    actions = actions_of(results)
     return replace(
         report,
+        sections=[with_actions(section, actions) for section in report.sections],
         verdict=first_screen.verdict(report.sections),
-        actions=actions_of(results),
+        actions=actions,
         tiles=first_screen.tiles(results),
         trust=trust,
         trusted=trusted,

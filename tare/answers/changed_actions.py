@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from tare.base.libraries import pl
 from tare.base.units import format_percent, format_value
-from tare.records.actions import Action, Place
+from tare.records.actions import Action
 from tare.records.metrics import METRICS
 from tare.records.results import Results
 from tare.weighing.actions import actions_of
@@ -49,14 +49,7 @@ def _key(action: Action) -> Hashable:
 
 
 def _named(action: Action) -> str:
-    return f"{action.kind}{_at(action.place)}"
-
-
-def _at(place: Place | None) -> str:
-    if place is None:
-        return ""
-    line = f" ({place.file.rpartition('/')[2]}:{place.line})" if place.line else ""
-    return f" at {place.function}{line}"
+    return f"{action.kind} at {action.place.name}" if action.place else str(action.kind)
 
 
 def _brought(action: Action, gone: Sequence[Action], old: Results, new: Results) -> str:

@@ -66,7 +66,9 @@ def _peak(known: _Known) -> Tile | None:
 
 def _wasted(known: _Known) -> Tile | None:
     resident, requested = known("space", "resident_bytes"), known("space", "requested_bytes")
-    held, needed = known("drag", "peak_free_bytes"), known("drag", "peak_last_use_bytes")
+    held, needed = known("drag", "peak_free_bytes"), known("drag", "peak_needed_bytes")
+    if needed is None:
+        needed = known("drag", "peak_last_use_bytes")
     peak = resident or known("compare", MEMORY)
     parts = []
     if resident and requested is not None:
@@ -74,7 +76,7 @@ def _wasted(known: _Known) -> Tile | None:
         beyond = max(0.0, resident - other - requested)
         parts.append((beyond / resident, "the allocator's overhead"))
     if held and needed is not None and peak:
-        parts.append((max(0.0, held - needed) / peak, "held after the last use"))
+        parts.append((max(0.0, held - needed) / peak, "held in vain"))
     if not parts:
         return None
     total = sum(share for share, _ in parts)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from tare.base.text import shortened
 from tare.heap_traces.function_names import short_name
-from tare.records.actions import Place
+from tare.records.actions import LONGEST_FUNCTION, Place
 
 SHOWN_FRAMES = 3
-LONGEST_FRAME = 48
-"""Characters of a frame in the tables of call sites; that of stacks has more."""
 _WRAPPER = re.compile(
     r"\w*(malloc|calloc|realloc|aligned_alloc|memalign)$"
     r"|operator new|(std::|__gnu_cxx::)(__)?(new_)?(allocator|allocator_traits)\b"
@@ -45,14 +43,33 @@ Frame = Mapping[str, Any]
 
 
 def site_text(frames: Sequence[Frame]) -> str:
-    """``make (list.c:7) ← work ← main``: the innermost frames of the program's own code. Where the
-    first has no name, with the function of a library that it calls: ``app+0x1234 (setlocale)``."""
+    """``make (list.c:7) ← work ← main``: the innermost frames of the program's own code, the first
+    by the name of its place. Where that has no function, with the one of a library that it calls:
+    ``app+0x1234 (setlocale)``."""
     own = own_frames(frames)[:SHOWN_FRAMES]
-    texts = [frame_text(frame, with_place=not number) for number, frame in enumerate(own)]
-    if own and not own[0]["function"] and (at := frames.index(own[0])):
-        called = _name(frames[at - 1])
-        texts[0] += f" ({called})" if called else ""
-    return " ← ".join(shortened(text, LONGEST_FRAME) for text in texts) or "not known"
+    if not own:
+        return "not known"
+    first, *callers = own
+    text = _place(first).name
+    if not first["function"] and (at := frames.index(first)):
+        called = shortened(_name(frames[at - 1]), LONGEST_FUNCTION)
+        text += f" ({called})" if called else ""
+    names = (frame_text(frame, with_place=False) for frame in callers)
+    return " ← ".join([text, *(shortened(name, LONGEST_FUNCTION) for name in names)])
+
+
+def merged(sites: Iterable[Mapping[str, Any]], summed: Collection[str]) -> list[dict[str, Any]]:
+    """One for all call sites that read alike, in the order of the first of each: with the sums of
+    the entries ``summed``, and what else the first has, its ``frames`` among it."""
+    found: dict[str, dict[str, Any]] = {}
+    for site in sites:
+        text = site_text(site["frames"])
+        if (first := found.get(text)) is None:
+            found[text] = dict(site)
+        else:
+            for name in summed:
+                first[name] += site[name]
+    return [*found.values()]
 
 
 def stack_texts(frames: Sequence[Frame]) -> list[str]:
@@ -80,12 +97,16 @@ def places_of(frames: Sequence[Frame]) -> Iterator[Place]:
     """That of ``place_of``, what called it, and so on."""
     for frame in own_frames(frames):
         if frame["function"] or frame["object"]:
-            yield Place(
-                function=frame_text(frame, with_place=False),
-                file=frame["file"] or "",
-                line=frame["line"] or 0,
-                module=frame["object"] or "",
-            )
+            yield _place(frame)
+
+
+def _place(frame: Frame) -> Place:
+    return Place(
+        function=frame_text(frame, with_place=False),
+        file=frame["file"] or "",
+        line=frame["line"] or 0,
+        module=frame["object"] or "",
+    )
 
 
 def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:

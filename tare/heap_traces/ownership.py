@@ -12,8 +12,15 @@ from typing import Any, TypeAlias
 
 from tare.base.libraries import pl
 from tare.base.text import shortened
-from tare.heap_traces.frames import from_main, own_frames, site_text
-from tare.heap_traces.residence import BATCH_ROWS, LONGEST_NAME, MOST_FRAMES, Process, held_for
+from tare.heap_traces.frames import from_main, merged, own_frames
+from tare.heap_traces.residence import (
+    BATCH_ROWS,
+    LONGEST_NAME,
+    MOST_FRAMES,
+    Process,
+    held_for,
+    not_needed,
+)
 from tare.heap_traces.trace import Trace
 
 DETAIL = "owners"
@@ -22,7 +29,9 @@ SUMS = (
     *("peak_bytes", "peak_objects", "bytes", "objects", "temporary_bytes", "temporary_objects"),
     *("never_freed_bytes", "never_freed_objects"),
 )
-USES = ("peak_lag", "peak_drag", "peak_void")
+IDLE = "peak_idle"
+"""Bytes at the peak that are needed no more, their teardown being no use, or at no time."""
+USES = ("peak_lag", "peak_drag", "peak_void", IDLE)
 """Bytes at the peak, where uses were recorded."""
 KEPT = "kept"
 """Free bytes that the site's objects keep resident, where resident pages were recorded."""
@@ -96,10 +105,12 @@ def by_site(
     names = (*SUMS, *(USES if uses else ()))
     order, size = process.order, pl.col("size").cast(pl.Int64)
     born, freed = pl.col(f"birth_{order}"), pl.col(f"free_{order}")
-    reasons = held_for(process, moment) if uses else {}
     held = (born <= moment) & (freed.is_null() | (freed > moment))
+    reasons = {}
     if uses:
+        reasons = held_for(process, moment)
         held = pl.any_horizontal(*reasons.values())
+        reasons["idle"] = held & (not_needed(process) <= moment)
     columns = {
         "site": pl.col("site").fill_null(0).cast(pl.Int64),
         "thread": pl.col("thread"),
@@ -190,12 +201,14 @@ def _sites(
     names: Sequence[str],
 ) -> list[dict[str, Any]]:
     """One for all stacks that read alike, the largest first, with the frames of the first."""
-    found: dict[str, dict[str, Any]] = {}
-    for row, stack in zip(rows, stacks, strict=True):
-        site = found.setdefault(site_text(stack), {"frames": stack, **dict.fromkeys(names, 0)})
-        for name in names:
-            site[name] += row[name]
-    return sorted(found.values(), key=lambda site: [-site[name] for name in RANKED])
+    found = merged(
+        (
+            {"frames": stack, **{name: row[name] for name in names}}
+            for row, stack in zip(rows, stacks, strict=True)
+        ),
+        names,
+    )
+    return sorted(found, key=lambda site: [-site[name] for name in RANKED])
 
 
 def _path(stack: Sequence[Frame]) -> Iterator[_Key]:

@@ -25,6 +25,7 @@ from typing import Any
 from tare.base.errors import UsageError
 from tare.base.libraries import NDArray, np, pl
 from tare.base.text import shortened
+from tare.heap_traces.frames import merged
 from tare.heap_traces.function_names import short_name
 from tare.heap_traces.peak import PeakSweep
 from tare.heap_traces.trace import Trace, TraceDamageError, sample_weight
@@ -43,6 +44,8 @@ CURVES = {
 BATCH_ROWS = 1 << 18
 PROFILE_STEPS = 240
 MOST_SITES = 50
+_MOST_NAMED = 4096
+"""Stacks that are told apart by how they read: those that waste most."""
 MOST_FRAMES, LONGEST_NAME = 64, 300
 """Of a call site that is kept: frames, and characters of each name."""
 _MOST_BYTES = 1 << 53
@@ -96,7 +99,7 @@ def analyse(trace: Trace, clock: str = "bytes") -> dict[str, Any]:
             objects, found, clock, reachability=reachability, teardown=teardown
         )
         named_sites(result["sites"], trace)
-    return result | {
+    return _alike(result) | {
         "complete": trace.header.complete,
         "reason": trace.header.reason,
         "sites_known": "sites" in trace.header.observed,
@@ -370,22 +373,35 @@ def largest_process(sites: pl.DataFrame, found: Sequence[Process]) -> int:
     return int(areas.sort(["area", "process"], descending=[True, False])["process"][0])
 
 
+def _alike(result: Mapping[str, Any]) -> dict[str, Any]:
+    """With one site for all stacks of a process that read alike."""
+    stacks = result["sites"]
+    summed = ("wasted", *_SITE_TIMES, *_SITE_COUNTS)
+    found = [
+        site
+        for process in sorted({stack["process"] for stack in stacks})
+        for site in merged((each for each in stacks if each["process"] == process), summed)
+    ]
+    found.sort(key=lambda site: -site["wasted"])
+    return {
+        **result,
+        "sites": found[:MOST_SITES],
+        "wasting_sites": result["wasting_sites"] - len(stacks) + len(found),
+    }
+
+
 def ranked(sites: pl.DataFrame) -> dict[str, Any]:
-    """The sites that waste most byte-time, the number of all that waste any, and how many of them
-    waste half of it."""
+    """The sites that waste most byte-time, and the number of all that waste any."""
     wasted = pl.sum_horizontal("lag", "drag_freed", "drag_unfreed", "void")
     order = (
         sites.with_columns(wasted.alias("wasted"))
         .filter(pl.col("wasted") > 0)
         .sort(["wasted", "process", "site"], descending=[True, False, False])
     )
-    total = float(order["wasted"].sum())
-    half = order.filter(pl.col("wasted").cum_sum().shift(fill_value=0.0) < total / 2).height
     counts = [pl.col(name).cast(pl.Int64) for name in _SITE_COUNTS]
     return {
-        "sites": order.head(MOST_SITES).with_columns(counts).to_dicts(),
+        "sites": order.head(_MOST_NAMED).with_columns(counts).to_dicts(),
         "wasting_sites": order.height,
-        "sites_for_half": half,
         "all_sites": sites.filter(pl.col("site") > 0).height,
     }
 

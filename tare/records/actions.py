@@ -8,7 +8,11 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from tare.base.text import shortened
+
 MOST_ACTIONS = 5
+LONGEST_FUNCTION = 48
+"""Characters of a function's name where it stands among other words."""
 
 
 class Kind(StrEnum):
@@ -43,6 +47,18 @@ class Place(Struct, frozen=True):
     line: int = 0
     module: str = ""
 
+    @property
+    def name(self) -> str:
+        """``read_orders (hold.cpp:32)``, with the module where there is no file: what it is called
+        wherever a reader meets it."""
+        function = shortened(self.function, LONGEST_FUNCTION)
+        where = self.file.rpartition("/")[2] + (f":{self.line}" if self.line else "")
+        module = self.module.rpartition("/")[2]
+        if not self.file:
+            # A function without a name is called by its place in the module already.
+            where = "" if self.function.partition("+0x")[0] == module else module
+        return f"{function} ({where})" if where else function
+
 
 class Gain(Struct, frozen=True):
     """``value``, ``low`` and ``high`` are what is saved, in ``unit``, with the bounds that the
@@ -58,7 +74,8 @@ class Gain(Struct, frozen=True):
 
 class Action(Struct, frozen=True):
     """``text`` is a sentence that says what to do and why; ``verify`` a shell command that shows
-    whether it came true."""
+    whether it came true. ``others`` are places whose objects belong to those of ``place``; JSON has
+    them in the words of ``text`` alone."""
 
     kind: Kind
     text: str
@@ -66,6 +83,7 @@ class Action(Struct, frozen=True):
     certainty: Certainty
     verify: str
     place: Place | None = None
+    others: tuple[Place, ...] = ()
 
 
 def ranked(actions: Iterable[Action], most: int = MOST_ACTIONS) -> Sequence[Action]:

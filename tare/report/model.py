@@ -32,17 +32,22 @@ class Column:
 class Cell:
     """``text`` is shown, ``key`` is what sorting compares (None sorts last).
 
-    ``tone`` is ``good``, ``bad``, ``quiet`` or empty.
+    ``tone`` is ``good``, ``bad``, ``quiet`` or empty. ``links`` are parts of the text, each with
+    the anchor on the page that it leads to.
     """
 
     text: str
     key: float | str | None = None
     tone: str = ""
+    links: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table that is not ``essential`` is for the page alone, not for the terminal."""
+    """A table that is not ``essential`` is for the page alone, not for the terminal. The first
+    ``few`` rows are in view; ``rest`` says in a sentence what the others come to, which are shown
+    to those who ask. ``places`` are the names of the places in the program that rows are about,
+    empty where there is none."""
 
     identifier: str
     title: str
@@ -50,6 +55,9 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()
     essential: bool = True
+    few: int | None = None
+    rest: str = ""
+    places: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from tare.base.files import write_atomically, writing
 from tare.base.text import sentence, shortened, visible
 from tare.base.units import format_duration
 from tare.base.version import __version__
-from tare.records.actions import Certainty
+from tare.records.actions import Action, Certainty
 from tare.records.metrics import Obtained
-from tare.report.advice import bounds_text, gain_text, metric_text, place_text
+from tare.report.advice import anchor, bounds_text, gain_text, metric_text, place_text
 from tare.report.figures.drawing import draw_beside
 from tare.report.glossary import Explaining, terms
 from tare.report.model import Cell, Column, Figure, Report, Section, Table
@@ -157,6 +157,7 @@ def _page(report: Report, limit: int, figures: _Figures) -> str:
         "report.html",
         LONGEST_TEXT,
         {
+            "anchor": anchor,
             "bounds": bounds_text,
             "breakable": _breakable,
             "button_attributes": _button_attributes,
@@ -164,11 +165,13 @@ def _page(report: Report, limit: int, figures: _Figures) -> str:
             "coded": _coded,
             "explained": Explaining(LONGEST_TEXT),
             "gain": gain_text,
+            "linked": _linked,
+            "place": place_text,
             "metric": metric_text,
             "notes": _notes,
-            "place": place_text,
             "sentence": sentence,
             "site": _site,
+            "told": _told,
         },
         report=report,
         brand=report.title.partition(":")[0] if report.program else "Tare",
@@ -300,6 +303,30 @@ def _coded(text: str) -> str:
     return as_is("").join(marked)
 
 
+def _told(action: Action) -> str:
+    """What to do, with the names of its places as code."""
+    places = [action.place, *action.others] if action.place else []
+    where = {
+        html.escape(visible(place.name)): f"{place.file or place.module}:{place.line or ''}"
+        for place in places
+    }
+    names = "|".join(map(re.escape, sorted(where, key=len, reverse=True)))
+
+    def code(found: re.Match[str]) -> str:
+        title = html.escape(_cut(where[found[0]].removesuffix(":")))
+        return f'<code title="{title}">{found[0]}</code>'
+
+    words = str(_coded(action.text))
+    return as_is(re.sub(rf"(?<!\w)(?:{names})(?!\w)", code, words) if names else words)
+
+
+def _linked(cell: Cell) -> str:
+    links = (
+        f'<a href="#{html.escape(to)}">{html.escape(_cut(words))}</a>' for words, to in cell.links
+    )
+    return as_is(", ".join(links))
+
+
 def _code(text: str) -> str:
     whole = ' class="whole"' if len(text) <= LONGEST_WORD else ""
     return f"<code{whole}>{html.escape(text)}</code>"
@@ -314,7 +341,7 @@ def _notes(table: Table) -> list[str]:
 def _site(text: str) -> str:
     """A call site as code, its callers smaller below it."""
     first, arrow, callers = shortened(visible(text), LONGEST_SITE).partition(" ← ")
-    shown = as_is("<code>") + _breakable(first) + as_is("</code>")
+    shown = as_is(f"<code>{html.escape(shortened(first, LONGEST_CELL))}</code>")
     if not arrow:
         return shown
     return shown + as_is(f"<small>← {html.escape(callers).replace(' ← ', '<wbr> ← ')}</small>")

@@ -38,7 +38,7 @@ def print_report(report: Report, stream: TextIO, *, verbose: bool = False) -> No
         else:
             _print_title(report, console)
         if verbose or not report.verdict:
-            _print_sections(report, console)
+            _print_sections(report, console, verbose=verbose)
 
 
 @contextmanager
@@ -58,9 +58,9 @@ def _print_title(report: Report, console: Console) -> None:
         console.print(Text(printable(report.subtitle), style="dim"))
 
 
-def _print_sections(report: Report, console: Console) -> None:
+def _print_sections(report: Report, console: Console, *, verbose: bool) -> None:
     for section in report.sections:
-        _print_section(console, section)
+        _print_section(console, section, verbose=verbose)
     if report.warnings:
         console.print()
     for warning in report.warnings:
@@ -187,7 +187,7 @@ def _wrapped(text: str, width: int, *, indent: str = "  ", style: str = "") -> l
     return [_Line(line, style) for line in lines]
 
 
-def _print_section(console: Console, section: Section) -> None:
+def _print_section(console: Console, section: Section, *, verbose: bool) -> None:
     console.print()
     console.print(Text(printable(section.title), style="bold underline"))
     for finding in section.findings:
@@ -198,12 +198,12 @@ def _print_section(console: Console, section: Section) -> None:
         console.print(Text(f"      {printable(line)}", style="bold"), soft_wrap=True)
     for table in section.tables:
         if table.essential:
-            _print_table(console, table)
+            _print_table(console, table, verbose=verbose)
     if any(not table.essential for table in section.tables):
         console.print(Text("\nThe page has more tables.", style="dim"))
 
 
-def _print_table(console: Console, table: Table) -> None:
+def _print_table(console: Console, table: Table, *, verbose: bool) -> None:
     narrow = console.width < _NARROW
     shown = [i for i, c in enumerate(table.columns) if c.essential or not narrow]
     grid = RichTable(
@@ -219,12 +219,14 @@ def _print_table(console: Console, table: Table) -> None:
             justify="right" if column.numeric else "left",
             overflow="fold",
         )
-    for row in table.rows:
+    few = None if verbose else table.few
+    for row in table.rows[:few]:
         grid.add_row(*(_text(row[index]) for index in shown))
     console.print()
     console.print(Text(printable(table.title), style="italic"))
     console.print(grid)
-    for note in table.notes:
+    rest = [table.rest] if few is not None else []
+    for note in [*rest, *table.notes]:
         console.print(
             Padding(Text(printable(sentence(note)), style="dim"), (0, 0, 0, 2), expand=False)
         )

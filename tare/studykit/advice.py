@@ -1,5 +1,5 @@
-"""What the actions of several studies share: how a place reads, and the command that shows whether
-an action's gain came true."""
+"""What the actions of several studies share: gains, and the command that shows whether one came
+true."""
 
 from __future__ import annotations
 
@@ -8,33 +8,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from tare.base.text import shortened
-from tare.heap_traces.frames import LONGEST_FRAME
-from tare.records.actions import Action, Certainty, Gain, Kind, Place
+from tare.records.actions import LONGEST_FUNCTION, Action, Certainty, Gain, Kind, Place
 from tare.records.header import Header
 
 _DEFAULT = "glibc"
 """What a study that names no manager runs a program under."""
 
 
-def named(place: Place, caller: Place | None = None) -> str:
-    """``copy (text.c:32)`` or ``copy (text.c:32, called by set at settings.c:20)``, with the module
-    where there is no file."""
-    function = shortened(place.function, LONGEST_FRAME)
-    if place.file:
-        where = place.file.rpartition("/")[2] + (f":{place.line}" if place.line else "")
-    else:
-        module = place.module.rpartition("/")[2]
-        where = module if module not in function else ""
-    if caller is not None:
-        name = shortened(caller.function, LONGEST_FRAME)
-        called = f"called by {name}" + (f" at {at(caller)}" if caller.line else "")
-        where = f"{where}, {called}" if where else called
-    return f"{function} ({where})" if where else function
-
-
-def at(place: Place) -> str:
-    """``hold.cpp:32``, or the function where there is no file."""
-    return f"{place.file.rpartition('/')[2]}:{place.line}" if place.line else named(place)
+def called(place: Place, caller: Place | None) -> str:
+    """``copy (text.c:32)`` or ``copy (text.c:32, called by set at settings.c:20)``."""
+    if caller is None:
+        return place.name
+    by = f"called by {shortened(caller.function, LONGEST_FUNCTION)}"
+    by += f" at {caller.file.rpartition('/')[2]}:{caller.line}" if caller.line else ""
+    return f"{place.name[:-1]}, {by})" if place.name.endswith(")") else f"{place.name} ({by})"
 
 
 def place_in(described: Mapping[str, Any]) -> Place:
@@ -66,5 +53,7 @@ def saving(metric: str, before: float, saved: tuple[float, float, float], unit: 
     return Gain(metric, value, low, high, unit, 1 - value / before if before else 1.0)
 
 
-def predicted(kind: Kind, text: str, gain: Gain, verify: str, place: Place) -> Action:
-    return Action(kind, text, gain, Certainty.PREDICTED, verify, place)
+def predicted(
+    kind: Kind, text: str, gain: Gain, verify: str, place: Place, others: tuple[Place, ...] = ()
+) -> Action:
+    return Action(kind, text, gain, Certainty.PREDICTED, verify, place, others)

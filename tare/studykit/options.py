@@ -217,9 +217,9 @@ def limit_options(function: Command) -> Command:
 
 def verbose_option(function: Command) -> Command:
     """Adds --verbose; gives ``verbose``."""
-    return click.option("-v", "--verbose", is_flag=True, help="All tables, not the verdict alone.")(
-        function
-    )
+    return click.option(
+        "-v", "--verbose", is_flag=True, help="All tables, with all of their rows."
+    )(function)
 
 
 def output_options(function: Command, *, brief: bool = False) -> Command:

@@ -15,6 +15,7 @@ import pytest
 from tare.records.actions import Action, Certainty, Gain, Kind, Place
 from tare.records.results import measurement_schema
 from tare.records.summary import summarise
+from tare.report.advice import with_actions
 from tare.report.figures import comparison as figures
 from tare.report.model import Cell, Column, Figure, Report, Section, Table, Tile
 from tare.report.page import render_page, write_page
@@ -152,8 +153,14 @@ def make_bill() -> Report:
     columns = [Column("no."), Column("call site", numeric=False), Column("bytes", "At the peak.")]
     site = "load (hold.cpp:32) ← read_all (read.cpp:14) ← main"
     sites = Table("sites", "Call sites", columns, [[Cell("1"), Cell(site), Cell("7 MiB", 7.0)]])
+    small = [[Cell(str(number)), Cell(f"f{number} (f.c:{number})"), Cell("9 B", 9.0)]
+             for number in range(2, 9)]  # fmt: skip
+    names = ["load_orders (hold.cpp:32)", *[""] * len(small)]
+    rest = "7 more call sites, each below 1%: 0.1% in all (63 B)."
+    sites = replace(sites, rows=[*sites.rows, *small], few=1, rest=rest, places=names)
     folded = replace(sites, identifier="folded", title="More of them", essential=False)
     figures_ = figures.comparison_figures(sample(programs=("hold",)), summarise_hold(), "glibc")
+    found = Section("a", "Its section", ["Found."], [sites, folded], figures_)
     return Report(
         title="tare weigh: ./hold orders.csv",
         subtitle="two cores",
@@ -165,13 +172,13 @@ def make_bill() -> Report:
         actions=[earlier, faster],
         tiles=[
             Tile("Peak memory", "88.0 MiB", "resident"),
-            Tile("Wasted at the peak", "31%", "held after the last use", "bad"),
+            Tile("Wasted at the peak", "31%", "held in vain", "bad"),
         ],
         trust="3 runs under each manager: too few for intervals.",
         trusted=False,
         warnings=["Turbo on: the clock depends on heat."],
         sections=[
-            Section("a", "Its section", ["Found."], [sites, folded], figures_),
+            with_actions(found, [earlier, faster]),
             Section("b", "Delays", ["It hurts."], [sites], research=True, obtained="replayed"),
             Section(
                 "c",
@@ -571,6 +578,7 @@ def test_rows_of_sites_are_cards_on_a_phone(visit: Opener) -> None:
         page = visit(make_bill(), width).page
         row = page.locator(".sites tbody tr").first
         boxes = [cell.bounding_box() for cell in row.locator("td").all()[1:]]
+        assert row.locator("a").inner_text() == "① free earlier"
         assert page.locator(".sites small").first.inner_text() == "← read_all (read.cpp:14) ← main"
         if width == WIDE:
             assert len({round(box["y"]) for box in boxes}) == 1
@@ -578,6 +586,32 @@ def test_rows_of_sites_are_cards_on_a_phone(visit: Opener) -> None:
             assert boxes[0]["y"] < boxes[1]["y"]
             assert row.bounding_box()["width"] <= width
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [WIDE, PHONE])
+def test_small_rows_come_when_they_are_asked_for(visit: Opener, width: int) -> None:
+    visited = visit(make_bill(), width)
+    page = visited.page
+    table = page.locator(".table").filter(has=page.locator(".sites")).first
+    rows, button = table.locator("tbody tr"), table.locator(".rest button")
+    assert [row.is_visible() for row in rows.all()] == [True] + [False] * 7
+    assert "7 more call sites" in table.inner_text()
+    button.click()
+    assert all(row.is_visible() for row in rows.all())
+    assert button.get_attribute("aria-expanded") == "true"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    button.click()
+    assert sum(row.is_visible() for row in rows.all()) == 1
+    page.emulate_media(media="print")
+    assert all(row.is_visible() for row in rows.all()), "on paper nobody can ask"
+    assert visited.troubles == []
+
+
+def test_a_row_leads_to_what_to_do(visit: Opener) -> None:
+    page = visit(make_bill(), PHONE).page
+    page.locator(".sites a").first.click()
+    assert page.url.endswith("#action-1")
+    assert page.locator("#action-1").bounding_box()["y"] < 900
 
 
 @pytest.mark.parametrize("width", [WIDE, PHONE])

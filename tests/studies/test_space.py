@@ -112,7 +112,7 @@ def check_sum(details: dict[str, Any], printed: int = 0) -> None:
 def test_every_second_object_freed_is_external(
     compile_c: Callable[..., Path], tmp_path: Path, manager: str
 ) -> None:
-    program = compile_c(HALVES, NO_BUILTIN)
+    program = compile_c(HALVES, NO_BUILTIN, "-g")  # sites of one function, told apart by lines
     numbers = (str(OBJECT_COUNT), str(OBJECT_SIZE), "2")
     details, printed = looked_at(tmp_path / "r", manager, program, *numbers)
     check_sum(details, printed)

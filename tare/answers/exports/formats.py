@@ -78,9 +78,14 @@ def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
             }
             for row in summary.select(_SUMMARY_KEYS).iter_rows(named=True)
         ],
-        **({"actions": to_builtins(actions_of(results))} if _advises(results) else {}),
+        **({"actions": _actions(results)} if _advises(results) else {}),
         **({"limits": [asdict(row) for row in judged(results)]} if _has_limits(results) else {}),
     }
+
+
+def _actions(results: Results) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = to_builtins(actions_of(results))
+    return [{name: each[name] for name in each if name != "others"} for each in found]
 
 
 def _advises(results: Results) -> bool:

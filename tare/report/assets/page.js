@@ -130,6 +130,18 @@
     }).observe(code);
   }
 
+  for (const button of document.querySelectorAll(".rest button")) {
+    const table = button.closest(".table");
+    const fold = (folded) => {
+      table.classList.toggle("few", folded);
+      button.setAttribute("aria-expanded", !folded);
+      button.textContent = folded ? "show all" : "show less";
+    };
+    button.hidden = false;
+    button.addEventListener("click", () => fold(!table.classList.contains("few")));
+    fold(true);
+  }
+
   const places = new Map([...document.querySelectorAll(".places a")].map((link) => [link.hash.slice(1), link]));
   const here = () => {
     let current = null;

@@ -3,35 +3,24 @@ called."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from tare.base.units import format_count, format_percent
 from tare.heap_traces.frames import site_text
-from tare.observers.call_sites import Cost, costs_of
+from tare.observers.call_sites import costs_of
 from tare.records.runs import Record
-from tare.report.fields import Field, counts, means, percents, sizes, table, texts
+from tare.report.fields import Field, Row, counts, means, percents, sizes, table, texts
 from tare.report.model import Table
+from tare.studykit import site_tables
+from tare.studykit.site_tables import Measure, first_view, ranked
 
-SITES_ON_A_TERMINAL = 10
-SITES_ON_THE_PAGE = 100
-LEFT_OVER = "all other call sites"
-
-
-@dataclass
-class _Line:
-    """What all stacks that read the same cost together."""
-
-    operation: str
-    text: str
-    calls: int = 0
-    instructions: int = 0
-    bytes: int = 0
-
-    def add(self, cost: Cost) -> None:
-        self.calls += cost.calls
-        self.instructions += cost.instructions
-        self.bytes += cost.bytes
+FEW = 10
+"""Call sites that a sentence counts as few."""
+MOST_SITES = 100
+"""That are shown one by one."""
+_SUMMED = ("calls", "instructions", "bytes")
 
 
 def has_sites(record: Record) -> bool:
@@ -40,30 +29,22 @@ def has_sites(record: Record) -> bool:
 
 
 def sites_tables(program: str, firsts: Mapping[str, Record], number: int) -> list[Table]:
-    """The costliest call sites under each manager; a few of the first are for a terminal, too."""
+    """The costliest call sites under each manager; a terminal has those under the first."""
     tables = []
     for place, (manager, record) in enumerate(firsts.items()):
-        if not has_sites(record):
-            continue
-        lines, tag = _lines(record), f"{number}-{place}"
-        if place == 0:
+        if has_sites(record):
             title = f"Costliest call sites under {manager}: {program}"
-            tables.append(_table(f"table-costs-{tag}", title, record, lines, SITES_ON_A_TERMINAL))
-        if place > 0 or len(lines) > SITES_ON_A_TERMINAL:
-            most = min(len(lines), SITES_ON_THE_PAGE)
-            title = f"The first {most} call sites under {manager}: {program}"
-            long = _table(f"table-all-costs-{tag}", title, record, lines, SITES_ON_THE_PAGE)
-            tables.append(replace(long, essential=False))
-    return tables
+            found = _table(title, record, f"table-costs-{number}-{place}")
+            tables.append(replace(found, essential=place == 0))
+    return [table for table in tables if table.rows]
 
 
 def sites_sentence(record: Record, manager: str) -> str:
     """How much of the manager's work few call sites lead to."""
-    lines = [line for line in _lines(record) if line.text != LEFT_OVER]
-    if not lines:
+    few = _sites(record)[0][:FEW]
+    if not few:
         return "No call of the manager has a call site that is known."
-    few = lines[:SITES_ON_A_TERMINAL]
-    share = sum(line.instructions for line in few) / _whole(record)
+    share = sum(row["instructions"] for row in few) / _whole(record)
     which = "1 call site leads" if len(few) == 1 else f"{len(few)} call sites lead"
     return f"{which} to {format_percent(share)} of the manager's instructions under {manager}."
 
@@ -72,46 +53,47 @@ def _whole(record: Record) -> float:
     return max(record.outcome.values["manager_instructions"], 1)
 
 
-def _lines(record: Record) -> list[_Line]:
-    """The costliest first; what is left over is one line, the last."""
-    lines: dict[tuple[str, str], _Line] = {}
-    rest = _Line("", LEFT_OVER)
+def _sites(record: Record) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """What all stacks that read alike cost together, by operation, the costliest first; and all
+    others, whose sums alone are known."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    others: dict[str, Any] = {"operation": "", **dict.fromkeys(_SUMMED, 0)}
+    number = record.outcome.details["call_sites"]["all_costs"]
     for cost in costs_of(record.outcome.details):
-        if cost.is_rest:
-            rest.add(cost)
-            continue
-        text = site_text(cost.frames[::-1])
-        lines.setdefault((cost.operation, text), _Line(cost.operation, text)).add(cost)
-    ranked = sorted(lines.values(), key=lambda line: -line.instructions)
-    return [*ranked, *([rest] if rest.calls else [])]
+        row = others
+        if not cost.is_rest:
+            number -= 1
+            frames = cost.frames[::-1]
+            new = {"frames": frames, "operation": cost.operation, **dict.fromkeys(_SUMMED, 0)}
+            row = found.setdefault((cost.operation, site_text(frames)), new)
+        for name in _SUMMED:
+            row[name] += getattr(cost, name)
+    sites = sorted(found.values(), key=lambda row: -row["instructions"])
+    for small in sites[MOST_SITES:]:
+        for name in _SUMMED:
+            others[name] += small[name]
+    number += len(sites[MOST_SITES:])
+    return sites[:MOST_SITES], {**others, "sites": max(number, 1)}
 
 
-def _table(identifier: str, title: str, record: Record, lines: Sequence[_Line], most: int) -> Table:
-    whole = _whole(record)
+def _table(title: str, record: Record, identifier: str) -> Table:
+    measure = Measure(
+        "instructions", _whole(record), lambda number: f"{format_count(number)} instructions"
+    )
+    sites, others = _sites(record)
+    rows = ranked(sites, measure, others)
     called = "The call of the operation, and what called it. ← reads: called by."
-    fields: list[Field[_Line]] = [
-        texts("call site", called, lambda line: line.text),
-        texts("operation", "What it called.", lambda line: line.operation),
-        counts("calls", "How often it did.", lambda line: line.calls),
-        counts(
-            "instructions",
-            "Of the manager, in these calls together.",
-            lambda line: line.instructions,
-        ),
-        percents(
-            "share",
-            "Of all instructions in the manager.",
-            lambda line: line.instructions / whole,
-        ),
+    fields: list[Field[Row]] = [
+        texts("call site", called, site_tables.site_text),
+        texts("operation", "What it called.", "operation"),
+        counts("calls", "How often it did.", "calls"),
+        counts("instructions", "Of the manager, in these calls together.", "instructions"),
+        percents("share", "Of all instructions in the manager.", measure.share),
         means(
             "a call",
             "Instructions of a call, on average.",
-            lambda line: line.instructions / max(line.calls, 1),
+            lambda row: row["instructions"] / max(row["calls"], 1),
         ),
-        sizes("bytes", "Asked for by these calls.", lambda line: line.bytes, essential=False),
+        sizes("bytes", "Asked for by these calls.", "bytes", essential=False),
     ]
-    notes = []
-    if left := lines[most:]:
-        share = format_percent(sum(line.instructions for line in left) / whole)
-        notes.append(f"{format_count(len(left))} more call sites lead to {share} of them.")
-    return table(identifier, title, lines[:most], fields, notes)
+    return first_view(table(identifier, title, rows, fields), rows, measure)

@@ -11,7 +11,7 @@ from tare.heap_traces.predictions import LEAST_SHARE
 from tare.records.actions import Action, Gain, Kind
 from tare.records.results import Results, read_records
 from tare.records.runs import Record
-from tare.studykit.advice import at, named, place_in, predicted, saving, verifying
+from tare.studykit.advice import called, place_in, predicted, saving, verifying
 from tare.studykit.findings import first_good_records
 
 STUDY = "drag"
@@ -36,7 +36,7 @@ def _action(results: Results, record: Record, change: Change) -> Iterator[Action
     kind = Kind(change["kind"])
     place = place_in(change["place"])
     caller = change.get("caller")
-    where = named(place, place_in(caller) if caller else None)
+    where = called(place, place_in(caller) if caller else None)
     if kind in (Kind.SHORT_LIVED, Kind.CROSS_THREAD):
         gain = calls_saved(record, change)
         if gain is None or gain.value < LEAST_INSTRUCTIONS * gain.value / (1 - gain.ratio):
@@ -53,7 +53,8 @@ def _action(results: Results, record: Record, change: Change) -> Iterator[Action
         else:
             verify = verifying(results.run, STUDY, record.run.program)
         text = _PEAKS[kind](change, where)
-    yield predicted(kind, text, gain, verify, place)
+    others = tuple(map(place_in, change.get("others", ())))
+    yield predicted(kind, text, gain, verify, place, others)
 
 
 # ---- gains ----
@@ -102,7 +103,7 @@ def _free_earlier(change: Change, where: str) -> str:
     if change["never_freed"]:
         text += ", and never freed"
     elif change["freed_at"] is not None:
-        text += f", and freed only at {at(place_in(change['freed_at']))}"
+        text += f", and freed only at {place_in(change['freed_at']).name}"
     if change["teardown"]:
         text += " (that they are read while they are freed counts as no use)"
     return f"{text}."
@@ -110,7 +111,7 @@ def _free_earlier(change: Change, where: str) -> str:
 
 def _with_others(change: Change) -> str:
     """The other places of one structure, a few of them."""
-    names = list(dict.fromkeys(at(place_in(place)) for place in change.get("others", ())))
+    names = list(dict.fromkeys(place_in(place).name for place in change.get("others", ())))
     if not names:
         return ""
     more = f" and {len(names) - MOST_OTHERS} more places" if len(names) > MOST_OTHERS else ""

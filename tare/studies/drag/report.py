@@ -13,6 +13,7 @@ from typing import Any
 
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
+from tare.heap_traces.frames import merged
 from tare.heap_traces.predictions import LEAK
 from tare.records import summary
 from tare.records.metrics import Status
@@ -23,8 +24,6 @@ from tare.report.fields import (
     Field,
     Row,
     counts,
-    numbered,
-    numbers,
     percents,
     ratios,
     sizes,
@@ -40,8 +39,14 @@ from tare.studykit.published import published
 from tare.studykit.site_tables import (
     CALLED_BY,
     FRAME,
+    OF_ONE,
+    Measure,
     at_first_frame,
+    first_view,
     frame_rows,
+    large,
+    ranked,
+    site_number,
     site_text,
     stack_number,
 )
@@ -50,7 +55,6 @@ STUDY = "drag"
 OBSERVER = "drag"
 TITLE = "Memory you could free earlier"
 FIRST_METRIC = "peak_free_bytes"
-SITES_ON_A_TERMINAL = 10
 SMALL = 0.02
 """Below this share of the peak, or above 1 in total drag, there is little to gain."""
 WORTH_SAYING = 0.001
@@ -145,8 +149,6 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
             parts_table(program, found, f"table-parts-{number}"),
             sites_table(program, found, f"table-sites-{number}"),
         ]
-        if len(found["sites"]) > SITES_ON_A_TERMINAL:
-            folded.append(all_sites_table(program, found, f"table-all-sites-{number}"))
         folded.append(stacks_table(program, found, f"table-stacks-{number}"))
         if len(programs) == 1:
             figures += drag_figures(found)
@@ -244,8 +246,13 @@ def _about(found: Details) -> list[str]:
 def _peaks_sentence(peaks: Mapping[str, int]) -> str:
     free, last = peaks["free"], peaks["last_use"]
     start = f"The program holds {format_bytes(free)} at its peak; "
-    less = 1 - last / free if free else 0.0
-    if less < SMALL:
+    less, needed = 1 - last / free if free else 0.0, peaks.get("needed", last)
+    if last - needed > SMALL * free:
+        text = (
+            f"{start}freeing each object once only code that frees it still reads it would need "
+            f"{format_bytes(needed)} ({format_percent(1 - needed / free)} less)"
+        )
+    elif less < SMALL:
         text = f"{start}freeing each object right after its last use would change little"
         text += f" ({format_bytes(last)})"
     else:
@@ -262,11 +269,16 @@ def _peaks_sentence(peaks: Mapping[str, int]) -> str:
 def _sites_sentence(found: Details) -> list[str]:
     if not found["sites_known"] or not found["wasting_sites"]:
         return []
-    half, number = found["sites_for_half"], found["wasting_sites"]
-    if half == number == 1:
+    number, wasted, summed = _wasting_sites(found), _wasted(found), 0.0
+    if number == 1:
         return ["All that is held in vain comes from one call site."]
-    of = "call site" if half == 1 else "call sites"
-    return [f"Half of what is held in vain comes from {half} {of} (of {format_count(number)})."]
+    for half, site in enumerate(_sites(found), 1):
+        if 2 * (summed := summed + site["wasted"]) >= wasted:
+            of = "call site" if half == 1 else "call sites"
+            return [
+                f"Half of what is held in vain comes from {half} {of} (of {format_count(number)})."
+            ]
+    return []
 
 
 # ---- tables ----
@@ -341,75 +353,86 @@ def parts_table(program: str, found: Details, identifier: str) -> Table:
     return table(identifier, f"What bytes are held for: {program}", parts, fields, notes)
 
 
-def _site_fields(found: Details) -> list[Field[Row]]:
-    wasted = _wasted(found)
+_MEANS = {
+    "in vain": ("wasted",),
+    "drag": ("drag_freed", "drag_unfreed"),
+    "lag": ("lag",),
+    "void": ("void",),
+}
+"""By column, the byte-times of a site whose mean over the run it shows."""
+_SUMMED = ("wasted", *CAUSES, *_MEANS, "objects", "bytes")
 
-    def mean(title: str, help: str, *parts: str, essential: bool = False) -> Field[Row]:
-        return sizes(
-            title,
-            help,
-            lambda site: sum(site[part] for part in parts) / max(site["end"], 1.0),
-            essential=essential,
-        )
 
-    held = "The part that is held {} use, as a mean."
-    vain = "Bytes held in vain by the site's objects, the mean over the run."
-    return [
-        numbers("no.", "By what is held in vain, the most first.", "number"),
-        texts("call site", CALLED_BY, site_text),
-        mean("in vain", vain, "wasted", essential=True),
-        percents(
-            "share",
-            "Of all that is held in vain, in byte-time.",
-            lambda site: site["wasted"] / wasted if wasted else 0.0,
-        ),
-        mean("drag", held.format("after the last"), "drag_freed", "drag_unfreed"),
-        mean("lag", held.format("before the first"), "lag"),
-        mean("void", "The part of objects that are never used, as a mean.", "void"),
-        counts("objects", "Objects that the site allocated.", "objects"),
-        sizes("bytes", "Bytes that the site allocated.", "bytes", essential=False),
-        texts("mostly", "Why most of it is held in vain.", _cause_in_words),
+def _sites(found: Details) -> list[dict[str, Any]]:
+    """Those that are kept, with their means; one for all that read alike, the largest first."""
+    sites = [
+        {
+            **site,
+            **{
+                title: sum(site[part] for part in parts) / max(site["end"], 1.0)
+                for title, parts in _MEANS.items()
+            },
+        }
+        for site in found["sites"]
     ]
+    return sorted(merged(sites, _SUMMED), key=lambda site: -site["wasted"])
+
+
+def _wasting_sites(found: Details) -> int:
+    """How many call sites hold something in vain, those that are not kept as they were counted."""
+    return int(found["wasting_sites"]) - len(found["sites"]) + len(_sites(found))
+
+
+def _ranked(found: Details) -> tuple[list[Row], Measure]:
+    measure = Measure("wasted", _wasted(found), format_bytes, size="in vain")
+    sites = _sites(found)
+    others = {
+        name: max(0.0, found["areas"][name] - sum(site[name] for site in sites)) for name in CAUSES
+    }
+    wasted = sum(others.values())
+    end = found["main"].get("end") if found["processes"] == 1 else None
+    mean = {"in vain": wasted / end} if end else {}
+    number = found["wasting_sites"] - len(found["sites"])
+    return ranked(sites, measure, {**others, **mean, "wasted": wasted, "sites": number}), measure
 
 
 def sites_table(program: str, found: Details, identifier: str) -> Table:
     """The call sites that hold most in vain, their innermost frames first."""
-    least = WORTH_SAYING * _wasted(found)
-    sites = [
-        site for number, site in enumerate(found["sites"]) if not number or site["wasted"] >= least
-    ][:SITES_ON_A_TERMINAL]
-    notes = [f"{word}: {CAUSES[name][1]}" for name, word in _causes(sites).items()]
-    if (more := found["wasting_sites"] - len(sites)) > 0:
-        sites_hold = "site holds" if more == 1 else "sites hold"
-        notes.append(f"{format_count(more)} more call {sites_hold} something in vain.")
+    rows, measure = _ranked(found)
+    held = "The part that is held {} use, as a mean."
+    vain = "Bytes held in vain by the site's objects, the mean over the run."
+    fields: list[Field[Row]] = [
+        site_number("By what is held in vain, the most first."),
+        texts("call site", CALLED_BY, site_text),
+        sizes("in vain", vain, "in vain"),
+        percents("share", "Of all that is held in vain, in byte-time.", measure.share),
+        sizes("drag", held.format("after the last"), "drag", essential=False),
+        sizes("lag", held.format("before the first"), "lag", essential=False),
+        sizes("void", "The part of objects that are never used, as a mean.", "void",
+              essential=False),
+        counts("objects", "Objects that the site allocated.", "objects"),
+        sizes("bytes", "Bytes that the site allocated.", "bytes", essential=False),
+        texts("mostly", "Why most of it is held in vain.", _cause_in_words),
+    ]  # fmt: skip
+    causes = {cause(site): None for site in large(rows, measure)}
+    notes = [f"{CAUSES[name][0]}: {CAUSES[name][1]}" for name in causes]
     if not found["sites_known"]:
         notes.append("the trace was recorded without call sites.")
-    rows = numbered(sites)
-    return table(identifier, f"Call sites: {program}", rows, _site_fields(found), notes)
-
-
-def all_sites_table(program: str, found: Details, identifier: str) -> Table:
-    """As ``sites_table``, of all the sites that are kept."""
-    notes = []
-    if found["wasting_sites"] > len(found["sites"]):
-        notes.append(f"of {found['wasting_sites']:,} that hold something in vain.")
-    title = f"The first {len(found['sites'])} call sites: {program}"
-    rows = numbered(found["sites"])
-    return table(identifier, title, rows, _site_fields(found), notes, essential=False)
+    shown = table(identifier, f"Call sites: {program}", rows, fields, notes)
+    return first_view(shown, rows, measure)
 
 
 def stacks_table(program: str, found: Details, identifier: str) -> Table:
     """A line for each frame of each call site, the innermost first."""
     fields: list[Field[Row]] = [
-        stack_number("The number of the call site in the tables above."),
-        at_first_frame(
-            sizes("in vain", "As above.", lambda row: row["wasted"] / max(row["end"], 1.0))
-        ),
+        stack_number("The number of the call site in the table above."),
+        at_first_frame(sizes("in vain", "As above.", "in vain")),
         at_first_frame(texts("mostly", "As above.", _cause_in_words)),
         FRAME,
     ]
-    rows = frame_rows(found["sites"])
-    return table(identifier, f"Stacks: {program}", rows, fields, essential=False)
+    rows = frame_rows(large(*_ranked(found)))
+    title = f"Stacks: {program}"
+    return table(identifier, title, rows, fields, [OF_ONE], essential=False)
 
 
 def _wasted(found: Details) -> float:
@@ -419,10 +442,6 @@ def _wasted(found: Details) -> float:
 def cause(site: Mapping[str, Any]) -> str:
     """The part of ``CAUSES`` which most of a site's wasted byte-time is in."""
     return max(CAUSES, key=lambda name: float(site[name]))
-
-
-def _causes(sites: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    return {(name := cause(site)): CAUSES[name][0] for site in sites}
 
 
 def _cause_in_words(site: Row) -> str:

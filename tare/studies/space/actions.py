@@ -10,7 +10,7 @@ from tare.heap_traces.predictions import LEAST_BYTES, LEAST_SHARE
 from tare.records.actions import Action, Kind
 from tare.records.results import Results, read_records
 from tare.records.runs import Record
-from tare.studykit.advice import named, place_in, predicted, saving, verifying
+from tare.studykit.advice import place_in, predicted, saving, verifying
 from tare.studykit.findings import first_good_records
 
 STUDY = "space"
@@ -34,7 +34,7 @@ def _pinned(results: Results, record: Record) -> Iterator[Action]:
             continue
         place = place_in(row["place"])
         text = (
-            f"Allocate the objects of {named(place)} apart from others, in blocks of their own: at "
+            f"Allocate the objects of {place.name} apart from others, in blocks of their own: at "
             f"the peak {format_count(row['objects'])} of them, {format_bytes(row['requested'])} in "
             f"all, alone keep {format_bytes(on_pages + between)} of free memory from being used "
             "again or given back."

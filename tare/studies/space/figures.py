@@ -315,12 +315,12 @@ def occupancy_figure(manager: str, details: Details, identifier: str) -> Figure:
     )
 
 
-def growth_figure(growth: Details, allocated: int, identifier: str) -> Figure:
+def growth_figure(sites: Sequence[Details], allocated: int, identifier: str) -> Figure:
     """The live bytes of the call sites that grow, over allocation time."""
     across = scale_for("B", float(max(allocated, 1)))
     lines = [
-        Series(f"no. {number}", SERIES[number - 1], site["levels"], f"call site no. {number}")
-        for number, site in enumerate(growth["sites"][: len(SERIES)], 1)
+        Series(f"no. {number}", SERIES[number - 1], levels, f"call site no. {number}")
+        for number, levels in enumerate((list(site["levels"]) for site in sites[: len(SERIES)]), 1)
     ]
     upwards = scale_for("B", float(max(max(line.values) for line in lines)))
     titles = ("allocated so far", "bytes alive")

@@ -21,7 +21,7 @@ from tare.base.libraries import NDArray, np, pl
 from tare.base.native import native_file
 from tare.base.text import plain
 from tare.heap_traces import growth, ownership, residence
-from tare.heap_traces.frames import place_of
+from tare.heap_traces.frames import place_of, site_text
 from tare.heap_traces.residence import Process
 from tare.heap_traces.spots import described, is_changeable
 from tare.heap_traces.trace import Trace, TraceDamageError, is_trace, open_trace, remove_trace
@@ -307,12 +307,15 @@ def _tag(number: int) -> int:
 
 
 class _Places:
-    """Where in the program's code objects were allocated, by their call sites."""
+    """Where in the program's code objects were allocated, by their call sites; and which of these
+    read alike."""
 
     def __init__(self, trace: Trace, process: int) -> None:
         self._trace, self._process = trace, process
         self._numbers: dict[Place | None, int] = {None: -1}
         self._of_site: dict[int, int] = {0: -1}
+        self._alike: dict[int, int] = {0: 0}
+        self._first: dict[tuple[int, str], int] = {}
 
     def pinned(self, objects: Objects, pages: HeapPages) -> list[dict[str, Any]]:
         """The places whose objects alone keep most free memory resident: ``place``, ``objects``,
@@ -337,15 +340,24 @@ class _Places:
             )
         return rows
 
+    def alike(self, objects: Objects) -> Objects:
+        """With one call site for all of a process that read alike."""
+        return replace(objects, sites=self._named(objects.sites, self._alike))
+
     def _groups(self, sites: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._named(sites, self._of_site)
+
+    def _named(self, sites: NDArray[np.int64], by_site: Mapping[int, int]) -> NDArray[np.int64]:
+        """What ``by_site`` has of them, once their stacks are read."""
         unique, inverse = np.unique(sites, return_inverse=True)
         missing = [site for site in unique.tolist() if site not in self._of_site]
         keys = [(site >> _SITE_SHIFT or self._process, site & _SITE_MASK) for site in missing]
         for site, frames in zip(missing, self._trace.stacks(keys), strict=True):
             place = place_of(frames)
             self._of_site[site] = self._numbers.setdefault(place, len(self._numbers))
-        numbers = np.array([self._of_site[site] for site in unique.tolist()], np.int64)
-        return numbers[inverse]
+            key = (site >> _SITE_SHIFT, site_text(frames))
+            self._alike[site] = self._first.setdefault(key, site)
+        return np.array([by_site[site] for site in unique.tolist()], np.int64)[inverse]
 
 
 def _moments(
@@ -379,7 +391,7 @@ def _moments(
         if as_high and described["live"] >= peak.get("live", 0):
             peak.pop("details", None)
             peak["is_peak"] = False
-            keeping = space_sites.by_site(moment.objects, pages)
+            keeping = space_sites.by_site(places.alike(moment.objects), pages)
             described["is_peak"] = True
             described["details"] = {
                 "sites": keeping.head(space_sites.MOST_SITES).to_dicts(),

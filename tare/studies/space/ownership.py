@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.heap_traces.frames import frame_text
-from tare.heap_traces.ownership import DETAIL, LEAST_SITE
+from tare.heap_traces.ownership import DETAIL, IDLE, LEAST_SITE
 from tare.records.metrics import Status
 from tare.records.runs import Record
 from tare.report.call_trees import CallTree, Frames, Weight, grown
@@ -15,7 +15,6 @@ from tare.report.fields import (
     Field,
     Row,
     counts,
-    numbers,
     percents,
     quotient,
     sizes,
@@ -24,7 +23,14 @@ from tare.report.fields import (
 )
 from tare.report.figures.icicle import icicle
 from tare.report.model import Figure, Table
-from tare.studykit.site_tables import CALLED_BY, site_text
+from tare.studykit.site_tables import (
+    CALLED_BY,
+    Measure,
+    first_view,
+    ranked,
+    site_number,
+    site_text,
+)
 
 Details = Mapping[str, Any]
 DRAG = "drag"
@@ -85,40 +91,33 @@ def tables(program: str, found: Details, dragged: Details | None, number: int) -
 
 
 def _peak_table(program: str, owned: Details, dragged: Details | None, identifier: str) -> Table:
-    whole = owned["totals"]["peak_bytes"]
-    vain = _vain_by_text(dragged["sites"] if dragged else ())
-    large, small = _divided(owned, ("peak_bytes",))
-    rows = [{**site, "text": site_text(site), "number": n} for n, site in enumerate(large, 1)]
+    rows, measure = _ranked(owned, "peak_bytes", format_bytes)
+    vain = {site_text(site): _vain(site) for site in (dragged["sites"] if dragged else ())}
     for row in rows:
-        row["vain"] = vain.get(row["text"])
-    if small["sites"]:
-        rest = sum(vain.values()) - sum(row["vain"] or 0 for row in rows)
-        others = dragged["others"] if dragged else {}
-        rows.append({**small, "text": _others(small), "vain": rest + _vain(others)})
+        row["vain"] = vain.pop(site_text(row), None)
+    rest = _vain(dragged["others"]) + sum(vain.values()) if dragged else None
+    if rest and "sites" not in rows[-1]:
+        rows.append({**owned["others"], "sites": max(owned["others"]["sites"], 1)})
+    if "sites" in rows[-1]:
+        rows[-1]["vain"] = rest
     fields: list[Field[Row]] = [
-        numbers("no.", "By the bytes at the peak, the most first.", _number),
-        texts("call site", CALLED_BY, "text"),
+        site_number("By the bytes at the peak, the most first."),
+        texts("call site", CALLED_BY, site_text),
         sizes("at the peak", "What its objects alive at the peak had asked for.", "peak_bytes"),
-        percents("share", "Of all bytes at the peak.", lambda row: row["peak_bytes"] / whole),
+        percents("share", "Of all bytes at the peak.", measure.share),
         counts("objects", "Its objects alive at the peak.", "peak_objects"),
-        sizes("in all", "Bytes that it allocated in the whole run.", "bytes", essential=False),
-        counts(
-            "temporary",
-            "Objects that the next call of their thread freed.",
-            "temporary_objects",
-            essential=False,
-        ),
         sizes("never freed", "What its objects alive at the end hold.", "never_freed_bytes"),
         sizes(
             "drag",
-            "Bytes at the peak that are not used again: held after their last use, or never used.",
+            "Bytes at the peak that are not needed again: what frees them may still read them.",
             "vain",
             shown=dragged is not None,
         ),
         sizes("pins", "Free bytes that stay resident because its objects lie beside them.", "kept"),
     ]
     title = f"Who owns the memory at the peak: {program}"
-    return table(identifier, title, rows, fields, _notes(owned, dragged))
+    shown = table(identifier, title, rows, fields, _notes(owned, dragged))
+    return first_view(shown, rows, measure)
 
 
 def _notes(owned: Details, dragged: Details | None) -> list[str]:
@@ -140,17 +139,12 @@ def _notes(owned: Details, dragged: Details | None) -> list[str]:
 
 def _often_table(program: str, owned: Details, identifier: str) -> Table:
     """For the page: who allocates most often, and how much of it is temporary."""
-    whole = owned["totals"]["objects"]
-    large, small = _divided(owned, ("objects", "temporary_objects"))
-    large.sort(key=lambda site: -site["objects"])
-    rows = [{**site, "text": site_text(site), "number": n} for n, site in enumerate(large, 1)]
-    if small["sites"]:
-        rows.append({**small, "text": _others(small)})
+    rows, measure = _ranked(owned, "objects", lambda number: f"{format_count(number)} allocations")
     fields: list[Field[Row]] = [
-        numbers("no.", "By the number of allocations, the most first.", _number),
-        texts("call site", CALLED_BY, "text"),
+        site_number("By the number of allocations, the most first."),
+        texts("call site", CALLED_BY, site_text),
         counts("allocations", "In the whole run.", "objects"),
-        percents("share", "Of all allocations.", lambda row: row["objects"] / whole),
+        percents("share", "Of all allocations.", measure.share),
         counts("temporary", "Freed by the next call of their thread.", "temporary_objects"),
         percents(
             "of its own",
@@ -161,60 +155,40 @@ def _often_table(program: str, owned: Details, identifier: str) -> Table:
         sizes("never freed", "What its objects alive at the end hold.", "never_freed_bytes"),
     ]
     title = f"Who allocates most often: {program}"
-    return table(identifier, title, rows, fields, essential=False)
+    return first_view(table(identifier, title, rows, fields, essential=False), rows, measure)
 
 
 def _leaks_table(program: str, owned: Details, identifier: str) -> Table:
     """For the page: what was alive at the end."""
-    whole = owned["totals"]["never_freed_bytes"]
-    large, small = _divided(owned, ("never_freed_bytes",))
-    large.sort(key=lambda site: -site["never_freed_bytes"])
-    rows = [{**site, "text": site_text(site), "number": n} for n, site in enumerate(large, 1)]
-    if rows and small["never_freed_bytes"]:
-        rows.append({**small, "text": _others(small)})
+    rows, measure = _ranked(owned, "never_freed_bytes", format_bytes)
     fields: list[Field[Row]] = [
-        numbers("no.", "By bytes, the most first.", _number),
-        texts("call site", CALLED_BY, "text"),
+        site_number("By bytes, the most first."),
+        texts("call site", CALLED_BY, site_text),
         sizes("bytes", "Never freed.", "never_freed_bytes"),
-        percents(
-            "share", "Of all that was never freed.", lambda row: row["never_freed_bytes"] / whole
-        ),
+        percents("share", "Of all that was never freed.", measure.share),
         counts("objects", "Never freed.", "never_freed_objects"),
         sizes("at the peak", "What its objects alive at the peak had asked for.", "peak_bytes"),
     ]
-    return table(identifier, f"Never freed: {program}", rows, fields, essential=False)
+    title = f"Never freed: {program}"
+    return first_view(table(identifier, title, rows, fields, essential=False), rows, measure)
 
 
-def _divided(owned: Details, names: Sequence[str]) -> tuple[list[Details], dict[str, Any]]:
-    """The sites with ``LEAST_SITE`` of one of the sums or more, and the sums of all others."""
-    totals = owned["totals"]
-
-    def is_large(site: Details) -> bool:
-        return any(site[n] and site[n] >= LEAST_SITE * totals[n] for n in names)
-
-    large = [site for site in owned["sites"] if is_large(site)]
-    small = [site for site in owned["sites"] if not is_large(site)]
+def _ranked(
+    owned: Details, name: str, written: Callable[[float], str]
+) -> tuple[list[dict[str, Any]], Measure]:
+    """Sites without any of it are among the others, so that all columns add up."""
+    measure = Measure(name, owned["totals"][name], written)
+    without = [site for site in owned["sites"] if not measure(site)]
     others = {
-        name: number + (len(small) if name == "sites" else sum(site[name] for site in small))
-        for name, number in owned["others"].items()
+        key: sums + (len(without) if key == "sites" else sum(site[key] for site in without))
+        for key, sums in owned["others"].items()
     }
-    return large, others
-
-
-def _others(small: Details) -> str:
-    return "another site" if small["sites"] == 1 else f"{format_count(small['sites'])} others"
-
-
-def _number(row: Row) -> Any:
-    return row.get("number", "")
+    return [dict(row) for row in ranked(owned["sites"], measure, others)], measure
 
 
 def _vain(site: Details) -> int:
-    return int(site.get("peak_drag", 0) + site.get("peak_void", 0))
-
-
-def _vain_by_text(sites: Sequence[Details]) -> dict[str, int]:
-    return {site_text(site): _vain(site) for site in sites}
+    """Older analyses do not tell teardown apart from use."""
+    return int(site.get(IDLE, site.get("peak_drag", 0) + site.get("peak_void", 0)))
 
 
 # ---- the call tree ----

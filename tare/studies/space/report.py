@@ -7,11 +7,15 @@ here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tare.base.libraries import np
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
+from tare.heap_traces.frames import merged
+from tare.heap_traces.growth import GROWS
 from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
@@ -40,8 +44,15 @@ from tare.studykit.site_tables import (
     CALLED,
     CALLED_BY,
     FRAME,
+    OF_ONE,
+    Measure,
     at_first_frame,
+    first_view,
     frame_rows,
+    large,
+    placed,
+    ranked,
+    site_number,
     site_text,
     stack_number,
 )
@@ -50,7 +61,6 @@ STUDY = "space"
 OBSERVER = "space"
 TITLE = "Where peak memory goes"
 FIRST_METRIC = "resident_bytes"
-SITES_ON_A_TERMINAL = 8
 MOST_FIGURES = 4
 """Managers that are drawn one by one."""
 MEANINGS = {
@@ -168,19 +178,21 @@ def _peak_sentences(manager: str, found: Details) -> list[str]:
             f"Heap expansion is {ratio:.2f}: the resident heap at the peak by the most bytes that "
             f"were ever alive, {format_bytes(found['largest_live'])}."
         )
-    kept = sum(site["kept"] for site in found["sites"])
-    if kept >= SMALL * whole and found["keeping_sites"] == 1:
+    keeping = _keeping(found)
+    kept = sum(site["kept"] for site in keeping)
+    number = found["keeping_sites"] - len(found["sites"]) + len(keeping)
+    if kept >= SMALL * whole and number == 1:
         sentences.append("The free cells lie beside the objects of one call site.")
     elif kept >= SMALL * whole and found["sites_known"]:
         half, sum_ = 0, 0
-        for site in found["sites"]:
+        for site in keeping:
             half, sum_ = half + 1, sum_ + site["kept"]
             if 2 * sum_ >= kept:
                 break
         sites = "one call site keep" if half == 1 else f"{half} call sites keep"
         sentences.append(
             f"The objects of {sites} half of the free cells resident, or more "
-            f"({format_bytes(sum_)}; {format_count(found['keeping_sites'])} sites keep some)."
+            f"({format_bytes(sum_)}; {format_count(number)} sites keep some)."
         )
     return sentences
 
@@ -202,7 +214,10 @@ def _comparison_sentence(first: str, found: Mapping[str, Details]) -> list[str]:
 
 def _growth_sentences(growth: Details, found: Details) -> list[str]:
     sentences = []
-    number = growth["growing_sites"]
+    kinds, kept = (
+        [site["kind"] for site in sites] for sites in (_growing(growth), growth["sites"])
+    )
+    number = growth["growing_sites"] - kept.count(GROWS) + kinds.count(GROWS)
     if number:
         sites, have, end = (
             ("one call site", "has", "it")
@@ -304,19 +319,40 @@ def split_table(program: str, found: Mapping[str, Details], identifier: str) -> 
     return table(identifier, f"Resident memory at the peak: {program}", rows, fields, notes)
 
 
+_KEPT = ("kept", "objects", "requested", "internal", "sparse_pages", "alone", "sparse_bytes")
+
+
+def _keeping(found: Details) -> list[dict[str, Any]]:
+    """The call sites whose objects keep free cells resident, one for all that read alike."""
+    return sorted(merged(found["sites"], _KEPT), key=lambda site: -site["kept"])
+
+
+def _growing(growth: Details) -> list[dict[str, Any]]:
+    """The call sites whose objects grow or level off, one for all that read alike: it grows where
+    one of them does."""
+    sites = ({**site, "levels": np.array(site["levels"])} for site in growth["sites"])
+    found = merged(sites, ("gained", "per_allocated", "levels"))
+    return sorted(found, key=lambda site: (site["kind"] != GROWS, -site["gained"]))
+
+
+def _ranked_keeping(found: Details) -> tuple[list[Row], Measure]:
+    sites = _keeping(found)
+    kept = sum(site["kept"] for site in sites)
+    whole = max(kept, found["peak"]["parts"]["external"])
+    others = {"kept": whole - kept, "sites": found["keeping_sites"] - len(found["sites"])}
+    measure = Measure("kept", whole, format_bytes)
+    return ranked(sites, measure, others), measure
+
+
 def sites_table(program: str, manager: str, found: Details, identifier: str) -> Table:
     """The call sites whose objects keep free cells resident."""
-    sites = found["sites"]
-    notes = []
-    if (more := found["keeping_sites"] - min(len(sites), SITES_ON_A_TERMINAL)) > 0:
-        notes.append(f"{format_count(more)} more call sites keep some.")
-    if not found["sites_known"]:
-        notes.append("recorded without call sites.")
+    rows, measure = _ranked_keeping(found)
+    notes = [] if found["sites_known"] else ["recorded without call sites."]
     shared = "Free cells in pages with the site's objects, shared out by bytes on a page."
     empty = "Mostly empty pages (under 25% alive) with an object of the site."
     alone = "Of these, the pages with objects of this site only."
     fields: list[Field[Row]] = [
-        numbers("no.", "By the free cells kept, the most first.", "number"),
+        site_number("By the free cells kept, the most first."),
         texts("call site", CALLED_BY, site_text),
         sizes("keeps", shared, "kept"),
         counts("objects", "Objects of the site alive at the peak.", "objects"),
@@ -327,7 +363,7 @@ def sites_table(program: str, manager: str, found: Details, identifier: str) -> 
         sizes("with", "Bytes of the site's objects on its mostly empty pages.", "sparse_bytes"),
     ]
     title = f"Objects that pin free memory, under {manager}: {program}"
-    return table(identifier, title, numbered(sites[:SITES_ON_A_TERMINAL]), fields, notes)
+    return first_view(table(identifier, title, rows, fields, notes), rows, measure)
 
 
 def growth_table(program: str, found: Details, identifier: str) -> Table:
@@ -335,14 +371,15 @@ def growth_table(program: str, found: Details, identifier: str) -> Table:
     gained = "By the least that was alive in the last of eight parts, over the first."
     rate = "Bytes gained for each MiB that the program allocated meanwhile."
     fields: list[Field[Row]] = [
-        numbers("no.", "By what was gained, those that grow first.", "number"),
+        site_number("By what was gained, those that grow first."),
         texts("call site", CALLED, site_text),
         texts("objects", "What they do, by the test in docs/space.md.", "kind"),
         sizes("gained", gained, "gained"),
         sizes("a MiB", rate, lambda site: site["per_allocated"] * (1 << 20)),
     ]
-    rows = numbered(found["growth"]["sites"][:SITES_ON_A_TERMINAL])
-    return table(identifier, f"Call sites whose objects grow: {program}", rows, fields)
+    rows = numbered(_growing(found["growth"]))
+    title = f"Call sites whose objects grow: {program}"
+    return placed(table(identifier, title, rows, fields), rows)
 
 
 def sizes_table(program: str, found: Mapping[str, Details], identifier: str) -> Table:
@@ -368,15 +405,18 @@ def sizes_table(program: str, found: Mapping[str, Details], identifier: str) -> 
 def leaks_table(program: str, found: Details, identifier: str) -> Table:
     """What was never freed, by stack: of results that do not say who owns the memory."""
     fields: list[Field[Row]] = [
-        numbers("no.", "By bytes, the most first.", "number"),
+        site_number("By bytes, the most first."),
         texts("call site", CALLED, site_text),
         sizes("bytes", "Never freed.", "never_freed_bytes"),
         counts("objects", "Never freed.", "never_freed_objects"),
     ]
-    rows = numbered(found["growth"]["never_freed"])
-    more = found["growth"]["leaking_sites"] - len(rows)
-    notes = [f"{format_count(more)} more call sites."] if more > 0 else []
-    return table(identifier, f"Never freed: {program}", rows, fields, notes, essential=False)
+    kept, summed = found["growth"]["never_freed"], ("never_freed_bytes", "never_freed_objects")
+    others = {name: found["growth"][name] - sum(site[name] for site in kept) for name in summed}
+    others["sites"] = found["growth"]["leaking_sites"] - len(kept)
+    measure = Measure("never_freed_bytes", found["growth"]["never_freed_bytes"], format_bytes)
+    rows = ranked(merged(kept, summed), measure, others)
+    title = f"Never freed: {program}"
+    return first_view(table(identifier, title, rows, fields, essential=False), rows, measure)
 
 
 def stacks_table(program: str, found: Details, identifier: str) -> Table:
@@ -388,10 +428,13 @@ def stacks_table(program: str, found: Details, identifier: str) -> Table:
     ]
     rows = [
         {"table": name, **row}
-        for name, sites in (("keeps", found["sites"]), ("grows", found["growth"]["sites"]))
-        for row in frame_rows(sites[:SITES_ON_A_TERMINAL])
+        for name, sites in (
+            ("keeps", large(*_ranked_keeping(found))),
+            ("grows", numbered(_growing(found["growth"]))),
+        )
+        for row in frame_rows(sites)
     ]
-    return table(identifier, f"Stacks: {program}", rows, fields, essential=False)
+    return table(identifier, f"Stacks: {program}", rows, fields, [OF_ONE], essential=False)
 
 
 def processes_table(program: str, found: Details, identifier: str) -> Table:
@@ -441,18 +484,19 @@ def published_table(good: Sequence[Record]) -> Table:
 
 
 def space_figures(program: str, found: Mapping[str, Details], first: str) -> list[Figure]:
-    """The parts by manager and over time; the pages of ``first``."""
+    """The parts by manager, and who owns them; then over time, and the pages, of which the page
+    folds what is not of ``first``."""
     figures = [drawn.split_figure(found, "figure-space", program)]
     figures += ownership.figures(program, found[first], "figure-space-owners")
     ordered = {first: found[first], **found}
     for number, (manager, details) in enumerate(list(ordered.items())[:MOST_FIGURES], 1):
-        figures.append(drawn.timeline_figure(manager, details, f"figure-space-time-{number}"))
-    for number, (manager, details) in enumerate(list(ordered.items())[:MOST_FIGURES], 1):
+        mine = [drawn.timeline_figure(manager, details, f"figure-space-time-{number}")]
         if details["page_map"]["live"]:
-            figures.append(drawn.page_map_figure(manager, details, f"figure-space-map-{number}"))
-            figures.append(drawn.occupancy_figure(manager, details, f"figure-space-full-{number}"))
+            mine.append(drawn.page_map_figure(manager, details, f"figure-space-map-{number}"))
+            mine.append(drawn.occupancy_figure(manager, details, f"figure-space-full-{number}"))
+        figures += [replace(figure, essential=manager == first) for figure in mine]
     growth = found[first]["growth"]
     if growth["sites"]:
         allocated = found[first]["allocated_bytes"]
-        figures.append(drawn.growth_figure(growth, allocated, "figure-space-growth"))
+        figures.append(drawn.growth_figure(_growing(growth), allocated, "figure-space-growth"))
     return figures

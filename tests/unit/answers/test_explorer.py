@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tare.answers.building import build_report
 from tare.answers.explorer.call_trees import call_trees
 from tare.answers.explorer.collecting import collect
 from tare.base.errors import UsageError
@@ -17,7 +18,6 @@ from tare.records.metrics import Status
 from tare.records.results import load, read_records
 from tare.records.runs import Outcome, Record, Run
 from tare.report.call_trees import CallTree, Weight, grown
-from tare.studies.count.report import section
 from tare.studies.space import call_trees as space
 from tests.support import SUPPORT
 from tests.support.campaigns import write_campaign
@@ -137,7 +137,7 @@ def test_call_sites_that_lead_nowhere_are_a_message(tmp_path: Path, sites: Any) 
     with pytest.raises(UsageError, match="damaged"):
         all_recorded(tmp_path, "count", COUNT, {**COUNTED, "call_sites": wrong})
     with pytest.raises(UsageError, match="damaged"):
-        section(load(tmp_path / "count"))
+        build_report(load(tmp_path / "count"))
 
 
 def test_components_that_older_results_do_not_have_are_nothing(tmp_path: Path) -> None:

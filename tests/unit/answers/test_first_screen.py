@@ -48,7 +48,7 @@ def test_tiles_are_of_what_was_measured() -> None:
         ("Memory management", "14%"),
         ("Never freed", "15.0 MiB"),
     ]
-    assert tiles[1].detail == "20% the allocator's overhead, 25% held after the last use"
+    assert tiles[1].detail == "20% the allocator's overhead, 25% held in vain"
     without = {key: value for key, value in found.items() if key[0] in ("compare", "drag")}
     tiles = first_screen.tiles(results_with(without))
     assert [(tile.title, tile.value) for tile in tiles] == [
@@ -56,6 +56,8 @@ def test_tiles_are_of_what_was_measured() -> None:
         ("Wasted at the peak", "25%"),
         ("Never freed", "15.0 MiB"),
     ]
+    torn = without | {("drag", "peak_needed_bytes"): 20 << 20}
+    assert first_screen.tiles(results_with(torn))[1].value == "40%", "teardown is no need"
     assert first_screen.tiles(results_with({})) == []
 
 

@@ -36,6 +36,17 @@ def test_results(name: str, renewing: bool) -> None:
     hold("".join(parts), name, renewing)
 
 
+@pytest.mark.parametrize("name", FOLDERS)
+def test_no_two_call_sites_of_a_table_read_alike(name: str) -> None:
+    tables = [t for s in build_report(api.load(FOLDERS[name])).sections for t in s.tables]
+    for each in tables:
+        if any(column.title == "call site" for column in each.columns):
+            words = [place for place, column in enumerate(each.columns) if not column.numeric]
+            lines = [tuple(row[place].text for place in words) for row in each.rows]
+            assert len(set(lines)) == len(lines), each.identifier
+            assert len(each.places) == len(each.rows)
+
+
 @pytest.mark.parametrize("name", TRACES)
 def test_a_trace(name: str, renewing: bool) -> None:
     hold(whole(summary_report(api.open_trace(OLDER / name))), name, renewing)
@@ -83,6 +94,8 @@ def table_lines(table: Table) -> Iterator[str]:
         yield f"{column.title} ({marks}): {column.explanation}\n"
     for row in table.rows:
         yield f"| {' | '.join(map(cell_text, row))} |\n"
+    if table.few is not None:
+        yield f"in view: {table.few}; {table.rest}\n"
     for note in table.notes:
         yield f"* {note}\n"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tare.heap_traces.frames import place_of, site_text, stack_texts
-from tare.records.actions import Place
+from tare.heap_traces.frames import merged, place_of, site_text, stack_texts
+from tare.records.actions import LONGEST_FUNCTION, Place
 
 PROGRAM = "/home/me/app"
 LIBSTDCXX = "/usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.30"
@@ -86,6 +86,46 @@ def test_without_a_name_a_site_says_which_library_it_calls() -> None:
     outer = [frame(offset=0x384B), frame(offset=0x52DD), *STARTED]
     assert site_text([*called, *outer]) == "app+0x384b (setlocale) ← app+0x52dd"
     assert site_text(outer) == "app+0x384b ← app+0x52dd"
+
+
+LONG = "store::Index<std::pair<unsigned int, unsigned int> >::insert_or_assign(unsigned int)"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        frame("add", "/home/me/words.cc", 7),
+        frame("add", "/home/me/words.cc"),
+        frame("add"),
+        frame("app_main"),
+        frame(LONG, "/home/me/index.h", 120),
+        frame(LONG),
+        frame(offset=0x384B),
+        frame("Words.add", "/home/me/words.py", 7, object=""),
+    ],
+)
+def test_a_site_begins_with_the_name_of_its_place(first: dict[str, Any]) -> None:
+    """Tables name sites, what to do names places: a reader sees that they are the same."""
+    place = place_of([first, frame("main", "/home/me/main.cc", 3)])
+    assert place is not None
+    assert site_text([first, frame("main", "/home/me/main.cc", 3)]) == f"{place.name} ← main"
+    file = first["file"].rpartition("/")[2]
+    assert file in place.name, "the name of a function is cut, and no place"
+    assert len(place.name) <= LONGEST_FUNCTION + len(f" ({file or 'app'}:120)")
+
+
+def test_sites_that_read_alike_become_one() -> None:
+    def site(number: int, size: int, *names: str) -> dict[str, Any]:
+        return {"site": number, "bytes": size, "frames": [frame(name) for name in names]}
+
+    sites = [
+        site(7, 10, "make", "work", "main", "a"),
+        site(2, 5, "make", "main"),
+        site(9, 1, "make", "work", "main", "b"),
+    ]
+    assert merged(sites, ["bytes"]) == [{**sites[0], "bytes": 11}, sites[1]]
+    assert sites[0]["bytes"] == 10, "what was given stays as it was"
+    assert merged([], ["bytes"]) == []
 
 
 def test_a_function_that_returns_a_string_is_the_programs() -> None:

@@ -94,6 +94,7 @@ def test_the_sums_are_those_of_a_naive_model(drawn: list[Life]) -> None:
         assert {name: row[name] for name in ownership.SUMS} == expected[row["site"]]
         # None of them was ever used.
         assert (row["peak_void"], row["peak_drag"], row["peak_lag"]) == (row["peak_bytes"], 0, 0)
+        assert row["peak_idle"] == row["peak_bytes"]
     assert found["peak_bytes"].sum() == max(held_at.values())
 
 
@@ -103,13 +104,15 @@ def test_drag_and_lag_at_the_peak_are_by_site() -> None:
             {"birth": 1, "size": 10, "first": 2, "last": 3, "free": 30, "site": 1},
             {"birth": 4, "size": 20, "first": 25, "last": 26, "free": 30, "site": 2},
             {"birth": 5, "size": 40, "first": 6, "last": 26, "site": 2},
+            {"birth": 1, "size": 7, "first": 2, "last": 29, "torn": 3, "free": 30, "site": 3},
             {"birth": 27, "size": 1, "first": 28, "last": 28, "free": 29, "site": 1},
         ]
     )
     (process,) = processes(frame.lazy(), [])
     found = ownership.by_site(frame.lazy(), process, 5, uses=True)
-    names = ("peak_bytes", "peak_drag", "peak_lag", "peak_void")
-    assert found.select("site", *names).rows() == [(1, 10, 10, 0, 0), (2, 60, 0, 60, 0)]
+    names = ("peak_bytes", "peak_drag", "peak_lag", "peak_void", "peak_idle")
+    rows = [(1, 10, 10, 0, 0, 10), (2, 60, 0, 60, 0, 0), (3, 7, 0, 0, 0, 7)]
+    assert found.select("site", *names).rows() == rows, "a last use in teardown is no need"
 
 
 def owned(

@@ -85,7 +85,7 @@ def test_a_bill_says_what_to_change_where_and_how_sure(monkeypatch: pytest.Monke
         "",
         f"① {ACTION.text}",
         "   −22.0 MiB (25%) peak memory, predicted, 20.0 MiB to 23.0 MiB · "
-        "hold.cpp:32 in load_orders",
+        "load_orders (hold.cpp:32)",
         "   tare drag -- ./hold orders.csv",
         "",
         "Peak memory: 88.0 MiB · Never freed: 1.00 MiB",

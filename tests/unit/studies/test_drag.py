@@ -20,7 +20,7 @@ from tare.heap_traces.peak import Peak, PeakSweep
 from tare.heap_traces.residence import analyse_objects, processes
 from tare.records.metrics import Status
 from tare.records.results import Results
-from tare.records.runs import Outcome, Record
+from tare.records.runs import Outcome, Record, Run
 from tare.report.page import render_page
 from tare.studies.drag import report as drag
 from tare.studies.drag import weigh as drag_section
@@ -256,7 +256,6 @@ def test_sites_are_ranked_by_what_they_hold_in_vain() -> None:
     result = analyse_objects(frame.lazy(), [process], "instructions", reachability=False)
     assert [site["site"] for site in result["sites"]] == [2, 3]
     assert [drag.cause(site) for site in result["sites"]] == ["void", "drag_freed"]
-    assert result["sites_for_half"] == 1
     assert result["wasting_sites"] == 2
     assert result["all_sites"] == 3
     assert result["sites"][1]["lag"] == 5 * 4
@@ -278,6 +277,38 @@ def test_total_drag(rows: list[Row], ratio: float | None) -> None:
     result = analyse_objects(frame.lazy(), found, "instructions", reachability=False)
     assert drag.total_drag(result["areas"]) == ratio
     assert drag.values_of(result).get("drag_ratio") == ratio
+
+
+def test_stacks_that_read_alike_are_one_site(tmp_path: Path) -> None:
+    """Each third site of the chain reads alike; there are more of them than sites that are kept."""
+    number = 2 * residence.MOST_SITES
+    rows: list[Row] = [
+        {"birth": at, "size": 10, "first": at, "last": at, "free": 900 + process, "site": 3 * at,
+         "process": process}
+        for process in (0, 1)
+        for at in range(1, number + 1)
+    ]  # fmt: skip
+    rows.append({"birth": 1, "size": 7, "first": 1, "last": 2, "free": 899, "site": 2})
+    folder = write_trace_folder(
+        tmp_path / "t.tare", objects_frame(rows), sites_frame((0, 1), 3 * number),
+        end_instructions=1000,
+    )  # fmt: skip
+    outcome, _ = outcome_of_trace(folder, "instructions")
+    found = outcome.details
+    texts = [site_text(site["frames"]) for site in found["sites"]]
+    alike = "make (list.c:7) ← work ← main"
+    assert sorted(texts) == [alike, alike, "work (prog.c:20) ← main"], "one in each process"
+    assert found["wasting_sites"] == 3
+    assert {site["objects"] for site in found["sites"]} == {number, 1}
+    table = drag.sites_table("p", found, "t")
+    (_, first, vain, share, *_), (_, second, *_) = table.rows
+    assert (first.text, second.text) == (alike, "work (prog.c:20) ← main")
+    wasted = sum(10 * (900 + process - at) for process in (0, 1) for at in range(1, number + 1))
+    assert vain.key == pytest.approx(wasted / 1000)
+    assert share.key == pytest.approx(wasted / (wasted + 7 * 897))
+    assert "Half of what is held in vain comes from 1 call site (of 2)." in drag.findings(
+        [Record(Run("drag", "p", "glibc", 0, 1), outcome, "")], "glibc"
+    )
 
 
 # ---- traces that contradict themselves ----
@@ -338,6 +369,24 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def of_trace(trace: Path, tmp_path: Path) -> Results:
     return drag_of_trace(trace, folder=tmp_path / "results")
+
+
+@pytest.mark.parametrize(
+    ("last", "needed", "said"),
+    [
+        (99, 50, "once only code that frees it still reads it would need 50 B (50% less)"),
+        (60, 59, "right after its last use would need 60 B (40% less)"),
+        (99, 99, "right after its last use would change little (99 B)"),
+        (99, None, "right after its last use would change little (99 B)"),
+    ],
+)
+def test_the_peak_that_could_be_is_the_least_that_is_known(
+    last: int, needed: int | None, said: str
+) -> None:
+    peaks = {"free": 100, "last_use": last, **({} if needed is None else {"needed": needed})}
+    assert drag._peaks_sentence(peaks) == (
+        f"The program holds 100 B at its peak; freeing each object {said}."
+    )
 
 
 def test_a_report_of_a_trace(of_trace: Results, trace: Path) -> None:

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from tare.base.errors import TareError
 from tare.heap_traces import growth
 from tare.heap_traces.residence import Process
-from tare.studies.space import history
+from tare.heap_traces.trace import open_trace
+from tare.studies.space import history, observe
 from tare.studies.space import (
     ranges as space_ranges,
 )
+from tare.studies.space import report as space
 from tare.studies.space import weigh as space_section
 from tare.studies.space.ranges import Coverage, from_pairs, holds, nothing, overlap, union, without
 from tare.studies.space.sites import (
@@ -39,7 +41,7 @@ from tare.studies.space.snapshot import (
 )
 from tare.studies.space.split import PARTS, HeapPages, Known, Objects, areas, split
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
-from tests.support.traces import OBJECTS
+from tests.support.traces import OBJECTS, objects_frame, sites_frame, write_trace_folder
 
 BASE = 0x10000
 NOBODY = Known(frozenset(), frozenset())
@@ -323,6 +325,36 @@ def test_free_cells_are_shared_out_among_the_objects_on_their_page() -> None:
         (128, 1, 500),
         (512, 1, 1500),
     ]
+
+
+def test_pages_are_counted_once_for_sites_that_read_alike(tmp_path: Path) -> None:
+    """Sites 3 and 6 of the chain read alike; that of another process is another."""
+    folder = write_trace_folder(
+        tmp_path / "t.tare", objects_frame([{"birth": 1, "size": 8}]), sites_frame((0, 1), 6)
+    )
+    theirs = (1 << 32) + 3
+    objects = some_objects(
+        [(PAGE + 100 * n, 100, 100) for n in range(5)], sites=[6, 3, 4, 0, theirs]
+    )
+    objects = observe._Places(open_trace(folder), 0).alike(objects)
+    assert objects.sites.tolist() == [3, 3, 4, 0, theirs]
+    first, *others = by_site(objects, heap_pages((1, 500, 1000))).to_dicts()
+    assert (first["site"], first["sparse_pages"], first["kept"]) == (3, 1, 400)
+    assert {row["kept"] for row in others} == {200}
+
+
+def test_sites_that_read_alike_and_grow_are_one_line() -> None:
+    frames = [{"function": "f", "object": "/p", "file": "f.c", "line": 3, "offset": 1}]
+    sites = [
+        {"site": site, "kind": kind, "gained": gained, "per_allocated": 0.5, "levels": [0, gained],
+         "frames": frames}
+        for site, kind, gained in ((1, growth.GROWS, 10), (2, growth.LEVELS_OFF, 4))
+    ]  # fmt: skip
+    found = {"growth": {"sites": sites}}
+    (row,) = space.growth_table("p", found, "t").rows
+    assert [cell.text for cell in row] == ["1", "f (f.c:3)", "grows", "14 B", "1.00 MiB"]
+    assert space._growing(found["growth"])[0]["levels"].tolist() == [0, 14]
+    assert sites[0]["levels"] == [0, 10]
 
 
 def test_a_large_object_keeps_only_what_is_free_beside_its_ends() -> None:
