@@ -21,6 +21,7 @@ from tare.records.results import Results, read_records, telling_damage
 from tare.report.comparison import coverage_warnings
 from tare.report.model import Report, Section
 from tare.studies import studies
+from tare.weighing import own_heap
 from tare.weighing.actions import actions_of
 from tare.weighing.sections import of_results
 
@@ -74,6 +75,7 @@ def _bill(report: Report, results: Results) -> Report:
     trust, trusted = first_screen.trust(results)
     return replace(
         report,
+        about=own_heap.about(results),
         verdict=first_screen.verdict(report.sections),
         actions=actions_of(results),
         tiles=first_screen.tiles(results),
