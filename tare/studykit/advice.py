@@ -4,8 +4,6 @@ an action's gain came true."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import Any
 
 from tare.base.text import shortened
 from tare.heap_traces.frames import LONGEST_FRAME
@@ -29,11 +27,6 @@ def named(place: Place) -> str:
 def at(place: Place) -> str:
     """``hold.cpp:32``, or the function where there is no file."""
     return f"{place.file.rpartition('/')[2]}:{place.line}" if place.line else named(place)
-
-
-def place_in(described: Mapping[str, Any]) -> Place:
-    """Of what ``tare.heap_traces.predictions.described`` gave."""
-    return Place(**described)
 
 
 def verifying(run: Header, study: str, program: str, other: str | None = None) -> str:

@@ -3,15 +3,16 @@ called."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tare.base.units import format_count, format_percent
 from tare.heap_traces.frames import site_text
 from tare.observers.call_sites import Cost, costs_of
-from tare.records.runs import Record
+from tare.records.runs import Outcome, Record
 from tare.report.fields import Field, counts, means, percents, sizes, table, texts
 from tare.report.model import Table
+from tare.studies.count.details import Details
 
 SITES_ON_A_TERMINAL = 10
 SITES_ON_THE_PAGE = 100
@@ -36,7 +37,13 @@ class _Line:
 
 def has_sites(record: Record) -> bool:
     """Whether the count was told apart by call site."""
-    return "call_sites" in record.outcome.details
+    return record.outcome.details_as(Details).call_sites is not None
+
+
+def costs(outcome: Outcome) -> Iterator[Cost]:
+    """None where the count was not told apart."""
+    found = outcome.details_as(Details).call_sites
+    return iter(()) if found is None else costs_of(found)
 
 
 def sites_tables(program: str, firsts: Mapping[str, Record], number: int) -> list[Table]:
@@ -76,7 +83,7 @@ def _lines(record: Record) -> list[_Line]:
     """The costliest first; what is left over is one line, the last."""
     lines: dict[tuple[str, str], _Line] = {}
     rest = _Line("", LEFT_OVER)
-    for cost in costs_of(record.outcome.details):
+    for cost in costs(record.outcome):
         if cost.is_rest:
             rest.add(cost)
             continue

@@ -33,12 +33,14 @@ from tare.report.comparison import (
 )
 from tare.report.fields import Field, numbers, table, texts
 from tare.report.model import Cell, Figure, Section, Table
+from tare.studies.frequency.details import Details
 from tare.studykit import sweeps
 from tare.studykit.sweep_tables import (
     Curve,
     Panel,
     Rows,
     effect,
+    good_runs,
     pause_fields,
     pause_figure,
     pauses_of,
@@ -522,7 +524,11 @@ def _pause_figure(records: Sequence[Record], program: str, groups: Group) -> Fig
     drawn = []
     for allocator, group in groups.items():
         rows = [
-            pauses_of(records, STUDY, program, each, _label(each))
+            pauses_of(
+                good_runs(records, STUDY, program, each.name),
+                lambda outcome: outcome.details_as(Details).marksweep.pause_histogram,
+                _label(each),
+            )
             for each in group
             if _collects(each) and _reclaim(each) == EACH_TIME
         ]

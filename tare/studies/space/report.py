@@ -7,7 +7,8 @@ here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from msgspec import structs
 
 from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count, format_percent
@@ -23,7 +24,6 @@ from tare.report.fields import (
     Field,
     Row,
     counts,
-    numbered,
     numbers,
     quotient,
     ratios,
@@ -34,6 +34,14 @@ from tare.report.fields import (
 from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.space import figures as drawn
 from tare.studies.space import ownership
+from tare.studies.space.details import (
+    Details,
+    GrowingSite,
+    Growth,
+    KeepingSite,
+    LeakingSite,
+    Process,
+)
 from tare.studies.space.figures import shown_parts
 from tare.studies.space.snapshot import TOUCHED_BYTES
 from tare.studykit.findings import first_records, reading_an_analysis, sentences_by_program
@@ -42,8 +50,12 @@ from tare.studykit.site_tables import (
     CALLED,
     CALLED_BY,
     FRAME,
+    FrameRow,
+    Numbered,
+    Site,
     at_first_frame,
     frame_rows,
+    numbered,
     site_text,
     stack_number,
 )
@@ -70,8 +82,6 @@ SMALL = 0.02
 FAR = 1.05
 """From this ratio on, the snapshots missed the peak that the kernel saw."""
 NOTABLE_UNEXPLAINED = 0.01
-
-Details = Mapping[str, Any]
 
 
 def next_round(plan: Plan, records: Sequence[Record]) -> list[Run]:
@@ -104,7 +114,7 @@ def _section(results: Results, every: Sequence[Record], identifier: str, title: 
     if results.run.study == STUDY and (failures := failure_table(results)) is not None:
         tables.append(failures)
     for number, program in enumerate(programs, 1):
-        found = {m: r.outcome.details for m, r in first_records(good, program).items()}
+        found = details_of(first_records(good, program))
         baseline = results.run.baseline
         first = baseline if baseline in found else next(iter(found))
         dragged = ownership.drag_of(every, program)
@@ -114,7 +124,7 @@ def _section(results: Results, every: Sequence[Record], identifier: str, title: 
             *(table for table in owners if table.essential),
             sites_table(program, first, found[first], f"table-keeping-{number}"),
         ]
-        if found[first]["growth"]["sites"]:
+        if found[first].growth.sites:
             tables.append(growth_table(program, found[first], f"table-growth-{number}"))
         folded += [
             *(table for table in owners if not table.essential),
@@ -141,6 +151,10 @@ def _section(results: Results, every: Sequence[Record], identifier: str, title: 
     )
 
 
+def details_of(firsts: Mapping[str, Record]) -> dict[str, Details]:
+    return {manager: record.outcome.details_as(Details) for manager, record in firsts.items()}
+
+
 def findings(records: Sequence[Record], baseline: str) -> list[str]:
     """What the runs say, in sentences."""
     good = [r for r in records if r.outcome.status is Status.OK]
@@ -148,13 +162,13 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
         return ["No run could be analysed."]
 
     def about(firsts: Mapping[str, Record]) -> list[str]:
-        found = {manager: record.outcome.details for manager, record in firsts.items()}
+        found = details_of(firsts)
         first = baseline if baseline in found else next(iter(found))
         return [
             *_peak_sentences(first, found[first]),
             *ownership.sentences(found[first]),
             *_comparison_sentence(first, found),
-            *_growth_sentences(found[first]["growth"], found[first]),
+            *_growth_sentences(found[first].growth, found[first]),
             *_caution_sentences(found),
         ]
 
@@ -162,41 +176,41 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
 
 
 def _peak_sentences(manager: str, found: Details) -> list[str]:
-    peak = found["peak"]
-    whole, parts = max(peak["resident"], 1), peak["parts"]
+    peak = found.peak
+    whole, requested = max(peak.resident, 1), peak.parts.requested
     sentences = [
-        f"Under {manager}, {format_bytes(peak['resident'])} are resident at the peak; "
-        f"{format_bytes(parts['requested'])} of them ({format_percent(parts['requested'] / whole)})"
+        f"Under {manager}, {format_bytes(peak.resident)} are resident at the peak; "
+        f"{format_bytes(requested)} of them ({format_percent(requested / whole)})"
         " are what the program asked for and still has."
     ]
     costs = {
-        name: parts[name]
+        name: size
         for name in ("internal", "metadata", "external", "retained", "delayed")
-        if parts[name] >= SMALL * whole
+        if (size := peak.part(name)) >= SMALL * whole
     }
     if costs:
         largest = sorted(costs, key=lambda name: -costs[name])
         texts = [f"{format_bytes(costs[name])} {name} ({MEANINGS[name]})" for name in largest[:3]]
         sentences.append(f"Most of what the heap takes beyond that: {'; '.join(texts)}.")
-    if found["largest_live"]:
-        ratio = peak["heap"] / found["largest_live"]
+    if found.largest_live:
+        ratio = peak.heap / found.largest_live
         sentences.append(
             f"Heap expansion is {ratio:.2f}: the resident heap at the peak by the most bytes that "
-            f"were ever alive, {format_bytes(found['largest_live'])}."
+            f"were ever alive, {format_bytes(found.largest_live)}."
         )
-    kept = sum(site["kept"] for site in found["sites"])
-    if kept >= SMALL * whole and found["keeping_sites"] == 1:
+    kept = sum(site.kept for site in found.sites)
+    if kept >= SMALL * whole and found.keeping_sites == 1:
         sentences.append("The free cells lie beside the objects of one call site.")
-    elif kept >= SMALL * whole and found["sites_known"]:
+    elif kept >= SMALL * whole and found.sites_known:
         half, sum_ = 0, 0
-        for site in found["sites"]:
-            half, sum_ = half + 1, sum_ + site["kept"]
+        for site in found.sites:
+            half, sum_ = half + 1, sum_ + site.kept
             if 2 * sum_ >= kept:
                 break
         sites = "one call site keep" if half == 1 else f"{half} call sites keep"
         sentences.append(
             f"The objects of {sites} half of the free cells resident, or more "
-            f"({format_bytes(sum_)}; {format_count(found['keeping_sites'])} sites keep some)."
+            f"({format_bytes(sum_)}; {format_count(found.keeping_sites)} sites keep some)."
         )
     return sentences
 
@@ -204,7 +218,7 @@ def _peak_sentences(manager: str, found: Details) -> list[str]:
 def _comparison_sentence(first: str, found: Mapping[str, Details]) -> list[str]:
     if len(found) < 2:
         return []
-    peaks = {manager: details["peak"]["resident"] for manager, details in found.items()}
+    peaks = {manager: details.peak.resident for manager, details in found.items()}
     least, most = min(peaks, key=lambda m: peaks[m]), max(peaks, key=lambda m: peaks[m])
     if peaks[least] > peaks[first] * (1 - SMALL):
         least = first
@@ -216,9 +230,9 @@ def _comparison_sentence(first: str, found: Mapping[str, Details]) -> list[str]:
     return [f"{text}; {most} has most, {format_bytes(peaks[most])}."]
 
 
-def _growth_sentences(growth: Details, found: Details) -> list[str]:
+def _growth_sentences(growth: Growth, found: Details) -> list[str]:
     sentences = []
-    number = growth["growing_sites"]
+    number = growth.growing_sites
     if number:
         sites, have, end = (
             ("one call site", "has", "it")
@@ -229,50 +243,50 @@ def _growth_sentences(growth: Details, found: Details) -> list[str]:
             f"{sites} {have} objects that grow to the end of the run: {end} may be leaking, or "
             "building up what is needed."
         )
-    elif found["sites_known"] and found["allocated_bytes"]:
+    elif found.sites_known and found.allocated_bytes:
         sentences.append(
             "No call site's objects grow without bound: all reach a plateau or level off."
         )
-    share = growth["never_freed_bytes"] / max(found["largest_live"], 1)
+    share = growth.never_freed_bytes / max(found.largest_live, 1)
     if share >= SMALL:
         sentences.append(
-            f"{format_bytes(growth['never_freed_bytes'])} in "
-            f"{format_count(growth['never_freed_objects'])} objects were never freed."
+            f"{format_bytes(growth.never_freed_bytes)} in "
+            f"{format_count(growth.never_freed_objects)} objects were never freed."
         )
     return [sentence[0].upper() + sentence[1:] for sentence in sentences]
 
 
 def _caution_sentences(found: Mapping[str, Details]) -> list[str]:
     sentences = []
-    if collectors := [manager for manager, details in found.items() if details["collects"]]:
+    if collectors := [manager for manager, details in found.items() if details.collects]:
         sentences.append(
             f"{', '.join(collectors)} collects by itself: garbage that it has not collected cannot "
             "be told from objects in use, and counts as requested until the program frees it."
         )
     for manager, details in found.items():
-        peak = details["peak"]
-        seen = peak["resident"] + peak["observer"]
-        if (kernels := details["kernel_peak_bytes"]) and kernels > FAR * seen and not many(details):
+        peak = details.peak
+        seen = peak.resident + peak.observer
+        if (kernels := details.kernel_peak_bytes) and kernels > FAR * seen and not many(details):
             sentences.append(
                 f"Under {manager} the kernel saw a peak of {format_bytes(kernels)}, above that of "
                 f"the snapshots, {format_bytes(seen)} with the recorder's own memory: memory was "
                 "used for a moment in which nothing was allocated or freed."
             )
-        unexplained = peak["parts"]["unexplained"] / max(peak["resident"], 1)
+        unexplained = peak.parts.unexplained / max(peak.resident, 1)
         if abs(unexplained) > NOTABLE_UNEXPLAINED:
             sentences.append(
                 f"Under {manager}, {format_percent(unexplained)} of resident memory is unexplained."
             )
-        if peak["swapped"]:
+        if peak.swapped:
             sentences.append(
-                f"Under {manager}, {format_bytes(peak['swapped'])} were swapped out, and are in no "
+                f"Under {manager}, {format_bytes(peak.swapped)} were swapped out, and are in no "
                 "figure."
             )
-        if details["damage"]:
-            sentences.append(f"Under {manager}, {len(details['damage'])} snapshots were damaged.")
-    spent = max(details["snapshot_seconds"] for details in found.values())
-    cost = max(details["peak"]["observer"] for details in found.values())
-    coarse = max(details["coarseness"] for details in found.values())
+        if details.damage:
+            sentences.append(f"Under {manager}, {len(details.damage)} snapshots were damaged.")
+    spent = max(details.snapshot_seconds for details in found.values())
+    cost = max(details.peak.observer for details in found.values())
+    coarse = max(details.coarseness for details in found.values())
     sentences.append(
         f"Peaks ±{format_percent(coarse)} or {format_bytes(TOUCHED_BYTES)}. "
         f"The recorder's own memory, {format_bytes(cost)}, is left out; snapshots took {spent:.2f} "
@@ -283,7 +297,7 @@ def _caution_sentences(found: Mapping[str, Details]) -> list[str]:
 
 def many(details: Details) -> bool:
     """Whether the figures are of one process among several."""
-    return len(details["processes"]) > 1
+    return len(details.processes) > 1
 
 
 # ---- tables ----
@@ -291,7 +305,7 @@ def many(details: Details) -> bool:
 
 def split_table(program: str, found: Mapping[str, Details], identifier: str) -> Table:
     """A line per manager: its resident bytes at the peak, and the parts."""
-    parts = shown_parts([details["peak"] for details in found.values()])
+    parts = shown_parts([details.peak for details in found.values()])
     most_alive = "The most bytes, as asked for, alive at one moment."
     fields: list[Field[Row]] = [
         texts("manager", MANAGER, "manager"),
@@ -303,17 +317,17 @@ def split_table(program: str, found: Mapping[str, Details], identifier: str) -> 
     rows = [
         {
             "manager": manager,
-            "resident_bytes": details["peak"]["resident"],
-            **{f"{name}_bytes": details["peak"]["parts"][name] for name in parts},
-            "heap_expansion_ratio": quotient(details["peak"]["heap"], details["largest_live"]),
-            "largest_live": details["largest_live"],
+            "resident_bytes": details.peak.resident,
+            **{f"{name}_bytes": details.peak.part(name) for name in parts},
+            "heap_expansion_ratio": quotient(details.peak.heap, details.largest_live),
+            "largest_live": details.largest_live,
         }
         for manager, details in found.items()
     ]
     notes = [f"{name}: {MEANINGS[name]}." for name in parts]
     if any(many(details) for details in found.values()):
         notes.append("of several processes: the one with the largest peak.")
-    if any(details["forked"] for details in found.values()):
+    if any(details.forked for details in found.values()):
         notes.append(
             "the child of a fork: what it freed of its parent's objects counts as requested."
         )
@@ -322,42 +336,44 @@ def split_table(program: str, found: Mapping[str, Details], identifier: str) -> 
 
 def sites_table(program: str, manager: str, found: Details, identifier: str) -> Table:
     """The call sites whose objects keep free cells resident."""
-    sites = found["sites"]
     notes = []
-    if (more := found["keeping_sites"] - min(len(sites), SITES_ON_A_TERMINAL)) > 0:
+    if (more := found.keeping_sites - min(len(found.sites), SITES_ON_A_TERMINAL)) > 0:
         notes.append(f"{format_count(more)} more call sites keep some.")
-    if not found["sites_known"]:
+    if not found.sites_known:
         notes.append("recorded without call sites.")
     shared = "Free cells in pages with the site's objects, shared out by bytes on a page."
     empty = "Mostly empty pages (under 25% alive) with an object of the site."
     alone = "Of these, the pages with objects of this site only."
-    fields: list[Field[Row]] = [
-        numbers("no.", "By the free cells kept, the most first.", "number"),
+    on_pages = "Bytes of the site's objects on its mostly empty pages."
+    beyond = "What they were given beyond that."
+    fields: list[Field[Numbered[KeepingSite]]] = [
+        numbers("no.", "By the free cells kept, the most first.", lambda row: row.number),
         texts("call site", CALLED_BY, site_text),
-        sizes("keeps", shared, "kept"),
-        counts("objects", "Objects of the site alive at the peak.", "objects"),
-        sizes("bytes", "What they asked for.", "requested"),
-        sizes("internal", "What they were given beyond that.", "internal", essential=False),
-        counts("pages", empty, "sparse_pages"),
-        counts("alone", alone, "alone", essential=False),
-        sizes("with", "Bytes of the site's objects on its mostly empty pages.", "sparse_bytes"),
+        sizes("keeps", shared, lambda row: row.site.kept),
+        counts("objects", "Objects of the site alive at the peak.", lambda row: row.site.objects),
+        sizes("bytes", "What they asked for.", lambda row: row.site.requested),
+        sizes("internal", beyond, lambda row: row.site.internal, essential=False),
+        counts("pages", empty, lambda row: row.site.sparse_pages),
+        counts("alone", alone, lambda row: row.site.alone, essential=False),
+        sizes("with", on_pages, lambda row: row.site.sparse_bytes),
     ]
     title = f"Objects that pin free memory, under {manager}: {program}"
-    return table(identifier, title, numbered(sites[:SITES_ON_A_TERMINAL]), fields, notes)
+    return table(identifier, title, numbered(found.sites[:SITES_ON_A_TERMINAL]), fields, notes)
 
 
 def growth_table(program: str, found: Details, identifier: str) -> Table:
     """The call sites whose objects grow, or level off."""
     gained = "By the least that was alive in the last of eight parts, over the first."
     rate = "Bytes gained for each MiB that the program allocated meanwhile."
-    fields: list[Field[Row]] = [
-        numbers("no.", "By what was gained, those that grow first.", "number"),
+    does = "What they do, by the test in docs/space.md."
+    fields: list[Field[Numbered[GrowingSite]]] = [
+        numbers("no.", "By what was gained, those that grow first.", lambda row: row.number),
         texts("call site", CALLED, site_text),
-        texts("objects", "What they do, by the test in docs/space.md.", "kind"),
-        sizes("gained", gained, "gained"),
-        sizes("a MiB", rate, lambda site: site["per_allocated"] * (1 << 20)),
+        texts("objects", does, lambda row: row.site.kind),
+        sizes("gained", gained, lambda row: row.site.gained),
+        sizes("a MiB", rate, lambda row: row.site.per_allocated * (1 << 20)),
     ]
-    rows = numbered(found["growth"]["sites"][:SITES_ON_A_TERMINAL])
+    rows = numbered(found.growth.sites[:SITES_ON_A_TERMINAL])
     return table(identifier, f"Call sites whose objects grow: {program}", rows, fields)
 
 
@@ -374,38 +390,41 @@ def sizes_table(program: str, found: Mapping[str, Details], identifier: str) -> 
         counts("pages", "Mostly empty pages with one of them.", "sparse_pages"),
     ]
     rows = [
-        {"manager": manager, **row}
+        {"manager": manager, **structs.asdict(each)}
         for manager, details in found.items()
-        for row in details["sizes"]
+        for each in details.sizes
     ]
     return table(identifier, f"By size: {program}", rows, fields, essential=False)
 
 
 def leaks_table(program: str, found: Details, identifier: str) -> Table:
     """What was never freed, by stack: of results that do not say who owns the memory."""
-    fields: list[Field[Row]] = [
-        numbers("no.", "By bytes, the most first.", "number"),
+    fields: list[Field[Numbered[LeakingSite]]] = [
+        numbers("no.", "By bytes, the most first.", lambda row: row.number),
         texts("call site", CALLED, site_text),
-        sizes("bytes", "Never freed.", "never_freed_bytes"),
-        counts("objects", "Never freed.", "never_freed_objects"),
+        sizes("bytes", "Never freed.", lambda row: row.site.never_freed_bytes),
+        counts("objects", "Never freed.", lambda row: row.site.never_freed_objects),
     ]
-    rows = numbered(found["growth"]["never_freed"])
-    more = found["growth"]["leaking_sites"] - len(rows)
+    rows = numbered(found.growth.never_freed)
+    more = found.growth.leaking_sites - len(rows)
     notes = [f"{format_count(more)} more call sites."] if more > 0 else []
     return table(identifier, f"Never freed: {program}", rows, fields, notes, essential=False)
 
 
 def stacks_table(program: str, found: Details, identifier: str) -> Table:
     """The whole stacks of the call sites that keep free cells, and of those that grow."""
-    fields: list[Field[Row]] = [
-        at_first_frame(texts("table", "", "table")),
+
+    def of(row: FrameRow[Site]) -> str:
+        return "grows" if isinstance(row.site, GrowingSite) else "keeps"
+
+    fields: list[Field[FrameRow[Site]]] = [
+        at_first_frame(texts("table", "", of)),
         stack_number("The number of the call site in that table."),
         FRAME,
     ]
-    rows = [
-        {"table": name, **row}
-        for name, sites in (("keeps", found["sites"]), ("grows", found["growth"]["sites"]))
-        for row in frame_rows(sites[:SITES_ON_A_TERMINAL])
+    rows: list[FrameRow[Site]] = [
+        *frame_rows(found.sites[:SITES_ON_A_TERMINAL]),
+        *frame_rows(found.growth.sites[:SITES_ON_A_TERMINAL]),
     ]
     return table(identifier, f"Stacks: {program}", rows, fields, essential=False)
 
@@ -413,12 +432,12 @@ def stacks_table(program: str, found: Details, identifier: str) -> Table:
 def processes_table(program: str, found: Details, identifier: str) -> Table:
     """The processes with their peaks; no rows where there is one."""
     peak = "Resident at its peak, the recorder's memory included."
-    fields: list[Field[Row]] = [
-        numbers("process", "Its number.", "pid"),
-        texts("program", "", "program"),
-        sizes("peak", peak, "peak_bytes"),
+    fields: list[Field[Process]] = [
+        numbers("process", "Its number.", lambda process: process.pid),
+        texts("program", "", lambda process: process.program),
+        sizes("peak", peak, lambda process: process.peak_bytes),
     ]
-    rows = found["processes"][:1000] if many(found) else []
+    rows = found.processes[:1000] if many(found) else ()
     return table(identifier, f"Processes: {program}", rows, fields, essential=False)
 
 
@@ -464,11 +483,11 @@ def space_figures(program: str, found: Mapping[str, Details], first: str) -> lis
     for number, (manager, details) in enumerate(list(ordered.items())[:MOST_FIGURES], 1):
         figures.append(drawn.timeline_figure(manager, details, f"figure-space-time-{number}"))
     for number, (manager, details) in enumerate(list(ordered.items())[:MOST_FIGURES], 1):
-        if details["page_map"]["live"]:
+        if details.page_map.live:
             figures.append(drawn.page_map_figure(manager, details, f"figure-space-map-{number}"))
             figures.append(drawn.occupancy_figure(manager, details, f"figure-space-full-{number}"))
-    growth = found[first]["growth"]
-    if growth["sites"]:
-        allocated = found[first]["allocated_bytes"]
+    growth = found[first].growth
+    if growth.sites:
+        allocated = found[first].allocated_bytes
         figures.append(drawn.growth_figure(growth, allocated, "figure-space-growth"))
     return figures

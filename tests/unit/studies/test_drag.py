@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.answers.building import build_report
+from tare.base.documents import converted
 from tare.base.errors import UsageError
 from tare.heap_traces import residence
 from tare.heap_traces.frames import frame_text, site_text
@@ -24,6 +25,7 @@ from tare.records.runs import Outcome, Record
 from tare.report.page import render_page
 from tare.studies.drag import report as drag
 from tare.studies.drag import weigh as drag_section
+from tare.studies.drag.details import Details
 from tare.studies.drag.observe import outcome_of_trace
 from tare.studies.drag.question import drag_of_trace
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
@@ -89,6 +91,13 @@ def test_files_of_waiting_ends_are_removed(tmp_path: Path, monkeypatch: pytest.M
 
 
 # ---- the whole analysis ----
+
+
+def read_back(result: dict[str, Any]) -> Details:
+    """What ``analyse_objects`` found, as a report reads it."""
+    sites = [{**site, "frames": []} for site in result["sites"]]
+    of_trace = {"sites": sites, "complete": True, "reason": "", "sites_known": True}
+    return converted(result | of_trace, Details)
 
 
 @st.composite
@@ -255,7 +264,7 @@ def test_sites_are_ranked_by_what_they_hold_in_vain() -> None:
     (process,) = processes(frame.lazy(), [])
     result = analyse_objects(frame.lazy(), [process], "instructions", reachability=False)
     assert [site["site"] for site in result["sites"]] == [2, 3]
-    assert [drag.cause(site) for site in result["sites"]] == ["void", "drag_freed"]
+    assert [drag.cause(site) for site in read_back(result).sites] == ["void", "drag_freed"]
     assert result["sites_for_half"] == 1
     assert result["wasting_sites"] == 2
     assert result["all_sites"] == 3
@@ -276,8 +285,9 @@ def test_total_drag(rows: list[Row], ratio: float | None) -> None:
     frame = objects_frame(rows)
     found = processes(frame.lazy(), [])
     result = analyse_objects(frame.lazy(), found, "instructions", reachability=False)
-    assert drag.total_drag(result["areas"]) == ratio
-    assert drag.values_of(result).get("drag_ratio") == ratio
+    details = read_back(result)
+    assert drag.total_drag(details.areas) == ratio
+    assert drag.values_of(details).get("drag_ratio") == ratio
 
 
 # ---- traces that contradict themselves ----
