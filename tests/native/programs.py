@@ -8,8 +8,10 @@ from pathlib import Path
 
 from tests.support import ROOT
 
+COMPILERS = {"cc": "c++", "clang": "clang++"}
 
-def built(name: str, compiler: str = "c++") -> Path:
+
+def built(name: str, compiler: str = "cc") -> Path:
     """The program of that name, built if need be: by one test at a time."""
     folder = ROOT / "build" / "native" / compiler
     folder.mkdir(parents=True, exist_ok=True)
@@ -17,7 +19,8 @@ def built(name: str, compiler: str = "c++") -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "build.ninja").exists():
             _run("cmake", "-G", "Ninja", "-S", ROOT / "tests" / "native", "-B", folder,
-                 f"-DCMAKE_CXX_COMPILER={compiler}")  # fmt: skip
+                 f"-DCMAKE_C_COMPILER={compiler}",
+                 f"-DCMAKE_CXX_COMPILER={COMPILERS[compiler]}")  # fmt: skip
         _run("cmake", "--build", folder, "--target", name)
     return folder / name
 
