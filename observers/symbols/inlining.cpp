@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <ranges>
 #include <utility>
 
 namespace tare::symbols {
@@ -60,7 +61,7 @@ std::string Absolute(const char* file, Dwarf_Die* unit) {
 Dwarf_Word NumberOf(Dwarf_Die* die, unsigned name) {
   Dwarf_Attribute attribute;
   Dwarf_Word number = 0;
-  dwarf_formudata(dwarf_attr(die, name, &attribute), &number);
+  dwarf_formudata(dwarf_attr_integrate(die, name, &attribute), &number);
   return number;
 }
 
@@ -80,6 +81,69 @@ void PutCall(Place& place, Dwarf_Die* copy, Dwarf_Die* unit) {
   if (dwarf_getsrcfiles(unit, &files, &count) == 0 && file < count)
     place.file = Absolute(dwarf_filesrc(files, file, nullptr, nullptr), unit);
   place.line = static_cast<std::uint32_t>(NumberOf(copy, DW_AT_call_line));
+}
+
+using Position = std::pair<Dwarf_Word, Dwarf_Word>;  // a line and a column
+
+Position CallOf(Dwarf_Die* copy) {
+  return {NumberOf(copy, DW_AT_call_line), NumberOf(copy, DW_AT_call_column)};
+}
+
+Position NameAt(Dwarf_Die* die) {
+  return {NumberOf(die, DW_AT_decl_line), NumberOf(die, DW_AT_decl_column)};
+}
+
+// What the declaration of a function lies in.
+Dwarf_Die AroundDeclaration(const Dwarf_Die& function) {
+  Dwarf_Die declaration = DeclarationOf(function);
+  Dwarf_Die* scopes = nullptr;
+  const Dwarf_Die around = dwarf_getscopes_die(&declaration, &scopes) > 1 ? scopes[1] : declaration;
+  std::free(scopes);
+  return around;
+}
+
+// A class and its constructors have one name, but for the arguments of templates.
+bool IsConstructor(Dwarf_Die* copy) {
+  if (dwarf_hasattr_integrate(copy, DW_AT_type) != 0) return false;
+  Dwarf_Die around = AroundDeclaration(*copy);
+  const std::string name = TextOf(copy, DW_AT_name), other = TextOf(&around, DW_AT_name);
+  return name.substr(0, name.find('<')) == other.substr(0, other.find('<'));
+}
+
+// The line of the last statement before a copy that begins in these lines of a file; 0 where there
+// is none.
+Dwarf_Word StatementBefore(Dwarf_Die* copy, Dwarf_Die* unit, const std::string& file,
+                           Dwarf_Word first, Dwarf_Word last) {
+  Dwarf_Lines* lines = nullptr;
+  std::size_t count = 0;
+  Dwarf_Addr entry = 0;
+  if (dwarf_getsrclines(unit, &lines, &count) != 0 || dwarf_entrypc(copy, &entry) != 0) return 0;
+  const auto address = [lines](std::size_t row) {
+    Dwarf_Addr found = 0;
+    dwarf_lineaddr(dwarf_onesrcline(lines, row), &found);
+    return found;
+  };
+  const auto ends = [lines](std::size_t row) {
+    bool found = false;
+    return dwarf_lineendsequence(dwarf_onesrcline(lines, row), &found) != 0 || found;
+  };
+  std::size_t row = *std::ranges::partition_point(
+      std::views::iota(std::size_t{0}, count), [&](std::size_t at) { return address(at) < entry; });
+  while (row < count && ends(row)) ++row;
+  // A view is the number of a row among those of its address.
+  row = std::min<std::size_t>(row + NumberOf(copy, DW_AT_GNU_entry_view), count);
+  while (row-- > 0 && !ends(row)) {
+    Dwarf_Line* const line = dwarf_onesrcline(lines, row);
+    bool begins = false;
+    int number = 0;
+    if (dwarf_linebeginstatement(line, &begins) != 0 || !begins || dwarf_lineno(line, &number) != 0)
+      continue;
+    const auto found = static_cast<Dwarf_Word>(number);
+    if (first <= found && found <= last &&
+        Absolute(dwarf_linesrc(line, nullptr, nullptr), unit) == file)
+      return found;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -109,11 +173,38 @@ std::vector<Place> Inlining::At(Dwarf_Addr address) {
     Dwarf_Die* const die = &unit.scopes[scope].die;
     place.function = NameOf(unit, die);
     places.push_back(std::exchange(place, {}));
-    scope = unit.scopes[scope].outer;
-    if (scope != kNone) PutCall(place, die, &unit.lines);
+    const std::size_t inner = std::exchange(scope, unit.scopes[scope].outer);
+    if (scope == kNone) break;
+    PutCall(place, die, &unit.lines);
+    PutStatement(place, unit, inner);
   }
   if (places.empty() && !place.file.empty()) places.push_back(place);
   return places;
+}
+
+// g++ 12 gives the constructors of temporaries that it tried to compute itself the place at which
+// their caller ends. That is the last place of a call there and, as braces are, no further right
+// than the caller's name. The statement's line stands in the table of lines. It has all statements
+// of a function that is not of a template where it has views.
+void Inlining::PutStatement(Place& place, Unit& unit, std::size_t scope) {
+  Dwarf_Die* const copy = &unit.scopes[scope].die;
+  const std::size_t outer = unit.scopes[scope].outer;
+  if (dwarf_hasattr(copy, DW_AT_GNU_entry_view) == 0) return;
+  const Position call = CallOf(copy);
+  Dwarf_Die caller = unit.scopes[outer].die;
+  Position name = NameAt(&caller);
+  if (name.first == 0) {  // of a lambda its class has a place
+    caller = AroundDeclaration(caller);
+    name = NameAt(&caller);
+  }
+  const auto is_later = [&](Scope& other) {
+    return other.outer == outer && CallOf(&other.die) > call;
+  };
+  if (call.first <= name.first || call.second > name.second || !IsConstructor(copy) ||
+      std::ranges::any_of(unit.scopes, is_later))
+    return;
+  const Dwarf_Word line = StatementBefore(copy, &unit.lines, place.file, name.first, call.first);
+  if (line > name.first) place.line = static_cast<std::uint32_t>(line);
 }
 
 std::string Inlining::NameOf(Unit& unit, Dwarf_Die* die) {
