@@ -102,48 +102,52 @@ Dwarf_Die AroundDeclaration(const Dwarf_Die& function) {
   return around;
 }
 
+bool IsOfTemplate(Dwarf_Die* function) {
+  return (ScopesOf(DeclarationOf(*function)) + TextOf(function, DW_AT_name)).find('<') !=
+         std::string::npos;
+}
+
 // A class and its constructors have one name, but for the arguments of templates.
 bool IsConstructor(Dwarf_Die* copy) {
-  if (dwarf_hasattr_integrate(copy, DW_AT_type) != 0) return false;
   Dwarf_Die around = AroundDeclaration(*copy);
   const std::string name = TextOf(copy, DW_AT_name), other = TextOf(&around, DW_AT_name);
   return name.substr(0, name.find('<')) == other.substr(0, other.find('<'));
 }
 
-// The line of the last statement before a copy that begins in these lines of a file; 0 where there
+// Where the last statement before a copy begins, of those in these lines of a file; 0 where there
 // is none.
-Dwarf_Word StatementBefore(Dwarf_Die* copy, Dwarf_Die* unit, const std::string& file,
-                           Dwarf_Word first, Dwarf_Word last) {
+Position StatementBefore(Dwarf_Die* copy, Dwarf_Die* unit, const std::string& file,
+                         Dwarf_Word first, Dwarf_Word last) {
   Dwarf_Lines* lines = nullptr;
   std::size_t count = 0;
   Dwarf_Addr entry = 0;
-  if (dwarf_getsrclines(unit, &lines, &count) != 0 || dwarf_entrypc(copy, &entry) != 0) return 0;
-  const auto address = [lines](std::size_t row) {
-    Dwarf_Addr found = 0;
-    dwarf_lineaddr(dwarf_onesrcline(lines, row), &found);
-    return found;
+  if (dwarf_getsrclines(unit, &lines, &count) != 0 || dwarf_entrypc(copy, &entry) != 0) return {};
+  const auto is_before = [&](std::size_t row) {
+    Dwarf_Addr address = 0;
+    return dwarf_lineaddr(dwarf_onesrcline(lines, row), &address) == 0 && address < entry;
   };
-  const auto ends = [lines](std::size_t row) {
-    bool found = false;
-    return dwarf_lineendsequence(dwarf_onesrcline(lines, row), &found) != 0 || found;
+  const auto ends = [&](std::size_t row) {
+    bool is_end = false;
+    return dwarf_lineendsequence(dwarf_onesrcline(lines, row), &is_end) != 0 || is_end;
   };
-  std::size_t row = *std::ranges::partition_point(
-      std::views::iota(std::size_t{0}, count), [&](std::size_t at) { return address(at) < entry; });
+  std::size_t row =
+      *std::ranges::partition_point(std::views::iota(std::size_t{0}, count), is_before);
   while (row < count && ends(row)) ++row;
-  // A view is the number of a row among those of its address.
+  // A view counts the rows of one address.
   row = std::min<std::size_t>(row + NumberOf(copy, DW_AT_GNU_entry_view), count);
   while (row-- > 0 && !ends(row)) {
     Dwarf_Line* const line = dwarf_onesrcline(lines, row);
     bool begins = false;
-    int number = 0;
-    if (dwarf_linebeginstatement(line, &begins) != 0 || !begins || dwarf_lineno(line, &number) != 0)
-      continue;
-    const auto found = static_cast<Dwarf_Word>(number);
-    if (first <= found && found <= last &&
+    int number = 0, column = 0;
+    dwarf_linebeginstatement(line, &begins);
+    dwarf_lineno(line, &number);
+    dwarf_linecol(line, &column);
+    const Position found(number, column);
+    if (begins && first <= found.first && found.first <= last &&
         Absolute(dwarf_linesrc(line, nullptr, nullptr), unit) == file)
       return found;
   }
-  return 0;
+  return {};
 }
 
 }  // namespace
@@ -182,29 +186,33 @@ std::vector<Place> Inlining::At(Dwarf_Addr address) {
   return places;
 }
 
-// g++ 12 gives the constructors of temporaries that it tried to compute itself the place at which
-// their caller ends. That is the last place of a call there and, as braces are, no further right
-// than the caller's name. The statement's line stands in the table of lines. It has all statements
-// of a function that is not of a template where it has views.
+// g++ 12 gives constructors of temporaries that it tried to compute itself the place at which their
+// caller ends. A closing brace is the last place of a call, left of the statement, and no further
+// right than the caller's name. The table of lines has the statement, but of functions of
+// templates. The source is not read: it may be gone or changed.
 void Inlining::PutStatement(Place& place, Unit& unit, std::size_t scope) {
   Dwarf_Die* const copy = &unit.scopes[scope].die;
   const std::size_t outer = unit.scopes[scope].outer;
-  if (dwarf_hasattr(copy, DW_AT_GNU_entry_view) == 0) return;
-  const Position call = CallOf(copy);
+  // Constructors return nothing. This comes first, as to look for names takes long.
+  if (dwarf_hasattr(copy, DW_AT_GNU_entry_view) == 0 ||
+      dwarf_hasattr_integrate(copy, DW_AT_type) != 0)
+    return;
   Dwarf_Die caller = unit.scopes[outer].die;
   Position name = NameAt(&caller);
-  if (name.first == 0) {  // of a lambda its class has a place
+  if (name.first == 0) {  // of a lambda the class has a place
     caller = AroundDeclaration(caller);
     name = NameAt(&caller);
   }
+  const Position call = CallOf(copy);
   const auto is_later = [&](Scope& other) {
     return other.outer == outer && CallOf(&other.die) > call;
   };
   if (call.first <= name.first || call.second > name.second || !IsConstructor(copy) ||
-      std::ranges::any_of(unit.scopes, is_later))
+      IsOfTemplate(&unit.scopes[outer].die) || std::ranges::any_of(unit.scopes, is_later))
     return;
-  const Dwarf_Word line = StatementBefore(copy, &unit.lines, place.file, name.first, call.first);
-  if (line > name.first) place.line = static_cast<std::uint32_t>(line);
+  const Position found = StatementBefore(copy, &unit.lines, place.file, name.first, call.first);
+  if (found.first > name.first && found.second > call.second)
+    place.line = static_cast<std::uint32_t>(found.first);
 }
 
 std::string Inlining::NameOf(Unit& unit, Dwarf_Die* die) {
