@@ -195,7 +195,7 @@ def test_the_crates_build_with_the_rust_that_is_asked_for() -> None:
     assert asked["workspace"]["package"]["rust-version"] == needed
     said = subprocess.run(
         [
-            *("cargo", "metadata", "--offline", "--locked", "--format-version", "1"),
+            *("cargo", "metadata", "--locked", "--format-version", "1"),
             *("--filter-platform", "x86_64-unknown-linux-gnu"),
             *("--manifest-path", ROOT / "replay" / "Cargo.toml"),
         ],
