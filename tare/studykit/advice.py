@@ -21,7 +21,7 @@ def called(place: Place, caller: Place | None) -> str:
         return place.name
     by = f"called by {shortened(caller.function, LONGEST_FUNCTION)}"
     by += f" at {caller.file.rpartition('/')[2]}:{caller.line}" if caller.line else ""
-    return f"{place.name[:-1]}, {by})" if place.name.endswith(")") else f"{place.name} ({by})"
+    return f"{place.name[:-1]}, {by})" if " (" in place.name else f"{place.name} ({by})"
 
 
 def place_in(described: Mapping[str, Any]) -> Place:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "scripts").mkdir()
     for name in ("step.sh", "environment.sh"):
         shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
+    os.mkfifo(tmp_path / "sleeper")
     return tmp_path
 
 
@@ -45,17 +45,11 @@ def log(folder: Path) -> str:
 
 def interrupt(terminal: Terminal, folder: Path) -> int:
     """Presses Ctrl-C when the sleeper sleeps, and waits for its end; the exit code."""
-    noted = folder / "sleeper"
-    while not (noted.exists() and noted.read_text().endswith("\n")):
-        time.sleep(0.05)
-    status = Path("/proc", noted.read_text().strip(), "stat")
-    assert status.exists()
+    sleeper = os.pidfd_open(int((folder / "sleeper").read_text()))
     terminal.press(CTRL_C)
     code = terminal.end()
-    # What nobody has waited for yet has ended, too. Else the test runs into its time limit.
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        while status.read_text().rpartition(")")[2].split()[0] not in "ZX":
-            time.sleep(0.05)
+    select.select([sleeper], [], [])  # until it has ended, or the test runs into its time limit
+    os.close(sleeper)
     return code
 
 
