@@ -17,6 +17,7 @@ from tests.support.terminal import CTRL_C, Terminal
 
 STEP = ["scripts/step.sh", "making things", "things", "Try another day."]
 DONE = r"making things: done in \d+ s\n"
+DEFAULTS = {name: value for name, value in os.environ.items() if name != "TARE_STEP_LINES"}
 SLEEPER = r'sh -c "echo \$\$ > sleeper; exec sleep 100000"; :'
 
 
@@ -33,7 +34,7 @@ def step(folder: Path, *command: str, **environment: str) -> subprocess.Complete
     return subprocess.run(
         [*STEP, *command],
         cwd=folder,
-        env={**os.environ, **environment},
+        env={**DEFAULTS, **environment},
         capture_output=True,
         text=True,
     )
