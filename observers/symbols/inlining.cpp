@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <ranges>
 #include <utility>
 
 namespace tare::symbols {
@@ -60,7 +61,7 @@ std::string Absolute(const char* file, Dwarf_Die* unit) {
 Dwarf_Word NumberOf(Dwarf_Die* die, unsigned name) {
   Dwarf_Attribute attribute;
   Dwarf_Word number = 0;
-  dwarf_formudata(dwarf_attr(die, name, &attribute), &number);
+  dwarf_formudata(dwarf_attr_integrate(die, name, &attribute), &number);
   return number;
 }
 
@@ -80,6 +81,73 @@ void PutCall(Place& place, Dwarf_Die* copy, Dwarf_Die* unit) {
   if (dwarf_getsrcfiles(unit, &files, &count) == 0 && file < count)
     place.file = Absolute(dwarf_filesrc(files, file, nullptr, nullptr), unit);
   place.line = static_cast<std::uint32_t>(NumberOf(copy, DW_AT_call_line));
+}
+
+using Position = std::pair<Dwarf_Word, Dwarf_Word>;  // a line and a column
+
+Position CallOf(Dwarf_Die* copy) {
+  return {NumberOf(copy, DW_AT_call_line), NumberOf(copy, DW_AT_call_column)};
+}
+
+Position NameAt(Dwarf_Die* die) {
+  return {NumberOf(die, DW_AT_decl_line), NumberOf(die, DW_AT_decl_column)};
+}
+
+// What the declaration of a function lies in.
+Dwarf_Die AroundDeclaration(const Dwarf_Die& function) {
+  Dwarf_Die declaration = DeclarationOf(function);
+  Dwarf_Die* scopes = nullptr;
+  const Dwarf_Die around = dwarf_getscopes_die(&declaration, &scopes) > 1 ? scopes[1] : declaration;
+  std::free(scopes);
+  return around;
+}
+
+bool IsOfTemplate(Dwarf_Die* function) {
+  return (ScopesOf(DeclarationOf(*function)) + TextOf(function, DW_AT_name)).find('<') !=
+         std::string::npos;
+}
+
+// A class and its constructors have one name, but for the arguments of templates.
+bool IsConstructor(Dwarf_Die* copy) {
+  Dwarf_Die around = AroundDeclaration(*copy);
+  const std::string name = TextOf(copy, DW_AT_name), other = TextOf(&around, DW_AT_name);
+  return name.substr(0, name.find('<')) == other.substr(0, other.find('<'));
+}
+
+// Where the last statement before a copy begins, of those in these lines of a file; 0 where there
+// is none.
+Position StatementBefore(Dwarf_Die* copy, Dwarf_Die* unit, const std::string& file,
+                         Dwarf_Word first, Dwarf_Word last) {
+  Dwarf_Lines* lines = nullptr;
+  std::size_t count = 0;
+  Dwarf_Addr entry = 0;
+  if (dwarf_getsrclines(unit, &lines, &count) != 0 || dwarf_entrypc(copy, &entry) != 0) return {};
+  const auto is_before = [&](std::size_t row) {
+    Dwarf_Addr address = 0;
+    return dwarf_lineaddr(dwarf_onesrcline(lines, row), &address) == 0 && address < entry;
+  };
+  const auto ends = [&](std::size_t row) {
+    bool is_end = false;
+    return dwarf_lineendsequence(dwarf_onesrcline(lines, row), &is_end) != 0 || is_end;
+  };
+  std::size_t row =
+      *std::ranges::partition_point(std::views::iota(std::size_t{0}, count), is_before);
+  while (row < count && ends(row)) ++row;
+  // A view counts the rows of one address.
+  row = std::min<std::size_t>(row + NumberOf(copy, DW_AT_GNU_entry_view), count);
+  while (row-- > 0 && !ends(row)) {
+    Dwarf_Line* const line = dwarf_onesrcline(lines, row);
+    bool begins = false;
+    int number = 0, column = 0;
+    dwarf_linebeginstatement(line, &begins);
+    dwarf_lineno(line, &number);
+    dwarf_linecol(line, &column);
+    const Position found(number, column);
+    if (begins && first <= found.first && found.first <= last &&
+        Absolute(dwarf_linesrc(line, nullptr, nullptr), unit) == file)
+      return found;
+  }
+  return {};
 }
 
 }  // namespace
@@ -109,11 +177,42 @@ std::vector<Place> Inlining::At(Dwarf_Addr address) {
     Dwarf_Die* const die = &unit.scopes[scope].die;
     place.function = NameOf(unit, die);
     places.push_back(std::exchange(place, {}));
-    scope = unit.scopes[scope].outer;
-    if (scope != kNone) PutCall(place, die, &unit.lines);
+    const std::size_t inner = std::exchange(scope, unit.scopes[scope].outer);
+    if (scope == kNone) break;
+    PutCall(place, die, &unit.lines);
+    PutStatement(place, unit, inner);
   }
   if (places.empty() && !place.file.empty()) places.push_back(place);
   return places;
+}
+
+// g++ 12 gives constructors of temporaries that it tried to compute itself the place at which their
+// caller ends. A closing brace is the last place of a call, left of the statement, and no further
+// right than the caller's name. The table of lines has the statement, but of functions of
+// templates. The source is not read: it may be gone or changed.
+void Inlining::PutStatement(Place& place, Unit& unit, std::size_t scope) {
+  Dwarf_Die* const copy = &unit.scopes[scope].die;
+  const std::size_t outer = unit.scopes[scope].outer;
+  // Constructors return nothing. This comes first, as to look for names takes long.
+  if (dwarf_hasattr(copy, DW_AT_GNU_entry_view) == 0 ||
+      dwarf_hasattr_integrate(copy, DW_AT_type) != 0)
+    return;
+  Dwarf_Die caller = unit.scopes[outer].die;
+  Position name = NameAt(&caller);
+  if (name.first == 0) {  // of a lambda the class has a place
+    caller = AroundDeclaration(caller);
+    name = NameAt(&caller);
+  }
+  const Position call = CallOf(copy);
+  const auto is_later = [&](Scope& other) {
+    return other.outer == outer && CallOf(&other.die) > call;
+  };
+  if (call.first <= name.first || call.second > name.second || !IsConstructor(copy) ||
+      IsOfTemplate(&unit.scopes[outer].die) || std::ranges::any_of(unit.scopes, is_later))
+    return;
+  const Position found = StatementBefore(copy, &unit.lines, place.file, name.first, call.first);
+  if (found.first > name.first && found.second > call.second)
+    place.line = static_cast<std::uint32_t>(found.first);
 }
 
 std::string Inlining::NameOf(Unit& unit, Dwarf_Die* die) {

@@ -46,6 +46,7 @@ class Inlining {
     std::vector<Range> ranges;  // of functions
   };
 
+  static void PutStatement(Place& place, Unit& unit, std::size_t scope);
   std::string NameOf(Unit& unit, Dwarf_Die* die);
   static void Read(Unit& unit);
   static void ReadChildren(Unit& unit, Dwarf_Die* parent, std::size_t function, std::size_t scope,

@@ -14,6 +14,7 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +275,93 @@ def test_addr2line_agrees(kind: Kind, tmp_path: Path) -> None:
     assert compared >= 8
     assert same > compared / 2
     assert (inlined > 0) == kind.has_lines
+
+
+MOVED_CALLS = """\
+#include <string>
+#include <string_view>
+unsigned long total;
+static void add(std::string_view word) {
+  for (char each : word) total = total * 31 + (unsigned char)each;
+}
+struct Held {
+  std::string text;
+  explicit Held(std::string_view word) : text(word) {}
+  ~Held() { total += text.size(); }
+};
+static __attribute__((noinline)) unsigned long a_name_that_is_right_of_arguments(
+    std::string_view one, std::string_view other) {
+  return one.size() * 31 + other.size();
+}
+static unsigned long joined_and_so_named_at_length(std::string_view word) {
+  return a_name_that_is_right_of_arguments(std::string(word),  // made c
+                                           word);
+}  // ends c
+int main(int argc, char **) {
+  std::string_view text = "a text that is longer than sixteen characters";
+  auto one = [&](std::string_view word) {
+    add(std::string(word));  // made a
+    total ^= argc;
+  };  // ends a
+  auto two = [&](std::string_view word) {
+    if (argc > 0) {
+      total += 7;
+      add(std::string(word));  // made b
+    }
+    total *= 3;
+  };  // ends b
+  for (int i = 0; i < 10; ++i) {
+    one(text);
+    two(text);
+    add(std::string(text) + "x");  // made d
+    total += joined_and_so_named_at_length(text);
+    Held held(text);
+    total += 1;
+  }  // cleans up
+  return total == 0;
+}  // ends d
+"""
+
+
+def line_with(mark: str) -> int:
+    (found,) = [n for n, line in enumerate(MOVED_CALLS.splitlines(), 1) if line.endswith(mark)]
+    return found
+
+
+@pytest.mark.parametrize("level", ["-O1", "-O2"])
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_a_constructor_has_the_line_of_its_statement(
+    standard: str, level: str, tmp_path: Path
+) -> None:
+    """g++ 12 gives it that of the closing brace of the function around, in C++20 here."""
+    source, program = tmp_path / "moved.cc", tmp_path / "moved"
+    source.write_text(MOVED_CALLS)
+    words: Words = ["c++", f"-std={standard}", level, "-g", "-o", program, source]
+    subprocess.run(words, check=True)
+    addresses = calls_in(program)
+    ours = unfold([Frame(object=str(program), offset=address) for address in addresses])
+    moved = {(line_with(f"ends {name}"), line_with(f"made {name}")) for name in "abcd"}
+    calls: set[tuple[str, int]] = set()
+    differences: set[tuple[int, int]] = set()
+    for frames, theirs in zip(ours, by_addr2line(program, addresses), strict=True):
+        if not frames[0].line:  # addr2line has no names of code without lines
+            continue
+        assert len(frames) == len(theirs)
+        differences |= {
+            (other, frame.line)
+            for frame, (_, _, other) in zip(frames, theirs, strict=True)
+            if frame.line != other
+        }
+        calls |= {
+            (plain(inner.function), outer.line)
+            for inner, outer in pairwise(frames)
+            if Path(outer.file).name == source.name
+        }
+    assert differences <= (moved if standard == "c++20" else set())
+    ends = {line for line, _ in moved}
+    assert {name for name, line in calls if line in ends and not name.startswith("~")} == set()
+    assert {made for _, made in moved} <= {line for name, line in calls if name == "string"}
+    assert ("~Held", line_with("cleans up")) in calls
 
 
 @dataclass(frozen=True)
