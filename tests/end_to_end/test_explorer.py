@@ -28,7 +28,14 @@ from tare.report.figures.marks import ratio_text
 from tests.end_to_end.test_page import PAYLOADS, PHONE, WIDE, Visit, contrast, texts
 from tests.support.campaigns import write_campaign
 from tests.support.traces import many_objects, write_trace_folder
-from tests.unit.answers.test_explorer import COUNT, COUNTED, all_recorded, call_report, note
+from tests.unit.answers.test_explorer import (
+    COUNT,
+    COUNTED,
+    all_recorded,
+    call_report,
+    details_kept,
+    note,
+)
 
 MANAGERS = (
     *("glibc", "jemalloc", "mimalloc", "tcmalloc", "snmalloc", "hoard", "bdwgc", "reap"),
@@ -46,7 +53,7 @@ Opener = Callable[..., Visit]
 def traced_run(folder: Path, program: str = WITH_TREES) -> Record:
     """The record of a run of `tare drag` whose trace is kept in ``folder``."""
     write_trace_folder(folder / "traces" / "0.tare", many_objects(3000), end_instructions=1 << 40)
-    details = {"trace": "traces/0.tare", "sites": []}
+    details = details_kept("results-0.1/drag") | {"trace": "traces/0.tare", "sites": []}
     return Record(
         Run("drag", program, "glibc", 0, 1, observer="drag"),
         Outcome(Status.OK, values={"peak_free_bytes": 1.0}, details=details),

@@ -19,10 +19,10 @@ FEW, MANY = 70, 2000
 QUIET = ("-q", "--no-page", "-o", "{out}")
 ON_TRACES = (
     ("drag", *QUIET, "{}"),
-    ("frequency", *QUIET, "{}"),
+    ("frequency", *QUIET, "-n", "1", "--warmup", "0", "-m", "immix", "{}"),
     ("replay", *QUIET, "-n", "1", "-m", "glibc", "{}"),
     ("tradeoff", *QUIET, "-n", "1", "-m", "glibc", "{}"),
-    ("minheap", *QUIET[:1], "-o", "{out}", "-m", "semispace", "{}"),
+    ("minheap", *QUIET, "-m", "semispace", "{}"),
     ("report", "{}"),
     ("export", "-f", "collapsed", "--weight", "bytes", "{}"),
     *(("export", "-f", form, "-o", "{out}", "{}") for form in ("dhat", "pprof", "speedscope")),
@@ -38,7 +38,7 @@ STUDIES = {
     "space": ("-m", "glibc", "--", "ls", "/proc/self"),
     "drag": ("TRACE",),
     "replay": ("-n", "1", "-m", "glibc", "TRACE"),
-    "frequency": ("TRACE",),
+    "frequency": ("-n", "2", "--warmup", "0", "TRACE"),
     "minheap": ("-m", "semispace", "TRACE"),
 }
 
@@ -57,9 +57,8 @@ def jobs(tmp_path: Path, tare: Tare) -> Path:
         listed.append({"input": str(copy), "commands": ON_TRACES})
     for study, words in STUDIES.items():
         trace = str(tmp_path / "make.tare")
-        done = tare(
-            study, "-q", "-o", study, *(trace if word == "TRACE" else word for word in words)
-        )
+        words = tuple(trace if word == "TRACE" else word for word in words)
+        done = tare(study, "-q", "--no-page", "-o", study, *words)
         assert done.returncode == 0, done.stderr
         whole = str(tmp_path / study)
         commands = [*ON_RESULTS, ("diff", "{}", whole), ("diff", whole, "{}")]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,14 +31,40 @@ OF_EACH_KIND = ("--config-settings=cmake.define.TARE_ALLOCATORS=jemalloc;snmallo
 
 
 def copy_of_the_sources(folder: Path) -> Path:
-    tracked = subprocess.check_output(
+    """With their times. Where ``folder`` is there already, what is no longer a source goes."""
+    listed = subprocess.check_output(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
     )
-    for name in filter(None, tracked.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    names = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        place = path.relative_to(folder)
+        if place.parts[0] != "build" and str(place) not in names:
+            path.unlink()
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
     return folder
+
+
+@contextmanager
+def kept_copy() -> Iterator[Path]:
+    """A copy of the sources, where the build knows what it has built before: minutes of it."""
+    kept = ROOT / "build" / "wheel"
+    kept.mkdir(parents=True, exist_ok=True)
+    with (kept / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (kept / "away").exists():  # a test that was cut off left it there
+            (kept / "away").rename(kept / "source")
+        yield copy_of_the_sources(kept / "source")
+
+
+@contextmanager
+def gone(folder: Path) -> Iterator[None]:
+    away = folder.rename(folder.with_name("away"))
+    try:
+        yield
+    finally:
+        away.rename(folder)
 
 
 def build_wheel(source: Path, parts: Sequence[str]) -> Path:
@@ -66,47 +94,49 @@ def missing_licences(names: Sequence[str]) -> set[str]:
 
 @pytest.mark.timeout(900)
 def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
-    source = copy_of_the_sources(tmp_path / "source")
-    wheel = build_wheel(source, LITTLE)
-    with zipfile.ZipFile(wheel) as archive:
-        names = archive.namelist()
-        for name in names:
-            assert str(source).encode() not in archive.read(name), name
-    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
-    assert "mimalloc" in bundled(names)
-    assert not missing_licences(names)
+    with kept_copy() as source:
+        wheel = build_wheel(source, LITTLE)
+        with zipfile.ZipFile(wheel) as archive:
+            names = archive.namelist()
+            for name in names:
+                assert str(source).encode() not in archive.read(name), name
+        assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+        assert "mimalloc" in bundled(names)
+        assert not missing_licences(names)
+        venv = tmp_path / "clean venv"  # the space is part of the test
+        installed_in(venv, wheel, constraints(tmp_path))
+        with gone(source):
+            measures(venv, tmp_path)
 
-    venv = tmp_path / "clean venv"  # the space is part of the test
+
+def installed_in(venv: Path, wheel: Path, versions: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = str(venv / "bin" / "pip")
-    install = [pip, "install", "-q", "-c", str(constraints(tmp_path)), str(wheel)]
+    pip = venv / "bin" / "pip"
+    install: list[str | Path] = [pip, "install", "-q", "--no-compile", "-c", versions, wheel]
     done = subprocess.run(install, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    shutil.rmtree(source)  # nothing of it may be needed any more
+
+
+def measures(venv: Path, folder: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    options = ["-n", "2", "-m", "glibc", "-m", "mimalloc", "-o", "r"]
-    run = subprocess.run(
-        [venv / "bin" / "tare", "compare", *options, "--", "sort", "/etc/passwd"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "mimalloc" in run.stdout
-    assert (tmp_path / "r" / "report.html").exists()
-    for command in (["space", "-m", "mimalloc"], ["count", "-m", "mimalloc"]):
-        observed = subprocess.run(
-            [venv / "bin" / "tare", *command, "--no-page", "-o", command[0], "--", "true"],
-            cwd=tmp_path,
+
+    def tare(*words: str) -> str:
+        done = subprocess.run(
+            [venv / "bin" / "tare", *words],
+            cwd=folder,
             env=environment,
             capture_output=True,
             text=True,
         )
-        assert observed.returncode == 0, observed.stdout + observed.stderr
-    suites = subprocess.check_output(
-        [venv / "bin" / "tare", "suite", "list"], cwd=tmp_path, env=environment, text=True
-    )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    options = ["-n", "2", "-m", "glibc", "-m", "mimalloc", "-o", "r"]
+    assert "mimalloc" in tare("compare", *options, "--", "sort", "/etc/passwd")
+    assert (folder / "r" / "report.html").exists()
+    for command in ("space", "count"):
+        tare(command, "-m", "mimalloc", "--no-page", "-o", command, "--", "true")
+    suites = tare("suite", "list")
     assert "quick" in suites
     assert "kernels" in suites
 

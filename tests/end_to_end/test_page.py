@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tare.records.summary import summarise
 from tare.report.advice import with_actions
 from tare.report.figures import comparison as figures
 from tare.report.model import Cell, Column, Figure, Report, Section, Table, Tile
-from tare.report.page import render_page, write_page
+from tare.report.page import render_page
 
 WIDE, PHONE = 1280, 390
 LONG_NAME = "delay(marksweep(tcmalloc, every=64KiB), size=64KiB)"
@@ -96,6 +97,7 @@ def sorting_table() -> Table:
     )
 
 
+@cache
 def make_report(
     managers: tuple[str, ...] = MANAGERS, programs: tuple[str, ...] = PROGRAMS
 ) -> Report:
@@ -131,6 +133,7 @@ def make_report(
     )
 
 
+@cache
 def make_bill() -> Report:
     """As `tare weigh` makes it, with a section of each sort."""
     place = Place("load_orders", "/home/me/src/hold.cpp", 32, "hold")
@@ -204,6 +207,16 @@ class Visit:
 
 
 Opener = Callable[..., Visit]
+_pages: list[tuple[Report, str]] = []
+
+
+def page_of(report: Report) -> str:
+    """Drawn once for all tests that look at the same report: its figures take seconds."""
+    for drawn, page in _pages:
+        if drawn is report:
+            return page
+    _pages.append((report, render_page(report)))
+    return _pages[-1][1]
 
 
 @pytest.fixture
@@ -212,7 +225,7 @@ def visit(browser: Any, tmp_path: Path) -> Iterator[Opener]:
 
     def open_page(report: Report, width: int = WIDE, theme: str = "light") -> Visit:
         path = tmp_path / "report.html"
-        write_page(report, path)
+        path.write_text(page_of(report), encoding="utf-8")
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=theme, has_touch=width == PHONE
         )
@@ -639,7 +652,7 @@ def test_a_script_that_were_let_in_would_not_run(browser: Any, tmp_path: Path) -
     """The second line of defence: the content security policy, with escaping undone by hand."""
     path = tmp_path / "report.html"
     injected = "<script>window.__pwned=1</script><img src=x onerror='window.__pwned=2'>"
-    path.write_text(render_page(make_report()).replace("<main>", f"<main>{injected}"))
+    path.write_text(page_of(make_report()).replace("<main>", f"<main>{injected}"))
     page = browser.new_page()
     page.goto(path.as_uri())
     page.wait_for_timeout(100)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from tests.support import ROOT
 
+COMPILERS = {"cc": "c++", "clang": "clang++"}
 
-def built(name: str, compiler: str = "c++", *, shown: bool = False) -> Path:
+
+def built(name: str, compiler: str = "cc", *, shown: bool = False) -> Path:
     """The program of that name, built if need be: by one test at a time. ``shown``: what the build
     prints is printed at once, else when it fails."""
     folder = ROOT / "build" / "native" / compiler
@@ -19,7 +21,8 @@ def built(name: str, compiler: str = "c++", *, shown: bool = False) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "build.ninja").exists():
             _run("cmake", "-G", "Ninja", "-S", ROOT / "tests" / "native", "-B", folder,
-                 f"-DCMAKE_CXX_COMPILER={compiler}", shown=shown)  # fmt: skip
+                 f"-DCMAKE_C_COMPILER={compiler}",
+                 f"-DCMAKE_CXX_COMPILER={COMPILERS[compiler]}", shown=shown)  # fmt: skip
         _run("cmake", "--build", folder, "--target", name, shown=shown)
     return folder / name
 

@@ -7,25 +7,22 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tare.observers.memory_model import load_model, shipped_models, simulator_lines
+from tests.native.programs import built
 from tests.native.recorder import recorder_programs
 from tests.native.recorder.recorder_programs import compile_cpp, record_raw
 from tests.support import ROOT
 from tests.support.recordings import encode_block
 
-HERE = Path(__file__).parent
-OBSERVERS = ROOT / "observers"
-FOLDERS = tuple(f"-I{ROOT / folder}" for folder in ("managers/preload", "platform/include"))
+PRELOAD = f"-I{ROOT / 'managers' / 'preload'}"
 MUTATIONS = "300"
 MOST_INPUT = "60000"
 SECONDS_OF_SOAK = "200"
-WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 
 def packed(*parts: bytes) -> bytes:
@@ -38,7 +35,7 @@ def recordings(folder: Path) -> list[bytes]:
     made = []
     for name in ("FAMILY", "REGIONS"):
         source = getattr(recorder_programs, name)
-        program = compile_cpp(folder, source, "-std=c++20", "-fno-builtin", FOLDERS[0], name=name)
+        program = compile_cpp(folder, source, "-std=c++20", "-fno-builtin", PRELOAD, name=name)
         events = record_raw(folder / f"raw {name}", program)
         parts = [events.with_suffix(ending) for ending in (".events", ".stacks", ".modules")]
         made.append(packed(*(part.read_bytes().rstrip(b"\0") for part in parts)))
@@ -74,52 +71,17 @@ def descriptions(folder: Path) -> list[bytes]:
     return ["\n".join([*simulator_lines(model), *more]).encode() for model in models]
 
 
-@dataclass(frozen=True)
-class Decoder:
-    """``macro`` chooses it in decoders_fuzz.cpp; the other sources and flags that it needs."""
-
-    macro: str
-    inputs: Callable[[Path], list[bytes]]
-    sources: tuple[Path, ...]
-    flags: tuple[str, ...] = ()
-
-
-MERGE = OBSERVERS / "recorder" / "merge"
-ALONE = HERE / "instrument" / "memsys_alone"
-SIMULATOR = OBSERVERS / "instrument" / "memsys"
-DECODERS = {
-    "recordings": Decoder(
-        "MERGE",
-        recordings,
-        (MERGE / "objects.cpp", MERGE / "sites.cpp"),
-    ),
-    "heaps-of-java": Decoder("LAST_SEEN", heaps_of_java, ()),
-    "descriptions": Decoder(
-        "DESCRIPTION",
-        descriptions,
-        (SIMULATOR / "description.c", SIMULATOR / "cache.c", ALONE / "describe.c"),
-        ("-DALONE_GIVES_MEMORY", f"-I{ALONE}", f"-I{SIMULATOR.parent}"),
-    ),
+DECODERS: dict[str, Callable[[Path], list[bytes]]] = {
+    "recordings": recordings,
+    "heaps_of_java": heaps_of_java,
+    "descriptions": descriptions,
 }
 
 
-def built(folder: Path, decoder: Decoder, c: str, cpp: str, *flags: str) -> Path:
-    objects = []
-    flags = ("-g", "-O1", "-fno-sanitize-recover=all", f"-I{OBSERVERS}", *FOLDERS, *flags)
-    for source in (HERE / "decoders_fuzz.cpp", *decoder.sources):
-        objects.append(folder / f"{source.stem}.o")
-        compiler = [cpp, "-std=c++20"] if source.suffix == ".cpp" else [c, "-std=gnu11"]
-        command = [*compiler, *flags, f"-D{decoder.macro}", *decoder.flags]
-        subprocess.run([*command, "-c", "-o", objects[-1], source], check=True)
-    program = folder / "fuzz"
-    subprocess.run([cpp, *flags, *objects, *decoder.flags, "-o", program], check=True)
-    return program
-
-
-def inputs_of(decoder: Decoder, folder: Path) -> list[Path]:
+def inputs_of(name: str, folder: Path) -> list[Path]:
     folder.mkdir()
     paths = []
-    for number, content in enumerate(decoder.inputs(folder)):
+    for number, content in enumerate(DECODERS[name](folder)):
         paths.append(folder / f"input-{number}")
         paths[-1].write_bytes(content)
     return paths
@@ -127,9 +89,8 @@ def inputs_of(decoder: Decoder, folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_damaged_input_is_refused_or_read(tmp_path: Path, name: str) -> None:
-    decoder = DECODERS[name]
-    fuzz = built(tmp_path, decoder, "cc", "c++", "-fsanitize=address,undefined", *WARNINGS)
-    paths = inputs_of(decoder, tmp_path / "inputs")
+    fuzz = built(f"decoder_{name}")
+    paths = inputs_of(name, tmp_path / "inputs")
     command: list[str | Path] = [fuzz, tmp_path / "100.0", "1", MUTATIONS, *paths]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "ok\n"), ran.stderr[-4000:]
@@ -141,12 +102,10 @@ def test_damaged_input_is_refused_or_read(tmp_path: Path, name: str) -> None:
 def test_fuzzer(tmp_path: Path, name: str) -> None:
     if shutil.which("clang++") is None:
         pytest.skip("clang is not installed (package clang)")
-    decoder = DECODERS[name]
-    fuzz = built(tmp_path, decoder, "clang", "clang++", "-DFUZZER",
-                 "-fsanitize=fuzzer,address,undefined")  # fmt: skip
+    fuzz = built(f"decoder_{name}_fuzzer", compiler="clang")
     corpus = tmp_path / "corpus"
     corpus.mkdir()
-    for path in inputs_of(decoder, tmp_path / "inputs"):
+    for path in inputs_of(name, tmp_path / "inputs"):
         shutil.copy(path, corpus)
     ran = subprocess.run(
         [fuzz, f"-max_total_time={SECONDS_OF_SOAK}", f"-max_len={MOST_INPUT}", "-timeout=60",

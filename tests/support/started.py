@@ -30,9 +30,11 @@ _LENGTH = 8
 
 
 class Started:
-    """The side of the tests. A command that was cut off, by a time limit say, ends the process."""
+    """The side of the tests. A command that was cut off, by a time limit say, ends the process.
+    ``within`` are words of a command that replaces itself with the process, such as unshare."""
 
-    def __init__(self) -> None:
+    def __init__(self, *within: str | Path) -> None:
+        self._within = within
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
@@ -75,7 +77,8 @@ class Started:
             self._socket, theirs = socket.socketpair()
             with theirs:
                 number = theirs.fileno()
-                command = [sys.executable, "-m", "tests.support.started", str(number)]
+                mine = [sys.executable, "-m", "tests.support.started", str(number)]
+                command = [*self._within, *mine]
                 self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[number])
         return self._socket
 

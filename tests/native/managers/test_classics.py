@@ -95,7 +95,7 @@ def test_long_models(model: Path, threads: Path) -> None:
 def test_fuzzer(tmp_path: Path) -> None:
     if shutil.which("clang++") is None:
         pytest.skip("clang is not installed (package clang)")
-    fuzzer = built("classics_fuzzer", compiler="clang++")
+    fuzzer = built("classics_fuzzer", compiler="clang")
     ran = subprocess.run(
         [fuzzer, "-max_total_time=300", "-max_len=20000", "-seed=1"],
         cwd=tmp_path, capture_output=True, text=True, check=False,

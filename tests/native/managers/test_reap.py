@@ -133,7 +133,7 @@ def test_threads_under_sanitizer(variant: str) -> None:
 def test_fuzzer(tmp_path: Path, variant: str) -> None:
     if shutil.which("clang++") is None:
         pytest.skip("clang is not installed (package clang)")
-    fuzzer = built(f"reap_fuzzer{variant}", compiler="clang++")
+    fuzzer = built(f"reap_fuzzer{variant}", compiler="clang")
     run(fuzzer, "-max_total_time=120", "-max_len=20000", "-seed=1", cwd=tmp_path)
 
 
