@@ -22,6 +22,7 @@ from tare.report.advice import with_actions
 from tare.report.comparison import coverage_warnings, failure_tables
 from tare.report.model import Report, Section
 from tare.studies import Study, studies
+from tare.weighing import own_heap
 from tare.weighing.actions import actions_of
 from tare.weighing.sections import of_results
 
@@ -76,6 +77,7 @@ def _bill(report: Report, results: Results) -> Report:
     actions = actions_of(results)
     return replace(
         report,
+        about=own_heap.about(results),
         sections=[with_actions(section, actions) for section in report.sections],
         verdict=first_screen.verdict(report.sections),
         actions=actions,

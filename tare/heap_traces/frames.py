@@ -37,6 +37,7 @@ _LIBRARY_FILE = re.compile(
 _PYTHON_LIBRARY = re.compile(r".*/lib/(python3(\.\d+)?/|python3\d+\.zip/)|<frozen ")
 _PYTHON_PACKAGES = re.compile(r".*/lib/python3(\.\d+)?/(site|dist)-packages/")
 _SYSTEM_LIBRARY = re.compile(r"(/usr)?/lib\w*/.*\.so(\.|$)")
+_INTERPRETER = re.compile(r"(.*/)?((lib)?python3\.[^/]*|node(js)?|libnode\.so[^/]*)")
 
 Frame = Mapping[str, Any]
 """Of a trace or a record: function, object, file, line and offset."""
@@ -146,6 +147,11 @@ def _name(frame: Frame) -> str:
 def is_of_system(module: str) -> bool:
     """Whether it is a library of the system."""
     return _SYSTEM_LIBRARY.match(module) is not None
+
+
+def is_interpreter(module: str) -> bool:
+    """Whether it runs programs whose own functions are none of its code."""
+    return _INTERPRETER.fullmatch(module) is not None
 
 
 def _is_of_python(path: str) -> bool:

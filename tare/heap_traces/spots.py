@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tare.base.libraries import NDArray, np, pl
-from tare.heap_traces.frames import is_of_system, places_of
+from tare.heap_traces.frames import is_interpreter, is_of_system, places_of
 from tare.heap_traces.residence import (
     Process,
     in_slices,
@@ -179,8 +179,9 @@ def spots(trace: Trace, process: Process, table: pl.DataFrame) -> list[Spot]:
 
 
 def is_changeable(place: Place) -> bool:
-    """Whether a place is in the program, or in a library that is not the system's."""
-    return not is_of_system(place.module)
+    """Whether a place is in the program, or in a library that is not the system's. A function of an
+    interpreter is no place in the program that it runs."""
+    return not is_of_system(place.module) and not is_interpreter(place.module)
 
 
 def described(place: Place) -> dict[str, Any]:

@@ -363,6 +363,7 @@ def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], error
         exit_code=raw["code"],
         signal=raw["signal"],
         server=main[-1].server if main else "",
+        executable=main[-1].executable if main else "",
         silent_processes=len(silent - {raw["pid"]}),
         left_behind=raw["left_behind"],
         memory_is_sampled=sampled,

@@ -93,6 +93,14 @@ class Java(Struct, frozen=True):
     heap_bytes: Amount | None = None
 
 
+class Tried(Struct, frozen=True):
+    """The manager that a bill added to show all objects of a runtime, "" for none; and why a run
+    under it did not count, "" where it did."""
+
+    manager: str = ""
+    fault: str = ""
+
+
 class SectionCost(Struct, frozen=True):
     """Of a section of the bill."""
 
@@ -123,6 +131,7 @@ class Header(Struct, frozen=True, kw_only=True):
     observer_seconds: Amount | None = None
     pilot_seconds: Amount = 0.0
     request: Asked = Asked()
+    revealing: Tried | None = None
     runtime: str = ""
     sections: dict[str, SectionCost] = {}
     shares: dict[str, Amount] = {}

@@ -38,6 +38,8 @@ class Limits:
 class Outcome:
     """What one run showed. ``values`` holds metrics and is empty unless ``status`` is ok.
 
+    ``server`` serves malloc of the program's first process, and ``executable`` is what that became:
+    of a script, or of a command that starts another in its place, the file that ran in the end.
     ``silent_processes`` counts children that did not show who serves them (static or privileged
     ones: no manager can).
     ``memory_is_sampled`` says that the peak of a process tree comes from samples, not from the
@@ -51,6 +53,7 @@ class Outcome:
     exit_code: int = 0
     signal: int = 0
     server: str = ""
+    executable: str = ""
     silent_processes: int = 0
     left_behind: int = 0
     memory_is_sampled: bool = False

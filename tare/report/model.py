@@ -113,7 +113,8 @@ class Tile:
 @dataclass(frozen=True)
 class Report(Displayed):
     """``facts`` say what was measured where: (name, value) pairs in the order to show them.
-    ``verdict`` is the answer in a few sentences, ``actions`` what to do, best first; ``trust``
+    ``about`` is what to know of the program before that: words, and commands. ``verdict`` is the
+    answer in a few sentences, ``actions`` what to do, best first; ``trust``
     says in one line what the figures rest on, ``trusted`` whether all of them can be used.
     ``program`` is the name of the one that was measured, ``command`` its command line;
     ``commands`` are as those of a section."""
@@ -121,6 +122,7 @@ class Report(Displayed):
     title: str
     subtitle: str = ""
     facts: Sequence[tuple[str, str]] = ()
+    about: Section | None = None
     verdict: Sequence[str] = ()
     actions: Sequence[Action] = ()
     tiles: Sequence[Tile] = ()

@@ -88,6 +88,7 @@ class _Verdict:
     """The answer in lines, and what of it gives way where there is no room."""
 
     head: Sequence[_Line]
+    about: Sequence[Sequence[_Line]]
     sentences: Sequence[Sequence[_Line]]
     advised: Sequence[_Advised]
     warnings: Sequence[Sequence[_Line]]
@@ -96,6 +97,10 @@ class _Verdict:
 
     def lines(self) -> Iterator[_Line]:
         yield from self.head
+        if self.about:
+            yield _Line("")
+        for lines in self.about:
+            yield from lines
         yield _Line("")
         for lines in self.sentences:
             yield from lines
@@ -125,6 +130,8 @@ class _Verdict:
             return replace(self, warnings=())
         if len(self.advised) > 1:
             return replace(self, advised=self.advised[:-1], more=self.more + 1)
+        if len(self.about) > 1:
+            return replace(self, about=self.about[:-1])
         return None
 
 
@@ -147,12 +154,14 @@ def _height(verdict: _Verdict, width: int) -> int:
 def _verdict(report: Report, width: int) -> _Verdict:
     tiles = [f"{tile.title}: {tile.value}" for tile in report.tiles]
     trust = _wrapped(report.trust, width, style="green" if report.trusted else "yellow")
+    about = report.about.findings if report.about else ()
     cut = [f"! {each.partition('. ')[0].removesuffix('.')}" for each in report.warnings]
     return _Verdict(
         head=(
             _Line(shortened(printable(report.title), width), "bold"),
             *([_Line(shortened(printable(report.subtitle), width), "dim")] * bool(report.subtitle)),
         ),
+        about=[_wrapped(each, width) for each in about],
         sentences=[_wrapped(each, width) for each in report.verdict],
         advised=[_advised(action, n, width) for n, action in enumerate(report.actions, 1)],
         warnings=[_wrapped(each, width, style="yellow", indent="") for each in cut],

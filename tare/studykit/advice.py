@@ -9,7 +9,7 @@ from typing import Any
 
 from tare.base.text import shortened
 from tare.records.actions import LONGEST_FUNCTION, Action, Certainty, Gain, Kind, Place
-from tare.records.header import Header
+from tare.records.header import DescribedProgram, Header
 
 _DEFAULT = "glibc"
 """What a study that names no manager runs a program under."""
@@ -40,11 +40,15 @@ def verifying(run: Header, study: str, program: str, other: str | None = None) -
         words += ["-m", other]
     if run.baseline != _DEFAULT:
         words += ["--baseline", run.baseline]
-    if described.stdin:
-        words += ["-i", described.stdin]
-    if described.ignore_output:
+    return shlex.join([*words, *run_as(described)])
+
+
+def run_as(program: DescribedProgram) -> list[str]:
+    """The words of a command of Tare from its program's input on."""
+    words = ["-i", program.stdin] if program.stdin else []
+    if program.ignore_output:
         words.append("--ignore-output")
-    return shlex.join([*words, "--", *described.argv])
+    return [*words, "--", *program.argv]
 
 
 def saving(metric: str, before: float, saved: tuple[float, float, float], unit: str = "B") -> Gain:

@@ -30,7 +30,7 @@ from tare.studykit.budget import (
     observers,
 )
 from tare.studykit.request import answers
-from tare.weighing import java_bill
+from tare.weighing import java_bill, own_heap
 from tare.weighing.plan import Plan
 from tare.weighing.request import Weigh
 from tare.weighing.sections import chosen as chosen_sections
@@ -66,6 +66,7 @@ def weigh(request: Weigh) -> Results:
         **_limited(request),
     }
     run = new_run("weigh", sys.argv, **facts_of(asked, resolved, request.seed), runtime=runtime)
+    budget = request.seconds or TOTAL_SECONDS[request.effort]
     folder = request.folder_or_new("weigh", Path(chosen.argv[0]).name)
     with Store(folder, run, key="request") as store:
         if runtime:
@@ -77,6 +78,11 @@ def weigh(request: Weigh) -> Results:
         else:
             pilot = _pilot(store, chosen, OWN, limits, watcher)
             resolved, first = _settle(store, pilot, resolved, first, watcher)
+            if not request.managers:
+                most = own_heap.MOST_OF_THE_TIME * budget
+                revealing = own_heap.revealing(store, chosen, pilot, limits, most)
+                resolved = {first: resolved[first], **revealing, **resolved}
+                store.update(managers=describe_managers(resolved))
         store.update(storage_runtime=storage_runtime(chosen))
         store.update(asked_sections=[section.IDENTIFIER for section in found])
         setting = Setting(
@@ -85,7 +91,7 @@ def weigh(request: Weigh) -> Results:
             baseline=first,
             effort=request.effort,
             pilot_seconds=store.run.pilot_seconds,
-            budget_seconds=request.seconds or TOTAL_SECONDS[request.effort],
+            budget_seconds=budget,
             seed=store.run.seed,
             managers_asked=bool(request.managers),
             pilot=pilot.values,

@@ -429,6 +429,8 @@ def test_a_program_that_becomes_another_one(tmp_path: Path, compile_c: Callable[
     served = run(tmp_path, "sh", "-c", "exec sleep 1.5")
     assert served.status is Status.OK
     assert served.silent_processes == 0
+    assert Path(served.executable).name in ("sleep", "coreutils")
+    assert Path(child.executable).name != "sleep", "a child is another process"
 
 
 def test_a_program_that_executes_itself_again(

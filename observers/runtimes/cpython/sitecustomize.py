@@ -6,7 +6,6 @@ It runs on any Python from 3.8 on, and needs nothing of Tare.
 
 import atexit
 import gc
-import json
 import mmap
 import os
 import struct
@@ -60,7 +59,13 @@ class Watch:
             "pymalloc_blocks": sys.getallocatedblocks(),
         }
         with open(os.path.join(FOLDER, f"{os.getpid()}.process"), "w") as file:
-            json.dump(seen, file)
+            # As JSON, whose module would take longer to load than the rest of this one.
+            rows = (f'"{name}": {self.written(value)}' for name, value in seen.items())
+            file.write(f"{{{', '.join(rows)}}}")
+
+    @staticmethod
+    def written(value):
+        return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 
 def load_hidden():

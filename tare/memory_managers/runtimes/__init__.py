@@ -99,9 +99,28 @@ class Setting:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class OwnHeap:
+    """Objects that a runtime serves itself, which no allocator under it sees: the words of a bill.
+
+    ``programs`` and ``mappers`` match the whole names of files: programs that are the runtime, and
+    those whose code maps that heap. ``held`` is a sentence without its end, for figures may follow;
+    ``command`` are the words of a command before `-- PROGRAM`, and ``shows`` says what that does.
+    ``served`` is said instead where malloc serves all objects, by one of the settings OVER_MALLOC.
+    """
+
+    programs: re.Pattern[str]
+    mappers: re.Pattern[str]
+    held: str
+    command: tuple[str, ...]
+    shows: str
+    served: str = ""
+
+
 class Runtime(Protocol):
     """The module of a runtime."""
 
+    NAME: str
     TITLE: str
     PACKAGE: str
     """The Debian package that holds the runtime."""
@@ -119,8 +138,11 @@ class Runtime(Protocol):
     """Whether its pauses are known by process and time."""
     NO_HEAP: str
     """What to do where a collector has no option for its heap."""
-    OVER_MALLOC: tuple[str, ...]
-    """The settings that take each object from malloc, and so a manager: `malloc(jemalloc)`."""
+    OVER_MALLOC: Mapping[str, Mapping[str, str]]
+    """The settings that take each object from malloc, and so a manager: `malloc(jemalloc)`. Each
+    with the variables that set it."""
+    OWN_HEAP: OwnHeap | None
+    """None where a bill has nothing to say of it."""
 
     def recipes(self) -> dict[str, Recipe]:
         """Its collectors as entries of the catalogue, by the names of managers."""
@@ -187,6 +209,35 @@ def over_malloc(text: str) -> tuple[str, str] | None:
     if match is None or match[1] not in names() or match[2] not in runtime(match[1]).OVER_MALLOC:
         return None
     return f"{match[1]}.{match[2]}", (match[3] or "").strip() or "glibc"
+
+
+def variables_over_malloc(text: str) -> tuple[dict[str, str], str]:
+    """What sets the runtime of a name like `cpython.malloc(jemalloc)`, and the manager below it;
+    of another name nothing, and the name."""
+    if (over := over_malloc(text)) is None:
+        return {}, text
+    first, _, setting = over[0].partition(".")
+    return dict(runtime(first).OVER_MALLOC[setting]), over[1]
+
+
+def with_own_heap(executable: str) -> tuple[Runtime, OwnHeap] | None:
+    """The runtime whose program the file is, by its name, if it serves objects itself."""
+    found = ((runtime(name), runtime(name).OWN_HEAP) for name in names())
+    file = Path(executable).name
+    return next(
+        ((one, heap) for one, heap in found if heap and heap.programs.fullmatch(file)), None
+    )
+
+
+def names_with_options(module: Runtime) -> list[str]:
+    """The names of a runtime's managers with all that can be given in them, as one would type."""
+    shown = []
+    for name, each in module.recipes().items():
+        options = [f"{one.name}={'SIZE' if one.type == 'size' else 'N'}" for one in each.options]
+        if name.partition(".")[2] in module.OVER_MALLOC:
+            options = ["M"]
+        shown.append(f"{name}({', '.join(options)})" if options else name)
+    return shown
 
 
 def setting_of(name: str, options: Mapping[str, str]) -> Setting:

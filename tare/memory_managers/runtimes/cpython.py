@@ -18,7 +18,7 @@ from typing import Any
 from tare.base.errors import UsageError
 from tare.memory_managers import runtimes
 from tare.memory_managers.catalogue import Option, Recipe
-from tare.memory_managers.runtimes import Collection, Pause, Process, Setting
+from tare.memory_managers.runtimes import Collection, OwnHeap, Pause, Process, Setting
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Outcome
@@ -40,7 +40,16 @@ OFF = "off"
 TELLS_WHEN = True
 NO_HEAP = "CPython collects by counts of objects; tare compare shows its peak memory"
 MALLOC = "malloc"
-OVER_MALLOC = (MALLOC,)
+OVER_MALLOC = {MALLOC: {"PYTHONMALLOC": "malloc"}}
+OWN_HEAP = OwnHeap(
+    programs=re.compile(r"python(3(\.\d+)?)?"),  # those without a global lock have another heap
+    mappers=re.compile(r"(lib)?python(3(\.\d+)?)?(\.so.*)?"),
+    held="CPython serves objects of up to 512 bytes by its own pymalloc, from arenas that it maps",
+    command=("tare", "weigh", "-m", "cpython.malloc"),
+    shows="shows all objects, by line of Python (3.11 to 3.13)",
+    served="PYTHONMALLOC=malloc is set here, so malloc serves all objects; without it pymalloc "
+    "serves those of up to 512 bytes, from arenas that CPython maps",
+)
 _PATH = "PYTHONPATH"
 _FOLDER_VARIABLE = "TARE_CPYTHON"
 _ASKED_VARIABLE = "TARE_CPYTHON_GC"
@@ -132,7 +141,7 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
         _PATH: ":".join([str(path), *([before] if before else [])]),
         _FOLDER_VARIABLE: str(folder),
         _ASKED_VARIABLE: asked,
-        **({"PYTHONMALLOC": "malloc"} if setting.collector == MALLOC else {}),
+        **OVER_MALLOC.get(setting.collector, {}),
     }
     return replace(program, environment=variables)
 
@@ -228,7 +237,10 @@ def judge(setting: Setting, outcome: Outcome, folder: Path) -> Outcome:
 def _fault(setting: Setting, seen: Sequence[tuple[Process, Mapping[str, Any]]]) -> str:
     """Why a run does not count, or ""."""
     if not seen:
-        return "no CPython process of the run showed its collector"
+        return (
+            "no CPython process of the run showed its collector; with -I, -E or -S Python does not "
+            "load what shows it"
+        )
     threshold = _numbers(setting).get("threshold")
     for process, facts in seen:
         if setting.collector == MALLOC:

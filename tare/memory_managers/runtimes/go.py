@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +34,8 @@ REFERENCE = "limit"
 OFF = "off"
 TELLS_WHEN = False
 NO_HEAP = "-m go.limit collects when Go's soft memory limit is reached"
-OVER_MALLOC = ()
+OVER_MALLOC: Mapping[str, Mapping[str, str]] = {}
+OWN_HEAP = None
 _MIB = 1 << 20
 _DEFAULT_GOGC = 100
 _LEAST_GOAL = 4

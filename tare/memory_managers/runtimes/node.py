@@ -18,7 +18,7 @@ from tare.base.errors import UsageError
 from tare.memory_managers import runtimes
 from tare.memory_managers.catalogue import Option, Recipe
 from tare.memory_managers.mmtk import HEAP
-from tare.memory_managers.runtimes import Collection, Pause, Process, Setting
+from tare.memory_managers.runtimes import Collection, OwnHeap, Pause, Process, Setting
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Outcome
@@ -33,7 +33,14 @@ REFERENCE = "v8"
 OFF = ""
 TELLS_WHEN = True
 NO_HEAP = ""
-OVER_MALLOC = ()
+OVER_MALLOC: Mapping[str, Mapping[str, str]] = {}
+OWN_HEAP = OwnHeap(
+    programs=re.compile(r"node(js)?"),
+    mappers=re.compile(r"node(js)?|libnode\.so.*"),
+    held="V8 keeps the objects of JavaScript in a heap that it maps itself",
+    command=("tare", "compare", "-m", "node.v8", "-m", "node.v8(semi=32MiB)"),
+    shows="tries a larger young generation",
+)
 VARIABLE = "NODE_OPTIONS"
 """Holds options for every Node process below a process."""
 _FOLDER_VARIABLE = "TARE_NODE"

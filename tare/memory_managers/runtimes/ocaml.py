@@ -36,7 +36,8 @@ REFERENCE = ""
 OFF = ""
 TELLS_WHEN = False
 NO_HEAP = "OCaml's heap has no limit; tare compare shows its peak memory"
-OVER_MALLOC = ()
+OVER_MALLOC: Mapping[str, Mapping[str, str]] = {}
+OWN_HEAP = None
 _VARIABLES = ("OCAMLRUNPARAM", "CAMLRUNPARAM")
 """The second is looked at where the first is not set."""
 _WORD = 8

@@ -4,11 +4,15 @@ of the linker or a variable of the environment."""
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from tare.base.errors import UsageError
+from tare.memory_managers import runtimes
 from tare.memory_managers.catalogue import Recipe, load_recipes
 from tare.memory_managers.manager import OWN, parse_name
 from tare.records.header import Header
+
+_IN_THE_C_LIBRARY = "the C library has it"
 
 
 def recipe_of(manager: str) -> Recipe | None:
@@ -22,6 +26,18 @@ def recipe_of(manager: str) -> Recipe | None:
 
 def how(manager: str) -> str:
     """Where it comes from and how a program gets it, for a sentence; "" where nothing is known."""
+    variables, inner = runtimes.variables_over_malloc(manager)
+    if not variables:
+        return _where(inner)
+    ways = [f"set {' '.join(_assigned(variables))}", _where(inner)]
+    return "; ".join(way for way in ways if way not in ("", _IN_THE_C_LIBRARY))
+
+
+def _assigned(variables: Mapping[str, str]) -> list[str]:
+    return [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+
+
+def _where(manager: str) -> str:
     recipe = recipe_of(manager)
     if recipe is None:
         return ""
@@ -29,7 +45,7 @@ def how(manager: str) -> str:
         linked = f", or link with {recipe.use.link} ({recipe.use.development})"
         return f"install {recipe.use.package} and set LD_PRELOAD={recipe.use.preload}{linked}"
     if recipe.kind == "system":
-        return "the C library has it"
+        return _IN_THE_C_LIBRARY
     if recipe.source is not None and recipe.source.type == "crate":
         return f"no package: build it from the crate {recipe.source.package}"
     return f"no package: build it from {recipe.homepage}"
@@ -39,8 +55,9 @@ def command(run: Header, manager: str) -> tuple[str, str]:
     """The label of a shell command, and the command, which runs the program under ``manager``; or,
     where no package has that, which tells where it comes from."""
     described = run.managers.get(manager)
-    settings = dict(described.environment) if described else {}
-    recipe = recipe_of(manager)
+    variables, inner = runtimes.variables_over_malloc(manager)
+    settings = {**variables, **(described.environment if described else {})}
+    recipe = recipe_of(inner)
     program = shlex.join(run.programs[0].argv)
     label = f"to run it under {manager}"
     if recipe is not None and recipe.use is not None:
@@ -48,9 +65,8 @@ def command(run: Header, manager: str) -> tuple[str, str]:
         label += f", of Debian's package {recipe.use.package}"
     elif recipe is not None and recipe.kind != "system":
         return f"where {manager} comes from", f"tare managers show {recipe.name}"
-    elif recipe is None and manager != OWN and "/" in manager and described and described.object:
+    elif recipe is None and inner != OWN and "/" in inner and described and described.object:
         settings["LD_PRELOAD"] = described.object
     if not settings:
         return "", ""
-    words = [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
-    return label, " ".join([*words, program])
+    return label, " ".join([*_assigned(settings), program])

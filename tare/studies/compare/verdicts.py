@@ -88,7 +88,11 @@ def fastest(compared: Comparison, advice: Advice) -> Choice:
             if each.metric == judging.COUNTED and each.runs == 1:
                 reasons.append(COUNTED_ONCE)
             return Choice([*before, answer, *reasons], chosen, each)
-        if each.keeps and not kept:
+        missing = [name for name in compared.times[0].known if name not in each.known]
+        if each.keeps and missing:
+            what = WORDS[each.metric].capitalize()
+            reasons.append(f"{what} cannot tell: none are known of {' and '.join(missing)}.")
+        elif each.keeps and not kept:
             kept = _kept(compared, each, "speed")
         elif not kept and not each.has_too_few:
             reasons.append(_cannot_tell(each))

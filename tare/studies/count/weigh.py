@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from tare.campaign.planning import Plan
+from tare.memory_managers import runtimes
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
@@ -45,8 +46,8 @@ def expected_seconds(setting: Setting) -> float:
 
 
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next: the baseline first, then the others from the fastest on, while what the
-    runs really take leaves time for another."""
+    """The runs to do next: the baseline first, then a manager that shows all objects of a runtime,
+    then the others from the fastest on, while what the runs really take leaves time for another."""
     mine = [record for record in records if record.run.study == count.STUDY]
     allowed = expected_runs(setting)
     if setting.effort is not Effort.THOROUGH and mine:
@@ -71,7 +72,11 @@ def _by_speed(setting: Setting, records: Sequence[Record]) -> list[str]:
     medians = {manager: statistics.median(values) for manager, values in walls.items()}
     return sorted(
         setting.managers,
-        key=lambda manager: (manager != setting.baseline, medians.get(manager, float("inf"))),
+        key=lambda manager: (
+            manager != setting.baseline,
+            runtimes.over_malloc(manager) is None,
+            medians.get(manager, float("inf")),
+        ),
     )
 
 

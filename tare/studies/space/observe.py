@@ -401,6 +401,7 @@ def _moments(
                 "sizes": space_sites.by_size(moment.objects, pages),
                 "occupancy": space_sites.occupancy(pages),
                 "page_map": space_sites.page_map(pages),
+                "mapped": [{"file": file, "resident": size} for file, size in whole.mapped.items()],
             }
             peak = described
         found.append(described)

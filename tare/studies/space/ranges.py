@@ -52,6 +52,11 @@ def without(ranges: Ranges, removed: Ranges) -> Ranges:
     return union(np.stack([starts[kept], ends[kept]], axis=1))
 
 
+def both(one: Ranges, other: Ranges) -> Ranges:
+    """What is in each of two."""
+    return without(one, without(one, other))
+
+
 def overlap(ranges: Ranges, start: int, end: int) -> bool:
     """Whether a byte from ``start`` up to ``end`` is in ``ranges``."""
     place = int(np.searchsorted(ranges[:, 1], start, side="right"))

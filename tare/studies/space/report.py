@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tare.base.libraries import np
@@ -78,6 +79,7 @@ SMALL = 0.02
 FAR = 1.05
 """From this ratio on, the snapshots missed the peak that the kernel saw."""
 NOTABLE_UNEXPLAINED = 0.01
+NOTABLE_MAPPED = 0.1
 
 Details = Mapping[str, Any]
 
@@ -163,6 +165,13 @@ def _peak_sentences(manager: str, found: Details) -> list[str]:
         f"{format_bytes(parts['requested'])} of them ({format_percent(parts['requested'] / whole)})"
         " are what the program asked for and still has."
     ]
+    for each in found.get("mapped", ())[:1]:
+        share = each["resident"] / whole
+        if share >= NOTABLE_MAPPED:
+            sentences.append(
+                f"{format_bytes(each['resident'])} ({format_percent(share)}) are memory that "
+                f"{Path(each['file']).name} maps itself: no allocator serves it."
+            )
     costs = {
         name: parts[name]
         for name in ("internal", "metadata", "external", "retained", "delayed")

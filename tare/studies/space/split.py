@@ -6,6 +6,7 @@ docs/space.md defines the parts. Everything here is a function of arrays; nothin
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from tare.base.libraries import NDArray, np
 from tare.studies.space.ranges import (
     Coverage,
     Ranges,
+    both,
     from_pairs,
     holds,
     nothing,
@@ -33,6 +35,8 @@ _CONTROL_BLOCK = 2304
 _DELETED = " (deleted)"
 _HUGE_FILES = ("/anon_hugepage", "/dev/hugepages/")
 """Pages of these are not in a process's resident size."""
+_BY_MANAGER, _WITH_OBJECTS, _BY_NOBODY = -1, -2, -3
+"""What ranges are, beside the numbers of files."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +72,14 @@ class Known:
 
 @dataclass(frozen=True)
 class Areas:
-    """Which addresses are what; all else is the program's."""
+    """Which addresses are what; all else is the program's. Of that, ``mapped`` is nameless memory
+    that the program mapped, by the file whose code did."""
 
     heap: Ranges
     manager_data: Ranges
     observer: Ranges
     uncounted: Ranges
+    mapped: dict[str, Ranges]
 
 
 @dataclass(frozen=True)
@@ -91,10 +97,11 @@ class HeapPages:
 class Split:
     """Bytes. ``parts`` has a number for each of ``PARTS`` and for ``unexplained``, which add up to
     ``resident``; ``observer`` is beside them. ``live`` is what live objects asked for, resident or
-    not."""
+    not. ``mapped`` is of the part other, as that of ``Areas``."""
 
     resident: int
     parts: dict[str, int]
+    mapped: dict[str, int]
     observer: int
     live: int
     live_objects: int
@@ -132,9 +139,16 @@ def areas(snapshot: Snapshot, ever: Ranges, known: Known) -> Areas:
         before = mapping
     nameless = from_pairs(named["nameless"])
     observer = union(from_pairs(named["observer"]), snapshot.own)
-    program = union(_programs(snapshot, ever, known), _stacks(snapshot, ever))
-    heap = without(union(from_pairs(named["heap"]), nameless), union(program, observer))
-    return Areas(heap, from_pairs(named["manager"]), observer, from_pairs(named["uncounted"]))
+    by_file, by_manager = _mapped(snapshot, ever, known)
+    unused = from_pairs((s, e) for s, e in snapshot.start.tolist() if not overlap(ever, s, e))
+    program = union(*by_file.values(), without(unused, by_manager), _stacks(snapshot, ever))
+    return Areas(
+        heap=without(union(from_pairs(named["heap"]), nameless), union(program, observer)),
+        manager_data=from_pairs(named["manager"]),
+        observer=observer,
+        uncounted=from_pairs(named["uncounted"]),
+        mapped={file: both(ranges, nameless) for file, ranges in by_file.items()},
+    )
 
 
 def _first_inside(ever: Ranges, mapping: Mapping) -> int:
@@ -164,18 +178,25 @@ def _kind(mapping: Mapping, path: str, recording: str, ever: Ranges, known: Know
     return "program"
 
 
-def _programs(snapshot: Snapshot, ever: Ranges, known: Known) -> Ranges:
-    """Nameless memory that no allocator made: the program did, or it was there before the
-    allocator began; and no object was ever in it."""
-    mine, managers = nothing(), nothing()
-    if len(snapshot.mapped):
-        names = _modules(snapshot.mappings, snapshot.mapped[:, 2].tolist())
-        by_manager = np.array([name in known.manager for name in names])
-        used = np.array([overlap(ever, *row[:2]) for row in snapshot.mapped.tolist()])
-        latest = _latest(snapshot.mapped[:, :2], np.where(by_manager, 2, np.where(used, 1, 0)))
-        mine, managers = latest[0], latest[2]
-    unused = [row for row in snapshot.start.tolist() if not overlap(ever, *row)]
-    return union(mine, without(from_pairs((s, e) for s, e in unused), managers))
+def _mapped(snapshot: Snapshot, ever: Ranges, known: Known) -> tuple[dict[str, Ranges], Ranges]:
+    """What the program mapped, by the file whose code did, where no object was ever; and what the
+    manager mapped."""
+    rows = snapshot.mapped
+    if not len(rows):
+        return {}, nothing()
+    names = _modules(snapshot.mappings, rows[:, 2].tolist())
+    files = sorted(set(names))
+
+    def kind(name: str, start: int, end: int) -> int:
+        if name in known.manager:
+            return _BY_MANAGER
+        return _WITH_OBJECTS if overlap(ever, start, end) else files.index(name)
+
+    places = rows[:, :2].tolist()
+    kinds = [kind(name, *place) for name, place in zip(names, places, strict=True)]
+    latest = _latest(rows[:, :2], kinds)
+    by_file = {files[number]: ranges for number, ranges in latest.items() if number >= 0}
+    return by_file, latest.get(_BY_MANAGER, nothing())
 
 
 def _modules(mappings: Sequence[Mapping], calls: Iterable[int]) -> list[str]:
@@ -188,17 +209,17 @@ def _modules(mappings: Sequence[Mapping], calls: Iterable[int]) -> list[str]:
     return names
 
 
-def _latest(rows: Ranges, kinds: NDArray[np.int64]) -> list[Ranges]:
-    """For kinds 0, 1 and 2, the ranges where the last row that covers them is of that kind."""
+def _latest(rows: Ranges, kinds: Sequence[int]) -> dict[int, Ranges]:
+    """By kind, the ranges where the last row that covers them is of that kind."""
     edges = np.unique(rows)
-    kind_of = np.full(len(edges), -1)
+    kind_of = np.full(len(edges), _BY_NOBODY)
     firsts = np.searchsorted(edges, rows[:, 0])
     lasts = np.searchsorted(edges, rows[:, 1])
     for first, last, kind in zip(firsts, lasts, kinds, strict=True):
         kind_of[first:last] = kind
     ends = np.append(edges[1:], edges[-1:])
     pairs = np.stack([edges, ends], axis=1)
-    return [union(pairs[kind_of == kind]) for kind in range(3)]
+    return {kind: union(pairs[kind_of == kind]) for kind in set(kinds)}
 
 
 def _stacks(snapshot: Snapshot, ever: Ranges) -> Ranges:
@@ -235,13 +256,17 @@ def split(
     held_ranges = union(snapshot.held)
     held = Coverage(held_ranges[:, 0], held_ranges[:, 1])
     sums = dict.fromkeys((*PARTS, "observer"), 0)
+    mapped: Counter[str] = Counter()
     kept: list[tuple[NDArray[Any], ...]] = []
     for pages in pages_of(without(snapshot.runs, found.uncounted), PAGE, _PAGES_AT_ONCE):
         in_heap, in_observer = holds(found.heap, pages), holds(found.observer, pages)
         in_data = holds(found.manager_data, pages)
         sums["observer"] += PAGE * int(np.count_nonzero(in_observer))
         sums["metadata"] += PAGE * int(np.count_nonzero(in_data & ~in_observer))
-        sums["other"] += PAGE * int(np.count_nonzero(~(in_heap | in_data | in_observer)))
+        other = pages[~(in_heap | in_data | in_observer)]
+        sums["other"] += PAGE * len(other)
+        for file, ranges in found.mapped.items():
+            mapped[file] += PAGE * int(np.count_nonzero(holds(ranges, other)))
         heap = pages[in_heap & ~in_observer]
         live = usable.in_blocks(heap, PAGE)
         asked = requested.in_blocks(heap, PAGE)
@@ -267,6 +292,7 @@ def split(
     whole = Split(
         resident=resident,
         parts=sums,
+        mapped={file: size for file, size in mapped.most_common() if size},
         observer=observer,
         live=int(objects.sizes.sum()),
         live_objects=len(objects.sizes),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tare.heap_traces.frames import merged, place_of, site_text, stack_texts
+from tare.heap_traces.spots import is_changeable
 from tare.records.actions import LONGEST_FUNCTION, Place
 
 PROGRAM = "/home/me/app"
@@ -190,3 +191,22 @@ def test_what_only_looks_like_a_library_is_the_programs(own: dict[str, Any]) -> 
     place = place_of([own, frame("main", "/home/me/main.c", 2)])
     assert place is not None
     assert (place.file, place.line) == (own["file"], own["line"])
+
+
+@pytest.mark.parametrize(
+    ("module", "file", "changeable"),
+    [
+        ("/home/me/app", "", True),
+        ("/opt/lib/libmine.so.1", "", True),
+        ("/usr/lib/x86_64-linux-gnu/libz.so.1", "", False),
+        ("/usr/bin/python3.11", "", False),
+        ("/opt/python/lib/libpython3.13.so.1.0", "", False),
+        ("/usr/bin/node", "", False),
+        ("/usr/lib/node_modules/addon/build/addon.node", "", True),
+        ("", "/home/me/app.py", True),
+    ],
+)
+def test_what_can_be_changed_is_no_library_of_the_system_and_no_interpreter(
+    module: str, file: str, changeable: bool
+) -> None:
+    assert is_changeable(Place("made", file, 3, module)) == changeable

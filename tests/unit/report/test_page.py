@@ -27,6 +27,14 @@ def test_a_page_stays_small_and_says_what_was_cut() -> None:
     assert page.count("<tr>") == 1 + MOST_TABLE_ROWS
 
 
+def test_what_to_know_of_a_program_stands_before_the_verdict_with_its_command() -> None:
+    about = Section("own-heap", "", ["It maps <its> heap."], commands=[("", "tare x -- 'a b'")])
+    page = render_page(Report("r", about=about, verdict=["Keep glibc."]))
+    assert page.index("It maps &lt;its&gt; heap.") < page.index("Keep glibc.")
+    assert "<code>tare x -- &#39;a b&#39;</code>" in page
+    assert 'class="about"' not in render_page(Report("r", verdict=["Keep glibc."]))
+
+
 @pytest.mark.parametrize("count", [8, 400])
 def test_many_large_tables_stay_small_together(count: int) -> None:
     tables = tuple(big_table(5000 if count < 10 else 100, number) for number in range(count))

@@ -93,6 +93,15 @@ def test_a_bill_says_what_to_change_where_and_how_sure(monkeypatch: pytest.Monke
     ]
 
 
+def test_what_to_know_of_a_program_comes_before_the_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    about = Section("own-heap", "", ["It maps its own heap.", "Try it."], commands=[("", "tare x")])
+    lines = shown(dataclasses.replace(BILL, about=about), monkeypatch, 120)
+    assert lines[1:5] == ["two cores", "", "  It maps its own heap.", "  Try it."]
+    assert lines[5:] == shown(BILL, monkeypatch, 120)[2:]
+
+
 def test_verbose_adds_the_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     brief = shown(BILL, monkeypatch)
     whole = shown(BILL, monkeypatch, verbose=True)
@@ -107,15 +116,25 @@ def test_verbose_adds_the_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict=st.lists(st.text("words of ", min_size=1, max_size=300), min_size=1, max_size=8),
     words=st.integers(1, 60),
     warnings=st.lists(st.text("heed. ", max_size=400), max_size=5),
+    about=st.lists(st.text("heap. ", min_size=1, max_size=400), max_size=3),
 )
 def test_a_bill_is_short_whatever_it_found(
-    width: int, actions: int, verdict: list[str], words: int, warnings: list[str]
+    width: int,
+    actions: int,
+    verdict: list[str],
+    words: int,
+    warnings: list[str],
+    about: list[str],
 ) -> None:
     action = msgspec.structs.replace(
         ACTION, text="Free this. " * words, verify="tare drag " * words
     )
     report = dataclasses.replace(
-        BILL, verdict=verdict, actions=[action] * actions, warnings=warnings
+        BILL,
+        about=Section("own-heap", "", about) if about else None,
+        verdict=verdict,
+        actions=[action] * actions,
+        warnings=warnings,
     )
     with pytest.MonkeyPatch.context() as patched:
         lines = shown(report, patched, width)

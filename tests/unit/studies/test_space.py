@@ -264,6 +264,24 @@ def test_mappings_of_the_program_are_no_heap_unless_objects_are_there() -> None:
     assert set(range(30, 70)) - heap == {30, 31, 60}
 
 
+def test_what_the_program_maps_is_told_by_the_file_whose_code_did() -> None:
+    library = "/lib/own.so"
+    taken = snapshot(
+        maps(
+            *((1, 2, "r-xp", PROGRAM), (5, 6, "r-xp", library), (10, 11, "r-xp", MANAGER)),
+            *((20, 22, "r--p", "/data/file"), (30, 70, "rw-p", "")),
+        ),
+        [(20 * PAGE, 22 * PAGE), (31 * PAGE, 36 * PAGE), (40 * PAGE, 44 * PAGE)],
+        # A file of data, two maps of the program's, one of which a library then takes a part of,
+        # and what the manager maps.
+        mapped=in_pages((20, 22, 1), (30, 34, 1), (32, 34, 5), (34, 36, 1), (40, 44, 10)),
+    )
+    whole, _ = split(taken, some_objects([]), nothing(), KNOWN)
+    assert whole.mapped == {PROGRAM: 3 * PAGE, library: 2 * PAGE}
+    assert whole.parts["other"] == (2 + 5) * PAGE
+    assert whole.parts["metadata"] == 4 * PAGE
+
+
 def test_what_was_there_before_the_allocator_is_not_its_own() -> None:
     taken = snapshot(
         maps((10, 11, "r-xp", MANAGER), (30, 40, "rw-p", "")),

@@ -17,9 +17,11 @@ from tare.records.actions import Certainty, Kind
 from tare.records.evidence import Evidence, Judged
 from tare.records.header import DescribedManager, Header
 from tare.records.results import Results, measurement_schema
+from tare.studies.compare import advice
 from tare.studies.compare import weigh as time_and_memory
 from tare.studies.compare.verdicts import Comparison
 from tare.studies.compare.weigh import actions, expected_seconds, next_runs, plan, verdict
+from tare.studies.count import weigh as counting
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, names_of
 from tare.weighing.sections import chosen, sections
 from tests.support.bills import carried_out
@@ -78,6 +80,25 @@ def test_the_fastest_is_advised_with_what_it_costs_in_memory() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("manager", "way", "line"),
+    [
+        ("cpython.malloc(glibc)", "set PYTHONMALLOC=malloc", "PYTHONMALLOC=malloc"),
+        (
+            "cpython.malloc(jemalloc)",
+            "set PYTHONMALLOC=malloc; install libjemalloc2 and set LD_PRELOAD=libjemalloc.so.2",
+            "PYTHONMALLOC=malloc LD_PRELOAD=libjemalloc.so.2",
+        ),
+    ],
+)
+def test_a_manager_of_all_objects_of_a_runtime_says_how_to_have_it(
+    manager: str, way: str, line: str
+) -> None:
+    assert advice.how(manager).startswith(way)
+    _, command = advice.command(RUN, manager)
+    assert command == f"{line} ./p 'an argument'"
+
+
 def test_of_two_that_are_as_fast_the_smaller_is_advised() -> None:
     fast = (judged(0.8, "lower"), judged(1.2, "higher"))
     small = (judged(0.805, "lower"), judged(0.7, "lower"))
@@ -117,6 +138,19 @@ def test_keep_is_said_where_nothing_can_be_gained() -> None:
     assert sentences[0] == (
         "Keep glibc for speed: no other allocator can save more than 1.0% of the wall time."
     )
+
+
+def test_what_was_not_counted_under_all_gives_no_reason_to_keep() -> None:
+    found = compared(fast=UNSEEN, small=UNSEEN)
+    more = judged(1.4, "higher")
+    sentences, _ = weighed(
+        replace(found, times=[*found.times, Evidence("instructions", {"fast": more})])
+    )
+    assert sentences[0] == "Cannot tell whether another allocator is faster than glibc."
+    assert "Instructions cannot tell: none are known of small." in sentences
+    every = Evidence("instructions", {"fast": more, "small": more})
+    sentences, _ = weighed(replace(found, times=[*found.times, every]))
+    assert sentences[0] == ("Keep glibc for speed: no other allocator needs less instructions.")
 
 
 def test_few_runs_give_no_verdict_by_time() -> None:
@@ -310,3 +344,9 @@ def test_names_of_sections_are_their_own() -> None:
 
 def test_sections_are_found_by_being_there() -> None:
     assert time_and_memory.IDENTIFIER in [each.IDENTIFIER for each in sections()]
+
+
+def test_what_shows_all_objects_is_counted_before_other_managers() -> None:
+    every = ("glibc", "jemalloc", "cpython.malloc(glibc)")
+    setting = Setting("p", every, "glibc", Effort.DEFAULT, 1.0, 100.0, 1)
+    assert counting._by_speed(setting, []) == ["glibc", "cpython.malloc(glibc)", "jemalloc"]
