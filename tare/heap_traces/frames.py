@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from tare.base.text import shortened
 from tare.heap_traces.function_names import short_name
@@ -41,6 +41,16 @@ _INTERPRETER = re.compile(r"(.*/)?((lib)?python3\.[^/]*|node(js)?|libnode\.so[^/
 
 Frame = Mapping[str, Any]
 """Of a trace or a record: function, object, file, line and offset."""
+
+
+class RecordedFrame(TypedDict):
+    """A ``Frame`` in the details of a record, as they are read."""
+
+    function: str | None
+    object: str | None
+    file: str | None
+    line: int | None
+    offset: NotRequired[int | None]
 
 
 def site_text(frames: Sequence[Frame]) -> str:

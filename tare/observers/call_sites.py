@@ -14,8 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from tare.base.errors import TareError
 from tare.base.libraries import NDArray, np
+from tare.heap_traces.frames import RecordedFrame
 from tare.heap_traces.recording import TABLES, Frame, TableReader, read_frames
 from tare.heap_traces.symbols import unfold
 from tare.memory_managers.manager import Manager
@@ -24,7 +27,7 @@ from tare.observers.event_files import Events, collector_events
 from tare.observers.instrument import FORMAT, FORMAT_VERSION, Instrument, read_process_files
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
-from tare.records.runs import Limits, Outcome
+from tare.records.runs import Limits, Number, Outcome
 
 MEASURES = ("calls", "instructions", "bytes")
 MOST_SITES = 5_000
@@ -62,8 +65,8 @@ def run_once(
     keep_output: Path | None = None,
     events: Events = (),
 ) -> Outcome:
-    """As ``tare.observers.instrument.run_once``; ``details`` has also ``call_sites``, which
-    ``costs_of`` reads."""
+    """As ``tare.observers.instrument.run_once``; ``details`` has also ``call_sites``, as
+    ``CallSites``."""
     observer = _SitesInstrument(events=(*events, *collector_events(manager)))
     return runner.run_once(program, manager, limits, workspace, keep_output, observer)
 
@@ -86,28 +89,33 @@ class Cost:
     innermost. With ``is_rest`` it is all that they led to at call sites that are not kept."""
 
     operation: str
-    frames: Sequence[Mapping[str, Any]]
+    frames: Sequence[RecordedFrame]
     is_rest: bool
     calls: int
     instructions: int
     bytes: int
 
 
-def costs_of(details: Mapping[str, Any]) -> Iterator[Cost]:
-    """Those of a run.
+class CallSites(Struct, frozen=True):
+    """What ``read_call_sites`` made, read back."""
 
-    Raises ValueError, or what wrong types do, where ``details`` are damaged."""
-    found = details["call_sites"]
-    frames, sites = found["frames"], found["sites"]
-    for site, operation, is_rest, *sums in found["costs"]:
-        path: list[Mapping[str, Any]] = []
+    frames: tuple[RecordedFrame, ...]
+    sites: tuple[tuple[Number, Number], ...]
+    costs: tuple[tuple[Number, str, bool, Number, Number, Number], ...]
+    all_costs: Number
+
+
+def costs_of(found: CallSites) -> Iterator[Cost]:
+    """Raises ValueError or IndexError where a site or a frame is not there."""
+    for site, operation, is_rest, *sums in found.costs:
+        path: list[RecordedFrame] = []
         while site:
-            caller, frame = sites[site - 1]
-            if not 0 <= caller < site:
+            caller, frame = found.sites[site - 1]
+            if caller >= site:
                 raise ValueError("a call site comes before its caller")
-            path.append(frames[frame])
+            path.append(found.frames[frame])
             site = caller
-        yield Cost(operation, path[::-1], bool(is_rest), *sums)
+        yield Cost(operation, path[::-1], is_rest, *sums)
 
 
 # ---- what the tool left ----

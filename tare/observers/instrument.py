@@ -242,17 +242,3 @@ def merged(several: Iterable[Mapping[str, Operation]]) -> dict[str, dict[str, An
                 bins[low] = bins.get(low, 0) + calls
             sum_["histogram"] = [list(item) for item in sorted(bins.items())]
     return result
-
-
-def quantile(operation: Operation, fraction: float) -> int:
-    """The least number of instructions which that share of the calls did not exceed.
-
-    Exact below 1,024 instructions; above, the lower end of a bin at most 1/32 wide.
-    """
-    wanted = fraction * operation["calls"]
-    seen = 0
-    for low, calls in operation["histogram"]:
-        seen += calls
-        if seen >= wanted:
-            return max(int(low), int(operation["fewest"]))
-    return int(operation["most"])

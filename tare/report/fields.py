@@ -106,10 +106,5 @@ numbers = Kind(str)
 means = Kind(lambda mean: f"{mean:.1f}" if mean < 1000 else format_count(mean))
 
 
-def numbered(rows: Iterable[Row]) -> list[Row]:
-    """The rows with a ``number`` each, from 1."""
-    return [{**row, "number": number} for number, row in enumerate(rows, 1)]
-
-
 def quotient(total: float, number: float) -> float | None:
     return total / number if number else None

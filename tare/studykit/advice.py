@@ -4,8 +4,6 @@ true."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import Any
 
 from tare.base.text import shortened
 from tare.records.actions import LONGEST_FUNCTION, Action, Certainty, Gain, Kind, Place
@@ -22,11 +20,6 @@ def called(place: Place, caller: Place | None) -> str:
     by = f"called by {shortened(caller.function, LONGEST_FUNCTION)}"
     by += f" at {caller.file.rpartition('/')[2]}:{caller.line}" if caller.line else ""
     return f"{place.name[:-1]}, {by})" if " (" in place.name else f"{place.name} ({by})"
-
-
-def place_in(described: Mapping[str, Any]) -> Place:
-    """Of what ``tare.heap_traces.predictions.described`` gave."""
-    return Place(**described)
 
 
 def verifying(run: Header, study: str, program: str, other: str | None = None) -> str:

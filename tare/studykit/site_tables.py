@@ -3,7 +3,7 @@ with a row for each frame."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tare.base.units import format_count, format_percent
@@ -36,11 +36,16 @@ class Measure:
         return self(row) / self.whole if self.whole else 0.0
 
 
+def numbered(rows: Iterable[Row]) -> list[Row]:
+    """The rows with a ``number`` each, from 1."""
+    return [{**row, "number": number} for number, row in enumerate(rows, 1)]
+
+
 def ranked(sites: Sequence[Row], measure: Measure, others: Row) -> list[Row]:
     """The rows of a table: the sites, the largest first, with a ``number`` each; and then
     ``others``, as many ``sites`` as are known by their sums alone, if any."""
     found = sorted((site for site in sites if measure(site)), key=measure, reverse=True)
-    rows: list[Row] = [{**site, "number": number} for number, site in enumerate(found, 1)]
+    rows = numbered(found)
     return [*rows, others] if rows and others["sites"] and measure(others) else rows
 
 

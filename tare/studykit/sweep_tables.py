@@ -4,15 +4,16 @@ sentences about them."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tare.base.libraries import pl
 from tare.base.text import shortened, visible
 from tare.base.units import format_count, format_percent, format_seconds
+from tare.records.header import Amount
 from tare.records.metrics import METRICS, Status
-from tare.records.runs import Record
+from tare.records.runs import Outcome, Record
 from tare.records.summary import Row
 from tare.report.comparison import TIME, change, medians, summary_rows
 from tare.report.fields import Field, Kind, percents, seconds
@@ -239,30 +240,36 @@ def _point(name: str, colour: str, x: float, row: Row) -> Spec:
 # ---- pauses ----
 
 
+Histogram = tuple[tuple[Amount, Amount, Amount], ...]
+"""Rows of two lengths in nanoseconds, and how many pauses were between them."""
+
+
 @dataclass(frozen=True)
 class Pauses:
-    """Pauses of one variant: ``histogram`` has rows of two lengths in nanoseconds, and how many
-    pauses were between them."""
+    """Pauses of one variant."""
 
     label: str
     histogram: Sequence[Sequence[float]]
     longest_seconds: float
 
 
-def pauses_of(
-    records: Sequence[Record], study: str, program: str, each: Variant, label: str
-) -> Pauses:
-    """The pauses of all good runs of a variant, as its layer's counters have them."""
-    seen = [
+def good_runs(records: Sequence[Record], study: str, program: str, manager: str) -> list[Outcome]:
+    """Those that are no warm-up."""
+    return [
         record.outcome
         for record in records
-        if (record.run.study, record.run.program, record.run.manager) == (study, program, each.name)
+        if (record.run.study, record.run.program, record.run.manager) == (study, program, manager)
         and not record.run.warmup
         and record.outcome.status is Status.OK
     ]
-    found = [outcome.details.get(each.layer, {}).get("pause_histogram", []) for outcome in seen]
-    longest = max((outcome.values.get("max_pause_seconds", 0.0) for outcome in seen), default=0.0)
-    return Pauses(label, merged(found), longest)
+
+
+def pauses_of(
+    outcomes: Sequence[Outcome], histogram_of: Callable[[Outcome], Histogram], label: str
+) -> Pauses:
+    """The pauses of all these runs."""
+    longest = [outcome.values.get("max_pause_seconds", 0.0) for outcome in outcomes]
+    return Pauses(label, merged(map(histogram_of, outcomes)), max(longest, default=0.0))
 
 
 option_sizes = Kind(lambda size: size_text(int(size)))
@@ -306,7 +313,7 @@ def with_pauses(sweep: Sweep) -> list[Variant]:
     ]
 
 
-def merged(histograms: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float, float]]:
+def merged(histograms: Iterable[Sequence[Sequence[float]]]) -> list[tuple[float, float, float]]:
     """The histograms of several runs as one."""
     counts: dict[tuple[float, float], float] = {}
     for histogram in histograms:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from tare.base.errors import UsageError
 from tare.base.interrupts import termination_as_interrupt
@@ -18,46 +18,20 @@ from tare.memory_managers.manager import OWN, Manager, resolve
 from tare.memory_managers.runtimes import OwnHeap, Runtime
 from tare.observers import runner
 from tare.programs.program import Program
-from tare.records.header import Amount, Header, Tried
+from tare.records.header import Header, Tried
 from tare.records.metrics import Status
 from tare.records.results import Results, Store, read_records
 from tare.records.runs import Limits, Outcome, Record
 from tare.report.model import Section
 from tare.studies.count import report as count
 from tare.studies.space import report as space
+from tare.studies.space.details import Details
 from tare.studykit.advice import run_as
 
 IDENTIFIER = "own-heap"
 _REST = "Allocators of the malloc family see only the rest"
 MOST_OF_THE_TIME = 0.05
 """What a run to see whether a manager serves the program may take of the bill's time."""
-
-
-class _Process(Struct, frozen=True):
-    program: str
-    peak_bytes: Amount
-
-
-class _Peak(Struct, frozen=True):
-    resident: Amount
-
-
-class _Mapped(Struct, frozen=True):
-    file: str
-    resident: Amount
-
-
-class _Space(Struct, frozen=True):
-    """Of ``details`` of a run of `tare space`."""
-
-    peak: _Peak
-    processes: tuple[_Process, ...]
-    mapped: tuple[_Mapped, ...] = ()
-
-    @property
-    def program(self) -> str:
-        """Of the process that it is about."""
-        return max(self.processes, key=lambda each: each.peak_bytes).program
 
 
 # ---- the manager that shows all objects ----
@@ -120,7 +94,7 @@ def about(results: Results) -> Section | None:
     """Three sentences at most, and the command to type; None where there is nothing to say."""
     run, records = results.run, read_records(results.folder)
     of_space = next((each for each in records if _is_of_space(each, run.baseline)), None)
-    usage = of_space.outcome.details_as(_Space) if of_space else None
+    usage = of_space.outcome.details_as(Details) if of_space else None
     found = None if run.runtime else _runtime(records, usage)
     if found is None:
         return None
@@ -156,11 +130,11 @@ def _is_of_space(record: Record, baseline: str) -> bool:
     return is_good and record.run.study == space.STUDY and record.run.manager == baseline
 
 
-def _runtime(records: Iterable[Record], usage: _Space | None) -> tuple[Runtime, OwnHeap] | None:
+def _runtime(records: Iterable[Record], usage: Details | None) -> tuple[Runtime, OwnHeap] | None:
     """That of what the program became, or else of its process with most memory."""
     became = next((one for each in records if (one := each.outcome.executable)), "")
     found = runtimes.with_own_heap(became)
-    return runtimes.with_own_heap(usage.program) if found is None and usage else found
+    return runtimes.with_own_heap(_program(usage)) if found is None and usage else found
 
 
 def _of_objects(results: Results, module: Runtime) -> Iterator[str]:
@@ -177,10 +151,15 @@ def _of_objects(results: Results, module: Runtime) -> Iterator[str]:
             yield f"{format_count(every - some)} of its {format_count(every)} objects"
 
 
-def _of_peak(heap: OwnHeap, usage: _Space | None) -> Iterator[str]:
+def _of_peak(heap: OwnHeap, usage: Details | None) -> Iterator[str]:
     """What the runtime maps for itself, of what is resident."""
-    if usage is None or not heap.programs.fullmatch(Path(usage.program).name):
+    if usage is None or not heap.programs.fullmatch(Path(_program(usage)).name):
         return
     mine = [each for each in usage.mapped if heap.mappers.fullmatch(Path(each.file).name)]
     if size := sum(each.resident for each in mine):
         yield f"{format_bytes(size)} of the {format_bytes(usage.peak.resident)} at the peak"
+
+
+def _program(usage: Details) -> str:
+    """Of the process that the figures are about."""
+    return max(((each.peak_bytes, each.program) for each in usage.processes), default=(0, ""))[1]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tare.base.errors import TareError
-from tare.observers import call_sites
 from tare.observers.instrument import launcher
 from tare.records.results import read_records
+from tare.studies.count.sites import costs
 from tests.conftest import Completed
 
 SUITE = """
@@ -53,8 +53,8 @@ def test_each_program_of_a_suite_is_counted(tare: Callable[..., Completed], tmp_
     assert counted["sorted"] != counted["said"]
     (folder,) = (tmp_path / "tare-results").iterdir()
     for record in read_records(folder):
-        costs = call_sites.costs_of(record.outcome.details)
-        assert sum(cost.calls for cost in costs if cost.operation == "malloc") > 0
+        every = costs(record.outcome)
+        assert sum(cost.calls for cost in every if cost.operation == "malloc") > 0
     assert folder.name.startswith("count-suite-two-")
     asked = json.loads((folder / "run.json").read_text())["programs"]
     assert {each["name"]: each["timeout_seconds"] for each in asked} == {

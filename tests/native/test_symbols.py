@@ -31,6 +31,7 @@ from tare.observers import asked, call_sites, memory_system, tracing
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits
+from tare.studies.count.sites import costs
 from tests.native.recorder.recorder_programs import record
 from tests.unit.importing.test_recordings import imported
 
@@ -449,7 +450,7 @@ def test_a_site_has_one_name_in_all_observers(tmp_path: Path) -> None:
     births = ("malloc", "calloc", "realloc", "new")
     names["count"] = {
         (site_text(cost.frames[::-1]), place_of(cost.frames[::-1]))
-        for cost in call_sites.costs_of(counted.details)
+        for cost in costs(counted)
         if cost.operation in births and cost.frames and not cost.is_rest
     }
     assert len(names["recorder"]) > 2

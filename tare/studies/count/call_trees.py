@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tare.heap_traces import frames
-from tare.observers.call_sites import Cost, costs_of
+from tare.observers.call_sites import Cost
 from tare.records.results import Results
 from tare.records.runs import Record
 from tare.report.call_trees import CallTree, Frames, Note, Weight, grown
+from tare.studies.count.details import Details
+from tare.studies.count.sites import costs, has_sites
 
 _CALL_WEIGHTS = (
     Weight("instructions in the memory manager", ""),
@@ -20,8 +22,8 @@ _PROGRAM, _MANAGER = "the program itself", "the memory manager"
 
 
 def call_trees(_results: Results, record: Record, _note: Note) -> list[CallTree]:
-    run, operations = record.run, record.outcome.details["operations"]
-    inside = {name: float(found["instructions"]) for name, found in operations.items()}
+    run, operations = record.run, record.outcome.details_as(Details).operations
+    inside = {name: float(found.instructions) for name, found in operations.items()}
     own = record.outcome.values["instructions"] - sum(inside.values())
     stacks: list[tuple[Frames, Sequence[float]]] = [((_PROGRAM,), [own])]
     stacks += [((_MANAGER, name), [instructions]) for name, instructions in inside.items()]
@@ -31,14 +33,14 @@ def call_trees(_results: Results, record: Record, _note: Note) -> list[CallTree]
 
 
 def _call_costs(record: Record) -> list[CallTree]:
-    run, details = record.run, record.outcome.details
-    if "call_sites" not in details:
+    if not has_sites(record):
         return []
     stacks = (
-        (_path_to(cost), [cost.instructions, cost.calls, cost.bytes]) for cost in costs_of(details)
+        (_path_to(cost), [cost.instructions, cost.calls, cost.bytes])
+        for cost in costs(record.outcome)
     )
     title = "Memory manager by call site"
-    return [grown(run.program, run.manager, title, _CALL_WEIGHTS, stacks)]
+    return [grown(record.run.program, record.run.manager, title, _CALL_WEIGHTS, stacks)]
 
 
 def _path_to(cost: Cost) -> Frames:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tare.base.errors import UsageError
 from tare.base.text import shortened, visible
-from tare.observers.call_sites import Cost, costs_of
+from tare.observers.call_sites import Cost
 from tare.records.metrics import Status
 from tare.records.results import RUN_FILE, Results, load, read_records, read_run, telling_damage
 from tare.records.runs import Record
@@ -25,6 +25,7 @@ from tare.report.stacks import (
     to_speedscope,
 )
 from tare.studies.count import report as count
+from tare.studies.count import sites
 from tare.studykit import findings
 
 KINDS = {
@@ -72,7 +73,7 @@ def _profile(results: Results) -> Profile:
             {kind: getattr(cost, kind) for kind in KINDS},
         )
         for record in records
-        for cost in costs_of(record.outcome.details)
+        for cost in sites.costs(record.outcome)
     ]
     name = results.folder.resolve().name if several else records[0].run.program
     return Profile(_shown(name), KINDS, stacks)
@@ -83,7 +84,9 @@ def _records(results: Results) -> Iterator[Record]:
     good = [
         record
         for record in read_records(results.folder)
-        if record.outcome.status is Status.OK and "call_sites" in record.outcome.details
+        if record.run.study == count.STUDY
+        and record.outcome.status is Status.OK
+        and sites.has_sites(record)
     ]
     for program in dict.fromkeys(record.run.program for record in good):
         firsts = findings.first_records(good, program)

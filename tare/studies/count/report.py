@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import structs
 
 from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
-from tare.observers.event_files import in_manager
-from tare.observers.instrument import FAMILIES, quantile
+from tare.observers.instrument import FAMILIES
 from tare.records import summary
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
@@ -35,6 +37,7 @@ from tare.report.fields import (
 )
 from tare.report.figures.marks import COUNT_LABEL, SERIES, params
 from tare.report.model import Figure, Section, Table
+from tare.studies.count.details import Details, Operation, Phase
 from tare.studies.count.sites import has_sites, sites_sentence, sites_tables
 from tare.studykit.findings import first_records, sentences_by_program
 
@@ -45,7 +48,6 @@ RUNS_TO_SEE_REPETITION = 2
 _MANAGERS_ON_A_TERMINAL = 2
 _NAMES_IN_A_SENTENCE = 5
 _COLLECTION = "(collection)"
-_NO_PHASE: Mapping[str, Any] = {"by_operation": {}}
 _HISTOGRAM_STEPS = 4
 """Bins of the figure for each doubling of the number of instructions."""
 _STARTED = (
@@ -92,6 +94,10 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     )
 
 
+def details_of(record: Record) -> Details:
+    return record.outcome.details_as(Details)
+
+
 def findings(records: Sequence[Record], baseline: str) -> list[str]:
     """What the counts say, in sentences."""
     good = [r for r in records if r.outcome.status is Status.OK]
@@ -100,7 +106,7 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
     sentences = sentences_by_program(good, lambda firsts: _shares(firsts, baseline))
     sentences += _unreached(good)
     sentences.append(_repetition(good))
-    if uncounted := max(r.outcome.details["uncounted_processes"] for r in good):
+    if uncounted := max(details_of(r).uncounted_processes for r in good):
         sentences.append(
             f"{uncounted} of the processes ended without a count (killed, or started in a way that "
             "leaves Valgrind): their instructions are missing."
@@ -147,9 +153,9 @@ def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
 def _unreached(good: Sequence[Record]) -> list[str]:
     reached: dict[str, int] = {}
     for record in good:
-        details = record.outcome.details
-        phases = {name: phase["times"] for name, phase in details.get("phases", {}).items()}
-        for name, times in (*details.get("events", {}).items(), *phases.items()):
+        details = details_of(record)
+        phases = {name: phase.times for name, phase in details.phases.items()}
+        for name, times in (*details.events.items(), *phases.items()):
             reached[name] = max(reached.get(name, 0), times)
     if not (missed := [name for name, times in reached.items() if times == 0]):
         return []
@@ -194,8 +200,8 @@ def _share(record: Record) -> float:
 
 def _collected_outside(record: Record) -> int:
     """Instructions of the collector outside the operations of its manager."""
-    collector = record.outcome.details.get("collector")
-    return collector["instructions"] - in_manager(collector) if collector else 0
+    collector = details_of(record).collector
+    return collector.instructions - collector.in_manager if collector is not None else 0
 
 
 def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
@@ -232,7 +238,7 @@ def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) ->
 
 def operations_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
     """A line per manager and operation: how a usual call differs from the costliest."""
-    collects = any("collector" in record.outcome.details for record in firsts.values())
+    collects = any(details_of(record).collector is not None for record in firsts.values())
     outermost = "The outermost call; what it calls of the family is part of it."
     alone = "Instructions of a call without collection, on average."
     fields: list[Field[Row]] = [
@@ -240,8 +246,8 @@ def operations_table(program: str, firsts: Mapping[str, Record], identifier: str
         texts("operation", outermost, "name"),
         counts("calls", "How often the program called it.", "calls"),
         means("mean", "Instructions of a call, on average.", _per("instructions", "calls")),
-        counts("median", "Half of the calls took no more instructions.", _quantile(0.5)),
-        counts("95%", "95 of 100 calls took no more instructions.", _quantile(0.95)),
+        counts("median", "Half of the calls took no more instructions.", "median"),
+        counts("95%", "95 of 100 calls took no more instructions.", "most of 95%"),
         counts("most", "Instructions of the costliest call.", "most"),
         means("mean alone", alone, _per("alone", "calls"), shown=collects),
         counts("instructions", "Of all calls together.", "instructions", essential=False),
@@ -259,29 +265,31 @@ def operations_table(program: str, firsts: Mapping[str, Record], identifier: str
 
 
 def _operations(record: Record) -> Iterator[Row]:
-    details = record.outcome.details
-    collecting = details.get("collector", _NO_PHASE)["by_operation"]
+    details = details_of(record)
+    collecting = details.collector.by_operation if details.collector is not None else {}
     for name in _OPERATIONS:
-        if (counted := details["operations"].get(name)) is not None:
-            alone = counted["instructions"] - collecting.get(name, 0)
-            yield {"manager": record.run.manager, "name": name, "alone": alone, **counted}
+        if (counted := details.operations.get(name)) is not None:
+            yield {
+                **structs.asdict(counted),
+                "manager": record.run.manager,
+                "name": name,
+                "alone": counted.instructions - collecting.get(name, 0),
+                "median": counted.quantile(0.5),
+                "most of 95%": counted.quantile(0.95),
+            }
 
 
 def _per(total: str, number: str) -> Callable[[Row], float | None]:
     return lambda row: quotient(row[total], row[number])
 
 
-def _quantile(fraction: float) -> Callable[[Row], float]:
-    return lambda row: quantile(row, fraction)
-
-
 def event_tables(program: str, firsts: Mapping[str, Record], number: int) -> list[Table]:
     """What a file of events asked for: how often places were reached, and what phases cost."""
-    details = [record.outcome.details for record in firsts.values()]
+    details = [details_of(record) for record in firsts.values()]
     tables = []
-    if any(counted.get("events") for counted in details):
+    if any(counted.events for counted in details):
         tables.append(_events_table(program, firsts, f"table-events-{number}"))
-    if any(counted.get("phases") for counted in details):
+    if any(counted.phases for counted in details):
         tables.append(_phases_table(program, firsts, f"table-phases-{number}"))
     return tables
 
@@ -297,7 +305,7 @@ def _events_table(program: str, firsts: Mapping[str, Record], identifier: str) -
     rows = [
         {"manager": manager, "name": name, "times": times, "rate": times / _whole(record) * 1e6}
         for manager, record in firsts.items()
-        for name, times in record.outcome.details.get("events", {}).items()
+        for name, times in details_of(record).events.items()
     ]
     return table(identifier, f"Events: {program}", rows, fields)
 
@@ -306,32 +314,44 @@ def _whole(record: Record) -> float:
     return max(record.outcome.values["instructions"], 1)
 
 
+@dataclass(frozen=True)
+class _Row:
+    manager: str
+    name: str
+    phase: Phase
+    share: float
+
+
 def _phases_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
     rows = [row for record in firsts.values() for row in _phases(record)]
-    seen = {name for row in rows for name in row["by_operation"]}
+    seen = {name for row in rows for name in row.phase.by_operation}
 
-    def within(operation: str) -> Field[Row]:
+    def within(operation: str) -> Field[_Row]:
         return counts(
             f"in {operation}",
             f"Its instructions in {operation}.",
-            lambda row: row["by_operation"].get(operation, 0),
+            lambda row: row.phase.by_operation.get(operation, 0),
             essential=False,
         )
 
     innermost = "Executed while it was the innermost phase of its thread."
     inside = "Those of its instructions that were part of an operation."
-    fields: list[Field[Row]] = [
-        texts("manager", MANAGER, "manager"),
-        texts("phase", "As the file of events names it.", "name"),
-        counts("times", "How often a thread entered it.", "times"),
-        counts("instructions", innermost, "instructions"),
-        percents("share", "Of all instructions of the program.", "share"),
-        counts("in manager", inside, in_manager),
-        means("a time", "Its instructions divided by the times.", _per("instructions", "times")),
+    fields: list[Field[_Row]] = [
+        texts("manager", MANAGER, lambda row: row.manager),
+        texts("phase", "As the file of events names it.", lambda row: row.name),
+        counts("times", "How often a thread entered it.", lambda row: row.phase.times),
+        counts("instructions", innermost, lambda row: row.phase.instructions),
+        percents("share", "Of all instructions of the program.", lambda row: row.share),
+        counts("in manager", inside, lambda row: row.phase.in_manager),
+        means(
+            "a time",
+            "Its instructions divided by the times.",
+            lambda row: quotient(row.phase.instructions, row.phase.times),
+        ),
         *(within(name) for name in _OPERATIONS if name in seen),
     ]
     notes = ["instructions belong to the phase that began last, and to no phase around it."]
-    if any(row["name"] == _COLLECTION for row in rows):
+    if any(row.name == _COLLECTION for row in rows):
         notes.append(
             f"{_COLLECTION} is a phase of the manager's own: a collection inside a phase of yours "
             "is taken out of it."
@@ -339,14 +359,13 @@ def _phases_table(program: str, firsts: Mapping[str, Record], identifier: str) -
     return table(identifier, f"Phases: {program}", rows, fields, notes)
 
 
-def _phases(record: Record) -> Iterator[Row]:
-    details = record.outcome.details
-    phases = dict(details.get("phases", {}))
-    if "collector" in details:
-        phases[_COLLECTION] = details["collector"]
+def _phases(record: Record) -> Iterator[_Row]:
+    details = details_of(record)
+    phases = dict(details.phases)
+    if details.collector is not None:
+        phases[_COLLECTION] = details.collector
     for name, phase in phases.items():
-        share = phase["instructions"] / _whole(record)
-        yield {**phase, "manager": record.run.manager, "name": name, "share": share}
+        yield _Row(record.run.manager, name, phase, phase.instructions / _whole(record))
 
 
 def behaviour_table(program: str, record: Record, identifier: str) -> Table:
@@ -372,7 +391,7 @@ def behaviour_table(program: str, record: Record, identifier: str) -> Table:
         sizes("bytes per million", f"Bytes {million}", "bytes_rate"),
     ]
     notes = ["rates are by the instructions outside the manager, which every manager shares."]
-    processes = record.outcome.details["processes"]
+    processes = details_of(record).processes
     if processes > 1:
         notes.append(
             f"{processes} processes, summed; the most objects and bytes are the sum of each "
@@ -454,26 +473,26 @@ def histogram_figures(firsts: Mapping[str, Record]) -> list[Figure]:
     figures = []
     for name in _OPERATIONS:
         by_manager = {
-            manager: record.outcome.details["operations"][name]
+            manager: operation
             for manager, record in firsts.items()
-            if name in record.outcome.details["operations"]
+            if (operation := details_of(record).operations.get(name)) is not None
         }
         if by_manager and name != "other":
             figures.append(_histogram_figure(name, by_manager))
     return figures
 
 
-def _histogram_figure(name: str, by_manager: Mapping[str, Mapping[str, Any]]) -> Figure:
+def _histogram_figure(name: str, by_manager: Mapping[str, Operation]) -> Figure:
     rows: list[dict[str, Any]] = []
     for manager, operation in by_manager.items():
         bins: dict[int, int] = {}
-        for low, calls in operation["histogram"]:
+        for low, calls in operation.histogram:
             place = math.floor(_HISTOGRAM_STEPS * math.log2(max(low, 1)))
             bins[place] = bins.get(place, 0) + calls
         label = shortened(visible(manager))
         for place, calls in sorted(bins.items()):
             start, end = (2 ** (step / _HISTOGRAM_STEPS) for step in (place, place + 1))
-            share = calls / operation["calls"]
+            share = calls / operation.calls
             rows.append(
                 {
                     "manager": label,

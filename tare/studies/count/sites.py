@@ -3,16 +3,17 @@ called."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from tare.base.units import format_count, format_percent
 from tare.heap_traces.frames import site_text
-from tare.observers.call_sites import costs_of
-from tare.records.runs import Record
+from tare.observers.call_sites import Cost, costs_of
+from tare.records.runs import Outcome, Record
 from tare.report.fields import Field, Row, counts, means, percents, sizes, table, texts
 from tare.report.model import Table
+from tare.studies.count.details import Details
 from tare.studykit import site_tables
 from tare.studykit.site_tables import Measure, first_view, ranked
 
@@ -25,7 +26,13 @@ _SUMMED = ("calls", "instructions", "bytes")
 
 def has_sites(record: Record) -> bool:
     """Whether the count was told apart by call site."""
-    return "call_sites" in record.outcome.details
+    return record.outcome.details_as(Details).call_sites is not None
+
+
+def costs(outcome: Outcome) -> Iterator[Cost]:
+    """None where the count was not told apart."""
+    found = outcome.details_as(Details).call_sites
+    return iter(()) if found is None else costs_of(found)
 
 
 def sites_tables(program: str, firsts: Mapping[str, Record], number: int) -> list[Table]:
@@ -58,8 +65,10 @@ def _sites(record: Record) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     others, whose sums alone are known."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     others: dict[str, Any] = {"operation": "", **dict.fromkeys(_SUMMED, 0)}
-    number = record.outcome.details["call_sites"]["all_costs"]
-    for cost in costs_of(record.outcome.details):
+    call_sites = record.outcome.details_as(Details).call_sites
+    assert call_sites is not None
+    number = call_sites.all_costs
+    for cost in costs_of(call_sites):
         row = others
         if not cost.is_rest:
             number -= 1

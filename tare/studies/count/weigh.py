@@ -12,6 +12,7 @@ from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Section
 from tare.studies.count import report as count
+from tare.studies.count.details import Took
 from tare.studykit.budget import TIMED, Effort, Setting
 from tare.studykit.instrumented import SLOWDOWN, is_built, left_out, run_seconds
 
@@ -51,7 +52,7 @@ def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
     mine = [record for record in records if record.run.study == count.STUDY]
     allowed = expected_runs(setting)
     if setting.effort is not Effort.THOROUGH and mine:
-        took = [record.outcome.details.get("wall_seconds", 0.0) for record in mine]
+        took = [record.outcome.details_as(Took).wall_seconds for record in mine]
         if sum(took) + max(took) > setting.budget_seconds:
             return []
     order = 1 + max((record.run.order for record in records), default=0)

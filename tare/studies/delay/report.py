@@ -33,6 +33,7 @@ from tare.report.comparison import (
 from tare.report.fields import Field, Kind, exact_ratios, table, text, texts
 from tare.report.model import Figure, Section, Table
 from tare.studies.count import report as count
+from tare.studies.delay.details import Details
 from tare.studykit import sweeps
 from tare.studykit.instrumented import run_seconds, too_long
 from tare.studykit.published import published
@@ -40,6 +41,7 @@ from tare.studykit.sweep_tables import (
     DIFFERENT,
     Sweep,
     effect,
+    good_runs,
     option_sizes,
     pause_fields,
     pause_figure,
@@ -233,7 +235,7 @@ def live_memory(results: Results, records: Sequence[Record], program: str) -> Li
 
 def _volumes(records: Sequence[Record], program: str) -> int:
     threads = [
-        len(record.outcome.details.get(layer.NAME, {}).get("threads", []))
+        len(record.outcome.details_as(Details).delay.threads)
         for record in records
         if (record.run.study, record.run.program) == (STUDY, program)
         and variant(record.run.manager).option("scope") != "global"
@@ -570,7 +572,11 @@ def _pause_figure(records: Sequence[Record], sweep: Sweep) -> Figure | None:
         (
             allocator,
             [
-                pauses_of(records, STUDY, sweep.program, each, each.option("size"))
+                pauses_of(
+                    good_runs(records, STUDY, sweep.program, each.name),
+                    lambda outcome: outcome.details_as(Details).delay.pause_histogram,
+                    each.option("size"),
+                )
                 for each in group
                 if each.layer
             ],

@@ -4,14 +4,14 @@ changes that were tried on the trace, those that bring enough."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.heap_traces.predictions import LEAST_SHARE
 from tare.records.actions import Action, Gain, Kind
 from tare.records.results import Results, read_records
 from tare.records.runs import Record
-from tare.studykit.advice import called, place_in, predicted, saving, verifying
+from tare.studies.drag.details import Change, Details
+from tare.studykit.advice import called, predicted, saving, verifying
 from tare.studykit.findings import first_good_records
 
 STUDY = "drag"
@@ -20,72 +20,61 @@ LEAST_INSTRUCTIONS = 0.03
 MOST_OTHERS = 2
 POOL_INSTRUCTIONS = 20
 """What a pool takes to give an object and to take it back: two pushes and pops of a list."""
-Change = Mapping[str, Any]
 
 
 def actions(results: Results) -> list[Action]:
     """Of the baseline's trace of each program. Analyses of older versions of Tare tried nothing."""
     found: list[Action] = []
     for record in first_good_records(read_records(results.folder), STUDY, results.run.baseline):
-        for change in record.outcome.details.get("changes", ()):
-            found += _action(results, record, change)
+        details = record.outcome.details_as(Details)
+        for change in details.changes or ():
+            found += _action(results, record, details, change)
     return found
 
 
-def _action(results: Results, record: Record, change: Change) -> Iterator[Action]:
-    kind = Kind(change["kind"])
-    place = place_in(change["place"])
-    caller = change.get("caller")
-    where = called(place, place_in(caller) if caller else None)
-    if kind in (Kind.SHORT_LIVED, Kind.CROSS_THREAD):
-        gain = calls_saved(record, change)
+def _action(results: Results, record: Record, details: Details, change: Change) -> Iterator[Action]:
+    kind, place = change.kind, change.place
+    where = called(place, change.caller)
+    saved = change.saved(details.main.peaks.free)
+    if saved is None:
+        gain = calls_saved(details.counted, change)
         if gain is None or gain.value < LEAST_INSTRUCTIONS * gain.value / (1 - gain.ratio):
             return
         text = _CALLS[kind](change, where, format_percent(1 - gain.ratio))
         verify = verifying(results.run, "count", record.run.program)
     else:
-        gain = _peak_saved(record, change)
+        gain = saving("peak_free_bytes", float(details.peaks.free), saved)
         if kind is Kind.RESERVE and gain.ratio > 1 - LEAST_SHARE:
-            gain = _copying_saved(record, change)
+            gain = _copying_saved(details, change)
             if gain is None:
                 return
             verify = verifying(results.run, "count", record.run.program)
         else:
             verify = verifying(results.run, STUDY, record.run.program)
         text = _PEAKS[kind](change, where)
-    others = tuple(map(place_in, change.get("others", ())))
-    yield predicted(kind, text, gain, verify, place, others)
+    yield predicted(kind, text, gain, verify, place, change.others)
 
 
 # ---- gains ----
 
 
-def _peak_saved(record: Record, change: Change) -> Gain:
-    found = record.outcome.details
-    largest = found["main"]["peaks"]["free"]
-    value, low, high = (float(largest - change[name]) for name in ("peak", "peak_high", "peak_low"))
-    return saving("peak_free_bytes", float(found["peaks"]["free"]), (value, low, high))
-
-
-def calls_saved(record: Record, change: Change) -> Gain | None:
+def calls_saved(counted: Mapping[str, float], change: Change) -> Gain | None:
     """Of allocations with their frees; None where the run did not count instructions."""
-    counted = record.outcome.details.get("counted", {})
     if not counted.get("instructions"):
         return None
     cost = 0.0
-    for name in ("malloc", "free"):
-        there = change.get(f"{name}_instructions")
+    there = {"malloc": change.malloc_instructions, "free": change.free_instructions}
+    for name, here in there.items():
         everywhere = counted.get(f"{name}_instructions", 0)
-        cost += everywhere / max(counted.get(f"{name}_calls", 0), 1) if there is None else there
-    least, calls = max(cost - POOL_INSTRUCTIONS, 0), change["calls"]
+        cost += everywhere / max(counted.get(f"{name}_calls", 0), 1) if here is None else here
+    least, calls = max(cost - POOL_INSTRUCTIONS, 0), change.calls
     saved = (calls * cost, calls * least, calls * cost)
     return saving("instructions", counted["instructions"], saved, unit="")
 
 
-def _copying_saved(record: Record, change: Change) -> Gain | None:
-    counted = record.outcome.details.get("counted", {})
-    whole = counted.get("instructions", 0)
-    spent = float(change["copy_instructions"])
+def _copying_saved(details: Details, change: Change) -> Gain | None:
+    whole = details.counted.get("instructions", 0)
+    spent = float(change.copy_instructions)
     if not whole or spent < LEAST_INSTRUCTIONS * whole:
         return None
     return saving("instructions", whole, (spent, spent, spent), unit="")
@@ -98,20 +87,20 @@ def _free_earlier(change: Change, where: str) -> str:
     others = _with_others(change)
     text = (
         f"Free what {where} allocates{others}{',' if others else ''} when it is no longer used: "
-        f"{format_bytes(change['at_peak'])} of it are alive at the peak, after their last use"
+        f"{format_bytes(change.at_peak)} of it are alive at the peak, after their last use"
     )
-    if change["never_freed"]:
+    if change.never_freed:
         text += ", and never freed"
-    elif change["freed_at"] is not None:
-        text += f", and freed only at {place_in(change['freed_at']).name}"
-    if change["teardown"]:
+    elif change.freed_at is not None:
+        text += f", and freed only at {change.freed_at.name}"
+    if change.teardown:
         text += " (that they are read while they are freed counts as no use)"
     return f"{text}."
 
 
 def _with_others(change: Change) -> str:
     """The other places of one structure, a few of them."""
-    names = list(dict.fromkeys(place_in(place).name for place in change.get("others", ())))
+    names = list(dict.fromkeys(place.name for place in change.others))
     if not names:
         return ""
     more = f" and {len(names) - MOST_OTHERS} more places" if len(names) > MOST_OTHERS else ""
@@ -121,22 +110,22 @@ def _with_others(change: Change) -> str:
 def _leak(change: Change, where: str) -> str:
     return (
         f"Free what {where} allocates{_with_others(change)}: it grows as the program runs and is "
-        f"never freed, and {format_bytes(change['at_peak'])} of it are alive at the peak, after "
+        f"never freed, and {format_bytes(change.at_peak)} of it are alive at the peak, after "
         "their last use."
     )
 
 
 def _never_used(change: Change, where: str) -> str:
     return (
-        f"Allocate at {where} only what is going to be used: {format_bytes(change['at_peak'])} of "
+        f"Allocate at {where} only what is going to be used: {format_bytes(change.at_peak)} of "
         "it are alive at the peak that are never read or written."
     )
 
 
 def _untouched(change: Change, where: str) -> str:
     return (
-        f"Ask for less at {where}: of {format_bytes(change['held'])} that are alive at the peak, "
-        f"{format_bytes(change['at_peak'])} are never touched. Pages that are never touched take "
+        f"Ask for less at {where}: of {format_bytes(change.held)} that are alive at the peak, "
+        f"{format_bytes(change.at_peak)} are never touched. Pages that are never touched take "
         "no memory, so resident memory shrinks by less."
     )
 
@@ -144,8 +133,8 @@ def _untouched(change: Change, where: str) -> str:
 def _reserve(change: Change, where: str) -> str:
     return (
         f"Reserve the final size of what grows at {where} before it is filled: it is copied into a "
-        f"larger place {format_count(change['links'])} times, "
-        f"{format_bytes(change['copied_bytes'])} in all, and for a moment both places are there."
+        f"larger place {format_count(change.links)} times, "
+        f"{format_bytes(change.copied_bytes)} in all, and for a moment both places are there."
     )
 
 
@@ -159,10 +148,10 @@ _PEAKS = {
 
 
 def _short_lived(change: Change, where: str, share: str) -> str:
-    size = format_bytes(change["bytes"] / max(change["objects"], 1))
+    size = format_bytes(change.bytes / max(change.objects, 1))
     return (
         f"Use one buffer again, or a pool, for the objects of {where}: "
-        f"{format_count(change['calls'])} of {size} on average are each freed soon after they are "
+        f"{format_count(change.calls)} of {size} on average are each freed soon after they are "
         f"made, and to allocate and free them takes about {share} of all instructions."
     )
 
@@ -170,7 +159,7 @@ def _short_lived(change: Change, where: str, share: str) -> str:
 def _cross_thread(change: Change, where: str, share: str) -> str:
     return (
         f"Give the objects of {where} back to the thread that made them, to be used again: "
-        f"another thread frees {format_count(change['calls'])} of them, and to allocate and free "
+        f"another thread frees {format_count(change.calls)} of them, and to allocate and free "
         f"them takes about {share} of all instructions."
     )
 

@@ -9,7 +9,8 @@ from tare.heap_traces.residence import reading
 from tare.heap_traces.trace import Trace, open_trace
 from tare.records.results import Results
 from tare.records.runs import Record
-from tare.report.call_trees import CallTree, Details, Frames, Note, Weight, grown
+from tare.report.call_trees import CallTree, Frames, Note, Weight, grown
+from tare.studies.drag.details import Details, Site
 from tare.studies.drag.stacks import stacks_of
 
 MOST_STACKS = 20_000
@@ -19,15 +20,14 @@ _DRAG_WEIGHTS = (
     Weight("bytes allocated", "B"),
     Weight("objects allocated", ""),
 )
-_IN_VAIN = ("lag", "drag_freed", "drag_unfreed", "void")
 
 
 def call_trees(results: Results, record: Record, note: Note) -> list[CallTree]:
-    found, run = record.outcome.details, record.run
-    path = results.folder / str(found.get("trace") or ".")
+    found, run = record.outcome.details_as(Details), record.run
+    path = results.folder / (found.trace or ".")
     if not path.is_dir() or path == results.folder:
         title = f"{_DRAG_TITLE}, of those that hold most in vain"
-        stacks: Iterable[tuple[Frames, Sequence[float]]] = map(_wasting_site, found["sites"])
+        stacks: Iterable[tuple[Frames, Sequence[float]]] = map(_wasting_site, found.sites)
         return [grown(run.program, run.manager, title, _DRAG_WEIGHTS, stacks)]
     note(f"reading the call sites of {run.program} under {run.manager}")
     trace = open_trace(path)
@@ -42,10 +42,6 @@ def _stacks_of(trace: Trace) -> Iterator[tuple[Frames, Sequence[float]]]:
         yield path, [stack.sums[name] for name in ("mean_vain", "bytes", "objects")]
 
 
-def _wasting_site(site: Details) -> tuple[Frames, Sequence[float]]:
-    vain = sum(site[part] for part in _IN_VAIN) / max(site["end"], 1.0)
-    return _path_of(site), (vain, site["bytes"], site["objects"])
-
-
-def _path_of(site: Details) -> Frames:
-    return tuple(frames.frame_text(frame) for frame in reversed(site["frames"])) or ("[unknown]",)
+def _wasting_site(site: Site) -> tuple[Frames, Sequence[float]]:
+    path = tuple(frames.frame_text(frame) for frame in reversed(site.frames)) or ("[unknown]",)
+    return path, (site.mean(site.wasted), site.bytes, site.objects)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tare.base.documents import DocumentError, converted
+from tare.base.errors import UsageError
 from tare.base.text import plain
 from tare.base.units import format_count
 from tare.heap_traces import ownership
@@ -23,6 +25,7 @@ from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
+from tare.studies.drag.details import Details
 from tare.studies.drag.report import values_of
 from tare.studies.drag.request import How
 
@@ -47,7 +50,7 @@ def run_once(
 
     The trace is kept in the folder ``traces`` beside ``workspace``. ``values`` of a good outcome
     are the metrics of ``tare.studies.drag.report.values_of`` and the bytes allocated; ``details``
-    is what ``_found`` returns, with ``trace`` (its path from the results
+    is what ``_analysed`` returns, with ``trace`` (its path from the results
     folder, empty when it was discarded), and ``wall_seconds`` and ``analysis_seconds`` of this run.
     """
     how = how or How(discard=True)
@@ -66,7 +69,7 @@ def run_once(
             remove_trace(target)
         recorded_objects = outcome.details.get("trace", {}).get("objects", 0)
         return replace(outcome, values={}, details={"trace": kept if recorded_objects else ""})
-    found = _analysed(open_trace(target), how.clock)
+    found, values = _analysed(open_trace(target), how.clock)
     if how.discard:
         remove_trace(target)
     counted = {
@@ -81,16 +84,24 @@ def run_once(
         "wall_seconds": outcome.details.get("wall_seconds", recorded - begun),
         "analysis_seconds": time.monotonic() - recorded,
     }
-    return replace(outcome, values=counted | values_of(found), details=details)
+    return replace(outcome, values=counted | values, details=details)
 
 
-def _analysed(trace: Trace, clock: str) -> dict[str, Any]:
+def _analysed(trace: Trace, clock: str) -> tuple[dict[str, Any], dict[str, float]]:
     """As ``analyse``, and of the process that holds most: who owns its memory, and, as ``changes``,
-    what changes of single places would bring; see ``tare.heap_traces.predictions``."""
+    what changes of single places would bring; see ``tare.heap_traces.predictions``. With the
+    metrics of it."""
     found = analyse(trace, clock)
+    if found["main"]:
+        found |= _of_main(trace, found)
+    try:
+        return found, values_of(converted(found, Details))
+    except DocumentError as error:
+        raise UsageError(f"{trace.folder} contradicts itself: {error}", "record it again") from None
+
+
+def _of_main(trace: Trace, found: Mapping[str, Any]) -> dict[str, Any]:
     main = found["main"]
-    if not main:
-        return found
     with reading(trace):
         known = processes(trace.objects(), trace.processes)
         mine = next(process for process in known if process.number == main["process"])
@@ -99,7 +110,7 @@ def _analysed(trace: Trace, clock: str) -> dict[str, Any]:
         changes = (
             predictions(trace, mine, at, main["peaks"]["free"]) if found["sites_known"] else []
         )
-    return {**found, ownership.DETAIL: owned, "changes": changes}
+    return {ownership.DETAIL: owned, "changes": changes}
 
 
 def observer(how: How) -> Observe:
@@ -122,7 +133,7 @@ def analysed(trace: Trace, clock: str, note: Callable[[str], None] = lambda _: N
     begun = time.monotonic()
     if (objects := trace.meta["objects"]) >= MANY_OBJECTS:
         note(f"analysing {format_count(objects)} objects")
-    found = _analysed(trace, clock)
+    found, values = _analysed(trace, clock)
     wall = trace.meta.get("wall_seconds")
     details = {
         **found,
@@ -130,4 +141,4 @@ def analysed(trace: Trace, clock: str, note: Callable[[str], None] = lambda _: N
         "wall_seconds": wall if isinstance(wall, float) else 0.0,
         "analysis_seconds": time.monotonic() - begun,
     }
-    return Outcome(Status.OK, values=values_of(found), details=details)
+    return Outcome(Status.OK, values=values, details=details)

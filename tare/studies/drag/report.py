@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.heap_traces.frames import merged
@@ -34,6 +36,7 @@ from tare.report.fields import (
 from tare.report.figures.marks import INK, SERIES, scale_for
 from tare.report.figures.profiles import Series, profile_spec
 from tare.report.model import Cell, Figure, Section, Table
+from tare.studies.drag.details import Areas, Details, Kept, Peaks
 from tare.studykit.findings import first_records, sentences_by_program
 from tare.studykit.published import published
 from tare.studykit.site_tables import (
@@ -78,7 +81,6 @@ MEANINGS = {
     "drag": "after the last use, and not given back yet",
     "void": "of objects that are never used",
 }
-Details = Mapping[str, Any]
 
 
 next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
@@ -86,43 +88,40 @@ summarise = partial(summary.summarise_range, first_metric=FIRST_METRIC)
 
 
 def values_of(found: Details) -> dict[str, float]:
-    """The metrics of one analysed trace, from what ``tare.heap_traces.residence.analyse`` found."""
-    areas, totals = found["areas"], found["totals"]
-    values = {f"peak_{curve}_bytes": float(peak) for curve, peak in found["peaks"].items()}
-    parts = _parts(areas)
-    if (ratio := total_drag(areas)) is not None:
+    """The metrics of one analysed trace."""
+    values = {
+        f"peak_{curve}_bytes": float(peak)
+        for curve, peak in structs.asdict(found.peaks).items()
+        if peak is not None
+    }
+    if (ratio := total_drag(found.areas)) is not None:
         values["drag_ratio"] = ratio
-    if whole := sum(parts.values()):
-        values |= {f"{name}_share": part / whole for name, part in parts.items()}
-    values["never_used_bytes"] = float(totals["never_used_bytes"])
-    values["never_freed_bytes"] = float(totals["never_freed_bytes"])
-    if "changes" in found:
+    if whole := found.areas.held:
+        values |= {f"{name}_share": part / whole for name, part in found.areas.parts.items()}
+    values["never_used_bytes"] = float(found.totals.never_used_bytes)
+    values["never_freed_bytes"] = float(found.totals.never_freed_bytes)
+    if found.changes is not None:
         saved = [
-            (change["kind"], float(found["main"]["peaks"]["free"] - change["peak"]))
-            for change in found["changes"]
-            if "peak" in change
+            (change.kind, size)
+            for change in found.changes
+            for size, _, _ in filter(None, [change.saved(found.main.peaks.free)])
         ]
         values["best_change_bytes"] = max((0.0, *(size for _, size in saved)))
         values["leaking_bytes"] = sum(size for kind, size in saved if kind == LEAK)
     return values
 
 
-def total_drag(areas: Mapping[str, float], unreachable: bool = False) -> float | None:
+def total_drag(areas: Areas, unreachable: bool = False) -> float | None:
     """The area under the curve with the program's frees (or, with ``unreachable``, that of what is
     still reachable) by the area under the curve with each object freed after its last use. None
     where only the latter is empty."""
-    needed = areas["use"] + areas["lag"]
-    held = sum(_parts(areas).values())
+    needed = areas.use + areas.lag
+    held = areas.held
     if unreachable:
-        held -= areas["unreachable_drag"]
+        held -= areas.unreachable_drag
     if needed > 0:
         return held / needed
     return 1.0 if held == 0 else None
-
-
-def _parts(areas: Mapping[str, float]) -> dict[str, float]:
-    drag = areas["drag_freed"] + areas["drag_unfreed"]
-    return {"use": areas["use"], "lag": areas["lag"], "drag": drag, "void": areas["void"]}
 
 
 # ---- the section of a report ----
@@ -141,8 +140,8 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
         if not firsts:
             continue
         first = firsts.get(results.run.baseline) or next(iter(firsts.values()))
-        found = first.outcome.details
-        if not found["totals"]["objects"]:
+        found = details_of(first)
+        if not found.totals.objects:
             continue
         tables += [
             peaks_table(program, firsts, f"table-drag-{number}"),
@@ -164,12 +163,16 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     )
 
 
+def details_of(record: Record) -> Details:
+    return record.outcome.details_as(Details)
+
+
 def _commands(results: Results, records: Sequence[Record]) -> list[tuple[str, str]]:
     """For runs that failed, how to look at what was recorded of them."""
     commands = []
     for record in records:
-        trace = record.outcome.details.get("trace")
-        if record.outcome.status is not Status.OK and isinstance(trace, str) and trace:
+        trace = record.outcome.details_as(Kept).trace
+        if record.outcome.status is not Status.OK and trace:
             line = shlex.join(["tare", "drag", str(results.folder / trace)])
             commands.append(("to see what was recorded until then", line))
     return commands
@@ -183,7 +186,7 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
 
     def about(firsts: Mapping[str, Record]) -> list[str]:
         first = firsts.get(baseline) or next(iter(firsts.values()))
-        return _about(first.outcome.details)
+        return _about(details_of(first))
 
     sentences = sentences_by_program(good, about)
     sentences.append(
@@ -194,12 +197,12 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
 
 
 def _about(found: Details) -> list[str]:
-    totals, areas = found["totals"], found["areas"]
-    if not totals["objects"]:
+    totals, areas = found.totals, found.areas
+    if not totals.objects:
         return ["The program allocated nothing."]
-    sentences = [_peaks_sentence(found["peaks"])]
+    sentences = [_peaks_sentence(found.peaks)]
     ratio = total_drag(areas)
-    over = "allocation time" if found["clock"] == "bytes" else "its instructions"
+    over = "allocation time" if found.clock == "bytes" else "its instructions"
     if ratio is None:
         sentences.append(
             f"Over {over} no use of an object lasts: all that it holds, it holds in vain."
@@ -213,40 +216,43 @@ def _about(found: Details) -> list[str]:
             f"Over {over} it holds {ratio:.2f} times the bytes that it would hold if each object "
             "were freed after its last use: that is its total drag."
         )
-    reachable = total_drag(areas, unreachable=True) if found["reachability"] else None
+    reachable = total_drag(areas, unreachable=True) if found.reachability else None
     if reachable is not None and ratio is not None:
         sentences.append(
             f"Were each object freed once it is unreachable, that would be {reachable:.2f}."
         )
-    held = sum(_parts(areas).values()) / max(totals["bytes"], 1)
-    if found["clock"] == "bytes" and held < FLEETING * found["peaks"]["free"]:
+    held = areas.held / max(totals.bytes, 1)
+    if found.clock == "bytes" and held < FLEETING * found.peaks.free:
         sentences.append(
             "Hardly anything is allocated while most is held, so the clock of bytes tells little: "
             "--clock instructions tells more."
         )
     sentences += _sites_sentence(found)
-    for name, what in (("never_used", "never used"), ("never_freed", "never freed")):
-        share = totals[f"{name}_bytes"] / max(totals["bytes"], 1)
+    for what, number, size in (
+        ("never used", totals.never_used_objects, totals.never_used_bytes),
+        ("never freed", totals.never_freed_objects, totals.never_freed_bytes),
+    ):
+        share = size / max(totals.bytes, 1)
         if share >= WORTH_SAYING:
-            number = totals[f"{name}_objects"]
             objects = "one object" if number == 1 else f"{format_count(number)} objects"
             sentences.append(
-                f"{format_bytes(totals[f'{name}_bytes'])} in {objects} were {what}, "
+                f"{format_bytes(size)} in {objects} were {what}, "
                 f"{format_percent(share)} of all bytes."
             )
-    if not found["complete"]:
+    if not found.complete:
         sentences.append(
-            f"The recording was cut off ({found['reason'] or 'it has no end'}): the figures hold "
-            f"up to there, and {format_count(totals['unknown_objects'])} objects that were alive "
+            f"The recording was cut off ({found.reason or 'it has no end'}): the figures hold "
+            f"up to there, and {format_count(totals.unknown_objects)} objects that were alive "
             "then are taken to have been in use."
         )
     return sentences
 
 
-def _peaks_sentence(peaks: Mapping[str, int]) -> str:
-    free, last = peaks["free"], peaks["last_use"]
+def _peaks_sentence(peaks: Peaks) -> str:
+    free, last = peaks.free, peaks.last_use
     start = f"The program holds {format_bytes(free)} at its peak; "
-    less, needed = 1 - last / free if free else 0.0, peaks.get("needed", last)
+    less = 1 - last / free if free else 0.0
+    needed = last if peaks.needed is None else peaks.needed
     if last - needed > SMALL * free:
         text = (
             f"{start}freeing each object once only code that frees it still reads it would need "
@@ -260,16 +266,15 @@ def _peaks_sentence(peaks: Mapping[str, int]) -> str:
             f"{start}freeing each object right after its last use would need {format_bytes(last)} "
             f"({format_percent(less)} less)"
         )
-    if "unreachable" in peaks:
-        gone = peaks["unreachable"]
-        text += f", and freeing it once it is unreachable {format_bytes(gone)}"
+    if peaks.unreachable is not None:
+        text += f", and freeing it once it is unreachable {format_bytes(peaks.unreachable)}"
     return text + "."
 
 
 def _sites_sentence(found: Details) -> list[str]:
-    if not found["sites_known"] or not found["wasting_sites"]:
+    if not found.sites_known or not found.wasting_sites:
         return []
-    number, wasted, summed = _wasting_sites(found), _wasted(found), 0.0
+    number, wasted, summed = _wasting_sites(found), found.areas.wasted, 0.0
     if number == 1:
         return ["All that is held in vain comes from one call site."]
     for half, site in enumerate(_sites(found), 1):
@@ -307,9 +312,9 @@ def peaks_table(program: str, firsts: Mapping[str, Record], identifier: str) -> 
             "when needed no more: after the last use that is not of code which is freeing it, as a "
             "destructor is."
         )
-    first = next(iter(firsts.values())).outcome.details
-    if first["processes"] > 1:
-        notes.append(f"{first['processes']} processes: the peaks are summed, each its own.")
+    first = details_of(next(iter(firsts.values())))
+    if first.processes > 1:
+        notes.append(f"{first.processes} processes: the peaks are summed, each its own.")
     title = f"Peak, by when objects are given back: {program}"
     return table(identifier, title, rows, fields, notes)
 
@@ -326,10 +331,9 @@ def _less(row: Row) -> float:
 
 def parts_table(program: str, found: Details, identifier: str) -> Table:
     """What the bytes held are held for: over the whole time, and at the peak."""
-    parts = _parts(found["areas"])
-    whole = sum(parts.values())
-    at_peak = found["main"].get("at_peak", {})
-    held = sum(at_peak.get(name, 0) for name in parts)
+    parts, whole = found.areas.parts, found.areas.held
+    at_peak = structs.asdict(found.main.at_peak)
+    held = sum(at_peak[name] for name in parts)
     summed = "Of the bytes held, summed over the time that they are held for."
     fields: list[Field[str]] = [
         texts("part", "", str),
@@ -337,19 +341,19 @@ def parts_table(program: str, found: Details, identifier: str) -> Table:
         sizes(
             "at the peak",
             "The bytes in this part when most bytes were held.",
-            lambda name: at_peak.get(name, 0),
+            lambda name: at_peak[name],
         ),
         percents(
             "share at the peak",
             "Of the bytes held at the peak.",
-            lambda name: at_peak.get(name, 0) / held if held else 0.0,
+            lambda name: at_peak[name] / held if held else 0.0,
             essential=False,
         ),
         Field("what it is", "", lambda name: Cell(MEANINGS[name], name), numeric=False),
     ]
     notes = []
-    if found["processes"] > 1:
-        notes.append(f"the peak is that of process {found['main']['process']}, which holds most.")
+    if found.processes > 1:
+        notes.append(f"the peak is that of process {found.main.process}, which holds most.")
     return table(identifier, f"What bytes are held for: {program}", parts, fields, notes)
 
 
@@ -367,32 +371,33 @@ def _sites(found: Details) -> list[dict[str, Any]]:
     """Those that are kept, with their means; one for all that read alike, the largest first."""
     sites = [
         {
-            **site,
+            **structs.asdict(site),
             **{
-                title: sum(site[part] for part in parts) / max(site["end"], 1.0)
+                title: site.mean(sum(getattr(site, part) for part in parts))
                 for title, parts in _MEANS.items()
             },
         }
-        for site in found["sites"]
+        for site in found.sites
     ]
     return sorted(merged(sites, _SUMMED), key=lambda site: -site["wasted"])
 
 
 def _wasting_sites(found: Details) -> int:
     """How many call sites hold something in vain, those that are not kept as they were counted."""
-    return int(found["wasting_sites"]) - len(found["sites"]) + len(_sites(found))
+    return found.wasting_sites - len(found.sites) + len(_sites(found))
 
 
 def _ranked(found: Details) -> tuple[list[Row], Measure]:
-    measure = Measure("wasted", _wasted(found), format_bytes, size="in vain")
+    measure = Measure("wasted", found.areas.wasted, format_bytes, size="in vain")
     sites = _sites(found)
     others = {
-        name: max(0.0, found["areas"][name] - sum(site[name] for site in sites)) for name in CAUSES
+        name: max(0.0, getattr(found.areas, name) - sum(site[name] for site in sites))
+        for name in CAUSES
     }
     wasted = sum(others.values())
-    end = found["main"].get("end") if found["processes"] == 1 else None
+    end = found.main.end if found.processes == 1 else 0
     mean = {"in vain": wasted / end} if end else {}
-    number = found["wasting_sites"] - len(found["sites"])
+    number = found.wasting_sites - len(found.sites)
     return ranked(sites, measure, {**others, **mean, "wasted": wasted, "sites": number}), measure
 
 
@@ -416,7 +421,7 @@ def sites_table(program: str, found: Details, identifier: str) -> Table:
     ]  # fmt: skip
     causes = {cause(site): None for site in large(rows, measure)}
     notes = [f"{CAUSES[name][0]}: {CAUSES[name][1]}" for name in causes]
-    if not found["sites_known"]:
+    if not found.sites_known:
         notes.append("the trace was recorded without call sites.")
     shown = table(identifier, f"Call sites: {program}", rows, fields, notes)
     return first_view(shown, rows, measure)
@@ -435,17 +440,13 @@ def stacks_table(program: str, found: Details, identifier: str) -> Table:
     return table(identifier, title, rows, fields, [OF_ONE], essential=False)
 
 
-def _wasted(found: Details) -> float:
-    return sum(_parts(found["areas"]).values()) - float(found["areas"]["use"])
-
-
-def cause(site: Mapping[str, Any]) -> str:
+def cause(site: Row) -> str:
     """The part of ``CAUSES`` which most of a site's wasted byte-time is in."""
     return max(CAUSES, key=lambda name: float(site[name]))
 
 
-def _cause_in_words(site: Row) -> str:
-    return CAUSES[cause(site)][0]
+def _cause_in_words(row: Row) -> str:
+    return CAUSES[cause(row)][0]
 
 
 def published_table(good: Sequence[Record]) -> Table:
@@ -491,18 +492,16 @@ def published_table(good: Sequence[Record]) -> Table:
 
 def drag_figures(found: Details) -> list[Figure]:
     """The profile of lag, use, drag and void, and the curves of the definitions of death."""
-    profile = found["main"].get("profile")
-    if not profile or not found["main"]["end"]:
+    main, profile = found.main, structs.asdict(found.main.profile)
+    if not main.profile.use or not main.end:
         return []
-    by_bytes = found["clock"] == "bytes"
-    across = scale_for("B" if by_bytes else "", float(found["main"]["end"]))
-    upwards = scale_for("B", float(found["main"]["peaks"]["free"]))
+    by_bytes = found.clock == "bytes"
+    across = scale_for("B" if by_bytes else "", float(main.end))
+    upwards = scale_for("B", float(main.peaks.free))
     clock = "allocated so far" if by_bytes else "instructions so far"
     axes = (across, upwards), (clock, "bytes held")
-    step = found["main"]["end"] / len(profile["use"])
-    peak = found["main"]["at_peak"]
-    parts = _parts(found["areas"])
-    whole = sum(parts.values()) or 1.0
+    step = main.end / len(main.profile.use)
+    parts, whole = found.areas.parts, found.areas.held or 1.0
     colours = {"use": SERIES[0], "lag": SERIES[5], "drag": SERIES[1], "void": SERIES[7]}
     areas = [
         Series(
@@ -514,19 +513,16 @@ def drag_figures(found: Details) -> list[Figure]:
         for name in parts
     ]
     total = [sum(values) for values in zip(*(profile[name] for name in parts), strict=True)]
-    needed = [use + lag for use, lag in zip(profile["use"], profile["lag"], strict=True)]
+    needed = [use + lag for use, lag in zip(main.profile.use, main.profile.lag, strict=True)]
+    still = main.profile.unreachable
     reachable = (
-        [Series("still reachable", INK, profile["unreachable"], "bytes of objects still reachable")]
-        if found["reachability"]
+        [Series("still reachable", INK, still, "bytes of objects still reachable")]
+        if found.reachability
         else []
     )
-    held = found["main"]["peaks"]["free"]
-    mark = (peak["time"], held, f"the peak: {format_bytes(held)} in {peak['objects']:,} objects")
-    process = (
-        f" Of process {found['main']['process']}, which holds most."
-        if found["processes"] > 1
-        else ""
-    )
+    held, peak = main.peaks.free, main.at_peak
+    mark = (peak.time, held, f"the peak: {format_bytes(held)} in {peak.objects:,} objects")
+    process = f" Of process {main.process}, which holds most." if found.processes > 1 else ""
     steps = f"Each step is the mean over 1/{len(total)} of the run; "
     lines = [
         Series("freed by the program", SERIES[1], total, "bytes held, as the program frees"),

@@ -32,12 +32,14 @@ from tare.report.comparison import (
 )
 from tare.report.fields import Field, numbers, table, texts
 from tare.report.model import Cell, Figure, Section, Table
+from tare.studies.frequency.details import Details
 from tare.studykit import sweeps
 from tare.studykit.sweep_tables import (
     Curve,
     Panel,
     Sweep,
     effect,
+    good_runs,
     pause_fields,
     pause_figure,
     pauses_of,
@@ -471,7 +473,11 @@ def _pause_figure(records: Sequence[Record], sweep: Sweep) -> Figure | None:
     drawn = []
     for allocator, group in sweep.groups.items():
         rows = [
-            pauses_of(records, STUDY, sweep.program, each, _label(each))
+            pauses_of(
+                good_runs(records, STUDY, sweep.program, each.name),
+                lambda outcome: outcome.details_as(Details).marksweep.pause_histogram,
+                _label(each),
+            )
             for each in group
             if _collects(each) and _reclaim(each) == EACH_TIME
         ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tare.base.units import (
     format_bytes,
@@ -446,7 +445,7 @@ def _figures(records: Sequence[Record], swept: Sequence[Sweep]) -> list[Figure]:
 def _drag_curves(records: Sequence[Record]) -> list[Figure]:
     """What the program holds with regions, and with each object freed after its last use."""
     for record in records:
-        details: Mapping[str, Any] = record.outcome.details
         if record.run.study == drag.STUDY and record.outcome.status is Status.OK:
-            return [f for f in drag.drag_figures(details) if f.identifier == "figure-drag-curves"]
+            drawn = drag.drag_figures(drag.details_of(record))
+            return [figure for figure in drawn if figure.identifier == "figure-drag-curves"]
     return []

@@ -10,7 +10,8 @@ from tare.heap_traces.predictions import LEAST_BYTES, LEAST_SHARE
 from tare.records.actions import Action, Kind
 from tare.records.results import Results, read_records
 from tare.records.runs import Record
-from tare.studykit.advice import place_in, predicted, saving, verifying
+from tare.studies.space.details import Details
+from tare.studykit.advice import predicted, saving, verifying
 from tare.studykit.findings import first_good_records
 
 STUDY = "space"
@@ -25,17 +26,17 @@ def actions(results: Results) -> list[Action]:
 
 
 def _pinned(results: Results, record: Record) -> Iterator[Action]:
-    details = record.outcome.details
-    resident = float(details["peak"]["resident"])
+    details = record.outcome.details_as(Details)
+    resident = float(details.peak.resident)
     verify = verifying(results.run, STUDY, record.run.program)
-    for row in details.get("pinned", ()):
-        on_pages, between = float(row["on_pages"]), float(row["between"])
+    for row in details.pinned:
+        on_pages, between = float(row.on_pages), float(row.between)
         if on_pages + between < max(LEAST_BYTES, LEAST_SHARE * resident):
             continue
-        place = place_in(row["place"])
+        place = row.place
         text = (
             f"Allocate the objects of {place.name} apart from others, in blocks of their own: at "
-            f"the peak {format_count(row['objects'])} of them, {format_bytes(row['requested'])} in "
+            f"the peak {format_count(row.objects)} of them, {format_bytes(row.requested)} in "
             f"all, alone keep {format_bytes(on_pages + between)} of free memory from being used "
             "again or given back."
         )

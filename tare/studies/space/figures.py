@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
+from tare.report.fields import Row
 from tare.report.figures.ends import LEAST_SHARE, End, end_labels
 from tare.report.figures.marks import (
     COUNT_LABEL,
@@ -24,6 +24,7 @@ from tare.report.figures.marks import (
 )
 from tare.report.figures.profiles import ROOM, Series, profile_spec
 from tare.report.model import Figure
+from tare.studies.space.details import Details, Moment
 
 COLOURS = {
     "requested": SERIES[0],
@@ -40,12 +41,10 @@ _CELLS_IN_ROW = 50
 _CELL = 9.0
 _FILL_STEPS = 5
 
-Details = Mapping[str, Any]
 
-
-def shown_parts(peaks: Sequence[Details]) -> list[str]:
+def shown_parts(peaks: Sequence[Moment]) -> list[str]:
     """The parts that are not 0 in any of ``peaks``, in the order in which they are stacked."""
-    return [name for name in COLOURS if any(peak["parts"].get(name, 0) > 0 for peak in peaks)]
+    return [name for name in COLOURS if any(peak.part(name) > 0 for peak in peaks)]
 
 
 def _legend(parts: Sequence[str]) -> Spec:
@@ -58,16 +57,16 @@ def _legend(parts: Sequence[str]) -> Spec:
 
 def split_figure(found: Mapping[str, Details], identifier: str, about: str) -> Figure:
     """A bar for each manager: its resident bytes at the peak, by what they are for."""
-    peaks = {manager: details["peak"] for manager, details in found.items()}
+    peaks = {manager: details.peak for manager, details in found.items()}
     parts = shown_parts(list(peaks.values()))
-    scale = scale_for("B", float(max(peak["resident"] for peak in peaks.values())))
+    scale = scale_for("B", float(max(peak.resident for peak in peaks.values())))
     names = {manager: shortened(visible(manager), 34) for manager in peaks}
     rows = []
     for manager, peak in peaks.items():
         at = 0.0
         for place, name in enumerate(parts):
-            size = max(peak["parts"].get(name, 0), 0)
-            share = format_percent(size / max(peak["resident"], 1))
+            size = max(peak.part(name), 0)
+            share = format_percent(size / max(peak.resident, 1))
             rows.append(
                 {
                     "manager": names[manager],
@@ -117,14 +116,14 @@ def split_figure(found: Mapping[str, Details], identifier: str, about: str) -> F
 
 def timeline_figure(manager: str, details: Details, identifier: str) -> Figure:
     """The parts over allocation time, at each snapshot, and what was asked for in between."""
-    moments = details["timeline"]
-    most = max(moment["resident"] for moment in (*moments, details["peak"]))
+    moments, peak = details.timeline, details.peak
+    most = max(moment.resident for moment in (*moments, peak))
     parts = [
         name
         for name in shown_parts(moments)
-        if max(moment["parts"].get(name, 0) for moment in moments) >= LEAST_SHARE * most
+        if max(moment.part(name) for moment in moments) >= LEAST_SHARE * most
     ]
-    across = scale_for("B", float(max(details["allocated_bytes"], 1)))
+    across = scale_for("B", float(max(details.allocated_bytes, 1)))
     upwards = scale_for("B", float(most))
     x: Spec = {
         "axis": {
@@ -142,14 +141,11 @@ def timeline_figure(manager: str, details: Details, identifier: str) -> Figure:
     layers: list[Spec] = []
     floor = [0.0] * len(moments)
     for name in parts:
-        top = [
-            low + max(moment["parts"].get(name, 0), 0)
-            for low, moment in zip(floor, moments, strict=True)
-        ]
-        at_peak = details["peak"]["parts"].get(name, 0)
+        top = [low + max(moment.part(name), 0) for low, moment in zip(floor, moments, strict=True)]
+        at_peak = peak.part(name)
         rows = [
             {
-                "x": moment["allocated"] / across.divisor,
+                "x": moment.allocated / across.divisor,
                 "low": low / upwards.divisor,
                 "high": high / upwards.divisor,
                 "tip": f"{name}: {format_bytes(at_peak)} at the peak",
@@ -168,11 +164,10 @@ def timeline_figure(manager: str, details: Details, identifier: str) -> Figure:
         middle = (floor[-1] + top[-1]) / 2 / upwards.divisor
         ends.append(End(name, COLOURS[name], middle, format_bytes(at_peak)))
         floor = top
-    peak = details["peak"]
     dot = {
-        "x": peak["allocated"] / across.divisor,
-        "y": peak["resident"] / upwards.divisor,
-        "tip": f"the peak: {format_bytes(peak['resident'])}",
+        "x": peak.allocated / across.divisor,
+        "y": peak.resident / upwards.divisor,
+        "tip": f"the peak: {format_bytes(peak.resident)}",
     }
     layers.append(
         layer(
@@ -197,10 +192,10 @@ def timeline_figure(manager: str, details: Details, identifier: str) -> Figure:
 
 def page_map_figure(manager: str, details: Details, identifier: str) -> Figure:
     """The resident pages of the heap as a grid, the darker the fuller."""
-    cells = details["page_map"]
-    pages = cells["pages_in_cell"]
+    cells = details.page_map
+    pages = cells.pages_in_cell
     words = ["no object", *(f"up to {100 * n // _FILL_STEPS}%" for n in range(1, _FILL_STEPS + 1))]
-    steps = [min(math.ceil(live * _FILL_STEPS), _FILL_STEPS) for live in cells["live"]]
+    steps = [min(math.ceil(live * _FILL_STEPS), _FILL_STEPS) for live in cells.live]
     lines = -(-len(steps) // _CELLS_IN_ROW)
     axes: dict[str, Spec] = {
         "x": {"axis": None, "scale": {"domain": [0, _CELLS_IN_ROW]}},
@@ -250,8 +245,8 @@ def _cells(steps: Sequence[int], wanted: int) -> list[dict[str, int]]:
 
 def occupancy_figure(manager: str, details: Details, identifier: str) -> Figure:
     """How many of the heap's resident pages are how full of live objects."""
-    found = details["occupancy"]
-    counts = found["steps"]
+    found = details.occupancy
+    counts = found.steps
     width = 100 / len(counts)
     rows = [
         {
@@ -263,7 +258,7 @@ def occupancy_figure(manager: str, details: Details, identifier: str) -> Figure:
         }
         for number, count in enumerate(counts)
     ]
-    without = found["empty"] + found["never"]
+    without = found.empty + found.never
     rows.append(
         {
             "from": -width,
@@ -315,12 +310,12 @@ def occupancy_figure(manager: str, details: Details, identifier: str) -> Figure:
     )
 
 
-def growth_figure(sites: Sequence[Details], allocated: int, identifier: str) -> Figure:
+def growth_figure(sites: Sequence[Row], allocated: int, identifier: str) -> Figure:
     """The live bytes of the call sites that grow, over allocation time."""
     across = scale_for("B", float(max(allocated, 1)))
     lines = [
-        Series(f"no. {number}", SERIES[number - 1], levels, f"call site no. {number}")
-        for number, levels in enumerate((list(site["levels"]) for site in sites[: len(SERIES)]), 1)
+        Series(f"no. {number}", SERIES[number - 1], list(site["levels"]), f"call site no. {number}")
+        for number, site in enumerate(sites[: len(SERIES)], 1)
     ]
     upwards = scale_for("B", float(max(max(line.values) for line in lines)))
     titles = ("allocated so far", "bytes alive")

@@ -35,6 +35,7 @@ from tare.records.runs import Limits, Outcome
 from tare.studies.space import history as space_history
 from tare.studies.space import sites as space_sites
 from tare.studies.space import split as space_split
+from tare.studies.space.details import Details, Parts
 from tare.studies.space.history import Moment
 from tare.studies.space.snapshot import TOUCHED_BYTES, Snapshot, Snapshots, read_snapshots
 from tare.studies.space.split import HeapPages, Known, Objects, Split
@@ -132,7 +133,11 @@ def analysed(trace: Trace) -> Outcome:
         "wall_seconds": facts.wall_seconds,
         "analysis_seconds": time.monotonic() - begun,
     }
-    return Outcome(Status.OK, values=values_of(found), details=details)
+    try:
+        values = values_of(converted(details, Details))
+    except DocumentError as error:
+        raise UsageError(f"{trace.folder} contradicts itself: {error}", "record it again") from None
+    return Outcome(Status.OK, values=values, details=details)
 
 
 def _write_facts(folder: Path, manager: Manager, outcome: Outcome) -> None:
@@ -179,13 +184,12 @@ def known(manager: Manager, server: str) -> Known:
     return Known(frozenset(map(str, found)), frozenset(map(str, own)))
 
 
-def values_of(found: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics, of what ``analyse`` found."""
-    peak = found["peak"]
-    values = {"resident_bytes": float(peak["resident"])}
-    values |= {f"{name}_bytes": float(size) for name, size in peak["parts"].items()}
-    if found["largest_live"]:
-        values["heap_expansion_ratio"] = peak["heap"] / found["largest_live"]
+def values_of(found: Details) -> dict[str, float]:
+    """The metrics of an analysed run."""
+    values = {"resident_bytes": float(found.peak.resident)}
+    values |= {f"{name}_bytes": float(found.peak.part(name)) for name in Parts.__struct_fields__}
+    if found.largest_live:
+        values["heap_expansion_ratio"] = found.peak.heap / found.largest_live
     return values
 
 

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from tare.base.libraries import np
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
@@ -26,7 +28,6 @@ from tare.report.fields import (
     Field,
     Row,
     counts,
-    numbered,
     numbers,
     quotient,
     ratios,
@@ -37,6 +38,7 @@ from tare.report.fields import (
 from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.space import figures as drawn
 from tare.studies.space import ownership
+from tare.studies.space.details import Details, Growth, Process
 from tare.studies.space.figures import shown_parts
 from tare.studies.space.snapshot import TOUCHED_BYTES
 from tare.studykit.findings import first_records, sentences_by_program
@@ -51,6 +53,7 @@ from tare.studykit.site_tables import (
     first_view,
     frame_rows,
     large,
+    numbered,
     placed,
     ranked,
     site_number,
@@ -81,8 +84,6 @@ FAR = 1.05
 NOTABLE_UNEXPLAINED = 0.01
 NOTABLE_MAPPED = 0.1
 
-Details = Mapping[str, Any]
-
 
 next_round = partial(planning.next_round, study=STUDY, observer=OBSERVER)
 summarise = partial(summary.summarise_range, first_metric=FIRST_METRIC)
@@ -101,7 +102,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     folded: list[Table] = []
     figures: list[Figure] = []
     for number, program in enumerate(programs, 1):
-        found = {m: r.outcome.details for m, r in first_records(good, program).items()}
+        found = details_of(first_records(good, program))
         baseline = results.run.baseline
         first = baseline if baseline in found else next(iter(found))
         dragged = ownership.drag_of(every, program)
@@ -111,7 +112,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
             *(table for table in owners if table.essential),
             sites_table(program, first, found[first], f"table-keeping-{number}"),
         ]
-        if found[first]["growth"]["sites"]:
+        if found[first].growth.sites:
             tables.append(growth_table(program, found[first], f"table-growth-{number}"))
         folded += [
             *(table for table in owners if not table.essential),
@@ -137,6 +138,10 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     )
 
 
+def details_of(firsts: Mapping[str, Record]) -> dict[str, Details]:
+    return {manager: record.outcome.details_as(Details) for manager, record in firsts.items()}
+
+
 def findings(records: Sequence[Record], baseline: str) -> list[str]:
     """What the runs say, in sentences."""
     good = [r for r in records if r.outcome.status is Status.OK]
@@ -144,13 +149,13 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
         return ["No run could be analysed."]
 
     def about(firsts: Mapping[str, Record]) -> list[str]:
-        found = {manager: record.outcome.details for manager, record in firsts.items()}
+        found = details_of(firsts)
         first = baseline if baseline in found else next(iter(found))
         return [
             *_peak_sentences(first, found[first]),
             *ownership.sentences(found[first]),
             *_comparison_sentence(first, found),
-            *_growth_sentences(found[first]["growth"], found[first]),
+            *_growth_sentences(found[first].growth, found[first]),
             *_caution_sentences(found),
         ]
 
@@ -158,41 +163,41 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
 
 
 def _peak_sentences(manager: str, found: Details) -> list[str]:
-    peak = found["peak"]
-    whole, parts = max(peak["resident"], 1), peak["parts"]
+    peak = found.peak
+    whole, requested = max(peak.resident, 1), peak.parts.requested
     sentences = [
-        f"Under {manager}, {format_bytes(peak['resident'])} are resident at the peak; "
-        f"{format_bytes(parts['requested'])} of them ({format_percent(parts['requested'] / whole)})"
+        f"Under {manager}, {format_bytes(peak.resident)} are resident at the peak; "
+        f"{format_bytes(requested)} of them ({format_percent(requested / whole)})"
         " are what the program asked for and still has."
     ]
-    for each in found.get("mapped", ())[:1]:
-        share = each["resident"] / whole
+    for each in found.mapped[:1]:
+        share = each.resident / whole
         if share >= NOTABLE_MAPPED:
             sentences.append(
-                f"{format_bytes(each['resident'])} ({format_percent(share)}) are memory that "
-                f"{Path(each['file']).name} maps itself: no allocator serves it."
+                f"{format_bytes(each.resident)} ({format_percent(share)}) are memory that "
+                f"{Path(each.file).name} maps itself: no allocator serves it."
             )
     costs = {
-        name: parts[name]
+        name: size
         for name in ("internal", "metadata", "external", "retained", "delayed")
-        if parts[name] >= SMALL * whole
+        if (size := peak.part(name)) >= SMALL * whole
     }
     if costs:
         largest = sorted(costs, key=lambda name: -costs[name])
         texts = [f"{format_bytes(costs[name])} {name} ({MEANINGS[name]})" for name in largest[:3]]
         sentences.append(f"Most of what the heap takes beyond that: {'; '.join(texts)}.")
-    if found["largest_live"]:
-        ratio = peak["heap"] / found["largest_live"]
+    if found.largest_live:
+        ratio = peak.heap / found.largest_live
         sentences.append(
             f"Heap expansion is {ratio:.2f}: the resident heap at the peak by the most bytes that "
-            f"were ever alive, {format_bytes(found['largest_live'])}."
+            f"were ever alive, {format_bytes(found.largest_live)}."
         )
     keeping = _keeping(found)
     kept = sum(site["kept"] for site in keeping)
-    number = found["keeping_sites"] - len(found["sites"]) + len(keeping)
+    number = found.keeping_sites - len(found.sites) + len(keeping)
     if kept >= SMALL * whole and number == 1:
         sentences.append("The free cells lie beside the objects of one call site.")
-    elif kept >= SMALL * whole and found["sites_known"]:
+    elif kept >= SMALL * whole and found.sites_known:
         half, sum_ = 0, 0
         for site in keeping:
             half, sum_ = half + 1, sum_ + site["kept"]
@@ -209,7 +214,7 @@ def _peak_sentences(manager: str, found: Details) -> list[str]:
 def _comparison_sentence(first: str, found: Mapping[str, Details]) -> list[str]:
     if len(found) < 2:
         return []
-    peaks = {manager: details["peak"]["resident"] for manager, details in found.items()}
+    peaks = {manager: details.peak.resident for manager, details in found.items()}
     least, most = min(peaks, key=lambda m: peaks[m]), max(peaks, key=lambda m: peaks[m])
     if peaks[least] > peaks[first] * (1 - SMALL):
         least = first
@@ -221,12 +226,11 @@ def _comparison_sentence(first: str, found: Mapping[str, Details]) -> list[str]:
     return [f"{text}; {most} has most, {format_bytes(peaks[most])}."]
 
 
-def _growth_sentences(growth: Details, found: Details) -> list[str]:
+def _growth_sentences(growth: Growth, found: Details) -> list[str]:
     sentences = []
-    kinds, kept = (
-        [site["kind"] for site in sites] for sites in (_growing(growth), growth["sites"])
-    )
-    number = growth["growing_sites"] - kept.count(GROWS) + kinds.count(GROWS)
+    kinds = [site["kind"] for site in _growing(growth)]
+    kept = [site.kind for site in growth.sites]
+    number = growth.growing_sites - kept.count(GROWS) + kinds.count(GROWS)
     if number:
         sites, have, end = (
             ("one call site", "has", "it")
@@ -237,50 +241,50 @@ def _growth_sentences(growth: Details, found: Details) -> list[str]:
             f"{sites} {have} objects that grow to the end of the run: {end} may be leaking, or "
             "building up what is needed."
         )
-    elif found["sites_known"] and found["allocated_bytes"]:
+    elif found.sites_known and found.allocated_bytes:
         sentences.append(
             "No call site's objects grow without bound: all reach a plateau or level off."
         )
-    share = growth["never_freed_bytes"] / max(found["largest_live"], 1)
+    share = growth.never_freed_bytes / max(found.largest_live, 1)
     if share >= SMALL:
         sentences.append(
-            f"{format_bytes(growth['never_freed_bytes'])} in "
-            f"{format_count(growth['never_freed_objects'])} objects were never freed."
+            f"{format_bytes(growth.never_freed_bytes)} in "
+            f"{format_count(growth.never_freed_objects)} objects were never freed."
         )
     return [sentence[0].upper() + sentence[1:] for sentence in sentences]
 
 
 def _caution_sentences(found: Mapping[str, Details]) -> list[str]:
     sentences = []
-    if collectors := [manager for manager, details in found.items() if details["collects"]]:
+    if collectors := [manager for manager, details in found.items() if details.collects]:
         sentences.append(
             f"{', '.join(collectors)} collects by itself: garbage that it has not collected cannot "
             "be told from objects in use, and counts as requested until the program frees it."
         )
     for manager, details in found.items():
-        peak = details["peak"]
-        seen = peak["resident"] + peak["observer"]
-        if (kernels := details["kernel_peak_bytes"]) and kernels > FAR * seen and not many(details):
+        peak = details.peak
+        seen = peak.resident + peak.observer
+        if (kernels := details.kernel_peak_bytes) and kernels > FAR * seen and not many(details):
             sentences.append(
                 f"Under {manager} the kernel saw a peak of {format_bytes(kernels)}, above that of "
                 f"the snapshots, {format_bytes(seen)} with the recorder's own memory: memory was "
                 "used for a moment in which nothing was allocated or freed."
             )
-        unexplained = peak["parts"]["unexplained"] / max(peak["resident"], 1)
+        unexplained = peak.parts.unexplained / max(peak.resident, 1)
         if abs(unexplained) > NOTABLE_UNEXPLAINED:
             sentences.append(
                 f"Under {manager}, {format_percent(unexplained)} of resident memory is unexplained."
             )
-        if peak["swapped"]:
+        if peak.swapped:
             sentences.append(
-                f"Under {manager}, {format_bytes(peak['swapped'])} were swapped out, and are in no "
+                f"Under {manager}, {format_bytes(peak.swapped)} were swapped out, and are in no "
                 "figure."
             )
-        if details["damage"]:
-            sentences.append(f"Under {manager}, {len(details['damage'])} snapshots were damaged.")
-    spent = max(details["snapshot_seconds"] for details in found.values())
-    cost = max(details["peak"]["observer"] for details in found.values())
-    coarse = max(details["coarseness"] for details in found.values())
+        if details.damage:
+            sentences.append(f"Under {manager}, {len(details.damage)} snapshots were damaged.")
+    spent = max(details.snapshot_seconds for details in found.values())
+    cost = max(details.peak.observer for details in found.values())
+    coarse = max(details.coarseness for details in found.values())
     sentences.append(
         f"Peaks ±{format_percent(coarse)} or {format_bytes(TOUCHED_BYTES)}. "
         f"The recorder's own memory, {format_bytes(cost)}, is left out; snapshots took {spent:.2f} "
@@ -291,7 +295,7 @@ def _caution_sentences(found: Mapping[str, Details]) -> list[str]:
 
 def many(details: Details) -> bool:
     """Whether the figures are of one process among several."""
-    return len(details["processes"]) > 1
+    return len(details.processes) > 1
 
 
 # ---- tables ----
@@ -299,7 +303,7 @@ def many(details: Details) -> bool:
 
 def split_table(program: str, found: Mapping[str, Details], identifier: str) -> Table:
     """A line per manager: its resident bytes at the peak, and the parts."""
-    parts = shown_parts([details["peak"] for details in found.values()])
+    parts = shown_parts([details.peak for details in found.values()])
     most_alive = "The most bytes, as asked for, alive at one moment."
     fields: list[Field[Row]] = [
         texts("manager", MANAGER, "manager"),
@@ -311,17 +315,17 @@ def split_table(program: str, found: Mapping[str, Details], identifier: str) -> 
     rows = [
         {
             "manager": manager,
-            "resident_bytes": details["peak"]["resident"],
-            **{f"{name}_bytes": details["peak"]["parts"][name] for name in parts},
-            "heap_expansion_ratio": quotient(details["peak"]["heap"], details["largest_live"]),
-            "largest_live": details["largest_live"],
+            "resident_bytes": details.peak.resident,
+            **{f"{name}_bytes": details.peak.part(name) for name in parts},
+            "heap_expansion_ratio": quotient(details.peak.heap, details.largest_live),
+            "largest_live": details.largest_live,
         }
         for manager, details in found.items()
     ]
     notes = [f"{name}: {MEANINGS[name]}." for name in parts]
     if any(many(details) for details in found.values()):
         notes.append("of several processes: the one with the largest peak.")
-    if any(details["forked"] for details in found.values()):
+    if any(details.forked for details in found.values()):
         notes.append(
             "the child of a fork: what it freed of its parent's objects counts as requested."
         )
@@ -333,13 +337,13 @@ _KEPT = ("kept", "objects", "requested", "internal", "sparse_pages", "alone", "s
 
 def _keeping(found: Details) -> list[dict[str, Any]]:
     """The call sites whose objects keep free cells resident, one for all that read alike."""
-    return sorted(merged(found["sites"], _KEPT), key=lambda site: -site["kept"])
+    return sorted(merged(map(structs.asdict, found.sites), _KEPT), key=lambda site: -site["kept"])
 
 
-def _growing(growth: Details) -> list[dict[str, Any]]:
+def _growing(growth: Growth) -> list[dict[str, Any]]:
     """The call sites whose objects grow or level off, one for all that read alike: it grows where
     one of them does."""
-    sites = ({**site, "levels": np.array(site["levels"])} for site in growth["sites"])
+    sites = ({**structs.asdict(site), "levels": np.array(site.levels)} for site in growth.sites)
     found = merged(sites, ("gained", "per_allocated", "levels"))
     return sorted(found, key=lambda site: (site["kind"] != GROWS, -site["gained"]))
 
@@ -347,8 +351,8 @@ def _growing(growth: Details) -> list[dict[str, Any]]:
 def _ranked_keeping(found: Details) -> tuple[list[Row], Measure]:
     sites = _keeping(found)
     kept = sum(site["kept"] for site in sites)
-    whole = max(kept, found["peak"]["parts"]["external"])
-    others = {"kept": whole - kept, "sites": found["keeping_sites"] - len(found["sites"])}
+    whole = max(kept, found.peak.parts.external)
+    others = {"kept": whole - kept, "sites": found.keeping_sites - len(found.sites)}
     measure = Measure("kept", whole, format_bytes)
     return ranked(sites, measure, others), measure
 
@@ -356,20 +360,22 @@ def _ranked_keeping(found: Details) -> tuple[list[Row], Measure]:
 def sites_table(program: str, manager: str, found: Details, identifier: str) -> Table:
     """The call sites whose objects keep free cells resident."""
     rows, measure = _ranked_keeping(found)
-    notes = [] if found["sites_known"] else ["recorded without call sites."]
+    notes = [] if found.sites_known else ["recorded without call sites."]
     shared = "Free cells in pages with the site's objects, shared out by bytes on a page."
     empty = "Mostly empty pages (under 25% alive) with an object of the site."
     alone = "Of these, the pages with objects of this site only."
+    on_pages = "Bytes of the site's objects on its mostly empty pages."
+    beyond = "What they were given beyond that."
     fields: list[Field[Row]] = [
         site_number("By the free cells kept, the most first."),
         texts("call site", CALLED_BY, site_text),
         sizes("keeps", shared, "kept"),
         counts("objects", "Objects of the site alive at the peak.", "objects"),
         sizes("bytes", "What they asked for.", "requested"),
-        sizes("internal", "What they were given beyond that.", "internal", essential=False),
+        sizes("internal", beyond, "internal", essential=False),
         counts("pages", empty, "sparse_pages"),
         counts("alone", alone, "alone", essential=False),
-        sizes("with", "Bytes of the site's objects on its mostly empty pages.", "sparse_bytes"),
+        sizes("with", on_pages, "sparse_bytes"),
     ]
     title = f"Objects that pin free memory, under {manager}: {program}"
     return first_view(table(identifier, title, rows, fields, notes), rows, measure)
@@ -379,14 +385,15 @@ def growth_table(program: str, found: Details, identifier: str) -> Table:
     """The call sites whose objects grow, or level off."""
     gained = "By the least that was alive in the last of eight parts, over the first."
     rate = "Bytes gained for each MiB that the program allocated meanwhile."
+    does = "What they do, by the test in docs/space.md."
     fields: list[Field[Row]] = [
         site_number("By what was gained, those that grow first."),
         texts("call site", CALLED, site_text),
-        texts("objects", "What they do, by the test in docs/space.md.", "kind"),
+        texts("objects", does, "kind"),
         sizes("gained", gained, "gained"),
-        sizes("a MiB", rate, lambda site: site["per_allocated"] * (1 << 20)),
+        sizes("a MiB", rate, lambda row: row["per_allocated"] * (1 << 20)),
     ]
-    rows = numbered(_growing(found["growth"]))
+    rows = numbered(_growing(found.growth))
     title = f"Call sites whose objects grow: {program}"
     return placed(table(identifier, title, rows, fields), rows)
 
@@ -404,9 +411,9 @@ def sizes_table(program: str, found: Mapping[str, Details], identifier: str) -> 
         counts("pages", "Mostly empty pages with one of them.", "sparse_pages"),
     ]
     rows = [
-        {"manager": manager, **row}
+        {"manager": manager, **structs.asdict(each)}
         for manager, details in found.items()
-        for row in details["sizes"]
+        for each in details.sizes
     ]
     return table(identifier, f"By size: {program}", rows, fields, essential=False)
 
@@ -419,10 +426,11 @@ def leaks_table(program: str, found: Details, identifier: str) -> Table:
         sizes("bytes", "Never freed.", "never_freed_bytes"),
         counts("objects", "Never freed.", "never_freed_objects"),
     ]
-    kept, summed = found["growth"]["never_freed"], ("never_freed_bytes", "never_freed_objects")
-    others = {name: found["growth"][name] - sum(site[name] for site in kept) for name in summed}
-    others["sites"] = found["growth"]["leaking_sites"] - len(kept)
-    measure = Measure("never_freed_bytes", found["growth"]["never_freed_bytes"], format_bytes)
+    growth, summed = found.growth, ("never_freed_bytes", "never_freed_objects")
+    kept = [structs.asdict(site) for site in growth.never_freed]
+    others = {name: getattr(growth, name) - sum(site[name] for site in kept) for name in summed}
+    others["sites"] = growth.leaking_sites - len(kept)
+    measure = Measure("never_freed_bytes", growth.never_freed_bytes, format_bytes)
     rows = ranked(merged(kept, summed), measure, others)
     title = f"Never freed: {program}"
     return first_view(table(identifier, title, rows, fields, essential=False), rows, measure)
@@ -430,6 +438,7 @@ def leaks_table(program: str, found: Details, identifier: str) -> Table:
 
 def stacks_table(program: str, found: Details, identifier: str) -> Table:
     """The whole stacks of the call sites that keep free cells, and of those that grow."""
+
     fields: list[Field[Row]] = [
         at_first_frame(texts("table", "", "table")),
         stack_number("The number of the call site in that table."),
@@ -439,7 +448,7 @@ def stacks_table(program: str, found: Details, identifier: str) -> Table:
         {"table": name, **row}
         for name, sites in (
             ("keeps", large(*_ranked_keeping(found))),
-            ("grows", numbered(_growing(found["growth"]))),
+            ("grows", numbered(_growing(found.growth))),
         )
         for row in frame_rows(sites)
     ]
@@ -449,12 +458,12 @@ def stacks_table(program: str, found: Details, identifier: str) -> Table:
 def processes_table(program: str, found: Details, identifier: str) -> Table:
     """The processes with their peaks; no rows where there is one."""
     peak = "Resident at its peak, the recorder's memory included."
-    fields: list[Field[Row]] = [
-        numbers("process", "Its number.", "pid"),
-        texts("program", "", "program"),
-        sizes("peak", peak, "peak_bytes"),
+    fields: list[Field[Process]] = [
+        numbers("process", "Its number.", lambda process: process.pid),
+        texts("program", "", lambda process: process.program),
+        sizes("peak", peak, lambda process: process.peak_bytes),
     ]
-    rows = found["processes"][:1000] if many(found) else []
+    rows = found.processes[:1000] if many(found) else ()
     return table(identifier, f"Processes: {program}", rows, fields, essential=False)
 
 
@@ -500,12 +509,12 @@ def space_figures(program: str, found: Mapping[str, Details], first: str) -> lis
     ordered = {first: found[first], **found}
     for number, (manager, details) in enumerate(list(ordered.items())[:MOST_FIGURES], 1):
         mine = [drawn.timeline_figure(manager, details, f"figure-space-time-{number}")]
-        if details["page_map"]["live"]:
+        if details.page_map.live:
             mine.append(drawn.page_map_figure(manager, details, f"figure-space-map-{number}"))
             mine.append(drawn.occupancy_figure(manager, details, f"figure-space-full-{number}"))
         figures += [replace(figure, essential=manager == first) for figure in mine]
-    growth = found[first]["growth"]
-    if growth["sites"]:
-        allocated = found[first]["allocated_bytes"]
+    growth = found[first].growth
+    if growth.sites:
+        allocated = found[first].allocated_bytes
         figures.append(drawn.growth_figure(_growing(growth), allocated, "figure-space-growth"))
     return figures

@@ -16,6 +16,7 @@ from tare.report.model import Section
 from tare.studies.space import actions as space_actions
 from tare.studies.space import observe
 from tare.studies.space import report as space
+from tare.studies.space.details import Took
 from tare.studykit.budget import Effort, Setting, bill_seconds
 
 IDENTIFIER = "space"
@@ -75,8 +76,8 @@ def _managers(setting: Setting) -> list[str]:
 
 
 def _seconds(record: Record) -> float:
-    details = record.outcome.details
-    return float(details.get("wall_seconds", 0.0)) + float(details.get("analysis_seconds", 0.0))
+    took = record.outcome.details_as(Took)
+    return took.wall_seconds + took.analysis_seconds
 
 
 def is_built() -> bool:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from tare.base.documents import converted
 from tare.base.errors import TareError
 from tare.heap_traces.recording import TableReader
 from tare.memory_managers.manager import resolve
 from tare.observers import call_sites, instrument
-from tare.observers.call_sites import MEASURES, Cost, costs_of, read_call_sites
+from tare.observers.call_sites import MEASURES, CallSites, Cost, costs_of, read_call_sites
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.results import read_records
@@ -85,11 +86,11 @@ def tool(folder: Path, program: Path) -> Path:
 
 
 def costs_in(folder: Path) -> list[Cost]:
-    return list(costs_of({"call_sites": read_call_sites(folder)}))
+    return list(costs_of(converted(read_call_sites(folder), CallSites)))
 
 
 def names(cost: Cost) -> tuple[str, ...]:
-    return tuple(frame["function"] for frame in cost.frames)
+    return tuple(str(frame["function"]) for frame in cost.frames)
 
 
 def table(stem: Path, name: str) -> list[Mapping[str, int]]:

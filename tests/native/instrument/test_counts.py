@@ -20,6 +20,7 @@ from tare.observers import instrument
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
+from tare.studies.count.details import Details
 from tests.support.valgrind import (
     both_tools,
     collected,
@@ -212,12 +213,13 @@ def test_threads(tmp_path: Path, program: Compile) -> None:
         assert outcome.status is Status.OK, outcome.reason
         assert outcome.details["threads"] == 5
         operations = outcome.details["operations"]
+        read = outcome.details_as(Details).operations
         # The C library's own for threads, and what a manager asks itself for by public names.
         assert 0 <= operations["malloc"]["calls"] - 80_000 <= 100
         assert 0 <= operations["free"]["calls"] - 80_000 <= 100
         # What another thread does meanwhile is not charged to a call.
-        assert instrument.quantile(operations["malloc"], 0.95) < 1000
-        assert instrument.quantile(operations["free"], 0.95) < 1000
+        assert read["malloc"].quantile(0.95) < 1000
+        assert read["free"].quantile(0.95) < 1000
         assert operations["malloc"]["left"] == 0
 
 
@@ -548,8 +550,8 @@ def test_every_default_manager_is_proved_and_counted(
     assert outcome.status is Status.OK, outcome.reason + outcome.error_tail
     assert resolve(manager).serves(outcome.server)
     assert 0 <= outcome.values["objects"] - 20_000 <= 20
-    malloc = outcome.details["operations"]["malloc"]
-    assert 5 < instrument.quantile(malloc, 0.5) < 1000
+    malloc = outcome.details_as(Details).operations["malloc"]
+    assert 5 < malloc.quantile(0.5) < 1000
     assert outcome.values["malloc_instructions"] < outcome.values["manager_instructions"]
 
 

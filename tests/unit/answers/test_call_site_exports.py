@@ -46,7 +46,7 @@ def results(folder: Path, *programs: str, **details: Any) -> Path:
     for order, program in enumerate(programs):
         for manager, sites in (("mimalloc", other), ("glibc", CALL_SITES)):
             run = Run("count", program, manager, 0, order, observer="instrument")
-            found = details or {"call_sites": sites}
+            found = details or {"operations": {}, "call_sites": sites}
             records.append(Record(run, Outcome(Status.OK, values={}, details=found)))
     managers = ["glibc", "mimalloc"]
     return write_campaign(folder, programs, managers, 1, study="count", records=records)
@@ -88,6 +88,6 @@ def test_counts_without_call_sites_and_damaged_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no counts by call site"):
         count_export.render(plain, "collapsed", "calls")
     cyclic = {**CALL_SITES, "sites": [[1, 0], [2, 1], [3, 2]]}
-    damaged = results(tmp_path / "damaged", "p", call_sites=cyclic)
+    damaged = results(tmp_path / "damaged", "p", operations={}, call_sites=cyclic)
     with pytest.raises(UsageError, match="damaged"):
         count_export.render(damaged, "collapsed", "calls")

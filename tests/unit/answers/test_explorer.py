@@ -64,6 +64,11 @@ def frames(*names: str) -> list[dict[str, Any]]:
     return [{"function": name, **place} for name in reversed(names)]
 
 
+def details_kept(name: str) -> dict[str, Any]:
+    """Of the first run in a folder of kept results."""
+    return dict(read_records(SUPPORT / name)[0].outcome.details)
+
+
 def recorded(tmp_path: Path, study: str, values: dict[str, float], details: Any) -> CallTree:
     """The only tree of one run whose record is given."""
     (tree,) = all_recorded(tmp_path, study, values, details)
@@ -179,18 +184,24 @@ def test_call_sites_of_drag_whose_trace_is_gone(tmp_path: Path) -> None:
         "drag_freed": 20.0,
         "drag_unfreed": 0.0,
         "void": 10.0,
+        "wasted": 40.0,
         "end": 10.0,
     }
     site |= {"bytes": 500, "objects": 5, "frames": frames("main", "make")}
-    tree = recorded(tmp_path, "drag", {"peak_free_bytes": 1.0}, {"trace": "gone", "sites": [site]})
+    details = details_kept("results-0.1/drag") | {"trace": "gone", "sites": [site]}
+    tree = recorded(tmp_path, "drag", {"peak_free_bytes": 1.0}, details)
     assert tree.title == "Heap by call site, of those that hold most in vain"
     assert paths_of(tree)["p", "main (p)", "make (p)"] == 4.0
     assert paths_of(tree, 1)["p", "main (p)", "make (p)"] == 500
 
 
 def test_call_sites_that_keep_free_cells(tmp_path: Path) -> None:
-    sites = [{"kept": 4096, "frames": frames("main", "make")}, {"kept": 1024, "frames": []}]
-    tree = recorded(tmp_path, "space", {"resident_bytes": 1.0}, {"sites": sites})
+    details = details_kept("results-0.1/space")
+    first, second, *_ = details["sites"]
+    first |= {"kept": 4096, "frames": frames("main", "make")}
+    second |= {"kept": 1024, "frames": []}
+    details["sites"] = [first, second]
+    tree = recorded(tmp_path, "space", {"resident_bytes": 1.0}, details)
     assert paths_of(tree) == {
         ("p",): 5120,
         ("p", "main (p)"): 4096,

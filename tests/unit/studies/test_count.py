@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tare.observers import instrument
 from tare.records.runs import Run
 from tare.studies.count import report as study
 from tare.studies.count import weigh as section
+from tare.studies.count.details import Operation
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tare.weighing.sections import sections
 
@@ -33,15 +33,10 @@ def test_without_the_instrument_the_package_is_named(monkeypatch: pytest.MonkeyP
 
 
 def test_quantiles() -> None:
-    operation = {
-        "calls": 100,
-        "fewest": 7,
-        "most": 5000,
-        "histogram": [[7, 60], [20, 35], [4992, 5]],
-    }
-    assert instrument.quantile(operation, 0.5) == 7
-    assert instrument.quantile(operation, 0.95) == 20
-    assert instrument.quantile(operation, 0.96) == 4992
+    operation = Operation(calls=100, fewest=7, most=5000, histogram=((7, 60), (20, 35), (4992, 5)))
+    assert operation.quantile(0.5) == 7
+    assert operation.quantile(0.95) == 20
+    assert operation.quantile(0.96) == 4992
 
 
 def test_counts_of_processes_are_added() -> None:
@@ -100,7 +95,7 @@ def test_a_run_is_read_back_with_its_observer() -> None:
 
 
 def test_histograms_become_figures() -> None:
-    operation: Mapping[str, Any] = {"calls": 3, "histogram": [[12, 2], [4096, 1]]}
+    operation = Operation(calls=3, histogram=((12, 2), (4096, 1)))
     figure = study._histogram_figure("malloc", {"glibc": operation})
     rows = figure.spec["data"]["values"]
     assert [row["share"] for row in rows] == [0.6667, 0.3333]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.answers.building import build_report
+from tare.base.documents import converted
 from tare.base.errors import UsageError
 from tare.heap_traces import residence
 from tare.heap_traces.frames import frame_text, site_text
@@ -24,6 +25,7 @@ from tare.records.runs import Outcome, Record, Run
 from tare.report.page import render_page
 from tare.studies.drag import report as drag
 from tare.studies.drag import weigh as drag_section
+from tare.studies.drag.details import Details, Peaks
 from tare.studies.drag.observe import outcome_of_trace
 from tare.studies.drag.question import drag_of_trace
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
@@ -89,6 +91,13 @@ def test_files_of_waiting_ends_are_removed(tmp_path: Path, monkeypatch: pytest.M
 
 
 # ---- the whole analysis ----
+
+
+def read_back(result: dict[str, Any]) -> Details:
+    """What ``analyse_objects`` found, as a report reads it."""
+    sites = [{**site, "frames": []} for site in result["sites"]]
+    of_trace = {"sites": sites, "complete": True, "reason": "", "sites_known": True}
+    return converted(result | of_trace, Details)
 
 
 @st.composite
@@ -275,8 +284,9 @@ def test_total_drag(rows: list[Row], ratio: float | None) -> None:
     frame = objects_frame(rows)
     found = processes(frame.lazy(), [])
     result = analyse_objects(frame.lazy(), found, "instructions", reachability=False)
-    assert drag.total_drag(result["areas"]) == ratio
-    assert drag.values_of(result).get("drag_ratio") == ratio
+    details = read_back(result)
+    assert drag.total_drag(details.areas) == ratio
+    assert drag.values_of(details).get("drag_ratio") == ratio
 
 
 def test_stacks_that_read_alike_are_one_site(tmp_path: Path) -> None:
@@ -294,12 +304,12 @@ def test_stacks_that_read_alike_are_one_site(tmp_path: Path) -> None:
         end_instructions=1000,
     )  # fmt: skip
     outcome, _ = outcome_of_trace(folder, "instructions")
-    found = outcome.details
-    texts = [site_text(site["frames"]) for site in found["sites"]]
+    found = outcome.details_as(Details)
+    texts = [site_text(site.frames) for site in found.sites]
     alike = "make (list.c:7) ← work ← main"
     assert sorted(texts) == [alike, alike, "work (prog.c:20) ← main"], "one in each process"
-    assert found["wasting_sites"] == 3
-    assert {site["objects"] for site in found["sites"]} == {number, 1}
+    assert found.wasting_sites == 3
+    assert {site.objects for site in found.sites} == {number, 1}
     table = drag.sites_table("p", found, "t")
     (_, first, vain, share, *_), (_, second, *_) = table.rows
     assert (first.text, second.text) == (alike, "work (prog.c:20) ← main")
@@ -383,7 +393,7 @@ def of_trace(trace: Path, tmp_path: Path) -> Results:
 def test_the_peak_that_could_be_is_the_least_that_is_known(
     last: int, needed: int | None, said: str
 ) -> None:
-    peaks = {"free": 100, "last_use": last, **({} if needed is None else {"needed": needed})}
+    peaks = Peaks(free=100, last_use=last, needed=needed)
     assert drag._peaks_sentence(peaks) == (
         f"The program holds 100 B at its peak; freeing each object {said}."
     )

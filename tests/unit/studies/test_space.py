@@ -13,16 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tare.base.documents import converted
 from tare.base.errors import TareError
 from tare.heap_traces import growth
 from tare.heap_traces.residence import Process
 from tare.heap_traces.trace import open_trace
+from tare.records.results import read_records
 from tare.studies.space import history, observe
 from tare.studies.space import (
     ranges as space_ranges,
 )
 from tare.studies.space import report as space
 from tare.studies.space import weigh as space_section
+from tare.studies.space.details import Details
 from tare.studies.space.ranges import Coverage, from_pairs, holds, nothing, overlap, union, without
 from tare.studies.space.sites import (
     Pinned,
@@ -41,6 +44,7 @@ from tare.studies.space.snapshot import (
 )
 from tare.studies.space.split import PARTS, HeapPages, Known, Objects, areas, split
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
+from tests.support import SUPPORT
 from tests.support.traces import OBJECTS, objects_frame, sites_frame, write_trace_folder
 
 BASE = 0x10000
@@ -368,11 +372,14 @@ def test_sites_that_read_alike_and_grow_are_one_line() -> None:
          "frames": frames}
         for site, kind, gained in ((1, growth.GROWS, 10), (2, growth.LEVELS_OFF, 4))
     ]  # fmt: skip
-    found = {"growth": {"sites": sites}}
+    (kept,) = read_records(SUPPORT / "results-more" / "space-growing")
+    details = kept.outcome.details
+    details = {**details, "growth": {**details["growth"], "sites": sites}}
+    found = converted(details, Details)
     (row,) = space.growth_table("p", found, "t").rows
     assert [cell.text for cell in row] == ["1", "f (f.c:3)", "grows", "14 B", "1.00 MiB"]
-    assert space._growing(found["growth"])[0]["levels"].tolist() == [0, 14]
-    assert sites[0]["levels"] == [0, 10]
+    assert space._growing(found.growth)[0]["levels"].tolist() == [0, 14]
+    assert found.growth.sites[0].levels == (0, 10)
 
 
 def test_a_large_object_keeps_only_what_is_free_beside_its_ends() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tare as api
+from tare.base.documents import converted
 from tare.heap_traces.ownership import SUMS
 from tare.records.metrics import Status
 from tare.records.results import read_records
@@ -17,6 +18,7 @@ from tare.report.figures.drawing import draw
 from tare.report.figures.icicle import MOST_ROWS, icicle
 from tare.report.model import Table
 from tare.studies.space import ownership, report
+from tare.studies.space.details import Details, Owning
 from tests.support import SUPPORT
 
 OWNED = SUPPORT / "results-more" / "space-owners"
@@ -24,9 +26,9 @@ OLDER = SUPPORT / "results-0.1" / "space"
 PROGRAM = "tree"
 
 
-def kept() -> tuple[Record, dict[str, Any]]:
+def kept() -> tuple[Record, Details]:
     (record,) = read_records(OWNED)
-    return record, dict(record.outcome.details)
+    return record, record.outcome.details_as(Details)
 
 
 def column(table: Table, title: str) -> list[str]:
@@ -42,14 +44,15 @@ def numbers(table: Table, title: str) -> list[Any]:
 def test_the_rows_add_up_to_the_peak_and_others_come_last() -> None:
     _, found = kept()
     table, often, leaks = ownership.tables(PROGRAM, found, None, 1)
-    totals = found["owners"]["totals"]
-    assert sum(numbers(table, "at the peak")) == totals["peak_bytes"]
-    assert sum(numbers(table, "objects")) == totals["peak_objects"]
-    assert sum(numbers(table, "never freed")) == totals["never_freed_bytes"]
-    assert sum(numbers(leaks, "bytes")) == totals["never_freed_bytes"]
-    assert sum(numbers(leaks, "objects")) == totals["never_freed_objects"]
-    assert sum(numbers(often, "allocations")) == totals["objects"]
-    assert sum(numbers(often, "temporary")) == totals["temporary_objects"]
+    assert found.owners is not None
+    totals = found.owners.totals
+    assert sum(numbers(table, "at the peak")) == totals.peak_bytes
+    assert sum(numbers(table, "objects")) == totals.peak_objects
+    assert sum(numbers(table, "never freed")) == totals.never_freed_bytes
+    assert sum(numbers(leaks, "bytes")) == totals.never_freed_bytes
+    assert sum(numbers(leaks, "objects")) == totals.never_freed_objects
+    assert sum(numbers(often, "allocations")) == totals.objects
+    assert sum(numbers(often, "temporary")) == totals.temporary_objects
     assert column(often, "call site")[-1].endswith(" others")
     for each in (table, often, leaks):
         shares = numbers(each, "share")[: each.few]
@@ -60,20 +63,22 @@ def test_the_rows_add_up_to_the_peak_and_others_come_last() -> None:
 
 def test_drag_of_the_same_bill_stands_beside() -> None:
     record, found = kept()
-    first, second, *_ = found["owners"]["sites"]
+    assert found.owners is not None
+    first, second, *_ = found.owners.sites
     sums = dict.fromkeys((*SUMS, "peak_lag"), 0)
     drags = [
-        {**sums, "frames": first["frames"], "peak_drag": 700, "peak_void": 11},
+        {**sums, "frames": first.frames, "peak_drag": 700, "peak_void": 11},
         {**sums, "frames": [frame_named("elsewhere")], "peak_drag": 5, "peak_void": 0},
     ]
     others = {**sums, "peak_drag": 1, "peak_void": 1, "sites": 9}
     totals = {**sums, "peak_bytes": 1 << 20}
-    details = {"owners": {"sites": drags, "others": others, "totals": totals}}
+    owners = {"sites": drags, "others": others, "totals": totals, "frames": [], "stacks": []}
+    details = {"owners": owners}
     run = replace(record.run, study="drag")
     other = Record(run, Outcome(Status.OK, details=details), record.started)
     dragged = ownership.drag_of([record, other], record.run.program)
     table, *_ = ownership.tables(PROGRAM, found, dragged, 1)
-    assert second["peak_bytes"]
+    assert second.peak_bytes
     of_sites = numbers(table, "drag")
     assert of_sites[:2] == [711, None]
     assert of_sites[-1] == 5 + 2
@@ -134,8 +139,9 @@ def test_a_deep_tree_has_bounded_rows_and_folds_small_shares() -> None:
 
 
 def test_nothing_is_said_of_a_program_that_allocates_nothing() -> None:
-    nothing = {"totals": dict.fromkeys((*SUMS, "kept"), 0), "sites": [], "stacks": [], "frames": []}
-    found = {"owners": nothing | {"others": nothing["totals"]}}
+    sums: dict[str, Any] = dict.fromkeys((*SUMS, "kept"), 0)
+    nothing = {"totals": sums, "sites": [], "others": {**sums, "sites": 0}}
+    found = converted({"owners": {**nothing, "stacks": [], "frames": []}}, Owning)
     assert ownership.sentences(found) == []
     assert ownership.tables("p", found, None, 1) == []
     assert ownership.figures("p", found, "i") == []
