@@ -20,7 +20,7 @@ from tare.observers import runner
 from tare.programs.program import Program
 from tare.records.header import Environment, Header, Tried
 from tare.records.metrics import Status
-from tare.records.results import RUN_FILE, Store
+from tare.records.results import RUN_FILE, Store, read_records
 from tare.records.runs import Limits, Outcome, Record, Run
 from tare.report.model import Section
 from tare.weighing import own_heap
@@ -42,12 +42,14 @@ def pilot(executable: str) -> Record:
 
 
 def space(program: str, mapped: Mapping[str, int], manager: str = "glibc") -> Record:
-    """What `tare space` keeps, as far as it matters; beside a process with less memory."""
+    """What `tare space` keeps, with these figures; beside a process with less memory."""
+    (kept,) = read_records(SUPPORT / "results-more" / "space-growing")
     details = {
-        "peak": {"resident": 40 << 20},
+        **kept.outcome.details,
+        "peak": {**kept.outcome.details["peak"], "resident": 40 << 20},
         "processes": [
-            {"program": "/usr/bin/dash", "peak_bytes": 1 << 20},
-            {"program": program, "peak_bytes": 41 << 20},
+            {"pid": 1, "program": "/usr/bin/dash", "peak_bytes": 1 << 20},
+            {"pid": 2, "program": program, "peak_bytes": 41 << 20},
         ],
         "mapped": [{"file": file, "resident": size} for file, size in mapped.items()],
     }
