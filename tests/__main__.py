@@ -20,7 +20,7 @@ MOST_AGAIN = 20
 MOST_UNSTEADY = 2
 SHARED_OUT = ["--dist", "loadfile", "--no-loadscope-reorder"]
 """In the order of tests/conftest.py; else files with few tests, which are long ones, come last."""
-WORKERS, WORKERS_BESIDE_LOOPS = 2, 6
+WORKERS, WORKERS_BESIDE_LOOPS = 2, 16
 """Beside loops a worker has little of the processor, and more of them disturb each other more."""
 MOST_LINES = 60
 """Of a failure: its end says why."""
