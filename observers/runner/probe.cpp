@@ -15,10 +15,8 @@
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -26,53 +24,23 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "line.hpp"
 #include "tare/platform/exported.hpp"
 #include "tare/platform/maps.hpp"
 
 namespace {
 
+using tare::runner::kLineBytes;
+using tare::runner::kPathBytes;
+using tare::runner::Line;
+
 constexpr unsigned long kProofVersion = 2;
-constexpr std::size_t kLineBytes = 16384, kPathBytes = 4096;
 
 constexpr const char* kFamily[] = {"calloc",         "realloc",       "free",
                                    "posix_memalign", "aligned_alloc", "malloc_usable_size"};
 
 constinit char proof_path[kPathBytes] = {};
 constinit char servers[kLineBytes / 2] = {};  // the tab-separated fields after the executable
-
-class Line {
- public:
-  // What would end a field becomes a question mark.
-  Line& operator<<(const char* field) {
-    for (; *field != '\0'; ++field) *this << (*field == '\t' || *field == '\n' ? '?' : *field);
-    return *this;
-  }
-  Line& operator<<(char byte) {
-    if (used_ + 1 < sizeof text_) text_[used_++] = byte;
-    return *this;
-  }
-  Line& operator<<(unsigned long number) {
-    char digits[24];
-    char* at = digits + sizeof digits;
-    *--at = '\0';
-    do *--at = static_cast<char>('0' + number % 10);
-    while ((number /= 10) > 0);
-    return *this << at;
-  }
-  const char* Text() const { return text_; }
-  std::size_t Length() const { return used_; }
-
- private:
-  char text_[kLineBytes];
-  std::size_t used_ = 0;
-};
-
-void PutExecutable(Line& line) {
-  char path[kPathBytes];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-  path[length > 0 ? length : 0] = '\0';
-  line << path;
-}
 
 const char* LinkedFile(const void* address) {
   Dl_info information;
@@ -114,17 +82,12 @@ void ResolveServers() {
 void Report(const char* kind) {
   Line line;
   line << kProofVersion << '\t' << kind << '\t' << static_cast<unsigned long>(getpid()) << '\t'
-       << static_cast<unsigned long>(getppid()) << '\t' << getauxval(AT_RANDOM) << '\t';
-  PutExecutable(line);
+       << static_cast<unsigned long>(getppid()) << '\t' << tare::runner::Image() << '\t';
+  tare::runner::PutExecutable(line);
   line << '\t';
   for (const char* at = servers; *at != '\0'; ++at) line << *at;
   line << '\n';
-  const int fd = open(proof_path, O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (fd < 0) return;
-  // A proof that cannot be written is a proof that is missing, which the runner notices.
-  const ssize_t ignored = write(fd, line.Text(), line.Length());
-  static_cast<void>(ignored);
-  close(fd);
+  line.AppendTo(proof_path);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ from tare.base.files import hash_file
 from tare.base.native import native_file
 from tare.memory_managers import layers, runtimes
 from tare.memory_managers.manager import Manager
+from tare.observers.coverage import coverage_of, judged
 from tare.observers.protocol import Observer
 from tare.programs.program import Program
 from tare.records.metrics import Status
@@ -78,7 +79,10 @@ def run_once(
     ``workspace`` is a folder for this run's files, all removed again; standard output, up to
     1 MiB of it, is copied to ``keep_output`` where that is given and does not exist yet.
     """
-    preloaded = (native_file("lib/libtare-probe.so"), *manager.preload)
+    # Layers and runtimes say themselves what they serve, and an observer sees what is allocated.
+    looks = observer is None and manager.layer is None and manager.runtime is None
+    coverer = (native_file("lib/libtare-coverage.so"),) if looks else ()
+    preloaded = (native_file("lib/libtare-probe.so"), *coverer, *manager.preload)
     # What a process shows may lie behind one of the links, so they stay until it is judged.
     with _folder(workspace) as folder, _preloadable(preloaded) as preload:
         proof = folder / "proof"
@@ -99,10 +103,13 @@ def run_once(
         if raw["end"] == "error":
             _raise_start_error(program, raw)
         _refuse_full_disk(folder)
-        proofs = _read_proof(proof)
+        lines = _read_proof(proof)
+        proofs = _proofs(lines)
         if observer is not None:
             raw["programs"] = [seen for seen in raw["programs"] if not observer.hosts(seen[2])]
         outcome = _judge(raw, manager, proofs, folder / "stderr")
+        if outcome.status is Status.OK and (found := coverage_of(lines)) is not None:
+            outcome = judged(outcome, found, manager, limits)
         if manager.layer is not None and outcome.status in (Status.OK, Status.FAILED):
             outcome = _judge_layer(outcome, manager, proofs, folder / "counters", raw["pid"])
         if manager.runtime is not None:
@@ -309,16 +316,20 @@ def _refuse_full_disk(folder: Path) -> None:
         )
 
 
-def _read_proof(path: Path) -> list[_Proof]:
+def _read_proof(path: Path) -> list[list[str]]:
+    """The fields of each line."""
     with path.open("rb") as file:
         text = os.fsdecode(file.read(_PROOF_LIMIT))
-    proofs = []
-    for line in text.split("\n"):
-        fields = line.split("\t")
-        if len(fields) == _PROOF_FIELDS and fields[0] == "2":
-            kind, pid, image = fields[1], int(fields[2]), int(fields[4])
-            proofs.append(_Proof(kind, pid, image, fields[5], fields[6], fields[9]))
-    return proofs
+    lines = [line.split("\t") for line in text.split("\n")]
+    return [fields for fields in lines if fields[0] == "2"]
+
+
+def _proofs(lines: Sequence[Sequence[str]]) -> list[_Proof]:
+    return [
+        _Proof(fields[1], int(fields[2]), int(fields[4]), fields[5], fields[6], fields[9])
+        for fields in lines
+        if len(fields) == _PROOF_FIELDS
+    ]
 
 
 def _in_proof(path: str) -> str:

@@ -27,6 +27,7 @@ class Status(StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     WRONG_OUTPUT = "wrong-output"
     NOT_LOADED = "not-loaded"
+    NOT_COVERED = "not-covered"
 
 
 class Obtained(StrEnum):

@@ -15,6 +15,7 @@ from tare.records.metrics import METRICS, Status
 
 T = TypeVar("T")
 DEFAULT_OUTPUT_LIMIT = 1 << 30
+LEAST_COVERAGE = 0.1
 
 GREATEST_VALUE = 1e30
 """No measurement comes near it, and figures made of such values are still finite."""
@@ -27,11 +28,13 @@ Name = Annotated[
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one run; None is no bound. Seconds and bytes."""
+    """Bounds of one run; None is no bound. Seconds and bytes. ``least_coverage`` is the share of a
+    program's memory that its manager must serve."""
 
     timeout_seconds: float | None = None
     memory_bytes: int | None = None
     output_bytes: int = DEFAULT_OUTPUT_LIMIT
+    least_coverage: float = LEAST_COVERAGE
 
 
 @dataclass(frozen=True)

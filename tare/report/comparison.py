@@ -10,6 +10,7 @@ from dataclasses import replace
 from tare.base.libraries import pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL, TOO_FEW_RUNS
 from tare.base.units import format_floor, format_percent, format_ratio, format_value
+from tare.records.coverage import NOTABLE, Covered
 from tare.records.evidence import UNSEEN
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, judged_status, read_records, reference_outputs
@@ -403,6 +404,16 @@ def coverage_warnings(results: Results) -> list[str]:
     return [f"{caution}: {', '.join(programs)}" for caution, programs in found.items()]
 
 
+def _partly_covered(records: Sequence[Record], baseline: str) -> str:
+    """What the program has elsewhere, where the baseline does not serve nearly all of it."""
+    for record in records:
+        if record.run.manager == baseline and record.outcome.status is Status.OK:
+            found = record.outcome.details_as(Covered).coverage
+            if found is not None and found.share < NOTABLE:
+                return found.told(baseline)
+    return ""
+
+
 def _cautions(records: Sequence[Record], baseline: str, comparable: bool) -> Iterator[str]:
     outcomes = [record.outcome for record in records]
     if any(outcome.silent_processes for outcome in outcomes):
@@ -410,6 +421,8 @@ def _cautions(records: Sequence[Record], baseline: str, comparable: bool) -> Ite
             "some child processes did not show which malloc serves them (static, privileged or "
             "started without their environment: no manager reaches those)"
         )
+    if partly := _partly_covered(records, baseline):
+        yield partly
     if any(outcome.left_behind for outcome in outcomes):
         yield "processes were left running at the end, and were ended"
     if any(outcome.memory_is_sampled for outcome in outcomes):

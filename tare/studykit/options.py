@@ -16,7 +16,7 @@ from tare.base.errors import UsageError
 from tare.base.units import parse_size
 from tare.heap_traces.schedule import DEATHS, REGIONS, TOUCHES, How
 from tare.programs.program import Program, program_from_command
-from tare.records.runs import DEFAULT_OUTPUT_LIMIT, Limits
+from tare.records.runs import DEFAULT_OUTPUT_LIMIT, LEAST_COVERAGE, Limits
 from tare.studykit.answer import Output
 
 Command = Callable[..., Any]
@@ -187,9 +187,14 @@ def limit_options(function: Command) -> Command:
 
     @functools.wraps(function)
     def packed(
-        timeout: float | None, memory_limit: int | None, output_limit: int, **others: Any
+        timeout: float | None,
+        memory_limit: int | None,
+        output_limit: int,
+        least_coverage: float,
+        **others: Any,
     ) -> Any:
-        return function(limits=Limits(timeout, memory_limit, output_limit), **others)
+        limits = Limits(timeout, memory_limit, output_limit, least_coverage)
+        return function(limits=limits, **others)
 
     return _add(
         packed,
@@ -211,6 +216,15 @@ def limit_options(function: Command) -> Command:
             default=f"{DEFAULT_OUTPUT_LIMIT}B",
             callback=size,
             help="End a run that prints more than this. Default: 1GiB.",
+        ),
+        click.option(
+            "--least-coverage",
+            type=click.FloatRange(0, 1),
+            metavar="SHARE",
+            default=LEAST_COVERAGE,
+            help="A run of whose memory the manager served less counts as not-covered: the rest "
+            f"is of an allocator or a heap of the program's own. 0 lets all count. Default: "
+            f"{LEAST_COVERAGE}.",
         ),
     )
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from tare.campaign.planning import Plan, planned_runs
 from tare.campaign.session import Compared, Planned, Question, managers_of, measure, programs_of
 from tare.memory_managers import suitable
+from tare.memory_managers.manager import OWN, Manager, resolve
+from tare.observers import runner
+from tare.observers.coverage import refusal
 from tare.observers.protocol import Observe
+from tare.programs.program import Program
+from tare.records.coverage import Covered
+from tare.records.metrics import Status
 from tare.records.results import Results
-from tare.records.runs import Record, Run
+from tare.records.runs import Limits, Outcome, Record, Run
 from tare.studykit.request import AgainstBaseline
 
 
@@ -23,6 +30,27 @@ class _WatchedStudy(Protocol):
     @property
     def OBSERVER(self) -> str: ...  # noqa: N802
     def next_round(self, plan: Plan, records: Sequence[Record]) -> list[Run]: ...
+
+
+def of_covered(observe: Observe) -> Observe:
+    """``observe``, of programs that have their memory from malloc. A run of each, as it is and
+    unwatched, comes first; where that shows that no manager could serve the program, the observer
+    runs nothing."""
+    refusals: dict[str, str] = {}
+
+    def run(
+        program: Program, manager: Manager, limits: Limits, workspace: Path, keep: Path | None
+    ) -> Outcome:
+        if manager.server is not None and manager.runtime is None and limits.least_coverage > 0:
+            if program.name not in refusals:
+                alone = runner.run_once(program, resolve(OWN), limits, workspace)
+                found = alone.details_as(Covered).coverage
+                refusals[program.name] = refusal(found, limits)
+            if reason := refusals[program.name]:
+                return Outcome(Status.NOT_COVERED, reason)
+        return observe(program, manager, limits, workspace, keep)
+
+    return run
 
 
 @dataclass(frozen=True)
@@ -53,7 +81,7 @@ def watch(watched: Watched, request: AgainstBaseline, asked: Mapping[str, Any]) 
         watched.doing,
         Compared(chosen, resolved, baseline),
         asked,
-        {study.OBSERVER: watched.observe, **watched.others},
+        {study.OBSERVER: of_covered(watched.observe), **watched.others},
         narrow=watched.narrow,
     )
     return measure(question, lambda _seed: planned, request.where())

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
 
-from tare.base.errors import UsageError
+from tare.base.errors import ProgramError, UsageError
 from tare.base.interrupts import termination_as_interrupt
 from tare.base.libraries import pl
 from tare.base.units import format_bytes, format_count
@@ -17,7 +18,10 @@ from tare.memory_managers import runtimes, suitable
 from tare.memory_managers.manager import OWN, Manager, resolve
 from tare.memory_managers.runtimes import OwnHeap, Runtime
 from tare.observers import runner
+from tare.observers.coverage import refusal
+from tare.programs import java_command
 from tare.programs.program import Program
+from tare.records.coverage import Covered
 from tare.records.header import Header, Tried
 from tare.records.metrics import Status
 from tare.records.results import Results, Store, read_records
@@ -32,6 +36,18 @@ IDENTIFIER = "own-heap"
 _REST = "Allocators of the malloc family see only the rest"
 MOST_OF_THE_TIME = 0.05
 """What a run to see whether a manager serves the program may take of the bill's time."""
+
+
+def of_covered(program: Program, pilot: Outcome, limits: Limits) -> Limits:
+    """The limits of a bill's runs. Where malloc serves too little of the program, there is no bill;
+    but of a runtime whose own heap the bill tells of, and of a JVM's own use of malloc, all runs
+    count."""
+    tells = runtimes.with_own_heap(pilot.executable) is not None
+    if tells or java_command.is_java(program):
+        return replace(limits, least_coverage=0.0)
+    if reason := refusal(pilot.details_as(Covered).coverage, limits):
+        raise ProgramError(f"{program.name}: {reason}", "nothing more was run")
+    return limits
 
 
 # ---- the manager that shows all objects ----
