@@ -26,9 +26,15 @@ inline void Withdraw(Thread& t) {
     process.volume.fetch_sub(static_cast<std::int64_t>(t.published), std::memory_order_relaxed);
 }
 
-// Waits for a thread that has claimed the objects of `t`. `t` is busy, so no other can claim now.
+// Waits for a thread that has claimed the objects of `t`. `t` is busy, so no other can claim now;
+// but idle as it waits, for the one that has may be waiting for that.
 inline void AwaitClaim(Thread& t) {
-  while (t.claimed.load(std::memory_order_acquire)) sched_yield();
+  while (t.claimed.load(std::memory_order_acquire)) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    t.busy.store(false, std::memory_order_release);
+    sched_yield();
+    BecomeBusy(t);
+  }
   if (!t.taken.load(std::memory_order_relaxed)) return;
   t.taken.store(false, std::memory_order_relaxed);
   Empty(t);
@@ -252,10 +258,19 @@ bool WhileBusy(Work work) {
   return true;
 }
 
+// Of a thread that is busy and waits for the lists: who has them may want to claim its objects, and
+// would try for long in vain.
+inline void LetClaim(Thread& t) {
+  BecomeIdle(t);
+  sched_yield();
+  BecomeBusy(t);
+  AwaitClaim(t);
+}
+
 inline void Close(Thread& t) {
   if (t.stage != Stage::kOpen) return;
   {
-    const ListsGuard guard;
+    const ListsGuard guard([&t] { LetClaim(t); });
     (t.previous != nullptr ? t.previous->next : process.threads) = t.next;
     if (t.next != nullptr) t.next->previous = t.previous;
   }

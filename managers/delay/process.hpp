@@ -63,6 +63,12 @@ class ListsGuard {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     process.lock.lock();
   }
+  // Calls `wait` as long as another thread has it.
+  template <typename Wait>
+  explicit ListsGuard(Wait wait) : before_(lists) {
+    if (before_ == Lists::kHeldForFork) return;
+    while (!Take()) wait();
+  }
   ~ListsGuard() {
     if (before_ == Lists::kHeldForFork) return;
     process.lock.unlock();
@@ -73,6 +79,14 @@ class ListsGuard {
   ListsGuard& operator=(const ListsGuard&) = delete;
 
  private:
+  bool Take() {
+    lists = Lists::kUsed;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (process.lock.try_lock()) return true;
+    lists = before_;
+    return false;
+  }
+
   const Lists before_;
 };
 

@@ -49,8 +49,8 @@ inline void Seize(Thread& other) {
 
 // `work(thread)` for all threads but `own` that may hold objects.
 template <typename Work>
-void ForOthers(const Thread& own, Work work) {
-  const ListsGuard guard;
+void ForOthers(Thread& own, Work work) {
+  const ListsGuard guard([&own] { LetClaim(own); });
   syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
   for (Thread* other = process.threads; other != nullptr; other = other->next)
     if (other != &own) work(*other);

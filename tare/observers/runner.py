@@ -39,6 +39,7 @@ _PROOF_LIMIT = 1 << 26
 _PROOF_FIELDS = 13
 _LOOK_UP_SECONDS = 0.5
 _LEAST_FREE_BYTES = 128 << 10
+_ALWAYS = ("probe", "coverage")
 _UNSAFE_IN_PRELOAD = (" ", ":", "\n", "\t")  # LD_PRELOAD splits at them and has no quoting
 
 _ending = threading.Event()
@@ -81,8 +82,8 @@ def run_once(
     """
     # Layers and runtimes say themselves what they serve, and an observer sees what is allocated.
     looks = observer is None and manager.layer is None and manager.runtime is None
-    coverer = (native_file("lib/libtare-coverage.so"),) if looks else ()
-    preloaded = (native_file("lib/libtare-probe.so"), *coverer, *manager.preload)
+    names = _ALWAYS if looks else _ALWAYS[:1]
+    preloaded = (*(native_file(f"lib/libtare-{name}.so") for name in names), *manager.preload)
     # What a process shows may lie behind one of the links, so they stay until it is judged.
     with _folder(workspace) as folder, _preloadable(preloaded) as preload:
         proof = folder / "proof"
@@ -147,17 +148,17 @@ def side_by_side(runs: Sequence[Callable[[], Made]]) -> list[Made]:
 
 
 def observer_cost(workspace: Path, pairs: int = 5) -> float:
-    """Seconds that the probe adds to the start of each process: the median difference between runs
-    of ``true`` with and without it, taken in turns."""
+    """Seconds that the probe and its companion add to each process: the median difference between
+    runs of ``true`` with and without them, taken in turns."""
     program = Program("true", ("true",))
-    probe = str(native_file("lib/libtare-probe.so"))
+    objects = " ".join(str(native_file(f"lib/libtare-{name}.so")) for name in _ALWAYS)
     differences = []
     with _folder(workspace) as folder:
         proof = folder / "proof"
         proof.touch()
         for _ in range(pairs):
             walls = []
-            for preload in (probe, ""):
+            for preload in (objects, ""):
                 environment = {**os.environ, "LD_PRELOAD": preload, "TARE_PROOF": str(proof)}
                 raw = _launch(program, Limits(timeout_seconds=10), folder, folder, environment, ())
                 walls.append(float(raw["wall_nanoseconds"]) / 1e9)

@@ -92,7 +92,7 @@ def missing_licences(names: Sequence[str]) -> set[str]:
     return (wanted | {f"{name}.txt" for name in bundled(names)}) - there
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
     with kept_copy() as source:
         wheel = build_wheel(source, LITTLE)
