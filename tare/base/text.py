@@ -54,6 +54,14 @@ def shortened(text: str, longest: int = LONGEST_NAME) -> str:
     return f"{text[: longest - tail - 1]}…{text[-tail:]}"
 
 
+def shortened_sentence(text: str, longest: int) -> str:
+    """As ``shortened``, between words where there are some."""
+    if len(text) <= longest:
+        return text
+    start, _, end = shortened(text, longest).partition("…")
+    return f"{start.rpartition(' ')[0] or start} … {end.partition(' ')[2] or end}"
+
+
 def printable(text: str) -> str:
     """``text`` without characters that would steer the terminal; a line break shows as ⏎."""
     return "".join(

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from tare.base.text import printable, sentence, shortened
+from tare.base.text import printable, sentence, shortened, shortened_sentence
 from tare.records.actions import Action
 from tare.report.advice import bounds_text, gain_text, metric_text, place_text, rank
 from tare.report.model import Cell, Report, Section, Table
@@ -187,7 +187,7 @@ def _advised(action: Action, number: int, width: int) -> _Advised:
 
 def _wrapped(text: str, width: int, *, indent: str = "  ", style: str = "") -> list[_Line]:
     lines = textwrap.wrap(
-        shortened(printable(text), _LONGEST_TEXT * (width - len(indent))),
+        shortened_sentence(printable(text), _LONGEST_TEXT * (width - len(indent))),
         max(20, width),
         initial_indent=indent,
         subsequent_indent=" " * len(indent) if indent.isspace() else "   ",

@@ -103,7 +103,8 @@ def _with_others(change: Change) -> str:
     names = list(dict.fromkeys(place.name for place in change.others))
     if not names:
         return ""
-    more = f" and {len(names) - MOST_OTHERS} more places" if len(names) > MOST_OTHERS else ""
+    left = len(names) - MOST_OTHERS
+    more = f" and {left} more place{'s' if left > 1 else ''}" if left > 0 else ""
     return f", with what belongs to it from {', '.join(names[:MOST_OTHERS])}{more}"
 
 
