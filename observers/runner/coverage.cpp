@@ -141,6 +141,14 @@ struct Counting {
   }
 };
 
+// Where the static data ends with which the mapping begins: the kernel joins what is mapped behind.
+uintptr_t EndOfData(const tare::platform::MapsRow& row) {
+  tare::platform::LoadedObject object{};
+  if (!tare::platform::FindLoadedObject(row.start - 1, object)) return row.start;
+  const uintptr_t end = PageUp(object.end);
+  return end < row.start ? row.start : end < row.end ? end : row.end;
+}
+
 // With the lock.
 Sample TakeSample() {
   Counting counting;
@@ -153,10 +161,11 @@ Sample TakeSample() {
     const char* const name = maps.Name();
     if (strcmp(name, "[stack]") == 0)
       counting.sample.stack += counting.resident(row.start, row.end);
-    else if (follows_data && *name == '\0')
-      counting.sample.statics += counting.resident(row.start, row.end);
-    else if (*name == '\0' || strcmp(name, "[heap]") == 0 || strncmp(name, "[anon:", 6) == 0)
-      counting.Add(row.start, row.end);
+    else if (*name == '\0' || strcmp(name, "[heap]") == 0 || strncmp(name, "[anon:", 6) == 0) {
+      const uintptr_t data = follows_data ? EndOfData(row) : row.start;
+      counting.sample.statics += counting.resident(row.start, data);
+      counting.Add(data, row.end);
+    }
   }
   const Sample& sample = counting.sample;
   if (sample.of_files >= state.largest.of_files) state.largest = sample;
