@@ -77,7 +77,9 @@ def weigh(request: Weigh) -> Results:
             )
         else:
             pilot = _pilot(store, chosen, OWN, limits, watcher)
-            limits = own_heap.of_covered(chosen, pilot, limits)
+            limits = own_heap.of_covered(
+                chosen, pilot, limits, of_runtime=bool(storage_runtime(chosen))
+            )
             resolved, first = _settle(store, pilot, resolved, first, watcher)
             if not request.managers:
                 most = own_heap.MOST_OF_THE_TIME * budget

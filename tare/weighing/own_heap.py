@@ -38,11 +38,11 @@ MOST_OF_THE_TIME = 0.05
 """What a run to see whether a manager serves the program may take of the bill's time."""
 
 
-def of_covered(program: Program, pilot: Outcome, limits: Limits) -> Limits:
+def of_covered(program: Program, pilot: Outcome, limits: Limits, *, of_runtime: bool) -> Limits:
     """The limits of a bill's runs. Where malloc serves too little of the program, there is no bill;
-    but of a runtime whose own heap the bill tells of, and of a JVM's own use of malloc, all runs
-    count."""
-    tells = runtimes.with_own_heap(pilot.executable) is not None
+    but of a runtime whose own heap the bill tells of, in words or by component, and of a JVM's own
+    use of malloc, all runs count."""
+    tells = of_runtime or runtimes.with_own_heap(pilot.executable) is not None
     if tells or java_command.is_java(program):
         return replace(limits, least_coverage=0.0)
     if reason := refusal(pilot.details_as(Covered).coverage, limits):

@@ -8,6 +8,7 @@ from typing import Any
 from tare.campaign.session import programs_of
 from tare.observers import instrument
 from tare.records.results import Results
+from tare.records.runs import Limits
 from tare.studies.breakdown import memory
 from tare.studies.breakdown import report as study
 from tare.studies.breakdown.request import Breakdown
@@ -43,4 +44,6 @@ def breakdown(request: Breakdown) -> Results:
         breakdown_run.refuse_narrow(programs_of(request.programs))
         asked["models"] = memory.describe(loaded)
     managers = request.managers or (breakdown_run.default_manager(programs_of(request.programs)),)
-    return watch(watched, replace(request, managers=managers), asked)
+    # What is looked at is the runtime's storage management, whoever serves its malloc.
+    limits = replace(request.limits or Limits(), least_coverage=0.0)
+    return watch(watched, replace(request, managers=managers, limits=limits), asked)
