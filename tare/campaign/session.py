@@ -11,7 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -151,7 +151,7 @@ def measure(question: Question, plan: Callable[[int], Planned], where: Where) ->
         rig = executor.Rig(
             {program.name: program for program in programs},
             managers,
-            where.limits or Limits(),
+            _of_regions(managers, where.limits or Limits()),
             {**executor.OBSERVERS, **question.observers},
         )
         if where.cluster is not None:
@@ -162,6 +162,13 @@ def measure(question: Question, plan: Callable[[int], Planned], where: Where) ->
             )
             return _keeping_what_is_measured(store, watcher, doing_runs)
         return execute(store, planned.planner, rig, watcher, Clock() if where.canary else None)
+
+
+def _of_regions(managers: Mapping[str, Manager], limits: Limits) -> Limits:
+    """The limits of a comparison. With a manager that serves regions, what a program maps for those
+    is what it is about."""
+    serves_regions = not all(manager.layer_serves for manager in managers.values())
+    return replace(limits, least_coverage=0.0) if serves_regions else limits
 
 
 def execute(

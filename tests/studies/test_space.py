@@ -18,6 +18,7 @@ from tare.base.errors import UsageError
 from tare.heap_traces import growth
 from tare.programs.program import program_from_command
 from tare.records.results import Results, read_records
+from tare.records.runs import Limits
 from tare.report.page import render_page
 from tare.studies.space import report as space
 from tare.studies.space.ranges import without
@@ -89,7 +90,13 @@ OBJECT_COUNT, OBJECT_SIZE = 60_000, 112
 
 def looked_at(folder: Path, manager: str, *command: str | Path) -> tuple[dict[str, Any], int]:
     """The details of the one run, and the resident bytes that the program printed of itself."""
-    results = api.space([str(word) for word in command], [manager], baseline=manager, folder=folder)
+    results = api.space(
+        [str(word) for word in command],
+        [manager],
+        baseline=manager,
+        folder=folder,
+        limits=Limits(least_coverage=0),
+    )
     (record,) = read_records(results.folder)
     assert record.outcome.status == "ok", record.outcome.reason
     (output,) = (folder / "outputs").iterdir()
