@@ -21,7 +21,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdarg>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +29,7 @@
 
 #include "foreign.hpp"
 #include "line.hpp"
+#include "system.hpp"
 #include "tare/platform/exported.hpp"
 #include "tare/platform/loaded_objects.hpp"
 #include "tare/platform/maps.hpp"
@@ -39,6 +39,7 @@ namespace {
 
 using std::size_t;
 using std::uintptr_t;
+using tare::KeepErrno;
 using tare::platform::PageUp;
 using tare::runner::Files;
 using tare::runner::kFileBytes;
@@ -199,17 +200,6 @@ class Locked {
 
  private:
   const bool is_held_;
-};
-
-class KeepErrno {
- public:
-  KeepErrno() : kept_(errno) {}
-  ~KeepErrno() { errno = kept_; }
-  KeepErrno(const KeepErrno&) = delete;
-  KeepErrno& operator=(const KeepErrno&) = delete;
-
- private:
-  const int kept_;
 };
 
 // A child of vfork runs on its parent's memory.
