@@ -29,6 +29,7 @@
 
 #include "foreign.hpp"
 #include "line.hpp"
+#include "preloaded.hpp"
 #include "system.hpp"
 #include "tare/platform/exported.hpp"
 #include "tare/platform/loaded_objects.hpp"
@@ -100,12 +101,7 @@ const char* Preloaded() {
 bool IsOfManager(const tare::platform::LoadedObject& object) {
   const auto in_libc = reinterpret_cast<uintptr_t>(&sched_yield);
   if (in_libc - object.start < object.end - object.start) return true;
-  const size_t length = strlen(object.name);
-  for (const char* at = Preloaded(); length > 0 && (at = strstr(at, object.name)) != nullptr;
-       at += length)
-    if ((at == preloaded || strchr(" :", at[-1]) != nullptr) && strchr(" :", at[length]) != nullptr)
-      return true;
-  return false;
+  return tare::runner::IsPreloaded(Preloaded(), object.name);
 }
 
 constexpr std::uint32_t kManager = ~std::uint32_t{0};

@@ -26,7 +26,7 @@ from tare.base.files import hash_file
 from tare.base.native import native_file
 from tare.memory_managers import layers, runtimes
 from tare.memory_managers.manager import Manager
-from tare.observers.coverage import coverage_of, judged
+from tare.observers.coverage import coverage_of, judged, with_own_allocators
 from tare.observers.protocol import Observer
 from tare.programs.program import Program
 from tare.records.metrics import Status
@@ -109,6 +109,7 @@ def run_once(
         if observer is not None:
             raw["programs"] = [seen for seen in raw["programs"] if not observer.hosts(seen[2])]
         outcome = _judge(raw, manager, proofs, folder / "stderr")
+        outcome = with_own_allocators(outcome, lines)
         if outcome.status is Status.OK and (found := coverage_of(lines)) is not None:
             outcome = judged(outcome, found, manager, limits)
         if manager.layer is not None and outcome.status in (Status.OK, Status.FAILED):
@@ -220,6 +221,8 @@ def _environment(
     inherited = environment.get("LD_PRELOAD", "")
     environment["LD_PRELOAD"] = f"{preload} {inherited}".strip()
     environment["TARE_PROOF"] = str(proof.resolve())
+    if manager.server is not None:
+        environment["TARE_REDIRECT"] = "1"
     if program.scratch:
         for name, value in program.environment.items():
             environment[name] = value.replace("{scratch}", str(scratch))

@@ -10,7 +10,8 @@ from tare.base.units import format_bytes, format_percent
 from tare.records.runs import Number
 
 DETAIL = "coverage"
-"""The key in the details of a record."""
+OWN_ALLOCATORS = "own_allocators"
+"""The keys in the details of a record."""
 NOTABLE = 0.9
 """Below this share a reader is told."""
 OTHERS = "*"
@@ -62,7 +63,32 @@ class Coverage(Struct, frozen=True):
         )
 
 
+class OwnAllocator(Struct, frozen=True):
+    """One that ``file`` of the program brings along, and how many functions it is called by, all of
+    which begin with ``prefix``; ``is_redirected`` where their calls were led to the manager."""
+
+    file: str
+    prefix: str
+    functions: Number
+    is_redirected: bool
+    allocator: str = ""
+    advice: str = ""
+
+    @property
+    def called(self) -> str:
+        """In words."""
+        functions = f" ({self.prefix}…)" if self.prefix else ""
+        return f"{self.allocator or 'allocator'} in {Path(self.file).name}{functions}"
+
+    @property
+    def told(self) -> str:
+        """What a reader must know of figures under managers."""
+        return f"the program's own {self.called} was redirected, so that the manager serves it"
+
+
 class Covered(Struct, frozen=True):
-    """Of the details of a run; None where it was not looked."""
+    """Of the details of a run: what was served, None where it was not looked, and what the program
+    brings along."""
 
     coverage: Coverage | None = None
+    own_allocators: tuple[OwnAllocator, ...] = ()

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from tare.records.coverage import OwnAllocator
 from tare.records.runs import GREATEST_VALUE, Number
 
 _MOST_WHOLE = (1 << 63) - 1
@@ -129,6 +130,7 @@ class Header(Struct, frozen=True, kw_only=True):
     live_left_out: str = ""
     machines: dict[str, Worker] = {}
     observer_seconds: Amount | None = None
+    own_allocators: tuple[OwnAllocator, ...] = ()
     pilot_seconds: Amount = 0.0
     request: Asked = Asked()
     revealing: Tried | None = None

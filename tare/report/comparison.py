@@ -423,6 +423,14 @@ def _cautions(records: Sequence[Record], baseline: str, comparable: bool) -> Ite
         )
     if partly := _partly_covered(records, baseline):
         yield partly
+    yield from sorted(
+        {
+            each.told
+            for outcome in outcomes
+            for each in outcome.details_as(Covered).own_allocators
+            if each.is_redirected
+        }
+    )
     if any(outcome.left_behind for outcome in outcomes):
         yield "processes were left running at the end, and were ended"
     if any(outcome.memory_is_sampled for outcome in outcomes):

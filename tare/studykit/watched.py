@@ -15,7 +15,6 @@ from tare.observers import runner
 from tare.observers.coverage import refusal
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
-from tare.records.coverage import Covered
 from tare.records.metrics import Status
 from tare.records.results import Results
 from tare.records.runs import Limits, Outcome, Record, Run
@@ -44,8 +43,7 @@ def of_covered(observe: Observe) -> Observe:
         if manager.server is not None and manager.runtime is None and limits.least_coverage > 0:
             if program.name not in refusals:
                 alone = runner.run_once(program, resolve(OWN), limits, workspace)
-                found = alone.details_as(Covered).coverage
-                refusals[program.name] = refusal(found, limits)
+                refusals[program.name] = refusal(alone, limits)
             if reason := refusals[program.name]:
                 return Outcome(Status.NOT_COVERED, reason)
         return observe(program, manager, limits, workspace, keep)

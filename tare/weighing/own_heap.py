@@ -21,7 +21,6 @@ from tare.observers import runner
 from tare.observers.coverage import refusal
 from tare.programs import java_command
 from tare.programs.program import Program
-from tare.records.coverage import Covered
 from tare.records.header import Header, Tried
 from tare.records.metrics import Status
 from tare.records.results import Results, Store, read_records
@@ -45,7 +44,7 @@ def of_covered(program: Program, pilot: Outcome, limits: Limits, *, of_runtime: 
     tells = of_runtime or runtimes.with_own_heap(pilot.executable) is not None
     if tells or java_command.is_java(program):
         return replace(limits, least_coverage=0.0)
-    if reason := refusal(pilot.details_as(Covered).coverage, limits):
+    if reason := refusal(pilot, limits):
         raise ProgramError(f"{program.name}: {reason}", "nothing more was run")
     return limits
 

@@ -76,7 +76,7 @@ class Weigh(Request):
         "--time",
         parse=parse_duration,
         metavar="5min",
-        help="What all sections together may take, as 90s, 5min or 1h30min. Default: 105s.",
+        help="What the bill may take, as 90s, 5min or 1h30min. Default: 105s.",
     )
     only: Sequence[str] = option(
         (), parse=words, metavar="S,S…", help="These sections alone: drag,space, say."

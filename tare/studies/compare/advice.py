@@ -24,8 +24,25 @@ def recipe_of(manager: str) -> Recipe | None:
         return None
 
 
-def how(manager: str) -> str:
-    """Where it comes from and how a program gets it, for a sentence; "" where nothing is known."""
+def called(run: Header, manager: str) -> str:
+    """``manager``, or what the program brings along."""
+    if manager == OWN and run.own_allocators:
+        return f"its own {run.own_allocators[0].allocator or 'allocator'}"
+    return manager
+
+
+def how(run: Header, manager: str) -> str:
+    """Where it comes from and how the program gets it, for a sentence; "" where that is not
+    known."""
+    if not run.own_allocators:
+        return _ways(manager)
+    own = run.own_allocators[0]
+    if manager == OWN:
+        return "as the program is"
+    return "; ".join(way for way in (own.advice, _ways(manager)) if way)
+
+
+def _ways(manager: str) -> str:
     variables, inner = runtimes.variables_over_malloc(manager)
     if not variables:
         return _where(inner)
@@ -53,7 +70,10 @@ def _where(manager: str) -> str:
 
 def command(run: Header, manager: str) -> tuple[str, str]:
     """The label of a shell command, and the command, which runs the program under ``manager``; or,
-    where no package has that, which tells where it comes from."""
+    where no package has that, which tells where it comes from. None for a program with an allocator
+    of its own: it must be built in another way first."""
+    if run.own_allocators:
+        return "", ""
     described = run.managers.get(manager)
     variables, inner = runtimes.variables_over_malloc(manager)
     settings = {**variables, **(described.environment if described else {})}

@@ -151,7 +151,7 @@ def verdict(
         return [f"The program gave no good run under {baseline}: nothing to compare with."], []
     if not compared.times:
         return [f"No other {compared.kind} could be measured."], []
-    speed, size = _choices(compared)
+    speed, size = _choices(run, compared)
     sentences = [*speed.sentences]
     if size.manager and size.manager != speed.manager:
         by = speed.evidence or compared.times[0]
@@ -165,13 +165,13 @@ def verdict(
     return sentences, [(label, words) for label, words in commands if words]
 
 
-def _choices(compared: Comparison) -> tuple[Choice, Choice]:
+def _choices(run: Header, compared: Comparison) -> tuple[Choice, Choice]:
     def of_speed(manager: str, what: str) -> str:
         memory = difference(compared.memory.known.get(manager), compared.memory.metric)
-        return f"Run it under {manager}: {what}, {memory}."
+        return f"Run it under {advice.called(run, manager)}: {what}, {memory}."
 
     def of_size(manager: str, what: str) -> str:
-        return f"For the least memory: {manager}, {what}"
+        return f"For the least memory: {advice.called(run, manager)}, {what}"
 
     return fastest(compared, of_speed), smallest(compared, of_size)
 
@@ -185,7 +185,7 @@ def actions_of(results: Results, compared: Comparison, kind: Kind = Kind.ALLOCAT
     medians = _medians(results)
     return [
         action
-        for choice in _choices(compared)
+        for choice in _choices(results.run, compared)
         if choice.manager and (action := _action(results.run, choice, medians, kind)) is not None
     ]
 
@@ -209,11 +209,11 @@ def _action(run: Header, choice: Choice, medians: Mapping[str, float], kind: Kin
     metric = choice.evidence.metric
     if kind is Kind.ALLOCATOR and choice.manager.endswith(")"):
         kind = Kind.OPTION
-    way = advice.how(choice.manager)
+    way = advice.how(run, choice.manager)
+    change = difference(choice.evidence.known[choice.manager], metric)
     return Action(
         kind,
-        f"Use {choice.manager}: {difference(choice.evidence.known[choice.manager], metric)}"
-        + (f" ({way})." if way else "."),
+        f"Use {advice.called(run, choice.manager)}: {change}" + (f" ({way})." if way else "."),
         Gain(metric, value, low, high, METRICS[metric].unit, ratio),
         Certainty.MEASURED,
         verifying(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tare.memory_managers.manager import OWN, resolve
-from tare.observers.coverage import coverage_of, judged
+from tare.observers.coverage import coverage_of, judged, refusal, with_own_allocators
 from tare.observers.private_allocators import private_allocator
-from tare.records.coverage import Coverage, Covered, Mapped
+from tare.records.coverage import Coverage, Covered, Mapped, OwnAllocator
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 
@@ -68,6 +68,47 @@ def test_below_the_bound_there_is_no_figure() -> None:
     )
     as_it_is = judged(good, found, resolve(OWN), Limits(least_coverage=1))
     assert as_it_is.status is Status.OK
+
+
+PRIVATE = ["2", "private", "7", "1", "99", "/bin/a", "_rjem_", "12", "led"]
+
+
+def test_allocators_that_programs_bring_along_are_told_once() -> None:
+    good = Outcome(Status.OK, values={"wall_seconds": 1.0})
+    lines = [PRIVATE, [*PRIVATE[:6], "mi_", "8", "found"], [*PRIVATE[:7], "13", "led"], LINE]
+    outcome = with_own_allocators(good, lines)
+    assert outcome.details_as(Covered).own_allocators == (
+        OwnAllocator("/bin/a", "_rjem_", 13, True),
+        OwnAllocator("/bin/a", "mi_", 8, False),
+    )
+    one_process_did_not = with_own_allocators(good, [PRIVATE, [*PRIVATE[:8], "found"]])
+    assert not one_process_did_not.details_as(Covered).own_allocators[0].is_redirected
+
+
+@pytest.mark.parametrize(
+    "line", [PRIVATE[:8], [*PRIVATE[:7], "-2", "led"], ["2", "private"], ["2", "refused"], [""]]
+)
+def test_what_tells_of_no_allocator_is_left_out(line: list[str]) -> None:
+    good = Outcome(Status.OK, values={"wall_seconds": 1.0})
+    assert with_own_allocators(good, [line]) == good
+
+
+def test_a_call_that_nothing_can_serve_takes_the_figure() -> None:
+    failed = Outcome(Status.FAILED, "it ended with exit status 126", {"wall_seconds": 1.0})
+    line = ["2", "refused", "7", "1", "99", "mi_heap_destroy"]
+    outcome = with_own_allocators(failed, [PRIVATE, line])
+    assert (outcome.status, outcome.values) == (Status.NOT_COVERED, {})
+    assert outcome.reason.startswith("it calls mi_heap_destroy of an allocator of its own")
+
+
+def test_what_could_be_redirected_counts_as_served() -> None:
+    found = Coverage(1000, 0, 0, (Mapped("/bin/a", 700), Mapped("/lib/b.so", 250)))
+    alone = judged(Outcome(Status.OK), found, resolve(OWN), Limits())
+    assert "/bin/a" not in refusal(alone, Limits(least_coverage=0.04))
+    assert refusal(alone, Limits()).startswith("malloc served 5.0% of the program's 1000 B; a")
+    redirectable = with_own_allocators(alone, [[*PRIVATE[:8], "found"]])
+    assert refusal(redirectable, Limits(least_coverage=0.7)) == ""
+    assert "b.so mapped 250 B" in refusal(redirectable, Limits(least_coverage=0.8))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,6 @@
+#[global_allocator]
+static ALLOCATOR: snmalloc_rs::SnMalloc = snmalloc_rs::SnMalloc;
+
+fn main() {
+    rust_allocators::run();
+}

@@ -1,0 +1,3 @@
+fn main() {
+    rust_allocators::run();
+}
