@@ -42,7 +42,7 @@ inline constexpr PrivateAllocator kPrivateAllocators[] = {
     With("", kJemalloc),     // jemalloc, by any prefix: kAnyPrefix
 };
 constexpr std::size_t kPrivateCount = sizeof kPrivateAllocators / sizeof *kPrivateAllocators;
-constexpr std::size_t kUnnamed = 0, kAnyPrefix = kPrivateCount - 1;
+constexpr std::size_t kUnnamed = 0, kAnyPrefix = kPrivateCount - 1, kOperatorsOfCxx = kPrivateCount;
 constexpr char kJemallocsOwn[] = "sdallocx";
 constexpr const char* kUsualPrefixes[] = {"", "je_", "_rjem_"};
 // Of what hands out more objects that free must know: sanitizers watch the program's malloc, and
@@ -57,7 +57,7 @@ class PrivateFunctions {
   struct Place {
     std::uintptr_t address;
     const Entry* entry;
-    std::size_t allocator;  // kPrivateCount: operators of C++
+    unsigned allocators;  // a bit for each that has it, by one name or another
   };
   static constexpr std::size_t kMost = tare::platform::Relays::kMost, kMostName = 64;
 
@@ -71,7 +71,7 @@ class PrivateFunctions {
 
   // Whether the allocator is there, and can be led elsewhere as a whole.
   bool IsWhole(std::size_t allocator) const {
-    const bool is_whole = !is_left_alone_ && !is_cut_[allocator] && !is_cut_[kPrivateCount] &&
+    const bool is_whole = !is_left_alone_ && !is_cut_[allocator] && !is_cut_[kOperatorsOfCxx] &&
                           allocates_[allocator] && frees_[allocator];
     return is_whole && (allocator != kUnnamed || symbols_ || HasNamed());
   }
@@ -84,8 +84,15 @@ class PrivateFunctions {
   std::size_t Count(std::size_t allocator) const {
     std::size_t count = 0;
     for (std::size_t number = 0; number < used_; ++number)
-      count += functions_[number].allocator == allocator;
+      count += functions_[number].allocators >> allocator & 1;
     return count;
+  }
+  // Whether it is of an allocator that is led elsewhere, or an operator of C++.
+  bool IsLed(const Place& place) const {
+    bool is_led = (place.allocators >> kOperatorsOfCxx & 1) != 0;
+    for (std::size_t allocator = 0; allocator < kPrivateCount; ++allocator)
+      is_led |= (place.allocators >> allocator & 1) != 0 && IsWhole(allocator);
+    return is_led;
   }
 
  private:
@@ -164,7 +171,7 @@ class PrivateFunctions {
     if (IsMangled(name)) return;
     if (name[0] == '_' && name[1] == 'Z')
       for (const Entry& entry : kOperators)
-        if (strcmp(name, entry.name) == 0) return Add(kPrivateCount, entry, symbol);
+        if (strcmp(name, entry.name) == 0) return Add(kOperatorsOfCxx, entry, symbol);
     for (std::size_t allocator = 0; allocator < kPrivateCount; ++allocator) {
       if (allocator == kAnyPrefix && !has_any_prefix_) continue;
       const char* const prefix = Prefix(allocator);
@@ -185,21 +192,25 @@ class PrivateFunctions {
     const std::uintptr_t at = bias_ + symbol.st_value;
     Has(allocator, entry);
     for (std::size_t number = 0; number < used_; ++number)
-      if (functions_[number].address == at) return;  // the same function by two names
+      if (functions_[number].address == at) {
+        functions_[number].allocators |= 1U << allocator;
+        return;
+      }
     const bool is_short = symbol.st_size < tare::platform::kJumpBytes;
     const bool has_room =
         !is_short || (symbols_ && symbols_.Room(symbol) >= tare::platform::kJumpBytes);
     has_short_ |= is_short;
     is_cut_[allocator] |= used_ == kMost || !has_room;
-    if (!is_cut_[allocator]) functions_[used_++] = {at, &entry, allocator};
+    if (!is_cut_[allocator]) functions_[used_++] = {at, &entry, 1U << allocator};
   }
 
   // A function that does nothing may end before a jump would, and another begin there.
   void KeepApart(const ElfW(Sym) & symbol) {
     for (std::size_t number = 0; number < used_; ++number) {
       const std::uintptr_t behind = bias_ + symbol.st_value - functions_[number].address;
-      if (behind > 0 && behind < tare::platform::kJumpBytes)
-        is_cut_[functions_[number].allocator] = true;
+      if (behind == 0 || behind >= tare::platform::kJumpBytes) continue;
+      for (std::size_t allocator = 0; allocator <= kPrivateCount; ++allocator)
+        is_cut_[allocator] |= (functions_[number].allocators >> allocator & 1) != 0;
     }
   }
 
@@ -339,7 +350,7 @@ class Redirection {
     if (!relays.Open(start, end)) return false;
     for (std::size_t number = 0; number < functions.Size(); ++number) {
       const auto& place = functions[number];
-      if (place.allocator < kPrivateCount && !functions.IsWhole(place.allocator)) continue;
+      if (!functions.IsLed(place)) continue;
       const void* const target = TargetOf(*place.entry);
       if (!relays.Lead(place.address, target)) return false;
       if (followed_ < kMostFollowed)

@@ -60,6 +60,38 @@ class Option:
     value: str = "{}"
     join: str | None = None
     """How this joins others in the same variable; None: the variable holds this alone."""
+    least: int | None = None
+    most: int | None = None
+    """Bounds of a number, of a size in bytes; None: none."""
+    usual: str = ""
+    """What the manager does where nothing is set, in words; "" where its authors do not say."""
+
+    @property
+    def values(self) -> str:
+        """What may be given, for people: words, or a type and its bounds."""
+        words = list(self.choices)
+        if self.type == "flag":
+            words += ["true", "false"]
+        elif self.type != "choice":
+            words.append(" ".join([self.type, *self._bounds()]))
+        return "|".join(words)
+
+    def _bounds(self) -> list[str]:
+        bounds = {"from": self.least, "up to": self.most}
+        return [f"{word} {self._written(n)}" for word, n in bounds.items() if n is not None]
+
+    def _written(self, number: int) -> str:
+        """As it may be given."""
+        units = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
+        if self.type == "int":
+            return str(number)
+        return next(f"{number // of}{unit}" for unit, of in units.items() if number % of == 0)
+
+    def _within(self, number: int) -> int:
+        too_small = self.least is not None and number < self.least
+        if too_small or (self.most is not None and number > self.most):
+            raise ValueError(f"must be {' '.join(self._bounds())}")
+        return number
 
     def carried(self, given: str) -> str:
         """What the variable holds for a value as a user writes it; "" leaves the variable alone.
@@ -78,9 +110,9 @@ class Option:
             case "int":
                 if not re.fullmatch(r"-?\d+", given):
                     raise ValueError("must be a whole number")
-                return self.value.format(given)
+                return self.value.format(self._within(int(given)))
             case "size":
-                return self.value.format(_bytes(given))
+                return self.value.format(self._within(_bytes(given)))
 
     def environment_for(
         self, given: str | None, before: Mapping[str, str] | None = None
@@ -240,11 +272,19 @@ class _OptionTable(Struct, frozen=True, forbid_unknown_fields=True):
     default: Text | None = None
     value: Text = "{}"
     join: Text | None = None
+    least: int | None = None
+    most: int | None = None
+    usual: str = ""
 
     def __post_init__(self) -> None:
         if (self.type == "choice") != bool(self.choices):
             wanted = "choice, as there are choices" if self.choices else "one of size, int, flag"
             raise ValueError(f"type: must be {wanted}")
+        for key, bound in (("least", self.least), ("most", self.most)):
+            if bound is not None and self.type not in ("int", "size"):
+                raise ValueError(f'{key}: has no place where type is "{self.type}"')
+        if self.least is not None and self.most is not None and self.least > self.most:
+            raise ValueError("least: is more than most")
         try:
             self.value.format("0")
         except (IndexError, KeyError, ValueError):

@@ -126,10 +126,17 @@ def _show(recipe: Recipe, console: Console) -> None:
     for label, value in rows:
         if value:
             console.print(Text(f"{label}: {value}"), soft_wrap=label == "object")
+    if recipe.options:
+        console.print()
+        console.print(_options(recipe))
+
+
+def _options(recipe: Recipe) -> Table:
+    table = Table("option", "takes", "if not set", "meaning", box=None, padding=(0, 2, 0, 0))
     for option in recipe.options:
-        default = f" (default {option.default})" if option.default is not None else ""
-        values = "|".join([*option.choices, *([] if option.type == "choice" else [option.type])])
-        console.print(Text(f"  {option.name}={values}  {option.description}{default}"))
+        unset = option.default if option.default is not None else option.usual
+        table.add_row(option.name, option.values, unset, Text(option.description))
+    return table
 
 
 def _use(recipe: Recipe) -> str:

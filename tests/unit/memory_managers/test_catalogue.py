@@ -70,6 +70,7 @@ file = "libtare-mine.so"
 [options.cache]
 description = "size of the cache"
 type = "size"
+most = 65536
 env = "MINE_CONF"
 value = "cache:{{}}"
 join = ","
@@ -151,6 +152,9 @@ def test_a_good_recipe(tmp_path: Path) -> None:
         ('default = "fast"', 'default = "slow"', "options.mode.default"),
         ('env = "MINE_SAFE"', "", "options.mode.env"),
         ('safe = "1"', "safe = 1", "options.mode.choices.safe"),
+        ('type = "flag"', 'type = "flag"\nleast = 1', "options.eager.least"),
+        ("most = 65536", "most = 65536\nleast = 65537", "options.cache.least"),
+        ("most = 65536", 'most = "1KiB"', "options.cache.most"),
     ],
 )
 def test_errors_name_the_file_and_the_key(tmp_path: Path, old: str, new: str, key: str) -> None:
@@ -184,6 +188,7 @@ def test_options_become_environment(tmp_path: Path) -> None:
         ({"cache": "64kb"}, "must be a size"),
         ({"eager": "yes"}, "must be true or false"),
         ({"mode": "slow"}, "must be one of fast, safe"),
+        ({"cache": "65KiB"}, "must be up to 64KiB"),
     ],
 )
 def test_wrong_options_are_refused(tmp_path: Path, given: dict[str, str], said: str) -> None:
