@@ -74,13 +74,14 @@ class Symbols {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
     const off_t end = lseek(fd, 0, SEEK_END);
-    if (end > 0) {
-      bytes_ = static_cast<std::size_t>(end);
+    bytes_ = end > 0 ? static_cast<std::size_t>(end) : 0;
+    // Only a file that has them is mapped: a small program's peak of resident memory is as small.
+    ElfW(Shdr) symbols{}, names{};
+    if (Find(fd, symbols, names)) {
       const long mapped = syscall(SYS_mmap, nullptr, bytes_, PROT_READ, MAP_PRIVATE, fd, 0);
-      if (mapped != -1) file_ = reinterpret_cast<const char*>(mapped);
+      if (mapped != -1) Take(reinterpret_cast<const char*>(mapped), symbols, names);
     }
     close(fd);
-    if (file_ != nullptr) Find();
   }
   ~Symbols() {
     if (file_ != nullptr) syscall(SYS_munmap, file_, bytes_);
@@ -95,7 +96,9 @@ class Symbols {
   // From the function on to the end of its section.
   std::size_t Room(const ElfW(Sym) & function) const {
     ElfW(Shdr) section{};
-    if (!At(sections_ + function.st_shndx * sizeof section, section)) return 0;
+    const std::size_t at = sections_ + function.st_shndx * sizeof section;
+    if (at > bytes_ || bytes_ - at < sizeof section) return 0;
+    memcpy(&section, file_ + at, sizeof section);
     const std::uintptr_t into = function.st_value - section.sh_addr;
     return into < section.sh_size ? section.sh_size - into : 0;
   }
@@ -116,36 +119,40 @@ class Symbols {
 
  private:
   template <typename Read>
-  bool At(std::size_t offset, Read& read) const {
-    if (bytes_ < sizeof read || offset > bytes_ - sizeof read) return false;
-    memcpy(&read, file_ + offset, sizeof read);
-    return true;
+  static bool ReadAt(int fd, std::size_t offset, Read& read) {
+    return pread(fd, &read, sizeof read, static_cast<off_t>(offset)) == ssize_t{sizeof read};
   }
   bool IsInside(const ElfW(Shdr) & section) const {
     return section.sh_offset <= bytes_ && section.sh_size <= bytes_ - section.sh_offset;
   }
 
-  void Find() {
+  bool Find(int fd, ElfW(Shdr) & symbols, ElfW(Shdr) & names) {
     ElfW(Ehdr) header{};
-    if (!At(0, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+    if (!ReadAt(fd, 0, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
         header.e_ident[EI_CLASS] != (sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32) ||
         header.e_shentsize != sizeof(ElfW(Shdr)))
-      return;
-    ElfW(Shdr) chosen{};
-    for (std::size_t number = 0; number < header.e_shnum; ++number) {
-      ElfW(Shdr) section{};
-      if (!At(header.e_shoff + number * sizeof section, section)) return;
-      if (section.sh_type == SHT_SYMTAB) chosen = section;
-    }
-    ElfW(Shdr) names{};
-    if (chosen.sh_type == SHT_NULL || chosen.sh_entsize != sizeof(ElfW(Sym)) ||
-        !At(header.e_shoff + chosen.sh_link * sizeof names, names) || !IsInside(chosen) ||
-        !IsInside(names) || names.sh_size == 0 ||
-        file_[names.sh_offset + names.sh_size - 1] != '\0')
-      return;
+      return false;
     sections_ = header.e_shoff;
-    symbols_ = file_ + chosen.sh_offset;
-    count_ = chosen.sh_size / sizeof(ElfW(Sym));
+    constexpr std::size_t kAtOnce = 16;
+    ElfW(Shdr) sections[kAtOnce];
+    for (std::size_t number = 0; number < header.e_shnum; number += kAtOnce) {
+      const std::size_t left = header.e_shnum - number, count = left < kAtOnce ? left : kAtOnce;
+      const auto wanted = static_cast<ssize_t>(count * sizeof *sections);
+      const auto offset = static_cast<off_t>(sections_ + number * sizeof *sections);
+      if (pread(fd, sections, static_cast<std::size_t>(wanted), offset) != wanted) return false;
+      for (std::size_t at = 0; at < count; ++at)
+        if (sections[at].sh_type == SHT_SYMTAB) symbols = sections[at];
+    }
+    return symbols.sh_type == SHT_SYMTAB && symbols.sh_entsize == sizeof(ElfW(Sym)) &&
+           ReadAt(fd, sections_ + symbols.sh_link * sizeof names, names) && IsInside(symbols) &&
+           IsInside(names) && names.sh_size > 0;
+  }
+
+  void Take(const char* file, const ElfW(Shdr) & symbols, const ElfW(Shdr) & names) {
+    file_ = file;
+    if (file_[names.sh_offset + names.sh_size - 1] != '\0') return;
+    symbols_ = file_ + symbols.sh_offset;
+    count_ = symbols.sh_size / sizeof(ElfW(Sym));
     names_ = file_ + names.sh_offset;
     names_bytes_ = names.sh_size;
   }
