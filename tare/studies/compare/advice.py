@@ -36,10 +36,7 @@ def how(run: Header, manager: str) -> str:
     known."""
     if not run.own_allocators:
         return _ways(manager)
-    own = run.own_allocators[0]
-    if manager == OWN:
-        return "as the program is"
-    return "; ".join(way for way in (own.advice, _ways(manager)) if way)
+    return "; ".join(way for way in (run.own_allocators[0].advice, _ways(manager)) if way)
 
 
 def _ways(manager: str) -> str:

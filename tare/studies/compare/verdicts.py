@@ -25,12 +25,14 @@ _OF_TIME = (judging.WALL, judging.PROCESSOR, judging.COUNTED_BY_CPU)
 
 @dataclass(frozen=True)
 class Comparison:
-    """``times`` are what speaks of speed, the most telling first; ``kind`` is what managers are."""
+    """``times`` are what speaks of speed, the most telling first; ``kind`` is what managers are;
+    ``is_current``: the baseline is what the program has now."""
 
     baseline: str
     times: Sequence[Evidence]
     memory: Evidence
     kind: str = "allocator"
+    is_current: bool = True
 
 
 @dataclass(frozen=True)
@@ -120,14 +122,12 @@ def _ratio(judged: Judged | None) -> float:
 
 
 def _kept(compared: Comparison, each: Evidence, why: str) -> str:
+    verb = "Keep" if compared.is_current else "Nothing beats"
+    answer = f"{verb} {compared.baseline} for {why}: no other {compared.kind}"
+    what = WORDS[each.metric]
     if not each.most_gain:
-        what = WORDS[each.metric]
-        return f"Keep {compared.baseline} for {why}: no other {compared.kind} needs less {what}."
-    gain = format_percent(each.most_gain)
-    return (
-        f"Keep {compared.baseline} for {why}: no other {compared.kind} can save more than {gain} "
-        f"of the {WORDS[each.metric]}."
-    )
+        return f"{answer} needs less {what}."
+    return f"{answer} can save more than {format_percent(each.most_gain)} of the {what}."
 
 
 def _too_few(found: Sequence[Evidence]) -> list[str]:

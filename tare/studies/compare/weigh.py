@@ -11,6 +11,7 @@ from tare.base.libraries import pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL
 from tare.base.units import format_floor, format_value
 from tare.campaign import rounds
+from tare.memory_managers.manager import OWN
 from tare.records import summary
 from tare.records.actions import Action, Certainty, Gain, Kind
 from tare.records.evidence import COUNTED
@@ -130,7 +131,7 @@ def compared(results: Results, kind: str = "allocator") -> Comparison:
         run.baseline,
         run.seed,
     )
-    return replace(found, kind=kind)
+    return replace(found, kind=kind, is_current=not run.own_allocators)
 
 
 Rows = Mapping[tuple[str, str, str], Mapping[str, Any]]
@@ -159,16 +160,34 @@ def verdict(
         sentences.append(f"{size.sentences[0]}, {cost}.")
     elif not size.manager:
         sentences += size.sentences
+    if run.own_allocators and OWN not in (speed.manager, size.manager):
+        sentences += _of_its_own(run, compared)
     sentences.append(_sureness(base, compared))
     advised = dict.fromkeys(name for name in (speed.manager, size.manager) if name)
     commands = [command(run, name) for name in advised]
     return sentences, [(label, words) for label, words in commands if words]
 
 
+def _of_its_own(run: Header, compared: Comparison) -> list[str]:
+    """What the program has now, where the ratios are to another allocator."""
+    time = next((each.known[OWN] for each in compared.times if OWN in each.known), None)
+    if time is None:
+        return []
+    metric = next(each.metric for each in compared.times if OWN in each.known)
+    memory = difference(compared.memory.known.get(OWN), compared.memory.metric)
+    return [
+        f"All this is against {run.baseline}; with {advice.called(run, OWN)}, as it is: "
+        f"{difference(time, metric)}, {memory}."
+    ]
+
+
 def _choices(run: Header, compared: Comparison) -> tuple[Choice, Choice]:
     def of_speed(manager: str, what: str) -> str:
         memory = difference(compared.memory.known.get(manager), compared.memory.metric)
-        return f"Run it under {advice.called(run, manager)}: {what}, {memory}."
+        if run.own_allocators and manager == OWN:
+            name = advice.called(run, manager)
+            return f"Keep {name} for speed: {what}, {memory}, against {run.baseline}."
+        return f"Run it under {manager}: {what}, {memory}."
 
     def of_size(manager: str, what: str) -> str:
         return f"For the least memory: {advice.called(run, manager)}, {what}"
@@ -182,6 +201,8 @@ def actions(results: Results) -> list[Action]:
 
 
 def actions_of(results: Results, compared: Comparison, kind: Kind = Kind.ALLOCATOR) -> list[Action]:
+    if not compared.is_current:
+        return []  # the ratios are not to what the program has
     medians = _medians(results)
     return [
         action
@@ -213,7 +234,7 @@ def _action(run: Header, choice: Choice, medians: Mapping[str, float], kind: Kin
     change = difference(choice.evidence.known[choice.manager], metric)
     return Action(
         kind,
-        f"Use {advice.called(run, choice.manager)}: {change}" + (f" ({way})." if way else "."),
+        f"Use {choice.manager}: {change}" + (f" ({way})." if way else "."),
         Gain(metric, value, low, high, METRICS[metric].unit, ratio),
         Certainty.MEASURED,
         verifying(

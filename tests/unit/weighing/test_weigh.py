@@ -14,6 +14,7 @@ from tare.base.documents import converted
 from tare.base.errors import UsageError
 from tare.base.statistics import Interval
 from tare.records.actions import Certainty, Kind
+from tare.records.coverage import OwnAllocator
 from tare.records.evidence import Evidence, Judged
 from tare.records.header import DescribedManager, Header
 from tare.records.results import Results, measurement_schema
@@ -97,6 +98,33 @@ def test_a_manager_of_all_objects_of_a_runtime_says_how_to_have_it(
     assert advice.how(RUN, manager).startswith(way)
     _, command = advice.command(RUN, manager)
     assert command == f"{line} ./p 'an argument'"
+
+
+OWN_JEMALLOC = OwnAllocator("/bin/p", "_rjem_", 6, True, "jemalloc", "build it without it")
+
+
+def test_what_the_program_brings_along_is_kept_and_no_change() -> None:
+    run = structs.replace(RUN, own_allocators=(OWN_JEMALLOC,))
+    found = replace(compared(own=(judged(0.9, "lower"), judged(1.0, "no difference seen"))),
+                    is_current=False)  # fmt: skip
+    sentences, commands = verdict(run, found, ROWS)
+    assert sentences[0].startswith("Keep its own jemalloc for speed: 10.0% less wall time (")
+    assert sentences[0].endswith("against glibc.")
+    assert sentences[1].startswith("Nothing beats glibc for memory: no other allocator")
+    assert commands == []
+
+
+def test_a_program_with_an_allocator_of_its_own_must_be_built_for_another() -> None:
+    run = structs.replace(RUN, own_allocators=(OWN_JEMALLOC,))
+    assert advice.how(run, "jemalloc").startswith("build it without it; install libjemalloc2")
+    assert advice.command(run, "jemalloc") == ("", "")
+    same = judged(1.0, "no difference seen")
+    found = compared(fast=(judged(0.8, "lower"), same), own=(judged(0.9, "lower"), same))
+    sentences, _ = verdict(run, replace(found, is_current=False), ROWS)
+    assert sentences[0].startswith("Run it under fast: 20% less wall time")
+    assert sentences[-2].startswith(
+        "All this is against glibc; with its own jemalloc, as it is: 10.0% less wall time"
+    )
 
 
 def test_of_two_that_are_as_fast_the_smaller_is_advised() -> None:
