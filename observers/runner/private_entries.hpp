@@ -38,20 +38,27 @@ inline void* Aligned(std::size_t alignment, std::size_t bytes) {
   return manager.posix_memalign(&object, alignment, bytes) == 0 ? object : nullptr;
 }
 
+// All that is usable from `from` on: where an object of zeros grows, what it had is zeros already.
+inline void* ZerosFrom(void* object, std::size_t from) {
+  if (object == nullptr) return nullptr;
+  const std::size_t usable = manager.malloc_usable_size(object);
+  if (usable > from) memset(static_cast<char*>(object) + from, 0, usable - from);
+  return object;
+}
+
 inline void* AlignedZeros(std::size_t alignment, std::size_t bytes) {
-  if (alignment <= kUsualAlignment) return manager.calloc(1, bytes);
-  void* const object = Aligned(alignment, bytes);
-  return object == nullptr ? nullptr : memset(object, 0, bytes);
+  if (alignment <= kUsualAlignment) return ZerosFrom(manager.calloc(1, bytes), bytes);
+  return ZerosFrom(Aligned(alignment, bytes), 0);
 }
 
 // Never frees: glibc takes a size of 0 for that, and these allocators do not.
-inline void* Again(void* old, std::size_t bytes) {
+inline void* Resized(void* old, std::size_t bytes) {
   return manager.realloc(old, bytes + (bytes == 0));
 }
 
-inline void* AlignedAgain(void* old, std::size_t alignment, std::size_t bytes) {
+inline void* AlignedResized(void* old, std::size_t alignment, std::size_t bytes) {
   if (old == nullptr) return Aligned(alignment, bytes);
-  if (alignment <= kUsualAlignment) return Again(old, bytes);
+  if (alignment <= kUsualAlignment) return Resized(old, bytes);
   const std::size_t had = manager.malloc_usable_size(old);
   if (bytes <= had && bytes >= had / 2 && reinterpret_cast<std::uintptr_t>(old) % alignment == 0)
     return old;
@@ -62,12 +69,9 @@ inline void* AlignedAgain(void* old, std::size_t alignment, std::size_t bytes) {
   return object;
 }
 
-// What is beyond the old object's usable bytes is zeroed.
-inline void* AlignedAgainZeros(void* old, std::size_t alignment, std::size_t bytes) {
+inline void* AlignedResizedZeros(void* old, std::size_t alignment, std::size_t bytes) {
   const std::size_t had = old == nullptr ? 0 : manager.malloc_usable_size(old);
-  void* const object = AlignedAgain(old, alignment, bytes);
-  if (object != nullptr && bytes > had) memset(static_cast<char*>(object) + had, 0, bytes - had);
-  return object;
+  return ZerosFrom(AlignedResized(old, alignment, bytes), had);
 }
 
 // ---- of several allocators ----
@@ -84,15 +88,15 @@ inline void* ZerosLast(std::size_t bytes, std::size_t alignment) {
 inline void* ZerosFirst(std::size_t alignment, std::size_t bytes) {
   return AlignedZeros(alignment, bytes);
 }
-inline void* Zeros(std::size_t bytes) { return manager.calloc(1, bytes); }
+inline void* Zeros(std::size_t bytes) { return AlignedZeros(1, bytes); }
 inline void* Many(std::size_t count, std::size_t bytes) {
   return Overflows(count, bytes) ? nullptr : manager.malloc(count * bytes);
 }
-inline void* ManyAgain(void* old, std::size_t count, std::size_t bytes) {
-  return Overflows(count, bytes) ? nullptr : Again(old, count * bytes);
+inline void* ManyResized(void* old, std::size_t count, std::size_t bytes) {
+  return Overflows(count, bytes) ? nullptr : Resized(old, count * bytes);
 }
-inline void* AgainOrFreed(void* old, std::size_t bytes) {
-  void* const object = Again(old, bytes);
+inline void* ResizedOrFreed(void* old, std::size_t bytes) {
+  void* const object = Resized(old, bytes);
   if (object == nullptr) manager.free(old);
   return object;
 }
@@ -128,8 +132,8 @@ inline void* Mallocx(std::size_t bytes, int flags) {
 }
 inline void* Rallocx(void* old, std::size_t bytes, int flags) {
   const Flags given(flags);
-  return given.is_zeroed ? AlignedAgainZeros(old, given.alignment, bytes)
-                         : AlignedAgain(old, given.alignment, bytes);
+  return given.is_zeroed ? AlignedResizedZeros(old, given.alignment, bytes)
+                         : AlignedResized(old, given.alignment, bytes);
 }
 inline std::size_t Nallocx(std::size_t bytes, int flags) {
   const std::size_t alignment = Flags(flags).alignment;
@@ -141,19 +145,21 @@ inline std::size_t Nallocx(std::size_t bytes, int flags) {
 inline void* ManyZerosAligned(std::size_t count, std::size_t bytes, std::size_t alignment) {
   return Overflows(count, bytes) ? nullptr : AlignedZeros(alignment, count * bytes);
 }
-inline void* AgainAligned(void* old, std::size_t bytes, std::size_t alignment) {
-  return AlignedAgain(old, alignment, bytes);
+inline void* ResizedAligned(void* old, std::size_t bytes, std::size_t alignment) {
+  return AlignedResized(old, alignment, bytes);
 }
-inline void* AgainZeros(void* old, std::size_t bytes) { return AlignedAgainZeros(old, 1, bytes); }
-inline void* AgainZerosAligned(void* old, std::size_t bytes, std::size_t alignment) {
-  return AlignedAgainZeros(old, alignment, bytes);
+inline void* ResizedZeros(void* old, std::size_t bytes) {
+  return AlignedResizedZeros(old, 1, bytes);
 }
-inline void* ManyAgainZeros(void* old, std::size_t count, std::size_t bytes) {
-  return Overflows(count, bytes) ? nullptr : AlignedAgainZeros(old, 1, count * bytes);
+inline void* ResizedZerosAligned(void* old, std::size_t bytes, std::size_t alignment) {
+  return AlignedResizedZeros(old, alignment, bytes);
 }
-inline void* ManyAgainZerosAligned(void* old, std::size_t count, std::size_t bytes,
-                                   std::size_t alignment) {
-  return Overflows(count, bytes) ? nullptr : AlignedAgainZeros(old, alignment, count * bytes);
+inline void* ManyResizedZeros(void* old, std::size_t count, std::size_t bytes) {
+  return Overflows(count, bytes) ? nullptr : AlignedResizedZeros(old, 1, count * bytes);
+}
+inline void* ManyResizedZerosAligned(void* old, std::size_t count, std::size_t bytes,
+                                     std::size_t alignment) {
+  return Overflows(count, bytes) ? nullptr : AlignedResizedZeros(old, alignment, count * bytes);
 }
 
 // ---- operator new, also by mimalloc's names ----
@@ -167,22 +173,22 @@ inline void* NewAligned(std::size_t bytes, std::size_t alignment) {
   return OrFail(Aligned(alignment, bytes));
 }
 inline void* NewMany(std::size_t count, std::size_t bytes) { return OrFail(Many(count, bytes)); }
-inline void* NewAgain(void* old, std::size_t bytes) { return OrFail(Again(old, bytes)); }
-inline void* NewManyAgain(void* old, std::size_t count, std::size_t bytes) {
-  return OrFail(ManyAgain(old, count, bytes));
+inline void* NewResized(void* old, std::size_t bytes) { return OrFail(Resized(old, bytes)); }
+inline void* NewManyResized(void* old, std::size_t count, std::size_t bytes) {
+  return OrFail(ManyResized(old, count, bytes));
 }
 
 // ---- those of snmalloc for Rust, and of rpmalloc ----
 
-inline void* RustAgain(void* old, std::size_t alignment, std::size_t, std::size_t bytes) {
-  return AlignedAgain(old, alignment, bytes);
+inline void* RustResized(void* old, std::size_t alignment, std::size_t, std::size_t bytes) {
+  return AlignedResized(old, alignment, bytes);
 }
 inline void* ManyZerosAlignedFirst(std::size_t alignment, std::size_t count, std::size_t bytes) {
   return ManyZerosAligned(count, bytes, alignment);
 }
 // With sizes and flags behind, of which the last, not to keep what is in it, may be left out.
-inline void* AgainAlignedFirst(void* old, std::size_t alignment, std::size_t bytes) {
-  return AlignedAgain(old, alignment, bytes);
+inline void* ResizedAlignedFirst(void* old, std::size_t alignment, std::size_t bytes) {
+  return AlignedResized(old, alignment, bytes);
 }
 
 // ---- the tables ----
@@ -226,13 +232,15 @@ struct OfHeap<kFunction> {
 };
 
 inline void* Malloc(std::size_t bytes) { return manager.malloc(bytes); }
-inline void* Calloc(std::size_t count, std::size_t bytes) { return manager.calloc(count, bytes); }
+inline void* Calloc(std::size_t count, std::size_t bytes) {
+  return ManyZerosAligned(count, bytes, 1);
+}
 
 inline constexpr Entry kStandard[] = {
     {"malloc", Role::kAllocates, "malloc", nullptr},
     {"calloc", Role::kAllocates, "calloc", nullptr},
     {"realloc", Role::kAllocates, "realloc", nullptr},
-    {"reallocarray", Role::kAllocates, nullptr, Served<&ManyAgain>},
+    {"reallocarray", Role::kAllocates, nullptr, Served<&ManyResized>},
     {"memalign", Role::kAllocates, "memalign", nullptr},
     {"aligned_alloc", Role::kAllocates, "aligned_alloc", nullptr},
     {"posix_memalign", Role::kAllocates, "posix_memalign", nullptr},
@@ -256,22 +264,23 @@ inline constexpr Entry kJemalloc[] = {
 };
 
 inline constexpr Entry kMimalloc[] = {
-    {"realloc", Role::kAllocates, nullptr, Served<&Again>},
+    {"calloc", Role::kAllocates, nullptr, Served<&Calloc>},
+    {"realloc", Role::kAllocates, nullptr, Served<&Resized>},
     {"malloc_small", Role::kAllocates, "malloc", nullptr},
     {"zalloc", Role::kAllocates, nullptr, Served<&Zeros>},
     {"zalloc_small", Role::kAllocates, nullptr, Served<&Zeros>},
     {"mallocn", Role::kAllocates, nullptr, Served<&Many>},
-    {"reallocn", Role::kAllocates, nullptr, Served<&ManyAgain>},
-    {"reallocf", Role::kAllocates, nullptr, Served<&AgainOrFreed>},
-    {"rezalloc", Role::kAllocates, nullptr, Served<&AgainZeros>},
-    {"recalloc", Role::kAllocates, nullptr, Served<&ManyAgainZeros>},
+    {"reallocn", Role::kAllocates, nullptr, Served<&ManyResized>},
+    {"reallocf", Role::kAllocates, nullptr, Served<&ResizedOrFreed>},
+    {"rezalloc", Role::kAllocates, nullptr, Served<&ResizedZeros>},
+    {"recalloc", Role::kAllocates, nullptr, Served<&ManyResizedZeros>},
     {"expand", Role::kOther, nullptr, Served<&NeverInPlace>},
     {"malloc_aligned", Role::kAllocates, nullptr, Served<&AlignedLast>},
     {"zalloc_aligned", Role::kAllocates, nullptr, Served<&ZerosLast>},
     {"calloc_aligned", Role::kAllocates, nullptr, Served<&ManyZerosAligned>},
-    {"realloc_aligned", Role::kAllocates, nullptr, Served<&AgainAligned>},
-    {"rezalloc_aligned", Role::kAllocates, nullptr, Served<&AgainZerosAligned>},
-    {"recalloc_aligned", Role::kAllocates, nullptr, Served<&ManyAgainZerosAligned>},
+    {"realloc_aligned", Role::kAllocates, nullptr, Served<&ResizedAligned>},
+    {"rezalloc_aligned", Role::kAllocates, nullptr, Served<&ResizedZerosAligned>},
+    {"recalloc_aligned", Role::kAllocates, nullptr, Served<&ManyResizedZerosAligned>},
     {"strdup", Role::kAllocates, nullptr, Served<&Copy>},
     {"strndup", Role::kAllocates, nullptr, Served<&CopySome>},
     {"new", Role::kAllocates, nullptr, Served<&New>},
@@ -279,8 +288,8 @@ inline constexpr Entry kMimalloc[] = {
     {"new_aligned", Role::kAllocates, nullptr, Served<&NewAligned>},
     {"new_aligned_nothrow", Role::kAllocates, nullptr, Served<&AlignedLast>},
     {"new_n", Role::kAllocates, nullptr, Served<&NewMany>},
-    {"new_realloc", Role::kAllocates, nullptr, Served<&NewAgain>},
-    {"new_reallocn", Role::kAllocates, nullptr, Served<&NewManyAgain>},
+    {"new_realloc", Role::kAllocates, nullptr, Served<&NewResized>},
+    {"new_reallocn", Role::kAllocates, nullptr, Served<&NewManyResized>},
     {"free_size", Role::kFrees, "free", nullptr},
     {"free_size_aligned", Role::kFrees, "free", nullptr},
     {"free_aligned", Role::kFrees, "free", nullptr},
@@ -291,15 +300,15 @@ inline constexpr Entry kMimalloc[] = {
     {"heap_calloc", Role::kAllocates, nullptr, Served<&OfHeap<&Calloc>::Call>},
     {"heap_zalloc", Role::kAllocates, nullptr, Served<&OfHeap<&Zeros>::Call>},
     {"heap_mallocn", Role::kAllocates, nullptr, Served<&OfHeap<&Many>::Call>},
-    {"heap_realloc", Role::kAllocates, nullptr, Served<&OfHeap<&Again>::Call>},
-    {"heap_reallocn", Role::kAllocates, nullptr, Served<&OfHeap<&ManyAgain>::Call>},
-    {"heap_reallocf", Role::kAllocates, nullptr, Served<&OfHeap<&AgainOrFreed>::Call>},
-    {"heap_rezalloc", Role::kAllocates, nullptr, Served<&OfHeap<&AgainZeros>::Call>},
-    {"heap_recalloc", Role::kAllocates, nullptr, Served<&OfHeap<&ManyAgainZeros>::Call>},
+    {"heap_realloc", Role::kAllocates, nullptr, Served<&OfHeap<&Resized>::Call>},
+    {"heap_reallocn", Role::kAllocates, nullptr, Served<&OfHeap<&ManyResized>::Call>},
+    {"heap_reallocf", Role::kAllocates, nullptr, Served<&OfHeap<&ResizedOrFreed>::Call>},
+    {"heap_rezalloc", Role::kAllocates, nullptr, Served<&OfHeap<&ResizedZeros>::Call>},
+    {"heap_recalloc", Role::kAllocates, nullptr, Served<&OfHeap<&ManyResizedZeros>::Call>},
     {"heap_malloc_aligned", Role::kAllocates, nullptr, Served<&OfHeap<&AlignedLast>::Call>},
     {"heap_zalloc_aligned", Role::kAllocates, nullptr, Served<&OfHeap<&ZerosLast>::Call>},
     {"heap_calloc_aligned", Role::kAllocates, nullptr, Served<&OfHeap<&ManyZerosAligned>::Call>},
-    {"heap_realloc_aligned", Role::kAllocates, nullptr, Served<&OfHeap<&AgainAligned>::Call>},
+    {"heap_realloc_aligned", Role::kAllocates, nullptr, Served<&OfHeap<&ResizedAligned>::Call>},
     {"heap_strdup", Role::kAllocates, nullptr, Served<&OfHeap<&Copy>::Call>},
     {"heap_strndup", Role::kAllocates, nullptr, Served<&OfHeap<&CopySome>::Call>},
     {"heap_alloc_new", Role::kAllocates, nullptr, Served<&OfHeap<&New>::Call>},
@@ -320,7 +329,7 @@ inline constexpr Entry kMimalloc[] = {
 inline constexpr Entry kSnmalloc[] = {
     {"rust_alloc", Role::kAllocates, nullptr, Served<&AlignedFirst>},
     {"rust_alloc_zeroed", Role::kAllocates, nullptr, Served<&ZerosFirst>},
-    {"rust_realloc", Role::kAllocates, nullptr, Served<&RustAgain>},
+    {"rust_realloc", Role::kAllocates, nullptr, Served<&RustResized>},
     {"rust_dealloc", Role::kFrees, "free", nullptr},
     {"rust_usable_size", Role::kOther, "malloc_usable_size", nullptr},
 };
@@ -328,7 +337,7 @@ inline constexpr Entry kSnmalloc[] = {
 inline constexpr Entry kRpmalloc[] = {
     {"aligned_zalloc", Role::kAllocates, nullptr, Served<&ZerosFirst>},
     {"aligned_calloc", Role::kAllocates, nullptr, Served<&ManyZerosAlignedFirst>},
-    {"aligned_realloc", Role::kAllocates, nullptr, Served<&AgainAlignedFirst>},
+    {"aligned_realloc", Role::kAllocates, nullptr, Served<&ResizedAlignedFirst>},
     {"malloc_heap_alloc", Role::kOther, nullptr, Served<&Refused<"rpmalloc_heap_alloc">>},
     {"malloc_heap_calloc", Role::kOther, nullptr, Served<&Refused<"rpmalloc_heap_calloc">>},
     {"malloc_heap_aligned_alloc", Role::kOther, nullptr,

@@ -13,8 +13,8 @@
 // against the process's own maps: when the maps show another file at that address, that file is
 // the one named.
 //
-// An allocator that the program brings along, and that does not stand behind malloc, is led to the
-// manager where TARE_REDIRECT is set. Each has a line as a program starts, and so has a call of its
+// An allocator that the program or a library brings along is led to the manager where TARE_REDIRECT
+// is set. Each has a line as a program starts, and so has a call of its
 // that nothing can serve, which ends the process:
 //
 //   version "private" pid parent-pid image file prefix-of-its-functions functions "led"|"found"

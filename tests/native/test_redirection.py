@@ -33,7 +33,12 @@ CHECKED = {
         "check(mi_reallocn(NULL, 1L << 40, 1L << 40) == NULL);"
         "p = mi_malloc_aligned(100, 256); even(p, 256); fill(p, 100);"
         "p = mi_realloc_aligned(p, 70000, 4096); even(p, 4096); kept(p, 100);"
-        "mi_free_aligned(p, 4096); p = mi_zalloc_aligned(500, 64); even(p, 64); zero(p, 500);"
+        "mi_free_aligned(p, 4096); p = mi_malloc_aligned(560, 64); fill(p, 560); mi_free(p);"
+        "p = mi_zalloc_aligned(500, 64); zero(p, mi_usable_size(p)); mi_free(p);"
+        "p = mi_malloc(40); fill(p, 40); mi_free(p); p = mi_zalloc(33);"
+        "zero(p, mi_usable_size(p)); mi_free(p); p = mi_calloc(3, 11);"
+        "zero(p, mi_usable_size(p)); mi_free(p);"
+        "p = mi_zalloc_aligned(500, 64); even(p, 64); zero(p, 500);"
         "p = mi_rezalloc_aligned(p, 5000, 128); even(p, 128); zero(p, 5000);"
         "mi_free_size_aligned(p, 5000, 128); p = mi_calloc_aligned(10, 10, 512); even(p, 512);"
         "zero(p, 100); p = mi_recalloc_aligned(p, 100, 100, 512); even(p, 512); zero(p, 10000);"
@@ -155,7 +160,7 @@ def own(outcome: Outcome) -> tuple[OwnAllocator, ...]:
     return outcome.details_as(Covered).own_allocators
 
 
-@pytest.mark.parametrize("manager", ["glibc", "mimalloc", "marksweep(glibc)"])
+@pytest.mark.parametrize("manager", ["glibc", "mimalloc", "tcmalloc", "marksweep(glibc)"])
 @pytest.mark.parametrize("prefix", CHECKED)
 def test_each_function_of_an_allocator_means_the_same_under_a_manager(
     tmp_path: Path, compile_c: Callable[..., Path], prefix: str, manager: str

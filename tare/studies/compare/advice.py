@@ -31,15 +31,8 @@ def called(run: Header, manager: str) -> str:
     return manager
 
 
-def how(run: Header, manager: str) -> str:
-    """Where it comes from and how the program gets it, for a sentence; "" where that is not
-    known."""
-    if not run.own_allocators:
-        return _ways(manager)
-    return "; ".join(way for way in (run.own_allocators[0].advice, _ways(manager)) if way)
-
-
-def _ways(manager: str) -> str:
+def how(manager: str) -> str:
+    """Where it comes from and how a program gets it, for a sentence; "" where nothing is known."""
     variables, inner = runtimes.variables_over_malloc(manager)
     if not variables:
         return _where(inner)

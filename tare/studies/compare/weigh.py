@@ -161,24 +161,25 @@ def verdict(
     elif not size.manager:
         sentences += size.sentences
     if run.own_allocators and OWN not in (speed.manager, size.manager):
-        sentences += _of_its_own(run, compared)
+        sentences.append(_of_its_own(run, compared))
     sentences.append(_sureness(base, compared))
     advised = dict.fromkeys(name for name in (speed.manager, size.manager) if name)
     commands = [command(run, name) for name in advised]
     return sentences, [(label, words) for label, words in commands if words]
 
 
-def _of_its_own(run: Header, compared: Comparison) -> list[str]:
-    """What the program has now, where the ratios are to another allocator."""
-    time = next((each.known[OWN] for each in compared.times if OWN in each.known), None)
-    if time is None:
-        return []
-    metric = next(each.metric for each in compared.times if OWN in each.known)
-    memory = difference(compared.memory.known.get(OWN), compared.memory.metric)
-    return [
-        f"All this is against {run.baseline}; with {advice.called(run, OWN)}, as it is: "
-        f"{difference(time, metric)}, {memory}."
-    ]
+def _of_its_own(run: Header, compared: Comparison) -> str:
+    """What the program has now, where the ratios are to another allocator, and how it gets one."""
+    own, name = run.own_allocators[0], advice.called(run, OWN)
+    way = f" For another allocator, {own.advice}." if own.advice else ""
+    for each in compared.times:
+        if OWN in each.known:
+            memory = difference(compared.memory.known.get(OWN), compared.memory.metric)
+            time = difference(each.known[OWN], each.metric)
+            return (
+                f"All this is against {run.baseline}; with {name}, as it is: {time}, {memory}.{way}"
+            )
+    return f"All this is against {run.baseline}, and the program has {name}.{way}"
 
 
 def _choices(run: Header, compared: Comparison) -> tuple[Choice, Choice]:
@@ -230,7 +231,7 @@ def _action(run: Header, choice: Choice, medians: Mapping[str, float], kind: Kin
     metric = choice.evidence.metric
     if kind is Kind.ALLOCATOR and choice.manager.endswith(")"):
         kind = Kind.OPTION
-    way = advice.how(run, choice.manager)
+    way = advice.how(choice.manager)
     change = difference(choice.evidence.known[choice.manager], metric)
     return Action(
         kind,

@@ -3,7 +3,6 @@
 
 #pragma once
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
