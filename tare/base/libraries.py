@@ -6,7 +6,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["NDArray", "jinja2", "markupsafe", "np", "pa", "pc", "pl", "pq"]
+__all__ = ["NDArray", "jinja2", "markupsafe", "np", "optuna", "pa", "pc", "pl", "pq"]
 
 
 class _Unloaded(ModuleType):
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import jinja2
     import markupsafe
     import numpy as np
+    import optuna
     import polars as pl
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -35,6 +36,7 @@ else:
     jinja2 = _Unloaded("jinja2")
     markupsafe = _Unloaded("markupsafe")
     np = _Unloaded("numpy")
+    optuna = _Unloaded("optuna")
     pl = _Unloaded("polars")
     pa = _Unloaded("pyarrow")
     pc = _Unloaded("pyarrow.compute")

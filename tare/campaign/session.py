@@ -27,6 +27,7 @@ from tare.memory_managers.manager import OWN, Manager, describe_managers
 from tare.observers.protocol import Observe
 from tare.observers.runner import observer_cost
 from tare.programs.program import Program, check_program, describe_program, program_from_command
+from tare.records.metrics import REPLAYING
 from tare.records.results import Results, Store, default_folder, new_run
 from tare.records.runs import Limits, Record, Run, now
 
@@ -35,12 +36,14 @@ Command = Program | Sequence[str]
 
 @dataclass(frozen=True)
 class Planned:
-    """What to run next, and how many runs that makes when nothing fails. ``planners`` do the same
-    for each program apart, where programs can be measured side by side."""
+    """What to run next, and how many runs that makes when nothing fails, 0 where that shows only
+    as they are done; ``seconds`` is then what they may take. ``planners`` do the same for each
+    program apart, where programs can be measured side by side."""
 
     planner: executor.Planner
     runs: int
     planners: Mapping[str, executor.Planner] = field(default_factory=dict)
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -147,21 +150,47 @@ def measure(question: Question, plan: Callable[[int], Planned], where: Where) ->
     watcher = where.watcher or Watcher()
     with Store(folder, run, key="request") as store:
         planned = plan(store.run.seed)
-        watcher.begin(question.doing, max(planned.runs - len(store.records), 0), None)
+        left = max(planned.runs - len(store.records), 0)
+        watcher.begin(question.doing, left, planned.seconds)
+        known = dict(managers)
         rig = executor.Rig(
             {program.name: program for program in programs},
-            managers,
+            known,
             _of_regions(managers, where.limits or Limits()),
             {**executor.OBSERVERS, **question.observers},
         )
         if where.cluster is not None:
             from tare.campaign.cluster import coordinator as campaign
 
-            doing_runs = partial(
-                campaign.execute, planned.planners, rig, store, watcher, where.cluster
-            )
+            planners = {
+                program: adding_managers(planner, known, store)
+                for program, planner in planned.planners.items()
+            }
+            doing_runs = partial(campaign.execute, planners, rig, store, watcher, where.cluster)
             return _keeping_what_is_measured(store, watcher, doing_runs)
-        return execute(store, planned.planner, rig, watcher, Clock() if where.canary else None)
+        planner = adding_managers(planned.planner, known, store)
+        return execute(store, planner, rig, watcher, Clock() if where.canary else None)
+
+
+def adding_managers(
+    planner: executor.Planner, known: dict[str, Manager], store: Store
+) -> executor.Planner:
+    """The planner of runs under managers of which some are not ``known`` before it asks for them:
+    they are added there, and to run.json."""
+
+    def plan(records: Sequence[Record]) -> list[Run]:
+        runs = planner(records)
+        if added := {run.manager for run in runs} - known.keys():
+            replayed = {run.manager for run in runs if run.observer in REPLAYING}
+            new = {
+                name: managers_module.resolve(name, replays=name in replayed)
+                for name in sorted(added)
+            }
+            known.update(new)
+            store.update(managers={**store.document["managers"], **describe_managers(new)})
+        return runs
+
+    return plan
 
 
 def _of_regions(managers: Mapping[str, Manager], limits: Limits) -> Limits:

@@ -6,6 +6,7 @@ $XDG_CONFIG_HOME/tare/managers/NAME/. docs/managers.md documents the format.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -65,6 +66,8 @@ class Option:
     """Bounds of a number, of a size in bytes; None: none."""
     usual: str = ""
     """What the manager does where nothing is set, in words; "" where its authors do not say."""
+    tried: tuple[str, ...] = ()
+    """The values that `tare tune` tries, those most likely to change time or memory first."""
 
     @property
     def values(self) -> str:
@@ -239,8 +242,10 @@ class Recipe:
         known = {option.name for option in self.options}
         for name in given:
             if name not in known:
-                offered = ", ".join(sorted(known)) or "none"
-                raise UsageError(f"{self.name} has no option '{name}'", f"its options: {offered}")
+                offered = f"its options: {', '.join(sorted(known)) or 'none'}"
+                alike = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {alike[0]}? {offered}" if alike else offered
+                raise UsageError(f"{self.name} has no option '{name}'", hint)
         before = dict(os.environ if inherited is None else inherited)
         variables: dict[str, str] = {}
         for option in self.options:
@@ -275,6 +280,7 @@ class _OptionTable(Struct, frozen=True, forbid_unknown_fields=True):
     least: int | None = None
     most: int | None = None
     usual: str = ""
+    tried: tuple[Text, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.type == "choice") != bool(self.choices):
@@ -289,11 +295,12 @@ class _OptionTable(Struct, frozen=True, forbid_unknown_fields=True):
             self.value.format("0")
         except (IndexError, KeyError, ValueError):
             raise ValueError("value: must hold {} where the value goes") from None
-        if self.default is not None:
+        given = [("default", self.default)] if self.default is not None else []
+        for key, value in [*given, *(("tried", value) for value in self.tried)]:
             try:
-                self.named("").carried(self.default)
+                self.named("").carried(value)
             except ValueError as error:
-                raise ValueError(f"default: {error}") from None
+                raise ValueError(f"{key}: {error}") from None
         if not self.env and (self.type != "choice" or any(self.choices.values())):
             raise ValueError("env: is missing, and there is a value to carry")
 

@@ -66,9 +66,10 @@ class Runs:
         return max(self.invocations, default=0)
 
 
-def error_of(alternatives: int) -> float:
-    """The error that each comparison of an answer with so many managers may have."""
-    return ERROR / (len(CLAIMS) * max(1, alternatives))
+def error_of(alternatives: int, error: float = ERROR) -> float:
+    """The error that each comparison of an answer with so many managers may have, so that the whole
+    answer has ``error``."""
+    return error / (len(CLAIMS) * max(1, alternatives))
 
 
 def judge(runs: Runs, base: Runs, unit: str, error: float, seed: int = 0) -> Judged:

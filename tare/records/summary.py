@@ -9,6 +9,7 @@ from typing import Any
 from tare.base import statistics
 from tare.base.libraries import pl
 from tare.records.evidence import (
+    ERROR,
     NO_DATA,
     Judged,
     Runs,
@@ -38,7 +39,12 @@ def summary_schema() -> dict[str, Any]:
 
 
 def summarise(
-    measurements: pl.DataFrame, baseline: str, seed: int, *, in_turns: bool = True
+    measurements: pl.DataFrame,
+    baseline: str,
+    seed: int,
+    *,
+    in_turns: bool = True,
+    error: float = ERROR,
 ) -> pl.DataFrame:
     """One row per program, manager and metric.
 
@@ -46,12 +52,12 @@ def summarise(
     noise_floor as a fraction; intervals of 95%. The verdict is ``baseline``, or a word of
     ``tare.records.evidence``, which allows for every manager being compared. Managers without a
     good run keep their row, with runs 0. ``in_turns``: the runs were done in rounds of random
-    order.
+    order. ``error`` is how often a verdict among them may be false.
     """
     alternatives = measurements.filter(pl.col("manager") != baseline)["manager"].n_unique()
 
     def in_rounds(runs: Runs, base: Runs, metric: str) -> Judged:
-        return judge(runs, base, METRICS[metric].unit, error_of(alternatives), seed)
+        return judge(runs, base, METRICS[metric].unit, error_of(alternatives, error), seed)
 
     def apart(runs: Runs, base: Runs, _metric: str) -> Judged:
         return judge_apart(runs.values, base.values, seed)

@@ -11,6 +11,7 @@ Beside it lies what the study has of these; docs/architecture.md says more:
     over_programs   how suites and limits ask for it, see ``tare.studykit.watched``
     observe         what watches a run
     weigh           its section of the bill, see ``tare.studykit.budget``
+    settings        ``settings(results)``, what to set: JSON has it under that name
     call_trees      ``call_trees(results, record, note)``, for the explorer
     metrics.csv     its metrics, see ``tare.records.metrics``
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,22 @@ from msgspec import to_builtins
 
 from tare.base.errors import ProgramError, UsageError
 from tare.campaign import executor
-from tare.campaign.session import check_counts, execute, facts_of, managers_of, programs_of
+from tare.campaign.session import (
+    adding_managers,
+    check_counts,
+    execute,
+    facts_of,
+    managers_of,
+    programs_of,
+)
 from tare.campaign.watching import Watcher
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers.manager import OWN, Manager, describe_managers
 from tare.programs.program import Program, check_program, describe_program
 from tare.records.coverage import Covered
-from tare.records.metrics import REPLAYING, Status
+from tare.records.metrics import Status
 from tare.records.results import Results, Store, new_run
-from tare.records.runs import Limits, Outcome, Record, Run, now
+from tare.records.runs import Limits, Outcome, Run, now
 from tare.report.comparison import NO_TERMINAL, OF_TERMINALS
 from tare.studies.lbo import report as lbo
 from tare.studykit.budget import (
@@ -174,20 +181,7 @@ def _weigh_section(
     earlier = _spent(store, section)
     begun = time.monotonic()
     known = dict(rig.managers)
-
-    def planner(records: Sequence[Record]) -> list[Run]:
-        runs = section.next_runs(setting, records)
-        added = {run.manager for run in runs} - known.keys()
-        if added:
-            replayed = {run.manager for run in runs if run.observer in REPLAYING}
-            new = {
-                name: managers_module.resolve(name, replays=name in replayed)
-                for name in sorted(added)
-            }
-            known.update(new)
-            store.update(managers={**store.document["managers"], **describe_managers(new)})
-        return runs
-
+    planner = adding_managers(partial(section.next_runs, setting), known, store)
     rig = replace(rig, managers=known, observers=observers(section, setting))
     results = execute(store, planner, rig, watcher)
     done += len(store.records) - recorded

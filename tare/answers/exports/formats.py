@@ -29,7 +29,10 @@ from tare.studies.proximity.analysis import EVERYWHERE
 from tare.weighing.actions import actions_of
 
 JSON_SCHEMA_VERSION = 1
-_MEASUREMENT_KEYS = ("program", "manager", "invocation", "metric", "value", "unit", "status")
+_MEASUREMENT_KEYS = (
+    *("program", "manager", "invocation", "metric", "value", "unit", "status"),
+    "study",
+)
 _SUMMARY_KEYS = (
     *("program", "manager", "metric", "median", "low", "high"),
     *("ratio", "ratio_low", "ratio_high", "verdict"),
@@ -59,8 +62,9 @@ class Format:
 
 def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
     """What ``--json`` writes. A measurement that is not ``ok`` has no key ``value``; a figure of
-    the summary that does not exist is null. Results of `tare check` have their limits as well, and
-    those of `tare weigh`, `drag` and `space` what they advise to do."""
+    the summary that does not exist is null. Results of `tare check` have their limits as well,
+    those of `tare weigh`, `drag` and `space` what they advise to do, and those of `tare tune` what
+    to set."""
     measurements = []
     for row in results.measurements.select(_MEASUREMENT_KEYS).iter_rows(named=True):
         if _finite(row["value"]) is None:
@@ -79,6 +83,7 @@ def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
             for row in summary.select(_SUMMARY_KEYS).iter_rows(named=True)
         ],
         **({"actions": _actions(results)} if _advises(results) else {}),
+        **_settings(results),
         **({"limits": [asdict(row) for row in judged(results)]} if _has_limits(results) else {}),
     }
 
@@ -91,6 +96,12 @@ def _actions(results: Results) -> list[dict[str, Any]]:
 def _advises(results: Results) -> bool:
     """Whether results are of what looks for things to do."""
     return results.run.study in ("weigh", *(name for name, _ in modules("actions")))
+
+
+def _settings(results: Results) -> dict[str, Any]:
+    """What a study that looks for settings found, under that name."""
+    looking = dict(modules("settings")).get(results.run.study)
+    return {"settings": to_builtins(looking.settings(results))} if looking else {}
 
 
 def _has_limits(results: Results) -> bool:

@@ -53,6 +53,7 @@ class LetGo(Exception):  # noqa: N818
 class _Ready:
     programs: dict[str, Program]
     managers: dict[str, Manager]
+    directory: Path
 
 
 _ready: dict[str, _Ready] = {}
@@ -77,7 +78,8 @@ def examine(
         "problem": "",
     }
     try:
-        ready = _Ready(_programs(source), _managers(managers, source.directory))
+        programs = _programs(source)
+        ready = _Ready(programs, _managers(managers, source.directory), source.directory)
         suitable.check(ready.programs.values(), ready.managers.values())
         found["managers"] = describe_managers(ready.managers)
         found["programs"] = [_describe(each, ready) for each in ready.programs.values()]
@@ -145,6 +147,8 @@ def measure(
     ready = _ready.get(study)
     if ready is None:
         raise Unknown
+    if run.manager not in ready.managers:  # the study found it meanwhile
+        ready.managers.update(_managers({run.manager: None}, ready.directory))
     program, manager = ready.programs[run.program], ready.managers[run.manager]
     workspace = _workspace()
     kept = workspace / f"stdout-{study}"

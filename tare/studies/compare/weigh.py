@@ -21,7 +21,6 @@ from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.comparison import TIME, comparison_section, failure_tables, summary_rows
 from tare.report.model import Section
-from tare.studies.compare import advice
 from tare.studies.compare import report as compare
 from tare.studies.compare.verdicts import (
     Choice,
@@ -32,6 +31,7 @@ from tare.studies.compare.verdicts import (
     savings,
     smallest,
 )
+from tare.studykit import adoption
 from tare.studykit.advice import verifying
 from tare.studykit.budget import Effort, Setting
 
@@ -142,7 +142,7 @@ def verdict(
     run: Header,
     compared: Comparison,
     rows: Rows,
-    command: Command = advice.command,
+    command: Command = adoption.command,
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """What to change, what it brings and how sure that is, in sentences; and the labelled commands
     that carry out the change. ``command`` gives the label and the shell command of a manager."""
@@ -170,7 +170,7 @@ def verdict(
 
 def _of_its_own(run: Header, compared: Comparison) -> str:
     """What the program has now, where the ratios are to another allocator, and how it gets one."""
-    own, name = run.own_allocators[0], advice.called(run, OWN)
+    own, name = run.own_allocators[0], adoption.called(run, OWN)
     way = f" For another allocator, {own.advice}." if own.advice else ""
     for each in compared.times:
         if OWN in each.known:
@@ -186,12 +186,12 @@ def _choices(run: Header, compared: Comparison) -> tuple[Choice, Choice]:
     def of_speed(manager: str, what: str) -> str:
         memory = difference(compared.memory.known.get(manager), compared.memory.metric)
         if run.own_allocators and manager == OWN:
-            name = advice.called(run, manager)
+            name = adoption.called(run, manager)
             return f"Keep {name} for speed: {what}, {memory}, against {run.baseline}."
         return f"Run it under {manager}: {what}, {memory}."
 
     def of_size(manager: str, what: str) -> str:
-        return f"For the least memory: {advice.called(run, manager)}, {what}"
+        return f"For the least memory: {adoption.called(run, manager)}, {what}"
 
     return fastest(compared, of_speed), smallest(compared, of_size)
 
@@ -231,7 +231,7 @@ def _action(run: Header, choice: Choice, medians: Mapping[str, float], kind: Kin
     metric = choice.evidence.metric
     if kind is Kind.ALLOCATOR and choice.manager.endswith(")"):
         kind = Kind.OPTION
-    way = advice.how(choice.manager)
+    way = adoption.how(choice.manager)
     change = difference(choice.evidence.known[choice.manager], metric)
     return Action(
         kind,

@@ -18,11 +18,11 @@ from tare.records.coverage import OwnAllocator
 from tare.records.evidence import Evidence, Judged
 from tare.records.header import DescribedManager, Header
 from tare.records.results import Results, measurement_schema
-from tare.studies.compare import advice
 from tare.studies.compare import weigh as time_and_memory
 from tare.studies.compare.verdicts import Comparison
 from tare.studies.compare.weigh import actions, expected_seconds, next_runs, plan, verdict
 from tare.studies.count import weigh as counting
+from tare.studykit import adoption
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting, names_of
 from tare.weighing.sections import chosen, sections
 from tests.support.bills import carried_out
@@ -95,8 +95,8 @@ def test_the_fastest_is_advised_with_what_it_costs_in_memory() -> None:
 def test_a_manager_of_all_objects_of_a_runtime_says_how_to_have_it(
     manager: str, way: str, line: str
 ) -> None:
-    assert advice.how(manager).startswith(way)
-    _, command = advice.command(RUN, manager)
+    assert adoption.how(manager).startswith(way)
+    _, command = adoption.command(RUN, manager)
     assert command == f"{line} ./p 'an argument'"
 
 
@@ -116,7 +116,7 @@ def test_what_the_program_brings_along_is_kept_and_no_change() -> None:
 
 def test_a_program_with_an_allocator_of_its_own_must_be_built_for_another() -> None:
     run = structs.replace(RUN, own_allocators=(OWN_JEMALLOC,))
-    assert advice.command(run, "jemalloc") == ("", "")
+    assert adoption.command(run, "jemalloc") == ("", "")
     same = judged(1.0, "no difference seen")
     found = compared(fast=(judged(0.8, "lower"), same), own=(judged(0.9, "lower"), same))
     sentences, _ = verdict(run, replace(found, is_current=False), ROWS)

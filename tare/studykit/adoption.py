@@ -64,19 +64,37 @@ def command(run: Header, manager: str) -> tuple[str, str]:
     of its own: it must be built in another way first."""
     if run.own_allocators:
         return "", ""
+    settings = environment(run, manager)
+    _, inner = runtimes.variables_over_malloc(manager)
+    recipe = recipe_of(inner)
+    if recipe is None and inner != OWN and "/" not in inner:
+        return "", ""
+    program = shlex.join(run.programs[0].argv)
+    label = f"to run it under {manager}"
+    if recipe is not None and recipe.use is not None:
+        label += f", of Debian's package {recipe.use.package}"
+    elif recipe is not None and recipe.kind != "system":
+        return f"where {manager} comes from", f"tare managers show {recipe.name}"
+    if not settings:
+        return "", ""
+    return label, " ".join([*_assigned(settings), program])
+
+
+def environment(run: Header, manager: str) -> Mapping[str, str]:
+    """The variables that put a program under ``manager``: with a package of a distribution by its
+    name there, else with the object that was measured."""
     described = run.managers.get(manager)
     variables, inner = runtimes.variables_over_malloc(manager)
     settings = {**variables, **(described.environment if described else {})}
     recipe = recipe_of(inner)
-    program = shlex.join(run.programs[0].argv)
-    label = f"to run it under {manager}"
     if recipe is not None and recipe.use is not None:
         settings["LD_PRELOAD"] = recipe.use.preload
-        label += f", of Debian's package {recipe.use.package}"
-    elif recipe is not None and recipe.kind != "system":
-        return f"where {manager} comes from", f"tare managers show {recipe.name}"
-    elif recipe is None and inner != OWN and "/" in inner and described and described.object:
-        settings["LD_PRELOAD"] = described.object
-    if not settings:
-        return "", ""
-    return label, " ".join([*_assigned(settings), program])
+    elif (recipe is None or recipe.kind != "system") and inner != OWN and described:
+        settings["LD_PRELOAD"] = described.object or ""
+    return {name: value for name, value in settings.items() if value}
+
+
+def link(manager: str) -> str:
+    """The flag of the linker that puts it into a program; "" where no distribution has one."""
+    recipe = recipe_of(runtimes.variables_over_malloc(manager)[1])
+    return recipe.use.link if recipe is not None and recipe.use is not None else ""

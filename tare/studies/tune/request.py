@@ -1,0 +1,61 @@
+"""What `tare tune` asks."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+from tare.base.errors import UsageError
+from tare.base.units import parse_duration
+from tare.studykit.request import Command, OfProgram, baseline_option, option, scheduler_option
+
+DEFAULT_SECONDS = 900.0
+
+
+def _share(text: str) -> float:
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        raise UsageError(f"--slower-by {text}: write it like 2% or 0.02") from None
+    return number / 100 if text.endswith("%") else number
+
+
+@dataclass(frozen=True)
+class Tune(OfProgram):
+    """The best manager and options for PROGRAM: least time, least memory, and what lies between.
+
+    Managers and their options are tried, the promising ones again, and the best are confirmed in
+    fresh runs against the baseline. At most three settings are the answer, each with what to set
+    or to link. With --memory-limit only settings that stay below it can be one.
+    """
+
+    ANSWERED_BY: ClassVar[str] = "question.tune"
+    EXAMPLES: ClassVar[str] = """\
+  tare tune -- gawk -f report.awk words.txt
+  tare tune --time 5min -m glibc -m jemalloc -- ./server --selftest
+  tare tune --slower-by 2% --memory-limit 500MiB -- ./render scene.pov
+  tare tune -m 'jemalloc(arenas=2)' --json - -- python3 job.py
+"""
+
+    program: Command
+    _: KW_ONLY
+    baseline: str = baseline_option()
+    seconds: float = option(
+        DEFAULT_SECONDS,
+        "--time",
+        parse=parse_duration,
+        metavar="15min",
+        help="What it may take, as 90s, 5min or 1h30min. A program that is done soon takes less. "
+        "Default: 15min.",
+    )
+    slower_by: float | None = option(
+        None,
+        parse=_share,
+        metavar="2%",
+        help="Leave out settings that take longer than the baseline by more than this; 0.02 says "
+        "the same.",
+    )
+    scheduler: str = scheduler_option()
+
+
+REQUESTS = (Tune,)
