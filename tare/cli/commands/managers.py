@@ -161,7 +161,8 @@ def _upstream(recipe: Recipe) -> str:
     if upstream.released:
         parts.append(f"{recipe.version} is of {upstream.released}")
     if upstream.newest:
-        parts.append(f"{upstream.newest} was the newest release in {upstream.as_of}")
+        which = "it" if upstream.newest == recipe.version else upstream.newest
+        parts.append(f"{which} was the newest release in {upstream.as_of}")
     if upstream.stopped:
         parts.append(f"none after {upstream.stopped}")
     return "; ".join(parts)
