@@ -1,6 +1,7 @@
 /* musl's malloc family over mallocng, and what mallocng needs of a C library. */
 
 #define _GNU_SOURCE
+#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -40,8 +41,10 @@ enum { FREE, HELD, AWAITED };
 void tare_lock(int* word) {
   int seen = FREE;
   if (__atomic_compare_exchange_n(word, &seen, HELD, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return;
+  const int saved = errno;
   while (__atomic_exchange_n(word, AWAITED, __ATOMIC_ACQUIRE) != FREE)
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, AWAITED, NULL, NULL, 0);
+  errno = saved;
 }
 
 void tare_unlock(int* word) {
