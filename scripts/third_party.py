@@ -28,6 +28,7 @@ ALLOCATORS = ROOT / "managers" / "allocators"
 LOCK = ROOT / "replay" / "Cargo.lock"
 TEXT_OF_CRATES = {
     "bdwgc": "vendor/bdwgc/LICENSE",
+    "hardened": "vendor/hardened-malloc/LICENSE",
     "hoard": "Hoard/LICENSE",
     "jemalloc": "jemalloc/COPYING",
     "mimalloc": "c_src/mimalloc3/LICENSE",
@@ -36,7 +37,7 @@ TEXT_OF_CRATES = {
     "scudo": "scudo-standalone/LICENSE",
 }
 """Where the licence of an allocator lies in the crate that carries it."""
-BY_HAND = ("dlmalloc", "dlmalloc27", "snmalloc", "tcmalloc")
+BY_HAND = ("dlmalloc", "dlmalloc27", "mallocng", "snmalloc", "tbbmalloc", "tcmalloc")
 CRATES_FILE = LICENCES / "rust-crates.txt"
 
 

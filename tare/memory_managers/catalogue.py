@@ -36,6 +36,10 @@ Name = Annotated[
 Symbol = Annotated[
     str, Meta(pattern=r"\A[A-Za-z_.$][A-Za-z0-9_.$@]*\Z", description="the symbol of a function")
 ]
+Month = Annotated[
+    str, Meta(pattern=r"\A\d{4}-(0[1-9]|1[0-2])\Z", description="a month such as 2026-11")
+]
+Year = Annotated[str, Meta(pattern=r"\A\d{4}\Z", description="a year such as 2012")]
 _MOST_SYMBOLS = 100
 DEBIAN_LIBRARY_FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib"))
 
@@ -191,6 +195,25 @@ class Use(Struct, frozen=True, forbid_unknown_fields=True):
     link: Text
 
 
+class Upstream(Struct, frozen=True, forbid_unknown_fields=True):
+    """What its authors have released, as far as that was known; "" where it was not."""
+
+    released: Month = ""
+    """When the version that Tare has came out."""
+    newest: Text = ""
+    as_of: Month = ""
+    """When ``newest`` was that."""
+    stopped: Year = ""
+    """Of the last release, where no other is to come."""
+
+    def __post_init__(self) -> None:
+        if bool(self.newest) != bool(self.as_of):
+            raise ValueError("as_of: goes with newest, and newest with as_of")
+
+
+_UNKNOWN = Upstream()
+
+
 class Collector(Struct, frozen=True, forbid_unknown_fields=True):
     """Functions of a manager's object that are collection and not allocation, by their symbols.
 
@@ -230,6 +253,7 @@ class Recipe:
     """None: what this manager does for collection is not told from the rest."""
     use: Use | None = None
     """None where no distribution has it as it is measured."""
+    upstream: Upstream = _UNKNOWN
 
     def environment(
         self, given: Mapping[str, str], inherited: Mapping[str, str] | None = None
@@ -323,6 +347,7 @@ class _RecipeTable(Struct, frozen=True, forbid_unknown_fields=True):
     object: _ObjectTable | None = None
     collector: Collector | None = None
     use: Use | None = None
+    upstream: Upstream = _UNKNOWN
     options: Annotated[
         dict[Name, _OptionTable],
         Meta(description="a table by names of lower-case letters, digits and -"),
@@ -449,13 +474,13 @@ def object_path(recipe: Recipe) -> Path | None:
 
 
 def managers() -> pl.DataFrame:
-    """Every manager that Tare knows: name, version, kind, installed, object, title."""
+    """Every manager that Tare knows: name, version, newest, stopped, kind, installed, object,
+    title."""
     rows = []
     for recipe in load_recipes().values():
         found = object_path(recipe)
         there = recipe.kind == "system" or found is not None
-        rows.append(
-            (recipe.name, recipe.version, recipe.kind, there, str(found or ""), recipe.title)
-        )
-    columns = ["name", "version", "kind", "installed", "object", "title"]
+        known = (recipe.name, recipe.version, recipe.upstream.newest, recipe.upstream.stopped)
+        rows.append((*known, recipe.kind, there, str(found or ""), recipe.title))
+    columns = ["name", "version", "newest", "stopped", "kind", "installed", "object", "title"]
     return pl.DataFrame(rows, schema=columns, orient="row")

@@ -50,15 +50,30 @@ def command(context: click.Context) -> int:
             if _group(recipe) == group:
                 name = recipe.name + ("*" if recipe.default_weigh else "")
                 installed = "no" if _object(recipe) is None else "yes"
-                table.add_row(name, recipe.version, installed, Text(recipe.title))
+                table.add_row(name, version_cell(recipe), installed, Text(recipe.title))
     with console_on(sys.stdout) as console:
         console.print(table)
+    known = max(recipe.upstream.as_of for recipe in every)
     print(
         "\n* tried by `tare weigh`. own: whatever the program links. "
         "./libmine.so: an object of yours.\n"
+        f"newest, upstream, stopped: what its authors had released, as known in {known}.\n"
         "`tare managers show NAME` lists options; `tare managers install NAME` builds one."
     )
     return 0
+
+
+def version_cell(recipe: Recipe) -> str:
+    """The version, and below it how that stands to its authors' releases."""
+    upstream = recipe.upstream
+    lines = [recipe.version]
+    if upstream.newest not in ("", recipe.version):
+        lines.append(f"upstream {upstream.newest}")
+    elif upstream.newest and not upstream.stopped:
+        lines.append("newest")
+    if upstream.stopped:
+        lines.append(f"stopped {upstream.stopped}")
+    return "\n".join(lines)
 
 
 def _object(recipe: Recipe) -> Path | None:
@@ -116,6 +131,7 @@ def _show(recipe: Recipe, console: Console) -> None:
     console.print(Text(f"{recipe.name} {recipe.version}", style="bold"))
     console.print(Text(recipe.title))
     rows = [
+        ("upstream", _upstream(recipe)),
         ("kind", recipe.kind),
         ("licence", recipe.licence),
         ("home page", recipe.homepage),
@@ -137,6 +153,19 @@ def _options(recipe: Recipe) -> Table:
         unset = option.default if option.default is not None else option.usual
         table.add_row(option.name, option.values, unset, Text(option.description))
     return table
+
+
+def _upstream(recipe: Recipe) -> str:
+    upstream = recipe.upstream
+    parts = []
+    if upstream.released:
+        parts.append(f"{recipe.version} is of {upstream.released}")
+    if upstream.newest:
+        which = "it" if upstream.newest == recipe.version else upstream.newest
+        parts.append(f"{which} was the newest release in {upstream.as_of}")
+    if upstream.stopped:
+        parts.append(f"none after {upstream.stopped}")
+    return "; ".join(parts)
 
 
 def _use(recipe: Recipe) -> str:

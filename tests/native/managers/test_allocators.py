@@ -593,6 +593,7 @@ DEPARTURES = {
     ("hoard", "out_of_memory"): "aborts when memory cannot be had",
     ("hoard", "nothrow"): "aborts when memory cannot be had",
     ("hoard", "bad_alloc"): "aborts when memory cannot be had",
+    ("hardened", "out_of_memory"): "keeps the address space of freed large objects for a while",
     ("google-tcmalloc", "bad_alloc"): "ends the program instead of throwing bad_alloc",
     ("rpmalloc", "bad_alloc"): "its operator new returns NULL instead of throwing bad_alloc",
     ("scudo", "bad_alloc"): "its operator new returns NULL instead of throwing bad_alloc",
@@ -612,7 +613,7 @@ NOT_TRIED = {
     for name in ("obstack", "region", "stacklike")
 } | {
     (name, "busy_fork"): "does not guard its locks at a fork: a child waits until it is ended"
-    for name in ("google-tcmalloc", "hoard")
+    for name in ("google-tcmalloc", "hoard", "tbbmalloc")
 }
 
 FAMILY = frozenset(

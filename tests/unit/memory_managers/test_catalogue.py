@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tare.base.errors import MissingError, UsageError
+from tare.cli.commands.managers import command, version_cell
 from tare.memory_managers.catalogue import (
     Recipe,
     RecipeError,
+    Upstream,
     installed_folder,
     load_recipes,
+    managers,
     object_path,
     read_recipe,
 )
@@ -25,11 +31,13 @@ NAMES = [
     "glibc",
     "google-tcmalloc",
     "haertel",
+    "hardened",
     "hoard",
     "hoard-classic",
     "jemalloc",
     "kingsley",
     "lea93",
+    "mallocng",
     "mimalloc",
     "mimalloc2",
     "obstack",
@@ -40,6 +48,7 @@ NAMES = [
     "scudo",
     "snmalloc",
     "stacklike",
+    "tbbmalloc",
     "tcmalloc",
     "vmalloc",
     "windowsxp",
@@ -63,6 +72,12 @@ crate = "mine-sys"
 version = "0.1.2"
 sha256 = "{DIGEST}"
 paths = ["c_src"]
+
+[upstream]
+released = "2025-02"
+newest = "1.3"
+as_of = "2026-11"
+stopped = "2026"
 
 [object]
 file = "libtare-mine.so"
@@ -121,6 +136,51 @@ def test_a_good_recipe(tmp_path: Path) -> None:
     assert (recipe.source.package, recipe.source.paths) == ("mine-sys", ("c_src",))
     assert recipe.object_file == "libtare-mine.so"
     assert [option.type for option in recipe.options] == ["size", "flag", "choice"]
+    assert (recipe.upstream.newest, recipe.upstream.stopped) == ("1.3", "2026")
+
+
+def test_what_is_known_of_the_authors_releases_may_be_left_out(tmp_path: Path) -> None:
+    start, end = GOOD.index("[upstream]"), GOOD.index("[object]")
+    recipe = read_recipe(write(tmp_path, GOOD[:start] + GOOD[end:]))
+    assert recipe.upstream == Upstream()
+
+
+@pytest.mark.parametrize(
+    ("version", "newest", "stopped", "cell"),
+    [
+        ("1.2", "1.3", "", "1.2\nupstream 1.3"),
+        ("1.2", "1.2", "", "1.2\nnewest"),
+        ("1.2", "1.2", "2012", "1.2\nstopped 2012"),
+        ("1.1", "1.2", "2012", "1.1\nupstream 1.2\nstopped 2012"),
+        ("1.2", "", "", "1.2"),
+    ],
+)
+def test_a_list_says_how_a_version_stands_to_the_authors_releases(
+    tmp_path: Path, version: str, newest: str, stopped: str, cell: str
+) -> None:
+    recipe = read_recipe(write(tmp_path, GOOD))
+    known = Upstream(newest=newest, as_of="2026-11" if newest else "", stopped=stopped)
+    assert version_cell(replace(recipe, version=version, upstream=known)) == cell
+
+
+def test_all_that_is_known_of_the_authors_releases_is_shown(tmp_path: Path) -> None:
+    write(tmp_path / "config/tare/managers", GOOD)
+    shown = CliRunner().invoke(command, ["show", "mine"]).stdout
+    assert (
+        "upstream: 1.2 is of 2025-02; 1.3 was the newest release in 2026-11; none after 2026\n"
+    ) in shown
+    listed = CliRunner().invoke(command).stdout
+    assert re.search(r"mine +1\.2 +no .*\n +upstream 1\.3.*\n +stopped 2026\n", listed)
+    assert "as known in 2026-11" in listed
+    frame = managers().filter(name="mine")
+    assert frame["newest"].to_list() == ["1.3"]
+    assert frame["stopped"].to_list() == ["2026"]
+
+
+def test_a_version_that_ships_is_not_of_later_than_was_looked() -> None:
+    for recipe in load_recipes().values():
+        known = recipe.upstream
+        assert not known.as_of or known.released <= known.as_of
 
 
 @pytest.mark.parametrize(
@@ -145,6 +205,11 @@ def test_a_good_recipe(tmp_path: Path) -> None:
         ('paths = ["c_src"]', 'archive = "pool/mine.tar.gz"', "source.archive"),
         ('type = "crate"\ncrate', 'type = "debian-source"\npackage', "source.archive"),
         ('type = "crate"\ncrate', 'type = "debian"\npackage', "source.archive"),
+        ('released = "2025-02"', 'released = "2025"', "upstream.released"),
+        ('as_of = "2026-11"', 'as_of = "2026-13"', "upstream.as_of"),
+        ('as_of = "2026-11"', "", "upstream.as_of"),
+        ('newest = "1.3"', "", "upstream.as_of"),
+        ('stopped = "2026"', "stopped = 2026", "upstream.stopped"),
         ('file = "libtare-mine.so"', 'file = "/lib/x.so"', "object.file"),
         ('[object]\nfile = "libtare-mine.so"', "", "object"),
         ('type = "size"', 'type = "float"', "options.cache.type"),
