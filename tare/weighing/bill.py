@@ -14,15 +14,23 @@ from msgspec import to_builtins
 
 from tare.base.errors import ProgramError, UsageError
 from tare.campaign import executor
-from tare.campaign.session import check_counts, execute, facts_of, managers_of, programs_of
+from tare.campaign.session import (
+    check_counts,
+    execute,
+    facts_of,
+    managers_of,
+    on_machine,
+    programs_of,
+)
 from tare.campaign.watching import Watcher
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers.manager import OWN, Manager, describe_managers
+from tare.observers import conditions
 from tare.programs.program import Program, check_program, describe_program
 from tare.records.coverage import Covered
 from tare.records.metrics import REPLAYING, Status
 from tare.records.results import Results, Store, new_run
-from tare.records.runs import Limits, Outcome, Record, Run, now
+from tare.records.runs import Limits, Outcome, Record, Run
 from tare.report.comparison import NO_TERMINAL, OF_TERMINALS
 from tare.studies.lbo import report as lbo
 from tare.studykit.budget import (
@@ -65,6 +73,7 @@ def weigh(request: Weigh) -> Results:
     resolved, first = managers_of(names, request.baseline)
     if runtime:
         java_bill.check(chosen, resolved.values())
+    conditions.check(resolved.values(), limits)
     found = chosen_sections(runtime, request.effort, request.only, request.skip)
     asked = {
         "programs": [described],
@@ -72,6 +81,7 @@ def weigh(request: Weigh) -> Results:
         "baseline": first,
         "effort": str(request.effort),
         **_limited(request),
+        **on_machine(limits),
     }
     run = new_run("weigh", sys.argv, **facts_of(asked, resolved, request.seed), runtime=runtime)
     budget = request.seconds or TOTAL_SECONDS[request.effort]
@@ -121,7 +131,7 @@ def weigh(request: Weigh) -> Results:
             store.update(shares=shares)
             results = _weigh_section(section, part, store, rig, watcher)
             plan.took(section, part, _spent(store, section), _runs_of(store, section))
-        store.update(finished=now())
+        store.end()
         return Results(results.folder, store.document, results.measurements)
 
 
