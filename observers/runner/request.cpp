@@ -42,7 +42,7 @@ cpu_set_t parse_list(std::string_view option, std::string_view text) {
 
 HugePages parse_huge_pages(std::string_view text) {
   if (text == "as-the-machine-says") return HugePages::kAsTheMachineSays;
-  if (text == "never") return HugePages::kNever;
+  if (text == "never") return HugePages::kNone;
   if (text == "where-advised") return HugePages::kWhereAdvised;
   usage_error("--huge-pages wants as-the-machine-says, never or where-advised");
 }

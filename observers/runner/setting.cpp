@@ -78,7 +78,7 @@ std::string Setting::broken_by(pid_t pid) const {
   }
   // A process that has ended has none; the kernel says 0 only where it gives none at all.
   const std::string enabled = field_of(status, "THP_enabled");
-  if (huge_pages && !enabled.empty() && (enabled == "0") != (huge_pages == HugePages::kNever))
+  if (huge_pages && !enabled.empty() && (enabled == "0") != (huge_pages == HugePages::kNone))
     return enabled == "0" ? "gets no huge pages" : "gets huge pages";
   return {};
 }

@@ -14,7 +14,7 @@ namespace tare::runner {
 inline constexpr int kMostPlaces = CPU_SETSIZE;
 
 // What PR_GET_THP_DISABLE says.
-enum class HugePages { kAsTheMachineSays = 0, kNever = 1, kWhereAdvised = 3 };
+enum class HugePages { kAsTheMachineSays = 0, kNone = 1, kWhereAdvised = 3 };
 
 struct Setting {
   std::optional<cpu_set_t> processors;

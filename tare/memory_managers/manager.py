@@ -102,8 +102,8 @@ def parse_name(text: str) -> tuple[str, dict[str, str]]:
         raise UsageError(f"a manager name of {len(text)} characters")
     if conditions.begins(text):
         raise UsageError(
-            f"'{text}' can stand nowhere but around the whole name of a manager, and not where a "
-            "study sets options of managers itself",
+            f"'{text}' can stand only around the whole name of a manager, and not where a study "
+            "puts something around that itself",
             f"write {conditions.NAME}(delay(glibc), cpus=0), or give --cpus and --hugepages",
         )
     match = _CALL.fullmatch(text.strip())
@@ -164,6 +164,18 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
 def print_name(name: str, options: Mapping[str, str]) -> str:
     """The inverse of ``parse_name``."""
     return f"{name}({', '.join(_settings(options))})" if options else name
+
+
+def options_of(text: str) -> dict[str, str]:
+    """Those of a manager's name, without what it says of the machine."""
+    return parse_name(conditions.split_name(text)[0])[1]
+
+
+def with_options(text: str, options: Mapping[str, str]) -> str:
+    """A manager's name with these options in place of its own, on the same part of the machine."""
+    bare, around = conditions.split_name(text)
+    changed = print_name(parse_name(bare)[0], options)
+    return conditions.name_of(changed, around) if around.asked() else changed
 
 
 def _settings(options: Mapping[str, str]) -> list[str]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tare.base.errors import UsageError
-from tare.memory_managers.manager import describe_managers, parse_name, resolve
+from tare.memory_managers.manager import (
+    describe_managers,
+    options_of,
+    parse_name,
+    resolve,
+    with_options,
+)
 from tare.records.conditions import Conditions
 
 
@@ -70,7 +76,15 @@ def test_what_means_nothing_is_refused(text: str, why: str) -> None:
         resolve(text)
 
 
-def test_where_a_study_sets_options_it_says_what_to_give_instead() -> None:
+def test_options_are_changed_within() -> None:
+    name = "machine(immix(heap=1MiB), cpus=0,2)"
+    assert options_of(name) == {"heap": "1MiB"}
+    assert with_options(name, {"heap": "2MiB"}) == "machine(immix(heap=2MiB), cpus=0,2)"
+    assert with_options(name, {}) == "machine(immix, cpus=0,2)"
+    assert with_options("immix", {"heap": "2MiB"}) == "immix(heap=2MiB)"
+
+
+def test_where_a_study_puts_something_around_it_says_what_to_give_instead() -> None:
     with pytest.raises(UsageError) as caught:
         parse_name("machine(jvm.g1, cpus=0)")
     assert "--cpus" in caught.value.hint
