@@ -43,6 +43,9 @@ constexpr Nanoseconds kStragglerGrace = 100 * kMillisecond;
 // A sample of the tree's memory may cost at most one part in this many of the time between two.
 constexpr Nanoseconds kSampleShare = 100;
 
+// Where a program can fail to start.
+enum class Step { kDirectory, kSetting, kExec };
+
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
@@ -72,8 +75,10 @@ class Supervision {
 
     if (open_files()) {
       const std::int64_t oom_kills_before = kernel_oom_kills();
+      const ProcessorTime before = processor_time(request_.setting.processors);
       if (start(inherited)) {
         watch();
+        note_processor_time(before);
         end_stragglers();
         report_.counts = counters_->read();
       }
@@ -89,6 +94,15 @@ class Supervision {
     report_.end = "error";
     report_.failure = {what, subject, error};
     return false;
+  }
+
+  void note_processor_time(const ProcessorTime& before) {
+    const ProcessorTime after = processor_time(request_.setting.processors);
+    if (before.busy_milliseconds < 0 || after.busy_milliseconds < 0) return;
+    // The kernel's sums of steal can go back a little.
+    report_.processors = {
+        std::max<std::int64_t>(0, after.busy_milliseconds - before.busy_milliseconds),
+        std::max<std::int64_t>(0, after.stolen_milliseconds - before.stolen_milliseconds)};
   }
 
   bool open_files() {
@@ -122,10 +136,20 @@ class Supervision {
       count = read(failure[0], reason.data(), sizeof(reason));
     } while (count < 0 && errno == EINTR);
     close(failure[0]);
-    if (count == 0) return true;
+    if (count == 0) {
+      look_at_setting(main_);
+      return true;
+    }
     waitpid(main_, nullptr, 0);
-    return reason[0] == 0 ? fail("directory", request_.directory, reason[1])
-                          : fail("exec", request_.command[0], reason[1]);
+    switch (static_cast<Step>(reason[0])) {
+      case Step::kDirectory:
+        return fail("directory", request_.directory, reason[1]);
+      case Step::kSetting:
+        return fail("setting", "", reason[1]);
+      case Step::kExec:
+        break;
+    }
+    return fail("exec", request_.command[0], reason[1]);
   }
 
   [[noreturn]] void become_program(const sigset_t& inherited, const std::array<int, 2>& ready,
@@ -138,19 +162,27 @@ class Supervision {
     char byte = 0;
     while (read(ready[0], &byte, 1) < 0 && errno == EINTR) {
     }
-    std::array<int, 2> reason{0, 0};
+    std::array<int, 2> reason{};
     if (!request_.directory.empty() && chdir(request_.directory.c_str()) != 0) {
-      reason[1] = errno;
+      reason = {static_cast<int>(Step::kDirectory), errno};
+    } else if (!request_.setting.apply()) {
+      reason = {static_cast<int>(Step::kSetting), errno};
     } else {
       dup2(input_fd_, STDIN_FILENO);
       dup2(output_fd_, STDOUT_FILENO);
       dup2(errors_fd_, STDERR_FILENO);
       sigprocmask(SIG_SETMASK, &inherited, nullptr);
       execvp(request_.command[0], request_.command);
-      reason = {1, errno};
+      reason = {static_cast<int>(Step::kExec), errno};
     }
     write_all(failure[1], {reinterpret_cast<const char*>(reason.data()), sizeof(reason)});
     _exit(127);
+  }
+
+  void look_at_setting(pid_t pid) {
+    if (!report_.setting_broken.empty()) return;
+    if (const std::string broken = request_.setting.broken_by(pid); !broken.empty())
+      report_.setting_broken = "process " + std::to_string(pid) + " " + broken;
   }
 
   void watch() {
@@ -204,6 +236,7 @@ class Supervision {
     report_.seen.insert(tree.begin(), tree.end());
     std::uint64_t bytes = 0;
     for (const pid_t pid : tree) {
+      look_at_setting(pid);
       if (const std::string path = executable_of(pid); !path.empty())
         report_.programs.emplace(pid, parent_of(pid), path, image_of(pid));
       if (tree.size() == 1)

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -116,8 +117,46 @@ std::uint64_t image_of(pid_t pid) {
   return 0;
 }
 
+std::string status_of(pid_t pid) { return read_small("/proc/" + std::to_string(pid) + "/status"); }
+
 bool runs_in_memory_of_parent(pid_t pid) {
   return syscall(SYS_kcmp, pid, parent_of(pid), KCMP_VM, 0, 0) == 0;
+}
+
+ProcessorTime processor_time(const std::optional<cpu_set_t>& processors) {
+  // cpu[N] user nice system idle iowait irq softirq steal …, a line each; the first is the sum.
+  const std::string text = read_small("/proc/stat");
+  const std::int64_t per_second = sysconf(_SC_CLK_TCK);
+  std::int64_t busy = 0;
+  std::int64_t stolen = 0;
+  bool known = false;
+  std::string_view left = text;
+  while (left.substr(0, 3) == "cpu") {
+    const auto line_end = std::min(left.find('\n'), left.size());
+    const std::string_view line = left.substr(0, line_end);
+    left.remove_prefix(std::min(line_end + 1, left.size()));
+    const char* at = line.data() + 3;
+    const char* const end = line.data() + line.size();
+    int processor = -1;
+    at = std::from_chars(at, end, processor).ptr;
+    const bool wanted =
+        processors ? processor >= 0 && processor < CPU_SETSIZE && CPU_ISSET(processor, &*processors)
+                   : processor < 0;
+    if (!wanted) continue;
+    std::array<std::int64_t, 8> ticks{};
+    for (std::int64_t& each : ticks) {
+      while (at < end && *at == ' ') ++at;
+      const auto [next, error] = std::from_chars(at, end, each);
+      if (error != std::errc{}) return {};
+      at = next;
+    }
+    const auto [user, nice, system, idle, waiting, hard, soft, steal] = ticks;
+    busy += user + nice + system + hard + soft;
+    stolen += steal;
+    known = true;
+  }
+  if (!known || per_second <= 0) return {};
+  return {busy * 1000 / per_second, stolen * 1000 / per_second};
 }
 
 std::int64_t kernel_oom_kills() {

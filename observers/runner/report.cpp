@@ -39,7 +39,10 @@ std::string Report::text() const {
       .Member("tree_bytes", tree_bytes)
       .Member("samples", samples)
       .Member("left_behind", left_behind.size())
-      .Member("oom_kills", oom_kills);
+      .Member("oom_kills", oom_kills)
+      .Member("busy_milliseconds", processors.busy_milliseconds)
+      .Member("stolen_milliseconds", processors.stolen_milliseconds)
+      .Member("setting_broken", setting_broken);
   json.Name("pids").Begin('[');
   for (const pid_t process : seen) json.Value(process);
   json.End(']').Name("programs").Begin('[');

@@ -15,6 +15,7 @@
 
 #include "clock.hpp"
 #include "counters.hpp"
+#include "processes.hpp"
 
 namespace tare::runner {
 
@@ -44,6 +45,10 @@ struct Report {
   std::uint64_t tree_bytes = 0;
   std::int64_t samples = 0;
   std::int64_t oom_kills = 0;
+  // Of the processors that the program could use, while it ran; -1: not known.
+  ProcessorTime processors;
+  // What of the setting did not hold; empty: all did, as far as was seen.
+  std::string setting_broken;
   std::unordered_set<pid_t> seen;
   std::unordered_set<pid_t> left_behind;
   // Seen at samples: process, its parent, its executable, its image.

@@ -33,6 +33,20 @@ Counter parse_counter(std::string_view text) {
           parse_number<std::uint64_t>("--counter", text.substr(second + 1))};
 }
 
+cpu_set_t parse_list(std::string_view option, std::string_view text) {
+  cpu_set_t places;
+  if (!parse_places(std::string(text), places))
+    usage_error(std::string(option) + " wants a list like 0,2-3, not '" + std::string(text) + "'");
+  return places;
+}
+
+HugePages parse_huge_pages(std::string_view text) {
+  if (text == "as-the-machine-says") return HugePages::kAsTheMachineSays;
+  if (text == "never") return HugePages::kNone;
+  if (text == "where-advised") return HugePages::kWhereAdvised;
+  usage_error("--huge-pages wants as-the-machine-says, never or where-advised");
+}
+
 }  // namespace
 
 Request parse(int argc, char** argv) {
@@ -63,6 +77,12 @@ Request parse(int argc, char** argv) {
       request.report_fd = parse_number<int>(option, value);
     } else if (option == "--counter") {
       request.counters.push_back(parse_counter(value));
+    } else if (option == "--processors") {
+      request.setting.processors = parse_list(option, value);
+    } else if (option == "--memory-nodes") {
+      request.setting.nodes = parse_list(option, value);
+    } else if (option == "--huge-pages") {
+      request.setting.huge_pages = parse_huge_pages(value);
     } else {
       usage_error("unknown option " + std::string(option));
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "clock.hpp"
+#include "setting.hpp"
 
 namespace tare::runner {
 
@@ -27,6 +28,7 @@ struct Request {
   std::uint64_t output_limit = UINT64_MAX;
   int report_fd = 1;
   std::vector<Counter> counters;
+  Setting setting;
   char** command = nullptr;
 };
 

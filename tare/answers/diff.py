@@ -217,6 +217,10 @@ def _value_verdict(
     return "regression" if word == "higher" else "improvement"
 
 
+def _told(part: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in part.items()) or "all"
+
+
 def _differences(old: Results, new: Results) -> list[str]:
     """What besides the thing under test was not the same, one sentence each."""
     found = []
@@ -225,6 +229,10 @@ def _differences(old: Results, new: Results) -> list[str]:
         before, after = (machine.get(name) for machine in machines)
         if before != after and name not in NOT_SETTINGS:
             found.append(f"the machines differ in {name.replace('_', ' ')}: {before} → {after}")
+    before, after = (run.request.machine for run in (old.run, new.run))
+    if before != after:
+        told = " → ".join(_told(part) for part in (before, after))
+        found.append(f"the runs had other parts of the machine: {told}")
     inherited = [results.run.environment.values for results in (old, new)]
     for name in sorted(inherited[0].keys() | inherited[1].keys()):
         if inherited[0].get(name) != inherited[1].get(name):

@@ -11,6 +11,7 @@ from tare.base.statistics import FEWEST_FOR_INTERVAL
 from tare.base.text import sentence
 from tare.base.units import format_bytes, format_percent
 from tare.campaign import canary, drift
+from tare.records import steal
 from tare.records.header import Header
 from tare.records.machine import noise_warnings
 from tare.records.metrics import Status
@@ -109,9 +110,10 @@ def trust(results: Results) -> tuple[str, bool]:
         if runs < FEWEST_FOR_INTERVAL:
             doubts.append("too few for intervals")
     parts += _of_machines(results.run)
-    if any(each.setting.startswith("load average") for each in _noise(results.run)):
-        doubts.append("wall times are noisy")
     records = read_records(results.folder)
+    loaded = any(each.setting.startswith("load average") for each in _noise(results.run))
+    if loaded or steal.much(records):
+        doubts.append("wall times are noisy")
     if canary.warnings(records):
         doubts.append("the machine changed its pace")
     failed = results.measurements.filter(pl.col("status") != str(Status.OK)).height

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tare.base.text import sentence
-from tare.base.units import format_bytes
+from tare.base.units import format_bytes, format_percent
 from tare.campaign import canary
+from tare.records import steal
 from tare.records.header import Header, Machine
 from tare.records.machine import noise_warnings
 from tare.records.results import CANARY, counted
@@ -43,9 +44,16 @@ def facts(run: Header, machine: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Every setting of this ``machine``, or a line for each worker."""
     if run.imported:
         return []
+    asked = [f"{name}={value}" for name, value in run.request.machine.items()]
+    part = [("part of the machine", ", ".join(asked))] if asked else []
     if not run.machines:
-        return [(name.replace("_", " "), str(value)) for name, value in machine.items()]
-    return [
+        clocks = [
+            (f"frequency at the {when}", f"{low} to {high} MHz")
+            for when, (low, high) in run.frequencies_mhz.items()
+        ]
+        settings = [(name.replace("_", " "), str(value)) for name, value in machine.items()]
+        return [*part, *settings, *clocks]
+    return part + [
         (
             f"machine {name}",
             f"group {worker.group}: {worker.machine.processor}, {worker.machine.cores} cores",
@@ -63,7 +71,24 @@ def warnings(run: Header, records: Sequence[Record]) -> list[str]:
         for machine, _ in kinds(run)
         for each in noise_warnings(machine)
     ]
-    return [*_of_cluster(run, records), *canary.warnings(records), *dict.fromkeys(noise)]
+    return [
+        *_of_cluster(run, records),
+        *canary.warnings(records),
+        *_of_steal(records),
+        *dict.fromkeys(noise),
+    ]
+
+
+def _of_steal(records: Sequence[Record]) -> list[str]:
+    answers = [record for record in records if record.run.study != CANARY]
+    if not (shares := steal.much(answers)):
+        return []
+    return [
+        f"In {len(shares)} of {len(answers)} runs the host of this virtual machine gave over "
+        f"{format_percent(steal.MUCH)} of the processors' time to others (steal, at most "
+        f"{format_percent(max(shares))}): they took longer for it. Measure when the host is quiet, "
+        "or give more runs."
+    ]
 
 
 def _of_cluster(run: Header, records: Sequence[Record]) -> list[str]:

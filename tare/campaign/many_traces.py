@@ -62,7 +62,7 @@ def analyse_all(
         finally:
             results = store.finish()
             watcher.end()
-        store.update(finished=now())
+        store.end()
         return Results(results.folder, store.document, results.measurements)
 
 

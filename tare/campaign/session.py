@@ -24,12 +24,13 @@ from tare.campaign.watching import Watcher
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers import suitable
 from tare.memory_managers.manager import OWN, Manager, describe_managers
+from tare.observers import conditions
 from tare.observers.protocol import Observe
 from tare.observers.runner import observer_cost
 from tare.programs.program import Program, check_program, describe_program, program_from_command
 from tare.records.metrics import REPLAYING
 from tare.records.results import Results, Store, default_folder, new_run
-from tare.records.runs import Limits, Record, Run, now
+from tare.records.runs import Limits, Record, Run
 
 Command = Program | Sequence[str]
 
@@ -131,6 +132,8 @@ def measure(question: Question, plan: Callable[[int], Planned], where: Where) ->
     """Do the runs of a study, which ``plan`` gives for a seed, in a results folder."""
     programs, managers = question.compared.programs, question.compared.managers
     suitable.check(programs, managers.values())
+    if where.cluster is None:
+        conditions.check(managers.values(), where.limits or Limits())
     preloads = not all(manager.of_runtime_alone for manager in managers.values())
     narrow = question.narrow and not any(manager.preload for manager in managers.values())
     request = {
@@ -141,6 +144,7 @@ def measure(question: Question, plan: Callable[[int], Planned], where: Where) ->
         "managers": sorted(managers),
         "baseline": question.compared.baseline,
         **question.asked,
+        **on_machine(where.limits),
         **({"cluster": True} if where.cluster else {}),
     }
     facts = {**facts_of(request, managers, where.seed), **question.facts}
@@ -200,6 +204,13 @@ def _of_regions(managers: Mapping[str, Manager], limits: Limits) -> Limits:
     return replace(limits, least_coverage=0.0) if serves_regions else limits
 
 
+def on_machine(limits: Limits | None) -> dict[str, Any]:
+    """What a request records of the machine's part that its runs are to have; nothing where that is
+    not asked for, so that unfinished answers of earlier versions go on."""
+    asked = limits.conditions.asked() if limits else {}
+    return {"machine": asked} if asked else {}
+
+
 def execute(
     store: Store,
     planner: executor.Planner,
@@ -232,7 +243,7 @@ def _keeping_what_is_measured(
         watcher.end()
     store.update(took_seconds=earlier + time.monotonic() - begun)
     results = store.finish()
-    store.update(finished=now())
+    store.end()
     return Results(results.folder, store.document, results.measurements)
 
 

@@ -6,6 +6,7 @@
     layer(name, …)           delay(mimalloc, size=1MiB): a layer in front of another manager
     runtime.collector(…)     jvm.g1(heap=64MiB): a collector of the runtime that the program needs
     cpython.malloc(name)     a runtime that takes each object from another manager
+    machine(name, …)         machine(glibc, cpus=0): any of these, on a part of the machine
 
 A name that Tare prints can always be typed in again.
 """
@@ -23,7 +24,7 @@ from typing import Any
 from tare.base.errors import MissingError, UsageError
 from tare.base.files import hash_file
 from tare.base.native import native_file
-from tare.memory_managers import layers, mmtk, runtimes
+from tare.memory_managers import conditions, layers, mmtk, runtimes
 from tare.memory_managers.catalogue import (
     Collector,
     broken_recipes,
@@ -31,6 +32,7 @@ from tare.memory_managers.catalogue import (
     object_path,
     options_in,
 )
+from tare.records.conditions import WHOLE_MACHINE, Conditions
 
 OWN = "own"
 """No manager is put under the program: whatever it links serves it."""
@@ -48,7 +50,8 @@ class Manager:
     stands behind it; unless it leaves malloc alone, and ``layer_serves`` is False. ``replayer`` is
     the command that replays a schedule under a manager that serves nothing else. ``runtime`` is
     the setting of a runtime's collector: malloc is then served by whatever the program links, or,
-    where the setting takes each object from malloc, by ``server``."""
+    where the setting takes each object from malloc, by ``server``. ``conditions`` say what of the
+    machine it has."""
 
     name: str
     preload: tuple[Path, ...] = ()
@@ -62,6 +65,12 @@ class Manager:
     layer_serves: bool = True
     replayer: tuple[str, ...] = ()
     runtime: runtimes.Setting | None = None
+    conditions: Conditions = WHOLE_MACHINE
+
+    @property
+    def bare_name(self) -> str:
+        """``name`` without what it says of the machine."""
+        return conditions.split_name(self.name)[0]
 
     @property
     def of_runtime_alone(self) -> bool:
@@ -91,6 +100,12 @@ def parse_name(text: str) -> tuple[str, dict[str, str]]:
     """Split ``name(option=value, …)`` into the name and its options."""
     if len(text) > _NAME_LIMIT:
         raise UsageError(f"a manager name of {len(text)} characters")
+    if conditions.begins(text):
+        raise UsageError(
+            f"'{text}' can stand only around the whole name of a manager, and not where a study "
+            "puts something around that itself",
+            f"write {conditions.NAME}(delay(glibc), cpus=0), or give --cpus and --hugepages",
+        )
     match = _CALL.fullmatch(text.strip())
     if match is None:
         raise UsageError(
@@ -106,6 +121,8 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
     UsageError for a name that means nothing and MissingError for one that is not installed."""
     if not text.isprintable():
         raise UsageError(f"{text!r} is not the name of a manager", "a name is printable UTF-8")
+    if conditions.begins(text):
+        return _on_part_of_machine(text, replays)
     if (name_of_layer := layers.split_name(text)) is not None:
         return _layered(text, name_of_layer)
     if (over := runtimes.over_malloc(text)) is not None:
@@ -147,6 +164,18 @@ def resolve(text: str, *, replays: bool = False) -> Manager:
 def print_name(name: str, options: Mapping[str, str]) -> str:
     """The inverse of ``parse_name``."""
     return f"{name}({', '.join(_settings(options))})" if options else name
+
+
+def options_of(text: str) -> dict[str, str]:
+    """Those of a manager's name, without what it says of the machine."""
+    return parse_name(conditions.split_name(text)[0])[1]
+
+
+def with_options(text: str, options: Mapping[str, str]) -> str:
+    """A manager's name with these options in place of its own, on the same part of the machine."""
+    bare, around = conditions.split_name(text)
+    changed = print_name(parse_name(bare)[0], options)
+    return conditions.name_of(changed, around) if around.asked() else changed
 
 
 def _settings(options: Mapping[str, str]) -> list[str]:
@@ -193,6 +222,16 @@ def _over_malloc(name: str, inner_name: str, replays: bool) -> Manager:
         title=f"{inner.title}; {of_runtime.title}",
         runtime=of_runtime.runtime,
     )
+
+
+def _on_part_of_machine(text: str, replays: bool) -> Manager:
+    if len(text) > _NAME_LIMIT:
+        raise UsageError(f"a manager name of {len(text)} characters")
+    inner_name, around = conditions.split_name(text)
+    if conditions.begins(inner_name):
+        raise UsageError(f"'{text}' says twice which part of the machine", "put all into one")
+    inner = resolve(inner_name, replays=replays)
+    return replace(inner, name=conditions.name_of(inner.name, around), conditions=around)
 
 
 def _layered(text: str, name: layers.LayerName) -> Manager:
@@ -269,6 +308,7 @@ def describe_managers(managers: Mapping[str, Manager]) -> dict[str, Any]:
                 else {}
             ),
             "environment": dict(manager.environment),
+            **({"machine": around} if (around := manager.conditions.asked()) else {}),
         }
         for name, manager in managers.items()
     }

@@ -26,6 +26,7 @@ from tare.base.files import hash_file
 from tare.base.native import native_file
 from tare.memory_managers import layers, runtimes
 from tare.memory_managers.manager import Manager
+from tare.observers import conditions
 from tare.observers.coverage import coverage_of, judged, with_own_allocators
 from tare.observers.protocol import Observer
 from tare.programs.program import Program
@@ -100,6 +101,7 @@ def run_once(
                 variable = layers.layers()[manager.layer_name].COUNTERS_VARIABLE
                 environment[variable] = str(counters.resolve())
             prefix = observer.prefix(folder) if observer else ()
+            limits = replace(limits, conditions=manager.conditions.over(limits.conditions))
             raw = _launch(started, limits, folder, scratch, environment, prefix)
         if raw["end"] == "error":
             _raise_start_error(program, raw)
@@ -120,6 +122,7 @@ def run_once(
         if observer is not None and outcome.status is Status.OK:
             pids = {*raw["pids"], *(proof.pid for proof in proofs)}
             outcome = observer.complete(folder, pids, outcome)
+        outcome = replace(outcome, details={**outcome.details, **_steal(raw)})
         output = folder / "stdout"
         if keep_output is not None and not keep_output.exists():
             _keep(output, keep_output)
@@ -237,6 +240,7 @@ def _launch(
     environment: Mapping[str, str],
     prefix: Sequence[str],
 ) -> dict[str, Any]:
+    place = conditions.arguments(limits.conditions)
     timeout = limits.timeout_seconds or program.timeout_seconds
     directory = scratch if program.scratch else program.directory
     report_read, report_write = os.pipe()
@@ -247,6 +251,7 @@ def _launch(
         *("--stdout", str(folder / "stdout")),
         *("--stderr", str(folder / "stderr")),
         *("--output-limit", str(limits.output_bytes)),
+        *place,
     ]
     if timeout is not None:
         command += ["--timeout-ms", str(max(1, round(timeout * 1000)))]
@@ -306,6 +311,11 @@ def _raise_start_error(program: Program, raw: Mapping[str, Any]) -> None:
     match raw["error_what"]:
         case "exec" | "directory" | "input":
             raise UsageError(f"{program.name}: cannot start, {subject}: {problem}")
+        case "setting":
+            raise TareError(
+                f"{program.name}: the kernel refused the processors, memory nodes or huge pages "
+                f"that it was to have: {problem}"
+            )
         case _:
             raise TareError(f"cannot write {subject}: {problem}", "is the disk full?")
 
@@ -386,6 +396,15 @@ def _judge(raw: Mapping[str, Any], manager: Manager, proofs: list[_Proof], error
     )
 
 
+def _steal(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """As ``tare.records.steal.Steal``; nothing where the kernel does not tell."""
+    stolen, busy = raw["stolen_milliseconds"], raw["busy_milliseconds"]
+    if stolen < 0 or busy < 0:
+        return {}
+    share = stolen / (stolen + busy) if stolen else 0.0
+    return {"steal": {"seconds": stolen / 1e3, "share": round(share, 4)}}
+
+
 def _judge_layer(
     outcome: Outcome, manager: Manager, proofs: list[_Proof], counters: Path, main: int
 ) -> Outcome:
@@ -441,6 +460,9 @@ def _status(
     for proof in proofs:
         if not manager.serves(proof.server):
             return Status.NOT_LOADED, f"malloc of {proof.executable} is served by {proof.server}"
+    if raw["setting_broken"]:
+        reason = f"it did not keep to its part of the machine: {raw['setting_broken']}"
+        return Status.NOT_LOADED, reason
     if raw["code"] != 0:
         return Status.FAILED, f"it ended with exit status {raw['code']}"
     return Status.OK, ""

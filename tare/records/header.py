@@ -68,6 +68,8 @@ class Asked(Struct, frozen=True):
     effort: str = ""
     trace: str = ""
     seconds: Amount = 0
+    machine: dict[str, str] = {}
+    """The part of the machine that all runs were to have, as in the name of a manager."""
 
 
 class Imported(Struct, frozen=True):
@@ -125,6 +127,8 @@ class Header(Struct, frozen=True, kw_only=True):
     environment: Environment = Environment()
     drag_left_out: str = ""
     finished: str = ""
+    frequencies_mhz: dict[str, tuple[Amount, Amount]] = {}
+    """The lowest and the highest clock of the processors, at the start and at the end."""
     imported: Imported | None = None
     java: Java | None = None
     live_left_out: str = ""

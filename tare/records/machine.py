@@ -30,6 +30,8 @@ class Warning_:  # noqa: N801 - Warning is Python's own
 
 
 _GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+_CLOCK = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
+_MOST_ASKED = 16
 _NO_TURBO = "/sys/devices/system/cpu/intel_pstate/no_turbo"
 _BOOST = "/sys/devices/system/cpu/cpufreq/boost"
 _HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -109,6 +111,15 @@ def describe_machine() -> dict[str, Any]:
         "hypervisor": "hypervisor" in _read("/proc/cpuinfo"),
         "load_average": os.getloadavg()[0],
     }
+
+
+def frequencies_mhz(root: Path = Path("/")) -> tuple[int, int] | None:
+    """The lowest and the highest clock that the processors have at this moment; None where the
+    kernel does not say. Of many processors some are asked, for each answer takes a while."""
+    asked = sorted(os.sched_getaffinity(0))[:_MOST_ASKED]
+    files = [root / _CLOCK.format(number).lstrip("/") for number in asked]
+    found = [int(text) // 1000 for file in files if (text := _read(file)).isdigit()]
+    return (min(found), max(found)) if found else None
 
 
 def describe_environment() -> dict[str, Any]:

@@ -33,7 +33,7 @@ from tare.base.libraries import pl
 from tare.base.parquet_files import first_damaged
 from tare.base.version import __version__
 from tare.records.header import Header
-from tare.records.machine import describe_environment, describe_machine
+from tare.records.machine import describe_environment, describe_machine, frequencies_mhz
 from tare.records.metrics import FIRST_METRICS, METRICS, Obtained, Status, obtained
 from tare.records.runs import GREATEST_VALUE, Record, now
 
@@ -174,6 +174,10 @@ class Store:
         with writing(self.folder):
             self._write_run(self.document)
 
+    def end(self) -> None:
+        """Say in run.json that the study has ended, and how it found the machine then."""
+        self.update(finished=now(), **_frequencies("end", self.document))
+
     def append(self, record: Record) -> None:
         """Keep a finished run. It is on its way to the disk when this returns."""
         with writing(self.folder):
@@ -213,8 +217,16 @@ def new_run(study: str, command: Sequence[str], **facts: Any) -> dict[str, Any]:
         "started": now(),
         "machine": describe_machine(),
         "environment": describe_environment(),
+        **_frequencies("start"),
         **facts,
     }
+
+
+def _frequencies(when: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What run.json says of the processors' clocks; nothing where the kernel does not."""
+    known = (document or {}).get("frequencies_mhz", {})
+    found = frequencies_mhz()
+    return {"frequencies_mhz": {**known, when: list(found)}} if found else {}
 
 
 def read_run(folder: Path) -> Header:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 
 from tare.base.errors import UsageError
-from tare.memory_managers import runtimes
+from tare.memory_managers import conditions, runtimes
 from tare.memory_managers.catalogue import Recipe, load_recipes
 from tare.memory_managers.manager import OWN, parse_name
 from tare.records.header import Header
@@ -61,8 +61,8 @@ def _where(manager: str) -> str:
 def command(run: Header, manager: str) -> tuple[str, str]:
     """The label of a shell command, and the command, which runs the program under ``manager``; or,
     where no package has that, which tells where it comes from. None for a program with an allocator
-    of its own: it must be built in another way first."""
-    if run.own_allocators:
+    of its own: it must be built in another way first; nor for a part of the machine."""
+    if run.own_allocators or conditions.begins(manager):
         return "", ""
     settings = environment(run, manager)
     _, inner = runtimes.variables_over_malloc(manager)

@@ -16,6 +16,7 @@ from tare.base.errors import UsageError
 from tare.base.units import parse_size
 from tare.heap_traces.schedule import DEATHS, REGIONS, TOUCHES, How
 from tare.programs.program import Program, program_from_command
+from tare.records.conditions import AS_IS, HUGE_PAGES, Conditions, conditions_of
 from tare.records.runs import DEFAULT_OUTPUT_LIMIT, LEAST_COVERAGE, Limits
 from tare.studykit.answer import Output
 
@@ -191,13 +192,14 @@ def limit_options(function: Command) -> Command:
         memory_limit: int | None,
         output_limit: int,
         least_coverage: float,
+        conditions: Conditions,
         **others: Any,
     ) -> Any:
-        limits = Limits(timeout, memory_limit, output_limit, least_coverage)
+        limits = Limits(timeout, memory_limit, output_limit, least_coverage, conditions)
         return function(limits=limits, **others)
 
     return _add(
-        packed,
+        _condition_options(packed),
         click.option(
             "--timeout",
             type=click.FloatRange(min=0.001),
@@ -225,6 +227,40 @@ def limit_options(function: Command) -> Command:
             help="A run of whose memory the manager served less counts as not-covered: the rest "
             f"is of an allocator or a heap of the program's own. 0 lets all count. Default: "
             f"{LEAST_COVERAGE}.",
+        ),
+    )
+
+
+def _condition_options(function: Command) -> Command:
+    """Adds what of the machine a run may use; gives ``conditions``."""
+
+    @functools.wraps(function)
+    def packed(
+        cpus: str | None, memory_nodes: str | None, hugepages: str | None, **others: Any
+    ) -> Any:
+        given = {"cpus": cpus, "memory-nodes": memory_nodes, "hugepages": hugepages}
+        chosen = conditions_of({name: value for name, value in given.items() if value is not None})
+        return function(conditions=chosen, **others)
+
+    return _add(
+        packed,
+        click.option(
+            "--cpus",
+            metavar="LIST",
+            help="Bind each run, with all its processes, to these processors: 0, 0-1 or 0,2-3. "
+            "machine(M, cpus=LIST) does it for one manager.",
+        ),
+        click.option(
+            "--memory-nodes",
+            metavar="LIST",
+            help="Take the memory of each run from these nodes of a machine that has several.",
+        ),
+        click.option(
+            "--hugepages",
+            type=click.Choice(HUGE_PAGES),
+            help="Who gets transparent huge pages in a run: nobody, who asks for them, all, or as "
+            "the machine is set. machine(M, hugepages=never) does it for one manager. Default: "
+            f"{AS_IS}.",
         ),
     )
 

@@ -153,7 +153,7 @@ def managers_of(names: Sequence[str], baseline: str = "") -> tuple[dict[str, Man
 def _in_replays(manager: Manager) -> Manager:
     """A mark-sweep collector over a malloc is the replayer's own, which knows each pointer; its
     layer finds them by their looks, and is left out."""
-    name = layers.split_name(manager.name)
+    name = layers.split_name(manager.bare_name)
     if name is None or name.layer != marksweep.NAME:
         return manager
     if others := set(name.options) - set(_MARKSWEEP_OPTIONS):
@@ -174,7 +174,7 @@ def _in_replays(manager: Manager) -> Manager:
 def _collector_of(manager: Manager) -> str:
     """What a replayer must say that collected; empty where nothing in it does."""
     if manager.replayer:
-        return PLANS[parse_name(manager.name)[0]].proof
+        return PLANS[parse_name(manager.bare_name)[0]].proof
     return marksweep.NAME if heap_of(manager) == marksweep.NAME else ""
 
 
@@ -182,7 +182,7 @@ def _heap_words(manager: Manager) -> list[str]:
     """The options of ``tare-replay`` for what serves the objects."""
     heap = heap_of(manager)
     words = ["--heap", heap]
-    name = layers.split_name(manager.name)
+    name = layers.split_name(manager.bare_name)
     if heap == marksweep.NAME and name is not None:
         variables = marksweep.environment(name.options)
         for option in marksweep.RECIPE.options:
@@ -197,7 +197,7 @@ def heap_of(manager: Manager) -> str:
         return marksweep.NAME
     if manager.layer_name != regions.NAME:
         return "malloc"
-    name = layers.split_name(manager.name)
+    name = layers.split_name(manager.bare_name)
     route = name.options.get("as", "original") if name else "original"
     return "malloc" if route == "original" else route
 

@@ -20,16 +20,18 @@ from tare.campaign.session import (
     execute,
     facts_of,
     managers_of,
+    on_machine,
     programs_of,
 )
 from tare.campaign.watching import Watcher
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers.manager import OWN, Manager, describe_managers
+from tare.observers import conditions
 from tare.programs.program import Program, check_program, describe_program
 from tare.records.coverage import Covered
 from tare.records.metrics import Status
 from tare.records.results import Results, Store, new_run
-from tare.records.runs import Limits, Outcome, Run, now
+from tare.records.runs import Limits, Outcome, Run
 from tare.report.comparison import NO_TERMINAL, OF_TERMINALS
 from tare.studies.lbo import report as lbo
 from tare.studykit.budget import (
@@ -72,6 +74,7 @@ def weigh(request: Weigh) -> Results:
     resolved, first = managers_of(names, request.baseline)
     if runtime:
         java_bill.check(chosen, resolved.values())
+    conditions.check(resolved.values(), limits)
     found = chosen_sections(runtime, request.effort, request.only, request.skip)
     asked = {
         "programs": [described],
@@ -79,6 +82,7 @@ def weigh(request: Weigh) -> Results:
         "baseline": first,
         "effort": str(request.effort),
         **_limited(request),
+        **on_machine(limits),
     }
     run = new_run("weigh", sys.argv, **facts_of(asked, resolved, request.seed), runtime=runtime)
     budget = request.seconds or TOTAL_SECONDS[request.effort]
@@ -128,7 +132,7 @@ def weigh(request: Weigh) -> Results:
             store.update(shares=shares)
             results = _weigh_section(section, part, store, rig, watcher)
             plan.took(section, part, _spent(store, section), _runs_of(store, section))
-        store.update(finished=now())
+        store.end()
         return Results(results.folder, store.document, results.measurements)
 
 

@@ -49,7 +49,7 @@ def run_once(
     recorded = _record(program, recorder, limits, workspace, keep_output)
     outcome = recorded
     if manager.replayer and recorded.status is Status.OK and not recorded.details["left_out"]:
-        outcome = _under_collector(manager, recorded, workspace)
+        outcome = _under_collector(manager, recorded, limits, workspace)
     details = {**outcome.details, "took_seconds": time.monotonic() - begun}
     return replace(outcome, details=details)
 
@@ -86,15 +86,20 @@ def _compiled(trace: Trace, folder: Path) -> dict[str, object]:
     return {"left_out": "", "counted": counted, "processes": len(trace.processes)}
 
 
-def _under_collector(manager: Manager, recorded: Outcome, workspace: Path) -> Outcome:
+def _under_collector(
+    manager: Manager, recorded: Outcome, limits: Limits, workspace: Path
+) -> Outcome:
     counted: Mapping[str, int] = recorded.details["counted"]
     schedule = (workspace / _FOLDER / replayer.SCHEDULE_FILE).resolve()
     trace = open_trace(workspace / _FOLDER / _TRACE)
     program = replayer.program_of(trace, How(pointers=False), schedule)
 
+    unbound = Limits(conditions=limits.conditions)
+
     def in_heap(size: int, timeout: float | None) -> Outcome:
         sized = replace(manager, replayer=(*manager.replayer, "--heap", str(size)))
-        return replayer.run_once(program, sized, Limits(timeout_seconds=timeout), workspace)
+        bounds = replace(unbound, timeout_seconds=timeout)
+        return replayer.run_once(program, sized, bounds, workspace)
 
     def attempt(size: int, first: Trial | None) -> Outcome:
         slow = max(LEAST_TIMEOUT_SECONDS, SLOW * first.seconds) if first else None
@@ -108,7 +113,7 @@ def _under_collector(manager: Manager, recorded: Outcome, workspace: Path) -> Ou
     glibc = replayer.managers_of(["glibc"])[0]["glibc"]
     pairs = []
     for _ in range(PAIRS):
-        pair = replayer.run_once(program, glibc, Limits(), workspace), in_heap(heap, None)
+        pair = replayer.run_once(program, glibc, unbound, workspace), in_heap(heap, None)
         if bad := next((each for each in pair if each.status is not Status.OK), None):
             return replace(bad, output_sha256=recorded.output_sha256)
         if pair[0].output_sha256 != pair[1].output_sha256:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tare.base.errors import UsageError
-from tare.memory_managers import suitable
+from tare.memory_managers import conditions, suitable
 from tare.memory_managers.manager import Manager, describe_managers, parse_name, resolve
 from tare.memory_managers.runtimes import jvm
 from tare.observers.protocol import Observe
@@ -97,7 +97,7 @@ def settle(
 def collectors(managers: Iterable[str]) -> list[str]:
     """The collectors of managers, without their options, of which a heap can be asked for that they
     keep to by collecting."""
-    names = dict.fromkeys(parse_name(name)[0] for name in managers)
+    names = dict.fromkeys(parse_name(conditions.split_name(name)[0])[0] for name in managers)
     return [name for name in names if name not in (OWN, f"{RUNTIME}.epsilon")]
 
 

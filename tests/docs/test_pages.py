@@ -16,7 +16,7 @@ from tare.__main__ import tare_group
 from tare.answers.diff import VERDICTS
 from tare.answers.exports.formats import FORMATS
 from tare.base.statistics import Interval, verdict
-from tare.memory_managers import layers, mmtk, runtimes
+from tare.memory_managers import conditions, layers, mmtk, runtimes
 from tare.memory_managers.catalogue import load_recipes
 from tare.memory_managers.manager import OWN, parse_name
 from tare.observers import java_suites
@@ -90,6 +90,7 @@ def test_an_example_parses(page: str, line: str) -> None:
     given = context.params
     recipes = {**load_recipes(), **mmtk.recipes(), **runtimes.recipes()}
     for manager in (*given.get("managers", ()), given.get("baseline") or OWN):
+        manager, _ = conditions.split_name(manager)
         if (layered := layers.split_name(manager)) is not None:
             manager = layered.inner
             layers.layers()[layered.layer].environment(layered.options)

@@ -220,6 +220,51 @@ def test_a_second_question_is_not_mixed_into_a_folder(tare: Tare) -> None:
     assert "another question" in other.stderr
 
 
+def test_runs_on_a_part_of_the_machine(tare: Tare, tmp_path: Path) -> None:
+    one = min(os.sched_getaffinity(0))
+    part = ("--cpus", str(one), "--hugepages", "never")
+    shown = ("-m", f"machine(glibc, cpus={one}, hugepages=as-is)")
+    program = ("--", "grep", "-E", "Cpus_allowed_list|THP_enabled", "/proc/self/status")
+    first = tare("compare", *FAST, *shown, *part, *program)
+    assert first.returncode == 1, first.stderr  # it prints something else under the other
+    run = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert run["request"]["machine"] == {"cpus": str(one), "hugepages": "never"}
+    printed = {
+        path.name: path.read_text().split() for path in (tmp_path / "r" / "outputs").iterdir()
+    }
+    assert all(words[3] == str(one) for words in printed.values())
+    assert sorted(words[1] for words in printed.values()) == ["0", "1"]
+    assert "steal" in (tmp_path / "r" / "runs.jsonl").read_text()
+    again = tare("report", "r")
+    assert again.returncode == 0
+    assert f"cpus={one}, hugepages=never" in (tmp_path / "r" / "report.html").read_text()
+    assert tare("compare", *FAST, *shown, *part, *program).returncode == 1
+    for other in (("--cpus", str(one)), ()):
+        refused = tare("compare", *FAST, *shown, *other, *program)
+        assert refused.returncode == 2
+        assert "another question" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--cpus", "first"), "not a list of processors"),
+        (("--cpus", "1000"), "there is no processor 1000"),
+        (("--hugepages", "some"), "--hugepages"),
+        (("-m", "machine(glibc, cpus=1000)"), "there is no processor 1000"),
+        (("-m", "machine(glibc)"), "give a manager first"),
+    ],
+)
+def test_a_part_that_the_machine_does_not_have(
+    tare: Tare, tmp_path: Path, words: tuple[str, ...], why: str
+) -> None:
+    for command in (("compare", "-n", "1"), ("weigh",)):
+        refused = tare(*command, *words, "-o", "r", "--", "true")
+        assert refused.returncode == 2
+        assert why in refused.stderr
+        assert not (tmp_path / "r").exists()
+
+
 def test_two_commands_at_once(tmp_path: Path) -> None:
     arguments = ("compare", "-n", "10", "-m", "glibc", "--", "sh", "-c", "echo x; sleep 0.02")
     pair = [start(*arguments, cwd=tmp_path) for _ in range(2)]

@@ -151,6 +151,7 @@ class _Campaign:
                 self._study,
                 self._source,
                 {name: manager.runtime for name, manager in self._rig.managers.items()},
+                self._rig.limits,
             )
         self._check_that_someone_is_there()
 

@@ -18,6 +18,7 @@ from tare.base.version import __version__
 from tare.campaign import canary
 from tare.memory_managers import runtimes, suitable
 from tare.memory_managers.manager import Manager, describe_managers, resolve
+from tare.observers import conditions
 from tare.observers.protocol import Observe
 from tare.observers.runner import observer_cost, side_by_side
 from tare.programs.program import Program, check_program, describe_program
@@ -62,7 +63,10 @@ _measuring = threading.Lock()
 
 
 def examine(
-    study: str, source: Source, managers: Mapping[str, runtimes.Setting | None]
+    study: str,
+    source: Source,
+    managers: Mapping[str, runtimes.Setting | None],
+    limits: Limits,
 ) -> dict[str, Any]:
     """What this worker is and what it has; what it lacks is told in ``problem``. ``managers`` are
     names, with the setting of those that are collectors of a runtime."""
@@ -81,6 +85,7 @@ def examine(
         programs = _programs(source)
         ready = _Ready(programs, _managers(managers, source.directory), source.directory)
         suitable.check(ready.programs.values(), ready.managers.values())
+        conditions.check(ready.managers.values(), limits)
         found["managers"] = describe_managers(ready.managers)
         found["programs"] = [_describe(each, ready) for each in ready.programs.values()]
         workspace = _workspace()

@@ -86,7 +86,7 @@ def split_name(text: str) -> LayerName | None:
     match = re.fullmatch(r"(?P<layer>[a-z]+)\s*(?:\((?P<inside>.*)\))?", text.strip(), re.DOTALL)
     if match is None or match["layer"] not in layers():
         return None
-    inner, *given = _split_at_commas(match["inside"] or "")
+    inner, *given = split_at_commas(match["inside"] or "")
     if not inner or re.match(r"[a-z-]+\s*=", inner):
         raise UsageError(
             f"'{text}' does not say which manager {match['layer']} stands before",
@@ -95,7 +95,7 @@ def split_name(text: str) -> LayerName | None:
     return LayerName(match["layer"], inner, options_in(given, text))
 
 
-def _split_at_commas(text: str) -> list[str]:
+def split_at_commas(text: str) -> list[str]:
     """The parts between the commas that stand outside of parentheses."""
     parts = [""]
     depth = 0

@@ -47,7 +47,7 @@ def drag_of_trace(request: DragOfTrace) -> Results:
             (planned,) = report.next_round(plan, [])
             store.append(Record(planned, outcome, now()))
         results = store.finish()
-        store.update(finished=now())
+        store.end()
         return Results(results.folder, store.document, results.measurements)
 
 

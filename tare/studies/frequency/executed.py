@@ -16,7 +16,7 @@ from tare.campaign.session import (
     programs_of,
 )
 from tare.memory_managers import runtimes
-from tare.memory_managers.manager import Manager, parse_name, print_name, resolve
+from tare.memory_managers.manager import Manager, options_of, resolve, with_options
 from tare.records.machine import describe_machine
 from tare.records.results import Results
 from tare.studies.frequency import executed_report as study
@@ -66,13 +66,13 @@ def frequency_executed(request: Frequency) -> Results:
 
 
 def _named(manager: str, period: int, full: int) -> str:
-    name, options = parse_name(manager)
+    options = options_of(manager)
     _check(resolve(manager), options)
     heap = min(MOST_HEAP, describe_machine()["memory_bytes"] // 4) // MIB * MIB
     settings = {"heap": size_text(heap), **options, "period": size_text(period)}
     if full != study.NEVER:
         settings["full-period"] = size_text(full)
-    return print_name(name, settings)
+    return with_options(manager, settings)
 
 
 def _check(manager: Manager, options: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from tare.base.errors import UsageError
 from tare.campaign.session import Compared, Question, check_counts
 from tare.heap_traces.trace import open_trace
-from tare.memory_managers.manager import parse_name, print_name, resolve
+from tare.memory_managers.manager import options_of, resolve, with_options
 from tare.records.results import Results
 from tare.studies.frequency import replayed_report as study
 from tare.studies.frequency.request import FrequencyReplayed
@@ -99,17 +99,16 @@ def _checked(names: Sequence[str]) -> list[str]:
                 f"{name} is no collector of replays",
                 "give one, like -m immix; for a collector over malloc give a program, and no trace",
             )
-        if taken := {"period", "reclaim"}.intersection(parse_name(name)[1]):
+        if taken := {"period", "reclaim"}.intersection(options_of(name)):
             raise UsageError(f"{name}: its {' and '.join(sorted(taken))} is what varies")
     return list(dict.fromkeys(names))
 
 
 def _named(collector: str, period: int, rate: int, heap: int) -> str:
-    name, options = parse_name(collector)
-    settings = {"heap": size_text(heap), **options, "period": size_text(period)}
+    settings = {"heap": size_text(heap), **options_of(collector), "period": size_text(period)}
     if rate != study.EACH_TIME:
         settings["reclaim"] = str(rate)
-    return print_name(name, settings)
+    return with_options(collector, settings)
 
 
 __all__ = ["ample_heap", "default_periods", "frequency_replayed"]

@@ -24,7 +24,7 @@ from tare.campaign.session import (
 )
 from tare.heap_traces.trace import open_trace
 from tare.memory_managers import runtimes, suitable
-from tare.memory_managers.manager import Manager, parse_name, resolve
+from tare.memory_managers.manager import Manager, options_of, resolve
 from tare.memory_managers.mmtk import HEAP
 from tare.memory_managers.runtimes import jvm
 from tare.programs.program import Program
@@ -180,7 +180,7 @@ def lbo_replayed(request: LboReplayed) -> Results:
         if not resolve(name, replays=True).replayer:
             points.append(study.Point(name, name, None))
             continue
-        if "heap" in parse_name(name)[1]:
+        if "heap" in options_of(name):
             raise UsageError(f"{name}: the heap is what varies", "leave out heap=, see --heaps")
         points += [
             study.Point(replayed_in_heap(name, int(heap * live)), name, heap) for heap in heaps

@@ -6,7 +6,7 @@ from tare.base.errors import UsageError
 from tare.campaign.planning import Plan, planned_runs
 from tare.campaign.session import Compared, Planned, Question, measure
 from tare.heap_traces.trace import open_trace
-from tare.memory_managers.manager import parse_name
+from tare.memory_managers.manager import options_of
 from tare.records.results import Results
 from tare.studies.minheap import replayed_report as study
 from tare.studies.minheap.request import Minheap
@@ -33,7 +33,7 @@ def minheap(request: Minheap) -> Results:
     opened = open_trace(request.trace)
     resolved, baseline = replayer.managers_of(request.managers or default_managers())
     for manager in resolved.values():
-        if manager.replayer and "heap" in parse_name(manager.name)[1]:
+        if manager.replayer and "heap" in options_of(manager.name):
             raise UsageError(f"{manager.name}: the heap is what is sought", "leave out heap=")
     prepared = prepare(opened, request.how, study.STUDY, request)
     search = search_for(prepared.counted, request.step, request.repeats)

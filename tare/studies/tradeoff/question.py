@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from tare.base.errors import UsageError
 from tare.campaign.session import Compared, Question, check_counts
 from tare.heap_traces.trace import open_trace
-from tare.memory_managers.manager import parse_name, resolve
+from tare.memory_managers.manager import options_of, resolve
 from tare.records.results import Results
 from tare.records.runs import Limits
 from tare.studies.tradeoff import report as study
@@ -66,7 +66,7 @@ def _split(names: Sequence[str]) -> tuple[list[str], list[str]]:
     for name in dict.fromkeys(names):
         if not resolve(name, replays=True).replayer:
             others.append(name)
-        elif "heap" in parse_name(name)[1]:
+        elif "heap" in options_of(name):
             raise UsageError(f"{name}: the heap is what varies", "leave out heap=, see --heaps")
         else:
             collectors.append(name)

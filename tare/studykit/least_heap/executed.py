@@ -19,7 +19,7 @@ from tare.campaign import planning
 from tare.campaign.planning import Plan, planned_runs
 from tare.campaign.session import Compared, Planned, Question, managers_of, measure, programs_of
 from tare.memory_managers import runtimes, suitable
-from tare.memory_managers.manager import Manager, parse_name, print_name, resolve
+from tare.memory_managers.manager import Manager, options_of, resolve, with_options
 from tare.memory_managers.mmtk import HEAP
 from tare.memory_managers.runtimes import jvm
 from tare.observers import runner
@@ -54,9 +54,7 @@ HIGH = "min_heap_high_bytes"
 
 def in_heap(manager: str, size: int) -> str:
     """The name of ``manager`` with a heap of ``size`` bytes."""
-    name, options = parse_name(manager)
-    settings = {"heap": size_text(size), **options}
-    return print_name(name, settings)
+    return with_options(manager, {"heap": size_text(size), **options_of(manager)})
 
 
 def processor_seconds(outcome: Outcome) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tare.base.errors import UsageError
 from tare.base.units import format_bytes
-from tare.memory_managers.manager import Manager, parse_name, print_name, resolve
+from tare.memory_managers.manager import Manager, options_of, resolve, with_options
 from tare.memory_managers.mmtk import HEAP, multiple_of
 from tare.records.metrics import Status
 from tare.records.results import RUN_FILE, read_document
@@ -39,14 +39,14 @@ def in_bytes(
     for name, manager in managers.items():
         if not manager.replayer:
             continue
-        collector, options = parse_name(name)
+        options = options_of(name)
         if not (multiple := multiple_of(options.get(HEAP, ""))):
             continue
         del options[HEAP]
         if name in kept:
             found[name] = kept[name]
         else:
-            base = print_name(collector, options)
+            base = with_options(name, options)
             prepared.watcher.note(f"seeking the least heap of {base}")
             least, trials = _least(prepared, resolve(base, replays=True), limits)
             heap = -(-int(multiple * least) // PAGE) * PAGE

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tare.memory_managers.catalogue import load_recipes, object_path
 from tare.memory_managers.layers import marksweep
-from tare.memory_managers.manager import Manager, parse_name, print_name
+from tare.memory_managers.manager import Manager, options_of, with_options
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.metrics import Status
@@ -145,7 +145,5 @@ def default_managers() -> list[str]:
 
 def in_heap(collector: str, size: int) -> str:
     """The name of ``collector`` with a heap of ``size`` bytes, in whole pages."""
-    name, options = parse_name(collector)
     pages = -(-size // PAGE) * PAGE
-    settings = {"heap": size_text(pages), **options}
-    return print_name(name, settings)
+    return with_options(collector, {"heap": size_text(pages), **options_of(collector)})

@@ -16,7 +16,7 @@ from typing import Any
 from tare.base.errors import UsageError
 from tare.base.text import plain
 from tare.campaign.watching import Watcher
-from tare.memory_managers.manager import Manager, parse_name, print_name
+from tare.memory_managers.manager import Manager, options_of, with_options
 from tare.memory_managers.mmtk import HEAP, multiple_of
 from tare.memory_managers.runtimes import Setting
 from tare.observers.protocol import Observe
@@ -116,5 +116,5 @@ def _run_in_heap(
 
 
 def _without_heap(manager: str) -> str:
-    name, options = parse_name(manager)
-    return print_name(name, {key: value for key, value in options.items() if key != HEAP})
+    options = options_of(manager)
+    return with_options(manager, {key: options[key] for key in options if key != HEAP})

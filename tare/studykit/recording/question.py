@@ -10,7 +10,7 @@ from tare.campaign.watching import Watcher
 from tare.heap_traces.trace import Trace, is_trace, open_trace
 from tare.memory_managers import manager as managers_module
 from tare.memory_managers import suitable
-from tare.observers import tracing
+from tare.observers import conditions, tracing
 from tare.observers.asked import Asked
 from tare.programs.program import check_program
 from tare.records.results import default_folder
@@ -33,6 +33,7 @@ def trace(request: Recording) -> Trace:
     check_program(chosen)
     resolved = managers_module.resolve(request.manager)
     suitable.check([chosen], [resolved], "tare trace")
+    conditions.check([resolved], request.limits or Limits())
     name = default_folder("trace", Path(chosen.argv[0]).name)
     target = Path(request.folder) if request.folder else name.with_name(f"{name.name}.tare")
     tracing.refuse_occupied(target, replace_trace=request.replace)

@@ -114,3 +114,12 @@ def test_fix_says_what_it_did_and_how_to_undo_it(
     assert file.read_text() == "0"
     monkeypatch.setattr(doctor, "noise_warnings", lambda _machine: warnings)
     assert main.run(["doctor", "--fix"]) == 4
+
+
+def test_clocks_are_those_that_the_kernel_tells(tmp_path: Path) -> None:
+    assert machine.frequencies_mhz(tmp_path) is None
+    for number, text in enumerate(("2100000", "3400000", "")):
+        kernel_file(tmp_path, f"/sys/devices/system/cpu/cpu{number}/cpufreq/scaling_cur_freq", text)
+    clocks = machine.frequencies_mhz(tmp_path)
+    assert clocks is not None
+    assert clocks[0] == 2100
