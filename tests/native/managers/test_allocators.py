@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -864,6 +865,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@cache
+def said_plainly(*command: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, capture_output=True, check=True)
+
+
 @pytest.mark.parametrize("name", REAL_PROGRAMS)
 @each_variant
 def test_real_programs_say_the_same(variant: Variant, name: str, files: Path) -> None:
@@ -871,7 +877,7 @@ def test_real_programs_say_the_same(variant: Variant, name: str, files: Path) ->
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
     environment = variant.environment()
-    plain = subprocess.run(command, capture_output=True, check=True)
+    plain = said_plainly(*command)
     under = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert under.returncode == 0, under.stderr.decode(errors="replace")[-2000:]
     assert under.stdout == plain.stdout
