@@ -20,8 +20,8 @@ from tests.support.started import Started
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-# To rewrite the assertions of all tests takes as long as to collect them, also where Python was told
-# to write nothing.
+# Assertions of all tests are rewritten once, also where Python is told to write nothing: to do so
+# takes longer than to collect the tests.
 sys.dont_write_bytecode = False
 
 # A shell starts what it has in the background with SIGINT ignored, and all that it starts in turn.

@@ -5,8 +5,8 @@
 SOCKET is the number of a file descriptor: a request is the words, the folder and the environment of
 a command as JSON with its two outputs, the answer its exit code.
 
-Figures are drawn by one more process, whose JavaScript engine starts once for all commands; it takes
-most of a second. The drawing itself is that of any command.
+Figures are drawn by one more process, whose JavaScript engine starts once for all commands, which
+takes most of a second. The drawing itself is that of any command.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class _Painter:
 
 def _draw_for(listening: socket.socket, ended: int) -> None:
     while True:
-        ready, _, _ = select.select([listening, ended], [], [])
-        if listening not in ready:
+        ready, _, _ = select.select([listening.fileno(), ended], [], [])
+        if listening.fileno() not in ready:
             return
         channel, _ = listening.accept()
         with channel, suppress(BrokenPipeError, ConnectionResetError):
