@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 from tare.__main__ import run
-from tests.support.loading import load_all
+from tests.support.loading import draw_elsewhere, load_all
 
 DOCUMENTED = {0, 1, 2, 3, 4}
 CPU_SECONDS = 120
@@ -86,6 +86,7 @@ def main() -> int:
     work, seed, count, jobs = Path(sys.argv[1]), *map(int, sys.argv[2:4]), Path(sys.argv[4])
     listed = json.loads(jobs.read_text())
     load_all()
+    draw_elsewhere()
     codes: Counter[int] = Counter()
     bad = 0
     for number in range(count):

@@ -4,9 +4,6 @@
 
 SOCKET is the number of a file descriptor: a request is the words, the folder and the environment of
 a command as JSON with its two outputs, the answer its exit code.
-
-Figures are drawn by one more process, whose JavaScript engine starts once for all commands, which
-takes most of a second. The drawing itself is that of any command.
 """
 
 from __future__ import annotations
@@ -14,21 +11,17 @@ from __future__ import annotations
 import gc
 import json
 import os
-import select
 import socket
 import subprocess
 import sys
 import traceback
-import types
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import tare.__main__
 from tests.support import ROOT
-from tests.support.loading import load_all
+from tests.support.loading import draw_elsewhere, load_all
 
 _ANSWER = 4
 _LENGTH = 8
@@ -114,53 +107,6 @@ def _serve(channel: socket.socket) -> None:
     sys.argv = [tare.__main__.__file__, *words]
 
 
-class _Painter:
-    """Draws in a process that is a fork of this one, and ends when none is left that could ask."""
-
-    def __init__(self, channel: int) -> None:
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind("")  # the system finds a name
-        self._listening.listen()
-        self._address = self._listening.getsockname()
-        ended, self._asking = os.pipe()
-        if not os.fork():
-            os.close(self._asking)
-            os.close(channel)
-            _draw_for(self._listening, ended)
-            os._exit(0)
-        os.close(ended)
-        self._listening.close()
-
-    def vegalite_to_svg(self, spec: dict[str, Any], **options: Any) -> str:
-        with socket.socket(socket.AF_UNIX) as channel:
-            channel.connect(self._address)
-            channel.sendall(json.dumps([spec, options]).encode())
-            channel.shutdown(socket.SHUT_WR)
-            with channel.makefile("rb") as file:
-                is_drawn, text = json.loads(file.read())
-        if not is_drawn:
-            raise ValueError(text)
-        return str(text)
-
-
-def _draw_for(listening: socket.socket, ended: int) -> None:
-    while True:
-        ready, _, _ = select.select([listening.fileno(), ended], [], [])
-        if listening.fileno() not in ready:
-            return
-        channel, _ = listening.accept()
-        with channel, suppress(BrokenPipeError, ConnectionResetError):
-            with channel.makefile("rb") as file:
-                spec, options = json.loads(file.read())
-            import vl_convert
-
-            try:
-                answer = (True, vl_convert.vegalite_to_svg(spec, **options))
-            except ValueError as error:
-                answer = (False, str(error))
-            channel.sendall(json.dumps(answer).encode())
-
-
 def _whole(channel: socket.socket, length: int) -> bytes:
     content = b""
     while len(content) < length:
@@ -171,9 +117,7 @@ def _whole(channel: socket.socket, length: int) -> bytes:
 if __name__ == "__main__":
     load_all()
     _channel = int(sys.argv[1])
-    _drawing = types.ModuleType("vl_convert")
-    _drawing.vegalite_to_svg = _Painter(_channel).vegalite_to_svg  # type: ignore[attr-defined]
-    sys.modules["vl_convert"] = _drawing
+    draw_elsewhere(_channel)
     gc.freeze()
     _serve(socket.socket(fileno=_channel))
     _code = 1
