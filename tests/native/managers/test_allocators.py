@@ -829,7 +829,7 @@ PERL = (
     "print join(',', map { length } @h{sort keys %h})"
 )
 PYTHON = (
-    "import json; d = [{str(i): list(range(i % 50))} for i in range(30000)]; t = json.dumps(d); "
+    "import json; d = [{str(i): list(range(i % 50))} for i in range(10000)]; t = json.dumps(d); "
     "print(json.loads(t) == d, len(t), sum(len(v) for e in d for v in e.values()))"
 )
 SQL = (
