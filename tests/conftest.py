@@ -20,6 +20,10 @@ from tests.support.started import Started
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+# Assertions of all tests are rewritten once, also where Python is told to write nothing: to do so
+# takes longer than to collect the tests.
+sys.dont_write_bytecode = False
+
 # A shell starts what it has in the background with SIGINT ignored, and all that it starts in turn.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,15 +74,30 @@ TARE = [sys.executable, "-m", "tare"]
 Completed = subprocess.CompletedProcess[str]
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, ...], Path]]:
+    """What ``compile_c`` made, in a folder of its own: many tests of a file use one program."""
+    return tmp_path_factory.mktemp("compiled"), {}
+
+
 @pytest.fixture
-def compile_c(tmp_path: Path) -> Callable[..., Path]:
+def compile_c(
+    tmp_path: Path, compiled: tuple[Path, dict[tuple[str, ...], Path]]
+) -> Callable[..., Path]:
     """Compile C source text; returns the path of the program or, with ``-shared``, the object."""
+    folder, known = compiled
 
     def compile_source(source: str, *flags: str, name: str = "program") -> Path:
         code = tmp_path / f"{name}.c"
         code.write_text(source)
         target = tmp_path / name
+        words = (source, name, *flags)
+        if words in known:
+            shutil.copy2(known[words], target)
+            return target
         subprocess.run(["cc", "-O1", "-o", target, code, *flags], check=True)
+        if "-g" not in flags:  # else it names the folder
+            known[words] = Path(shutil.copy2(target, folder / str(len(known))))
         return target
 
     return compile_source

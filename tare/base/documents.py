@@ -51,6 +51,11 @@ def read_toml(
     path: Path, kind: type[T], hooks: Hooks | None = None, most_bytes: int = MOST_TOML_BYTES
 ) -> T:
     """What a TOML file of a user's holds. Raises DocumentError."""
+    return toml(file_content(path, most_bytes), kind, hooks)
+
+
+def file_content(path: Path, most_bytes: int = MOST_TOML_BYTES) -> bytes:
+    """Raises DocumentError, also for what is no file."""
     try:
         # Not blocking, so that a FIFO in place of a file is reported and not waited for.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
@@ -61,6 +66,11 @@ def read_toml(
         raise DocumentError(f"cannot be read: {error.strerror}") from None
     if len(content) > most_bytes:
         raise DocumentError(f"is too large: it may have {most_bytes} bytes at most")
+    return content
+
+
+def toml(content: bytes, kind: type[T], hooks: Hooks | None = None) -> T:
+    """Raises DocumentError."""
     try:
         table = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:

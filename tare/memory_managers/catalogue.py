@@ -11,12 +11,13 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
-from tare.base.documents import DocumentError, Sha256, Text, read_toml
+from tare.base.documents import DocumentError, Sha256, Text, file_content, toml
 from tare.base.errors import TareError, UsageError
 from tare.base.libraries import pl
 from tare.base.native import CHECKOUT, NATIVE, native_roots
@@ -379,9 +380,14 @@ _CHANGED = ("schema", "object", "options")
 def read_recipe(path: Path) -> Recipe:
     """Read and check one manager.toml."""
     try:
-        table = read_toml(path, _RecipeTable)
+        return _recipe(path, file_content(path))
     except DocumentError as error:
         raise RecipeError(f"{path}: {error}") from None
+
+
+@lru_cache(maxsize=256)  # all are read for each manager that is resolved
+def _recipe(path: Path, content: bytes) -> Recipe:
+    table = toml(content, _RecipeTable)
     if table.name != path.parent.name:
         raise RecipeError(f"{path}: name: must be that of its folder, {path.parent.name!r}")
     same = {name: getattr(table, name) for name in table.__struct_fields__ if name not in _CHANGED}

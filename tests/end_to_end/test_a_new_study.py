@@ -7,12 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import ROOT
+from tests.support.started import Started
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -145,13 +146,18 @@ def call_trees(results, record, note):
 """,
 }
 RUN = """
-import sys
+import runpy, sys
 # The installation in place of the package's own folder knows where each module was.
 sys.meta_path[:] = [f for f in sys.meta_path if type(f).__name__ != "ScikitBuildRedirectingFinder"]
 sys.path.insert(0, {package!r})
 {code}
 """
-COMMAND = "from tare.__main__ import main; main(sys.argv[1:])"
+AS_ASKED = """
+module = sys.argv[sys.argv.index("-m") + 1]
+sys.argv[1:] = sys.argv[sys.argv.index("-m") + 2 :]
+runpy.run_module(module, run_name="__main__")
+"""
+"""What was to be run, `python -m MODULE …`."""
 Tare = Callable[..., Completed]
 
 
@@ -159,7 +165,7 @@ Tare = Callable[..., Completed]
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tare's sources with the folder of one more study."""
     folder = tmp_path_factory.mktemp("sources")
-    ignored = shutil.ignore_patterns("__pycache__", "_native")
+    ignored = shutil.ignore_patterns("_native")  # what is compiled there stays valid
     shutil.copytree(ROOT / "tare", folder / "tare", ignore=ignored)
     for name in ("managers", "suites", "workloads", "observers"):
         (folder / name).symlink_to(ROOT / name)
@@ -170,18 +176,17 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def tare(package: Path, tmp_path: Path) -> Tare:
-    def run(*arguments: str, code: str = COMMAND) -> Completed:
-        script = RUN.format(package=str(package), code=code)
-        return subprocess.run(
-            [sys.executable, "-c", script, *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
+@pytest.fixture(scope="module")
+def with_study(package: Path) -> Iterator[Started]:
+    code = RUN.format(package=str(package), code=AS_ASKED)
+    process = Started(sys.executable, "-c", code)
+    yield process
+    process.end()
 
-    return run
+
+@pytest.fixture
+def tare(with_study: Started, tmp_path: Path) -> Tare:
+    return lambda *arguments: with_study.run(arguments, tmp_path)
 
 
 def test_it_is_a_command_with_results(tare: Tare, tmp_path: Path) -> None:
@@ -247,7 +252,7 @@ def test_the_bill_has_its_section(tare: Tare, tmp_path: Path) -> None:
     assert "echo hello printed 6 bytes." in done.stdout
 
 
-def test_python_has_its_function(tare: Tare) -> None:
+def test_python_has_its_function(package: Path, tmp_path: Path) -> None:
     code = """
 import tare
 import inspect
@@ -257,5 +262,6 @@ results = tare.printed(["echo", "hello"], ["glibc"], folder="r")
 assert tare.summary(results)["metric"].to_list().count("printed_bytes") == 1
 print("done")
 """
-    done = tare(code=code)
+    command = [sys.executable, "-c", RUN.format(package=str(package), code=code)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout == "done\n", done.stderr

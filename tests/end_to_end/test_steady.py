@@ -21,18 +21,26 @@ def test_unsteady(number):
 """
 FAILS = "def test_fails(): assert 6 * 7 == 41, 'twice'\n"
 PASSES = "def test_passes(): pass\n"
+ONE = ["-n", "1"]
+"""Worker, in place of as many as usual: each takes a second to start."""
 
 
 @pytest.mark.parametrize(
     ("files", "options", "code", "words"),
     [
         ([PASSES], [], 0, []),
-        ([PASSES, PASSES_AGAIN.format(tests=2)], [], 0, ["unsteady", "first run of 0"]),
-        ([PASSES_AGAIN.format(tests=3)], [], 1, ["3 unsteady tests: at most 2"]),
-        ([PASSES_AGAIN.format(tests=1)], ["--beside", "1"], 1, ["1 unsteady tests: at most 0"]),
-        ([PASSES_AGAIN.format(tests=21)], [], 1, ["too many"]),
-        ([FAILS, PASSES_AGAIN.format(tests=1)], [], 1, ["failed twice", "twice", "first run of 0"]),
-        (["import nothing_like_it"], [], 1, ["ERROR", "1 error"]),
+        ([PASSES, PASSES_AGAIN.format(tests=2)], ONE, 0, ["unsteady", "first run of 0"]),
+        ([PASSES_AGAIN.format(tests=3)], ONE, 1, ["3 unsteady tests: at most 2"]),
+        (
+            *([PASSES_AGAIN.format(tests=1)], ["--beside", "1", *ONE], 1),
+            ["1 unsteady tests: at most 0"],
+        ),
+        ([PASSES_AGAIN.format(tests=21)], ONE, 1, ["too many"]),
+        (
+            *([FAILS, PASSES_AGAIN.format(tests=1)], ONE, 1),
+            ["failed twice", "twice", "first run of 0"],
+        ),
+        (["import nothing_like_it"], ONE, 1, ["ERROR", "1 error"]),
     ],
     ids=["passes", "unsteady", "three", "beside", "many", "fails", "broken"],
 )

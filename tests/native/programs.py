@@ -22,7 +22,8 @@ def built(name: str, compiler: str = "cc", *, shown: bool = False) -> Path:
         if not (folder / "build.ninja").exists():
             _run("cmake", "-G", "Ninja", "-S", ROOT / "tests" / "native", "-B", folder,
                  f"-DCMAKE_C_COMPILER={compiler}",
-                 f"-DCMAKE_CXX_COMPILER={COMPILERS[compiler]}", shown=shown)  # fmt: skip
+                 f"-DCMAKE_CXX_COMPILER={COMPILERS[compiler]}", "-DTARE_TESTS_DEBUG=-g1",
+                 shown=shown)  # fmt: skip
         _run("cmake", "--build", folder, "--target", name, shown=shown)
     return folder / name
 

@@ -6,15 +6,13 @@ JOBS is a JSON file: a list of {"input": PATH, "commands": [[WORD, …], …]}, 
 words is the damaged copy and "{out}" a path that is free. Ends with 0 where each command ended by
 itself, without a stack trace, and with a documented exit code; prints the commands that did not.
 
-Each command runs in a fork of this process, which has imported Tare and started no thread.
+Each command runs in a fork of this process, which has loaded all of Tare.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import pkgutil
 import random
 import resource
 import shutil
@@ -23,8 +21,8 @@ import traceback
 from collections import Counter
 from pathlib import Path
 
-import tare
 from tare.__main__ import run
+from tests.support.loading import draw_elsewhere, load_all
 
 DOCUMENTED = {0, 1, 2, 3, 4}
 CPU_SECONDS = 120
@@ -87,9 +85,8 @@ def ended(words: list[str], folder: Path, said: Path) -> int:
 def main() -> int:
     work, seed, count, jobs = Path(sys.argv[1]), *map(int, sys.argv[2:4]), Path(sys.argv[4])
     listed = json.loads(jobs.read_text())
-    for module in pkgutil.walk_packages(tare.__path__, "tare."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+    load_all()
+    draw_elsewhere()
     codes: Counter[int] = Counter()
     bad = 0
     for number in range(count):

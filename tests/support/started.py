@@ -9,10 +9,8 @@ a command as JSON with its two outputs, the answer its exit code.
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import os
-import pkgutil
 import socket
 import subprocess
 import sys
@@ -21,9 +19,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import tare
 import tare.__main__
 from tests.support import ROOT
+from tests.support.loading import draw_elsewhere, load_all
 
 _ANSWER = 4
 _LENGTH = 8
@@ -117,11 +115,11 @@ def _whole(channel: socket.socket, length: int) -> bytes:
 
 
 if __name__ == "__main__":
-    for _module in pkgutil.walk_packages(tare.__path__, "tare."):
-        if not _module.name.endswith("__main__"):
-            importlib.import_module(_module.name)
+    load_all()
+    _channel = int(sys.argv[1])
+    draw_elsewhere(_channel)
     gc.freeze()
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _serve(socket.socket(fileno=_channel))
     _code = 1
     try:
         _code = tare.__main__.run()

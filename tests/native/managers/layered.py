@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tare.memory_managers.catalogue import load_recipes, object_path
-from tare.memory_managers.manager import resolve
+from tare.memory_managers.manager import OWN, resolve
 from tare.observers.runner import run_once
 from tare.programs.program import Program
+from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 
 Compile = Callable[..., Path]
@@ -17,6 +18,16 @@ INNERS = [
     for recipe in load_recipes().values()
     if recipe.kind == "system" or (recipe.kind == "malloc" and object_path(recipe) is not None)
 ]
+
+
+def output_alone(program: Program, folder: Path, known: dict[str, str | None]) -> str | None:
+    """The digest of what a program prints under its own allocator. It runs once for all tests that
+    have the same ``known``, where its name stands for what it does."""
+    if program.name not in known:
+        outcome = run_once(program, resolve(OWN), Limits(), folder)
+        assert outcome.status is Status.OK, (program.name, outcome.reason, outcome.error_tail)
+        known[program.name] = outcome.output_sha256
+    return known[program.name]
 
 
 def source_runner(

@@ -18,7 +18,7 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tests.native.managers.delay_programs import FLAGS, PRELUDE, delayed_runner, good
-from tests.native.managers.layered import INNERS, Compile
+from tests.native.managers.layered import INNERS, Compile, output_alone
 
 
 @pytest.fixture
@@ -369,6 +369,9 @@ def test_a_program_may_close_every_descriptor(run: Callable[..., Outcome]) -> No
     assert good(run(source, "delay(glibc, size=1000B)"))["objects"] == 100
 
 
+PRINTED_ALONE: dict[str, str | None] = {}
+
+
 @pytest.mark.parametrize("inner", INNERS)
 @pytest.mark.parametrize(
     "options", ["size=1B", "size=4KiB, poison=yes", "size=64KiB, scope=global, order=lifo",
@@ -387,9 +390,7 @@ def test_real_programs_print_the_same(tmp_path: Path, inner: str, options: str) 
     for program in programs:
         if shutil.which(program.argv[0]) is None:
             continue
-        outputs = []
-        for name in ("own", f"delay({inner}, {options})"):
-            outcome = run_once(program, resolve(name), Limits(), tmp_path)
-            assert outcome.status is Status.OK, (program.name, outcome.reason, outcome.error_tail)
-            outputs.append(outcome.output_sha256)
-        assert outputs[0] == outputs[1], program.name
+        alone = output_alone(program, tmp_path, PRINTED_ALONE)
+        outcome = run_once(program, resolve(f"delay({inner}, {options})"), Limits(), tmp_path)
+        assert outcome.status is Status.OK, (program.name, outcome.reason, outcome.error_tail)
+        assert outcome.output_sha256 == alone, program.name

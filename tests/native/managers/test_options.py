@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,15 @@ def under(
     found = object_path(recipe)
     if found is None:
         pytest.skip(f"not installed: tare managers install {recipe.name}")
-    environment = {**os.environ, **variables, "LD_PRELOAD": str(found)}
+    return said(command, (*variables.items(), ("LD_PRELOAD", str(found))))
+
+
+@cache
+def said(
+    command: tuple[str, ...], variables: tuple[tuple[str, str], ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Once for all tests that ask for the same."""
+    environment = {**os.environ, **dict(variables)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -55,12 +64,11 @@ def ids(value: Recipe | Option) -> str:
 @pytest.mark.skipif(not LOADER.exists(), reason=f"{LOADER} is not there")
 @pytest.mark.parametrize(("recipe", "option"), options("glibc"), ids=ids)
 def test_glibc_lists_its_tunables_with_their_bounds(recipe: Recipe, option: Option) -> None:
-    listed = subprocess.run(
-        [LOADER, "--list-tunables"], capture_output=True, text=True, check=True
-    ).stdout
+    asked = said((str(LOADER), "--list-tunables"))
+    asked.check_returncode()
     carried = recipe.environment({option.name: some_value(option)}, {})["GLIBC_TUNABLES"]
     tunable = carried.partition("=")[0]
-    found = re.search(rf"{re.escape(tunable)}: \S+ \(min: (\S+), max: (\S+)\)", listed)
+    found = re.search(rf"{re.escape(tunable)}: \S+ \(min: (\S+), max: (\S+)\)", asked.stdout)
     assert found, tunable
     least, most = (int(bound, 0) for bound in found.groups())
     assert least <= (option.least or 0) or option.least == least
@@ -100,9 +108,9 @@ def test_jemalloc_says_that_it_does_what_is_usual(recipe: Recipe, option: Option
 def shown(recipe: Recipe, variables: dict[str, str], name: str) -> str:
     """The value of an option as jemalloc prints it."""
     given = {"MALLOC_CONF": variables.get("MALLOC_CONF", "") + ",stats_print:true"}
-    said = under(recipe, given, sys.executable, "-S", "-c", "pass").stderr
-    found = re.search(rf'opt\.{name}: "?(\w+|-?\d+)', said)
-    assert found, said[:2000]
+    printed = under(recipe, given, sys.executable, "-S", "-c", "pass").stderr
+    found = re.search(rf'opt\.{name}: "?(\w+|-?\d+)', printed)
+    assert found, printed[:2000]
     return found[1]
 
 
@@ -115,15 +123,14 @@ def test_jemalloc_refuses_what_it_does_not_know() -> None:
 def test_mimalloc_shows_each_of_its_options_as_it_was_set(recipe: Recipe, option: Option) -> None:
     value = some_value(option)
     given = recipe.environment({option.name: value}, {})
-    said = under(recipe, {**given, "MIMALLOC_VERBOSE": "1"}, "true").stderr
-    shown = re.search(rf"option '{option.env.removeprefix('MIMALLOC_').lower()}': (-?\d+)", said)
-    assert shown, said
+    printed = under(recipe, {**given, "MIMALLOC_VERBOSE": "1"}, "true").stderr
+    named = option.env.removeprefix("MIMALLOC_").lower()
+    shown = re.search(rf"option '{named}': (-?\d+)", printed)
+    assert shown, printed
     carried = int(given[option.env])
     assert int(shown[1]) == (carried // 1024 if option.type == "size" else carried)
     usually = under(recipe, {"MIMALLOC_VERBOSE": "1"}, "true").stderr
-    before = re.search(
-        rf"option '{option.env.removeprefix('MIMALLOC_').lower()}': (-?\d+)", usually
-    )
+    before = re.search(rf"option '{named}': (-?\d+)", usually)
     assert before is not None
     if option.type == "int":
         assert before[1] == option.usual
