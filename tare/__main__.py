@@ -26,7 +26,7 @@ EXIT_INTERRUPTED = 130
 
 
 GROUPS = {
-    "Start here": ("weigh", "compare", "report", "managers", "doctor"),
+    "Start here": ("weigh", "compare", "tune", "report", "managers", "doctor"),
     "Find the code": ("drag", "space", "count", "memsys", "trace", "import"),
     "Compare and keep watch": ("diff", "check", "suite", "replay", "tradeoff", "export"),
 }
