@@ -4,8 +4,9 @@
 # make papers docs/papers.md, in a night     make soak    long runs, TARE_SOAK_SECONDS of layers
 # make wheel  what pip installs, in dist    make docs    the documentation as a site
 # make steady every test beside twenty busy loops: names those that a busy machine can fail
+# make tuned  docs/tuned.md, in an hour
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo unit test check format bench papers soak steady wheel docs lock clean
+.PHONY: help setup build demo unit test check format bench papers tuned soak steady wheel docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -83,6 +84,10 @@ format: build
 bench: build
 	@scripts/setup.sh demo
 	$(PYTHON) -m bench
+
+tuned: build
+	@scripts/setup.sh demo
+	$(PYTHON) -m bench.tuned
 
 papers: build
 	@scripts/setup.sh demo

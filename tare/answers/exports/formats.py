@@ -29,10 +29,7 @@ from tare.studies.proximity.analysis import EVERYWHERE
 from tare.weighing.actions import actions_of
 
 JSON_SCHEMA_VERSION = 1
-_MEASUREMENT_KEYS = (
-    *("program", "manager", "invocation", "metric", "value", "unit", "status"),
-    "study",
-)
+_MEASUREMENT_KEYS = ("program", "manager", "invocation", "metric", "value", "unit", "status")
 _SUMMARY_KEYS = (
     *("program", "manager", "metric", "median", "low", "high"),
     *("ratio", "ratio_low", "ratio_high", "verdict"),
@@ -66,7 +63,9 @@ def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
     those of `tare weigh`, `drag` and `space` what they advise to do, and those of `tare tune` what
     to set."""
     measurements = []
-    for row in results.measurements.select(_MEASUREMENT_KEYS).iter_rows(named=True):
+    found = _settings(results)
+    keys = [*_MEASUREMENT_KEYS, *(["study"] if found else [])]  # a search, and what confirms it
+    for row in results.measurements.select(keys).iter_rows(named=True):
         if _finite(row["value"]) is None:
             del row["value"]
         measurements.append(row)
@@ -83,7 +82,7 @@ def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
             for row in summary.select(_SUMMARY_KEYS).iter_rows(named=True)
         ],
         **({"actions": _actions(results)} if _advises(results) else {}),
-        **_settings(results),
+        **found,
         **({"limits": [asdict(row) for row in judged(results)]} if _has_limits(results) else {}),
     }
 
