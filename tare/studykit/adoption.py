@@ -10,8 +10,11 @@ from tare.base.errors import UsageError
 from tare.memory_managers import conditions, runtimes
 from tare.memory_managers.catalogue import Recipe, load_recipes
 from tare.memory_managers.manager import OWN, parse_name
+from tare.programs.program import Program
 from tare.records.header import Header
 
+_ANY_COMMAND = Program("", ("sh",))
+"""One in which no runtime finds a place for options of its own."""
 _IN_THE_C_LIBRARY = "the C library has it"
 
 
@@ -33,6 +36,10 @@ def called(run: Header, manager: str) -> str:
 
 def how(manager: str) -> str:
     """Where it comes from and how a program gets it, for a sentence; "" where nothing is known."""
+    if (setting := _of_runtime(manager)) is not None:
+        by_hand = runtimes.runtime(setting.runtime).BY_HAND
+        said = {setting.collector: "", **setting.options}
+        return "; ".join(by_hand[name].format(v) for name, v in said.items() if name in by_hand)
     variables, inner = runtimes.variables_over_malloc(manager)
     if not variables:
         return _where(inner)
@@ -42,6 +49,15 @@ def how(manager: str) -> str:
 
 def _assigned(variables: Mapping[str, str]) -> list[str]:
     return [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+
+
+def _of_runtime(manager: str) -> runtimes.Setting | None:
+    """The setting of a runtime's collector that a name asks for; None for another name."""
+    try:
+        name, options = parse_name(manager)
+        return runtimes.setting_of(name, options) if runtimes.is_name(name) else None
+    except UsageError:
+        return None
 
 
 def _where(manager: str) -> str:
@@ -64,13 +80,19 @@ def command(run: Header, manager: str) -> tuple[str, str]:
     of its own: it must be built in another way first; nor for a part of the machine."""
     if run.own_allocators or conditions.begins(manager):
         return "", ""
+    label = f"to run it under {manager}"
+    if (setting := _of_runtime(manager)) is not None:
+        plain = Program("", tuple(run.programs[0].argv))
+        changed = runtimes.runtime(setting.runtime).advice(setting, plain)
+        if changed == plain:
+            return "", ""
+        return label, " ".join([*_assigned(changed.environment), shlex.join(changed.argv)])
     settings = environment(run, manager)
     _, inner = runtimes.variables_over_malloc(manager)
     recipe = recipe_of(inner)
     if recipe is None and inner != OWN and "/" not in inner:
         return "", ""
     program = shlex.join(run.programs[0].argv)
-    label = f"to run it under {manager}"
     if recipe is not None and recipe.use is not None:
         label += f", of Debian's package {recipe.use.package}"
     elif recipe is not None and recipe.kind != "system":
@@ -83,6 +105,8 @@ def command(run: Header, manager: str) -> tuple[str, str]:
 def environment(run: Header, manager: str) -> Mapping[str, str]:
     """The variables that put a program under ``manager``: with a package of a distribution by its
     name there, else with the object that was measured."""
+    if (setting := _of_runtime(manager)) is not None:
+        return runtimes.runtime(setting.runtime).advice(setting, _ANY_COMMAND).environment
     described = run.managers.get(manager)
     variables, inner = runtimes.variables_over_malloc(manager)
     settings = {**variables, **(described.environment if described else {})}

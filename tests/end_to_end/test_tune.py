@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 
+from tare.memory_managers.manager import resolve
+from tare.programs.program import Program
+from tare.records.metrics import Status
 from tare.records.results import read_records, read_run
+from tare.records.runs import Limits
+from tare.studies.tune.observe import Impatient
 from tests.end_to_end.test_cli import Tare, start, wait_until
 
 Found = tuple[Path, str, dict[str, Any]]
@@ -89,7 +94,7 @@ def test_an_interrupted_search_goes_on(tmp_path: Path, tare: Tare) -> None:
         (["-m", "jemalloc(decy=0)"], "did you mean decay?"),
         (["-m", "jemaloc"], "did you mean jemalloc?"),
         (["-m", "jemalloc(tcache-max=1GiB)"], "must be up to 32KiB"),
-        (["-m", "jvm.g1"], "tare tune tries allocators"),
+        (["-m", "jvm.g1(heap=2x)"], "a multiple of the least heap"),
         (["-m", "immix"], "a collector for replays"),
     ],
 )
@@ -104,3 +109,10 @@ def test_a_baseline_that_fails_is_told_of(tare: Tare, tmp_path: Path) -> None:
     done = tare("tune", "--time", "5s", "-m", "glibc", "-o", str(tmp_path / "r"), "--", "false")
     assert done.returncode == 1
     assert "a run under glibc did not end well" in done.stdout
+
+
+def test_a_run_that_takes_far_too_long_is_ended(tmp_path: Path) -> None:
+    observe = Impatient()
+    quick, slow = (Program("p", ("sleep", seconds)) for seconds in ("0.1", "3600"))
+    assert observe(quick, resolve("own"), Limits(), tmp_path).status is Status.OK
+    assert observe(slow, resolve("own"), Limits(), tmp_path).status is Status.TIMEOUT

@@ -130,6 +130,12 @@ class Runtime(Protocol):
     """The managers whose least heap is sought unless others are named; none has one if empty."""
     SWEEP: tuple[str, ...]
     """The managers whose overhead is sought unless others are named."""
+    TUNED: tuple[str, ...]
+    """The managers that `tare tune` tries with their options; the first is what a program has
+    anyway."""
+    BY_HAND: Mapping[str, str]
+    """How a program itself sets what no variable and no word of a command does, by the collector or
+    the option, which has {} for its value."""
     REFERENCE: str
     """The collector whose least heap is the unit of heaps; "" where no collector has a heap."""
     OFF: str
@@ -156,6 +162,10 @@ class Runtime(Protocol):
     def check(self, setting: Setting, program: Program) -> None:
         """Raises UsageError where the program's own options clash with the setting, MissingError
         where the runtime is not installed."""
+
+    def advice(self, setting: Setting, program: Program) -> Program:
+        """The program under that collector as a user would start it, with nothing that observes;
+        without what is set BY_HAND."""
 
     def under(self, setting: Setting, program: Program, folder: Path) -> Program:
         """The program under that collector; its processes leave what they show in ``folder``."""

@@ -35,6 +35,17 @@ SWEEP = (
     "cpython.gc(threshold=100000)",
     "cpython.off",
 )
+TUNED = (
+    "cpython.gc",
+    "cpython.off",
+    "cpython.malloc(glibc)",
+    "cpython.malloc(jemalloc)",
+    "cpython.malloc(mimalloc)",
+)
+BY_HAND = {
+    "off": "call gc.disable(), after which cycles are never freed",
+    "threshold": "call gc.set_threshold({})",
+}
 REFERENCE = ""
 OFF = "off"
 TELLS_WHEN = True
@@ -77,6 +88,7 @@ _OPTIONS: dict[str, tuple[Option, ...]] = {
             "it as CPython or the program chooses",
             "int",
             "",
+            tried=("10000", "100000", "200"),
         ),
     ),
     "off": (),
@@ -130,6 +142,11 @@ def check(setting: Setting, program: Program) -> None:
             )
 
 
+def advice(setting: Setting, program: Program) -> Program:
+    added = OVER_MALLOC.get(setting.collector, {})
+    return replace(program, environment={**program.environment, **added})
+
+
 def under(setting: Setting, program: Program, folder: Path) -> Program:
     # By way of a link: the path is a list with colons.
     path = folder / NAME
@@ -137,11 +154,10 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
     before = runtimes.variable(program, _PATH)
     asked = "off" if setting.collector == OFF else str(_numbers(setting).get("threshold", ""))
     variables = {
-        **program.environment,
+        **advice(setting, program).environment,
         _PATH: ":".join([str(path), *([before] if before else [])]),
         _FOLDER_VARIABLE: str(folder),
         _ASKED_VARIABLE: asked,
-        **OVER_MALLOC.get(setting.collector, {}),
     }
     return replace(program, environment=variables)
 

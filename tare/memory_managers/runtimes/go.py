@@ -30,6 +30,8 @@ PACKAGE = "golang-go"
 TRIAL = ("go", "version")
 LIMITED = ("go.limit",)
 SWEEP = ("go.gogc(gogc=50)", "go.gogc", "go.gogc(gogc=200)", "go.gogc(gogc=400)", "go.off")
+TUNED = ("go.gogc",)
+BY_HAND: Mapping[str, str] = {}
 REFERENCE = "limit"
 OFF = "off"
 TELLS_WHEN = False
@@ -65,6 +67,7 @@ _OPTIONS: dict[str, tuple[Option, ...]] = {
             "int",
             "",
             default=str(_DEFAULT_GOGC),
+            tried=("400", "50", "200", "1000", "25"),
         ),
         Option("limit", "a soft limit of memory beside that (GOMEMLIMIT)", "size", ""),
     ),
@@ -160,7 +163,7 @@ def check(setting: Setting, program: Program) -> None:
     runtimes.refuse_variables(setting, program, _VARIABLES)
 
 
-def under(setting: Setting, program: Program, folder: Path) -> Program:
+def advice(setting: Setting, program: Program) -> Program:
     numbers = _numbers(setting)
     variables = dict(program.environment)
     variables["GOGC"] = (
@@ -169,6 +172,11 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
     limit = numbers.get("limit", numbers.get(HEAP))
     if limit is not None:
         variables["GOMEMLIMIT"] = str(limit)
+    return replace(program, environment=variables)
+
+
+def under(setting: Setting, program: Program, folder: Path) -> Program:
+    variables = dict(advice(setting, program).environment)
     debug = runtimes.variable(program, "GODEBUG")
     variables["GODEBUG"] = ",".join([*([debug] if debug else []), _DEBUG])
     (folder / _STARTED).write_text(str(time.monotonic_ns()))

@@ -29,6 +29,8 @@ PACKAGE = "nodejs"
 TRIAL = ("node", "--eval", "0")
 LIMITED = ("node.v8",)
 SWEEP = ("node.v8", "node.v8(semi=1MiB)", "node.v8(semi=32MiB)")
+TUNED = ("node.v8",)
+BY_HAND: Mapping[str, str] = {}
 REFERENCE = "v8"
 OFF = ""
 TELLS_WHEN = True
@@ -79,6 +81,7 @@ _OPTIONS = (
         "the most bytes of a semi-space, whole MiB; the young generation is thrice that",
         "size",
         "",
+        tried=("32MiB", "1MiB", "64MiB", "4MiB"),
     ),
 )
 _KINDS = {"MinorGC": "young", "MajorGC": "full"}
@@ -176,22 +179,29 @@ def _clash(setting: Setting, word: str) -> str:
     return ""
 
 
-def under(setting: Setting, program: Program, folder: Path) -> Program:
+def advice(setting: Setting, program: Program) -> Program:
     numbers = _numbers(setting)
     options = [
         *([f"--max-old-space-size={numbers[HEAP] // _MIB}"] if HEAP in numbers else []),
         *([f"--max-semi-space-size={numbers['semi'] // _MIB}"] if "semi" in numbers else []),
+    ]
+    return _with_options(program, options) if options else program
+
+
+def _with_options(program: Program, options: Sequence[str]) -> Program:
+    before = runtimes.variable(program, VARIABLE)
+    value = " ".join([*([before] if before else []), *options])
+    return replace(program, environment={**program.environment, VARIABLE: value})
+
+
+def under(setting: Setting, program: Program, folder: Path) -> Program:
+    options = [
         f"--require={_quoted(str(runtimes.inside('node/observe.cjs')))}",
         "--trace-event-categories=v8",
         f"--trace-event-file-pattern={folder}/${{pid}}-${{rotation}}{_EVENTS_SUFFIX}",
     ]
-    before = runtimes.variable(program, VARIABLE)
-    variables = {
-        **program.environment,
-        VARIABLE: " ".join([*([before] if before else []), *options]),
-        _FOLDER_VARIABLE: str(folder),
-    }
-    return replace(program, environment=variables)
+    changed = _with_options(advice(setting, program), options)
+    return replace(changed, environment={**changed.environment, _FOLDER_VARIABLE: str(folder)})
 
 
 def _quoted(word: str) -> str:

@@ -32,6 +32,8 @@ SWEEP = (
     "ocaml.gc(space=20)",
     "ocaml.gc(space=1000)",
 )
+TUNED = ("ocaml.gc",)
+BY_HAND: Mapping[str, str] = {}
 REFERENCE = ""
 OFF = ""
 TELLS_WHEN = False
@@ -52,12 +54,19 @@ _STATISTIC = re.compile(
 )
 _SLACK = 1.05
 _OPTIONS = (
-    Option("minor", "bytes of the minor heap; without it OCaml's", "size", ""),
+    Option(
+        "minor",
+        "bytes of the minor heap; without it OCaml's",
+        "size",
+        "",
+        tried=("8MiB", "32KiB", "1MiB", "32MiB"),
+    ),
     Option(
         "space",
         "the memory that the major heap may waste, in hundredths of what lives; without it OCaml's",
         "int",
         "",
+        tried=("200", "40", "1000", "20"),
     ),
 )
 _KEYS = {"minor": "s", "space": "o"}
@@ -108,16 +117,28 @@ def _given(program: Program) -> str:
     return next((text for name in _VARIABLES if (text := runtimes.variable(program, name))), "")
 
 
-def under(setting: Setting, program: Program, folder: Path) -> Program:
-    del folder  # OCaml writes nothing of its own into it
+def advice(setting: Setting, program: Program) -> Program:
+    parts = _parts(setting, program)
+    return _with_parts(program, parts) if parts else program
+
+
+def _parts(setting: Setting, program: Program) -> list[str]:
     numbers = _numbers(setting)
     parts = [part for part in _given(program).split(",") if part]
     if "minor" in numbers:
         parts.append(f"{_KEYS['minor']}={numbers['minor'] // _WORD}")
     if "space" in numbers:
         parts.append(f"{_KEYS['space']}={numbers['space']}")
-    value = ",".join([*parts, _STATISTICS])
-    return replace(program, environment={**program.environment, _VARIABLES[0]: value})
+    return parts
+
+
+def _with_parts(program: Program, parts: Sequence[str]) -> Program:
+    return replace(program, environment={**program.environment, _VARIABLES[0]: ",".join(parts)})
+
+
+def under(setting: Setting, program: Program, folder: Path) -> Program:
+    del folder  # OCaml writes nothing of its own into it
+    return _with_parts(program, [*_parts(setting, program), _STATISTICS])
 
 
 def read_statistics(path: Path) -> Sequence[Mapping[str, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -135,17 +135,13 @@ def compared(results: Results, kind: str = "allocator") -> Comparison:
 
 
 Rows = Mapping[tuple[str, str, str], Mapping[str, Any]]
-Command = Callable[[Header, str], tuple[str, str]]
 
 
 def verdict(
-    run: Header,
-    compared: Comparison,
-    rows: Rows,
-    command: Command = adoption.command,
+    run: Header, compared: Comparison, rows: Rows
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """What to change, what it brings and how sure that is, in sentences; and the labelled commands
-    that carry out the change. ``command`` gives the label and the shell command of a manager."""
+    that carry out the change."""
     baseline = run.baseline
     base = rows.get((run.programs[0].name, baseline, TIME))
     if base is None or not base["runs"]:
@@ -164,7 +160,7 @@ def verdict(
         sentences.append(_of_its_own(run, compared))
     sentences.append(_sureness(base, compared))
     advised = dict.fromkeys(name for name in (speed.manager, size.manager) if name)
-    commands = [command(run, name) for name in advised]
+    commands = [adoption.command(run, name) for name in advised]
     return sentences, [(label, words) for label, words in commands if words]
 
 

@@ -16,7 +16,7 @@ from tare.records import summary
 from tare.records.evidence import HIGHER, LOWER
 from tare.records.results import Results, read_records
 from tare.records.runs import Record
-from tare.report.comparison import change, ranking, time_and_memory_table
+from tare.report.comparison import change, collections_table, ranking, time_and_memory_table
 from tare.report.fields import Field, exact_ratios, numbers, table, texts
 from tare.report.figures.front import Confirmed, Tried, front_spec
 from tare.report.model import Figure, Section, Table
@@ -63,6 +63,8 @@ def section(results: Results) -> Section:
     seen = seen_of(searched, run.baseline)
     pairs, chosen = confirming(results), confirmed(results)
     tables = [_confirmed_table(results, pairs)] if len(pairs) > 1 else []
+    if any(row["metric"] == "collector_seconds" for row in fresh_rows(results)):
+        tables.append(_collections_table(results))
     if len(seen) > 1:
         tables.append(_tried_table(seen, run.baseline))
     return Section(
@@ -173,8 +175,8 @@ def _ways(run: TuneRun, chosen: Mapping[str, Pair]) -> list[str]:
     """How a program gets each of them."""
     ways = []
     for name in chosen:
-        variables = run.managers[name].environment if name in run.managers else {}
-        parts = [f"set {key}={value}" for key, value in variables.items()]
+        variables = adoption.environment(run, name)
+        parts = [f"set {key}={value}" for key, value in variables.items() if key != "LD_PRELOAD"]
         parts += [way] if (way := adoption.how(name)) else []
         if parts:
             ways.append(f"To have {name}: {'; '.join(parts)}.")
@@ -218,6 +220,13 @@ def _confirmed_table(results: Results, pairs: Mapping[str, Pair]) -> Table:
     ranked = ranking(rows, program, list(pairs), run.baseline)
     made = time_and_memory_table(rows, program, ranked, run.baseline, "table-confirmed")
     return replace(made, title="Confirmed by fresh runs")
+
+
+def _collections_table(results: Results) -> Table:
+    program = results.run.programs[0].name
+    rows = {(program, row["manager"], row["metric"]): row for row in fresh_rows(results)}
+    managers = list(dict.fromkeys(row["manager"] for row in fresh_rows(results)))
+    return collections_table(rows, program, managers)
 
 
 def _tried_table(seen: Mapping[str, Seen], baseline: str) -> Table:

@@ -56,13 +56,17 @@ def fresh_rows(results: Results) -> list[Row]:
 
 def confirming(results: Results) -> Mapping[str, Pair]:
     """By name, what was run afresh, the baseline first. Where wall time cannot tell, and processor
-    time can, that speaks for time."""
+    time can, that speaks for time. What costs more by its 95% interval is said to cost more: only
+    gains must be surer than that."""
     rows: dict[str, dict[str, Row]] = {}
     for row in fresh_rows(results):
         if row["ratio"] is not None:
             rows.setdefault(row["manager"], {})[row["metric"]] = row
     pairs = {
-        name: (_telling(found[WALL], found.get(PROCESSOR)), found[MEMORY])
+        name: (
+            _with_cost(_telling(found[WALL], found.get(PROCESSOR))),
+            _with_cost(found[MEMORY]),
+        )
         for name, found in rows.items()
         if {WALL, MEMORY} <= found.keys()
     }
@@ -72,6 +76,11 @@ def confirming(results: Results) -> Mapping[str, Pair]:
 def _telling(wall: Row, processor: Row | None) -> Row:
     tells = processor is not None and processor["verdict"] in (LOWER, HIGHER)
     return processor if processor is not None and tells and wall["verdict"] == UNSEEN else wall
+
+
+def _with_cost(row: Row) -> Row:
+    costs = row["verdict"] == UNSEEN and row["ratio_low"] > 1
+    return {**row, "verdict": HIGHER} if costs else row
 
 
 def confirmed(results: Results) -> Mapping[str, Pair]:

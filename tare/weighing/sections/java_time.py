@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tare.base.units import format_bytes
 from tare.campaign import rounds
-from tare.memory_managers.manager import resolve
-from tare.memory_managers.runtimes import jvm
 from tare.observers import runner
 from tare.observers.protocol import Observe
-from tare.programs.program import Program
 from tare.records import summary
 from tare.records.actions import Action, Kind
 from tare.records.header import Header
@@ -72,9 +68,7 @@ def section(results: Results) -> Section:
     # The next section has the collections.
     tables = [each for each in whole.tables if each.identifier != COLLECTIONS_TABLE]
     compared = time_and_memory.compared(results, "collector")
-    findings, commands = time_and_memory.verdict(
-        results.run, compared, summary_rows(summarised), _command
-    )
+    findings, commands = time_and_memory.verdict(results.run, compared, summary_rows(summarised))
     return replace(
         whole,
         identifier=IDENTIFIER,
@@ -98,13 +92,3 @@ def _as_it_is(run: Header) -> list[str]:
         return []
     size = f", in a heap of up to {format_bytes(java.heap_bytes)}" if java.heap_bytes else ""
     return [f"As it is, it runs under jvm.{java.collector} of Java {java.version}{size}."]
-
-
-def _command(run: Header, manager: str) -> tuple[str, str]:
-    """The label of the shell command that runs the program under ``manager``, and the command."""
-    program = Program("", tuple(run.programs[0].argv))
-    setting = resolve(manager).runtime
-    assert setting is not None
-    changed = jvm.advice(setting, program)
-    variables = [f"{name}={shlex.quote(value)}" for name, value in changed.environment.items()]
-    return f"to run it under {manager}", " ".join([*variables, shlex.join(changed.argv)])

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,17 +15,22 @@ from msgspec import to_builtins
 from tare.answers.building import build_report
 from tare.answers.exports.formats import to_json
 from tare.answers.summaries import summary
+from tare.base.documents import converted
 from tare.memory_managers.catalogue import load_recipes
 from tare.memory_managers.manager import parse_name
+from tare.programs.program import Program
+from tare.records.header import Header
 from tare.records.metrics import Status
 from tare.records.results import Results, load
 from tare.records.runs import Outcome, Record, Run
 from tare.studies.tune import report
 from tare.studies.tune.plan import SEARCH, STUDY, Tuning, next_round
+from tare.studies.tune.question import can_be, of_its_runtime
 from tare.studies.tune.seen import Bounds, Seen, front
 from tare.studies.tune.settings import settings
 from tare.studies.tune.space import setting, space_of, values_in
-from tests.support.campaigns import write_campaign
+from tare.studykit import adoption
+from tests.support.campaigns import described, write_campaign
 
 MANAGERS = ("glibc", "jemalloc", "mimalloc", "tcmalloc")
 BYTES = 100 << 20
@@ -273,6 +279,56 @@ def test_what_a_user_has_set_stays(tmp_path: Path) -> None:
     space = space_of(["jemalloc(decay=0)", "delay(glibc, size=64KiB)", "./libmine.so", "snmalloc"])
     assert "decay" not in {choice.option for choice in space["jemalloc(decay=0)"]}
     assert [space[name] for name in list(space)[1:]] == [(), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("manager", "variables"),
+    [
+        ("go.gogc(gogc=50)", {"GOGC": "50"}),
+        ("go.gogc(limit=1MiB)", {"GOGC": "100", "GOMEMLIMIT": "1048576"}),
+        ("node.v8(semi=32MiB)", {"NODE_OPTIONS": "--max-semi-space-size=32"}),
+        ("ocaml.gc(minor=8MiB)", {"OCAMLRUNPARAM": "s=1048576"}),
+        (
+            "jvm.serial(heap=64MiB)",
+            {"JDK_JAVA_OPTIONS": "-XX:+UseSerialGC -Xms67108864 -Xmx67108864"},
+        ),
+        ("cpython.gc(threshold=10000)", {}),
+        ("cpython.malloc(glibc)", {"PYTHONMALLOC": "malloc"}),
+    ],
+)
+def test_settings_of_runtimes_have_variables(
+    monkeypatch: pytest.MonkeyPatch, manager: str, variables: dict[str, str]
+) -> None:
+    for name in ("GOGC", "GOMEMLIMIT", "NODE_OPTIONS", "OCAMLRUNPARAM", "JDK_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    run = converted(described(STUDY, ["p"], [manager]), Header)
+    assert adoption.environment(run, manager) == variables
+
+
+def test_what_a_program_must_set_itself_is_said() -> None:
+    assert adoption.how("cpython.gc(threshold=200)") == "call gc.set_threshold(200)"
+    assert adoption.how("cpython.off").startswith("call gc.disable()")
+    assert adoption.how("go.gogc(gogc=50)") == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        (("java", "-jar", "a.jar"), "jvm.own"),
+        (("node", "a.js"), "node.v8"),
+        (("python3", "a.py"), "cpython.gc"),
+        (("sh", "-c", "exit"), ""),
+    ],
+)
+def test_a_program_of_a_runtime_has_its_collectors(words: tuple[str, ...], first: str) -> None:
+    names, baseline = of_its_runtime(Program("p", words))
+    assert (list(names)[:1], baseline) == ([first] if first else [], first)
+
+
+def test_options_that_the_program_sets_itself_are_left_alone() -> None:
+    program = Program("p", ("java", "-Xmx64m", "-jar", "a.jar"))
+    space = space_of(["jvm.serial"], partial(can_be, program))
+    assert {choice.option for choice in space["jvm.serial"]} == {"young"}
 
 
 def test_what_is_tried_is_not_what_the_manager_does_anyway() -> None:

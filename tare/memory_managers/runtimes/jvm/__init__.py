@@ -39,6 +39,8 @@ PACKAGE = "default-jdk-headless"
 TRIAL = ("java", "-version")
 LIMITED = ("jvm.serial", "jvm.parallel", "jvm.g1", "jvm.shenandoah", "jvm.zgc")
 SWEEP = LIMITED
+TUNED = ("jvm.own", *LIMITED)
+BY_HAND: Mapping[str, str] = {}
 REFERENCE = "serial"
 OFF = "epsilon"
 TELLS_WHEN = True
@@ -141,9 +143,22 @@ _HEAP = Option(
     "without it the JVM's",
     "size",
     "",
+    tried=("128MiB", "512MiB", "64MiB", "256MiB", "1GiB", "32MiB"),
 )
-_YOUNG = Option("young", "bytes of the young generation; without it as the JVM chooses", "size", "")
-_THREADS = Option("threads", "threads of the collector; without it as the JVM chooses", "int", "")
+_YOUNG = Option(
+    "young",
+    "bytes of the young generation; without it as the JVM chooses",
+    "size",
+    "",
+    tried=("64MiB", "16MiB", "256MiB"),
+)
+_THREADS = Option(
+    "threads",
+    "threads of the collector; without it as the JVM chooses",
+    "int",
+    "",
+    tried=("1",),
+)
 _PERIOD = Option("period", "a young collection each time so many bytes were allocated", "size", "")
 _FULL_PERIOD = Option(
     "full-period", "a full collection each time so many bytes were allocated", "size", ""
