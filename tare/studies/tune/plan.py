@@ -72,7 +72,10 @@ def next_round(tuning: Tuning, records: Sequence[Record]) -> list[Run]:
     searched = [record for record in mine if record.run.study == SEARCH]
     if not searched:
         return [Run(SEARCH, tuning.program, tuning.baseline, 0, 1, warmup=True)]
-    if tuning.baseline in failed(searched) or least_seconds(searched) > tuning.seconds:
+    if (
+        tuning.baseline in failed(searched, tuning.baseline)
+        or least_seconds(searched) > tuning.seconds
+    ):
         return []
     if len(searched) == len(mine):
         names = _names_to_try(tuning, searched)
@@ -148,7 +151,7 @@ def _names_to_try(tuning: Tuning, searched: Sequence[Record]) -> list[str]:
         known = Known(
             tuning.baseline,
             seen,
-            frozenset(failed(searched)),
+            frozenset(failed(searched, tuning.baseline)),
             noise_of(searched, tuning.baseline, time_metric(searched, tuning.baseline)),
             noise_of(searched, tuning.baseline, MEMORY),
         )
@@ -209,6 +212,14 @@ def _spent(searched: Sequence[Record]) -> float:
         if record.outcome.status is Status.OK:
             spent += float(record.outcome.values[WALL]) + _START_SECONDS
         elif after is not None:
-            begun, ended = (datetime.fromisoformat(each.started) for each in (record, after))
-            spent += max(0.0, (ended - begun).total_seconds())
+            spent += _between(record, after)
     return spent
+
+
+def _between(record: Record, after: Record) -> float:
+    """Seconds; 0 where a folder from elsewhere does not tell."""
+    try:
+        begun, ended = (datetime.fromisoformat(each.started) for each in (record, after))
+        return max(0.0, (ended - begun).total_seconds())
+    except (ValueError, TypeError):
+        return 0.0

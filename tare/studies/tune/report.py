@@ -50,7 +50,7 @@ summarise = partial(summary.summarise, error=ERROR)
 
 def failed(results: Results) -> bool:
     """Whether nothing could be compared: a setting that failed is only left out."""
-    return results.run.baseline in failed_settings(_searched(results))
+    return results.run.baseline in failed_settings(_searched(results), results.run.baseline)
 
 
 def _searched(results: Results) -> list[Record]:
@@ -97,7 +97,7 @@ def _findings(
     chosen: Mapping[str, Pair],
 ) -> list[str]:
     baseline = run.baseline
-    if baseline in failed_settings(searched):
+    if baseline in failed_settings(searched, baseline):
         return [f"Nothing could be compared: a run under {baseline} did not end well."]
     least = least_seconds(searched)
     if searched and least > run.request.seconds and len(seen) <= 1:
@@ -189,7 +189,7 @@ def _how_found(
     seen: Mapping[str, Seen],
     pairs: Mapping[str, Pair],
 ) -> list[str]:
-    tried, wrong = len(seen) - 1, failed_settings(searched)
+    tried, wrong = len(seen) - 1, failed_settings(searched, run.baseline)
     words = f"Tried: {tried} setting{'' if tried == 1 else 's'} beside {run.baseline}"
     if wrong:
         words += f", {len(wrong)} more of which a run failed"

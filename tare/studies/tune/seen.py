@@ -66,9 +66,16 @@ def good(records: Sequence[Record], manager: str | None = None) -> list[Record]:
     ]
 
 
-def failed(records: Sequence[Record]) -> set[str]:
-    """The settings of which a run did not end well."""
-    return {each.run.manager for each in records if each.outcome.status is not Status.OK}
+def failed(records: Sequence[Record], baseline: str) -> set[str]:
+    """The settings of which a run did not end well, or printed something else than the baseline
+    always does."""
+    printed = {record.outcome.output_sha256 for record in good(records, baseline)}
+    return {
+        each.run.manager
+        for each in records
+        if each.outcome.status is not Status.OK
+        or (len(printed) == 1 and each.outcome.output_sha256 not in printed)
+    }
 
 
 def seen_of(records: Sequence[Record], baseline: str) -> dict[str, Seen]:
@@ -87,7 +94,7 @@ def seen_of(records: Sequence[Record], baseline: str) -> dict[str, Seen]:
     by_name: dict[str, list[Record]] = defaultdict(list)
     for record in good(records):
         by_name[record.run.manager].append(record)
-    wrong = failed(records)
+    wrong = failed(records, baseline)
     return {
         name: Seen(
             name,

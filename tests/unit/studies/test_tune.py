@@ -26,7 +26,7 @@ from tare.records.runs import Outcome, Record, Run
 from tare.studies.tune import report
 from tare.studies.tune.plan import SEARCH, STUDY, Tuning, next_round
 from tare.studies.tune.question import can_be, of_its_runtime
-from tare.studies.tune.seen import Bounds, Seen, front
+from tare.studies.tune.seen import Bounds, Seen, failed, front
 from tare.studies.tune.settings import settings
 from tare.studies.tune.space import setting, space_of, values_in
 from tare.studykit import adoption
@@ -191,6 +191,15 @@ def test_a_setting_that_fails_is_left_out_and_not_tried_again(tmp_path: Path) ->
     assert all("mimalloc" not in each.manager for each in settings(results))
     assert not report.failed(results)
     assert any("more of which a run failed" in each for each in report.section(results).findings)
+
+
+def test_a_setting_that_prints_something_else_is_left_out() -> None:
+    def printed(name: str, order: int, text: str) -> Record:
+        return Record(Run(SEARCH, "p", name, 0, order), replace(WELL, output_sha256=text))
+
+    records = [printed("glibc", 1, "a"), printed("jemalloc", 2, "b"), printed("mimalloc", 3, "a")]
+    assert failed(records, "glibc") == {"jemalloc"}
+    assert failed([*records, printed("glibc", 4, "c")], "glibc") == set()
 
 
 def test_the_baseline_alone_has_options_too(tmp_path: Path) -> None:
