@@ -71,9 +71,14 @@ def front_spec(
     ]
     base = [{"across": 1.0, "upwards": 1.0, "tip": f"{visible(baseline)}: the baseline"}]
     seen = [*dots, *points, *base]
-    x = ratio_axis([each["across"] for each in seen], f"time, relative to {visible(baseline)}")
+    bounds = [[each["low"], each["high"]] for each in points]
+    heights = [[each["bottom"], each["top"]] for each in points]
+    x = ratio_axis(
+        [*(each["across"] for each in seen), *bounds], f"time, relative to {visible(baseline)}"
+    )
     y = ratio_axis(
-        [each["upwards"] for each in seen], f"peak memory, relative to {visible(baseline)}"
+        [*(each["upwards"] for each in seen), *heights],
+        f"peak memory, relative to {visible(baseline)}",
     )
     at = {"x": measure("across", x), "y": measure("upwards", y)}
     rule = {"type": "rule", "strokeWidth": 1.5, "aria": False}

@@ -6,6 +6,7 @@ the answer is made; see ``tare.studies.tune.plan``.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -129,10 +130,10 @@ def _answers(chosen: Mapping[str, Pair]) -> list[str]:
             return "Use "
         if fastest == smallest == name:
             less_time = chosen[name][0]["verdict"] == LOWER
-            return "For less time " if less_time else "For less memory "
+            return "For less time, " if less_time else "For less memory, "
         if name == fastest:
-            return "For the least time "
-        return "For the least memory " if name == smallest else "Between these: "
+            return "For the least time, "
+        return "For the least memory, " if name == smallest else "Between these: "
 
     return [f"{lead(name)}{name}: {_difference(pair)}." for name, pair in chosen.items()]
 
@@ -176,7 +177,11 @@ def _ways(run: TuneRun, chosen: Mapping[str, Pair]) -> list[str]:
     ways = []
     for name in chosen:
         variables = adoption.environment(run, name)
-        parts = [f"set {key}={value}" for key, value in variables.items() if key != "LD_PRELOAD"]
+        parts = [
+            f"set {key}={shlex.quote(value)}"
+            for key, value in variables.items()
+            if key != "LD_PRELOAD"
+        ]
         parts += [way] if (way := adoption.how(name)) else []
         if parts:
             ways.append(f"To have {name}: {'; '.join(parts)}.")

@@ -157,7 +157,7 @@ def test_no_answer_is_slower_than_allowed(tmp_path: Path) -> None:
 
     free, *_ = machine(slow, tmp_path / "a", run_seconds=1.0)
     assert [each.manager for each in settings(free)] == ["jemalloc"]
-    assert "For less memory jemalloc: 50% less memory" in report.section(free).findings[0]
+    assert "For less memory, jemalloc: 50% less memory" in report.section(free).findings[0]
     bound, records, _ = machine(slow, tmp_path / "b", run_seconds=1.0, bounds=Bounds(0.05))
     assert settings(bound) == []
     assert not any(r.run.manager == "jemalloc" for r in records if r.run.study == STUDY)
