@@ -6,6 +6,7 @@ Each decorator adds options to a command and hands them on packed into one argum
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import click
 from tare.base.errors import UsageError
 from tare.base.units import parse_size
 from tare.heap_traces.schedule import DEATHS, REGIONS, TOUCHES, How
+from tare.heap_traces.trace import META_FILE
 from tare.programs.program import Program, program_from_command
 from tare.records.conditions import AS_IS, HUGE_PAGES, Conditions, conditions_of
 from tare.records.runs import DEFAULT_OUTPUT_LIMIT, LEAST_COVERAGE, Limits
@@ -145,7 +147,7 @@ def replay_options(*left_out: str) -> Callable[[Command], Command]:
 def traces_of(program: Program) -> list[Path]:
     """The traces that a command line names in place of a program; none, or one, or several."""
     paths = [Path(word) for word in program.argv]
-    if len(paths) > 1 and all(path.is_dir() for path in paths):
+    if len(paths) > 1 and not _is_command(program.argv[0]) and all(map(Path.is_dir, paths)):
         if program.stdin:
             raise UsageError("the programs of traces do not run again", "leave out -i")
         return paths
@@ -156,6 +158,8 @@ def traces_of(program: Program) -> list[Path]:
 def trace_of(program: Program) -> Path | None:
     """The trace that a command line names in place of a program: a folder, which cannot be one."""
     path = Path(program.argv[0])
+    if _is_command(program.argv[0]):
+        return None
     if not path.is_dir():
         if path.name.endswith(TRACE_SUFFIX) and not path.exists():
             raise UsageError(f"{path} does not exist", "tare trace -o NAME.tare -- PROGRAM records")
@@ -168,6 +172,12 @@ def trace_of(program: Program) -> Path | None:
     if program.stdin:
         raise UsageError(f"{path} is recorded: its program does not run again", "leave out -i")
     return path
+
+
+def _is_command(word: str) -> bool:
+    """Whether it is a program on the PATH, and no trace beside it has the same name."""
+    is_bare = "/" not in word and not word.endswith(TRACE_SUFFIX)
+    return is_bare and shutil.which(word) is not None and not (Path(word) / META_FILE).exists()
 
 
 def trace_argument(function: Command) -> Command:

@@ -427,3 +427,13 @@ def test_doctor_finds_this_installation_working(tare: Tare) -> None:
     assert done.returncode == 0, done.stdout
     assert "a measured run" in done.stdout
     assert "manager glibc" in done.stdout
+
+
+def test_a_folder_beside_it_that_has_the_name_of_a_command_is_no_trace(
+    tare: Tare, tmp_path: Path
+) -> None:
+    (tmp_path / "true").mkdir()
+    done = tare("compare", "-n", "1", "-m", "glibc", "--no-page", "--", "true")
+    assert done.returncode == 0, done.stderr
+    recorded = tare("drag", "-m", "glibc", "--", "true")
+    assert "is a folder" not in recorded.stderr
