@@ -49,6 +49,8 @@ constexpr const char* kUsualPrefixes[] = {"", "je_", "_rjem_"};
 // the allocators of browsers have arenas beside it.
 constexpr const char* kLeftAlone[] = {"__asan_init", "__hwasan_init", "__lsan_init",
                                       "__msan_init", "__tsan_init",   "moz_arena_malloc"};
+// tcmalloc's, which from 2.11 on calls tcmalloc's malloc until that has set it up.
+constexpr char kExtensionOfTcmalloc[] = "_ZN15MallocExtension8instanceEv";
 constexpr char kPartitionAlloc[] = "_ZN15partition_alloc";  // how its names begin
 
 // The functions of one loaded object that its private allocators are called by.
@@ -75,6 +77,9 @@ class PrivateFunctions {
                           allocates_[allocator] && frees_[allocator];
     return is_whole && (allocator != kUnnamed || symbols_ || HasNamed());
   }
+  // What must be called before its malloc is led elsewhere, null where there is nothing.
+  using Start = void*();
+  Start* MustStart() const { return start_; }
   bool HasAny() const { return IsWhole(kUnnamed) || HasNamed(); }
   const char* Prefix(std::size_t allocator) const {
     return allocator == kAnyPrefix ? any_prefix_ : kPrivateAllocators[allocator].prefix;
@@ -112,6 +117,7 @@ class PrivateFunctions {
   void LookThrough() {
     symbols_.EachFunction([&](const char* name, const ElfW(Sym) & symbol) {
       LearnPrefix(name);
+      LearnStart(name, symbol);
       Match(name, symbol);
     });
     if (has_any_prefix_)  // some came before it was known
@@ -124,6 +130,8 @@ class PrivateFunctions {
   // By the names that are known, of an object that does not have all of its own.
   void LookUp(const Exports& exports) {
     for (const char* const name : kLeftAlone) is_left_alone_ |= exports.Find(name) != nullptr;
+    if (const ElfW(Sym)* const start = exports.Find(kExtensionOfTcmalloc))
+      LearnStart(kExtensionOfTcmalloc, *start);
     for (const char* const prefix : kUsualPrefixes) {
       char name[kMostName] = {};
       Join(name, prefix, kJemallocsOwn);
@@ -165,6 +173,11 @@ class PrivateFunctions {
     memcpy(any_prefix_, name, length - kOwn);
     any_prefix_[length - kOwn] = '\0';
     has_any_prefix_ = true;
+  }
+
+  void LearnStart(const char* name, const ElfW(Sym) & symbol) {
+    if (strcmp(name, kExtensionOfTcmalloc) == 0)
+      start_ = reinterpret_cast<Start*>(bias_ + symbol.st_value);
   }
 
   void Match(const char* name, const ElfW(Sym) & symbol) {
@@ -225,6 +238,7 @@ class PrivateFunctions {
   bool has_any_prefix_ = false, is_left_alone_ = false, has_short_ = false;
   bool is_cut_[kPrivateCount + 1] = {}, allocates_[kPrivateCount + 1] = {},
                                frees_[kPrivateCount + 1] = {};
+  Start* start_ = nullptr;
   std::size_t used_ = 0;
   Place functions_[kMost] = {};
 };
@@ -346,6 +360,7 @@ class Redirection {
     }
     for (std::size_t number = 0; number < functions.Size(); ++number)
       if (functions[number].address < start || functions[number].address >= end) return false;
+    if (auto* const must_start = functions.MustStart()) must_start();
     tare::platform::Relays relays;
     if (!relays.Open(start, end)) return false;
     for (std::size_t number = 0; number < functions.Size(); ++number) {
