@@ -1,8 +1,7 @@
 """What `tare tune` finds for each program of a suite: `python -m bench.tuned [SUITE]`.
 
 Each program gets so much time as `RUNS` of its runs take. The results folders stay below
-build/tuned, so that an interrupted table goes on; the table is written to docs/tuned.md between its
-marks.
+build/tuned, so that an interrupted table goes on; the page is docs/tuned.md.
 """
 
 from __future__ import annotations
@@ -27,7 +26,16 @@ from tare.studykit.progress import TerminalWatcher
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "tuned.md"
-BEGIN, END = "<!-- table begins -->", "<!-- table ends -->"
+INTRODUCTION = """\
+# What tuning gains
+
+What [`tare tune`](commands/tune.md) finds for the programs of the suite `papers`. Each got the \
+time of 80 of its runs, and the managers and options that are tried by default. Only settings that \
+fresh runs confirmed are in the table; ratios are to glibc, with their 95% intervals, and below 1 \
+is less.
+
+`make tuned` repeats it; what is finished below `build/tuned` is kept.
+"""
 RUNS, LEAST_SECONDS = 80, 15.0
 """So much time a program gets: that of so many runs."""
 HEAD = "| program | a run takes | settings tried | confirmed, as ratios to glibc |"
@@ -95,13 +103,9 @@ def change(setting: Setting) -> str:
 
 
 def write(lines: Sequence[str]) -> None:
-    """Between the marks of the page, with what it was measured on."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
+    """The page, with what it was measured on."""
     where = f"{describe_machine()['processor']}, {date.today().isoformat()}, Tare {__version__}."
-    inside = "\n".join([BEGIN, "", where, "", *lines, "", END])
-    PAGE.write_text(f"{before}{inside}{after}", encoding="utf-8")
+    PAGE.write_text("\n".join([INTRODUCTION, where, "", *lines, ""]), encoding="utf-8")
 
 
 if __name__ == "__main__":
