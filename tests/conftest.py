@@ -75,17 +75,19 @@ Completed = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, ...], Path]]:
+def compiled_programs(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, dict[tuple[str, ...], Path]]:
     """What ``compile_c`` made, in a folder of its own: many tests of a file use one program."""
     return tmp_path_factory.mktemp("compiled"), {}
 
 
 @pytest.fixture
 def compile_c(
-    tmp_path: Path, compiled: tuple[Path, dict[tuple[str, ...], Path]]
+    tmp_path: Path, compiled_programs: tuple[Path, dict[tuple[str, ...], Path]]
 ) -> Callable[..., Path]:
     """Compile C source text; returns the path of the program or, with ``-shared``, the object."""
-    folder, known = compiled
+    folder, known = compiled_programs
 
     def compile_source(source: str, *flags: str, name: str = "program") -> Path:
         code = tmp_path / f"{name}.c"

@@ -614,7 +614,7 @@ NOT_TRIED = {
     for name in ("obstack", "region", "stacklike")
 } | {
     (name, "busy_fork"): "does not guard its locks at a fork: a child waits until it is ended"
-    for name in ("google-tcmalloc", "hoard", "tbbmalloc")
+    for name in ("google-tcmalloc", "hoard")
 }
 
 FAMILY = frozenset(

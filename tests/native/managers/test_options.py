@@ -138,7 +138,7 @@ def test_mimalloc_shows_each_of_its_options_as_it_was_set(recipe: Recipe, option
         assert before[1] != shown[1]
 
 
-@pytest.mark.parametrize(("recipe", "option"), options("tcmalloc", "tbbmalloc", "scudo"), ids=ids)
+@pytest.mark.parametrize(("recipe", "option"), options("tcmalloc", "scudo"), ids=ids)
 def test_the_object_names_each_option(recipe: Recipe, option: Option) -> None:
     found = object_path(recipe)
     assert found is not None
@@ -170,7 +170,7 @@ def test_a_value_that_is_out_of_bounds_is_refused_in_words(name: str, words: str
 
 
 @pytest.mark.parametrize(
-    "name", ["glibc", "jemalloc", "mimalloc", "mimalloc2", "tcmalloc", "tbbmalloc", "scudo"]
+    "name", ["glibc", "jemalloc", "mimalloc", "mimalloc2", "tcmalloc", "scudo"]
 )
 def test_what_is_usual_is_said_of_each_option(name: str) -> None:
     for _, option in options(name):

@@ -48,7 +48,6 @@ NAMES = [
     "scudo",
     "snmalloc",
     "stacklike",
-    "tbbmalloc",
     "tcmalloc",
     "vmalloc",
     "windowsxp",
