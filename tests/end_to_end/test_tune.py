@@ -40,10 +40,12 @@ def test_what_needs_less_memory_is_found_and_confirmed(
     found: Found,
 ) -> None:
     _, shown, document = found
-    (setting,) = document["settings"]
-    assert setting["manager"].startswith("glibc")
-    assert setting["memory_high"] < 0.8
-    assert setting["manager"] in shown.split("Confirmed by fresh runs")[0]
+    assert 1 <= len(document["settings"]) <= 3
+    smallest = min(document["settings"], key=lambda each: each["memory_ratio"])
+    assert smallest["memory_high"] < 0.8
+    for setting in document["settings"]:
+        assert setting["manager"].startswith("glibc")
+        assert setting["manager"] in shown.split("Confirmed by fresh runs")[0]
     assert "Confirmed by fresh runs" in shown
     assert "tare compare -m" in shown
 
