@@ -38,6 +38,15 @@ def parse_duration(text: str) -> float:
     return total
 
 
+def parse_share(text: str) -> float:
+    """A fraction of ``2%`` or ``0.02``."""
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        raise UsageError(f"'{text}' is not a share", "write it like 2% or 0.02") from None
+    return number / 100 if text.endswith("%") else number
+
+
 def format_bytes(value: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(value) < 1024 or unit == "GiB":

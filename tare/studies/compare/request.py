@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
-from tare.base.errors import UsageError
+from tare.base.units import parse_share
 from tare.campaign.cluster import Cluster
 from tare.observers.protocol import Observe
 from tare.studykit.request import (
@@ -15,14 +15,6 @@ from tare.studykit.request import (
     scheduler_option,
     warmup_option,
 )
-
-
-def _fraction(text: str) -> float:
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        raise UsageError(f"--precision {text}: write it like 1% or 0.01") from None
-    return number / 100 if text.endswith("%") else number
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class Compare(AgainstBaseline):
     warmup: int = warmup_option()
     precision: float | None = option(
         None,
-        parse=_fraction,
+        parse=parse_share,
         metavar="1%",
         help="Measure on until the interval of each ratio of wall times is so narrow; 0.01 says "
         "the same.",

@@ -5,19 +5,10 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
-from tare.base.errors import UsageError
-from tare.base.units import parse_duration
+from tare.base.units import parse_duration, parse_share
 from tare.studykit.request import Command, OfProgram, baseline_option, option, scheduler_option
 
 DEFAULT_SECONDS = 900.0
-
-
-def _share(text: str) -> float:
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        raise UsageError(f"--slower-by {text}: write it like 2% or 0.02") from None
-    return number / 100 if text.endswith("%") else number
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,7 @@ class Tune(OfProgram):
     )
     slower_by: float | None = option(
         None,
-        parse=_share,
+        parse=parse_share,
         metavar="2%",
         help="Leave out settings that take longer than the baseline by more than this; 0.02 says "
         "the same.",

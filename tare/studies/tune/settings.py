@@ -64,7 +64,7 @@ def confirming(results: Results) -> Mapping[str, Pair]:
             rows.setdefault(row["manager"], {})[row["metric"]] = row
     pairs = {
         name: (
-            _with_cost(_telling(found[WALL], found.get(PROCESSOR))),
+            _with_cost(_telling(_with_cost(found[WALL]), found.get(PROCESSOR))),
             _with_cost(found[MEMORY]),
         )
         for name, found in rows.items()
