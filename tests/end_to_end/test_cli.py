@@ -111,7 +111,7 @@ def test_only_the_data_asked_for_goes_to_a_pipe(tare: Tare) -> None:
         (("compare", "-n", "0", "--", "true"), 2, "0 runs"),
         (("compare", "-n", "x", "--", "true"), 2, "Invalid value"),
         (("compare", "--memory-limit", "5 bananas", "--", "true"), 2, "not a size"),
-        (("compare", "--precision", "x", "--", "true"), 2, "1%"),
+        (("compare", "--precision", "x", "--", "true"), 2, "like 2%"),
         (("weigh", "--", "no-such-program"), 2, "not found"),
         (("weigh", "--time", "soon", "--", "true"), 2, "write it like 90s, 5min or 1h30min"),
         (("weigh", "--only", "dragg", "--", "true"), 2, "did you mean drag?"),

@@ -14,7 +14,7 @@ use tare_schedule::{Events, FinalGraph, Schedule, Streams};
 use crate::arguments::{Backend, Run};
 use crate::heap::{Collections, Heap, Malloc, Null};
 use crate::marksweep::MarkSweep;
-use crate::measure::{self, Resident};
+use crate::measure::{self, Others};
 use crate::objects::Objects;
 use crate::reap::Reap;
 use crate::region::{Bump, Emulated, Regions};
@@ -56,17 +56,18 @@ fn measured<H: Heap>(
     });
     let objects = Objects::new(schedule.header().slots as usize)?;
     measure::forget_peak()?;
-    let before = Resident::now()?;
+    let others = Others::now()?;
+    let before = others.resident()?;
 
     let mut clock = Clock::default();
     let ended = match (streams.take(), asked.touch) {
-        (None, true) => replay::<H, true>(&mut heap, schedule, objects, &mut clock),
-        (None, false) => replay::<H, false>(&mut heap, schedule, objects, &mut clock),
+        (None, true) => replay::<H, true>(&mut heap, schedule, objects, &others, &mut clock),
+        (None, false) => replay::<H, false>(&mut heap, schedule, objects, &others, &mut clock),
         (Some(streams), true) => clock.run(|| replay_by_threads::<true>(streams, objects)),
         (Some(streams), false) => clock.run(|| replay_by_threads::<false>(streams, objects)),
     };
     let peak = measure::peak_resident_bytes()?;
-    let at_end = Resident::now()?.heap;
+    let at_end = others.resident()?.heap;
     match ended {
         Ok(()) => {}
         Err(Stopped::OutOfMemory(bytes)) => {
@@ -159,12 +160,13 @@ fn replay<H: Heap, const TOUCH: bool>(
     heap: &mut H,
     schedule: &Schedule,
     objects: Objects,
+    others: &Others,
     clock: &mut Clock,
 ) -> Result<(), Stopped> {
     let mut replay = Replay::<H, TOUCH> { heap, objects };
     let (before, after) = schedule.events_around_peak();
     clock.run(|| follow(before, &mut replay))?;
-    if let Ok(resident) = Resident::now() {
+    if let Ok(resident) = others.resident() {
         clock.heap_at_peak = resident.heap;
     }
     clock.run(|| follow(after, &mut replay))

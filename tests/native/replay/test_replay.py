@@ -395,6 +395,21 @@ def test_resident_memory_is_never_below_what_lives(
                 assert reserved >= 8 << 20
 
 
+def test_memory_beside_that_of_libraries_is_still_the_manager_s(
+    compiled: Compiled, tmp_path: Path
+) -> None:
+    """mallocng maps page by page, and some of 20 replays have them beside the thread's own."""
+    manager = resolve("mallocng")
+    rows: list[Row] = [{"birth": n, "size": 1_000, "free": 1_000 + n} for n in range(1, 101)]
+    schedule, _ = compiled(rows, How())
+    environment = {**manager.environment, "LD_PRELOAD": " ".join(map(str, manager.preload))}
+    command = [native_file("bin/tare-replay"), "run", "--report", tmp_path / "report", schedule]
+    for _ in range(20):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / "report").read_text())["reserved_bytes"] >= 100_000
+
+
 def test_the_process_with_most_objects_is_replayed(compiled: Compiled) -> None:
     rows = [{"birth": 1, "size": 5, "process": 0}] + [
         {"birth": n, "size": 3, "process": 1} for n in (1, 2)
