@@ -20,6 +20,8 @@ constinit inline Roots roots;
 constinit inline Markers markers;
 
 inline constexpr std::size_t kLeastThreshold = 4 << 20;
+// In quarantine: bytes searched for each byte that waits.
+inline constexpr std::size_t kSearchedForHeld = 4, kLeastHeld = 1 << 20;
 inline constexpr int kHeapFullStatus = 86;
 
 // What the pause decided, until it is done.
@@ -95,8 +97,8 @@ inline void CountDrag(Count released) {
   const Count fresh = freed - drag.freed;
   process.header->held_bytes_sum += fresh * clock - (freed_clock - drag.freed_clock);
   process.header->held_bytes_sum += drag.held * (clock - drag.clock);
-  const Count held = drag.held + fresh;
-  drag = {clock, freed, freed_clock, held - std::min(held, released)};
+  const Count waiting = drag.held + fresh;
+  drag = {clock, freed, freed_clock, waiting - std::min(waiting, released)};
 }
 
 // Releases the dead objects of `groups` groups of blocks, or of all that are left.
@@ -140,8 +142,10 @@ inline void SweepAll() {
 }
 
 inline void SetThreshold(std::size_t marked_bytes) {
-  process.threshold =
-      process.options.every != 0 ? process.options.every : std::max(kLeastThreshold, marked_bytes);
+  const std::size_t automatic =
+      IsQuarantine() ? std::max(kLeastHeld, process.last_searched_bytes / kSearchedForHeld)
+                     : std::max(kLeastThreshold, marked_bytes);
+  process.threshold = process.options.every != 0 ? process.options.every : automatic;
   process.pause_at = process.options.pause_nanoseconds != 0 ? process.threshold / 2 : kNever;
 }
 
@@ -183,7 +187,8 @@ __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
   }
   // Of the first collection nothing is known.
   const std::size_t expected =
-      header.collections == 0 ? metadata.ActivePages() * kPageBytes : process.last_marked_bytes;
+      header.collections == 0 ? metadata.ActivePages() * kPageBytes : process.last_searched_bytes;
+  if (IsQuarantine()) held.Find();
   markers.Mark(roots.Found(), process.options.markers, expected);
   const Count marked = Nanoseconds();
   const bool reclaims = Reclaims(kind);
@@ -196,6 +201,7 @@ __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
   StartWorld();
 
   process.last_marked_bytes = markers.Bytes();
+  process.last_searched_bytes = roots.Bytes() + markers.LiveBytes() + markers.Bytes();
   header.pause_nanoseconds += end - begin;
   header.pause_cpu_nanoseconds += cpu;
   header.longest_nanoseconds = std::max(header.longest_nanoseconds, end - begin);
@@ -205,6 +211,7 @@ __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
   header.marked_objects += markers.Objects();
   header.marked_bytes += markers.Bytes();
   header.root_bytes += roots.Bytes();
+  header.searched_bytes += process.last_searched_bytes;
   header.peak_live_marked_bytes = std::max<Count>(header.peak_live_marked_bytes, markers.Bytes());
   header.threads_stopped_max = std::max(header.threads_stopped_max, threads);
   header.swept_objects.fetch_add(dead_counts.condemned_objects, std::memory_order_relaxed);

@@ -67,7 +67,8 @@ struct Header {
   Count records_lost;
   SharedCount metadata_bytes;   // address space of bits, marks and tables
   Count pause_cpu_nanoseconds;  // processor time of the process in its pauses
-  Count spare[34];
+  Count searched_bytes;         // for pointers: roots, and objects live or marked
+  Count spare[33];
   char names[kHeaderBytes - kNamesOffset];  // files of the inner malloc and, in the second half,
                                             // of the inner free
 };

@@ -66,6 +66,8 @@ class Markers {
 
   std::size_t Objects() const { return Sum(&Marker::objects); }
   std::size_t Bytes() const { return Sum(&Marker::bytes); }
+  // In quarantine: of objects that the program has not freed, all searched.
+  std::size_t LiveBytes() const { return Sum(&Marker::live_bytes); }
 
  private:
   struct Helper {

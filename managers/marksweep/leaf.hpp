@@ -80,6 +80,19 @@ inline Address BlockBase(Address address) { return address & ~(kBlockBytes - 1);
 
 inline Word Load(const Word& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
 
+// The granules of those objects that start at `some` and end in the block. The granules in which an
+// object goes on are ones, so that adding its start carries up to its end.
+inline Half GranulesOf(Word bounds, Half some) {
+  Word starts = Starts(bounds), ends = Ends(bounds);
+  if (starts == 0 || ends == 0) return 0;
+  // Without the end of an object from a block before, and the start of one that goes on.
+  ends &= ~(StartBit(FirstIn(static_cast<Half>(starts))) - 1);
+  if (const unsigned last = LastIn(static_cast<Half>(starts)); ends >> last == 0)
+    starts ^= StartBit(last);
+  const Word inside = ((ends << 1) - starts) & ~ends;
+  return static_cast<Half>((inside + (some & starts)) ^ inside);
+}
+
 // The granule at which the object ends that starts at `start`, or 32: in another block.
 inline unsigned EndInBlock(Word bounds, unsigned start) {
   const Half ends = Ends(bounds) >> start;

@@ -1,6 +1,10 @@
 // Marks what can be reached. A word is a pointer if it lies in an object. What could be one waits
 // in a short queue while the bits that tell are fetched, and an object that is to be searched waits
 // in another one while its words are.
+//
+// In quarantine only what the program has freed is marked, from all that it has not freed. So
+// memory is searched from its beginning to its end, and not along pointers, and a small table
+// dismisses almost every word; see held.hpp.
 
 #pragma once
 
@@ -13,6 +17,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "held.hpp"
 #include "metadata.hpp"
 #include "ranges.hpp"
 #include "spin_lock.hpp"
@@ -32,9 +37,26 @@ class SharedWork {
     markers_ = markers;
     idle_.store(0, std::memory_order_relaxed);
     overflowed_.store(false, std::memory_order_relaxed);
+    unsearched_ = {metadata.FirstLeaf(), 0};
   }
 
   void MapLists() { spans_.Map(); }
+
+  struct Groups {
+    Leaf* leaf;  // nullptr: there are no more
+    std::size_t first;
+  };
+  static constexpr std::size_t kGroupsTaken = 16;
+
+  // The next groups of blocks of which nobody has searched the live objects.
+  Groups TakeGroups() {
+    const std::scoped_lock guard(lock_);
+    const Groups taken = unsearched_;
+    if (taken.leaf == nullptr) return taken;
+    unsearched_.first += kGroupsTaken;
+    if (unsearched_.first == kGroupsInLeaf) unsearched_ = {taken.leaf->next, 0};
+    return taken;
+  }
 
   // One marker less.
   void Leave() { idle_.fetch_add(1, std::memory_order_acq_rel); }
@@ -87,17 +109,21 @@ class SharedWork {
   std::atomic<std::size_t> idle_ = 0;
   std::atomic<bool> overflowed_ = false;
   std::size_t markers_ = 1;
+  Groups unsearched_{};
 };
+static_assert(kGroupsInLeaf % SharedWork::kGroupsTaken == 0);
 
 class Marker {
  public:
   // Bytes from one word that can be a pointer to the next: 8, or 4 for programs that pack them.
   static inline constinit std::size_t step = sizeof(Address);
+  static inline constinit bool in_quarantine = false;
 
   std::size_t objects = 0;
   std::size_t bytes = 0;
+  std::size_t live_bytes = 0;  // searched in quarantine
 
-  void Begin() { objects = bytes = 0; }
+  void Begin() { objects = bytes = live_bytes = 0; }
   void MapLists() { stack_.Map(); }
 
   // Marks what can be reached from `count` spans; alone.
@@ -106,12 +132,14 @@ class Marker {
       Search<false>(spans[i]);
       Drain<false>(nullptr);
     }
+    if (in_quarantine) SearchLive<false>(shared);
     if (overflowed_) shared.Overflow();
     overflowed_ = false;
   }
 
   // Marks with others, each of whom calls this, until nobody has work.
   void MarkTogether(SharedWork& shared) {
+    if (in_quarantine) SearchLive<true>(shared);
     do Drain<true>(&shared);
     while (shared.Await([this](const Span& span) { Push(span); }));
     if (overflowed_) shared.Overflow();
@@ -201,16 +229,45 @@ class Marker {
     stack_.Shorten(size - size / 2);
   }
 
+  // All objects that the program has not freed.
+  template <bool kTogether>
+  void SearchLive(SharedWork& shared) {
+    const auto search = [this](Address from, Address to) {
+      live_bytes += to - from;
+      if (kTogether && to - from > kPiece)
+        Push({from, to});
+      else
+        Search<kTogether>({from, to});
+    };
+    for (auto groups = shared.TakeGroups(); groups.leaf != nullptr; groups = shared.TakeGroups()) {
+      for (std::size_t i = 0; i < SharedWork::kGroupsTaken; ++i)
+        if (groups.leaf->used[groups.first + i] != 0)
+          Metadata::VisitGroup(
+              *groups.leaf, groups.first + i,
+              [&](Address base, const Block& block) { metadata.EachLive(base, block, search); });
+      Drain<kTogether>(&shared);
+    }
+  }
+
   template <bool kTogether>
   void Search(const Span& span) {
-    const Address low = metadata.Low(), range = metadata.High() - low;
-    const auto search = [&](Address at) __attribute__((always_inline)) {
-      const Address word = __atomic_load_n(reinterpret_cast<const Address*>(at), __ATOMIC_RELAXED);
-      if (word - low < range) [[unlikely]]
-        Enqueue<kTogether>(word);
-    };
     if (step != sizeof(Address)) [[unlikely]]
       return SearchPacked<kTogether>(span);
+    const Address low = metadata.Low(), range = metadata.High() - low;
+    if (in_quarantine)
+      SearchWords<kTogether>(
+          span, [filter = held.Shown()](Address word) { return filter.MayHold(word); });
+    else
+      SearchWords<kTogether>(span, [=](Address word) { return word - low < range; });
+  }
+
+  template <bool kTogether, typename IsWanted>
+  __attribute__((always_inline)) void SearchWords(const Span& span, IsWanted is_wanted) {
+    const auto search = [&](Address at) __attribute__((always_inline)) {
+      const Address word = __atomic_load_n(reinterpret_cast<const Address*>(at), __ATOMIC_RELAXED);
+      if (is_wanted(word)) [[unlikely]]
+        Enqueue<kTogether>(word);
+    };
     Address at = span.from;
     if ((span.to - at) % (2 * sizeof at) != 0) {
       search(at);
@@ -250,6 +307,7 @@ class Marker {
     const Word bounds = Load(candidate.block->bounds);
     if ((bounds & StartBit(granule)) == 0) [[unlikely]]
       return ConsiderInside<kTogether>(candidate);
+    if (!IsOfInterest(*candidate.block, granule)) return;
     const unsigned end = EndInBlock(bounds, granule);
     if (!Mark<kTogether>(*candidate.block, granule, end)) return;
     const Address start = candidate.address & ~(kGranule - 1);
@@ -261,14 +319,19 @@ class Marker {
   __attribute__((noinline)) void ConsiderInside(const Candidate& candidate) {
     const Metadata::Found found = metadata.FindFrom(candidate.address, candidate.block);
     if (found.start == 0) return;
+    const unsigned granule = GranuleOf(found.start);
+    if (!IsOfInterest(*found.block, granule)) return;
     if (found.block != candidate.block) {
       metadata.NoteUse(candidate.address);
       Mark<kTogether>(*candidate.block, 0, EndInBlock(Load(candidate.block->bounds), 0));
     }
-    const unsigned granule = GranuleOf(found.start);
     const unsigned end = EndInBlock(Load(found.block->bounds), granule);
     if (!Mark<kTogether>(*found.block, granule, end)) return;
     Found(found.start, found.end != 0 ? found.end : metadata.FarEndOf(found.start));
+  }
+
+  static bool IsOfInterest(const Block& block, unsigned granule) {
+    return !in_quarantine || (Load(block.state) & EndBit(granule)) != 0;
   }
 
   // Marks an object in one block: all its granules, so that each further pointer into them is known

@@ -112,6 +112,7 @@ __attribute__((constructor)) void Constructor() {
   BeginOnce();
   TakeStopSignal();
   Marker::step = process.options.scan;
+  Marker::in_quarantine = IsQuarantine();
   process.has_guards = platform::GuardsStacksByAdvice();
   roots.MapLists();
   markers.MapLists();

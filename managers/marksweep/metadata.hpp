@@ -157,6 +157,31 @@ class Metadata {
       visit(leaf.base + index * kBlockBytes, leaf.blocks[index]);
   }
 
+  // Calls visit(from, to) for each stretch of objects that start in a block and are not freed.
+  template <typename Visit>
+  __attribute__((always_inline)) void EachLive(Address base, const Block& block,
+                                               Visit visit) const {
+    const Half live = Starts(block.bounds) & ~Freed(block.state);
+    if (live == 0) return;
+    for (Word left = GranulesOf(block.bounds, live); left != 0;) {
+      const auto first = static_cast<unsigned>(std::countr_zero(left));
+      const auto next = first + static_cast<unsigned>(std::countr_one(left >> first));
+      left &= ~((Word{1} << next) - 1);
+      visit(base + first * kGranule, base + next * kGranule);
+    }
+    EachLong(base, block, live, visit);
+  }
+
+  // The one object, if any, of those that start at `some` which goes on beyond the block.
+  template <typename Visit>
+  __attribute__((always_inline)) void EachLong(Address base, const Block& block, Half some,
+                                               Visit visit) const {
+    const unsigned last = LastIn(Starts(block.bounds));
+    if (Ends(block.bounds) >> last != 0 || (some >> last & 1) == 0) return;
+    const Address object = base + last * kGranule;
+    visit(object, FarEndOf(object));
+  }
+
   bool HasObjects(Address from, Address to) const {
     if (from < to && Find(from).start != 0) return true;
     for (Address at = PageDown(from); at < to;) {

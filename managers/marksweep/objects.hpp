@@ -53,6 +53,7 @@ inline void GetSlot(Thread& t) {
   }
   t.slot = slot;
   t.published_freed = slot->freed_bytes;
+  t.published_ignored = slot->ignored_bytes;
   t.clock_of_others = process.allocated.load(std::memory_order_relaxed) - slot->allocated_bytes;
   if (slot != &lost_counts) pthread_setspecific(process.thread_end, &t);
 }
@@ -62,7 +63,9 @@ inline void Publish(Thread& t) {
   const auto used = static_cast<Count>(t.granted - t.credit);
   t.granted = t.credit = 0;
   const Count allocated = process.allocated.fetch_add(used, std::memory_order_relaxed) + used;
-  process.since_collection.fetch_add(used, std::memory_order_relaxed);
+  const Count ignored = t.slot->ignored_bytes - t.published_ignored;
+  t.published_ignored += ignored;
+  process.since_collection.fetch_add(IsQuarantine() ? ignored : used, std::memory_order_relaxed);
   t.clock_of_others = allocated - t.slot->allocated_bytes;
   const Count freed = t.slot->freed_bytes - t.published_freed;
   t.published_freed += freed;
@@ -112,21 +115,27 @@ __attribute__((always_inline)) inline void* Enter(Thread& t, void* object, std::
   return object;
 }
 
+// A multiple of a word.
+__attribute__((always_inline)) inline void SetZero(void* memory, std::size_t bytes) {
+  constexpr std::size_t kFew = 128;
+  if (bytes > kFew) {
+    memset(memory, 0, bytes);
+    return;
+  }
+  auto* const words = static_cast<Address*>(memory);
+  for (std::size_t i = 0; i < bytes / sizeof *words; ++i) words[i] = 0;
+}
+
 // What an object still holds of an earlier one, or of the allocator's list of free memory, would
 // keep other objects alive by chance: programs do not write to all of what they ask for. Of a large
-// object, only the allocator's words are worth the time.
+// object, only the allocator's words are worth the time. In quarantine it was cleared when freed.
 inline void Clear(void* object, std::size_t requested, std::size_t bytes) {
-  if (process.options.every == kNever) return;
-  constexpr std::size_t kFew = 128, kSmall = 1024, kLinks = 32;
+  if (process.options.every == kNever || Marker::in_quarantine) return;
+  constexpr std::size_t kSmall = 1024, kLinks = 32;
   // Of glibc's objects, those that need less than half of their last granule end there.
   const bool ends_early = process.inner_is_glibc && requested % kGranule < 8;
   const std::size_t cleared = bytes > kSmall ? kLinks : bytes - (ends_early ? 8 : 0);
-  if (cleared > kFew) {
-    memset(object, 0, cleared);
-    return;
-  }
-  auto* const words = static_cast<Address*>(object);
-  for (std::size_t i = 0; i < cleared / sizeof *words; ++i) words[i] = 0;
+  SetZero(object, cleared);
 }
 
 // `allocate(n)` asks the inner allocator for n bytes.
@@ -212,6 +221,20 @@ __attribute__((noinline)) inline void FreeNested(void* object) {
   }
 }
 
+// What an object held must keep no other alive, and nobody shall find it there. The memory of a
+// large one is the kernel's to clear, once it is used again.
+inline void Wipe(Address object, std::size_t bytes) {
+  constexpr std::size_t kLarge = 128 << 10;
+  if (process.inner_is_glibc)
+    bytes = std::min(bytes, process.inner.usable_size(reinterpret_cast<void*>(object)));
+  if (bytes < kLarge) return SetZero(reinterpret_cast<void*>(object), bytes);
+  const Address end = object + bytes, from = PageUp(object), to = PageDown(end);
+  const KeepErrno keep;
+  const bool discarded = syscall(SYS_madvise, from, to - from, MADV_DONTNEED) == 0;
+  memset(reinterpret_cast<void*>(object), 0, (discarded ? from : end) - object);
+  memset(reinterpret_cast<void*>(to), 0, end - to);
+}
+
 // Notes that the program has freed the object, and leaves it.
 __attribute__((noinline)) inline void IgnoreFree(Thread& t, Address object) {
   Block* const block = metadata.BlockOf(object);
@@ -220,9 +243,14 @@ __attribute__((noinline)) inline void IgnoreFree(Thread& t, Address object) {
     ++t.slot->bad_frees;
     return;
   }
+  const std::size_t bytes = metadata.BytesOf(object);
   ++t.slot->ignored_objects;
-  t.slot->ignored_bytes += metadata.BytesOf(object);
+  t.slot->ignored_bytes += bytes;
   t.slot->freed_clock += Clock(t);
+  if (Marker::in_quarantine) Wipe(object, bytes);
+  if (bytes < kStep) return;
+  t.granted -= t.credit;  // it is made known when something is allocated next
+  t.credit = 0;
 }
 
 inline void Free(void* object) {
@@ -258,9 +286,9 @@ inline void VisitHeld(void (*each)(void*, std::size_t, void*), void* data) {
   const SignalsBlocked blocked;
   if (!process.collector.try_lock()) return;
   metadata.VisitBlocks([&](Address base, const Block& block) {
-    Half held = Freed(Load(block.state)) & Starts(Load(block.bounds));
-    for (; held != 0; held &= held - 1) {
-      const Address object = base + FirstIn(held) * kGranule;
+    Half freed = Freed(Load(block.state)) & Starts(Load(block.bounds));
+    for (; freed != 0; freed &= freed - 1) {
+      const Address object = base + FirstIn(freed) * kGranule;
       each(reinterpret_cast<void*>(object), metadata.BytesOf(object), data);
     }
   });

@@ -34,8 +34,9 @@ struct Thread {
   std::int64_t credit = 0;                   // bytes to allocate before RefillCredit
   std::int64_t granted = 0;                  // what the credit was at first
   Slot* slot = nullptr;
-  Count clock_of_others = 0;  // bytes allocated by other threads, when last looked at
-  Count published_freed = 0;  // of slot->freed_bytes, what the process knows
+  Count clock_of_others = 0;    // bytes allocated by other threads, when last looked at
+  Count published_freed = 0;    // of slot->freed_bytes, what the process knows
+  Count published_ignored = 0;  // the same of slot->ignored_bytes
 };
 
 #define TARE_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
@@ -68,8 +69,9 @@ struct Process {
   std::size_t pause_at = kNever;  // bytes since the collection at which a pause is put in
   Count pauses = 0;               // put in so far
   std::size_t last_marked_bytes = 0;
+  std::size_t last_searched_bytes = 0;
   alignas(64) std::atomic<Count> allocated = 0;  // bytes that threads have made known, as also:
-  std::atomic<Count> since_collection = 0;
+  std::atomic<Count> since_collection = 0;       // in quarantine of freed bytes
   std::atomic<std::int64_t> live = 0;
 };
 

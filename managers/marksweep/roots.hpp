@@ -64,8 +64,8 @@ class Roots {
     for (const Span& each : static_data_) good_ &= zones_.Add({each.from, each.to, true});
     SeparateZones();
     for (const Mapping& mapping : mappings_) AddMapping(mapping, present);
-    const Span held = KernelHeld();
-    Add(held.from, held.to);
+    const Span kernel_held = KernelHeld();
+    Add(kernel_held.from, kernel_held.to);
     return good_;
   }
 

@@ -61,10 +61,11 @@ def test_a_real_program_from_end_to_end(
     program = compile_c(ALLOCATES, "-fno-builtin")
     done = tare(
         *("delay", "-m", "glibc", "-m", "mimalloc", "--sizes", "64KiB", "-n", "2", "-o", "r"),
-        *("--json", "out.json", "--csv", "out.csv", "--", program),
+        *("--quarantine", "--json", "out.json", "--csv", "out.csv", "--", program),
     )
     assert done.returncode == 0, done.stderr
     assert "Against no delay (1B)" in done.stdout
+    assert "Temporal safety" in done.stdout
     out = json.loads((tmp_path / "out.json").read_text())
     assert out["study"] == "delay"
     by_name: dict[str, dict[str, float]] = {}
@@ -73,6 +74,7 @@ def test_a_real_program_from_end_to_end(
     assert set(by_name) == {
         *("glibc", "delay(glibc, size=1B)", "delay(glibc, size=64KiB)"),
         *("mimalloc", "delay(mimalloc, size=1B)", "delay(mimalloc, size=64KiB)"),
+        *(f"marksweep({allocator}, free=quarantine)" for allocator in ("glibc", "mimalloc")),
     }
     held = by_name["delay(glibc, size=64KiB)"]
     assert 250 <= held["collections"] <= 350, "20 MB in portions of 64 KiB"

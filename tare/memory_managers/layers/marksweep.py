@@ -40,7 +40,7 @@ RECIPE = Recipe(
     options=(
         Option(
             "every",
-            "bytes allocated between collections; auto: as many as were live at the last one",
+            "bytes allocated, in quarantine freed, between collections; auto: by what is live",
             "size",
             "TARE_MARKSWEEP_EVERY",
             {"auto": "0", "never": str((1 << 64) - 1)},
@@ -168,6 +168,7 @@ class Counts:
     records_lost: int
     metadata_bytes: int
     pause_cpu_nanoseconds: int
+    searched_bytes: int
     allocated_objects: int
     allocated_bytes: int
     freed_objects: int

@@ -15,11 +15,12 @@ from tare.base import statistics
 from tare.base.libraries import pl
 from tare.base.units import format_percent
 from tare.campaign import rounds
-from tare.records.results import Results
+from tare.records.results import Results, read_records
 from tare.records.summary import geometric_means, summarise
 from tare.report.comparison import MEMORY, TIME, change, comparison_section
 from tare.report.model import Section
 from tare.studies.compare.verdicts import comparison, conclusion, fastest, smallest
+from tare.studykit.safety import safety_tables
 
 STUDY = "compare"
 
@@ -32,7 +33,11 @@ def section(results: Results) -> Section:
     run = results.run
     summary = summarise(results.measurements, run.baseline, run.seed)
     whole = comparison_section(results, summary)
-    return replace(whole, findings=findings(results.measurements, run.baseline, run.seed))
+    return replace(
+        whole,
+        findings=findings(results.measurements, run.baseline, run.seed),
+        tables=[*whole.tables, *safety_tables(results, STUDY, read_records(results.folder))],
+    )
 
 
 def findings(measurements: pl.DataFrame, baseline: str, seed: int) -> list[str]:

@@ -28,7 +28,8 @@ def delay(request: Delay) -> Results:
 
     ``managers`` are the allocators that the delays stand before; none means the installed defaults.
     ``sizes`` are bytes to hold back, to which 1 is added; none means 4 KiB to 2 MiB. ``scope``,
-    ``buffer`` and ``order`` are options of the layer. With ``live`` the program's live bytes are
+    ``buffer`` and ``order`` are options of the layer. With ``quarantine`` each allocator also runs
+    under `marksweep(M, free=quarantine)`. With ``live`` the program's live bytes are
     counted, in one run under the instrument, unless that would take too long.
     """
     check_counts(request.runs, request.warmup)
@@ -38,7 +39,7 @@ def delay(request: Delay) -> Results:
     sizes = request.sizes or delay_study.DEFAULT_SIZES
 
     def variants(allocators: Sequence[str]) -> list[Variant]:
-        return delay_study.variants(allocators, sizes, changed)
+        return delay_study.variants(allocators, sizes, changed, request.quarantine)
 
     chosen = programs_of(request.programs)
     resolved, baseline = swept(request.managers, variants)

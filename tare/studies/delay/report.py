@@ -37,6 +37,7 @@ from tare.studies.delay.details import Details
 from tare.studykit import sweeps
 from tare.studykit.instrumented import run_seconds, too_long
 from tare.studykit.published import published
+from tare.studykit.safety import is_quarantine, quarantined, safety_tables
 from tare.studykit.sweep_tables import (
     DIFFERENT,
     Sweep,
@@ -93,16 +94,21 @@ class Plan:
 
 
 def variants(
-    allocators: Sequence[str], sizes: Sequence[int], options: Mapping[str, str]
+    allocators: Sequence[str],
+    sizes: Sequence[int],
+    options: Mapping[str, str],
+    quarantine: bool = False,
 ) -> list[Variant]:
-    """Each allocator bare, then under the layer with each of the sizes and 1B. ``options`` are the
-    layer's others."""
+    """Each allocator bare, then under the layer with each of the sizes and 1B, and if asked in
+    quarantine. ``options`` are the layer's others."""
     found = []
     for allocator in allocators:
         found.append(Variant(allocator))
         for size in sweeps.ascending({NO_DELAY, *sizes}):
             given = {"size": size_text(size), **options}
             found.append(sweeps.layered(allocator, layer.NAME, given))
+        if quarantine:
+            found.append(quarantined(allocator))
     return found
 
 
@@ -111,7 +117,7 @@ def reference_of(manager: str) -> str:
     each = variant(manager)
     if not each.layer:
         return manager
-    if _size(each) == NO_DELAY:
+    if is_quarantine(each) or _size(each) == NO_DELAY:
         return each.allocator
     return each.changed(size=size_text(NO_DELAY)).name
 
@@ -180,7 +186,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
     if not any(row["runs"] for sweep in swept[:1] for row in sweep.rows.values()):
         sentences = ["No run gave a figure."]
     else:
-        tables.append(published_table(swept))
+        tables += [*safety_tables(results, STUDY, records), published_table(swept)]
     return Section(
         identifier=identifier,
         title=title,
@@ -191,7 +197,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
 
 
 def _managers(results: Results) -> list[str]:
-    """In the order of the study: of each allocator the bare one first, then by size."""
+    """In the order of the study: of each allocator the bare one first, then the delays by size."""
     of_study = results.measurements.filter(results.measurements["study"] == STUDY)
     allocators = list(results.run.managers)
 
@@ -200,7 +206,10 @@ def _managers(results: Results) -> list[str]:
         known = each.allocator in allocators
         return allocators.index(each.allocator) if known else len(allocators), _size(each)
 
-    return sorted(dict.fromkeys(of_study["manager"]), key=place)
+    delays = [
+        name for name in dict.fromkeys(of_study["manager"]) if not is_quarantine(variant(name))
+    ]
+    return sorted(delays, key=place)
 
 
 def _size(each: Variant) -> int:
@@ -560,7 +569,7 @@ def _figures(
 
 def _no_delay(manager: str) -> str:
     each = variant(manager)
-    return each.changed(size=size_text(NO_DELAY)).name if each.layer else manager
+    return each.changed(size=size_text(NO_DELAY)).name if each.layer == layer.NAME else manager
 
 
 def _bare(manager: str) -> str:

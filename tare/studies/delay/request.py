@@ -62,6 +62,12 @@ class Delay(OfPrograms):
     order: str = _of_layer(
         "order", "Which object is released first: the oldest or the youngest. Default: fifo."
     )
+    quarantine: bool = option(
+        False,
+        "--quarantine",
+        help="Also under marksweep(M, free=quarantine), which gives the memory of a freed object "
+        "back once no pointer to it is left.",
+    )
     runs: int = runs_option(
         10, "Runs with each size; twice as many of the bare allocator and of 1B."
     )

@@ -403,7 +403,8 @@ def test_memory_beside_that_of_libraries_is_still_the_manager_s(
     rows: list[Row] = [{"birth": n, "size": 1_000, "free": 1_000 + n} for n in range(1, 101)]
     schedule, _ = compiled(rows, How())
     environment = {**manager.environment, "LD_PRELOAD": " ".join(map(str, manager.preload))}
-    command = [native_file("bin/tare-replay"), "run", "--report", tmp_path / "report", schedule]
+    command: list[str | Path] = [native_file("bin/tare-replay"), "run"]
+    command += ["--report", tmp_path / "report", schedule]
     for _ in range(20):
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
