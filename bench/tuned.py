@@ -1,6 +1,6 @@
 """What `tare tune` finds for each program of a suite: `python -m bench.tuned [SUITE]`.
 
-Each program gets so much time as `RUNS` of its runs take. The results folders stay below
+Each program gets so much time as `RUNS` of its runs take, within bounds. The results folders stay below
 build/tuned, so that an interrupted table goes on; the page is docs/tuned.md.
 """
 
@@ -30,14 +30,14 @@ INTRODUCTION = """\
 # What tuning gains
 
 What [`tare tune`](commands/tune.md) finds for the programs of the suite `papers`. Each got the \
-time of 80 of its runs, and the managers and options that are tried by default. Only settings that \
+time of 60 of its runs, 100 seconds at most, and the managers and options that are tried by default. Only settings that \
 fresh runs confirmed are in the table; ratios are to glibc, with their 95% intervals, and below 1 \
 is less.
 
 `make tuned` repeats it; what is finished below `build/tuned` is kept.
 """
-RUNS, LEAST_SECONDS = 80, 15.0
-"""So much time a program gets: that of so many runs."""
+RUNS, LEAST_SECONDS, MOST_SECONDS = 60, 15.0, 100.0
+"""So much time a program gets: that of so many runs, within these bounds."""
 HEAD = "| program | a run takes | settings tried | confirmed, as ratios to glibc |"
 RULE = "| --- | --- | --- | --- |"
 LESS = 0.95
@@ -71,7 +71,7 @@ def tuned(program: Program, folder: Path) -> Results:
     pilot = folder.with_name(f"{folder.name}-pilot")
     once = compare(program, ["glibc"], runs=1, warmup=1, folder=pilot).measurements
     wall = max(once.filter(metric="wall_seconds")["value"].drop_nulls(), default=0.0)
-    seconds = max(LEAST_SECONDS, RUNS * wall)
+    seconds = min(max(LEAST_SECONDS, RUNS * wall), MOST_SECONDS)
     return tune(program, seconds=seconds, folder=folder, watcher=TerminalWatcher(False))
 
 

@@ -38,6 +38,7 @@ from tare.report.model import Cell, Table
 from tare.studykit.published import published
 from tare.studykit.sweeps import Variant, layered, size_text, variant
 
+IDENTIFIER = "table-safety"
 _UNTIL_NO_POINTER = "no pointer is left"
 _RATES = Kind(lambda rate: f"{format_bytes(rate)}/s")
 _SOURCE = (
@@ -76,7 +77,8 @@ def is_quarantine(each: Variant) -> bool:
 
 def safety_tables(results: Results, study: str, records: Sequence[Record]) -> list[Table]:
     """A line for each manager of the study that holds freed objects back, over all its programs,
-    and what was published; no table where there is no such manager."""
+    and what was published; no table where there is no such manager. Delays alone are measured for
+    other reasons, mostly: then it is for the page."""
     mine = results.measurements.filter(pl.col("study") == study)
     managers = [m for m in mine["manager"].unique(maintain_order=True) if _comes_back(variant(m))]
     if not managers:
@@ -117,12 +119,16 @@ def safety_tables(results: Results, study: str, records: Sequence[Record]) -> li
         ),
     ]
     title = "Temporal safety, against the allocator alone"
+    several = mine["program"].n_unique() > 1
     notes = [
-        "geometric means over the programs. A delay does not keep a dangling pointer from being "
-        "used, it only makes that less likely; a quarantine does, for pointers that it can see.",
+        *(["geometric means over the programs."] if several else []),
+        "a delay does not keep a dangling pointer from being used, it only makes that less likely; "
+        "a quarantine does, for pointers that it can see.",
         _SOURCE,
     ]
-    return [table("table-safety", title, [*lines, *published("delay", "safety")], fields, notes)]
+    lines += published("delay", "safety")
+    asked = any(is_quarantine(variant(manager)) for manager in managers)
+    return [table(IDENTIFIER, title, lines, fields, notes, essential=asked)]
 
 
 def _comes_back(each: Variant) -> str:

@@ -17,6 +17,7 @@ from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
 from tare.report.model import Section
 from tare.studies.delay import report as delay
+from tare.studykit import safety
 from tare.studykit.budget import TIMED, Effort, Setting, bill_seconds
 
 IDENTIFIER = "delay"
@@ -106,7 +107,11 @@ def section(results: Results) -> Section:
     if any(record.run.study == delay.STUDY for record in read_records(results.folder)):
         whole = delay.section(results, IDENTIFIER, TITLE)
         first = whole.tables[0].identifier
-        tables = [replace(each, essential=each.identifier == first) for each in whole.tables]
+        tables = [
+            replace(each, essential=each.identifier == first)
+            for each in whole.tables
+            if each.identifier != safety.IDENTIFIER
+        ]
         return replace(whole, tables=tables)
     return Section(IDENTIFIER, TITLE, findings=[_left_out(results)])
 
