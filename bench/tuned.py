@@ -1,7 +1,7 @@
 """What `tare tune` finds for each program of a suite: `python -m bench.tuned [SUITE]`.
 
-Each program gets so much time as `RUNS` of its runs take, within bounds. The results folders stay below
-build/tuned, so that an interrupted table goes on; the page is docs/tuned.md.
+Each program gets so much time as `RUNS` of its runs take, within bounds. The results folders stay
+below build/tuned, so that an interrupted table goes on; the page is docs/tuned.md.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ INTRODUCTION = """\
 # What tuning gains
 
 What [`tare tune`](commands/tune.md) finds for the programs of the suite `papers`. Each got the \
-time of 60 of its runs, 100 seconds at most, and the managers and options that are tried by default. Only settings that \
-fresh runs confirmed are in the table; ratios are to glibc, with their 95% intervals, and below 1 \
-is less.
+time of 60 of its runs, 100 seconds at most, and the managers and options that are tried by \
+default. Only settings that fresh runs confirmed are in the table; ratios are to glibc, with their \
+95% intervals, and below 1 is less.
 
 `make tuned` repeats it; what is finished below `build/tuned` is kept.
 """

@@ -175,3 +175,29 @@ def test_a_value_that_is_out_of_bounds_is_refused_in_words(name: str, words: str
 def test_what_is_usual_is_said_of_each_option(name: str) -> None:
     for _, option in options(name):
         assert option.default or option.usual, option.name
+
+
+GETS = """
+import ctypes, os, sys
+found = getattr(ctypes.CDLL(None), "MallocExtension_Internal_Get" + sys.argv[1])
+found.restype = ctypes.c_int64
+print(found() & int(sys.argv[2]), len(os.listdir("/proc/self/task")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "called", "bits", "threads"),
+    [
+        ("cpu-cache", "MaxPerCpuCacheSize", 32, 1),
+        ("thread-cache", "MaxTotalThreadCacheBytes", 64, 1),
+        ("release", "BackgroundReleaseRate", 64, 2),
+    ],
+)
+def test_google_s_tcmalloc_says_what_it_was_told(
+    option: str, called: str, bits: int, threads: int
+) -> None:
+    recipe = load_recipes()["google-tcmalloc"]
+    given = recipe.environment({option: "3MiB"}, {})
+    done = under(recipe, given, sys.executable, "-c", GETS, called, str(2**bits - 1))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(3 << 20), str(threads)]

@@ -47,6 +47,7 @@ NAMES = [
     "rpmalloc",
     "scudo",
     "snmalloc",
+    "snmalloc-checks",
     "stacklike",
     "tcmalloc",
     "vmalloc",
