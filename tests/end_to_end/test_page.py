@@ -554,7 +554,18 @@ def test_a_bill_is_read_with_the_keyboard_alone(visit: Opener) -> None:
         }"""
     )
     page.keyboard.press("Enter")
-    page.wait_for_function("said.includes('copied') || said.includes('selected')")
+    # Not by wait_for_function: the page's policy lets nobody evaluate text once it has waited.
+    assert page.evaluate(
+        """() => new Promise((done) => {
+          const end = Date.now() + 30000;
+          const look = () => {
+            const heard = said.includes("copied") || said.includes("selected");
+            if (heard || Date.now() > end) done(heard);
+            else setTimeout(look, 20);
+          };
+          look();
+        })"""
+    )
 
     page.locator(".places a", has_text="Research").focus()
     page.keyboard.press("Enter")
