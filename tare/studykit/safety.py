@@ -80,7 +80,8 @@ def safety_tables(results: Results, study: str, records: Sequence[Record]) -> li
     and what was published; no table where there is no such manager. Delays alone are measured for
     other reasons, mostly: then it is for the page."""
     mine = results.measurements.filter(pl.col("study") == study)
-    managers = [m for m in mine["manager"].unique(maintain_order=True) if _comes_back(variant(m))]
+    measured = set(mine["manager"])
+    managers = [m for m in results.run.managers if m in measured and _comes_back(variant(m))]
     if not managers:
         return []
     lines = [
