@@ -124,9 +124,10 @@ class Metadata {
   }
 
   Leaf* LeafOf(Address address) const {
-    if (address >> kAddressBits != 0 || directory_ == nullptr) [[unlikely]]
+    Leaf** const directory = Directory();
+    if (address >> kAddressBits != 0 || directory == nullptr) [[unlikely]]
       return nullptr;
-    return __atomic_load_n(&directory_[address >> kLeafShift], __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&directory[address >> kLeafShift], __ATOMIC_ACQUIRE);
   }
 
   Block* BlockOf(Address address) const {
@@ -362,8 +363,8 @@ class Metadata {
 
   Leaf* MakeLeaf(Address base) {
     if (base >> kAddressBits != 0) return nullptr;
-    if (directory_ == nullptr && !MakeDirectory()) return nullptr;
-    Leaf*& place = directory_[base >> kLeafShift];
+    if (Directory() == nullptr && !MakeDirectory()) return nullptr;
+    Leaf*& place = Directory()[base >> kLeafShift];
     if (Leaf* const found = __atomic_load_n(&place, __ATOMIC_ACQUIRE); found != nullptr)
       return found;
     const std::scoped_lock guard(lock_);
@@ -380,6 +381,9 @@ class Metadata {
                      __ATOMIC_RELEASE);  // last: what has a leaf is swept, and searched
     return leaf;
   }
+
+  // Another thread may be making it.
+  Leaf** Directory() const { return __atomic_load_n(&directory_, __ATOMIC_ACQUIRE); }
 
   bool MakeDirectory() {
     const std::scoped_lock guard(lock_);

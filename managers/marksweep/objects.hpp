@@ -247,7 +247,8 @@ __attribute__((noinline)) inline void IgnoreFree(Thread& t, Address object) {
   ++t.slot->ignored_objects;
   t.slot->ignored_bytes += bytes;
   t.slot->freed_clock += Clock(t);
-  if (Marker::in_quarantine) Wipe(object, bytes);
+  if (!Marker::in_quarantine) return;
+  Wipe(object, bytes);
   if (bytes < kStep) return;
   t.granted -= t.credit;  // it is made known when something is allocated next
   t.credit = 0;

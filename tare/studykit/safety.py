@@ -17,7 +17,6 @@ from tare.base.libraries import pl
 from tare.base.units import format_bytes, parse_size
 from tare.memory_managers.layers import delay, marksweep
 from tare.records.header import Amount
-from tare.records.metrics import Status
 from tare.records.results import Results
 from tare.records.runs import Outcome, Record
 from tare.records.summary import Row, geometric_means
@@ -36,6 +35,7 @@ from tare.report.fields import (
 )
 from tare.report.model import Cell, Table
 from tare.studykit.published import published
+from tare.studykit.sweep_tables import good_runs
 from tare.studykit.sweeps import Variant, layered, size_text, variant
 
 IDENTIFIER = "table-safety"
@@ -84,8 +84,14 @@ def safety_tables(results: Results, study: str, records: Sequence[Record]) -> li
     managers = [m for m in results.run.managers if m in measured and _comes_back(variant(m))]
     if not managers:
         return []
+    programs = mine["program"].unique(maintain_order=True).to_list()
     lines = [
-        _line(manager, mine, results.run.seed, _good_runs(records, study, manager))
+        _line(
+            manager,
+            mine,
+            results.run.seed,
+            [run for p in programs for run in good_runs(records, study, p, manager)],
+        )
         for manager in managers
     ]
     fields: list[Field[Row]] = [
@@ -120,9 +126,8 @@ def safety_tables(results: Results, study: str, records: Sequence[Record]) -> li
         ),
     ]
     title = "Temporal safety, against the allocator alone"
-    several = mine["program"].n_unique() > 1
     notes = [
-        *(["geometric means over the programs."] if several else []),
+        *(["geometric means over the programs."] if len(programs) > 1 else []),
         "a delay does not keep a dangling pointer from being used, it only makes that less likely; "
         "a quarantine does, for pointers that it can see.",
         _SOURCE,
@@ -176,7 +181,7 @@ def _wait(run: Outcome) -> float | None:
     """Seconds from the free of an object until its release, the mean of all."""
     found = run.details_as(_Details)
     swept = found.marksweep
-    if swept.ignored_objects and swept.allocated_bytes:
+    if swept.ignored_objects and swept.allocated_bytes and TIME in run.values:
         meanwhile = swept.held_bytes / swept.ignored_objects
         return float(meanwhile / swept.allocated_bytes * run.values[TIME])
     return float(found.delay.mean_held_seconds) or None
@@ -188,13 +193,3 @@ def _interval(name: str) -> Field[Row]:
         return text("–") if low is None else text(f"{low:.3f} – {high:.3f}")
 
     return Field("95% interval", f"Of the ratio of {name}.", cell, False, name == "time")
-
-
-def _good_runs(records: Sequence[Record], study: str, manager: str) -> list[Outcome]:
-    return [
-        record.outcome
-        for record in records
-        if (record.run.study, record.run.manager) == (study, manager)
-        and not record.run.warmup
-        and record.outcome.status is Status.OK
-    ]
