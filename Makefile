@@ -78,7 +78,6 @@ format: build
 	@scripts/setup.sh check
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
-	PYTHONPATH=. $(PYTHON) scripts/made_tables.py
 	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format -i
 
 bench: build

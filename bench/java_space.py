@@ -1,4 +1,4 @@
-"""The space study on traced Java programs: least heaps beside those of Sareen (2021), table 3.1,
+"""The space study on traced Java programs: minimum heaps beside those of Sareen (2021), table 3.1,
 and what collectors cost in time by the size of their heap.
 
     python -m bench.java_space FOLDER [NAME…]    traces, searches, replays; prints the tables

@@ -1,4 +1,4 @@
-"""What a collector's replay costs beside glibc's, and how long the search for least heaps takes."""
+"""What a collector's replay costs beside glibc's, and how long minimum heaps take to find."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _search(folder: Path) -> Row:
     minheap(trace, folder=folder / "out")
     took = time.monotonic() - begun
     return Row(
-        f"least heaps of all collectors, {SEARCHED_OBJECTS:,} objects",
+        f"minimum heaps of all collectors, {SEARCHED_OBJECTS:,} objects",
         f"{took:.0f} s",
         f"at most {MOST_SECONDS:.0f} s",
         took <= MOST_SECONDS,

@@ -1,13 +1,14 @@
-"""What the documentation site has besides the pages in docs: the reference made of the code.
+"""What the documentation site has besides the pages in docs: all that is made of the code.
 
-A hook of MkDocs, see mkdocs.yml; `make docs` builds the site.
+A hook of MkDocs, see mkdocs.yml; `make docs` builds the site. On a page of docs, `<!-- options -->`
+stands for the options of its command, and `<!-- glossary -->` for the terms of the field.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 import click
@@ -16,23 +17,22 @@ from mkdocs.structure.files import File
 import tare as api
 from tare.__main__ import tare_group
 from tare.records.metrics import METRICS
+from tare.report.glossary import terms
+from tare.studykit import options
+
+OPTIONS, GLOSSARY = "<!-- options -->", "<!-- glossary -->"
+REST = "And [the options that every study has](../options.md)."
+LINKS = {
+    "memory system": "../memsys.md",
+    "Dask cluster": "../campaigns.md#starting-a-cluster",
+    "what FILE names": "../events.md",
+}
+FLAG = re.compile(r"(?<![\w`-])(-{1,2}[a-z][a-z-]*)")
 
 
 def anchor(text: str, _separator: str = "-") -> str:
     """As GitHub makes it of a heading."""
     return re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-")
-
-
-def on_config(config: Any) -> Any:
-    """A page stands in the navigation by being there: commands under theirs, others at the end."""
-    (commands,) = [part["Commands"] for part in config.nav if "Commands" in part]
-    commands += [{name: f"commands/{name}.md"} for name in command_names()]
-    named = set(re.findall(r"[\w/-]+\.md", str(config.nav)))
-    docs = Path(config.docs_dir)
-    others = sorted({str(page.relative_to(docs)) for page in docs.rglob("*.md")} - named)
-    if others:
-        config.nav.append({"More": others})
-    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -44,8 +44,16 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    path = PurePosixPath(page.file.src_uri)
+    if OPTIONS in markdown:
+        made = options_of(path.stem) if path.parent.name == "commands" else common_options()
+        markdown = markdown.replace(OPTIONS, "\n".join(made))
+    markdown = markdown.replace(GLOSSARY, "\n".join(glossary()))
+    return without_outside_links(markdown, len(path.parts) - 1)
+
+
+def without_outside_links(markdown: str, depth: int) -> str:
     """Links to files beside docs lead nowhere on a site; what they name stays."""
-    depth = page.file.src_uri.count("/")
     outside = re.compile(rf"\[([^\]]+)\]\((?:\.\./){{{depth + 1}}}([\w/.-]+)(?:#[\w-]+)?\)")
     return outside.sub(r"\1 (`\2` in the repository)", markdown)
 
@@ -54,34 +62,91 @@ def command_names() -> list[str]:
     return sorted(tare_group.list_commands(click.Context(tare_group)))
 
 
-def options() -> Iterator[str]:
-    """Every option of every command, in the words of its help."""
-    yield "# All options"
-    yield ""
-    yield "Made of the commands themselves. Their own pages have examples, and say more."
+def command_of(name: str) -> click.Command:
+    command = tare_group.get_command(click.Context(tare_group), name)
+    assert command is not None, f"docs/commands/{name}.md: there is no command {name}"
+    return command
+
+
+def options_of(name: str) -> Iterator[str]:
+    """The options of a command, each in the words of its help, but for those of every study."""
+    command = command_of(name)
+    if isinstance(command, click.Group):
+        for leaf in command.commands.values():
+            yield from (f"### tare {name} {leaf.name}", "", leaf.get_short_help_str(200), "")
+            yield from (*_table(_options(leaf)), "")
+        return
+    known = _names(options.run_options, options.output_options, options.program_argument)
+    like_a_study = _names(options.run_options, options.output_options) <= {
+        parameter.name for parameter in command.params
+    }
+    own = [each for each in _options(command) if not like_a_study or each.name not in known]
+    yield from _table(own)
+    if like_a_study:
+        yield from ("", REST)
+
+
+def common_options() -> Iterator[str]:
+    """Those that every study has."""
+    yield from _table(
+        _declared(options.output_options, options.run_options, options.program_argument)
+    )
+
+
+def glossary() -> Iterator[str]:
+    yield from ("| term | meaning |", "| --- | --- |")
+    yield from (f"| {term.name} | {_cell(term.meaning)} |" for term in terms())
+
+
+def _declared(*decorators: Callable[[Any], Any]) -> list[click.Option]:
+    """The options that these add to a command."""
+
+    def nothing() -> None:
+        pass
+
+    for decorator in decorators:
+        nothing = decorator(nothing)
+    parameters = reversed(nothing.__click_params__)  # type: ignore[attr-defined]
+    return [each for each in parameters if isinstance(each, click.Option)]
+
+
+def _names(*decorators: Callable[[Any], Any]) -> set[str | None]:
+    return {option.name for option in _declared(*decorators)}
+
+
+def _options(command: click.Command) -> list[click.Option]:
+    return [each for each in command.params if isinstance(each, click.Option)]
+
+
+def _table(declared: list[click.Option]) -> Iterator[str]:
+    if not declared:
+        yield "It has none of its own."
+        return
+    context = click.Context(click.Command("tare"))
+    yield from ("| option | meaning |", "| --- | --- |")
+    for option in declared:
+        spelled = ", ".join(f"`{flag}`" for flag in option.opts)
+        if not option.is_flag:
+            spelled = f"{spelled[:-1]} {option.make_metavar(context)}`"
+        meaning = FLAG.sub(r"`\1`", option.help or "")
+        for words, page in LINKS.items():
+            meaning = meaning.replace(words, f"[{words}]({page})", 1)
+        if option.show_default is True:
+            meaning = f"{meaning} Default: {option.default:g}."
+        yield f"| {_cell(spelled)} | {_cell(meaning)} |"
+
+
+def commands() -> Iterator[str]:
+    yield from ("# All commands", "", "| command | what it answers |", "| --- | --- |")
     for name in command_names():
-        command = tare_group.get_command(click.Context(tare_group), name)
-        assert command is not None
-        leaves = command.commands.items() if isinstance(command, click.Group) else [("", command)]
-        for leaf, each in leaves:
-            yield from _options_of(f"tare {name} {leaf}".rstrip(), name, each)
-
-
-def _options_of(title: str, page: str, command: click.Command) -> Iterator[str]:
-    context = click.Context(command, info_name=title)
-    yield from ("", f"## {title}", "", f"{command.get_short_help_str(200)}", "")
-    usage = " ".join(command.collect_usage_pieces(context))
-    yield f"`{title} {usage}` · [its page](../commands/{page}.md)"
-    records = [r for p in command.get_params(context) if (r := p.get_help_record(context))]
-    yield from ("", "| option | meaning |", "| --- | --- |")
-    for spelling, meaning in records:
-        yield f"| `{_cell(spelling)}` | {_cell(meaning)} |"
+        answers = command_of(name).get_short_help_str(200)
+        yield f"| [`tare {name}`](../commands/{name}.md) | {_cell(answers)} |"
 
 
 def metrics() -> Iterator[str]:
     yield "# Metrics"
     yield ""
-    yield "Made of `tare/records/metrics.py`. [Results](../results.md#metrics) says more of some."
+    yield "The figures in results. [Results](../results.md) says where they stand."
     yield from ("", "| name | title | unit | meaning |", "| --- | --- | --- | --- |")
     for name, metric in METRICS.items():
         cells = (f"`{name}`", metric.title, metric.unit, metric.explanation)
@@ -89,12 +154,9 @@ def metrics() -> Iterator[str]:
 
 
 def managers() -> Iterator[str]:
-    yield "# Managers"
+    yield "# All managers"
     yield ""
-    yield (
-        "Made of what Tare knows. `tare managers` says what is installed, "
-        "`tare managers show NAME` all of one."
-    )
+    yield "`tare managers` says what is installed, `tare managers show NAME` all of one."
     yield from ("", "| name | kind | version | what it is |", "| --- | --- | --- | --- |")
     for row in api.managers().iter_rows(named=True):
         cells = (f"`{row['name']}`", row["kind"], row["version"], row["title"])
@@ -106,7 +168,7 @@ def _cell(text: str) -> str:
 
 
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
-    "options": options,
+    "commands": commands,
     "metrics": metrics,
     "managers": managers,
 }

@@ -178,7 +178,7 @@ def _tell_of_interruption(stopped: BaseException) -> None:
     if isinstance(stopped, InterruptedStudy):
         _complain(
             f"interrupted; the finished runs are in {stopped.folder}",
-            f"the same command with -o {shlex.quote(str(stopped.folder))} goes on from there",
+            f"to resume: the same command with -o {shlex.quote(str(stopped.folder))}",
         )
     else:
         _complain("interrupted", "")

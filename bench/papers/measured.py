@@ -15,6 +15,7 @@ import tare
 from bench.java_space import HEAPS_OF_A_PROGRAM
 from bench.papers.steps import JAVA_SPACE, Size, Step, code_of
 from tare.base.errors import TareError
+from tare.campaign import drift
 from tare.records.components import COMPONENTS, IN_COLLECTIONS
 from tare.records.metrics import Status
 from tare.records.results import counted, load, read_records
@@ -63,7 +64,8 @@ WITH_RATIO = frozenset({"wall_seconds", "peak_resident_bytes", "mutator_seconds"
 
 @dataclass(frozen=True)
 class Measured:
-    """``size`` is that of the step. Ratios are to the step's baseline; None where there is none."""
+    """``size`` is that of the step. Ratios are to the step's baseline; None where there is none.
+    ``machine`` is as reports name it; empty where it was not recorded."""
 
     step: str
     size: str
@@ -77,6 +79,7 @@ class Measured:
     ratio: float | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
+    machine: str = ""
 
 
 def collect(
@@ -133,6 +136,7 @@ def _summary(
                 row["runs"],
                 row["median"],
                 *(ratios if row["metric"] in WITH_RATIO else ()),
+                machine=drift.hardware(run),
             )
         )
     return rows
@@ -141,9 +145,20 @@ def _summary(
 def _components(step: Step, folder: Path, size: Size) -> list[Measured]:
     """Shares of the time of the first model that was simulated; without one, of instructions."""
     run = load(folder).run
-    date, version = run.finished[:10], run.tare
+    date, version, machine = run.finished[:10], run.tare, drift.hardware(run)
     return [
-        Measured(step.name, size, date, version, done.program, done.manager, metric, 1, value)
+        Measured(
+            step.name,
+            size,
+            date,
+            version,
+            done.program,
+            done.manager,
+            metric,
+            1,
+            value,
+            machine=machine,
+        )
         for record in counted(read_records(folder))
         if record.outcome.status is Status.OK and record.run.observer == breakdown.OBSERVER
         for done in (record.run,)
@@ -213,6 +228,7 @@ def _parsed(row: Mapping[str, str]) -> Measured:
         int(row["runs"]),
         float(row["median"]),
         *(float(row[name]) if row[name] else None for name in _RATIOS),
+        machine=row.get("machine") or "",
     )
 
 

@@ -1,13 +1,15 @@
-"""docs/papers.md: each table and figure of the papers, what makes ours, both rows, and a word.
+"""docs/papers.md: each table and figure of the papers, folded under its finding, with the command
+that repeats ours.
 
-All that is published is in published.csv, all that was measured in measured.csv, and all that is
-said about them in exhibits.toml; nothing on the page is written by hand.
+Published figures are in published.csv, measured ones in measured.csv, and all text about them in
+exhibits.toml and preface.md; nothing on the page is written by hand.
 """
 
 from __future__ import annotations
 
 import csv
 import fnmatch
+import html
 import math
 import re
 import shlex
@@ -56,7 +58,8 @@ class Column:
 class Exhibit:
     """A table or figure of a paper, or several that show one thing.
 
-    ``published`` and ``word`` are prose; ``instead`` says what there is where no step is.
+    ``finding`` is one sentence, under which the rest is folded; ``published`` and ``word`` are
+    prose. ``instead`` says what there is where no step is.
     ``programs`` and ``managers`` say who stands for whom; where ``apart``, no program does, and
     published rows stand below ours; where ``managers_down``, too, in a table of their own.
     ``published_rows`` names the exhibit that has them, if it is another one. Where there is a
@@ -67,7 +70,8 @@ class Exhibit:
     paper: str
     label: str
     title: str
-    word: str
+    finding: str
+    word: str = ""
     published: str = ""
     instead: str = ""
     steps: Sequence[str] = ()
@@ -129,6 +133,7 @@ def page(measured: Sequence[Measured]) -> str:
         "",
         *_overview(papers, exhibits, measured, planned),
     ]
+    shown: dict[tuple[str, ...], Exhibit] = {}
     for paper in papers:
         lines += ["", f"## {paper.title}", "", paper.about]
         for exhibit in exhibits:
@@ -136,7 +141,8 @@ def page(measured: Sequence[Measured]) -> str:
                 theirs = published.get(exhibit.published_rows or exhibit.id, {})
                 if exhibit.baseline:
                     theirs = _over(theirs, exhibit.baseline)
-                lines += ["", *_section(exhibit, theirs, measured, planned)]
+                first = shown.setdefault(tuple(exhibit.steps), exhibit)
+                lines += ["", *_section(exhibit, theirs, measured, planned, first)]
     return "\n".join(lines) + "\n"
 
 
@@ -149,11 +155,16 @@ def _overview(
     yield "| paper | table or figure | what it shows | ours |"
     yield "| --- | --- | --- | --- |"
     for paper in papers:
+        short = re.sub(r"\W.*\W", " ", paper.title)
         for exhibit in exhibits:
             if exhibit.paper == paper.key:
-                link = f"[{exhibit.label}](#{_anchor(_heading(exhibit))})"
+                link = _link(exhibit)
                 state = _state(exhibit, measured, planned)
-                yield f"| {paper.key} | {link} | {exhibit.title} | {state} |"
+                yield f"| {short} | {link} | {exhibit.title} | {state} |"
+
+
+def _link(exhibit: Exhibit) -> str:
+    return f"[{exhibit.label}](#{_anchor(_heading(exhibit))})"
 
 
 def _heading(exhibit: Exhibit) -> str:
@@ -200,20 +211,40 @@ def _section(
     published: Cells,
     measured: Sequence[Measured],
     planned: Mapping[str, Step],
+    first: Exhibit,
 ) -> Iterator[str]:
+    """``first`` is the exhibit that shows the command of these steps."""
     yield f"### {_heading(exhibit)}"
-    yield ""
-    yield exhibit.word
+    details = list(_details(exhibit, published, measured, planned, first))
+    if details:
+        # GitHub reads what stands between blank lines as Markdown, MkDocs what is marked so.
+        yield from ("", '<details markdown="1">')
+        yield f"<summary>{_in_html(exhibit.finding)}</summary>"
+        yield from (*details, "", "</details>")
+    else:
+        yield from ("", exhibit.finding)
     if exhibit.see:
-        yield ""
-        yield f"See {'; '.join(exhibit.see)}."
+        yield from ("", f"See {'; '.join(exhibit.see)}.")
+
+
+def _details(
+    exhibit: Exhibit,
+    published: Cells,
+    measured: Sequence[Measured],
+    planned: Mapping[str, Step],
+    first: Exhibit,
+) -> Iterator[str]:
+    if exhibit.word:
+        yield from ("", exhibit.word)
     if exhibit.published:
-        yield ""
-        yield f"Published: {exhibit.published}"
-    if commands := list(_commands(exhibit, planned)):
-        yield from ("", "```sh", *commands, "```")
+        yield from ("", f"Published: {exhibit.published}")
     rows = _of(exhibit, measured)
     if exhibit.steps:
+        if first is exhibit:
+            yield from ("", "```sh", *_commands(exhibit, planned), "```")
+        else:
+            again = _run(_names(exhibit, planned))
+            yield from ("", f"Repeat: `{again}`, the command of {_link(first)}.")
         yield from ("", _provenance(rows, _steps_left(exhibit, rows, planned)))
     if exhibit.columns and (rows or published):
         table = _down if exhibit.managers_down else _apart if exhibit.apart else _joined
@@ -221,15 +252,24 @@ def _section(
         yield from table(exhibit, published, _cells(exhibit, rows))
 
 
+def _in_html(text: str) -> str:
+    """A sentence where Markdown is not read: only code is marked."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+
+
+def _run(names: Iterable[str]) -> str:
+    return f"python -m bench.papers run {' '.join(names)}"
+
+
 def _commands(exhibit: Exhibit, planned: Mapping[str, Step]) -> Iterator[str]:
-    """As they are typed; of many alike the first, and how many there are."""
+    """As they are typed; of many alike the first, and what runs the others."""
     names = _names(exhibit, planned)
     for name in names[:1]:
         if planned[name].prepare:
             yield shlex.join(planned[name].prepare).replace("{results}", str(RESULTS))
         yield shlex.join(planned[name].typed(RESULTS))
     if names[1:]:
-        yield f"# and so: {', '.join(names[1:])}"
+        yield f"# {len(names) - 1} more: {_run(names[1:])}"
 
 
 def _provenance(rows: Sequence[Measured], left: Sequence[str]) -> str:
@@ -242,8 +282,9 @@ def _provenance(rows: Sequence[Measured], left: Sequence[str]) -> str:
     size = "in full" if sizes == {Size.FULL} else "at reduced size: fewer programs, inputs and runs"
     if len(sizes) > 1:
         size = "in part in full, in part at reduced size"
+    machines = sorted({row.machine or "[a machine without record](#machines)" for row in rows})
     lacking = f" Not measured yet: {', '.join(left)}." if left else ""
-    return f"Measured {size}, {when}, with Tare {versions}.{lacking}"
+    return f"Measured {size}, {when}, with Tare {versions}, on {' and '.join(machines)}.{lacking}"
 
 
 def _cells(exhibit: Exhibit, rows: Iterable[Measured]) -> Cells:

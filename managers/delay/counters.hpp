@@ -2,9 +2,8 @@
 // collection however the process ends, by exit, _exit, exec, abort or a kill.
 //
 // The file is PID.SERIAL in the folder that TARE_DELAY_COUNTERS names: a Header of one page, then
-// Slots, all numbers 64-bit and of the machine's byte order. docs/delay.md describes it, and
-// tare/memory_managers/layers/delay.py reads it. Without the variable the counters are kept in
-// memory of the process.
+// Slots, all numbers 64-bit and of the machine's byte order. tare/memory_managers/layers/delay.py
+// reads it. Without the variable the counters are kept in memory of the process.
 
 #pragma once
 

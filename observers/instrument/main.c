@@ -9,6 +9,19 @@
 // itself is part of it.
 //
 // docs/instrument.md says how the figures are defined and what is not seen.
+//
+// A folder includes only folders below it; from the top:
+//
+//   .                      the process: its options, what is started and written when; the launcher
+//   translate/             a block of the program, made into one that is also watched
+//   threads/, reports/     what each thread is in; the files of a process
+//   events/, objects/      named places, and phases; the objects that are alive, and the recording
+//   executions/, memsys/, sites/   how often each instruction was executed; the simulator of memory
+//                          systems; who called
+//   manager/               the malloc family, where it begins, and what is counted of it
+//   guest/                 the program as the core shows it
+//   platform/, output/, client/    what is the processor's or Linux's; files and tables; what is
+//                          preloaded into programs with regions
 
 #include "events/events.h"
 #include "events/phases.h"

@@ -1,5 +1,5 @@
-// The files that a recorded process leaves; docs/recorder.md describes them. All numbers are of the
-// machine's byte order.
+// The files that a recorded process leaves, which tare-merge turns into tables of a raw recording
+// and removes. All numbers are of the machine's byte order.
 //
 //   PID.SERIAL.events   a header of kHeaderBytes, then blocks of events
 //   PID.SERIAL.stacks   an array of nodes, the first is number 1

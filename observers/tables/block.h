@@ -1,6 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-or-later
-// A block of a table of a raw recording, as docs/trace.md describes: rows as columns, each of which
-// has its least value and so many bytes of what each row has more. Needs no C library.
+// A block of a table of a raw recording: rows as columns, each of which has its least value and so
+// many bytes of what each row has more. Needs no C library.
+//
+// A table is a line of text, `tare-table 1 NAME COLUMN ...`, and then blocks. All numbers are
+// unsigned and little-endian. A block is, in bytes:
+//
+//   4                   TARE_TABLE_MAGIC
+//   4                   the number of rows, 1 to 65,536
+//   4                   the length of all that follows this header
+//   4                   the checksum of that, see tare_table_checksum
+//   16 for each column  its base, and its width in bytes, 0 to 8
+//   the rest            column by column, each number less the base in so many bytes
+//
+// A block that is cut off, or whose checksum is wrong, ends its table.
 
 #ifndef TARE_TABLES_BLOCK_H
 #define TARE_TABLES_BLOCK_H

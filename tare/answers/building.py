@@ -35,7 +35,7 @@ SHORT = {
     "java-time": "Collectors",
     "java-costs": "Cost of collectors",
     "java-pauses": "Pauses",
-    "java-least-heap": "Least heap",
+    "java-least-heap": "Minimum heap",
     "java-malloc": "Malloc",
 }
 """Of sections of the bill, by their identifiers."""
@@ -95,7 +95,7 @@ def _commands(results: Results) -> list[tuple[str, str]]:
     return [
         ("Measure it again", shlex.join(["tare", *_anew(results.run.command[1:])])),
         ("Compare with an older result", f"tare diff OLDER {folder}"),
-        ("Its call sites as flame graphs", f"tare report --explorer --open {folder}"),
+        ("Call sites as flame graphs", f"tare report --explorer --open {folder}"),
         ("Every figure as CSV", f"tare export {folder} -f csv"),
         ("Every figure as JSON", f"tare export {folder} -f json"),
     ]
@@ -183,8 +183,8 @@ def _observer_cost(run: Header) -> list[tuple[str, str]]:
     cost = run.observer_seconds
     if cost is None:
         return []
-    added = f"about {format_seconds(cost)}" if cost > 0 else "too little to see"
-    return [("proof", f"adds {added} to the start of a process")]
+    added = f"about {format_seconds(cost)}" if cost > 0 else "no measurable time"
+    return [("probe", f"adds {added} to the start of a process")]
 
 
 def _obtained(results: Results) -> str:

@@ -58,7 +58,7 @@ def _brought(action: Action, gone: Sequence[Action], old: Results, new: Results)
     predicted = format_percent(1 - action.gain.ratio)
     before, after = values
     if not before or after is None:
-        return f"; {predicted} less was expected, what it brought was not measured"
+        return f"; expected: {predicted} less; the change was not measured"
     title = METRICS[metric].title if metric in METRICS else metric
     together = sum(each.gain.metric == metric for each in gone) > 1
     what = "together they brought" if together else "it brought"
@@ -66,8 +66,8 @@ def _brought(action: Action, gone: Sequence[Action], old: Results, new: Results)
     more = "less" if change <= 0 else "more"
     change_text = format_value(abs(after - before), action.gain.unit)
     return (
-        f"; {what} {format_percent(change)} {more} of {title} ({change_text}), "
-        f"{predicted} less was expected"
+        f"; {what} {format_percent(change)} {more} of {title} ({change_text}); "
+        f"expected: {predicted} less"
     )
 
 

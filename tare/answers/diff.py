@@ -29,18 +29,18 @@ NOT_SETTINGS = ("load_average",)
 """Of the machine's description: what differs from one minute to the next."""
 
 VERDICTS: dict[str, str] = {
-    "newly failing": "Every old run was good, and some new ones are not.",
+    "newly failing": "All old runs succeeded, and some new ones failed.",
     "regression": "Worse beyond noise, and by more than the threshold.",
     "improvement": "Better beyond noise, and by more than the threshold.",
-    "higher": "More beyond noise, of a metric that is not judged.",
-    "lower": "Less beyond noise, of a metric that is not judged.",
-    "no longer failing": "No old run was good, and all new ones are.",
+    "higher": "Higher beyond noise; this metric never fails.",
+    "lower": "Lower beyond noise; this metric never fails.",
+    "no longer failing": "All old runs failed, and all new ones succeeded.",
     "disappeared": "Only in the old results.",
     "appeared": "Only in the new results.",
-    "failing": "No good run in the old results nor in the new ones.",
+    "failing": "No run succeeded, old or new.",
     "too few runs": "A difference, with too few runs to tell it from noise.",
-    "within threshold": "A difference beyond noise, but not of a size to care about.",
-    "no ratio": "The old values can be zero, of which nothing can be a multiple.",
+    "within threshold": "A difference beyond noise, but not beyond the threshold.",
+    "no ratio": "Old values may be zero, so there is no ratio to them.",
     "no difference seen": "Nothing beyond noise.",
 }
 """In the order in which a reader wants them."""
@@ -232,7 +232,7 @@ def _differences(old: Results, new: Results) -> list[str]:
     before, after = (run.request.machine for run in (old.run, new.run))
     if before != after:
         told = " → ".join(_told(part) for part in (before, after))
-        found.append(f"the runs had other parts of the machine: {told}")
+        found.append(f"the runs were bound to different parts of the machine: {told}")
     inherited = [results.run.environment.values for results in (old, new)]
     for name in sorted(inherited[0].keys() | inherited[1].keys()):
         if inherited[0].get(name) != inherited[1].get(name):
@@ -241,7 +241,7 @@ def _differences(old: Results, new: Results) -> list[str]:
     for name in programs[0].keys() & programs[1].keys():
         before, after = (described[name] for described in programs)
         for field, what in (
-            ("executable_sha256", "was rebuilt: a change may be its own"),
+            ("executable_sha256", "was rebuilt: a change may come from the program itself"),
             ("stdin_sha256", "read another input"),
             ("argv", "had other arguments"),
             ("environment", "had another environment"),
@@ -254,9 +254,9 @@ def _differences(old: Results, new: Results) -> list[str]:
         if was.version != now.version:
             found.append(f"{name} was {was.version} and is {now.version}")
         elif was.object_sha256 != now.object_sha256:
-            found.append(f"{name} was built anew from the same version")
+            found.append(f"{name} was rebuilt from the same version")
     if old.run.tare != new.run.tare:
-        found.append(f"measured by Tare {old.run.tare} and {new.run.tare}")
+        found.append(f"the versions of Tare differ: {old.run.tare} → {new.run.tare}")
     return sorted(found)
 
 
@@ -271,8 +271,8 @@ def _drift(rows: pl.DataFrame, old: Header, new: Header) -> list[str]:
         is_baseline = row["manager"] == new.baseline and row["metric"] == "wall_seconds"
         if same and is_baseline and row["verdict"] in ("regression", "improvement"):
             found.append(
-                f"{row['program']} is the same file, and yet has its {_change(row)} under the "
-                f"baseline {row['manager']}: the machine may have changed, not what is under test"
+                f"{row['program']} is the same file, but changed under the baseline "
+                f"{row['manager']} ({_change(row)}): the machine may have changed, not the program"
             )
     return found
 
@@ -284,7 +284,7 @@ def _report(
     others = rows.filter(~pl.col("metric").is_in(JUDGED))
     tables = [_table("table-changes", "Time and memory, new against old", judged)]
     if others.height:
-        tables.append(_table("table-others", "Other metrics, which never fail", others))
+        tables.append(_table("table-others", "Other metrics, never counted as regressions", others))
     section = Section(
         identifier="diff",
         title="What changed",
@@ -373,22 +373,22 @@ def _table(identifier: str, title: str, rows: pl.DataFrame) -> Table:
         _where_known(
             "ratio",
             "new/old",
-            "Ratio of the medians; under 1 is less than before.",
+            "Ratio of the medians; below 1 is less than before.",
             lambda row: Cell(f"{row['ratio']:.3f}", row["ratio"], tone(row)),
         ),
         _where_known(
-            "ratio", "95% interval", "Where the true ratio lies, from a bootstrap.", interval
+            "ratio", "95% interval", "95% interval of the ratio, from a bootstrap.", interval
         ),
         _where_known(
             "noise_floor",
             "noise floor",
-            "How far the baseline seemed to differ from itself, the larger of old and new.",
+            "How much the baseline differed from itself: the larger of old and new.",
             lambda row: replace(percents.cell(row["noise_floor"]), tone="quiet"),
             essential=False,
         ),
         Field(
             "runs",
-            "Good runs, old and new.",
+            "Successful runs, old and new.",
             lambda row: Cell(
                 f"{row['runs_old']}, {row['runs_new']}", min(row["runs_old"], row["runs_new"])
             ),
@@ -396,7 +396,7 @@ def _table(identifier: str, title: str, rows: pl.DataFrame) -> Table:
         ),
         Field(
             "verdict",
-            "What may be said of the change.",
+            "What the change amounts to.",
             lambda row: Cell(row["verdict"], severity[row["verdict"]], tone(row)),
             numeric=False,
         ),

@@ -62,7 +62,7 @@ class _Known:
 
 def _peak(known: _Known) -> Tile | None:
     peak = known("compare", MEMORY) or known("space", "resident_bytes")
-    return Tile("Peak memory", format_bytes(peak), "resident, at the most") if peak else None
+    return Tile("Peak memory", format_bytes(peak), "resident") if peak else None
 
 
 def _wasted(known: _Known) -> Tile | None:
@@ -77,7 +77,7 @@ def _wasted(known: _Known) -> Tile | None:
         beyond = max(0.0, resident - other - requested)
         parts.append((beyond / resident, "the allocator's overhead"))
     if held and needed is not None and peak:
-        parts.append((max(0.0, held - needed) / peak, "held in vain"))
+        parts.append((max(0.0, held - needed) / peak, "unused"))
     if not parts:
         return None
     total = sum(share for share, _ in parts)
@@ -97,7 +97,7 @@ def _left(known: _Known) -> Tile | None:
     if never is None:
         return None
     most = known("drag", "peak_free_bytes")
-    detail = f"{format_percent(never / most)} of the most it holds" if most else ""
+    detail = f"{format_percent(never / most)} of the peak of live bytes" if most else ""
     return Tile("Never freed", format_bytes(never), detail)
 
 
@@ -108,19 +108,19 @@ def trust(results: Results) -> tuple[str, bool]:
     if runs is not None:
         parts.append(f"{runs} run{'s' if runs != 1 else ''} under each manager")
         if runs < FEWEST_FOR_INTERVAL:
-            doubts.append("too few for intervals")
+            doubts.append("too few for 95% intervals")
     parts += _of_machines(results.run)
     records = read_records(results.folder)
     loaded = any(each.setting.startswith("load average") for each in _noise(results.run))
     if loaded or steal.much(records):
         doubts.append("wall times are noisy")
     if canary.warnings(records):
-        doubts.append("the machine changed its pace")
+        doubts.append("the speed of the machine changed")
     failed = results.measurements.filter(pl.col("status") != str(Status.OK)).height
     if failed:
         doubts.append(f"{failed} run{'s' if failed > 1 else ''} without a figure")
     text = f"{', '.join(parts)}: {'; '.join(doubts)}" if doubts else ", ".join(parts)
-    if any("noisy" in doubt or "pace" in doubt for doubt in doubts):
+    if any("noisy" in doubt or "speed" in doubt for doubt in doubts):
         text += "; counts and memory are not affected"
     return f"{sentence(text)}." if text else "", not doubts
 

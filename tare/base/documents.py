@@ -65,7 +65,7 @@ def file_content(path: Path, most_bytes: int = MOST_TOML_BYTES) -> bytes:
     except OSError as error:
         raise DocumentError(f"cannot be read: {error.strerror}") from None
     if len(content) > most_bytes:
-        raise DocumentError(f"is too large: it may have {most_bytes} bytes at most")
+        raise DocumentError(f"is too large: {most_bytes:,} bytes at most")
     return content
 
 
@@ -86,13 +86,13 @@ def converted(document: object, kind: type[T], hooks: Hooks | None = None) -> T:
     except msgspec.ValidationError as error:
         raise DocumentError(_told(error, document, kind, hooks)) from None
     except UnicodeEncodeError:
-        raise DocumentError("has half a character where no text should be") from None
+        raise DocumentError("has text with half a character (a surrogate) in it") from None
     return made
 
 
 def no_number(word: str) -> float:
     """For ``parse_constant`` of ``json``: refuses NaN and Infinity, which JSON does not know."""
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def shown(value: object) -> str:

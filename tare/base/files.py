@@ -15,9 +15,7 @@ from tare.base.errors import TareError
 
 _DESCRIPTOR = re.compile(r"(-|/dev/stdout|/dev/stderr)|(?:/dev|/proc/self)/fd/(\d{1,6})")
 _STANDARD = {"-": 1, "/dev/stdout": 1, "/dev/stderr": 2}
-RUNS_ARE_KEPT = (
-    "; the runs so far are kept, and the same command with -o of their folder goes on from them"
-)
+RUNS_ARE_KEPT = "; finished runs are kept; to resume: the same command with -o and their folder"
 
 
 def hash_file(path: Path) -> str:

@@ -2,7 +2,7 @@
 pace meanwhile shows it there.
 
 A visit is a few runs in a row, of which the fastest counts, for a short disturbance is not what is
-sought. docs/method.md has the rule by which a visit is off.
+sought. docs/campaigns.md has the rule by which a visit is off.
 """
 
 from __future__ import annotations
@@ -182,10 +182,11 @@ def warnings(records: Sequence[Record]) -> list[str]:
     for drift in drifts(records):
         where = f" on {drift.machine}" if drift.machine else ""
         runs = ", ".join(f"{program} ({count})" for program, count in drift.runs.items())
+        number = drift.runs.total()
+        suspect = f"{number} run{'s' if number > 1 else ''}: {runs}" if number else "no runs"
         told.append(
-            f"the canary{where} took {drift.times:.2f} times its usual "
-            f"{format_seconds(drift.usual_seconds)} from {drift.since[:16].replace('T', ' ')} UTC "
-            f"on: the machine changed its pace, and {drift.runs.total()} runs then are suspect: "
-            f"{runs or 'none'}"
+            f"The speed of the machine changed{where}: from "
+            f"{drift.since[:16].replace('T', ' ')} UTC on, the canary took {drift.times:.2f} times "
+            f"its usual {format_seconds(drift.usual_seconds)}. This affects {suspect}"
         )
     return told

@@ -31,7 +31,7 @@ def hardware(run: Header) -> str:
     """One line: processor, cores and memory of each kind; of runs that were imported, who did
     them."""
     if run.imported:
-        return f"runs of {run.imported.tool}, on a machine of which nothing is known"
+        return f"runs of {run.imported.tool}, on an unknown machine"
     return "; ".join(
         (f"{number} × " if number else "")
         + f"{machine.processor}, {machine.cores} cores, "
@@ -84,10 +84,10 @@ def _of_steal(records: Sequence[Record]) -> list[str]:
     if not (shares := steal.much(answers)):
         return []
     return [
-        f"In {len(shares)} of {len(answers)} runs the host of this virtual machine gave over "
-        f"{format_percent(steal.MUCH)} of the processors' time to others (steal, at most "
-        f"{format_percent(max(shares))}): they took longer for it. Measure when the host is quiet, "
-        "or give more runs."
+        f"In {len(shares)} of {len(answers)} runs the host of this virtual machine gave more than "
+        f"{format_percent(steal.MUCH)} of the processor time to others (steal, at most "
+        f"{format_percent(max(shares))}), so these runs took longer. Measure when the host is "
+        "quiet, or with more runs."
     ]
 
 
@@ -98,8 +98,8 @@ def _of_cluster(run: Header, records: Sequence[Record]) -> list[str]:
     for host, number in shared.items():
         if number > 1:
             told.append(
-                f"{number} workers shared one machine, {host}: where they measured at the same "
-                "time, they disturbed each other. start one worker on each machine"
+                f"{number} workers shared the machine {host}, so their runs may have disturbed "
+                "each other. Start one worker per machine"
             )
     answers = [record for record in records if record.run.study != CANARY]
     left = Counter(r.run.program for r in answers) - Counter(
@@ -107,7 +107,7 @@ def _of_cluster(run: Header, records: Sequence[Record]) -> list[str]:
     )
     for program, number in left.items():
         told.append(
-            f"{number} runs of {program} on another kind of machine were set aside: it was begun "
-            "anew, so that no ratio mixes machines"
+            f"{number} run{'s' if number > 1 else ''} of {program} on another kind of machine "
+            "not used: the program was started over, so that no ratio mixes machines"
         )
     return told

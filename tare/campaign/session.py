@@ -270,7 +270,7 @@ def programs_of(given: Command | Sequence[Program]) -> tuple[Program, ...]:
     if given and isinstance(given[0], Program):
         programs = tuple(item for item in given if isinstance(item, Program))
         if len({program.name for program in programs}) != len(given):
-            raise UsageError("two programs of the same name")
+            raise UsageError("two programs have the same name")
         return programs
     return (program_from_command([str(word) for word in given]),)
 
@@ -293,7 +293,7 @@ def managers_of(
     ordered = {first.name: first, **{n: m for n, m in resolved.items() if n != first.name}}
     for each in ordered.values():
         if each.server is not None and not each.server.exists():
-            raise MissingError(f"the object {each.server} of {each.name} has gone")
+            raise MissingError(f"the object {each.server} of {each.name} no longer exists")
     return ordered, first.name
 
 

@@ -16,13 +16,13 @@ from tare.studykit.answer import Answer, Output
 from tare.studykit.command import asking
 
 _STRICT = click.option(
-    "--strict", is_flag=True, help="A limit that lies within the noise fails, too."
+    "--strict", is_flag=True, help="Also fail when a limit lies within the interval of the runs."
 )
 _MARKDOWN = click.option(
     "--markdown",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also write a table for a pull request ('-': stdout).",
+    help="Also write a Markdown table for a pull request ('-': stdout).",
 )
 
 

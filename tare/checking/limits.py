@@ -33,7 +33,7 @@ _KNOWN = [*DERIVED, *(name for metrics in WITH_LIMITS.values() for name in metri
 KEPT, OVER, UNSETTLED, NO_FIGURE = "kept", "over", "unsettled", "no figure"
 VERDICTS = {
     KEPT: "The whole interval is within the limit.",
-    UNSETTLED: "The limit lies within the interval: more runs would tell.",
+    UNSETTLED: "The limit lies within the interval: more runs are needed.",
     OVER: "The whole interval is over the limit.",
     NO_FIGURE: "No run gave a figure.",
 }
@@ -67,7 +67,7 @@ class _Request(Struct):
 
     def __post_init__(self) -> None:
         if not {metric for _, _, metric, _ in self.limits} <= set(_KNOWN):
-            raise ValueError("limits: of what can have none")
+            raise ValueError("limits: one is of a metric that cannot have one")
 
 
 def study_of(metric: str) -> str:
@@ -101,13 +101,13 @@ def most_of(metric: str, given: str | float) -> float:
     factors = _SECONDS if unit_of(metric) == "s" else _COUNTS
     if match is None or match["unit"] not in factors:
         written = "300ms or 2s" if unit_of(metric) == "s" else "15%, 1.3 or 5M"
-        raise UsageError(f"'{given}' is no limit of {metric}", f"write it like {written}")
+        raise UsageError(f"'{given}' is not a limit of {metric}", f"write it like {written}")
     return _sound(metric, float(match["number"]) * factors[match["unit"]])
 
 
 def _sound(metric: str, most: float) -> float:
     if not math.isfinite(most) or most < 0:
-        raise UsageError(f"{most} is no limit of {metric}", "give a number that is not negative")
+        raise UsageError(f"{most} is not a limit of {metric}", "give a number that is not negative")
     return most
 
 
@@ -125,7 +125,7 @@ def limits_in(document: Mapping[str, Any]) -> list[tuple[str, str, str, float]]:
     try:
         limits = converted(document.get("request"), _Request).limits
     except DocumentError:
-        raise UsageError("run.json holds no limits", "these are no results of tare check") from None
+        raise UsageError("run.json has no limits", "these are not results of tare check") from None
     return list(limits)
 
 

@@ -74,7 +74,7 @@ def _limited(suite: Suite, only: Sequence[str]) -> list[SuiteProgram]:
         raise UsageError(f"{suite.path} has no program {', '.join(unknown)} with limits")
     if not limited:
         raise UsageError(
-            f"no program of {suite.path} has limits", 'one is: limits = { wall_seconds = "2s" }'
+            f"no program of {suite.path} has limits", 'add some: limits = { wall_seconds = "2s" }'
         )
     return [program for name, program in limited.items() if not only or name in only]
 

@@ -115,7 +115,7 @@ def findings(rows: Sequence[Judged]) -> list[str]:
     sentences += [f"{named(row)}: no run gave a figure." for row in silent]
     sentences += [
         f"{named(row)} is {shown(row.metric, row.low)} to {shown(row.metric, row.high)}: more runs "
-        f"would tell whether it is within {shown(row.metric, row.most)}."
+        f"are needed to tell whether it is within {shown(row.metric, row.most)}."
         for row in unsettled
     ]
     kept = sum(row.verdict == KEPT for row in rows)
@@ -129,17 +129,17 @@ def _table(rows: Sequence[Judged]) -> Table:
         texts("program", "", lambda row: row.program),
         texts("manager", "", lambda row: row.manager, essential=several),
         texts("metric", "", lambda row: row.metric),
-        Field("limit", "The most that it may be.", lambda row: _cell(row, row.most)),
+        Field("limit", "The largest value allowed.", lambda row: _cell(row, row.most)),
         Field("measured", "The median of the runs.", lambda row: _cell(row, row.median)),
         Field(
             "interval",
-            "95% interval; the extremes where runs are few.",
+            "95% interval; with few runs, the extremes.",
             lambda row: Cell(_interval(row), row.low),
             essential=False,
         ),
         Field(
             "of the limit",
-            "What was measured, as a part of the limit.",
+            "The measured value as a percentage of the limit.",
             lambda row: Cell(*_part(row)),
             essential=False,
         ),

@@ -12,10 +12,10 @@ from tare.studykit.request import Request, only_option, option, runs_option, sui
 
 @dataclass(frozen=True)
 class Check(Request):
-    """Whether the programs of FILE keep their limits: exit code 1 when one is not kept.
+    """Check that the programs of FILE keep their limits; exit code 1 when one does not.
 
-    FILE is a suite whose programs have limits of time, memory, pauses, and of instructions and
-    bytes that memory management costs. Only what has a limit is measured.
+    FILE is a suite whose programs have limits for time, memory, pauses, or the instructions and
+    bytes that memory management costs. Only metrics with a limit are measured.
     """
 
     EXAMPLES: ClassVar[str] = """\
@@ -27,6 +27,6 @@ class Check(Request):
     suite: str | Path = suite_argument("FILE")
     only: Sequence[str] = only_option()
     _: KW_ONLY
-    runs: int = runs_option(10, "Runs for time and memory.")
-    warmup: int = option(1, help="Runs that are not counted.")
+    runs: int = runs_option(10, "Runs of each program for time and memory.")
+    warmup: int = option(1, help="Warm-up runs of each program, which are not counted.")
     report: Callable[[str], None] = print

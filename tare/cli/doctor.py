@@ -62,12 +62,12 @@ def fix() -> list[Finding]:
     """Sets what makes measurements noisy and can be set; a finding for each file of the kernel's
     that was written, or could not be."""
     return [
-        Finding(str(change.file), "broken", change.trouble, "run tare doctor --fix as root")
+        Finding(str(change.file), "broken", change.trouble, "run as root: tare doctor --fix")
         if change.trouble
         else Finding(
             str(change.file),
             "set",
-            f"{change.before} → {change.now}, until the machine starts again",
+            f"{change.before} → {change.now}, until the machine reboots",
             f"to undo: echo {change.before} > {change.file}",
         )
         for warning in noise_warnings(converted(describe_machine(), Machine))
@@ -76,7 +76,7 @@ def fix() -> list[Finding]:
 
 
 _TOOLS = (
-    ("cargo", "sources of allocators that are built", "apt-get install cargo-web"),
+    ("cargo", "fetches the sources of some allocators", "apt-get install cargo-web"),
     ("cmake", "builds allocators on demand", "apt-get install cmake"),
     ("ninja", "builds allocators on demand", "apt-get install ninja-build"),
     ("g++", "builds allocators on demand", "apt-get install g++"),
@@ -129,7 +129,7 @@ def _run_findings() -> list[Finding]:
             else Finding(
                 "hardware counters",
                 "missing",
-                "this machine offers none: their columns stay away",
+                "this machine has none: their columns are omitted",
                 "sysctl kernel.perf_event_paranoid=2, on a machine that has them",
             )
         )
@@ -159,7 +159,7 @@ def _runtime_finding(name: str, folder: Path) -> Finding:
         return Finding(subject, "missing", outcome.reason)  # it refused, so it does not have it
     if outcome.status is not Status.OK:
         return Finding(subject, "broken", f"{outcome.reason} {outcome.error_tail}".strip())
-    return Finding(subject, "works", f"{manager.version}, served a run")
+    return Finding(subject, "works", f"{manager.version}, served a test run")
 
 
 def _manager_finding(name: str, folder: Path) -> Finding:
@@ -170,7 +170,7 @@ def _manager_finding(name: str, folder: Path) -> Finding:
     outcome = run_once(_trial(), resolve(name), Limits(20.0), folder)
     if outcome.status is not Status.OK:
         return Finding(subject, "broken", f"{outcome.reason} {outcome.error_tail}".strip())
-    return Finding(subject, "works", f"{recipe.version}, served a run")
+    return Finding(subject, "works", f"{recipe.version}, served a test run")
 
 
 def examination() -> pl.DataFrame:

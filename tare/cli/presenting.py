@@ -56,7 +56,7 @@ def present(answer: Answer) -> int:
 def _open(page: Path | None) -> None:
     """With the platform's opener; a message where there is none, or where it finds no browser."""
     if page is None:
-        print("tare: --open: there is no page (--no-page)", file=sys.stderr)
+        print("tare: --open has no effect: with --no-page there is no page", file=sys.stderr)
         return
     opener = shutil.which("xdg-open") or shutil.which("open")
     if opener is not None:
@@ -69,7 +69,7 @@ def _open(page: Path | None) -> None:
                 return
         except TimeoutExpired:
             return  # a browser that is its child
-    trouble = "no browser was found" if opener else "there is no xdg-open here"
+    trouble = "no browser was found" if opener else "xdg-open is not installed"
     print(f"tare: the page could not be opened: {trouble}", file=sys.stderr)
 
 

@@ -27,10 +27,10 @@ OTHERS = over_programs()
 
 @dataclass(frozen=True)
 class RunSuite(Request):
-    """Compare managers over all programs of a suite, or do another study of each.
+    """Compare managers over all programs of a suite, or run another study on each.
 
-    Programs whose packages are not installed are skipped and named. A folder given with -o is
-    resumed where it was interrupted.
+    Programs whose packages are not installed are skipped and named. With -o, an interrupted
+    study in that folder is resumed.
     """
 
     suite: str = suite_argument("NAME|FILE")
@@ -38,7 +38,7 @@ class RunSuite(Request):
     study: str = option(
         COMPARE,
         type=click.Choice([COMPARE, *OTHERS]),
-        help="What to do with each program: the command of that name. Default: compare.",
+        help="The study to run on each program. Default: compare.",
     )
     managers: Sequence[str] = managers_option()
     baseline: str = baseline_option()
@@ -47,10 +47,10 @@ class RunSuite(Request):
         "--model",
         multiple=True,
         metavar="NAME|FILE",
-        help="With --study breakdown or memsys: a memory system to simulate; repeat it.",
+        help="With --study breakdown or memsys: a memory system to simulate; can be repeated.",
     )
     sites: bool = option(
-        False, help="With --study count: tell the operations apart by the calls that led to them."
+        False, help="With --study count: also count the operations of each call site."
     )
     runs: int = runs_option(6, "Runs under each manager.")
     warmup: int = warmup_option()
@@ -58,7 +58,7 @@ class RunSuite(Request):
         None,
         type=click.Path(path_type=Path),
         metavar="PATH",
-        help="Your jar of the suite dacapo or renaissance.",
+        help="Path of your jar of the suite dacapo or renaissance.",
     )
     iterations: int | None = option(
         None,

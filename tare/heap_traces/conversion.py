@@ -147,7 +147,7 @@ def convert(
         total, described = _write_tables(found, folder, _Progress(note), recording, is_named)
         problems = [text for process in described for text in process.pop("damage")]
         if not reason and not found:
-            reason = f"the {facts['observer']} left no recording"
+            reason = f"the {facts['observer']} wrote no recording"
         reasons = [reason, *(_incomplete(process) for process in described), *problems]
         if total.violations:
             reasons.append("rows that contradict each other: " + "; ".join(total.violations))
@@ -231,7 +231,7 @@ class _Source:
         reader = TableReader(self.process.table(name), name, **options)
         yield from reader
         if reader.damage:
-            text = f"of its {name} the end is missing: {reader.damage}"
+            text = f"the end of its {name} is missing: {reader.damage}"
             if text not in self.damage:
                 self.damage.append(text)
 
@@ -448,7 +448,7 @@ class _Deaths:
 def _read_deaths(source: _Source, deaths: _Deaths) -> None:
     batches = source.read("deaths", batch_rows=_DEATH_BATCH)
     if lost := sum(deaths.put(batch) for batch in batches):
-        source.damage.append(f"{lost} deaths are of objects whose births are missing")
+        source.damage.append(f"{lost} deaths belong to objects whose births are missing")
 
 
 # ---- the other tables ----
@@ -462,7 +462,7 @@ def _frames_of(
     waiting: list[tuple[list[Frame], list[str]]] = []
     for place, process in enumerate(found):
         frames, problem = read_frames(process.table("frames"))
-        told = [f"of its frames the end is missing: {problem}"] if problem else []
+        told = [f"the end of its frames is missing: {problem}"] if problem else []
         waiting.append((frames, told))
         if place + 1 < len(found) and sum(len(frames) for frames, _ in waiting) < _FRAMES_AT_ONCE:
             continue
@@ -494,7 +494,7 @@ def _write_sites(table: TableWriter, source: _Source, frames: Sequence[Sequence[
         ids = np.arange(first, first + len(batch["frame"]), dtype=np.uint64)
         if np.any(batch["caller"] >= ids):
             source.damage.append(
-                "of its call sites the end is missing: one comes before its caller"
+                "the end of its call sites is missing: one comes before its caller"
             )
             break
         frame = np.minimum(batch["frame"], np.uint64(len(frames))).astype(np.int64)

@@ -5,7 +5,7 @@ made) and the peak of the bytes held is taken again, exactly. Sums would mislead
 the peak does not help where the next highest moment is nearly as high.
 
 No change of a place can save more than what it saves at the peak itself, so places whose objects
-hold too little in vain there need not be tried.
+have too little unused there need not be tried.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def predictions(trace: Trace, process: Process, moment: int, largest: int) -> li
 
     Of each: ``kind``, ``place`` (a dict as of ``Place``), ``caller`` (the same, or None: what
     called it for nearly all that is worth a change), ``objects`` and ``bytes`` (of the place); for
-    changes of the peak ``at_peak`` (bytes held in vain then), ``peak``, with the bounds
+    changes of the peak ``at_peak`` (unused bytes then), ``peak``, with the bounds
     ``peak_low`` and ``peak_high`` (of the peak afterwards), ``never_freed``, ``freed_at`` (where
     most of it is freed now, a place or None) and ``teardown`` (whether uses of teardown are left
     out); for the others ``calls`` (allocations, each with its free), and

@@ -2,7 +2,11 @@
 in a stream.
 
 A process may be killed at any moment, so the end of every table may be missing: what comes before
-is read, and what is wrong with the rest is said. docs/trace.md describes the format.
+is read, and what is wrong with the rest is said.
+
+Each program that a process ran leaves PID.SERIAL.json, a table PID.SERIAL.NAME for each name in
+``TABLES``, and PID.SERIAL.frames with a line of JSON for each frame. Some observers leave out some
+tables. observers/tables/block.h describes the bytes of a table.
 """
 
 from __future__ import annotations
@@ -141,7 +145,7 @@ def read_processes(folder: Path) -> list[Process]:
         if (match := _FILE_NAME.fullmatch(path.name))
     ]
     if len(found) > _MOST_PROCESSES:
-        raise TareError(f"{len(found)} processes are more than Tare puts into a trace")
+        raise TareError(f"{len(found)} processes are more than a trace can hold")
     parents = {process.pid: process.numbers["parent"] for process in found}
 
     def depth(pid: int) -> int:
@@ -164,7 +168,7 @@ def _read_process(path: Path, pid: int, serial: int) -> Process:
     if not isinstance(raw, dict):
         raw = {}
     if raw and (raw.get("format") != FORMAT or raw.get("version") != FORMAT_VERSION):
-        raise TareError(f"{path} is of another version of the instrument", "build Tare again")
+        raise TareError(f"{path} is from another version of the instrument", "build Tare again")
     end, program = raw.get("end"), raw.get("program")
     return Process(
         pid=pid,

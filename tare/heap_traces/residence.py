@@ -1,4 +1,4 @@
-"""What objects hold in vain: the lag, use, drag and void of a heap trace, and its peaks.
+"""Unused memory: the lag, use, drag and void of a heap trace, and its peaks.
 
 After Röjemo and Runciman, an object's residence divides into lag (born and not yet used), use
 (from its first use to its last) and drag (from its last use to the end of its residence); the
@@ -80,14 +80,15 @@ class Process:
 
 
 def analyse(trace: Trace, clock: str = "bytes") -> dict[str, Any]:
-    """All that a report on drag shows, as JSON could hold it; see docs/drag.md for the keys.
+    """All that a report on drag shows, as JSON could hold it; tare.studies.drag.details has
+    the keys.
 
     UsageError when ``trace`` has no last uses, or contradicts itself.
     """
     if "last_use" not in trace.header.observed:
         raise UsageError(
             f"{trace.folder} has no last uses",
-            "record the program again with tare trace --last-use, or give it to tare drag itself",
+            "record it again with tare trace --last-use, or run tare drag on the program itself",
         )
     with reading(trace):
         objects = trace.objects()
@@ -466,7 +467,7 @@ def _sweep(
 
 
 def not_needed(process: Process) -> pl.Expr:
-    """From when on, on the clock of its order, an object is held in vain, its teardown being no
+    """From when on, on the clock of its order, an object is unused, its teardown being no
     use; its birth where it is not needed at all."""
     at = moments(process, process.order)
     after = pl.min_horizontal(at["need"] + 1, at["end"])

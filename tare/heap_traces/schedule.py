@@ -1,7 +1,7 @@
 """Makes a schedule of a heap trace: the file of events that ``tare-replay`` follows.
 
 The columns that matter are read here, batch by batch, and handed to ``tare-replay compile``, which
-puts births, uses, stores and deaths in order. docs/replay.md describes the file.
+puts births, uses, stores and deaths in order. `replay/schedule/src/event.rs` describes the file.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def is_collected(trace: Trace) -> bool:
 def check(trace: Trace, how: How) -> int:
     """The process to replay. Raises UsageError where the trace does not have what ``how`` needs."""
     if how.death not in DEATHS or how.touch not in TOUCHES or how.regions not in ("", *REGIONS):
-        raise UsageError(f"'{how.death}', '{how.touch}' or '{how.regions}' is no way to replay")
+        raise UsageError(f"cannot replay with '{how.death}', '{how.touch}' and '{how.regions}'")
     if how.regions == "site" and "sites" not in trace.header.observed:
         raise UsageError(f"{trace.folder} has no call sites", "record it again, without --no-sites")
     if how.death == "free" and is_collected(trace):
@@ -86,12 +86,12 @@ def check(trace: Trace, how: How) -> int:
         option = {"unreachable": "--reachability", "last_use": "--last-use"}
         hints = " ".join(sorted(option[str(word)] for word in missing))
         raise UsageError(
-            f"{trace.folder} does not say what --death {how.death}, --touch {how.touch} needs",
+            f"{trace.folder} lacks what --death {how.death}, --touch {how.touch} needs",
             f"record it again, with: tare trace {hints}",
         )
     if trace.sample_bytes:
         raise UsageError(
-            f"{trace.folder} has a sample of the objects: a replay needs all of them",
+            f"{trace.folder} is a sample of the objects: a replay needs all of them",
             "record it again, without sampling",
         )
     if how.process is None:

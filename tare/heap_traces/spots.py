@@ -50,7 +50,7 @@ class Spot:
     that are needed, held at the peak), freed ``soon``, and ``crossing`` (freed by
     another thread). ``times`` are those of the idle ones. ``others`` are places whose objects are
     parts of the same structure, which its sums include. ``callers`` are the places that called it,
-    with what each has of the bytes in vain, and of the calls."""
+    with what each has of the unused bytes, and of the calls."""
 
     place: Place
     sites: list[int] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Spot:
     @property
     def caller(self) -> Place | None:
         """Of a place that several others call, the one from which nearly all of it comes that is
-        worth a change: what is held in vain or, where nothing is, the calls."""
+        worth a change: unused bytes or, where there are none, the calls."""
         if len(self.callers) < 2:
             return None
         measure = 0 if sum(weight[0] for weight in self.callers.values()) else 1

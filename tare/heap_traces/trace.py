@@ -406,7 +406,7 @@ def open_trace(path: Path | str) -> Trace:
             _DAMAGED,
         )
     if rows["sites"] > _MOST_SITES:
-        raise UsageError(f"{folder}: {rows['sites']} call sites are more than Tare reads")
+        raise UsageError(f"{folder} has {rows['sites']} call sites: at most {_MOST_SITES}")
     return Trace(folder, meta, clocked)
 
 
@@ -423,14 +423,14 @@ def _refuse_damage(folder: Path, meta: Mapping[str, Any]) -> None:
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error}") from None
     if damaged is not None:
-        raise UsageError(f"{damaged} is not as it was written", _DAMAGED)
+        raise UsageError(f"{damaged} was changed after it was written", _DAMAGED)
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
     path = folder / META_FILE
     try:
         if path.stat().st_size > _META_LIMIT:
-            raise UsageError(f"{path} is too large to be one of ours")
+            raise UsageError(f"{path} is too large for a heap trace")
         meta = json.loads(path.read_bytes(), parse_constant=no_number)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
@@ -440,11 +440,11 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-        raise UsageError(f"{path} is not that of a heap trace")
+        raise UsageError(f"{path} does not describe a heap trace")
     version = meta.get("version")
     if type(version) is not int or not 1 <= version <= VERSION:
         raise UsageError(
-            f"{path} has version {version!r}, this Tare reads up to {VERSION}",
+            f"{path} has version {version!r}; this Tare reads up to {VERSION}",
             "use the Tare that wrote it, or a newer one",
         )
     try:

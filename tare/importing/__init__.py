@@ -75,11 +75,9 @@ def _format_of(source: Source) -> Format:
             return each
     if not head:
         reason = source.damage or "it is empty"
-        raise UsageError(f"{source.path} has nothing that can be read: {reason}")
+        raise UsageError(f"{source.path} cannot be read: {reason}")
     titles = ", ".join([each.TITLE for each in known] + [each.TITLE for each in runs.formats()])
-    raise UsageError(
-        f"{source.path} is not a recording that Tare knows", f"it reads those of: {titles}"
-    )
+    raise UsageError(f"{source.path} is not a recording that Tare can read", f"it reads: {titles}")
 
 
 def _pid_of(path: Path) -> int:

@@ -99,9 +99,9 @@ def read_runs(path: Path, note: Callable[[str], None]) -> Imported:
         tool="DaCapo",
         runs=[run],
         notes=[
-            "The files name neither the program nor its collector: the program has the name of "
+            "The files name neither the program nor its collector: the program is named after "
             "their folder.",
-            "Of several iterations the last is taken.",
+            "With several iterations, the last is used.",
         ],
     )
 

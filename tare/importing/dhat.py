@@ -49,17 +49,17 @@ def read_runs(path: Path, note: Callable[[str], None]) -> Imported:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except RecursionError:
-        raise UsageError(f"{path} is no profile of DHAT: it is nested too deeply") from None
+        raise UsageError(f"{path} is not a profile of DHAT: it is nested too deeply") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise UsageError(
-            f"{path} is no profile of DHAT, or is damaged: {type(error).__name__}: {error}"
+            f"{path} is not a profile of DHAT, or is damaged: {type(error).__name__}: {error}"
         ) from None
     return Imported(
         tool="DHAT",
         runs=[run],
         notes=[
-            "DHAT keeps sums by place in the program, not objects: there is no heap trace in it.",
-            "It serves malloc itself: what another manager would do, the profile does not say.",
+            "DHAT keeps totals by call site, not objects, so there is no heap trace.",
+            "DHAT replaces malloc, so the profile says nothing about other managers.",
         ],
     )
 
@@ -68,7 +68,7 @@ def _run(document: Mapping[str, Any]) -> ImportedRun:
     if document["dhatFileVersion"] != _VERSION:
         raise ValueError(f"version {document['dhatFileVersion']!r}, not {_VERSION}")
     if document["mode"] not in _MODES:
-        raise ValueError(f"it is of the mode {document['mode']!r}, not of a heap")
+        raise ValueError(f"its mode is {document['mode']!r}, not that of a heap profile")
     places: Sequence[Mapping[str, Any]] = document["pps"]
     known = {m: k for m, k in _SUMMED.items() if all(k in place for place in places)}
     values = {metric: float(sum(_count(place[key]) for place in places))
@@ -87,7 +87,7 @@ def _run(document: Mapping[str, Any]) -> ImportedRun:
 
 def _count(value: object) -> int:
     if type(value) is not int or not 0 <= value < 1 << 64:
-        raise ValueError(f"{value!r} where a number has to be")
+        raise ValueError(f"{value!r} in place of a number")
     return value
 
 

@@ -228,7 +228,7 @@ class _Live:
 
 
 class _RawTable:
-    """A table of a raw recording, as docs/trace.md describes it."""
+    """A table of a raw recording, as observers/tables/block.h describes it."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._columns = recording.TABLES[name]

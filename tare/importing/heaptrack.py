@@ -38,10 +38,10 @@ COMMON_LETTERS = b"vXISAR#\nc"
 MOST_ROWS = 1 << 22
 _MOST_INLINED = 100
 """Of strings, of instructions, of modules and of call stacks."""
-NO_REALLOCS = "heaptrack notes a realloc as a free and an allocation of the whole new size."
+NO_REALLOCS = "heaptrack records a realloc as a free and an allocation of the whole new size."
 _NO_OBJECTS = (
-    "Which one of several objects of one call site and size a free ended is not in the file: the "
-    "youngest is taken. Sums by call site are exact."
+    "The file does not say which of several objects of one call site and size was freed: the "
+    "youngest is assumed. Sums by call site are exact."
 )
 _VERSIONS = range(1, 4)
 _SIZED_STRINGS = 3
@@ -83,7 +83,7 @@ def sized_strings(source: Source) -> bool:
     version = int(opening[2] or b"0", 16) if opening else 0
     if version not in _VERSIONS:
         raise UsageError(
-            f"{source.path} is of version {version} of heaptrack's format",
+            f"{source.path} has version {version} of heaptrack's format",
             f"Tare reads versions {_VERSIONS[0]} to {_VERSIONS[-1]}; record the program again, "
             "or read it with the heaptrack that wrote it",
         )
@@ -107,7 +107,7 @@ def letters_of(lines: Lines, allowed: bytes) -> NDArray[np.uint8]:
 def missing_of(source: Source, attached: bool, ended: bool, damage: str) -> str:
     """What a file does not have of its run, and why."""
     if damage:
-        return f"of {source.path.name} the end is missing: {damage}"
+        return f"the end of {source.path.name} is missing: {damage}"
     if attached:
         return "heaptrack was attached later: what was allocated before is not in it"
     if not ended:

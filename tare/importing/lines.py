@@ -78,7 +78,7 @@ class Source:
             if cut:
                 yield Lines.of(text[:cut])
             if len(rest) > _MOST_LINE_BYTES:
-                self.damage = f"it has a line of more than {_MOST_LINE_BYTES} characters"
+                self.damage = f"it has a line of more than {_MOST_LINE_BYTES:,} characters"
                 return
         if rest and not self.damage:
             self.damage = "its last line is cut off"

@@ -30,7 +30,7 @@ from tare.importing.lines import Lines, Numbers, Places, Source, read_all
 from tare.importing.stacks import write_sites
 
 TITLE = "glibc's mtrace"
-_NO_TIMES = "mtrace writes no times: what is given as nanoseconds counts its operations."
+_NO_TIMES = "mtrace records no times: values in nanoseconds are counts of its operations."
 _OPENING = re.compile(rb"= Start\n|(@ [^\n]*\] )?[-+<>!] (0x|\(nil\))")
 _WHERE = re.compile(
     r"(?P<object>.*?):?"
@@ -54,7 +54,7 @@ def read(source: Source, writer: RecordingWriter) -> Facts:
     ending = read_all(source, sites.parse, sites.take)
     events = _Events(writer, sites.write(writer, source.path.parent), sites.numbers)
     damage = read_all(source, events.parse, events.take, ending).damage
-    missing = f"of {source.path.name} the end is missing: {damage}" if damage else ""
+    missing = f"the end of {source.path.name} is missing: {damage}" if damage else ""
     return Facts(
         observer="mtrace",
         command="",

@@ -1,7 +1,7 @@
 """Folders of logs that running-ng writes: ``running runbms``, for programs under JVMs and others.
 
 A file has all invocations of one program in one heap under one configuration, and is called
-PROGRAM.HEAP.MEGABYTES.CONFIGURATION.SUITE.log, HEAP in thousandths of the least heap, 0 for none.
+PROGRAM.HEAP.MEGABYTES.CONFIGURATION.SUITE.log, HEAP in thousandths of the minimum heap, 0 for none.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Invocation:
     def as_run(self, program: str, manager: str) -> ImportedRun:
         if self.milliseconds is None:
             status = Status.OUT_OF_MEMORY if self.lacks_memory else Status.FAILED
-            reason = "out of memory" if self.lacks_memory else "it did not say that it passed"
+            reason = "out of memory" if self.lacks_memory else "its log does not say PASSED"
             return ImportedRun(program, manager, status, reason)
         values = {"iteration_seconds": self.milliseconds / 1e3, **self.latencies}
         stopped = next((self.statistics[n] for n in _STOPPED if n in self.statistics), None)
@@ -85,8 +85,8 @@ def read_runs(path: Path, note: Callable[[str], None]) -> Imported:
         runs=runs,
         missing=missing,
         notes=[
-            "The time is that of the last iteration of each invocation, as the program told it.",
-            "Nobody proved which collector served a run: it is what its configuration says.",
+            "The time is that of the last iteration of each invocation, as the program printed it.",
+            "The collector of a run is the one that its configuration names, not verified.",
         ],
     )
 

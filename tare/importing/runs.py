@@ -101,7 +101,7 @@ def import_runs(
     )
     with Store(folder or default_folder(STUDY, path.name), run, key="request") as store:
         if store.records:
-            raise UsageError(f"{store.folder} has runs already", "name another folder with -o")
+            raise UsageError(f"{store.folder} already has runs", "name another folder with -o")
         for record in _records(found.runs):
             store.append(record)
         results = store.finish()

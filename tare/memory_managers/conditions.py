@@ -29,8 +29,8 @@ def split_name(text: str) -> tuple[str, Conditions]:
     inner, *given = split_at_commas(match["inside"] if match else "")
     if not inner or not given or re.match(r"[a-z-]+\s*=", inner):
         raise UsageError(
-            f"'{text}' does not say which manager has which part of the machine",
-            f"give a manager first: {NAME}(glibc, cpus=0)",
+            f"'{text}' must name a manager and its part of the machine",
+            f"write it like {NAME}(glibc, cpus=0)",
         )
     parts: list[str] = []
     for part in given:

@@ -46,7 +46,7 @@ def install(names: Sequence[str], *, report: Callable[[str], None]) -> None:
 
 def _install(recipe: Recipe, report: Callable[[str], None]) -> None:
     if recipe.object_file is None:
-        report(f"{recipe.name} is the machine's own: nothing to install")
+        report(f"{recipe.name} is part of the system: nothing to install")
         return
     if _say_if_there(recipe, report):
         return

@@ -102,8 +102,8 @@ def parse_name(text: str) -> tuple[str, dict[str, str]]:
         raise UsageError(f"a manager name of {len(text)} characters")
     if conditions.begins(text):
         raise UsageError(
-            f"'{text}' can stand only around the whole name of a manager, and not where a study "
-            "puts something around that itself",
+            f"'{text}' must enclose the whole name of a manager, and does not work in a study that "
+            "puts a layer over its managers",
             f"write {conditions.NAME}(delay(glibc), cpus=0), or give --cpus and --hugepages",
         )
     match = _CALL.fullmatch(text.strip())
@@ -213,7 +213,7 @@ def _over_malloc(name: str, inner_name: str, replays: bool) -> Manager:
     inner = resolve(inner_name)
     if inner.runtime is not None:
         raise UsageError(
-            f"{inner.name} is a collector, and {name} takes objects from malloc",
+            f"{inner.name} is a collector, and {name} needs an allocator",
             "`tare managers` lists the allocators",
         )
     return replace(
@@ -229,7 +229,7 @@ def _on_part_of_machine(text: str, replays: bool) -> Manager:
         raise UsageError(f"a manager name of {len(text)} characters")
     inner_name, around = conditions.split_name(text)
     if conditions.begins(inner_name):
-        raise UsageError(f"'{text}' says twice which part of the machine", "put all into one")
+        raise UsageError(f"'{text}' gives the part of the machine twice", "put all into one")
     inner = resolve(inner_name, replays=replays)
     return replace(inner, name=conditions.name_of(inner.name, around), conditions=around)
 
@@ -244,7 +244,7 @@ def _layered(text: str, name: layers.LayerName) -> Manager:
         recipe = load_recipes().get(inner_name)
         if runtimes.is_name(inner_name) or (recipe is not None and recipe.kind == "collector"):
             raise UsageError(
-                f"{inner_name} is a collector: it decides itself when memory is used again",
+                f"{inner_name} is a collector, and {name.layer} needs an allocator",
                 f"put {name.layer} over an allocator; `tare managers` lists them",
             )
     layer = layers.layers()[name.layer]

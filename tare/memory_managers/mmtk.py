@@ -37,7 +37,7 @@ class Plan:
 
 
 PLANS = {
-    "semispace": Plan("copies all that lives into the other half of the heap", "SemiSpace"),
+    "semispace": Plan("copies all live objects into the other half of the heap", "SemiSpace"),
     "gencopy": Plan(
         "a copying nursery before two halves as in semispace", "GenCopy", has_nursery=True
     ),
@@ -47,13 +47,13 @@ PLANS = {
         "immix that never moves an object", "Immix", "Immix-nonmoving", _NONMOVING
     ),
     "stickyimmix": Plan(
-        "immix whose marks stay, so that young objects are collected alone",
+        "immix with sticky marks, so that young objects are collected alone",
         "StickyImmix",
         has_nursery=True,
     ),
     "freelist-marksweep": Plan("marks, and sweeps blocks of size classes", "MarkSweep"),
-    "markcompact": Plan("slides all that lives together, by Lisp 2", "MarkCompact"),
-    "compressor": Plan("slides all that lives together, by tables of offsets", "Compressor"),
+    "markcompact": Plan("slides all live objects together, by Lisp 2", "MarkCompact"),
+    "compressor": Plan("slides all live objects together, by tables of offsets", "Compressor"),
     "concurrent-immix": Plan("immix that marks while the program runs", "ConcurrentImmix"),
 }
 
@@ -61,16 +61,16 @@ HEAP = "heap"
 _LEAST_MULTIPLE, _MOST_MULTIPLE = 1.0, 64.0
 _HEAP = Option(
     HEAP,
-    "bytes of the heap, or a multiple of the least one, like 2x; without it, 4 times the most "
-    "that the trace has alive at once",
+    "bytes of the heap, or a multiple of the minimum heap, like 2x; if not set, 4 times the "
+    "trace's peak of live bytes",
     "size",
     "",
 )
-_NURSERY = Option("nursery", "bytes of the nursery; without it, as MMTk chooses", "size", "")
+_NURSERY = Option("nursery", "bytes of the nursery; if not set, as MMTk chooses", "size", "")
 _THREADS = Option("threads", "threads of the collector", "int", "", default="1")
-_PERIOD = Option("period", "a full collection each time so many bytes were asked for", "size", "")
+_PERIOD = Option("period", "bytes requested between full collections", "size", "")
 _RECLAIM = Option(
-    "reclaim", "only each Nth collection reclaims; the others trace", "int", "", default="1"
+    "reclaim", "every Nth collection reclaims; the others only trace", "int", "", default="1"
 )
 
 
@@ -99,14 +99,14 @@ def recipes() -> dict[str, Recipe]:
 
 
 def multiple_of(heap: str) -> float:
-    """Of how many least heaps ``heap`` is a multiple; 0 where it is given in bytes. Raises
+    """Of how many minimum heaps ``heap`` is a multiple; 0 where it is given in bytes. Raises
     UsageError for one that no heap can be."""
     if not re.fullmatch(r"\d+(\.\d+)?x", heap):
         return 0.0
     multiple = float(heap[:-1])
     if not _LEAST_MULTIPLE <= multiple <= _MOST_MULTIPLE:
         raise UsageError(
-            f"a heap of {heap} cannot be: it is from {_LEAST_MULTIPLE:g}x to {_MOST_MULTIPLE:g}x"
+            f"heap={heap}: give a multiple from {_LEAST_MULTIPLE:g}x to {_MOST_MULTIPLE:g}x"
         )
     return multiple
 

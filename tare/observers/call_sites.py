@@ -1,9 +1,10 @@
 """What the manager's operations cost by call site: a count, told apart by who called.
 
-The tool leaves three tables of each process beside its counts, documented in docs/instrument.md.
-Here they become one tree of call sites, bounded: a call site that is not among the costliest is
-added to the last call on its stack that one of these has, too. So all together is always what was
-counted, and what a call leads to is always whole.
+The tool leaves three tables of each process beside its counts, documented in site_files.h and
+costs.h in observers/instrument/sites. Here they become one tree of call sites,
+bounded: a call site that is not among the costliest is added to the last call on its stack that one
+of these has, too. So all together is always what was counted, and what a call leads to is always
+whole.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ def _add_process(stem: Path, operations: Mapping[str, Any], merged: _Merged) -> 
     """Add what one process left; how many costs those are."""
     costs = _table(stem, "costs")
     if (costs["operation"] >= len(_OPERATIONS)).any():
-        raise TareError(f"{stem}.costs has an operation that is none", "build Tare again")
+        raise TareError(f"{stem}.costs has an unknown operation", "build Tare again")
     places = _add_sites(stem, merged)
     left = {name: [one[each] for each in MEASURES] for name, one in operations.items()}
     rows = zip(*(costs[column].tolist() for column in _COLUMNS["costs"]), strict=True)

@@ -53,8 +53,8 @@ def _check_processors(wanted: str) -> None:
             f"there is no processor {shown(absent)}", f"this machine has {shown(online)}"
         )
     raise UsageError(
-        f"processor {shown(missing)} is not allowed here",
-        f"taskset or the container leaves {shown(here)}",
+        f"this process may not use processor {shown(missing)}",
+        f"taskset or the container allows {shown(here)}",
     )
 
 
@@ -109,16 +109,14 @@ def _word_for(wanted: str) -> str:
         if _takes(_ADVISED):
             return _ADVISED
         raise MissingError(
-            "hugepages=madvise: this machine gives huge pages to all (always), and to leave them "
-            "to those that ask in one program alone takes a kernel from 6.18 on",
+            "hugepages=madvise: this machine gives huge pages to all (always); to change that for "
+            "one program needs Linux 6.18 or later",
             hint,
         )
     if given == "madvise":
         hint = f"let the manager ask: jemalloc(thp=always), glibc(hugetlb=thp); or {hint}"
-    who = "to those that ask (madvise)" if given == "madvise" else "to nobody (never)"
-    raise MissingError(
-        f"hugepages={wanted}: this machine gives huge pages {who}, and a program gets no more", hint
-    )
+    who = "only on request (madvise)" if given == "madvise" else "to nobody (never)"
+    raise MissingError(f"hugepages={wanted}: this machine gives huge pages {who}", hint)
 
 
 @cache

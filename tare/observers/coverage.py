@@ -68,7 +68,7 @@ def with_own_allocators(outcome: Outcome, lines: Iterable[Sequence[str]]) -> Out
     found: dict[tuple[str, str], OwnAllocator] = {}
     for fields in lines:
         if fields[1:2] == ["refused"] and len(fields) == _OF_REFUSAL:
-            reason = f"it calls {fields[5]} of an allocator of its own, which no malloc can serve"
+            reason = f"it calls {fields[5]} of its own allocator, which no malloc can serve"
             return replace(outcome, status=Status.NOT_COVERED, reason=reason, values={})
         is_one = fields[1:2] == ["private"] and len(fields) == _OF_OWN_ALLOCATOR
         if not is_one or not fields[7].isdecimal():
@@ -116,7 +116,7 @@ def _refusal(coverage: Coverage, limits: Limits, manager: str) -> str:
     advice = coverage.files[0].advice
     return (
         f"{coverage.told(manager)}{f' ({advice})' if advice else ''}; --least-coverage 0 measures "
-        "it all the same"
+        "it anyway"
     )
 
 

@@ -67,7 +67,7 @@ def read_events(path: Path) -> Events:
     except OSError as error:
         raise UsageError(f"the events in {path} cannot be read: {error.strerror}") from None
     if len(content) > _MOST_BYTES:
-        raise UsageError(f"{path} is larger than {_MOST_BYTES >> 20} MiB: no file of events")
+        raise UsageError(f"{path} is larger than {_MOST_BYTES >> 20} MiB: not a file of events")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -79,7 +79,7 @@ def read_events(path: Path) -> Events:
         if not words:
             continue
         if len(events) == MOST_LINES:
-            raise _wrong(path, number, f"is one more than the {MOST_LINES:,} that are allowed")
+            raise _wrong(path, number, f"is beyond the {MOST_LINES:,} lines allowed")
         try:
             events.append((number, _read_event(words)))
         except ValueError as error:
@@ -96,26 +96,26 @@ def _without_comment(words: Sequence[str]) -> Sequence[str]:
 def _wrong(path: Path, line: int, why: str) -> UsageError:
     return UsageError(
         f"{path}, line {line}: {why}",
-        "a line is: count, begin, end or during; a name; and " + _PLACES,
+        "a line has three words: count, begin, end or during; a name; " + _PLACES,
     )
 
 
 def _check_together(path: Path, events: Sequence[tuple[int, Event]]) -> None:
     if not events:
         raise UsageError(
-            f"{path} names no event",
-            "a line is, for example: count parses parse_line",
+            f"{path} has no events",
+            "write lines like: count parses parse_line",
         )
     names: set[tuple[bool, str]] = set()
     for number, event in events:
         names.add((event.effect == "count", event.name))
         if len(names) > MOST_NAMES:
-            raise _wrong(path, number, f"has one name more than the {MOST_NAMES:,} allowed")
+            raise _wrong(path, number, f"exceeds the {MOST_NAMES:,} names allowed")
     at_places: Counter[str] = Counter()
     for number, event in events:
         at_places[event.place()] += 1
         if at_places[event.place()] > MOST_AT_A_PLACE:
-            raise _wrong(path, number, f"is one more than the {MOST_AT_A_PLACE} that a place bears")
+            raise _wrong(path, number, f"exceeds the {MOST_AT_A_PLACE} lines allowed for one place")
     begun = {event.name for _, event in events if event.effect in ("begin", "during")}
     for number, event in events:
         if event.effect == "end" and event.name not in begun:
@@ -131,10 +131,10 @@ def _read_event(words: Sequence[str]) -> Event:
     effect, name, place = words
     if not name.isprintable() or len(name.encode()) > NAME_BYTES:
         raise ValueError(
-            f"the name {_shown(name)} is not {NAME_BYTES} or fewer bytes of printable text"
+            f"the name {_shown(name)} is not printable text of at most {NAME_BYTES} bytes"
         )
     if name.startswith(_RESERVED):
-        raise ValueError(f"the name {_shown(name)}: those with {_RESERVED} are Tare's own")
+        raise ValueError(f"the name {_shown(name)}: names with {_RESERVED} are reserved for Tare")
     return Event(cast(Effect, effect), name, *_read_place(place))
 
 
@@ -158,7 +158,7 @@ def _read_place(text: str) -> tuple[str, str, int]:
         return "", "", _number(rest)
     if symbol[:1].isdigit():
         hint = f"; write {object_end}!+{rest}" if mark and _NUMBER.fullmatch(rest) else ""
-        raise ValueError(f"the place {_shown(text)}: a symbol begins with no digit{hint}")
+        raise ValueError(f"the place {_shown(text)}: a symbol cannot begin with a digit{hint}")
     if not symbol and not (mark and plus):
         raise ValueError(f"the place {_shown(text)} is none of {_PLACES}")
     return object_end, symbol, _number(offset)
@@ -166,10 +166,12 @@ def _read_place(text: str) -> tuple[str, str, int]:
 
 def _number(text: str) -> int:
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{_shown(text)} is no number: write it decimal, or hexadecimal after 0x")
+        raise ValueError(
+            f"{_shown(text)} is not a number: write it in decimal, or in hexadecimal after 0x"
+        )
     value = int(text, 16 if text.startswith("0x") else 10)
     if value > _MOST_ADDRESS:
-        raise ValueError(f"{_shown(text)} is more than an address can be")
+        raise ValueError(f"{_shown(text)} is larger than an address can be")
     return value
 
 

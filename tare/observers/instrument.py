@@ -2,7 +2,7 @@
 
 The run goes through the same launcher as any other, and must give the same proof: what is preloaded
 is preloaded inside Valgrind too. The tool leaves a file per process, documented in
-docs/instrument.md; here they are added up.
+observers/instrument/reports/counts_file.h; here they are added up.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def launcher(bits: int = 64) -> Path:
         return native_file(LAUNCHER)
     except MissingError:
         raise MissingError(
-            "the instrument is not built: it needs the Debian package valgrind, of a version "
-            "that was tried (3.19.0, 3.22.0, 3.24.0, 3.25.1)",
+            "the instrument is not built: it needs the Debian package valgrind, in a tested "
+            "version (3.19.0, 3.22.0, 3.24.0, 3.25.1)",
             "apt-get install valgrind, then pip install . (or: make build)",
         ) from None
 
@@ -159,7 +159,7 @@ def read_process_files(
     where one cannot be read, has more than ``most_bytes``, or is of another format."""
     paths = sorted(folder.glob("*.json"))
     if len(paths) > _MOST_FILES:
-        raise TareError(f"{len(paths)} processes are more than Tare adds up")
+        raise TareError(f"{len(paths)} processes are more than {_MOST_FILES}")
     return [(path, read_process_file(path, format_name, version, most_bytes)) for path in paths]
 
 
@@ -174,7 +174,7 @@ def read_process_file(
     except (OSError, ValueError) as error:
         raise TareError(f"{path} cannot be read: {error}") from None
     if found.get("format") != format_name or found.get("version") != version:
-        raise TareError(f"{path} is of another version of the instrument", "build Tare again")
+        raise TareError(f"{path} is from another version of the instrument", "build Tare again")
     return found
 
 
@@ -182,7 +182,7 @@ def add_up(counts: Sequence[Mapping[str, Any]], pids: Collection[int], outcome: 
     """``outcome`` with the sums over all processes as its values."""
     if not counts:
         return replace(
-            outcome, status=Status.FAILED, reason="the instrument left no count", values={}
+            outcome, status=Status.FAILED, reason="the instrument wrote no counts", values={}
         )
     operations = merged(count["operations"] for count in counts)
     proof = operations.pop("proof", None)

@@ -111,7 +111,7 @@ def _listed(suite: str, listing: Program) -> list[str]:
         return names
     said = (done.stderr or done.stdout).decode(errors="replace").strip()[-300:]
     raise UsageError(
-        f"this is no jar of {suite}: {command} gave no list of benchmarks (status "
+        f"this is not a jar of {suite}: {command} listed no benchmarks (status "
         f"{done.returncode})" + (f": {said}" if said else ""),
         f"--jar names the jar of {suite}",
     )

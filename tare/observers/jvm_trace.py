@@ -77,7 +77,7 @@ def require() -> Path:
     except MissingError:
         raise MissingError(
             "the observer of Java heaps is not built",
-            "apt-get install default-jdk-headless, and build Tare anew",
+            "apt-get install default-jdk-headless, and build Tare again",
         ) from None
 
 
@@ -114,7 +114,7 @@ class JvmTrace(Observer):
     ) -> Outcome:
         if read_processes(self._recording):
             return outcome
-        reason = "no JVM of the run left a recording"
+        reason = "no JVM of the run wrote a recording"
         return replace(outcome, status=Status.FAILED, reason=reason, values={})
 
 

@@ -1,7 +1,7 @@
 """One run under the instrument's memory-system simulator, and what it found.
 
-The tool leaves a file per process, documented in docs/memsys.md; here they are added up, and
-misses become cycles by the penalties of the models.
+The tool leaves a file per process, documented in observers/instrument/reports/memsys_file.h; here
+they are added up, and misses become cycles by the penalties of the models.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def how(names: Sequence[str], curves: bool) -> How:
     """What to simulate, by the names of models; none means this machine's."""
     models = tuple(load_model(name) for name in names or (HOST,))
     if len(models) > _MOST_MODELS:
-        raise UsageError(f"{len(models)} models are more than the {_MOST_MODELS} of one run")
+        raise UsageError(f"{len(models)} models: one run simulates at most {_MOST_MODELS}")
     twice = {m.name for m in models if sum(n.name == m.name for n in models) > 1}
     if twice:
         raise UsageError(f"two models have the name {twice.pop()}", "rename a file")
@@ -165,7 +165,7 @@ def read_file(path: Path, what: How) -> dict[str, Any]:
 
 def _checked(path: Path, found: dict[str, Any], what: How) -> dict[str, Any]:
     if found.get("models") != [model.name for model in what.models]:
-        raise TareError(f"{path} is not about the models that were asked for", "build Tare again")
+        raise TareError(f"{path} does not have the requested models", "build Tare again")
     return found
 
 
@@ -178,7 +178,7 @@ def add_up(
     """``counted``, the outcome of a count, with what the simulation found in all processes: in
     these ``phases``, or in all where none is named."""
     if not files:
-        reason = "the instrument left no simulation"
+        reason = "the instrument wrote no simulation"
         return replace(counted, status=Status.FAILED, reason=reason, values={}, details={})
     contexts = [
         context

@@ -1,8 +1,8 @@
 """One run under the recorder: the object of observers/recorder, preloaded in front of a manager.
 
 It writes down births and deaths of objects where they happen, so a program runs at nearly its own
-speed. docs/recorder.md describes the files that it leaves; tare-merge makes of them, when the run
-is over, the tables of a raw recording.
+speed. observers/recorder/format.hpp describes the files that it leaves; tare-merge makes of them,
+when the run is over, the tables of a raw recording.
 """
 
 from __future__ import annotations
@@ -103,12 +103,12 @@ class Recorder(Observer):
     ) -> Outcome:
         headers = read_headers(self._recording)
         if not headers:
-            reason = "the recorder left no recording"
+            reason = "the recorder wrote no recording"
             return replace(outcome, status=Status.FAILED, reason=reason, values={})
         for header in headers:
             for server in header.servers:
                 if not self._manager.serves(server):
-                    reason = f"behind the recorder of process {header.pid} stands {server}"
+                    reason = f"the recorder of process {header.pid} is served by {server}"
                     return replace(outcome, status=Status.NOT_LOADED, reason=reason, values={})
         return replace(outcome, server=os.path.realpath(headers[0].servers[0]))
 
@@ -122,7 +122,7 @@ def read_headers(recording: Path) -> list[Header]:
 def _events_files(recording: Path) -> list[Path]:
     paths = sorted(recording.glob("*.events"))
     if len(paths) > _MOST_PROCESSES:
-        raise TareError(f"{len(paths)} processes are more than Tare puts into a trace")
+        raise TareError(f"{len(paths)} processes are more than a trace can hold")
     return paths
 
 
@@ -145,14 +145,14 @@ def merge(recording: Path, note: Callable[[str], None]) -> None:
     merger = native_file(MERGER)
     for path in _events_files(recording):
         words = [str(merger), str(path.with_suffix(""))]
-        telling = f"putting {format_bytes(path.stat().st_size)} of events in order"
+        telling = f"sorting {format_bytes(path.stat().st_size)} of events"
         with subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace"
         ) as process:
             errors = _await(process, lambda telling=telling: note(telling))  # type: ignore[misc]
         if process.returncode != 0:
             text = errors.strip() or f"status {process.returncode}"
-            raise TareError(f"the recording could not be put in order: {text}", "is the disk full?")
+            raise TareError(f"the recording could not be sorted: {text}", "is the disk full?")
 
 
 def _await(process: subprocess.Popen[str], tell: Callable[[], None]) -> str:

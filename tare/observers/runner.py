@@ -313,8 +313,8 @@ def _raise_start_error(program: Program, raw: Mapping[str, Any]) -> None:
             raise UsageError(f"{program.name}: cannot start, {subject}: {problem}")
         case "setting":
             raise TareError(
-                f"{program.name}: the kernel refused the processors, memory nodes or huge pages "
-                f"that it was to have: {problem}"
+                f"{program.name}: the kernel refused the requested processors, memory nodes or "
+                f"huge pages: {problem}"
             )
         case _:
             raise TareError(f"cannot write {subject}: {problem}", "is the disk full?")
@@ -443,25 +443,25 @@ def _status(
     enough to spoil it: it may be the one that does the work."""
     match raw["end"]:
         case "timeout":
-            return Status.TIMEOUT, "it was still running at the time limit and was ended"
+            return Status.TIMEOUT, "it was still running at the time limit and was killed"
         case "memory-limit":
-            return Status.OUT_OF_MEMORY, "it went over the memory limit and was ended"
+            return Status.OUT_OF_MEMORY, "it exceeded the memory limit and was killed"
         case "output-limit":
-            return Status.FAILED, "it printed more than the output limit and was ended"
+            return Status.FAILED, "it printed more than the output limit and was killed"
         case "signaled" if raw["signal"] == signal.SIGKILL and raw["oom_kills"] > 0:
-            return Status.OUT_OF_MEMORY, "the kernel ended it for lack of memory"
+            return Status.OUT_OF_MEMORY, "the kernel killed it for lack of memory"
         case "signaled":
-            return Status.FAILED, f"it was ended by {_signal_name(raw['signal'])}"
+            return Status.FAILED, f"it was killed by {_signal_name(raw['signal'])}"
     if not main and not manager.of_runtime_alone:  # a runtime shows itself
         return Status.NOT_LOADED, "the program did not show which object serves its malloc"
     if unshown_main and (manager.layer or manager.server) is not None:
         became = unshown_main[0]
-        return Status.NOT_LOADED, f"it became {became}, which did not show what serves its malloc"
+        return Status.NOT_LOADED, f"it executed {became}, which did not show what serves its malloc"
     for proof in proofs:
         if not manager.serves(proof.server):
             return Status.NOT_LOADED, f"malloc of {proof.executable} is served by {proof.server}"
     if raw["setting_broken"]:
-        reason = f"it did not keep to its part of the machine: {raw['setting_broken']}"
+        reason = f"it left its part of the machine: {raw['setting_broken']}"
         return Status.NOT_LOADED, reason
     if raw["code"] != 0:
         return Status.FAILED, f"it ended with exit status {raw['code']}"

@@ -95,7 +95,7 @@ def run_once(
                     started, observed, limits, workspace or partial, keep_output, observer
                 )
         except KeyboardInterrupt:
-            note("interrupted: keeping what was recorded; interrupt again to give it up")
+            note("interrupted: keeping what was recorded; interrupt again to discard it")
             finish(recording, folder, target, facts, "the recording was interrupted", note)
             raise
         wall = outcome.details.get("wall_seconds", outcome.values.get("wall_seconds"))
@@ -144,14 +144,14 @@ def require_observer(what: Asked) -> None:
     if what.jvm:
         if what.last_use or what.sample_bytes or what.has_switch:
             raise UsageError(
-                "of a Java program all objects are recorded, and no uses",
+                "with --jvm all objects are recorded, and no uses",
                 "leave out --last-use, --sample, --paused, --signal and --control",
             )
         if what.last_seen and not what.pointers:
-            raise UsageError("stores show when an object was last seen", "give --pointers as well")
+            raise UsageError("--last-seen needs stores of pointers", "give --pointers as well")
         if what.reachability_bytes == 0:
             raise UsageError(
-                "the deaths of a Java program are found by collections", "say how often"
+                "the deaths of a Java program are found by collections", "give --reachability"
             )
         jvm_trace.require()
     elif what.last_seen:
@@ -159,7 +159,7 @@ def require_observer(what: Asked) -> None:
     elif what.needs_instrument:
         if what.sample_bytes:
             raise UsageError(
-                "the instrument does not sample: uses, pointers and reachability are of all objects"
+                "uses, pointers and reachability are recorded for all objects", "leave out --sample"
             )
         if what.has_switch:
             raise UsageError(
@@ -197,7 +197,7 @@ def partial_folder(target: Path, note: Callable[[str], None]) -> Iterator[Path]:
     """A folder beside ``target``, on its disk, for what is not finished; removed at the end. What
     one that was killed has left there is told."""
     for left in _left_behind(target.parent):
-        note(f"{left} is what a recording that was killed has left: remove it")
+        note(f"{left} is left from a recording that was killed: remove it")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = tempfile.mkdtemp(
@@ -271,7 +271,7 @@ def _sums(recording: Path, *, sampled: bool) -> dict[str, Any]:
 def refuse_occupied(target: Path, *, replace_trace: bool) -> None:
     """Raise UsageError where something is at ``target`` that a new trace must not replace."""
     if target.is_symlink() and not target.exists():
-        raise UsageError(f"{target} is a link to what is not there", "name another with -o")
+        raise UsageError(f"{target} is a broken link", "name another with -o")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not is_trace(target):

@@ -69,7 +69,7 @@ def _privileged(path: Path) -> Immunity | None:
     changes_group = bool(status.st_mode & stat.S_ISGID) and status.st_gid != os.getegid()
     if changes_user or changes_group or _has_capabilities(path):
         return Immunity(
-            "it runs with privileges of its own (set-uid, set-gid or file capabilities), "
+            "it runs with other privileges (set-uid, set-gid or file capabilities), "
             "so the dynamic linker ignores preloaded managers",
             "measure a copy of the file without those bits",
         )
@@ -157,7 +157,7 @@ def _immune_elf(elf: object, narrow: bool) -> Immunity | None:
     if _has_go(elf):
         return Immunity(
             "it is a Go program, whose own runtime allocates its memory without malloc",
-            "no preloaded manager reaches its heap; its collector can be measured: "
+            "no manager can serve its heap; to measure its collector: "
             "tare compare -m go.gogc -m go.off",
         )
     linker = next(
@@ -165,8 +165,7 @@ def _immune_elf(elf: object, narrow: bool) -> Immunity | None:
     )
     if linker is None:
         return Immunity(
-            "it is statically linked: it carries its malloc inside, and no manager can be put "
-            "under it",
+            "it is statically linked: its malloc is part of it, and no manager can replace it",
             "link it dynamically, or link the manager into it and pass each build as a program",
         )
     if "musl" in str(linker):

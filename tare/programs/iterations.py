@@ -55,9 +55,9 @@ def _iteration(path: Path, number: int, line: str) -> Iteration:
     try:
         found, start, end, cpu = map(int, line.split(","))
     except ValueError:
-        raise UsageError(f"{path}: iteration {number} is no line of four numbers") from None
+        raise UsageError(f"{path}: iteration {number} is not a line of four numbers") from None
     if found != number or end < start or cpu < 0:
-        raise UsageError(f"{path}: iteration {number} is not what it should be: {line[:80]!r}")
+        raise UsageError(f"{path}: iteration {number} is out of order: {line[:80]!r}")
     return Iteration(start, end, cpu)
 
 

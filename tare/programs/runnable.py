@@ -36,5 +36,5 @@ def suite_programs(
     if not ready:
         raise MissingError(f"no program of the suite {suite.name} can run here", mend)
     if mend:
-        report(f"to run what was skipped too: {mend}")
+        report(f"to run the skipped programs, too: {mend}")
     return ready

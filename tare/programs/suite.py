@@ -97,7 +97,7 @@ class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def __post_init__(self) -> None:
         if self.ignore_output and self.output_sha256 is not None:
-            raise ValueError("output_sha256: makes no sense with ignore_output")
+            raise ValueError("output_sha256: cannot be used with ignore_output")
         for name in sorted(_RESERVED_VARIABLES & set(self.environment)):
             raise ValueError(f"environment: {name} is set by Tare")
         made = frozenset() if self.prepare else frozenset({"inputs"})
@@ -324,7 +324,7 @@ def prepare(program: SuiteProgram, report: Callable[[str], None]) -> None:
         for command in program.prepare:
             _run_prepare(program, [_expand(argument, folders) for argument in command], work)
         if not any(work.iterdir()):
-            raise TareError(f"{program.name}: the commands of 'prepare' made no file")
+            raise TareError(f"{program.name}: the commands of 'prepare' wrote no file")
         _publish(work, target)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -33,7 +33,7 @@ COMPONENTS: dict[str, Component] = {
         Component(
             "allocation",
             "allocation",
-            "Taking memory for new objects and pointing to them, in line and in functions.",
+            "Taking memory for new objects and setting pointers to them, inline and in functions.",
         ),
         Component(
             "gc_check",
@@ -43,7 +43,7 @@ COMPONENTS: dict[str, Component] = {
         Component(
             "poll",
             "poll",
-            "Asking whether the program has to stop, where nothing is allocated.",
+            "Checking whether the program has to stop, where nothing is allocated.",
         ),
         Component(
             "record_tag",
@@ -63,12 +63,12 @@ COMPONENTS: dict[str, Component] = {
         Component(
             "pointer_tag",
             "pointer tags",
-            "Asking the tag of a pointer whether its object has a value, and which.",
+            "Checking by the tag of a pointer whether its object has a value, and which.",
         ),
         Component(
             "write_barrier",
             "write barrier",
-            "Noting stores of pointers: their calls, arguments and functions, or a store list.",
+            "Recording stores of pointers: calls, arguments and functions, or a store list.",
         ),
         Component(
             "position_independent",
@@ -93,7 +93,7 @@ COMPONENTS: dict[str, Component] = {
         Component(
             "copy",
             "copying",
-            "Scanning and copying the young objects that live.",
+            "Scanning and copying live young objects.",
         ),
         Component(
             "promotion",
@@ -111,7 +111,7 @@ COMPONENTS: dict[str, Component] = {
         Component(
             "allocation_slow",
             "slow allocation",
-            "What calls of malloc and its kin take beyond the quickest ones of the program: "
+            "What calls of malloc and similar functions take beyond the quickest of the program: "
             "searching, splitting, asking the system for memory.",
         ),
         Component(
@@ -119,12 +119,12 @@ COMPONENTS: dict[str, Component] = {
             "zeroing",
             "Clearing memory in calloc, by the C library's functions.",
         ),
-        Component("deallocation", "deallocation", "Giving memory back: free and its kin."),
+        Component("deallocation", "deallocation", "Giving memory back: free and the like."),
         Component(
             "deallocation_slow",
             "slow deallocation",
-            "What calls of free and its kin take beyond the quickest ones of the program: merging, "
-            "giving memory back to the system.",
+            "What calls of free and similar functions take beyond the quickest of the program: "
+            "merging, giving memory back to the system.",
         ),
         Component(
             "resizing", "resizing", "Making objects larger or smaller: realloc, without copies."
@@ -132,7 +132,7 @@ COMPONENTS: dict[str, Component] = {
         Component(
             "resize_copy",
             "copying by realloc",
-            "Copying objects to where they are larger, by the C library's functions.",
+            "Copying resized objects to another place, by the C library's functions.",
         ),
         Component(OTHER, "the program's own", "All other instructions."),
     )

@@ -83,7 +83,7 @@ class OwnAllocator(Struct, frozen=True):
     @property
     def told(self) -> str:
         """What a reader must know of figures under managers."""
-        return f"the program's own {self.called} was redirected, so that the manager serves it"
+        return f"The program's own {self.called} was redirected, so that the manager serves it"
 
 
 class Covered(Struct, frozen=True):

@@ -160,7 +160,7 @@ def noise_warnings(machine: Machine) -> list[Warning_]:
         found.append(
             Warning_(
                 f"frequency governor {machine.frequency_governor}",
-                "the clock follows the load, so that short runs look slow",
+                "the clock rate follows the load, so short runs look slow",
                 "tare doctor --fix, or cpupower frequency-set -g performance",
                 (_GOVERNORS,),
                 "performance",
@@ -170,7 +170,7 @@ def noise_warnings(machine: Machine) -> list[Warning_]:
         found.append(
             Warning_(
                 "turbo on",
-                "the clock depends on heat and on what the other cores do",
+                "the clock rate depends on heat and on the load of other cores",
                 "tare doctor --fix, or switch it off under /sys/devices/system/cpu "
                 "(intel_pstate/no_turbo or cpufreq/boost)",
                 *(((_NO_TURBO,), "1") if _read(_NO_TURBO) else ((_BOOST,), "0")),

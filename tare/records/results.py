@@ -91,8 +91,8 @@ def telling_damage(results: InFolder) -> Iterator[None]:
     ) as error:
         reason = (str(error).splitlines() or [""])[0][:200]
         raise UsageError(
-            f"{results.folder}: what it holds is damaged ({type(error).__name__}: {reason})",
-            "measure again; if nobody changed the folder, this is a fault of Tare to report",
+            f"{results.folder} is damaged ({type(error).__name__}: {reason})",
+            "measure again; if nobody changed the folder, please report this as a fault of Tare",
         ) from error
 
 
@@ -111,7 +111,7 @@ class Store:
         question: the values at ``key`` must agree."""
         self.folder = folder
         if folder.is_symlink() and not folder.exists():
-            raise UsageError(f"{folder} is a link to what is not there", "name another with -o")
+            raise UsageError(f"{folder} is a broken link", "name another with -o")
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"{folder} is a file, not a folder", "name another with -o")
         with writing(folder):
@@ -146,8 +146,8 @@ class Store:
         earlier = read_document(self.folder)
         if earlier.get(key) != json.loads(json.dumps(run[key])):
             raise UsageError(
-                f"{self.folder} holds the answer to another question",
-                "give the same program, managers and options to resume it, or name another folder",
+                f"{self.folder} holds results of a different command",
+                "to resume it, give the same program, managers and options; or name another folder",
             )
         return earlier
 
@@ -238,17 +238,17 @@ def read_document(folder: Path) -> dict[str, Any]:
     path = folder / RUN_FILE
     try:
         if path.stat().st_size > _RUN_FILE_LIMIT:
-            raise UsageError(f"{path} is too large to be one of ours")
+            raise UsageError(f"{path} is too large for a results folder")
         run = json.loads(path.read_text(encoding="utf-8"), parse_constant=no_number)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{folder} is not a results folder (it has no {RUN_FILE})") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     if not isinstance(run, dict) or not isinstance(run.get("schema"), int):
-        raise UsageError(f"{path} is not Tare's")
+        raise UsageError(f"{path} was not written by Tare")
     if run["schema"] > SCHEMA:
         raise UsageError(
-            f"{path} has schema {run['schema']}, this Tare reads up to {SCHEMA}",
+            f"{path} has schema {run['schema']}; this Tare reads up to {SCHEMA}",
             "use the Tare that wrote it, or a newer one",
         )
     try:
@@ -264,7 +264,7 @@ def read_records(folder: Path) -> list[Record]:
     if not path.exists():
         return []
     if path.stat().st_size > _RECORDS_LIMIT:
-        raise UsageError(f"{path} is over {_RECORDS_LIMIT} bytes")
+        raise UsageError(f"{path} is larger than {_RECORDS_LIMIT:,} bytes")
     records = []
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -275,7 +275,7 @@ def read_records(folder: Path) -> list[Record]:
             except (ValueError, RecursionError) as error:
                 raise UsageError(
                     f"{path}, line {number}, is damaged: {error}",
-                    "without that line, the other runs can still be read",
+                    "remove that line to read the other runs",
                 ) from None
     return records
 
@@ -312,7 +312,7 @@ def _read_measurements(path: Path) -> pl.DataFrame:
         if first_damaged({path: ""}) is not None:
             raise UsageError(f"{path} cannot be read: it is damaged")
         if pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() > _MOST_ROWS:
-            raise UsageError(f"{path} has over {_MOST_ROWS:,} rows")
+            raise UsageError(f"{path} has more than {_MOST_ROWS:,} rows")
         frame = pl.read_parquet(path, glob=False)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
@@ -331,7 +331,7 @@ def _read_measurements(path: Path) -> pl.DataFrame:
         ).all()
     ).item()
     if not sound:
-        raise UsageError(f"{path} holds something else than measurements")
+        raise UsageError(f"{path} holds values that are not measurements")
     return _with_processor_time(frame)
 
 

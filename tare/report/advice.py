@@ -24,7 +24,7 @@ _IN_SHORT: Mapping[Kind, str] = {
 """Of kinds that have a place: what to do there."""
 _COLUMN = Column(
     "what to do",
-    "What would help there, by its number above.",
+    "What would help there; the number is that of the table above.",
     numeric=False,
     essential=False,
 )

@@ -66,8 +66,8 @@ _ESSENTIAL_METRICS = 5
 _TABLES_ON_A_TERMINAL = 3
 OF_TERMINALS = re.compile(r"\b(tty|terminal)\b", re.IGNORECASE)
 NO_TERMINAL = (
-    "a measured program has no terminal: its standard input is empty, and what it prints goes to a "
-    "file. give it the options with which it runs as in a script (top -b, vim -es)."
+    "a measured program has no terminal: its standard input is empty, and its output goes to a "
+    "file. Give it the options for use in scripts, as in top -b or vim -es."
 )
 COLLECTIONS_TABLE = "table-collections"
 
@@ -177,22 +177,22 @@ def time_and_memory_table(
         *measured("memory", METRICS[MEMORY].explanation + OF_ALL_RUNS, less, memory, INTERVAL),
         runs(time),
     ]
-    notes = ["coloured: a difference beyond noise; dim: no difference seen."]
+    notes = ["Coloured: a difference beyond noise; dim: no difference seen."]
     fewest = min((row["runs"] for (p, _, m), row in rows.items() if (p, m) == (program, TIME)))
     if fewest < FEWEST_FOR_INTERVAL:
         notes.append(
-            f"with fewer than {FEWEST_FOR_INTERVAL} runs there is no 95% interval: the bounds are "
-            "the extreme ratios that the runs allow."
+            f"With fewer than {FEWEST_FOR_INTERVAL} runs there is no 95% interval: the bounds are "
+            "the extreme ratios of the runs."
         )
     if floor is not None:
         notes.append(
-            f"noise floor of the time: ratios from {format_floor(floor)} "
+            f"Noise floor of the time: ratios from {format_floor(floor)} "
             f"({baseline} against itself, interleaved with the others)."
         )
     return table(identifier, program, managers, fields, notes)
 
 
-INTERVAL = "95% interval of the ratio; bounds are the extreme ratios when runs are few."
+INTERVAL = "95% interval of the ratio; with few runs, the extreme ratios."
 OF_ALL_RUNS = " The median of all runs."
 
 
@@ -225,7 +225,7 @@ def details_table(
         texts("manager", MANAGER, str),
         *_medians(_DETAILS, rows, program, managers),
     ]
-    return table("table-details", "Where it goes (medians)", managers, fields)
+    return table("table-details", "Other metrics (medians)", managers, fields)
 
 
 def collections_table(
@@ -285,7 +285,7 @@ def ratio_table(
     by_manager = {
         row["manager"]: row for row in means.iter_rows(named=True) if row["metric"] == metric
     }
-    notes = ["– : no good run. coloured: a difference beyond noise; dim: no difference seen."]
+    notes = ["– : no good run. Coloured: a difference beyond noise; dim: no difference seen."]
     below: list[list[Cell]] = []
     if by_manager:
         count = next(iter(by_manager.values()))["programs"]
@@ -295,8 +295,8 @@ def ratio_table(
             below.append(_mean_line("± half its 95% interval", map(_half_interval, found)))
         if count < len(programs):
             notes.append(
-                f"the mean is over the {count} of {len(programs)} programs that ran well under "
-                "every manager."
+                f"The mean is over the {count} of {len(programs)} programs that ran without errors "
+                "under every manager."
             )
     named = f"{title}, relative to {baseline}"
     made = table(f"table-ratio-{metric}", named, programs, fields, notes)
@@ -373,7 +373,7 @@ def failure_tables(results: Results, study: str = "") -> list[Table]:
         texts("program", "", "program", essential=False),
         texts("manager", "", "manager"),
         Field("status", "How the runs ended.", lambda row: text(row["status"], "bad"), False),
-        numbers("runs", "How many ended so.", "runs"),
+        numbers("runs", "Runs with this status and reason.", "runs"),
         texts("why", "", "why"),
     ]
     rows = [
@@ -381,7 +381,7 @@ def failure_tables(results: Results, study: str = "") -> list[Table]:
         for (program, manager, status, why), number in counts.items()
     ]
     notes = [NO_TERMINAL] if any(OF_TERMINALS.search(why) for *_, why in counts) else []
-    return [table("table-failures", "Runs without a figure", rows, fields, notes)]
+    return [table("table-failures", "Failed runs", rows, fields, notes)]
 
 
 def _reason(record: Record, status: Status) -> str:
@@ -418,8 +418,8 @@ def _cautions(records: Sequence[Record], baseline: str, comparable: bool) -> Ite
     outcomes = [record.outcome for record in records]
     if any(outcome.silent_processes for outcome in outcomes):
         yield (
-            "some child processes did not show which malloc serves them (static, privileged or "
-            "started without their environment: no manager reaches those)"
+            "Some child processes did not show which malloc serves them (static, privileged or "
+            "started without their environment: no manager can serve those)"
         )
     if partly := _partly_covered(records, baseline):
         yield partly
@@ -432,12 +432,11 @@ def _cautions(records: Sequence[Record], baseline: str, comparable: bool) -> Ite
         }
     )
     if any(outcome.left_behind for outcome in outcomes):
-        yield "processes were left running at the end, and were ended"
+        yield "Processes were still running at the end, and were killed"
     if any(outcome.memory_is_sampled for outcome in outcomes):
-        yield "several processes, so the peak memory of the tree is sampled every 10 ms"
+        yield "Several processes, so the peak memory of the tree is sampled every 10 ms"
     ran = any(r.outcome.status is Status.OK and r.run.manager == baseline for r in records)
     if ran and not comparable:
         yield (
-            "output differs from run to run, so it was not compared (--ignore-output says that "
-            "this is so)"
+            "Output differs from run to run, so it was not compared (--ignore-output declares this)"
         )

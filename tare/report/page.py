@@ -53,9 +53,9 @@ _OBTAINED = {
     Obtained.REPLAYED: "The program's recorded allocations ran again, without the program.",
 }
 _CERTAINTIES = {
-    Certainty.MEASURED: "The program ran both ways.",
-    Certainty.REPLAYED: "The program's recorded allocations ran again, changed.",
-    Certainty.PREDICTED: "Computed from the recorded allocations, changed.",
+    Certainty.MEASURED: "The program itself ran, with and without the change.",
+    Certainty.REPLAYED: "The program's recorded allocations ran again, with the change.",
+    Certainty.PREDICTED: "Computed from the recorded allocations, with the change.",
 }
 
 
@@ -395,7 +395,7 @@ class _Figures:
                 drawn = replace(drawn, reason=f"This figure cannot be drawn: {reason}")
             else:
                 if len(svgs) > self._left:
-                    reason = "Too large for a page; the data files have what it shows."
+                    reason = "Too large for a page; its data is in the data files."
                     drawn = replace(drawn, reason=reason)
                 else:
                     self._left -= len(svgs)

@@ -53,16 +53,16 @@ def _findings(meta: Mapping[str, Any]) -> list[str]:
     if not meta["complete"]:
         findings.append(f"The trace is not complete: {meta['reason']}.")
     observed = [words for word, words in _KINDS.items() if word in meta["observed"]]
-    findings.append(f"Beyond births it holds: {', '.join(observed)}.")
+    findings.append(f"Besides births it has: {', '.join(observed)}.")
     if sample := meta.get("sample_bytes"):
         findings.append(
-            f"It is a sample: of {format_bytes(sample)} allocated one byte, on average, marked its "
-            "object. The objects and call sites below are those that were recorded."
+            f"It is a sample: on average, one object per {format_bytes(sample)} allocated. "
+            "The objects and call sites below are those that were recorded."
         )
     if meta.get("switched"):
         findings.append(
             "Recording could be turned on and off: events.parquet says when. The objects and bytes "
-            "below are of the time when it was on."
+            "below are those recorded while it was on."
         )
     if (wall := meta.get("wall_seconds")) is not None:
         under = _OBSERVERS.get(meta["observer"], "Valgrind's core")
@@ -77,19 +77,19 @@ def _java_findings(meta: Mapping[str, Any]) -> list[str]:
         return []
     at_end, there = found["objects_at_end"], found["objects_found_at_end"]
     findings = [
-        f"Deaths were found by collections of the whole heap, one each "
+        f"Deaths were found by collections of the whole heap, one per "
         f"{format_bytes(meta['reachability_bytes'])} allocated.",
         f"At its end {format_count(at_end)} objects of the trace were alive, and a walk over the "
         f"heap found {format_count(there)} of them; {format_count(found['missed_objects'])} others "
         f"({format_bytes(found['missed_bytes'])}) are not in the trace.",
     ]
     if meta.get("last_seen"):
-        findings.append("Deaths are dated by when a store or a collection last showed the object.")
+        findings.append("The death of an object is when a store or a collection last showed it.")
     if references := found.get("references_at_end"):
         share = found["references_known"] / references
         findings.append(
-            f"Stores told of {100 * share:.2f}% of the {format_count(references)} pointers that "
-            "were in its objects then."
+            f"The recorded stores account for {100 * share:.2f}% of the "
+            f"{format_count(references)} pointers in its objects at the end."
         )
     return findings
 
@@ -97,20 +97,20 @@ def _java_findings(meta: Mapping[str, Any]) -> list[str]:
 def _totals(meta: Mapping[str, Any], size: int) -> Table:
     allocated = sum(process["allocated_bytes"] for process in meta["processes"])
     realloc = "What was allocated; a realloc ends one object and begins another."
-    at_once = "At one moment, as asked for; summed over processes."
-    stacks = "Different stacks of calls from which objects were allocated."
+    at_once = "The most bytes live at one moment, as requested; summed over processes."
+    stacks = "Distinct call stacks that allocated objects."
     fields: list[Field[Row]] = [
         counts("objects", realloc, "objects"),
         sizes(
             "bytes",
-            "Asked for, over all objects; a realloc adds what it adds.",
+            "Bytes requested, over all objects; a realloc adds only growth.",
             lambda meta: allocated if allocated or meta["complete"] else None,
         ),
         sizes("most bytes", at_once, "max_live_bytes"),
         counts("call sites", stacks, "allocating_sites"),
         Field(
             "processes",
-            "Programs that ran, those after an exec included.",
+            "Programs that ran, including those after an exec.",
             lambda meta: Cell(format_count(len(meta["processes"]))),
         ),
         sizes("on disk", "All files of the trace.", lambda _meta: size),
@@ -124,7 +124,7 @@ def _totals(meta: Mapping[str, Any], size: int) -> Table:
 
 
 def _processes(trace: Trace) -> Table:
-    end = "How it ended; one that was killed is still running for all we know."
+    end = "How it ended; a process that recorded no end counts as killed."
     fields: list[Field[Row]] = [
         numbers("process", "Its number in the trace.", "process"),
         Field(
@@ -144,5 +144,6 @@ def _processes(trace: Trace) -> Table:
     most = sorted(trace.processes, key=lambda process: -process["objects"])
     shown = sorted(most[:_MOST_PROCESSES_SHOWN], key=lambda process: process["process"])
     left = len(trace.processes) - len(shown)
-    notes = [f"{left} more processes have fewer objects; meta.json names them."] if left else []
+    more = f"{left} more processes have" if left > 1 else "1 more process has"
+    notes = [f"{more} fewer objects; see meta.json."] if left else []
     return table("table-processes", "Processes", shown, fields, notes)

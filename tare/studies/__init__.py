@@ -4,16 +4,19 @@ A folder holds ``report``, or several modules whose names end so: each has STUDY
 rows; ``summarise(measurements, baseline, seed)``, a frame with the columns of
 ``tare.records.summary.summary_schema``; and ``section(results)`` for reports, to which these add
 the runs without a figure. Where that can be an answer, ``failed(results)`` says whether it is one.
-Beside it lies what the study has of these; docs/architecture.md says more:
+Beside it lies what the study has of these:
 
-    request         what is asked: the command of its name, and its function's parameters
-    question        which runs that makes
+    request         what is asked: the command of its name, its function's parameters, what run.json
+                    has as asked, and the options on its page, see ``tare.studykit.request``
+    question        the function of its name: which runs that makes; it starts nothing
     over_programs   how suites and limits ask for it, see ``tare.studykit.watched``
-    observe         what watches a run
+    observe         what watches a run, where that is more than an observer of ``tare.observers``
+    details         structs of what the record of a run has beyond values, for ``details_as``
     weigh           its section of the bill, see ``tare.studykit.budget``
     settings        ``settings(results)``, what to set: JSON has it under that name
     call_trees      ``call_trees(results, record, note)``, for the explorer
     metrics.csv     its metrics, see ``tare.records.metrics``
+    published.csv   what papers measured, to stand beside, see ``tare.studykit.published``
 
 Adding one needs nothing elsewhere: tests/end_to_end/test_a_new_study.py does it.
 """

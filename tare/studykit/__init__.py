@@ -1,1 +1,1 @@
-"""What studies share: options, plans over time, sweeps, replays, least heaps."""
+"""What studies share: options, plans over time, sweeps, replays, minimum heaps."""

@@ -152,17 +152,17 @@ def _refuse(names: set[str], other: _Taken, chosen: _Taken, subject: Any) -> Non
     ]
     if not flags:
         return
-    verb = "is" if len(flags) == 1 else "are"
+    verb = "applies" if len(flags) == 1 else "apply"
     if chosen.runs:
         recorded = "traces" if other.subject == "traces" else "a recorded T.tare"
         raise UsageError(
-            f"{', '.join(flags)} {verb} for {recorded}",
+            f"{', '.join(flags)} {verb} only to {recorded}",
             f"record with {other.request.RECORDED_BY} first",
         )
     recorded = subject[0] if isinstance(subject, list) else subject
     raise UsageError(
         f"{recorded} is recorded: its program does not run again",
-        f"leave out what is for a run: {', '.join(flags)}",
+        f"leave out the options of runs: {', '.join(flags)}",
     )
 
 

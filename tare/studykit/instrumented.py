@@ -63,7 +63,7 @@ def left_out(
         )
     return (
         f"Left out: {doing} one run takes about {format_duration(seconds)} "
-        f"(Valgrind's core is about {slowdown:.0f} times slower), and the other sections leave "
-        f"less of the {format_duration(bill_seconds(results.run))} of a bill. "
+        f"(Valgrind's core is about {slowdown:.0f} times slower), more than is left of the bill's "
+        f"{format_duration(bill_seconds(results.run))}. "
         f"`tare {command}` {does} without a limit, and so does `tare weigh --thorough`."
     )

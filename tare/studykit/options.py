@@ -27,17 +27,16 @@ _PATH = click.Path(path_type=Path)
 TRACE_SUFFIX = ".tare"
 LEAST_MARK_INTERVAL = 256
 MANAGERS_HELP = (
-    "A manager to measure; repeat it. Default: glibc and the installed ones that `tare managers` "
-    "marks with *."
+    "A manager to measure; can be repeated. Default: glibc and the installed ones that `tare "
+    "managers` marks with *."
 )
 ALLOCATORS_HELP = MANAGERS_HELP.replace("A manager", "An allocator", 1)
 SCHEDULER_HELP = (
-    "Do the runs on the workers of the Dask cluster with this scheduler, as tcp://HOST:8786."
+    "Address of the scheduler of a Dask cluster whose workers do the runs, as tcp://HOST:8786."
 )
 BASELINE_HELP = (
-    "What ratios refer to; it is added to the managers. Default: glibc if it takes part or if "
-    "there "
-    "is only one manager, else the first."
+    "The manager that ratios refer to; it is measured, too. Default: glibc if it is one of the "
+    "managers or there is only one, else the first."
 )
 
 
@@ -94,15 +93,15 @@ def replay_options(*left_out: str) -> Callable[[Command], Command]:
             "--death",
             type=click.Choice(DEATHS),
             default="free",
-            help="When an object dies, or loses its root: as the program freed it, when it was "
+            help="When an object dies, or loses its root: when the program freed it, when it was "
             "found unreachable, or right after its last use. Default: free.",
         ),
         "touch": click.option(
             "--touch",
             type=click.Choice(TOUCHES),
             default="birth",
-            help="What is touched of an object: all its lines at its birth, all at its first and "
-            "its last use as recorded, or only its first line. Default: birth.",
+            help="Which cache lines of an object are touched: all at its birth, all at its "
+            "recorded first and last use, or only the first. Default: birth.",
         ),
         "regions": click.option(
             "--regions-by",
@@ -116,13 +115,13 @@ def replay_options(*left_out: str) -> Callable[[Command], Command]:
             "--threads",
             type=click.Choice(["one", "recorded"]),
             default="one",
-            help="Whether all events are done by one thread, or those of each recorded thread by "
-            "its own. Default: one.",
+            help="Replay all events in one thread, or those of each recorded thread in its own. "
+            "Default: one.",
         ),
         "process": click.option(
             "--process",
             type=int,
-            help="Which process of the trace. Default: that with most objects.",
+            help="Which process of the trace to replay. Default: the one with most objects.",
         ),
         "no_pointers": click.option(
             "--no-pointers", is_flag=True, help="Do not replay recorded stores of pointers."
@@ -166,7 +165,7 @@ def trace_of(program: Program) -> Path | None:
         return None
     if len(program.argv) > 1:
         raise UsageError(
-            f"{path} is a folder, and {program.argv[1]} stands behind it",
+            f"{path} is a folder, and {program.argv[1]} follows it",
             "options come first, and the trace last",
         )
     if program.stdin:
@@ -214,7 +213,7 @@ def limit_options(function: Command) -> Command:
             "--timeout",
             type=click.FloatRange(min=0.001),
             metavar="SECONDS",
-            help="End a run, with all its processes, after so long.",
+            help="End a run, with all its processes, after this time.",
         ),
         click.option(
             "--memory-limit",
@@ -234,9 +233,9 @@ def limit_options(function: Command) -> Command:
             type=click.FloatRange(0, 1),
             metavar="SHARE",
             default=LEAST_COVERAGE,
-            help="A run of whose memory the manager served less counts as not-covered: the rest "
-            f"is of an allocator or a heap of the program's own. 0 lets all count. Default: "
-            f"{LEAST_COVERAGE}.",
+            help="Share of its memory that a run must have from the manager. With less it counts "
+            "as not-covered: the program's own allocator or heap serves the rest. 0 accepts all "
+            f"runs. Default: {LEAST_COVERAGE}.",
         ),
     )
 
@@ -268,8 +267,8 @@ def _condition_options(function: Command) -> Command:
         click.option(
             "--hugepages",
             type=click.Choice(HUGE_PAGES),
-            help="Who gets transparent huge pages in a run: nobody, who asks for them, all, or as "
-            "the machine is set. machine(M, hugepages=never) does it for one manager. Default: "
+            help="Transparent huge pages in a run: never, on request (madvise), always, or as the "
+            "machine is set. machine(M, hugepages=never) does it for one manager. Default: "
             f"{AS_IS}.",
         ),
     )
@@ -278,7 +277,7 @@ def _condition_options(function: Command) -> Command:
 def verbose_option(function: Command) -> Command:
     """Adds --verbose; gives ``verbose``."""
     return click.option(
-        "-v", "--verbose", is_flag=True, help="All tables, with all of their rows."
+        "-v", "--verbose", is_flag=True, help="Print all tables, with all of their rows."
     )(function)
 
 
@@ -312,7 +311,7 @@ def output_options(function: Command, *, brief: bool = False) -> Command:
             "folder",
             type=_PATH,
             metavar="DIR",
-            help="The results folder. One that holds an interrupted run of the same is resumed.",
+            help="The results folder. If it has an interrupted run of the same, that is resumed.",
         ),
         click.option(
             "--json", "json_file", type=_PATH, metavar="FILE", help="Also write JSON ('-': stdout)."
@@ -321,6 +320,6 @@ def output_options(function: Command, *, brief: bool = False) -> Command:
             "--csv", "csv_file", type=_PATH, metavar="FILE", help="Also write every row as CSV."
         ),
         click.option("--no-page", is_flag=True, help="Do not write the HTML page."),
-        click.option("-q", "--quiet", is_flag=True, help="No progress, no table."),
+        click.option("-q", "--quiet", is_flag=True, help="Print no progress and no tables."),
         *([verbose_option] if brief else []),
     )

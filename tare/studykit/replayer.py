@@ -107,12 +107,12 @@ def _read_report(path: Path) -> Mapping[str, Any]:
     try:
         report = json.loads(path.read_bytes()[:_REPORT_LIMIT])
     except (OSError, ValueError) as error:
-        raise TareError(f"the replayer left no report: {error}") from None
+        raise TareError(f"the replayer wrote no report: {error}") from None
     if not isinstance(report, dict):
         raise TareError("the replayer's report is not an object")
     for name in (*_MEASURED, *(name for name in _OF_A_COLLECTOR if name in report)):
         if not isinstance(report.get(name), int | float):
-            raise TareError(f"the replayer's report does not have {name}")
+            raise TareError(f"the replayer's report lacks {name}")
     return dict(report)
 
 
@@ -133,7 +133,7 @@ def run_once(
         _ReplayObserver(_collector_of(manager)),
     )
     if outcome.status is Status.FAILED and outcome.exit_code == OUT_OF_MEMORY_EXIT:
-        return replace(outcome, status=Status.OUT_OF_MEMORY, reason="the manager had no memory")
+        return replace(outcome, status=Status.OUT_OF_MEMORY, reason="the manager ran out of memory")
     return outcome
 
 

@@ -89,7 +89,8 @@ def prepare(trace: Trace, how: How, study: str, request: Request) -> Replayable:
     watcher = request.watcher or Watcher()
     schedule = (where / ".work" / replayer.SCHEDULE_FILE).resolve()
     if left_out := len(trace.processes) - 1:
-        watcher.note(f"replaying process {how.process}; {left_out} others of the trace are not")
+        others = f"{left_out} other process{'es' if left_out > 1 else ''}"
+        watcher.note(f"replaying process {how.process} of the trace, and not its {others}")
     watcher.note(f"compiling {format_count(trace.processes[how.process or 0]['objects'])} objects")
     counted = _compile(trace, how, schedule)
     program = replayer.program_of(trace, how, schedule)

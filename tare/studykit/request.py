@@ -86,7 +86,7 @@ def baseline_option(help: str = options.BASELINE_HELP) -> Any:
 
 def only_option() -> Any:
     """The field of option -p."""
-    help = "Only this program."
+    help = "Measure only this program; can be repeated."
     return option((), "-p", "--program", multiple=True, metavar="P", help=help, asked=False)
 
 
@@ -95,7 +95,7 @@ def runs_option(default: int, help: str) -> Any:
 
 
 def warmup_option() -> Any:
-    return option(1, help="Runs of each that are not counted.")
+    return option(1, help="Warm-up runs under each manager, which are not counted.")
 
 
 def scheduler_option(help: str = options.SCHEDULER_HELP) -> Any:
@@ -109,7 +109,7 @@ def heaps_option(of: str, default: Sequence[float]) -> Any:
         tuple(default),
         parse=heaps_of,
         metavar="X,X…",
-        help=f"Sizes of the heap, in multiples of {of}, from 1 to 64, 12 at most. Default: "
+        help=f"Heap sizes in multiples of {of}, from 1 to 64, at most 12 of them. Default: "
         f"{shown}.",
     )
 

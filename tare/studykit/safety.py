@@ -42,7 +42,7 @@ IDENTIFIER = "table-safety"
 _UNTIL_NO_POINTER = "no pointer is left"
 _RATES = Kind(lambda rate: f"{format_bytes(rate)}/s")
 _SOURCE = (
-    "published: geometric means over SPEC CPU2006 on the authors' machines. MarkUs: Ainsworth and "
+    "Published: geometric means over SPEC CPU2006 on the authors' machines. MarkUs: Ainsworth and "
     "Jones, S&P 2020. MineSweeper: Erdős, Ainsworth and Jones, ASPLOS 2022."
 )
 
@@ -98,13 +98,13 @@ def safety_tables(results: Results, study: str, records: Sequence[Record]) -> li
         texts("manager", "What served the program's memory.", "title"),
         numbers(
             "programs",
-            "That ran well under it and under the allocator alone.",
+            "Programs that ran without errors under both it and the allocator alone.",
             "programs",
             essential=False,
         ),
         texts(
             "comes back when",
-            "When the memory of a freed object can be given out again.",
+            "When the memory of a freed object can be used again.",
             "comes_back",
         ),
         exact_ratios("time", "Wall time, divided by that under the allocator alone.", "time"),
@@ -113,9 +113,9 @@ def safety_tables(results: Results, study: str, records: Sequence[Record]) -> li
         _interval("memory"),
         seconds(
             "after",
-            "From the free of an object until its memory can be given out again: the mean of all "
-            "objects, of several programs the median. Under marksweep it is told from the bytes "
-            "allocated meanwhile.",
+            "Time from the free of an object until its memory can be used again: the mean of all "
+            "objects; of several programs, the median. Under marksweep it is estimated from the "
+            "bytes allocated meanwhile.",
             "after",
         ),
         _RATES(
@@ -127,9 +127,9 @@ def safety_tables(results: Results, study: str, records: Sequence[Record]) -> li
     ]
     title = "Temporal safety, against the allocator alone"
     notes = [
-        *(["geometric means over the programs."] if len(programs) > 1 else []),
-        "a delay does not keep a dangling pointer from being used, it only makes that less likely; "
-        "a quarantine does, for pointers that it can see.",
+        *(["Geometric means over the programs."] if len(programs) > 1 else []),
+        "A delay only makes it less likely that memory is used again under a dangling pointer; a "
+        "quarantine prevents it, for pointers that it can see.",
         _SOURCE,
     ]
     lines += published("delay", "safety")

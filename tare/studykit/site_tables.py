@@ -116,8 +116,8 @@ def at_first_frame(field: Field[Row]) -> Field[Row]:
 
 
 _FRAMES_HELP = (
-    "The innermost first; each is called by the next. Of libraries, the function that the program "
-    "calls, and how many calls lie inside."
+    "The innermost first; each is called by the next. For libraries, the function that the program "
+    "calls, and the number of calls inside it."
 )
 FRAME: Field[Row] = texts(
     "frame",

@@ -87,7 +87,7 @@ def sizes_of(text: str) -> tuple[int, ...]:
 def ascending(sizes: set[int]) -> tuple[int, ...]:
     """``sizes`` in order. UsageError for one that is not at least a byte, and for too many."""
     if min(sizes) < 1:
-        raise UsageError("a size of 0 bytes", "give at least 1B")
+        raise UsageError("a size cannot be 0 bytes", "give at least 1B")
     if len(sizes) > MOST_VALUES:
         raise UsageError(f"{len(sizes)} sizes", f"give at most {MOST_VALUES}")
     return tuple(sorted(sizes))
@@ -98,7 +98,7 @@ def heaps_of(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise UsageError(f"'{text}' is no list of numbers", "write it like 1.5,2,3") from None
+        raise UsageError(f"'{text}' is not a list of numbers", "write it like 1.5,2,3") from None
 
 
 def checked_heaps(heaps: Sequence[float], of: str) -> tuple[float, ...]:
@@ -131,9 +131,7 @@ def swept(
     ]
     for allocator in allocators:
         if allocator.layer_name:
-            raise UsageError(
-                f"{allocator.name} has a layer already", "give the allocator that it stands before"
-            )
+            raise UsageError(f"{allocator.name} already has a layer", "give the allocator under it")
     bare = list(dict.fromkeys(allocator.name for allocator in allocators))
     resolved = {m.name: m for m in (managers_module.resolve(v.name) for v in variants(bare))}
     return resolved, "glibc" if "glibc" in bare else bare[0]

@@ -140,7 +140,7 @@ def _limited(request: Weigh) -> dict[str, Any]:
     """What the user said of time, runs and sections, for run.json; nothing where that is nothing,
     so that an unfinished bill of an earlier version goes on."""
     if request.seconds and request.effort is Effort.THOROUGH:
-        raise UsageError("--thorough takes as long as it takes", "leave out --time")
+        raise UsageError("--thorough has no time limit", "leave out --time")
     if request.runs is not None:
         check_counts(request.runs, 0)
     given = {
@@ -220,7 +220,7 @@ def _pilot(store: Store, program: Program, own: str, limits: Limits, watcher: Wa
         remedies = f"; {NO_TERMINAL}" if OF_TERMINALS.search(outcome.error_tail) else ""
         if SHELL_WORDS.intersection(program.argv):
             line = shlex.quote(" ".join(program.argv))
-            remedies += f"; no shell read this command: for a pipe or the like, sh -c {line}"
+            remedies += f"; no shell runs this command: for a pipe and the like, sh -c {line}"
         raise ProgramError(
             f"{program.name} failed in its first run: {outcome.reason or outcome.status}",
             f"{said}nothing more was run{remedies}",

@@ -25,7 +25,7 @@ from tare.studykit.least_heap.replayed import LEAST_STEP, search_for
 from tare.studykit.least_heap.search import Trial
 
 HEAPS = 2
-"""The heap of the timed replays, in least heaps."""
+"""The heap of the timed replays, in minimum heaps."""
 PAIRS = 5
 """Timed replays under the collector and under glibc, in turns."""
 MOST_OBJECTS = 6_000_000
@@ -43,7 +43,7 @@ def run_once(
     workspace: Path,
     keep_output: Path | None = None,
 ) -> Outcome:
-    """Under a collector, its least heap and its time; under another manager, the recording."""
+    """Under a collector, its minimum heap and its time; under another manager, the recording."""
     begun = time.monotonic()
     recorder = resolve("glibc") if manager.replayer else manager
     recorded = _record(program, recorder, limits, workspace, keep_output)
@@ -79,8 +79,8 @@ def _record(
 def _compiled(trace: Trace, folder: Path) -> dict[str, object]:
     objects = max(int(process["objects"]) for process in trace.processes)
     if not 0 < objects <= MOST_OBJECTS:
-        why = f"it makes {objects:,} objects, and a bill has time for {MOST_OBJECTS:,}"
-        return {"left_out": why if objects else "it makes no objects"}
+        why = f"it allocates {objects:,} objects, and a bill has time for {MOST_OBJECTS:,}"
+        return {"left_out": why if objects else "it allocates no objects"}
     how = How(pointers=False)
     counted = compile_trace(trace, how, folder / replayer.SCHEDULE_FILE)
     return {"left_out": "", "counted": counted, "processes": len(trace.processes)}
@@ -117,7 +117,7 @@ def _under_collector(
         if bad := next((each for each in pair if each.status is not Status.OK), None):
             return replace(bad, output_sha256=recorded.output_sha256)
         if pair[0].output_sha256 != pair[1].output_sha256:
-            reason = "it ends with other objects than glibc"
+            reason = "its objects at the end differ from those under glibc"
             return Outcome(Status.WRONG_OUTPUT, reason, output_sha256=recorded.output_sha256)
         pairs.append(pair)
     sought = ("min_heap_low_bytes", "min_heap_high_bytes", "trials")

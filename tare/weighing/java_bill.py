@@ -70,8 +70,8 @@ def settle(
     asked for."""
     if pilot.status is Status.NOT_LOADED:
         raise UsageError(
-            f"{program.name}: no JVM could be watched: {pilot.reason}",
-            "its collectors are those of Java 11 or later; "
+            f"{program.name}: no JVM could be observed: {pilot.reason}",
+            "collectors can be compared for Java 11 or later; "
             "tare weigh -m glibc compares allocators under any program",
         )
     processes = pilot.details.get(RUNTIME, {}).get("processes", [])

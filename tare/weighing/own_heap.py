@@ -92,7 +92,7 @@ def _fault(trial: Outcome, pilot: Outcome) -> str:
     if trial.status is not Status.OK:
         return trial.reason or str(trial.status)
     same = trial.output_sha256 == pilot.output_sha256
-    return "" if same else "under it the program prints something else"
+    return "" if same else "the program prints something else under it"
 
 
 def _is_set(run: Header, module: Runtime, setting: str) -> bool:

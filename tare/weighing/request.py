@@ -37,13 +37,13 @@ def _effort_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--quick",
         "effort",
         flag_value=Effort.QUICK.value,
-        help="Within 20 seconds for a program that runs one: fewer managers, wider intervals.",
+        help="Take 20 seconds for a program that runs for one: fewer managers, wider intervals.",
     )
     thorough = click.option(
         "--thorough",
         "effort",
         flag_value=Effort.THOROUGH.value,
-        help="As long as it takes to know each ratio of times within 1%.",
+        help="Repeat until each ratio of times is known within 1%, however long that takes.",
     )
     return quick(thorough(chosen))
 
@@ -52,8 +52,8 @@ def _effort_options(function: Callable[..., Any]) -> Callable[..., Any]:
 class Weigh(Request):
     """What memory management costs PROGRAM, and what to change: every section on one page.
 
-    Within two minutes; each section says what it will take and what it took. The sections are
-    time, space, drag, count, breakdown, collectors and, for researchers, delay.
+    It takes up to two minutes; each section shows its expected and its actual time. The sections
+    are time, space, drag, count, breakdown, collectors and, for researchers, delay.
     """
 
     ANSWERED_BY: ClassVar[str] = "bill.weigh"
@@ -76,19 +76,19 @@ class Weigh(Request):
         "--time",
         parse=parse_duration,
         metavar="5min",
-        help="What the bill may take, as 90s, 5min or 1h30min. Default: 105s.",
+        help="Time limit for the bill, as 90s, 5min or 1h30min. Default: 105s.",
     )
     only: Sequence[str] = option(
-        (), parse=words, metavar="S,S…", help="These sections alone: drag,space, say."
+        (), parse=words, metavar="S,S…", help="Measure only these sections, as drag,space."
     )
-    skip: Sequence[str] = option((), parse=words, metavar="S,S…", help="All sections but these.")
+    skip: Sequence[str] = option((), parse=words, metavar="S,S…", help="Leave out these sections.")
     runs: int | None = option(
         None,
         "-n",
         "--runs",
         type=int,
         metavar="N",
-        help="Runs under each manager, whatever time they take. Default: as many as fit.",
+        help="Runs under each manager, regardless of time. Default: as many as fit.",
     )
     open: bool = option(False, asked=False, help="Open the page in a browser when it is written.")
 

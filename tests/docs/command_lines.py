@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.support import ROOT
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMPT = "$ "
 ASKS_CODE = f"{PROMPT}echo $?"

@@ -80,12 +80,12 @@ def test_a_cell_stays_small_and_says_so() -> None:
     cell = as_html(Report("Big", sections=sections))
     assert len(cell.encode()) < MOST_BYTES
     assert "The first 25 of 300 rows." in cell
-    assert "There is more in the page" in cell
+    assert "More is in the page" in cell
     text = "x" * 900
     wide = Table("t", "T", [Column(text)] * 20, [[Cell(text)] * 20] * 10)
     huge = Report("Huge", sections=[Section(f"s{n}", text, [text] * 9, [wide]) for n in range(50)])
     assert len(as_html(huge).encode()) < MOST_BYTES
-    assert "There is more" not in as_html(Report("Small"))
+    assert "More is in" not in as_html(Report("Small"))
 
 
 def test_a_figure_that_cannot_be_drawn_is_a_sentence() -> None:

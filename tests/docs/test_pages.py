@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 import pytest
 
-from scripts import made_tables
 from tare.__main__ import tare_group
 from tare.answers.diff import VERDICTS
 from tare.answers.exports.formats import FORMATS
@@ -21,7 +20,7 @@ from tare.memory_managers.catalogue import load_recipes
 from tare.memory_managers.manager import OWN, parse_name
 from tare.observers import java_suites
 from tare.programs.suite import shipped_suites
-from tare.records.metrics import METRICS, Status
+from tare.records.metrics import Status
 from tare.records.results import measurement_schema
 from tare.records.runs import Outcome, Record, Run
 from tare.records.summary import summary_schema
@@ -148,68 +147,36 @@ def test_no_path_of_a_machine(page: Path) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_has_its_page(name: str) -> None:
-    page = ROOT / "docs" / "commands" / f"{name}.md"
-    text = page.read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
     assert text.startswith(f"# tare {name}\n")
-    for heading in ("## Synopsis", "## Exit codes"):
-        assert heading in text
-    overview = "".join(
-        (ROOT / place).read_text(encoding="utf-8")
-        for place in ("README.md", "docs/architecture.md")
-    )
-    assert f"commands/{name}.md" in overview
+    assert "## Synopsis" in text
+    assert text.count("<!-- options -->") == 1
+    command = tare_group.get_command(click.Context(tare_group), name)
+    if isinstance(command, click.Group):
+        assert all(f"tare {name} {leaf}" in text for leaf in command.commands)
 
 
 def test_a_page_has_its_command() -> None:
     assert {page.stem for page in (ROOT / "docs" / "commands").glob("*.md")} == set(COMMANDS)
 
 
-def command_of(name: str) -> click.Command:
-    command = tare_group.get_command(click.Context(tare_group), name)
-    assert command is not None
-    return command
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_page_has_the_options_of_its_command(name: str) -> None:
-    command = command_of(name)
-    text = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
-    if made_tables.REST in text:
-        text += (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
-    tables = "\n".join(line for line in text.splitlines() if line.startswith("| `-"))
-    described = set(re.findall(r"`(-{1,2}[a-z][a-z-]*)", tables))
-    leaves = command.commands.values() if isinstance(command, click.Group) else [command]
-    real = {
-        spelling
-        for leaf in leaves
-        for parameter in leaf.params
-        if isinstance(parameter, click.Option)
-        for spelling in parameter.opts
+def test_every_page_is_reached_from_the_home_page() -> None:
+    """In two steps: what stands in the navigation, and the pages that these link to."""
+    docs = ROOT / "docs"
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    entries = re.findall(r"[\w/-]+\.md$", navigation, re.MULTILINE)
+    assert len(entries) <= 25
+    written = {docs / entry for entry in entries if not entry.startswith("reference/")}
+    linked = {
+        (page.parent / match["target"].partition("#")[0]).resolve()
+        for page in written
+        for match in LINK.finditer(prose(page))
     }
-    of_a_run = {"-i", "--input", "--ignore-output"}  # a trace has none, and the common page has
-    assert real <= described
-    assert described - real <= (of_a_run if made_tables.REST in text else set())
-    for leaf in leaves:
-        for parameter in leaf.params:
-            default = parameter.default
-            if isinstance(parameter, click.Option) and parameter.show_default is True:
-                (line,) = (row for row in tables.splitlines() if f"`{parameter.opts[-1]}" in row)
-                assert f"Default: {default:g}" in line
-    if isinstance(command, click.Group):
-        assert all(f"tare {name} {leaf}" in text for leaf in command.commands)
+    commands = {*(docs / "commands").glob("*.md")}  # by a page that is made: "All commands"
+    assert {*docs.rglob("*.md")} - written - linked - commands == set()
 
 
-@pytest.mark.parametrize(("path", "command"), [*made_tables.pages()])
-def test_the_table_of_options_is_what_the_command_declares(
-    path: Path, command: click.Command
-) -> None:
-    page = path.read_text(encoding="utf-8")
-    assert page == made_tables.renewed(page, command), "make format writes it anew"
-
-
-def test_the_glossary_is_what_reports_explain() -> None:
-    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    assert page == made_tables.glossary(page), "make format writes it anew"
+def test_the_terms_of_the_glossary_are_in_order() -> None:
     names = [term.name for term in terms()]
     assert names == sorted(set(names))
 
@@ -224,7 +191,7 @@ def test_results_are_described_whole() -> None:
     described = in_first_column("docs/results.md")
     fields = {*Run.__dataclass_fields__, *Outcome.__dataclass_fields__, "started"}
     assert set(Record.__dataclass_fields__) == {"run", "outcome", "started"}
-    for what in (METRICS, measurement_schema(), map(str, Status), fields):
+    for what in (measurement_schema(), map(str, Status), fields):
         assert set(what) <= described
     headings = anchors(ROOT / "docs" / "results.md")
     assert {*FORMATS} <= headings

@@ -1,4 +1,4 @@
-"""The paper trail: complete, made of what lies beside it, and run step by step."""
+"""The page of the papers: complete, made from the files beside it, and repeated step by step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs, to_builtins
 
+import tare
 from bench.papers import measured
 from bench.papers.measured import Measured, merged
-from bench.papers.page import PAGE, load_exhibits, load_published, page
+from bench.papers.page import PAGE, Exhibit, load_exhibits, load_published, page
 from bench.papers.steps import INTERRUPTED, JAVA_SPACE, Size, Step, code_of, run_all, steps
 from tare.records.components import COMPONENTS, metric
 from tare.records.metrics import METRICS, Status
@@ -24,6 +25,7 @@ from tare.studies.breakdown.details import ReadMisses
 from tare.studies.breakdown.memory_tables import published_memory
 from tare.studies.breakdown.published import published as published_breakdown
 from tare.studies.minheap.replayed_report import published_heaps
+from tests.support import ROOT
 from tests.unit.records.test_results import asked
 from tests.unit.studies.breakdown.test_memory_system import a_model
 
@@ -141,11 +143,101 @@ def test_the_page_is_made_of_what_lies_beside_it() -> None:
 
 def test_steps_that_are_left_are_named() -> None:
     done = row("regions-drag", Size.FULL, 1)
-    assert "Measured in full, 2026-11-22, with Tare 1. Not measured yet: programs-drag." in page(
-        [done]
-    )
+    assert (
+        "Measured in full, 2026-11-22, with Tare 1, on [a machine without record](#machines). "
+        "Not measured yet: programs-drag."
+    ) in page([done])
     assert "| measured in part |" in page([done])
     assert "| measured in part |" not in page([done, row("programs-drag", Size.FULL, 1)])
+
+
+def test_machines_that_were_recorded_are_named() -> None:
+    done = row("regions-drag", Size.FULL, 1)
+    rows = [replace(done, machine=name) for name in ("EPYC, 2 cores", "Xeon, 4 cores")]
+    assert "with Tare 1, on EPYC, 2 cores and Xeon, 4 cores. Not" in page(rows)
+
+
+def in_html(sentence: str) -> str:
+    return re.sub("`([^`]+)`", r"<code>\1</code>", sentence)
+
+
+def section_of(exhibit: Exhibit, whole: str) -> str:
+    _, _, rest = whole.partition(f"### {exhibit.label}: {exhibit.title}\n")
+    return re.split(r"\n##+ ", rest)[0]
+
+
+def test_each_exhibit_is_folded_under_a_finding_of_one_sentence() -> None:
+    whole = PAGE.read_text()
+    _, exhibits = load_exhibits()
+    for exhibit in exhibits:
+        finding, section = exhibit.finding, section_of(exhibit, whole)
+        assert len(finding.split()) <= 25, exhibit.id
+        assert re.fullmatch(r"[A-Z].*\.", finding), exhibit.id
+        assert not re.search(r"[.!?] ", finding), exhibit.id
+        fold = f'\n<details markdown="1">\n<summary>{in_html(finding)}</summary>\n\n'
+        folded = bool(exhibit.word or exhibit.published or exhibit.steps or exhibit.columns)
+        assert section.startswith(fold if folded else f"\n{finding}\n"), exhibit.id
+        before, _, after = section.partition("\n\n</details>\n")
+        assert folded == ("\n</details>\n" in section), exhibit.id
+        assert "\n|" in before or not exhibit.columns, exhibit.id
+        assert not re.search(r"^(\||```)", after, re.MULTILINE), exhibit.id
+
+
+def test_each_measured_exhibit_says_how_to_repeat_it_and_when_it_was_measured() -> None:
+    whole = PAGE.read_text()
+    names = [step.name for step in steps(Size.FULL)]
+    _, exhibits = load_exhibits()
+    for exhibit in exhibits:
+        if not exhibit.steps:
+            continue
+        section = section_of(exhibit, whole)
+        assert re.search(r"\nMeasured .*\d{4}-\d\d-\d\d.*, with Tare .*, on .+\.", section)
+        for name in (each for pattern in exhibit.steps for each in fnmatch.filter(names, pattern)):
+            shown = re.search(rf"papers-results/{name} |bench.papers run .*{name}\b", section)
+            assert shown or f"--least-heaps papers-results/{name}\n" in section, (exhibit.id, name)
+
+
+def test_the_summary_has_at_most_twenty_lines_and_no_figure_of_its_own() -> None:
+    """Each line links to one exhibit, which has every number of the line."""
+    whole = PAGE.read_text()
+    _, exhibits = load_exhibits()
+    sections = {
+        anchor_of(f"{each.label}: {each.title}"): section_of(each, whole) for each in exhibits
+    }
+    lines = re.findall(r"^- (.+)$", PAGE.with_name("papers-summary.md").read_text(), re.MULTILINE)
+    assert 0 < len(lines) <= 20
+    for line in lines:
+        told = re.fullmatch(r"(?P<text>[^\[]+) \[[^\]]+\]\(papers\.md#(?P<anchor>[^)]+)\)", line)
+        assert told, line
+        section = sections[told["anchor"]]
+        missing = set(numbers(told["text"])) - set(numbers(section))
+        assert not missing, (line, missing)
+
+
+def anchor_of(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def numbers(text: str) -> list[str]:
+    return re.findall(r"\d+(?:[.,]\d+)*%?", text)
+
+
+def test_the_citation_has_the_version_and_the_five_papers() -> None:
+    yaml = pytest.importorskip("yaml", reason="the Python package PyYAML")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["title"] == "Tare"
+    assert citation["version"] == tare.__version__
+    assert citation["license"] == "Apache-2.0"
+    assert citation["message"]
+    assert citation["authors"] == [{"name": "The Tare authors"}]
+    references = citation["references"]
+    whole = PAGE.read_text()
+    assert len(references) == len(load_exhibits()[0])
+    for each in references:
+        assert {"type", "title", "authors", "year"} <= each.keys()
+        assert each["title"] in whole
+        assert each.get("doi", "") in whole
 
 
 def test_managers_go_down_by_the_bytes_in_their_names() -> None:

@@ -13,6 +13,7 @@ import pytest
 import tare as api
 from tare.__main__ import tare_group
 from tare.records.metrics import METRICS
+from tare.report.glossary import terms
 from tests.support import ROOT
 
 pytest.importorskip("material", reason="the Python package mkdocs-material")
@@ -38,21 +39,28 @@ def test_each_page_is_there(site: Path) -> None:
         assert (place / "index.html").is_file(), relative
 
 
-def test_the_reference_has_every_option_metric_and_manager(site: Path) -> None:
-    options = (site / "reference" / "options" / "index.html").read_text()
+def test_the_page_of_a_command_has_its_options(site: Path) -> None:
+    common = (site / "options" / "index.html").read_text()
     context = click.Context(tare_group)
+    overview = (site / "reference" / "commands" / "index.html").read_text()
     for name in tare_group.list_commands(context):
         command = tare_group.get_command(context, name)
-        assert f"tare {name}" in options
+        assert f"tare {name}" in overview
+        page = (site / "commands" / name / "index.html").read_text()
         leaves = getattr(command, "commands", {"": command}).values()
         for leaf in leaves:
             for parameter in leaf.params:
                 if parameter.param_type_name == "option":
-                    assert parameter.opts[-1] in options
+                    assert parameter.opts[-1] in page + common, (name, parameter.opts)
+
+
+def test_the_reference_has_every_metric_manager_and_term(site: Path) -> None:
     metrics = (site / "reference" / "metrics" / "index.html").read_text()
     assert all(f"<code>{name}</code>" in metrics for name in METRICS)
     managers = (site / "reference" / "managers" / "index.html").read_text()
     assert all(f"<code>{name}</code>" in managers for name in api.managers()["name"])
+    glossary = (site / "glossary" / "index.html").read_text()
+    assert all(f"<td>{term.name}</td>" in glossary for term in terms())
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:

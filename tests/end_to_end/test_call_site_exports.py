@@ -42,7 +42,7 @@ def test_the_command(tmp_path: Path, tare: Callable[..., Completed]) -> None:
     assert (done.returncode, (tmp_path / "s.json").stat().st_size > 0) == (0, True)
     for words, said in (
         (("-f", "collapsed", "--weight", "vain"), "instructions, calls, bytes"),
-        (("-f", "speedscope", "--weight", "calls"), "no meaning"),
+        (("-f", "speedscope", "--weight", "calls"), "does not apply"),
         (("-f", "dhat"), "no form dhat"),
     ):
         done = tare("export", *words, folder)

@@ -158,7 +158,7 @@ def test_what_is_shown_for_slurm(slurm: dict[str, str], scheduler: str, tmp_path
     records = measured(tmp_path / "r", scheduler, watcher=watcher, patience=300)
     check_whole(records, PROGRAMS)
     assert cancelled
-    assert sum("takes part" in note for note in watcher.notes) >= len(NODES)
+    assert sum(" joined (" in note for note in watcher.notes) >= len(NODES)
     submitted = told(["squeue", "-h", "-o", "%i"], slurm).split()
     assert cancelled[0] not in submitted
     assert submitted, "another job takes the place of the one that was cancelled"

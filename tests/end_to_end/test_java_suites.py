@@ -122,10 +122,10 @@ def test_what_is_no_jar_of_the_suite_is_refused(make: Make, tmp_path: Path) -> N
         java_suites.programs("dacapo", tmp_path / "nothing.jar", [], 3)
     with pytest.raises(UsageError, match="has no benchmark h2"):
         java_suites.programs("dacapo", make(DACAPO), ["h2"], 3)
-    with pytest.raises(UsageError, match="gave no list of benchmarks"):
+    with pytest.raises(UsageError, match="listed no benchmarks"):
         java_suites.programs("renaissance", make(DACAPO), [], 3)
     (tmp_path / "text.jar").write_text("no archive")
-    with pytest.raises(UsageError, match="gave no list of benchmarks"):
+    with pytest.raises(UsageError, match="listed no benchmarks"):
         java_suites.programs("dacapo", tmp_path / "text.jar", [], 3)
 
 
@@ -133,8 +133,8 @@ def test_what_is_no_jar_of_the_suite_is_refused(make: Make, tmp_path: Path) -> N
     ("arguments", "said"),
     [
         (["dacapo"], "does not come with Tare"),
-        (["quick", "--jar", "x.jar"], "not for the suite quick"),
-        (["quick", "--iterations", "3"], "not for the suite quick"),
+        (["quick", "--jar", "x.jar"], "not apply to the suite quick"),
+        (["quick", "--iterations", "3"], "not apply to the suite quick"),
         (["dacapo", "--jar", "x.jar", "--iterations", "0"], "is not a file"),
     ],
 )

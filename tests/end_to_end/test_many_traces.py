@@ -124,7 +124,7 @@ def test_a_scheduler_that_goes_keeps_what_is_done(traces: list[Path], tmp_path: 
                 if record is not None and "scheduler" in dask.pids:
                     dask.kill("scheduler")
 
-        with pytest.raises(TareError, match=f"{scheduler} has gone") as gone:
+        with pytest.raises(TareError, match=f"{scheduler} is gone") as gone:
             drag_of_traces(traces, scheduler=scheduler, folder=tmp_path / "kept", watcher=Kill())
         assert "-o of the results folder goes on" in gone.value.hint
         kept = found(read_records(tmp_path / "kept"))
@@ -142,7 +142,7 @@ def test_the_command(traces: list[Path], tare: Callable[..., Completed], tmp_pat
     assert tare("drag", "-o", "more", "--quiet", *traces).returncode == 1
     refused = tare("drag", "--scheduler", "tcp://127.0.0.1:1", "--", "true")
     assert refused.returncode == 2
-    assert "--scheduler is for traces" in refused.stderr
+    assert "--scheduler applies only to traces" in refused.stderr
 
 
 # ---- where memory goes ----
@@ -196,7 +196,7 @@ def test_the_command_reads_kept_traces(
         assert "its program does not run again" in tare("space", *wrong).stderr
     refused = tare("space", "--scheduler", "tcp://127.0.0.1:1", "--", "true")
     assert refused.returncode == 2
-    assert "--scheduler is for traces" in refused.stderr
+    assert "--scheduler applies only to traces" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def make_bill() -> Report:
         actions=[earlier, faster],
         tiles=[
             Tile("Peak memory", "88.0 MiB", "resident"),
-            Tile("Wasted at the peak", "31%", "held in vain", "bad"),
+            Tile("Wasted at the peak", "31%", "unused", "bad"),
         ],
         trust="3 runs under each manager: too few for intervals.",
         trusted=False,

@@ -55,5 +55,5 @@ def test_measurements_that_no_run_leaves_are_made_again_of_the_runs(
     assert load(tmp_path / "r").measurements.equals(sound)
     sound.with_columns(pl.lit(value, kind).alias(column)).write_parquet(parquet)
     (tmp_path / "r" / RECORDS_FILE).unlink()
-    with pytest.raises(UsageError, match="something else than measurements"):
+    with pytest.raises(UsageError, match="values that are not measurements"):
         load(tmp_path / "r")

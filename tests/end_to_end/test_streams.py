@@ -241,7 +241,7 @@ def test_what_a_killed_recording_left_is_named(
     again = tare("trace", "-o", "another.tare", "--", "true")
     assert again.returncode == 0, again.stderr
     told = " ".join(again.stderr.split())
-    assert f"{left[0].name} is what a recording that was killed has left: remove it" in told
+    assert f"{left[0].name} is left from a recording that was killed: remove it" in told
 
 
 def test_a_message_in_python_has_its_hint() -> None:
@@ -256,7 +256,7 @@ def test_where_nothing_can_be_written_is_said_before_a_run(
     program = ("--", "touch", "ran")
     traced = tare("trace", "-o", "link", *program)
     assert traced.returncode == 2
-    assert "link is a link to what is not there" in traced.stderr
+    assert "link is a broken link" in traced.stderr
     compared = tare("compare", "-n", "1", "--json", ".", *program)
     assert compared.returncode == 2
     assert "is a folder" in compared.stderr

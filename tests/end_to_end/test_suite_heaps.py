@@ -1,4 +1,4 @@
-"""A suite under heaps that are multiples of each program's own least heap."""
+"""A suite under heaps that are multiples of each program's own minimum heap."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_failed_preparation_leaves_nothing_and_says_why(tmp_path: Path) -> Non
 
 def test_preparing_nothing_is_an_error(tmp_path: Path) -> None:
     program = only(write(tmp_path, HEAD + PROGRAM + 'prepare = [["true"]]\n'))
-    with pytest.raises(TareError, match="made no file"):
+    with pytest.raises(TareError, match="wrote no file"):
         prepare(program, ignore)
 
 

@@ -69,7 +69,7 @@ def test_a_study_refuses_what_is_for_comparisons(
 ) -> None:
     done = run(tare, tmp_path, "--study", "space", option, "6")
     assert done.returncode == 2
-    assert f"{option} is not for --study space" in done.stderr
+    assert f"{option} does not apply to --study space" in done.stderr
     assert not (tmp_path / "tare-results").exists()
 
 
@@ -79,5 +79,5 @@ def test_an_option_of_another_study_is_refused(
     for study, option in [("space", ("--sites",)), ("count", ("--model", "two-level"))]:
         done = run(tare, tmp_path, "--study", study, *option)
         assert done.returncode == 2
-        assert f"{option[0]} is not for --study {study}" in done.stderr
+        assert f"{option[0]} does not apply to --study {study}" in done.stderr
     assert not (tmp_path / "tare-results").exists()

@@ -161,7 +161,7 @@ def test_data_that_is_damaged_inside_is_told(small: Trace, has_digests: bool) ->
     content = bytearray(path.read_bytes())
     content[4:400] = b"\xff" * 396
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="is not as it was written"):
+    with pytest.raises(UsageError, match="was changed after it was written"):
         violations(open_trace(small.folder))
 
 
@@ -198,7 +198,7 @@ def test_a_good_run(tmp_path: Path) -> None:
     ("argv", "limits", "status", "reason"),
     [
         (["false"], {}, Status.FAILED, "it ended with exit status 1"),
-        (["sh", "-c", "kill -9 $$"], {}, Status.FAILED, "it was ended by SIGKILL"),
+        (["sh", "-c", "kill -9 $$"], {}, Status.FAILED, "it was killed by SIGKILL"),
         (["sleep", "60"], {"timeout_seconds": 0.3}, Status.TIMEOUT, "still running at the time"),
     ],
 )
@@ -221,7 +221,7 @@ def test_a_run_of_which_nothing_was_recorded(
     monkeypatch.setattr(Recorder, "objects", 0)
     outcome, trace = record(tmp_path, "true")
     assert outcome.status is Status.FAILED
-    assert outcome.reason == trace.meta["reason"] == "the instrument left no recording"
+    assert outcome.reason == trace.meta["reason"] == "the instrument wrote no recording"
 
 
 @pytest.mark.usefixtures("recorder")
@@ -237,7 +237,7 @@ def test_what_was_recorded_before_an_interruption_is_kept(tmp_path: Path, signal
     interrupt = ["sh", "-c", f"kill -{signal} {os.getpid()}; sleep 60"]
     with pytest.raises(KeyboardInterrupt):
         api.trace(interrupt, what=Asked(last_use=True), folder=target, watcher=Watcher())
-    assert notes[-1] == f"what was recorded until now is in {target}"
+    assert notes[-1] == f"what was recorded so far is in {target}"
     trace = open_trace(target)
     assert trace.meta["complete"] is False
     assert trace.meta["reason"] == "the recording was interrupted"

@@ -80,6 +80,6 @@ def test_the_command(trace: Trace, tare: Callable[..., Completed], tmp_path: Pat
     done = tare("export", "-f", "json", "results")
     assert {row["metric"] for row in json.loads(done.stdout)["summary"]} >= {"drag_ratio"}
     done = tare("export", "-f", "json", "--weight", "bytes", "results")
-    assert (done.returncode, "no meaning" in done.stderr) == (2, True)
+    assert (done.returncode, "does not apply" in done.stderr) == (2, True)
     done = tare("export", "-f", "pprof", tmp_path)
     assert (done.returncode, "not a heap trace" in done.stderr) == (2, True)

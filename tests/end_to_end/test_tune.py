@@ -96,7 +96,7 @@ def test_an_interrupted_search_goes_on(tmp_path: Path, tare: Tare) -> None:
         (["-m", "jemalloc(decy=0)"], "did you mean decay?"),
         (["-m", "jemaloc"], "did you mean jemalloc?"),
         (["-m", "jemalloc(tcache-max=1GiB)"], "must be up to 32KiB"),
-        (["-m", "jvm.g1(heap=2x)"], "a multiple of the least heap"),
+        (["-m", "jvm.g1(heap=2x)"], "multiples of the minimum heap"),
         (["-m", "immix"], "a collector for replays"),
     ],
 )
@@ -110,7 +110,7 @@ def test_bad_input(tare: Tare, words: list[str], message: str) -> None:
 def test_a_baseline_that_fails_is_told_of(tare: Tare, tmp_path: Path) -> None:
     done = tare("tune", "--time", "5s", "-m", "glibc", "-o", str(tmp_path / "r"), "--", "false")
     assert done.returncode == 1
-    assert "a run under glibc did not end well" in done.stdout
+    assert "a run under glibc did not succeed" in done.stdout
 
 
 def test_a_run_that_takes_far_too_long_is_ended(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_bill(classes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     named = {column.title for column in pauses.tables[0].columns}
     assert {"longest pause", "share", "allocated a second"} <= named
     assert "jvm.serial" in found["java-costs"].findings[0]
-    assert "in 2 least heaps" in found["java-costs"].findings[0]
+    assert "in 2 minimum heaps" in found["java-costs"].findings[0]
     assert all(each.TITLE in found["java-malloc"].findings[1] for each in sections())
     assert api.write_page(results).stat().st_size < 3 << 20
 
@@ -66,7 +66,7 @@ def test_a_bill(classes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_bill_of_what_is_no_jvm(tare: Callable[..., Completed]) -> None:
     done = tare("weigh", "--quick", "-m", "jvm.g1", "-o", "r", "--", "true")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "no JVM could be watched" in " ".join(done.stderr.split())
+    assert "no JVM could be observed" in " ".join(done.stderr.split())
 
 
 @needs_java

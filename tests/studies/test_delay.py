@@ -98,7 +98,7 @@ def test_an_interrupted_folder_goes_on_to_the_same_end(
     resumed = api.delay(program, ["glibc"], sizes=[KIB], runs=2, live=False, folder=tmp_path / "r")
     assert len(read_records(resumed.folder)) == len(lines)
     assert tare_package.load(tmp_path / "r").measurements.height == whole.measurements.height
-    with pytest.raises(UsageError, match="another question"):
+    with pytest.raises(UsageError, match="a different command"):
         api.delay(program, ["glibc"], sizes=[MIB], runs=2, live=False, folder=tmp_path / "r")
 
 
@@ -108,7 +108,7 @@ def test_an_interrupted_folder_goes_on_to_the_same_end(
         (["--sizes", "4XB"], "is not a size"),
         (["--sizes", "0"], "at least 1B"),
         (["--sizes", "2GiB"], "between 1B and 1GiB"),
-        (["-m", "delay(glibc)"], "has a layer already"),
+        (["-m", "delay(glibc)"], "already has a layer"),
         (["-m", "bdwgc"], "is a collector"),
         (["-m", "nothing"], "no manager 'nothing'"),
         (["--scope", "none"], "--scope"),

@@ -86,7 +86,7 @@ def test_a_damaged_file_is_said_to_be_one(tmp_path: Path, tare: Callable[..., Co
     for command in (["drag", folder], ["export", "-f", "dhat", folder]):
         done = tare(*command)
         assert done.returncode == 2
-        assert "objects.parquet is not as it was written" in done.stderr
+        assert "objects.parquet was changed after it was written" in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -192,13 +192,13 @@ def test_a_run_that_fails_gives_no_figure_and_keeps_what_was_recorded(
     recorded: dict[str, Any], tmp_path: Path
 ) -> None:
     recorded["outcome"] = Outcome(
-        Status.FAILED, "it was ended by SIGKILL", signal=9, details={"trace": {"objects": 100}}
+        Status.FAILED, "it was killed by SIGKILL", signal=9, details={"trace": {"objects": 100}}
     )
     results = api.drag(["true"], folder=tmp_path / "r")
     (row,) = results.measurements.to_dicts()
     assert (row["metric"], row["value"], row["status"]) == ("peak_free_bytes", None, "failed")
     (section,) = build_report(results).sections
-    assert section.findings == ["No run gave a trace that could be analysed."]
+    assert section.findings == ["No run gave a trace that can be analysed."]
     assert section.commands[0][1] == f"tare drag {recorded['target']}"
 
 

@@ -80,8 +80,8 @@ def test_collections_come_at_their_periods(tmp_path: Path, classes: Path) -> Non
     [
         (["-m", "jvm.serial(period=4MiB)", "--", "java", "Main"], "leave them out"),
         (["-m", "jvm.g1", "--", "java", "Main"], "no option 'period'"),
-        (["-m", "jvm.serial", "-m", "glibc", "--", "java", "Main"], "measure them apart"),
-        (["-m", "jvm.serial", "--full", "6MiB", "--", "java", "Main"], "multiple of the period"),
+        (["-m", "jvm.serial", "-m", "glibc", "--", "java", "Main"], "measure these separately"),
+        (["-m", "jvm.serial", "--full", "6MiB", "--", "java", "Main"], "multiple of period"),
         (["-m", "jvm.serial", "--reclaim", "4", "--", "java", "Main"], "mark-sweep"),
         (["--full", "64MiB", "--", "true"], "java command"),
     ],

@@ -155,7 +155,7 @@ def test_a_trace(tmp_path: Path) -> None:
         (["--heaps", "0.5", "--", "java", "Main"], "heaps"),
         (["--heaps", "x", "--", "java", "Main"], "list of numbers"),
         (["-m", "jvm.g1(heap=8MiB)", "--", "java", "Main"], "leave out heap="),
-        (["--death", "unreachable", "--", "java", "Main"], "for a recorded"),
+        (["--death", "unreachable", "--", "java", "Main"], "only to a recorded"),
         (["--", "java", "-Xmx8m", "Main"], "clashes"),
         (["nothing.tare"], "does not exist"),
     ],

@@ -1,4 +1,4 @@
-"""Least heaps of collectors for heap traces, with known answers."""
+"""Minimum heaps of collectors for heap traces, with known answers."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_the_command_shows_intervals_and_limits(tmp_path: Path, tare: Any) -> No
         low, high = (found[manager, f"min_heap_{end}_bytes"] for end in ("low", "high"))
         assert 0 <= low < high <= low + (64 << 10)
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Least heaps" in page
+    assert "Minimum heaps" in page
     assert "replayed" in page
 
 
@@ -170,7 +170,7 @@ def test_the_command_shows_intervals_and_limits(tmp_path: Path, tare: Any) -> No
     [
         (["-m", "immix(heap=1MiB)"], "leave out heap="),
         (["--step", "1KiB"], "a page"),
-        (["--repeats", "0"], "once at least"),
+        (["--repeats", "0"], "at least 1"),
         (["-m", "nothing"], "no manager"),
         (["--death", "last-use"], "--last-use"),
     ],
@@ -206,7 +206,7 @@ def test_published_ratios_are_those_of_the_table() -> None:
     assert len(published_heaps()) == 14
 
 
-# ---- what a least heap goes to ----
+# ---- what a minimum heap goes to ----
 
 
 def parts_of(outcome: Outcome) -> dict[str, float]:

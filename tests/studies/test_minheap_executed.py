@@ -1,4 +1,4 @@
-"""Least heaps of real programs under the collectors of a JVM."""
+"""Minimum heaps of real programs under the collectors of a JVM."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def test_a_program_that_fails_anyway_is_not_tried_in_other_heaps(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-m", "glibc", "--", "true"], "takes no limit"),
+        (["-m", "glibc", "--", "true"], "cannot limit"),
         (["-m", "jvm.epsilon", "--", "java", "Main"], "never collects"),
         (["-m", "jvm.g1(heap=8MiB)", "--", "java", "Main"], "leave out heap="),
         (["--step", "4KiB", "--", "java", "Main"], "1MiB"),
-        (["--slow", "0.5", "--", "java", "Main"], "processor time"),
-        (["--death", "unreachable", "--", "java", "Main"], "for a recorded"),
+        (["--slow", "0.5", "--", "java", "Main"], "--slow 0.5"),
+        (["--death", "unreachable", "--", "java", "Main"], "only to a recorded"),
         (["--", "java", "-Xmx8m", "Main"], "clashes"),
     ],
 )

@@ -294,4 +294,4 @@ def test_redis(tmp_path: Path, tare: Any) -> None:
 def test_a_program_without_events(tmp_path: Path, tare: Any) -> None:
     done = tare("proximity", "-n", "1", "-o", str(tmp_path / "out"), "--", "true")
     assert done.returncode == 1
-    assert "the program told no events" in done.stdout
+    assert "the program wrote no events" in done.stdout

@@ -1,4 +1,4 @@
-"""The case study of docs/regions.md: a calculator in Apache, with its numbers in the request's
+"""The case study of docs/measurements.md: a calculator in Apache, with its numbers in the request's
 pool."""
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def as_expected(name: str, heap: float) -> Outcome:
     if name == "glibc":
         return good(1.0, 0.0)
     if heap < 1.9:
-        return Outcome(Status.OUT_OF_MEMORY, "the manager had no memory")
+        return Outcome(Status.OUT_OF_MEMORY, "the manager ran out of memory")
     return good(0.9, 0.5 if heap < 2.9 else 0.35 if heap < 3.9 else 0.05)
 
 
@@ -208,7 +208,7 @@ def test_the_command_draws_the_figure(tmp_path: Path, tare: Any) -> None:
     assert {row["metric"] for row in made["summary"]} >= {"replay_seconds", "mutator_seconds"}
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Time against space" in page
-    assert "heap, in times the most bytes alive" in page
+    assert "heap, as a multiple of the most bytes alive" in page
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_the_command_draws_the_figure(tmp_path: Path, tare: Any) -> None:
         (["--heaps", "0.5,2"], "multiples"),
         (["--heaps", "nan"], "multiples"),
         (["--heaps", ""], "multiples"),
-        (["--heaps", "two"], "no list of numbers"),
+        (["--heaps", "two"], "not a list of numbers"),
         (["--death", "last-use"], "--last-use"),
     ],
 )

@@ -130,7 +130,7 @@ def write_trace_folder(
         "program": {"name": "prog", "argv": ["prog"], "executable": "/bin/prog"},
         "manager": "glibc",
         "complete": complete,
-        "reason": "" if complete else "it was ended by SIGKILL",
+        "reason": "" if complete else "it was killed by SIGKILL",
         "processes": processes,
         "objects": objects.height,
         **more,

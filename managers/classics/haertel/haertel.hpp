@@ -1,4 +1,6 @@
 // Mike Haertel's malloc, of 1989 to 1993, from which came that of GNU.
+//
+// Other than published: free pages at the end of the heap are not given back to the system.
 
 #pragma once
 

@@ -1,4 +1,7 @@
 // Charles Weinstock and William Wulf's QuickFit (1988), over the heap that Grunwald gave it.
+//
+// Other than published: lists for multiples of 16 bytes; an empty list is filled from the heap of
+// lea93, one object at a time.
 
 #pragma once
 

@@ -1,4 +1,9 @@
 // The heap of Windows XP as Berger, Zorn and McKinley (2002) describe it.
+//
+// Other than published: lists for multiples of 16 bytes instead of 8, because alignment and
+// pointers have doubled; and free blocks in lists by powers of two, of which the first with a fit
+// is searched for the best, where the paper has one sorted list. The block chosen has the same
+// size.
 
 #pragma once
 

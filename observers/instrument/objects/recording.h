@@ -1,6 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The recording of a process: tables of births, deaths and marks, and a file that says what it is.
-// docs/instrument.md describes them.
+//
+// PID.SERIAL.json describes a program that a process ran. It is written when the program starts,
+// with "end": "running" and zeros, and again when it ends; one that still says so was killed.
+//
+//   format, version                   "tare-recording", 1
+//   valgrind, pid, parent, program    as in reports/counts_file.h
+//   end                               "running", "exit" (by a signal, too) or "exec"
+//   instructions, allocated_bytes     the two clocks at the end; the probe's are in the first
+//   objects                           rows of births
+//   threads, unknown_frees, inherited_frees          as in ProcessCount
+//   last_use, sites, pointers, reachability_bytes, usable_size    what was asked for
+//
+// Tables, as in output/table.h; 0 is "none", "never" or "not known" in all of them:
+//
+//   births    an object; the number of the row, from 1, is its id. instructions, bytes (with this
+//             object), size, usable_size, alignment, operation (malloc, calloc, realloc, aligned,
+//             new, region, from 0), thread, site, resized_from, region
+//   deaths    an object that ended, or was alive at the end. id, first_use, last_use,
+//             before_teardown (the last use before teardown; 1: there was none, 0: no teardown),
+//             unreachable_instructions, unreachable_bytes, free_instructions, free_bytes,
+//             free_thread, free_site, free_operation (1: free, 2: realloc, 3: the end of a region),
+//             touched. After an exec that failed an object may have several: the last counts
+//   pointers  a store of a pointer: instructions, source (an id; 0: no object), offset (in the
+//             source, or an address), target (an id; 0: a pointer was overwritten)
+//   marks     a search: instructions, bytes, live_objects, live_bytes, reachable_objects,
+//             reachable_bytes
+//   regions   a region that was made, or went, or was there at the end; the last row of each
+//             counts: region, parent, site, created_bytes, destroyed_bytes, clears
+//
+// and those of sites/site_files.h and sites/costs.h. Births are in order of time, deaths are not.
+// The graph of pointers at a moment is what the rows up to it leave: the last row of each place,
+// between objects that are alive. A realloc takes what an object holds along, without rows.
 
 #ifndef TARE_INSTRUMENT_OBJECTS_RECORDING_H
 #define TARE_INSTRUMENT_OBJECTS_RECORDING_H

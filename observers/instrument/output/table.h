@@ -3,7 +3,8 @@
 //
 // In a block each column has a base, its smallest value, and a width, the bytes that the largest
 // difference to it needs. A reader can check each block by itself, so that a file which was cut off
-// loses its last block at most. docs/instrument.md describes the format.
+// loses its last block at most. The file begins with a line of text, `tare-table 1 NAME COLUMN …`;
+// observers/tables/block.h writes the blocks.
 
 #ifndef TARE_INSTRUMENT_OUTPUT_TABLE_H
 #define TARE_INSTRUMENT_OUTPUT_TABLE_H

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What is counted of each operation of the memory manager by call site: what counts.h counts of it
 // in all, distinguished by the call that led to it.
+//
+// The table `costs` has a row for each site (0: no call is known) and operation (a number of
+// Operation), of processes that ended by themselves: site, operation, calls, instructions, bytes.
 
 #ifndef TARE_INSTRUMENT_SITES_COSTS_H
 #define TARE_INSTRUMENT_SITES_COSTS_H

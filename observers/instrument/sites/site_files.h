@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The files of the call sites of a process: a table of their tree, and a line for each frame.
-// docs/instrument.md describes them.
+//
+//   sites   a call site; the number of the row, from 1, is its id: caller (a site; 0: none), frame
+//           (a line of frames, from 0), address of the call
+//   frames  lines of JSON: function, object, file and line as the core finds them, and offset of
+//           the call in the object's file
 
 #ifndef TARE_INSTRUMENT_SITES_SITE_FILES_H
 #define TARE_INSTRUMENT_SITES_SITE_FILES_H

@@ -1,5 +1,5 @@
-// A table of a raw recording, as docs/trace.md describes: rows are gathered into blocks, and a
-// block that was written survives whatever happens to the process.
+// A table of a raw recording, as observers/tables/block.h describes: rows are gathered into blocks,
+// and a block that was written survives whatever happens to the process.
 #ifndef TARE_JVM_TABLE_H
 #define TARE_JVM_TABLE_H
 

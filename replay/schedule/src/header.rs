@@ -1,4 +1,6 @@
-//! The first bytes of a schedule.
+//! The first 128 bytes of a schedule: `TARESCHD`, then little-endian numbers of 64 bits (the
+//! version, the death by its place in [`Death::ALL`], and the counts of [`Header`] in their
+//! order), then zeros. The words of the events follow, see `event.rs`.
 
 use serde::Serialize;
 

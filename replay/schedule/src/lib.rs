@@ -10,7 +10,7 @@
 //! - [`Streams`] are the same for threads that run side by side.
 //! - [`FinalGraph`] is what must be there at the end, and [`Digest`] the number that proves it.
 //!
-//! `docs/replay.md` describes the format.
+//! `header.rs` and `event.rs` describe the format.
 
 #![forbid(unsafe_code)]
 

@@ -62,7 +62,7 @@ def collect(folder: Path, note: Callable[[str], None]) -> Collection:
     if not members:
         raise UsageError(
             f"{folder} holds no results that can be read" + "".join(f"; {t}" for t in troubles[:3]),
-            "name a folder that a command of Tare wrote, or one with such folders in it",
+            "name a results folder that Tare wrote, or a folder with such folders in it",
         )
     return Collection(folder, members, troubles)
 
@@ -76,7 +76,7 @@ def results_folders(folder: Path) -> tuple[list[Path], list[str]]:
         path = Path(place)
         if looked_into >= MOST_FOLDERS:
             raise UsageError(
-                f"{folder} has over {MOST_FOLDERS:,} folders in it",
+                f"{folder} has more than {MOST_FOLDERS:,} folders in it",
                 "name the one that holds the results",
             )
         if is_results(path):

@@ -311,8 +311,8 @@ def to_perfetto(results: Results) -> dict[str, Any]:
     if not found:
         raise UsageError(
             f"{results.folder} has no timeline",
-            "give results of tare proximity, or of tare import of DaCapo's latencies, "
-            "made by this version",
+            "give results that this version made with tare proximity, or with tare import "
+            "from DaCapo's latencies",
         )
     return {"traceEvents": found, "displayTimeUnit": "ns"}
 
@@ -334,7 +334,7 @@ def _markdown_text(results: Results, summary: pl.DataFrame) -> str:
 
 
 FORMATS: dict[str, Format] = {
-    "csv": Format("all measurements, one a line", lambda results, _: to_csv(results)),
+    "csv": Format("all measurements, one per line", lambda results, _: to_csv(results)),
     "json": Format(
         "measurements and summary",
         lambda results, summary: _json_text(to_json(results, summary)),

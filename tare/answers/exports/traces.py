@@ -39,12 +39,12 @@ from tare.studies.drag.report import STUDY
 from tare.studies.drag.stacks import SiteStack, stacks_of
 
 WEIGHTS = {
-    "vain": "bytes held in vain times the bytes allocated meanwhile",
+    "vain": "unused bytes times the bytes allocated while they are held",
     "bytes": "bytes allocated",
     "objects": "objects allocated",
 }
 _KINDS = {
-    "mean_vain": Kind("bytes held in vain, the mean over the run", "held_in_vain", "bytes"),
+    "mean_vain": Kind("unused bytes, the mean over the run", "held_in_vain", "bytes"),
     "bytes": Kind("bytes allocated", "alloc_space", "bytes"),
     "objects": Kind("objects allocated", "alloc_objects", "count"),
 }
@@ -90,8 +90,8 @@ def to_dhat(trace: Trace, _weight: str) -> bytes:
     """What DHAT writes for its viewer, version 2, of the process that held most."""
     if trace.sample_bytes:
         raise UsageError(
-            f"{trace.folder} holds samples, and DHAT's form has no place for estimates",
-            "choose another form, or record without --sample",
+            f"{trace.folder} is a sample, and DHAT's format cannot hold estimates",
+            "choose another format, or record without --sample",
         )
     objects = trace.objects()
     found = processes(objects, trace.processes)
@@ -303,11 +303,11 @@ def _name(trace: Trace) -> str:
 
 TRACE_FORMATS: dict[str, TraceFormat] = {
     "collapsed": TraceFormat(
-        "a line a call stack, for flame graphs; by --weight", to_collapsed, weighted=True
+        "one line per call stack, for flame graphs; see --weight", to_collapsed, weighted=True
     ),
     "dhat": TraceFormat("what DHAT's viewer (dh_view.html) opens", to_dhat),
-    "pprof": TraceFormat("a profile for go tool pprof and its kin", to_pprof),
-    "speedscope": TraceFormat("a file for speedscope, with a profile a weight", to_speedscope),
+    "pprof": TraceFormat("a profile for go tool pprof and similar tools", to_pprof),
+    "speedscope": TraceFormat("a file for speedscope, with one profile per weight", to_speedscope),
 }
 
 

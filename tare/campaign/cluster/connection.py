@@ -17,7 +17,7 @@ CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 """How long something may go unnoticed on the cluster."""
 
-_GOES_ON = "the same command with -o of the results folder goes on from what is kept"
+_GOES_ON = "to resume: the same command with -o and the results folder"
 
 
 @contextlib.contextmanager
@@ -41,7 +41,7 @@ def connected(address: str) -> Iterator[Client]:
         except OSError:
             raise MissingError(
                 f"no scheduler answers at {address}",
-                "dask scheduler starts one and shows its address, like tcp://HOST:8786",
+                "start one with `dask scheduler`, which shows its address, like tcp://HOST:8786",
             ) from None
         try:
             yield client
@@ -83,15 +83,15 @@ def workers_of(client: Client, address: str) -> set[str]:
 
 def scheduler_gone(address: str) -> TareError:
     return TareError(
-        f"the scheduler at {address} has gone",
-        f"what is done so far is kept; start it again, and {_GOES_ON}",
+        f"the scheduler at {address} is gone",
+        f"finished work is kept; start the scheduler again; {_GOES_ON}",
     )
 
 
 def nobody_there(address: str, begun: bool) -> TareError:
     """What is told when there is no worker; ``begun`` when there were some."""
     if begun:
-        return TareError("all workers have gone", f"start workers, and {_GOES_ON}")
+        return TareError("all workers are gone", f"start workers; {_GOES_ON}")
     return MissingError(
-        f"the scheduler at {address} has no workers", f"dask worker {address} starts one"
+        f"the scheduler at {address} has no workers", f"start one with: dask worker {address}"
     )

@@ -165,7 +165,7 @@ class _Campaign:
         entry = {"group": worker.group, "joined": now(), **kept}
         machines = self._store.document.get("machines", {})
         self._store.update(machines={**machines, worker.name: entry})
-        self._watcher.note(f"worker {worker.name} takes part (group {worker.group})")
+        self._watcher.note(f"worker {worker.name} joined (group {worker.group})")
         if any(
             other is not worker and other.takes_part and other.host == worker.host
             for other in self._workers.values()
@@ -177,7 +177,7 @@ class _Campaign:
     def _refuse(self, worker: _Worker, reason: str) -> None:
         worker.refused = reason
         self._leave_home(worker)
-        self._watcher.note(f"worker {worker.name or worker.address} takes no part: {reason}")
+        self._watcher.note(f"worker {worker.name or worker.address} cannot take part: {reason}")
 
     def _lose(self, worker: _Worker) -> None:
         del self._workers[worker.address]
@@ -185,7 +185,7 @@ class _Campaign:
         job, worker.job = worker.job, None
         if worker.refused:
             return
-        self._watcher.note(f"worker {worker.name or worker.address} has gone")
+        self._watcher.note(f"worker {worker.name or worker.address} is gone")
         if job is None:
             return
         self._client.cancel([job.future], force=True)

@@ -46,19 +46,20 @@ def refusal(found: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     """Why a worker, of which ``worker.examine`` found this, cannot take part in the study of a
     run.json; "" when it can."""
     if found["tare"] != __version__:
-        return f"its Tare is {found['tare']}, and this one is {__version__}"
+        return f"it has Tare {found['tare']}, and this machine has Tare {__version__}"
     if found["problem"]:
         return str(found["problem"])
     for name, wanted in document["managers"].items():
         if _differ(found["managers"][name], wanted, _SAME_MANAGER):
             there = found["managers"][name]
-            return f"its {name} is another build ({there['object'] or there['version']})"
+            return f"its {name} is a different build ({there['object'] or there['version']})"
     programs = {program["name"]: program for program in found["programs"]}
     for wanted in document["programs"]:
         if _differ(programs[wanted["name"]], wanted, _SAME_PROGRAM):
             there = programs[wanted["name"]]
             return (
-                f"{wanted['name']} is another program or has another input ({there['executable']})"
+                f"{wanted['name']} is a different program or has different input "
+                f"({there['executable']})"
             )
     return ""
 

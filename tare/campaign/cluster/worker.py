@@ -114,7 +114,7 @@ def _programs(source: Source) -> dict[str, Program]:
         return {program.name: program for program in source.programs}
     path = load_suite(source.suite).path
     if hash_file(path) != source.suite_sha256:
-        raise UsageError(f"its file of the suite, {path}, is another")
+        raise UsageError(f"its file of the suite, {path}, is different")
     told: list[str] = []
     wanted = [program.name for program in source.programs]
     made = {program.name: program for program in suite_programs(source.suite, wanted, told.append)}

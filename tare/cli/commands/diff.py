@@ -29,13 +29,16 @@ Examples:
     default=2.0,
     show_default=True,
     metavar="PERCENT",
-    help="Changes up to this never count as a regression, however sure they are.",
+    help="Changes up to this size never count as a regression, even beyond noise.",
 )
 @click.option(
-    "--page", type=click.Path(path_type=Path), metavar="FILE", help="Also write it as a page."
+    "--page",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the comparison as an HTML page.",
 )
 def command(old: Path, new: Path, threshold: float, page: Path | None) -> int:
-    """What changed from the results folder OLD to NEW, beyond noise.
+    """Show what changed from the results folder OLD to NEW, beyond noise.
 
     Exit code 1 when time or memory of a program under a manager got worse, for use in continuous
     integration.

@@ -30,12 +30,12 @@ Examples:
     "--fix",
     "is_to_fix",
     is_flag=True,
-    help="Set what makes measurements noisy and can be set, until the machine starts again.",
+    help="As root: change settings of the system that make measurements noisy, until it reboots.",
 )
 def command(is_to_fix: bool) -> int:
     """Say what is installed, what works on this machine, and why something does not.
 
-    Every installed manager is put under a real run. Exit code 3 when Tare cannot measure at all.
+    Every installed manager serves a real run. Exit code 3 when Tare cannot measure at all.
     """
     if is_to_fix:
         return _fix()
@@ -47,7 +47,7 @@ def command(is_to_fix: bool) -> int:
 def _fix() -> int:
     findings = fix()
     if not findings:
-        print("There is nothing to set: tare doctor shows what else makes noise.")
+        print("There is nothing to set. `tare doctor` shows other causes of noise.")
         return 0
     _print(findings)
     return 4 if any(finding.state == "broken" for finding in findings) else 0

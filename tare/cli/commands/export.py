@@ -27,7 +27,12 @@ Examples:
 @click.command(epilog=EPILOG)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option(
-    "-f", "--format", "name", type=click.Choice(sorted({*FORMATS, *TRACE_FORMATS})), required=True
+    "-f",
+    "--format",
+    "name",
+    type=click.Choice(sorted({*FORMATS, *TRACE_FORMATS})),
+    required=True,
+    help="The format to write.",
 )
 @click.option(
     "-o",
@@ -36,24 +41,24 @@ Examples:
     type=click.Path(path_type=Path),
     default=Path("-"),
     metavar="FILE",
-    help="Where to; default is standard output.",
+    help="The file to write. Default: standard output.",
 )
 @click.option(
     "--weight",
     type=click.Choice(list(dict.fromkeys((*WEIGHTS, *count_export.KINDS)))),
-    help="What collapsed stacks count. Of a heap trace: bytes held in vain over time (vain, the "
-    "default where uses were recorded), bytes allocated, or objects. Of tare count: instructions "
-    "(the default), calls, or bytes asked for.",
+    help="What collapsed stacks count. For a heap trace: unused bytes over time (vain, the "
+    "default where uses were recorded), bytes allocated, or objects. For tare count: instructions "
+    "(the default), calls, or bytes requested.",
 )
 def command(folder: Path, name: str, file: Path, weight: str | None) -> int:
-    """Write the results folder DIR, or the heap trace in it, in another form.
+    """Write the results folder DIR, or the heap trace in it, in another format.
 
-    DIR is a results folder; for collapsed, dhat, pprof and speedscope it is a heap trace, the
-    results of tare drag or, but for dhat, those of tare count --sites.
+    DIR is a results folder. For collapsed, dhat, pprof and speedscope it is a heap trace, the
+    results of tare drag or (except for dhat) those of tare count --sites.
     """
     form = TRACE_FORMATS.get(name)
     if weight is not None and (form is None or not form.weighted):
-        raise UsageError(f"--weight has no meaning for {name}", "it is for --format collapsed")
+        raise UsageError(f"--weight does not apply to {name}", "use it with --format collapsed")
     if form is None:
         write_export(load(folder), name, file)
     elif count_export.is_count(folder):
@@ -71,5 +76,7 @@ def _one_of(weights: Iterable[str], wanted: str | None) -> str:
     """``wanted``, or else the first of ``weights``."""
     known = tuple(weights)
     if wanted is not None and wanted not in known:
-        raise UsageError(f"--weight {wanted} is not known of it", f"choose of {', '.join(known)}")
+        raise UsageError(
+            f"--weight {wanted} is not in these results", f"choose one of {', '.join(known)}"
+        )
     return wanted or known[0]

@@ -38,23 +38,23 @@ Examples:
     "folder",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The folder of the trace or the results, which must be new. Default: the file's name with "
-    ".tare, or a new folder in tare-results.",
+    help="New folder for the trace or the results. Default: the file's name with .tare, or a new "
+    "folder in tare-results.",
 )
-@click.option("--force", is_flag=True, help="Replace a heap trace that is there.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress, no summary.")
+@click.option("--force", is_flag=True, help="Replace an existing heap trace.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no summary.")
 def command(file: Path, folder: Path | None, force: bool, quiet: bool) -> int | Answer:
-    """Make a heap trace of FILE, which heaptrack or glibc's mtrace has recorded; or results of a
-    profile of DHAT, of a folder of logs of running-ng, or of DaCapo's files of latencies.
+    """Convert FILE, recorded by heaptrack or glibc's mtrace, into a heap trace; or convert a
+    profile of DHAT, a folder of running-ng's logs, or DaCapo's files of latencies into results.
 
-    What kind of file it is, its content says. Compressed files are read as they are.
+    The kind of file is recognised by its content. Compressed files are read directly.
     """
     from tare.importing import import_recording
     from tare.importing.runs import format_of, import_runs
 
     if (runs := format_of(file)) is not None:
         if force:
-            raise UsageError("--force is for heap traces", "name another folder with -o")
+            raise UsageError("--force replaces heap traces only", "name another folder with -o")
         results = import_runs(file, runs, folder, TerminalWatcher(quiet).note)
         output = Output(folder, None, None, page=True, quiet=quiet)
         missing = results.run.imported is not None and results.run.imported.missing

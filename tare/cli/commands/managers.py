@@ -25,11 +25,11 @@ Examples:
   tare managers install google-tcmalloc
 """
 _GROUPS = {
-    "allocators": "malloc as it is used today, and collectors behind it",
-    "classics": "published allocators, made of Tare's own layers",
+    "allocators": "implementations of malloc in use today, and collectors behind malloc",
+    "classics": "published allocators, built from Tare's own layers",
     "layers": "over an allocator, as in delay(jemalloc, size=1MiB)",
-    "collectors": "of MMTk, in replays",
-    "runtimes": "collectors of runtimes, for programs that need these, as in jvm.g1(heap=64MiB)",
+    "collectors": "MMTk's collectors, for replays of heap traces",
+    "runtimes": "collectors of language runtimes, for their programs, as in jvm.g1(heap=64MiB)",
 }
 
 
@@ -56,8 +56,8 @@ def command(context: click.Context) -> int:
     known = max(recipe.upstream.as_of for recipe in every)
     print(
         "\n* tried by `tare weigh`. own: whatever the program links. "
-        "./libmine.so: an object of yours.\n"
-        f"newest, upstream, stopped: what its authors had released, as known in {known}.\n"
+        "./libmine.so: a shared object of yours.\n"
+        f"newest, upstream, stopped: the releases of its authors, as of {known}.\n"
         "`tare managers show NAME` lists options; `tare managers install NAME` builds one."
     )
     return 0
@@ -159,10 +159,10 @@ def _upstream(recipe: Recipe) -> str:
     upstream = recipe.upstream
     parts = []
     if upstream.released:
-        parts.append(f"{recipe.version} is of {upstream.released}")
+        parts.append(f"{recipe.version} was released in {upstream.released}")
     if upstream.newest:
         which = "it" if upstream.newest == recipe.version else upstream.newest
-        parts.append(f"{which} was the newest release in {upstream.as_of}")
+        parts.append(f"{which} was the newest release as of {upstream.as_of}")
     if upstream.stopped:
         parts.append(f"none after {upstream.stopped}")
     return "; ".join(parts)
@@ -172,13 +172,13 @@ def _use(recipe: Recipe) -> str:
     use = recipe.use
     if use is not None:
         return (
-            f"Debian's {use.package} and LD_PRELOAD={use.preload}; to link it, {use.development} "
-            f"and {use.link}"
+            f"install Debian's {use.package} and set LD_PRELOAD={use.preload}; to link it, "
+            f"install {use.development} and use {use.link}"
         )
     source = recipe.source
     if source is None:
         return ""
-    return f"no distribution's package; the sources are in {source.package} {source.version}"
+    return f"no distribution has a package; its source is {source.package} {source.version}"
 
 
 @command.command()

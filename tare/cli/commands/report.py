@@ -28,17 +28,17 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--no-page", is_flag=True, help="Only print the tables.")
-@click.option("--explorer", is_flag=True, help="Also write the explorer of one program's results.")
+@click.option("--no-page", is_flag=True, help="Print the tables only; write no page.")
+@click.option("--explorer", is_flag=True, help="Also write the explorer of a single program.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @verbose_option
 def command(folder: Path, no_page: bool, explorer: bool, opens: bool, verbose: bool) -> int:
-    """Print what the results folder DIR found again, and write its page, report.html.
+    """Print the findings of the results folder DIR again, and write its page, report.html.
 
-    Of a bill that is the verdict; --verbose prints its tables, too. Of several programs, and where
-    DIR has results folders in it, the explorer is written as well: explorer.html filters, draws
-    time against space, and leads from a suite to a program to its call sites. A folder whose study
-    was interrupted works too: it shows what was measured.
+    For a bill that is the verdict; --verbose prints its tables, too. For several programs, and
+    where DIR has results folders in it, the explorer is written as well: explorer.html filters,
+    plots time against space, and leads from a suite to a program to its call sites. DIR may hold
+    an interrupted study: what was measured is shown.
     """
     if no_page and (opens or explorer):
         wanted = "--open" if opens else "--explorer"
@@ -58,5 +58,5 @@ def command(folder: Path, no_page: bool, explorer: bool, opens: bool, verbose: b
     for page in pages:
         print_address("page", page, sys.stdout)
     if opens and not webbrowser.open(pages[-1].resolve().as_uri()):
-        print("no browser could be started: open the page in one", file=sys.stderr)
+        print("no browser could be started: open the page yourself", file=sys.stderr)
     return 0

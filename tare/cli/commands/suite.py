@@ -44,12 +44,12 @@ _OF_COMPARE = ("runs", "warmup", "jar", "iterations", "scheduler")
 
 @click.group(epilog=EPILOG)
 def command() -> None:
-    """Run a study over the programs of a suite, resumably."""
+    """Run a study over the programs of a suite; interrupted studies can be resumed."""
 
 
 @command.command(name="list")
 def list_suites() -> int:
-    """Suites that come with Tare, and their programs."""
+    """List the suites that come with Tare, and their programs."""
     for name in shipped_suites():
         suite = load_suite(name)
         print(f"{suite.name}: {suite.description}")
@@ -63,7 +63,7 @@ def list_suites() -> int:
 @command.command()
 @click.argument("suite_name", metavar="NAME|FILE")
 def packages(suite_name: str) -> int:
-    """Debian packages that the suite's programs need, on one line."""
+    """Print the Debian packages that the suite's programs need, on one line."""
     suite = load_suite(suite_name)
     packages = {name for program in suite.programs for name in program.packages}
     print(" ".join(sorted(map(package_to_install, packages))))
@@ -102,8 +102,8 @@ def _given_to_others(request: RunSuite) -> dict[str, Any]:
         takers = {each: it.options[name] for each, it in OTHERS.items() if name in it.options}
         if request.study not in takers:
             raise UsageError(
-                f"{next(iter(takers.values()))} is not for --study {request.study}",
-                f"it is for {' and '.join(takers)}",
+                f"{next(iter(takers.values()))} does not apply to --study {request.study}",
+                f"it applies to {' and '.join(takers)}",
             )
     return given
 
@@ -158,7 +158,7 @@ def _refuse_options_of_compare(study: str) -> None:
     for name in _OF_COMPARE:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(
-                f"--{name} is not for --study {study}",
+                f"--{name} does not apply to --study {study}",
                 f"leave it out, or measure time and memory: --study {COMPARE}",
             )
 
@@ -166,12 +166,12 @@ def _refuse_options_of_compare(study: str) -> None:
 def _of_jar(request: RunSuite) -> tuple[list[Program], Observe]:
     if request.suite not in java_suites.HARNESSES:
         raise UsageError(
-            f"--jar and --iterations are not for the suite {request.suite}",
-            f"they are for {' and '.join(java_suites.HARNESSES)}",
+            f"--jar and --iterations do not apply to the suite {request.suite}",
+            f"they apply to {' and '.join(java_suites.HARNESSES)}",
         )
     if request.jar is None:
         raise UsageError(
-            f"{request.suite} does not come with Tare", "name your jar of it: --jar PATH"
+            f"{request.suite} does not come with Tare", "give the path of your copy: --jar PATH"
         )
     wanted = DEFAULT_ITERATIONS if request.iterations is None else request.iterations
     programs = java_suites.programs(request.suite, request.jar, request.only, wanted)

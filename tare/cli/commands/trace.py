@@ -15,7 +15,7 @@ from tare.studykit.command import asking
 from tare.studykit.recording.question import trace
 from tare.studykit.recording.request import Recording
 
-_QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress, no summary.")
+_QUIET = click.option("-q", "--quiet", is_flag=True, help="Print no progress and no summary.")
 
 
 @asking([Recording], common=[options.limit_options, _QUIET])
@@ -27,7 +27,7 @@ def command(request: Recording, quiet: bool) -> int:
         print_report(summary_report(found), sys.stdout)
         print(f"\ntrace: {printable(str(found.folder))}")
         if request.what is None or not (request.what.last_use or request.what.jvm):
-            print("tare drag asks for last uses: record with --last-use for it")
+            print("tare drag needs last uses, which --last-use records")
     if found.meta["status"] != Status.OK:
         name, status = printable(found.meta["program"]["name"]), found.meta["status"]
         print(f"tare: {name}: {status}: {printable(found.meta['reason'])}", file=sys.stderr)

@@ -89,7 +89,7 @@ def split_name(text: str) -> LayerName | None:
     inner, *given = split_at_commas(match["inside"] or "")
     if not inner or re.match(r"[a-z-]+\s*=", inner):
         raise UsageError(
-            f"'{text}' does not say which manager {match['layer']} stands before",
+            f"'{text}' does not say which manager is under {match['layer']}",
             f"give a manager first: {match['layer']}(glibc)",
         )
     return LayerName(match["layer"], inner, options_in(given, text))
@@ -125,9 +125,9 @@ def fault(
     for process in processes:
         for server in process.servers:
             if not serves(server):
-                return f"behind the layer of process {process.pid} stands {server}"
+                return f"the layer of process {process.pid} is served by {server}"
     if missing := {pid for pid in started if started.count(pid) > shown.count(pid)}:
-        return f"process {min(missing)} did not show what stands behind its layer"
+        return f"process {min(missing)} did not show what serves its layer"
     return ""
 
 

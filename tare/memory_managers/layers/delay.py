@@ -1,7 +1,7 @@
 """`delay(M, …)`: the layer that delays reclamation, its options, and the counters it leaves.
 
 The layer is managers/delay, preloaded in front of the manager M. Each process under it writes one
-file of counters; docs/delay.md describes what they count.
+file of counters; managers/delay/counters.hpp describes what they count.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ RECIPE = Recipe(
     options=(
         Option(
             "size",
-            "bytes that are held before all are released, 1B to 1GiB",
+            "bytes held until all are released, 1B to 1GiB",
             "size",
             "TARE_DELAY_SIZE",
             default="64KiB",
         ),
         Option(
             "scope",
-            "whose volume counts: each thread its own, or one for all threads",
+            "whether bytes are counted for each thread or for all threads together",
             "choice",
             "TARE_DELAY_SCOPE",
             {"thread": "thread", "global": "global"},
@@ -51,7 +51,7 @@ RECIPE = Recipe(
         ),
         Option(
             "buffer",
-            "a thread's list of objects: as long as needed, or so many bytes",
+            "size of a thread's list of held objects: as needed, or fixed",
             "choice",
             "TARE_DELAY_BUFFER",
             {"grow": "grow", "40KiB": "40960", "128KiB": "131072", "2MiB": "2097152"},
@@ -75,7 +75,7 @@ RECIPE = Recipe(
         ),
         Option(
             "poison",
-            "fill what is held, and stop the program when it was written to",
+            "fill held memory, and stop the program if it was written to",
             "choice",
             "TARE_DELAY_POISON",
             {"yes": "yes", "no": "no"},

@@ -2,7 +2,7 @@
 counters it leaves.
 
 The layer is managers/marksweep, preloaded in front of the manager M. Each process under it writes
-one file of counters; docs/marksweep.md describes what they count.
+one file of counters; managers/marksweep/counters.hpp describes what they count.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RECIPE = Recipe(
     options=(
         Option(
             "every",
-            "bytes allocated, in quarantine freed, between collections; auto: by what is live",
+            "bytes allocated (in quarantine: freed) between collections; auto: by live memory",
             "size",
             "TARE_MARKSWEEP_EVERY",
             {"auto": "0", "never": str((1 << 64) - 1)},
@@ -48,14 +48,14 @@ RECIPE = Recipe(
         ),
         Option(
             "reclaim",
-            "each so many collections objects are freed, the others only trace; 0: none frees",
+            "every Nth collection frees objects, the others only mark; 0: none frees",
             "int",
             "TARE_MARKSWEEP_RECLAIM",
             default="1",
         ),
         Option(
             "free",
-            "the program's own frees: without effect, done at once, or once nothing points there",
+            "the program's own frees: ignored, done at once, or done once no pointer is left",
             "choice",
             "TARE_MARKSWEEP_FREE",
             {"ignore": "ignore", "honour": "honour", "quarantine": "quarantine"},
@@ -63,7 +63,7 @@ RECIPE = Recipe(
         ),
         Option(
             "heap",
-            "bytes of pages with objects at which it collects; the program ends if they all live",
+            "bytes of pages with objects at which it collects; the program ends if all are live",
             "size",
             "TARE_MARKSWEEP_HEAP",
             {"any": "0"},
@@ -72,7 +72,7 @@ RECIPE = Recipe(
         Option("markers", "threads that mark, 1 to 16", "int", "TARE_MARKSWEEP_MARKERS", {}, "1"),
         Option(
             "scan",
-            "bytes from one word that can be a pointer to the next; 4 for programs that pack them",
+            "alignment of pointers in bytes; 4 for programs that pack them",
             "choice",
             "TARE_MARKSWEEP_SCAN",
             {"8": "8", "4": "4"},
@@ -87,9 +87,9 @@ RECIPE = Recipe(
             "no",
         ),
     ),
-    note="Takes a manager first: marksweep(tcmalloc, every=64KiB). It finds pointers by their "
-    "looks; a program that hides them, in files or by arithmetic, must not run under it. ruby has "
-    "some at addresses that are multiples of 4 only: it needs scan=4.",
+    note="Takes a manager first: marksweep(tcmalloc, every=64KiB). Any word that looks like a "
+    "pointer counts as one. A program that hides pointers, in files or by arithmetic, must not run "
+    "under it. ruby has pointers at addresses that are multiples of 4 only: it needs scan=4.",
 )
 
 

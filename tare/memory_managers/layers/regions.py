@@ -3,7 +3,7 @@ the counters they leave.
 
 The shims are managers/regions, preloaded in front of the manager M. malloc stays M's; what changes
 is where the objects of APR's pools, of talloc and of glibc's obstacks come from. Each process under
-them writes one file of counters; docs/regions.md describes what they count.
+them writes one file of counters; managers/regions/counters.hpp describes it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ RECIPE = Recipe(
     options=(
         Option(
             "as",
-            "what the objects of regions are: the program's own, single objects of malloc, those "
-            "of a region that bumps a pointer, or those of a reap",
+            "what serves the objects of regions: the program itself, malloc for each object, a "
+            "region that bumps a pointer, or a reap",
             "choice",
             "TARE_REGIONS_AS",
             {route: route for route in ROUTES},

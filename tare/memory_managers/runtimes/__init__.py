@@ -127,7 +127,7 @@ class Runtime(Protocol):
     TRIAL: tuple[str, ...]
     """A command that starts the runtime's program and ends at once."""
     LIMITED: tuple[str, ...]
-    """The managers whose least heap is sought unless others are named; none has one if empty."""
+    """The managers whose minimum heap is sought unless others are named; none has one if empty."""
     SWEEP: tuple[str, ...]
     """The managers whose overhead is sought unless others are named."""
     TUNED: tuple[str, ...]
@@ -137,7 +137,7 @@ class Runtime(Protocol):
     """How a program itself sets what no variable and no word of a command does, by the collector or
     the option, which has {} for its value."""
     REFERENCE: str
-    """The collector whose least heap is the unit of heaps; "" where no collector has a heap."""
+    """The collector whose minimum heap is the unit of heaps; "" where no collector has a heap."""
     OFF: str
     """The collector that never collects, or ""."""
     TELLS_WHEN: bool
@@ -187,7 +187,7 @@ def left_in(folder: Path, suffix: str) -> list[Path]:
     """The files of one kind that the processes of a run left. TareError where they are too many."""
     paths = sorted(folder.glob(f"*{suffix}"))
     if len(paths) > _MOST_PROCESSES:
-        raise TareError(f"{folder}: the run had more than {_MOST_PROCESSES} processes to look at")
+        raise TareError(f"{folder}: the run had more than {_MOST_PROCESSES} processes")
     return paths
 
 
@@ -311,9 +311,9 @@ def refuse_multiple(setting: Setting) -> None:
     """UsageError for a heap that is still a multiple when the program is to run."""
     if multiple_of(setting.options.get(HEAP, "")):
         raise UsageError(
-            f"{setting.runtime}.{setting.collector}: a multiple of the least heap is for "
-            "tare compare",
-            "give the heap in bytes, like heap=64MiB; tare minheap finds the least one",
+            f"{setting.runtime}.{setting.collector}: only tare compare takes multiples of the "
+            "minimum heap",
+            "give the heap in bytes, like heap=64MiB; tare minheap finds the minimum",
         )
 
 

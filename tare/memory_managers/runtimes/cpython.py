@@ -75,7 +75,7 @@ _COMMAND = re.compile(r"python(\d(\.\d+)?t?)?")
 _IGNORES_PATH = re.compile(r"-[bBdEhiIOPqRsSuvVx]*[EIS][bBdEhiIOPqRsSuvVx]*")
 """Options of Python, alone or several in one word, with which it does not look at the path."""
 _TITLES = {
-    MALLOC: "each object of malloc, in place of pymalloc for those up to 512 bytes",
+    MALLOC: "malloc for every object, instead of pymalloc for those up to 512 bytes",
     "gc": "counts references, and collects cycles when enough containers are new",
     "off": "counts references, and never collects cycles",
 }
@@ -84,8 +84,8 @@ _OPTIONS: dict[str, tuple[Option, ...]] = {
     "gc": (
         Option(
             "threshold",
-            "new containers, less those freed, that start a collection of the youngest; without "
-            "it as CPython or the program chooses",
+            "new containers, less those freed, that start a collection of the youngest; if not "
+            "set, as CPython or the program chooses",
             "int",
             "",
             tried=("10000", "100000", "200"),
@@ -136,8 +136,8 @@ def check(setting: Setting, program: Program) -> None:
             return
         if _IGNORES_PATH.fullmatch(word):
             raise UsageError(
-                f"{program.name}: with {word} Python does not load what observes it, and the "
-                f"manager {NAME}.{setting.collector} cannot serve",
+                f"{program.name}: with {word} Python does not load Tare's observer, which the "
+                f"manager {NAME}.{setting.collector} needs",
                 f"leave {word} out",
             )
 
@@ -255,7 +255,7 @@ def _fault(setting: Setting, seen: Sequence[tuple[Process, Mapping[str, Any]]]) 
     if not seen:
         return (
             "no CPython process of the run showed its collector; with -I, -E or -S Python does not "
-            "load what shows it"
+            "load Tare's observer"
         )
     threshold = _numbers(setting).get("threshold")
     for process, facts in seen:

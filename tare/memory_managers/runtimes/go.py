@@ -55,27 +55,27 @@ _OUT_OF_MEMORY_EXIT = 2
 _TAIL = 2000
 
 _TITLES = {
-    "gogc": "marks beside the program, when the heap has grown by so many hundredths",
-    "limit": "the same collector, but it collects only when a soft limit of memory is reached",
+    "gogc": "concurrent mark-sweep; collects when the heap has grown by a percentage",
+    "limit": "the same collector, which collects only when a soft memory limit is reached",
     "off": "never collects",
 }
 _OPTIONS: dict[str, tuple[Option, ...]] = {
     "gogc": (
         Option(
             "gogc",
-            "how much the heap grows between collections, in hundredths of what lives",
+            "how much the heap grows between collections, in percent of live memory",
             "int",
             "",
             default=str(_DEFAULT_GOGC),
             tried=("400", "50", "200", "1000", "25"),
         ),
-        Option("limit", "a soft limit of memory beside that (GOMEMLIMIT)", "size", ""),
+        Option("limit", "an additional soft memory limit (GOMEMLIMIT)", "size", ""),
     ),
     "limit": (
         Option(
             HEAP,
-            "the soft limit of all memory that Go's runtime holds, in bytes, or a multiple of the "
-            "least one, like 2x; without it nothing collects",
+            "soft limit of all memory that Go's runtime holds, in bytes, or a multiple of the "
+            "minimum, like 2x; if not set, nothing is collected",
             "size",
             "",
         ),
@@ -306,7 +306,7 @@ def _fault(setting: Setting, traced: Traced) -> str:
         return _wrong_goals(_numbers(setting), traced.collections)
     by_itself = sum(not told.forced for told in traced.collections)
     if by_itself and HEAP not in setting.options:
-        return f"Go collected {by_itself} times by itself: the program turns its collector on"
+        return f"Go collected {by_itself} times: the program turns its collector on"
     return _other_limit(_numbers(setting).get(HEAP), traced.collections)
 
 
@@ -330,7 +330,7 @@ def _wrong_goals(numbers: dict[str, int], collections: Sequence[Told]) -> str:
         if told.number in (1, number + 1)
     ]
     wrong = [
-        f"{told.goal} MiB for {lives} that lived"
+        f"{told.goal} MiB for {lives} MiB live"
         for told, lives in checked
         if not _is_goal(told, 0 if told.number == 1 else lives, growth, "limit" in numbers)
     ]
@@ -358,6 +358,6 @@ def _over(setting: Setting, traced: Traced) -> str:
     if limit is None or most < limit:
         return ""
     return (
-        f"{most // _MIB} MiB lived in {_IN_A_ROW} collections in a row, "
+        f"{most // _MIB} MiB were live in {_IN_A_ROW} collections in a row, "
         f"over the soft limit of {limit // _MIB} MiB"
     )

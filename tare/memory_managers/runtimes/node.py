@@ -71,14 +71,14 @@ _CLASHES = {
 _OPTIONS = (
     Option(
         HEAP,
-        "the most bytes of the old generation, whole MiB, or a multiple of the least one, like 2x; "
-        "without it V8's",
+        "maximum size of the old generation in whole MiB, or a multiple of the minimum, like 2x; "
+        "if not set, as V8 chooses",
         "size",
         "",
     ),
     Option(
         "semi",
-        "the most bytes of a semi-space, whole MiB; the young generation is thrice that",
+        "maximum size of a semi-space in whole MiB; the young generation is 3 times that",
         "size",
         "",
         tried=("32MiB", "1MiB", "64MiB", "4MiB"),
@@ -109,7 +109,7 @@ def recipes() -> dict[str, Recipe]:
     return {
         f"{NAME}.v8": runtimes.recipe(
             f"{NAME}.v8",
-            "copies the young generation, marks the old one beside the program",
+            "copies the young generation, marks the old one concurrently",
             _installed_version(),
             "BSD-3-Clause",
             "https://v8.dev",
@@ -175,7 +175,7 @@ def _clash(setting: Setting, word: str) -> str:
     """What of the manager says the same as an option of the program, or ""."""
     for option, pattern in _CLASHES.items():
         if pattern.match(word) and (not option or option in setting.options):
-            return f"its option {option}= says the same" if option else "it needs these events"
+            return f"its option {option}= sets the same" if option else "it needs these events"
     return ""
 
 

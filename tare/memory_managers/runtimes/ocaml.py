@@ -56,14 +56,15 @@ _SLACK = 1.05
 _OPTIONS = (
     Option(
         "minor",
-        "bytes of the minor heap; without it OCaml's",
+        "bytes of the minor heap; if not set, as OCaml chooses",
         "size",
         "",
         tried=("8MiB", "32KiB", "1MiB", "32MiB"),
     ),
     Option(
         "space",
-        "the memory that the major heap may waste, in hundredths of what lives; without it OCaml's",
+        "memory that the major heap may waste, in percent of live memory; if not set, as OCaml "
+        "chooses",
         "int",
         "",
         tried=("200", "40", "1000", "20"),
@@ -76,7 +77,7 @@ def recipes() -> dict[str, Recipe]:
     return {
         f"{NAME}.gc": runtimes.recipe(
             f"{NAME}.gc",
-            "copies the minor heap, marks and sweeps the major one in slices",
+            "copies the minor heap, marks and sweeps the major heap in slices",
             "of the program",
             "LGPL-2.1 with linking exception",
             "https://ocaml.org",
@@ -185,7 +186,7 @@ def judge(setting: Setting, outcome: Outcome, folder: Path) -> Outcome:
 def _fault(setting: Setting, processes: Sequence[Mapping[str, int]]) -> str:
     """Why a run does not count, or ""."""
     if not processes:
-        return "no OCaml program of the run told of its collector"
+        return "no OCaml program of the run showed its collector"
     minor = _numbers(setting).get("minor")
     for seen in processes:
         collections = seen.get("minor_collections", 0)

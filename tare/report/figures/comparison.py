@@ -97,12 +97,12 @@ def forest_figure(summary: pl.DataFrame, metrics: Sequence[str], baseline: str) 
         panels.append(panel)
     runs = mine.filter(pl.col("median").is_not_null())["runs"]
     exact = _integer(runs.min()) >= FEWEST_FOR_INTERVAL
-    lines = "their 95% intervals" if exact else "the extreme ratios that so few runs allow"
+    lines = "their 95% intervals" if exact else "the extreme ratios, as runs are few"
     return Figure(
         "forest",
         f"Against {shortened(visible(baseline), 40)}",
         f"Dots: ratios of medians; lines: {lines}. Left of 1 is less. Filled: a difference; "
-        "hollow: none could be seen. Shaded: the noise, the baseline against itself.",
+        "hollow: no difference seen. Shaded: noise, the baseline against itself.",
         {"params": params(), "columns": len(panels), "concat": panels, "spacing": 24},
     )
 
@@ -122,7 +122,7 @@ def interval_figure(summary: pl.DataFrame, metric: str, baseline: str) -> Figure
     x["axis"]["orient"] = layout.side()
     caption = (
         "Dot: ratio of the medians; line: its 95% interval. Left of 1 is less. Filled dots differ "
-        "from the baseline, hollow ones cannot be told apart from it."
+        "from the baseline; hollow ones show no difference beyond noise."
     )
     if drawn.bands:
         caption += " Shaded: the noise floor, the baseline against itself."
@@ -313,7 +313,7 @@ def distribution_figure(
                 y=measure("y", y),
             )
         ]
-        caption = "Each dot is one run (shifted up or down so that dots can be told apart)"
+        caption = "Each dot is one run (shifted up or down so that dots do not overlap)"
     else:
         marks = [
             layer(
@@ -499,7 +499,7 @@ def order_figure(measurements: pl.DataFrame, metric: str) -> Figure:
         f"order-{metric}",
         f"{title_of(metric).capitalize()} in the order of measurement",
         f"Every run against the median of its manager. {caption}; line: median of neighbouring "
-        "runs. A flat line means that the machine stayed the same.",
+        "runs. A flat line means that the speed of the machine stayed the same.",
         {"params": params(), "height": 220, "layer": layers},
     )
 

@@ -147,7 +147,7 @@ def _panel(
         | {"transform": ONLY_THIS_WIDTH},
     ]
     if limit:
-        line = {"limit": limit, "tip": f"the least that any manager needs: {ratio_text(limit)}"}
+        line = {"limit": limit, "tip": f"the minimum heap of any manager: {ratio_text(limit)}"}
         broken = {"type": "rule", "color": INK, "strokeDash": [6, 4], "strokeWidth": 1.5}
         layers.insert(0, layer(broken, [line], x=measure("limit", x)))
     return {"height": _PANEL_HEIGHT, "layer": layers}

@@ -49,13 +49,13 @@ def find_functions(archive: Path, start: int, text: bytes) -> dict[str, Function
 
 def _members(content: bytes) -> Iterator[bytes]:
     if not content.startswith(_MAGIC):
-        raise ValueError("it is no archive")
+        raise ValueError("it is not an archive")
     at = len(_MAGIC)
     while at + _HEADER_BYTES <= len(content):
         size = int(content[at:][_SIZE_FIELD])
         at += _HEADER_BYTES
         if size < 0:
-            raise ValueError("a member of the archive has no size")
+            raise ValueError("a member of the archive has a negative size")
         yield content[at : at + size]
         at += size + size % 2
 

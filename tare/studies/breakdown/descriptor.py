@@ -44,7 +44,7 @@ class Phase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.title and self.component != OTHER:
-            raise ValueError(f"title: the phase has a title, but is not {OTHER}")
+            raise ValueError(f"title: only a phase with the component {OTHER} can have one")
 
 
 class MadeCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,9 +94,9 @@ class Code(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if len(self.begin) != len(self.end):
-            raise ValueError("begin and end are of different length")
+            raise ValueError("begin and end must have the same number of names")
         if (self.prefix is None) == bool(self.begin):
-            raise ValueError("prefix, begin and end belong together")
+            raise ValueError("prefix, begin and end go together: give all or none")
 
     @property
     def has_ranges(self) -> bool:
@@ -262,11 +262,11 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         if unknown := set(self.slow) - set(self.operations):
             raise ValueError(f"slow: {min(unknown)!r} is not among the operations")
         if self.slow and self.phases:
-            raise ValueError("slow: calls inside of phases are not told from those outside")
+            raise ValueError("slow: with phases it cannot be used")
         names = {"", *(phase.name for phase in self.phases)}
         for phase in self.phases:
             if phase.inside not in names:
-                raise ValueError(f"the phase {phase.name} is inside {phase.inside}, which is none")
+                raise ValueError(f"{phase.name}: inside {phase.inside}, which is not a phase")
 
     @functools.cached_property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -404,7 +404,7 @@ def read_descriptor(path: Path) -> Descriptor:
         found = read_toml(path, Descriptor, {re.Pattern[str]: _compiled})
         _ = found.patterns  # raises for one that makes no sense
     except ValueError as error:
-        raise TareError(f"{path} is no descriptor of a runtime: {error}") from None
+        raise TareError(f"{path} is not a descriptor of a runtime: {error}") from None
     return found
 
 

@@ -119,16 +119,16 @@ def findings(rows: Mapping[str, Sequence[Model]]) -> list[str]:
             sentence = (
                 f"{about}In {model.name}, storage management is "
                 f"{format_percent(sum(shares.values()))} of the simulated time, as the paper of "
-                f"1994 computes it: {format_percent(in_collections)} in collections, with what "
-                "they wait for"
+                f"1994 computes it: {format_percent(in_collections)} in collections, including "
+                "stalls"
             )
             waiting = stalls(model, IN_COLLECTIONS) / everything
             own = stalls(model, _BETWEEN) / everything
             sentences.append(
                 f"{sentence} ({format_percent(waiting)}), and "
-                f"{format_percent(sum(shares.values()) - in_collections)} of instructions between "
-                f"them. These wait for {format_percent(own)} more of the time, which the paper "
-                "does not charge to them."
+                f"{format_percent(sum(shares.values()) - in_collections)} for instructions outside "
+                f"them. The stalls of these take {format_percent(own)} more, which the paper does "
+                "not count."
             )
     if rows:
         sentences.append(
@@ -179,7 +179,7 @@ def components_table(about: str, model: Model, identifier: str) -> Table:
         Field("component", "What the instructions do.", title, numeric=False),
         counts(
             "instructions",
-            "Those that are surely its own.",
+            "Those that surely belong to the component.",
             lambda name: instructions(model, [name]),
         ),
         *(waits(title, start) for title, start in WAITS.items()),
@@ -191,7 +191,7 @@ def components_table(about: str, model: Model, identifier: str) -> Table:
         ),
         percents(
             "as in 1994",
-            "As the paper has it: with what is waited for in collections, without it between them.",
+            "As the paper computes it: with stalls in collections, without stalls outside them.",
             as_published.get,
         ),
     ]
@@ -232,7 +232,7 @@ def shares_table(rows: Mapping[str, Model], name: str, beside: bool, identifier:
     """Table 8 of the paper: a line per run, and those of 1994."""
     theirs = published() if beside else {}
     lines = [share_row(text(label), shares_of_time(model)) for label, model in rows.items()]
-    collecting = "The components of collections together, with what they wait for."
+    collecting = "The components of collections together, including stalls."
     fields: list[Field[Row]] = [
         _PROGRAM,
         percents("all", "All components together.", "all"),
@@ -241,8 +241,7 @@ def shares_table(rows: Mapping[str, Model], name: str, beside: bool, identifier:
     ]
     lines += [share_row(program_of_1994(program), shares) for program, shares in theirs.items()]
     notes = [
-        "shares of the cycles: in collections with what is waited for, between them of the "
-        "instructions alone, as in 1994."
+        "shares of the cycles: with stalls in collections, without them elsewhere, as in 1994."
     ]
     if theirs:
         notes.append(_about_1994("table 8"))
@@ -251,7 +250,7 @@ def shares_table(rows: Mapping[str, Model], name: str, beside: bool, identifier:
 
 def _about_1994(tables: str) -> str:
     return (
-        f"the lines of 1994 are of {tables} of {PAPER}: SML/NJ on a DECstation 5000/200, with "
+        f"the rows of 1994 are from {tables} of {PAPER}: SML/NJ on a DECstation 5000/200, with "
         "words of 32 bits, and other programs."
     )
 
@@ -268,26 +267,26 @@ def bounds_table(rows: Mapping[str, Model], name: str, beside: bool, identifier:
         _PROGRAM,
         percents(
             "before",
-            "Reads of the program's own code that the first level did not hold, of all, in 100,000 "
-            "instructions before each collection.",
+            "Share of the reads of the program's own code that missed the first level, in the "
+            "100,000 instructions before each collection.",
             before,
         ),
-        percents("after", "The same in those after each collection.", after),
+        percents("after", "The same, in the 100,000 after each collection.", after),
         percents(
             "spatial locality",
-            "Of the time, at most: what perfect spatial locality would save between collections.",
+            "The most that perfect spatial locality would save outside collections, of the time.",
             locality,
         ),
         percents(
             "cache size",
-            "Of the time, at most: what header words take of the caches. It is what caches of data "
-            "of twice the size would save between collections.",
+            "The most that header words in the caches cost, of the time: what data caches of twice "
+            "the size would save outside collections.",
             size,
         ),
         percents(
             "instruction cache",
-            "Of the time, an estimate: misses of instructions between collections, in proportion "
-            "to the instructions of storage management.",
+            "An estimate, of the time: instruction misses outside collections, in proportion to "
+            "the instructions of storage management.",
             fetches,
         ),
     ]
@@ -317,15 +316,14 @@ def programs_table(rows: Mapping[str, Model], name: str, beside: bool, identifie
     fields: list[Field[Row]] = [
         _PROGRAM,
         counts("instructions", "All that were executed.", "instruction_fetches"),
-        percents("reads", "Of data, for 100 instructions.", "reads"),
-        percents("writes", "Of data, for 100 instructions.", "writes"),
-        counts("words allocated", "Taken by the language's own code, in line.", "allocation_words"),
-        percents("in collections", "Their share of the time.", "in_collections"),
+        percents("reads", "Reads of data for 100 instructions.", "reads"),
+        percents("writes", "Writes of data for 100 instructions.", "writes"),
+        counts("words allocated", "By the language's own code, inline.", "allocation_words"),
+        percents("in collections", "Share of the time in collections.", "in_collections"),
         ratios("cycles", "For each instruction.", "cycles"),
         counts(
             "collections",
-            "How often the collector set to work; the making of its heap at the start may be among "
-            "them.",
+            "How often the collector started; creating its heap at the start may count as one.",
             "collections",
             essential=False,
         ),
@@ -374,15 +372,15 @@ def shares_figure(rows: Mapping[str, Model], name: str, beside: bool, identifier
     return stacked_bars(
         identifier,
         f"Storage management in simulated time: {name}",
-        "The low bounds, in groups of components: of collections with what they wait for, of "
-        "others the instructions alone, as in 1994.",
+        "The low bounds, in groups of components: of collections with their stalls, of others "
+        "without, as in 1994.",
         bars,
         tuple(GROUPS),
         "share of the time",
     )
 
 
-COLLECTIONS, BETWEEN, WAITING = "collections", "instructions between", "what these wait for"
+COLLECTIONS, BETWEEN, WAITING = "collections", "instructions outside", "stalls of these"
 
 
 def collections_figure(
@@ -406,8 +404,8 @@ def collections_figure(
     return stacked_bars(
         identifier,
         f"Collections, and storage management between them: {name}",
-        "Collections with what they wait for. The paper does not have what instructions of storage "
-        "management between collections wait for.",
+        "Collections with their stalls. The paper does not give the stalls of storage management "
+        "outside collections.",
         bars,
         (COLLECTIONS, BETWEEN, WAITING),
         "share of the time",
@@ -432,7 +430,7 @@ def waits_figure(rows: Mapping[str, Model], name: str, identifier: str) -> Figur
     return stacked_bars(
         identifier,
         f"Waiting for memory, between and in collections: {name}",
-        "What is waited for in collections was 0.1% to 4.3% of the time in 1994.",
+        "In 1994 stalls in collections were 0.1% to 4.3% of the time.",
         bars,
         [title for title, _, _ in everywhere],
         "share of the time",

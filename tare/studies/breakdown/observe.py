@@ -1,7 +1,8 @@
 """One run whose instructions are charged to the components of storage management.
 
-The instrument leaves three files per process, documented in docs/breakdown.md: the code that was
-executed, how often each stretch of it was, in which phases, and what the process had loaded.
+The instrument leaves three files per process, documented in
+observers/instrument/reports/code_file.h: the code that was executed, how often each stretch of it
+was, in which phases, and what the process had loaded.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _choose(program: Program, image: Image | None, runtime: str) -> tuple[Descri
     if runtime:
         if runtime not in known:
             raise UsageError(
-                f"there is no descriptor of a runtime {runtime!r}", f"one of: {', '.join(known)}"
+                f"there is no descriptor of a runtime {runtime!r}", f"known: {', '.join(known)}"
             )
         if image is not None:
             known[runtime].name_functions(image)
@@ -127,7 +128,7 @@ def refuse_narrow(programs: Sequence[Program]) -> None:
         image = _image_of(program)
         if image is not None and image.bits == 32:
             raise UsageError(
-                f"{program.argv[0]} is a program of 32 bits: its memory system cannot be simulated",
+                f"{program.argv[0]} has 32 bits: memory systems are simulated for 64 bits only",
                 "leave --memory and --model out",
             )
 
@@ -359,7 +360,7 @@ def add_up(found: Found, counted: Outcome) -> Outcome:
     if found.instructions != instructions:
         reason = (
             f"the components sum to {found.instructions:,} of {instructions:,} instructions: "
-            "a process was killed while it wrote, or this is a fault of Tare"
+            "a process was killed while it wrote its counts, or Tare has a fault"
         )
         return replace(counted, status=Status.FAILED, reason=reason, values={}, details={})
     kept = ("wall_seconds", "processes", "uncounted_processes")
@@ -441,7 +442,7 @@ def _add_process(
     code, executions = tables.code, tables.executions
     stretches = 1 + int(max(code["stretch"].max(initial=0), executions["stretch"].max(initial=0)))
     lengths = np.bincount(code["stretch"].astype(np.int64), minlength=stretches)
-    lengths[0] = 1  # code beyond the most that is told apart: counted by instructions
+    lengths[0] = 1  # code past the tracking limit: counted by instructions
     plain = np.zeros(stretches, np.int64)
     before = found.instructions
     in_operations: Counter[str] = Counter()
@@ -463,7 +464,7 @@ def _add_process(
         found.components[component, Certainty.SURE] += instructions
         in_operations[operation] += instructions
     _split_calls(tables.operations, in_operations, descriptor, found)
-    found.unexplained["code beyond the most that is told apart"] += int(plain[0])
+    found.unexplained["code past the tracking limit"] += int(plain[0])
     charge = _Charge(tables, descriptor, found)
     charge.add_plain(plain, language, images)
     found.unexplained = +found.unexplained

@@ -79,7 +79,7 @@ def read_line(text: str) -> Line:
     """ValueError where the line cannot be understood."""
     match = _LINE.fullmatch(text)
     if match is None or not match["code"]:
-        raise ValueError(f"{text!r} is no pattern of an instruction")
+        raise ValueError(f"{text!r} is not a pattern of an instruction")
     mark = None
     if match["component"] is not None:
         if match["component"] not in COMPONENTS:
@@ -132,13 +132,13 @@ def _read_register(word: str) -> Matcher:
         )
     registers = frozenset(word.split("|"))
     if not all(_REGISTER.fullmatch(register) for register in registers):
-        raise ValueError(f"{word!r} is no operand")
+        raise ValueError(f"{word!r} is not an operand")
     return lambda operand, _bindings, _names: operand in registers
 
 
 def _read_memory(word: str) -> Matcher:
     if not word.endswith("]"):
-        raise ValueError(f"{word!r} lacks its ]")
+        raise ValueError(f"{word!r} has no closing ]")
     if word == "[]":
         return lambda operand, _bindings, _names: isinstance(operand, Memory)
     base = index = scale = ""

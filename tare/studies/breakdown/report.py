@@ -127,7 +127,7 @@ def highest_share(record: Record) -> float:
 def findings(good: Sequence[Record]) -> list[str]:
     """What the breakdowns say, in sentences."""
     if not good:
-        return ["No run gave a breakdown."]
+        return ["No run succeeded."]
     sentences = sentences_by_program(good, _sentences) + _about_rules(good)
     if uncounted := max(details_of(r).uncounted_processes for r in good):
         sentences.append(
@@ -151,7 +151,7 @@ def _sentences(firsts: Mapping[str, Record]) -> list[str]:
             collecting = sum(shares[name] for name in IN_COLLECTIONS)
             sentence += (
                 f": {format_percent(collecting)} in collections, and "
-                f"{format_percent(low - collecting)} at the least between them"
+                f"at least {format_percent(low - collecting)} outside them"
             )
         largest = sorted(shares, key=lambda name: -shares[name])[:3]
         named = ", ".join(
@@ -177,16 +177,15 @@ def _about_rules(good: Sequence[Record]) -> list[str]:
         bounds = " to ".join(dict.fromkeys(map(format_percent, (min(shares), max(shares)))))
         sentences.append(
             f"Runtime: {', '.join(sorted(titles))}. {bounds} of the instructions are in code that "
-            "no rule is about, such as primitives and libraries in C; they count as the program's "
+            "no rule covers, such as primitives and libraries in C; they count as the program's "
             "own."
         )
         sentences += _about_sites(judged)
     if others := len(good) - len(judged):
-        which = f"In {others} of the runs no" if judged else "No"
+        where = f" in {others} of {len(good)} runs" if judged else ""
         sentences.append(
-            f"{which} runtime that Tare has a descriptor of was looked for and found: what is "
-            "counted is malloc and its family, and a collector of the program's own counts as the "
-            "program."
+            f"No known runtime was found{where}: malloc and its family are counted, and a "
+            "collector of the program's own counts as the program."
         )
     return sentences
 
@@ -199,13 +198,13 @@ def _about_sites(judged: Sequence[Record]) -> list[str]:
     if not sites["all"]:
         return []
     words = (
-        f"Of {sites['all']:,} places that allocate and were executed, {sites['tiled']:,} have all "
-        "header words that belong there"
+        f"Of {sites['all']:,} executed places that allocate, {sites['tiled']:,} have all their "
+        "header words"
     )
     if sites["checked"]:
         words += (
-            f"; of {sites['checked']:,} that the compiler tells of elsewhere, "
-            f"{sites['agreeing']:,} agree with it"
+            f"; of {sites['checked']:,} that the compiler's tables describe, too, "
+            f"{sites['agreeing']:,} agree with these"
         )
     return [f"{words}."]
 
@@ -227,12 +226,12 @@ def components_table(about: str, record: Record, identifier: str) -> Table:
             ),
         )
 
-    may_be = "The high bound: with those that may be its own, or do its work beside the program's."
-    ambiguous = "Instructions that look like its own, and can be the program's."
-    folded = "Instructions of the program that do its work as well."
+    may_be = "The high bound: with the ambiguous and the folded instructions."
+    ambiguous = "Instructions that look like the component's, but may be the program's."
+    folded = "Instructions of the program that also do the component's work."
     fields: list[Field[Row]] = [
         Field("component", "What the instructions do.", lambda row: row["title"], numeric=False),
-        counts("instructions", "Those that are surely its own.", Certainty.SURE),
+        counts("instructions", "Those that surely belong to the component.", Certainty.SURE),
         share("share", "Of all instructions of the program: the low bound.", Certainty.SURE),
         share("at most", may_be, "most"),
         counts("ambiguous", ambiguous, Certainty.AMBIGUOUS, essential=False),
@@ -251,9 +250,9 @@ def components_table(about: str, record: Record, identifier: str) -> Table:
             (
                 COMPONENTS[OTHER].title,
                 values[metric(OTHER)] - no_rule,
-                "Code that the rules are about, and none charges.",
+                "Code that the rules cover, but charge to no component.",
             ),
-            ("no rule", no_rule, "Code that no rule is about."),
+            ("no rule", no_rule, "Code that no rule covers."),
         )
     ]
     notes = [f"all lines sum to {format_count(instructions)} instructions, exactly."]
@@ -266,7 +265,7 @@ def unexplained_tables(about: str, record: Record, identifier: str) -> list[Tabl
     if not unexplained:
         return []
     whole = record.outcome.values["instructions"]
-    executed = "Executed there, outside all that rules are about."
+    executed = "Executed there, in code that no rule covers."
     fields: list[Field[str]] = [
         texts(
             "code", "The object file, or a part of it.", lambda name: shortened(visible(name), 60)
@@ -292,17 +291,17 @@ def calls_tables(about: str, record: Record, identifier: str) -> list[Table]:
         counts("calls", "By the program, or one of its libraries.", "calls"),
         per_call(
             "a call",
-            "Instructions, in the mean; zeroing in calloc is left out.",
+            "Mean instructions of a call, without the zeroing in calloc.",
             lambda row: (row["quick"] + row["slow"]) / max(row["calls"], 1),
         ),
         per_call(
             "quick",
-            "The same, if no call took more than the quickest tenth.",
+            "The same, if all were like the quickest tenth.",
             lambda row: row["quick"] / max(row["calls"], 1),
         ),
         percents(
             "slow",
-            "Of the operation's instructions, what is beyond that.",
+            "Share of the operation's instructions beyond that.",
             lambda row: quotient(row["slow"], row["quick"] + row["slow"]) or 0.0,
         ),
     ]
@@ -319,7 +318,7 @@ def pages_tables(records: Sequence[Record]) -> list[Table]:
         texts("manager", "", "manager"),
         counts("page faults", first_touch, "minor_faults"),
         counts("from disk", "Those that had to wait for a disk.", "major_faults", essential=False),
-        seconds("in the kernel", "Processor time there, for faults and all else.", system),
+        seconds("in the kernel", "Processor time in the kernel, for all purposes.", system),
         percents(
             "share",
             "Of all processor time.",
@@ -339,8 +338,8 @@ def pages_tables(records: Sequence[Record]) -> list[Table]:
     if not rows:
         return []
     notes = [
-        "one run each, really executed and without Valgrind, which counts no instructions of the "
-        "kernel: this is beside the components, not among them."
+        "one run each, without Valgrind. Instructions of the kernel are not counted, so this is "
+        "not among the components."
     ]
     return [table("table-pages", "Pages, and time in the kernel", rows, fields, notes)]
 
@@ -360,15 +359,15 @@ def comparison_table(rows: Mapping[str, Record]) -> Table:
         percents("at most", "The high bound.", "most"),
         percents("collections", "The components of collections together.", "collections"),
         *component_fields([*lines, *published().values()]),
-        percents("no rule", "In code that no rule is about.", "unexplained"),
+        percents("no rule", "In code that no rule covers.", "unexplained"),
     ]
     lines += [
         share_row(program_of_1994(program), shares) for program, shares in published().items()
     ]
     notes = [
-        f"the lines of 1994 are those that {PAPER} published, of SML/NJ on a DECstation 5000/200: "
-        "shares of the run time, and in collections with what memory took. The others are shares "
-        "of instructions, of other programs."
+        f"the rows of 1994 are from {PAPER}, of SML/NJ on a DECstation 5000/200: shares of the "
+        "run time, with stalls in collections. The other rows are shares of instructions, of "
+        "other programs."
     ]
     return table("table-breakdown", "Shares beside those of 1994", lines, fields, notes)
 

@@ -11,11 +11,11 @@ from tare.studykit.request import AgainstBaseline, managers_option, option
 
 @dataclass(frozen=True)
 class Breakdown(AgainstBaseline):
-    """What storage management takes of the instructions of PROGRAM, by component.
+    """How many of PROGRAM's instructions go to storage management, by component.
 
     Allocation, checks, header words, integer tags, the write barrier and the parts of collections
     of an OCaml or Haskell program; malloc, free and realloc of any other. The executable is used as
-    it is. The program runs once under Valgrind's core, 10 to 30 times slower than by itself; with
+    it is. The program runs once under Valgrind's core, 10 to 30 times slower than alone; with
     --memory 20 to 100 times.
     """
 
@@ -29,15 +29,14 @@ class Breakdown(AgainstBaseline):
 """
 
     managers: Sequence[str] = managers_option(
-        help="What serves malloc; repeat it. Default: glibc; own, the only one that it can "
-        "have, for a "
-        "program of 32 bits."
+        help="A manager that serves malloc; can be repeated. Default: glibc, or own for a program "
+        "of 32 bits, which can have no other."
     )
     _: KW_ONLY
     runtime: str = option(
         "",
         metavar="NAME",
-        help="The descriptor to go by. Default: that of the runtime in the executable, or malloc.",
+        help="The descriptor to use. Default: that of the runtime in the executable, or malloc.",
     )
     memory: bool = option(
         False,
@@ -49,7 +48,7 @@ class Breakdown(AgainstBaseline):
         "--model",
         multiple=True,
         metavar="NAME|FILE",
-        help="A memory system to simulate; repeat it. A path needs a slash; host is this "
+        help="A memory system to simulate; can be repeated. A path needs a slash; host is this "
         "machine's.",
     )
 

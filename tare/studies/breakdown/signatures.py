@@ -72,7 +72,7 @@ def read_signatures(path: Path) -> tuple[Signature, ...]:
             continue
         match = _LINE.fullmatch(line)
         if match is None:
-            raise ValueError(f"{line[:40]!r} is no signature")
+            raise ValueError(f"{line[:40]!r} is not a signature")
         if match["within"] is not None:
             within, offset = match["within"], int(match["offset"], 16)
             found.append(Signature(match["name"], int(match["size"]), (), within, offset))

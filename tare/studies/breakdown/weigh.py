@@ -79,5 +79,5 @@ def section(results: Results) -> Section:
         whole = breakdown.section(results, IDENTIFIER, TITLE)
         return replace(whole, tables=[*failure_tables(results), *whole.tables])
     seconds = run_seconds(results.run.pilot_seconds)
-    reason = left_out(results, "breaking down", "tells", "breakdown", seconds, SLOWDOWN)
+    reason = left_out(results, "analysing", "analyses", "breakdown", seconds, SLOWDOWN)
     return Section(IDENTIFIER, TITLE, findings=[reason])

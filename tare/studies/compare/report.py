@@ -1,7 +1,7 @@
 """The study behind `tare compare`: time and memory of programs under each manager.
 
-Rounds of runs in random order (rules 1 and 2 of docs/method.md); the baseline runs twice a round,
-so that comparing it with itself gives the noise floor.
+Rounds of runs in random order, by the rules in docs/method.md; the baseline runs twice a round, so
+that comparing it with itself gives the noise floor.
 """
 
 from __future__ import annotations
@@ -76,17 +76,18 @@ def _of_means(means: pl.DataFrame, baseline: str) -> list[str]:
         if lower:
             best = min(lower, key=lambda row: row["ratio"])
             sentences.append(
-                f"{best['manager']} was {least} by the mean of {best['programs']} programs: "
+                f"{best['manager']} was {least} in the mean of {best['programs']} programs: "
                 f"{change(best, what)} than {baseline}."
             )
         elif any(row["verdict"] == statistics.TOO_FEW_RUNS for row in rows):
             fewest = statistics.FEWEST_FOR_VERDICT
-            sentences.append(f"Fewer than {fewest} runs cannot tell who needs less {what}.")
+            sentences.append(f"Too few runs to tell who needs less {what}: it takes {fewest}.")
         elif rows:
             visible = max(1 - row["ratio_low"] / row["ratio"] for row in rows)
             sentences.append(
-                f"The mean of {rows[0]['programs']} programs cannot tell who needs less {what} "
-                f"than {baseline}: only differences above {format_percent(visible)} would show."
+                f"No manager was seen to need less {what} than {baseline} in the mean of "
+                f"{rows[0]['programs']} programs: only differences above "
+                f"{format_percent(visible)} would show."
             )
     return sentences
 

@@ -40,10 +40,10 @@ class Compare(AgainstBaseline):
         None,
         parse=parse_share,
         metavar="1%",
-        help="Measure on until the interval of each ratio of wall times is so narrow; 0.01 says "
-        "the same.",
+        help="Repeat until the 95% interval of each ratio of wall times is this narrow, as 1% or "
+        "0.01.",
     )
-    most_runs: int = option(100, help="The cap for --precision.")
+    most_runs: int = option(100, help="Most runs under each manager with --precision.")
     scheduler: str = scheduler_option()
     cluster: Cluster | None = None
     observe: Observe | None = None

@@ -93,7 +93,7 @@ def fastest(compared: Comparison, advice: Advice) -> Choice:
         missing = [name for name in compared.times[0].known if name not in each.known]
         if each.keeps and missing:
             what = WORDS[each.metric].capitalize()
-            reasons.append(f"{what} cannot tell: none are known of {' and '.join(missing)}.")
+            reasons.append(f"{what} cannot tell: not known under {' and '.join(missing)}.")
         elif each.keeps and not kept:
             kept = _kept(compared, each, "speed")
         elif not kept and not each.has_too_few:
@@ -126,7 +126,8 @@ def _kept(compared: Comparison, each: Evidence, why: str) -> str:
     answer = f"{verb} {compared.baseline} for {why}: no other {compared.kind}"
     what = WORDS[each.metric]
     if not each.most_gain:
-        return f"{answer} needs less {what}."
+        less = "fewer" if what == "instructions" else "less"
+        return f"{answer} needs {less} {what}."
     return f"{answer} can save more than {format_percent(each.most_gain)} of the {what}."
 
 

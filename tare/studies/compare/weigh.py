@@ -145,7 +145,7 @@ def verdict(
     baseline = run.baseline
     base = rows.get((run.programs[0].name, baseline, TIME))
     if base is None or not base["runs"]:
-        return [f"The program gave no good run under {baseline}: nothing to compare with."], []
+        return [f"No run under {baseline} succeeded: there is nothing to compare with."], []
     if not compared.times:
         return [f"No other {compared.kind} could be measured."], []
     speed, size = _choices(run, compared)
@@ -173,9 +173,10 @@ def _of_its_own(run: Header, compared: Comparison) -> str:
             memory = difference(compared.memory.known.get(OWN), compared.memory.metric)
             time = difference(each.known[OWN], each.metric)
             return (
-                f"All this is against {run.baseline}; with {name}, as it is: {time}, {memory}.{way}"
+                f"All ratios are to {run.baseline}; with {name}, as it is now: {time}, "
+                f"{memory}.{way}"
             )
-    return f"All this is against {run.baseline}, and the program has {name}.{way}"
+    return f"All ratios are to {run.baseline}, but the program has {name}.{way}"
 
 
 def _choices(run: Header, compared: Comparison) -> tuple[Choice, Choice]:

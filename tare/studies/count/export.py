@@ -51,7 +51,7 @@ def render(folder: Path, name: str, weight: str) -> bytes:
     none."""
     if name not in FORMATS:
         raise UsageError(
-            f"a count has no form {name}", f"choose another --format: {', '.join(FORMATS)}"
+            f"a count cannot be exported as {name}", f"choose --format: {', '.join(FORMATS)}"
         )
     results = load(folder)
     with telling_damage(results):

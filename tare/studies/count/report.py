@@ -102,7 +102,7 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
     """What the counts say, in sentences."""
     good = [r for r in records if r.outcome.status is Status.OK]
     if not good:
-        return ["No run gave a count."]
+        return ["No run succeeded."]
     sentences = sentences_by_program(good, lambda firsts: _shares(firsts, baseline))
     sentences += _unreached(good)
     sentences.append(_repetition(good))
@@ -112,8 +112,8 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
             "leaves Valgrind): their instructions are missing."
         )
     sentences.append(
-        "The instructions are really executed ones, under Valgrind's core, which offers no "
-        "AVX-512: a program that would choose AVX-512 natively runs its other code here."
+        "Instructions are counted under Valgrind's core. It has no AVX-512, so a program that "
+        "would use AVX-512 runs its other code here."
     )
     return sentences
 
@@ -163,7 +163,7 @@ def _unreached(good: Sequence[Record]) -> list[str]:
     more = "" if len(some) == len(missed) else f" and {len(missed) - len(some)} more"
     return [
         f"Never reached: {', '.join(some)}{more}. Either the program does not go there, or no "
-        "object of it has that symbol: a function that is inlined or stripped has none."
+        "object file of it has that symbol: functions that are inlined or stripped have none."
     ]
 
 
@@ -174,7 +174,7 @@ def _repetition(good: Sequence[Record]) -> str:
         by_pair.setdefault(pair, []).append(record.outcome.values["instructions"])
     repeated = {pair: values for pair, values in by_pair.items() if len(values) > 1}
     if not repeated:
-        return "Each figure is one run: whether it repeats was not checked."
+        return "Each count is from one run: whether it repeats was not checked."
     spread = {
         pair: (max(values) - min(values)) / max(values)
         for pair, values in repeated.items()
@@ -239,7 +239,7 @@ def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) ->
 def operations_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
     """A line per manager and operation: how a usual call differs from the costliest."""
     collects = any(details_of(record).collector is not None for record in firsts.values())
-    outermost = "The outermost call; what it calls of the family is part of it."
+    outermost = "The outermost call; calls of the same family inside it are part of it."
     alone = "Instructions of a call without collection, on average."
     fields: list[Field[Row]] = [
         texts("manager", MANAGER, "manager"),
@@ -255,8 +255,8 @@ def operations_table(program: str, firsts: Mapping[str, Record], identifier: str
     notes = ["median and 95% are exact below 1,024 instructions, and within 3% above."]
     if collects:
         notes.append(
-            "a call during which a collection ran contains it: in mean, median, 95% and most, and "
-            "not in the mean alone."
+            "a call during which a collection ran includes it in mean, median, 95% and most, but "
+            "not in mean alone."
         )
     title = f"Calls by operation: {program}"
     few = len(firsts) <= _MANAGERS_ON_A_TERMINAL
@@ -300,7 +300,7 @@ def _events_table(program: str, firsts: Mapping[str, Record], identifier: str) -
         texts("manager", MANAGER, "manager"),
         texts("event", "As the file of events names it.", "name"),
         counts("times", "How often the program reached one of its places.", "times"),
-        rates("per million", "Times for each million of all instructions.", "rate"),
+        rates("per million", "Times per million of all instructions.", "rate"),
     ]
     rows = [
         {"manager": manager, "name": name, "times": times, "rate": times / _whole(record) * 1e6}
@@ -350,11 +350,11 @@ def _phases_table(program: str, firsts: Mapping[str, Record], identifier: str) -
         ),
         *(within(name) for name in _OPERATIONS if name in seen),
     ]
-    notes = ["instructions belong to the phase that began last, and to no phase around it."]
+    notes = ["instructions count for the phase that began last, and not for phases around it."]
     if any(row.name == _COLLECTION for row in rows):
         notes.append(
-            f"{_COLLECTION} is a phase of the manager's own: a collection inside a phase of yours "
-            "is taken out of it."
+            f"{_COLLECTION} is a phase of the manager: collections inside a phase of the program "
+            "do not count for that phase."
         )
     return table(identifier, f"Phases: {program}", rows, fields, notes)
 
@@ -379,7 +379,7 @@ def behaviour_table(program: str, record: Record, identifier: str) -> Table:
         "bytes_rate": size / outside * 1e6,
         **values,
     }
-    million = "for each million instructions of the program."
+    million = "per million instructions of the program."
     means = Kind(lambda size: f"{size:.1f} B" if size < 1024 else format_bytes(size))
     fields: list[Field[Row]] = [
         counts.metric("objects", "objects"),
@@ -390,12 +390,12 @@ def behaviour_table(program: str, record: Record, identifier: str) -> Table:
         counts("objects per million", f"Objects {million}", "objects_rate"),
         sizes("bytes per million", f"Bytes {million}", "bytes_rate"),
     ]
-    notes = ["rates are by the instructions outside the manager, which every manager shares."]
+    notes = ["rates are per instruction outside the manager, the same under all managers."]
     processes = details_of(record).processes
     if processes > 1:
         notes.append(
-            f"{processes} processes, summed; the most objects and bytes are the sum of each "
-            "process's own peak, which need not fall together."
+            f"{processes} processes, summed; the most objects and bytes are sums of the "
+            "processes' peaks, which can be at different times."
         )
     return table(identifier, f"What it asks for: {program}", [row], fields, notes)
 
@@ -550,8 +550,8 @@ def _histogram_figure(name: str, by_manager: Mapping[str, Operation]) -> Figure:
     return Figure(
         identifier=f"figure-calls-{name}",
         title=f"{name}: calls by their instructions",
-        caption="The share of calls that took so many instructions; four bars to a doubling. The "
-        "scale is that of square roots, so that the rare calls on a slow path show.",
+        caption="The share of calls by the instructions that they took, four bars to a doubling. "
+        "Heights are square roots, so that the rare calls on a slow path show.",
         spec=spec,
         essential=False,
     )

@@ -15,9 +15,9 @@ from tare.studykit.request import AgainstBaseline, option
 class Count(AgainstBaseline):
     """Instructions of PROGRAM inside and outside the memory manager, by operation.
 
-    The program runs under Valgrind's core, 10 to 20 times slower than by itself, with the
-    manager as it is: nothing is replaced. Each manager runs twice, to see whether the count repeats
-    to the instruction.
+    The program runs under Valgrind's core, 10 to 20 times slower than alone, with the manager as it
+    is: nothing is replaced. Each manager runs twice, to see whether the count repeats to the
+    instruction.
     """
 
     ANSWERED_BY: ClassVar[str] = "question.count"
@@ -34,11 +34,11 @@ class Count(AgainstBaseline):
         None,
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Count also what FILE names: places that are reached, and phases.",
+        help="Also count the events and the phases that FILE names.",
     )
-    sites: bool = option(False, help="Tell the operations apart by the calls that led to them.")
+    sites: bool = option(False, help="Also count the operations of each call site.")
     repeat: bool = option(
-        True, "--once", help="One run under each manager: do not check repetition."
+        True, "--once", help="Run once under each manager: do not check that counts repeat."
     )
 
 

@@ -50,7 +50,7 @@ def sites_sentence(record: Record, manager: str) -> str:
     """How much of the manager's work few call sites lead to."""
     few = _sites(record)[0][:FEW]
     if not few:
-        return "No call of the manager has a call site that is known."
+        return "No call site of the manager is known."
     share = sum(row["instructions"] for row in few) / _whole(record)
     which = "1 call site leads" if len(few) == 1 else f"{len(few)} call sites lead"
     return f"{which} to {format_percent(share)} of the manager's instructions under {manager}."

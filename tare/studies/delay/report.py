@@ -184,7 +184,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
             *where_tables(sweep, f"table-where-{number}"),
         ]
     if not any(row["runs"] for sweep in swept[:1] for row in sweep.rows.values()):
-        sentences = ["No run gave a figure."]
+        sentences = ["No run succeeded."]
     else:
         tables += [*safety_tables(results, STUDY, records), published_table(swept)]
     return Section(
@@ -235,9 +235,8 @@ def live_memory(results: Results, records: Sequence[Record], program: str) -> Li
             told = "" if most else "the program allocates nothing"
             return Live(most or None, told, _volumes(records, program))
     if counted:
-        return Live(
-            None, f"the run under the instrument gave a status, {counted[0].outcome.status}"
-        )
+        status = counted[0].outcome.status
+        return Live(None, f"the run under the instrument did not complete: {status}")
     told = results.run.live_left_out
     return Live(None, told or live_left_out(records, program, results.run.baseline))
 
@@ -271,16 +270,15 @@ def findings(
 
 def _as_a_heap(size: int, live: Live) -> str:
     if not live.bytes:
-        return f"How much a delay is of the live memory is not known: {live.reason}."
+        return f"The delays are not compared with live memory: {live.reason}."
     share = size / live.bytes
     each = f", in each of {live.volumes} threads" if live.volumes > 1 else ""
     most = f" to {_times(1 + share * live.volumes)}" if live.volumes > 1 else ""
     return (
         f"The program's live memory is at most {format_bytes(live.bytes)}, as asked for; "
-        f"{size_text(size)} held back is {_times(share)} of that{each}. Memory that waits is what "
-        "a collector's heap has beyond what lives, so read it as a heap of "
-        f"{_times(1 + share)}{most} the live memory; roughly, since what is held back is counted "
-        "in the allocator's sizes."
+        f"{size_text(size)} held back is {_times(share)} of that{each}. It is like garbage that "
+        f"waits for a collector in a heap of {_times(1 + share)}{most} the live memory. This is "
+        "rough, since what is held back is counted in the allocator's sizes."
     )
 
 
@@ -400,14 +398,12 @@ def delay_table(
     if floors:
         said = [f"{allocator} {format_floor(floor)}" for allocator, floor in floors]
         notes.append(f"noise floor of the time, 1B against itself: {', '.join(said)}.")
-    notes.append(
-        "of ratios that are really 1, one in twenty falls outside of its 95% interval by chance."
-    )
+    notes.append("where nothing differs, one 95% interval in twenty misses 1 by chance.")
     return table(identifier, f"Against no delay (1B): {sweep.program}", shown, fields, notes)
 
 
 _ALLOCATOR: Field[Variant] = texts(
-    "manager", "The allocator that the delay stands before.", lambda each: each.allocator
+    "manager", "The allocator under the layer that delays frees.", lambda each: each.allocator
 )
 
 
@@ -424,17 +420,17 @@ def _against_no_delay(each: Variant, row: Row | None) -> Row | None:
 
 def layer_table(sweep: Sweep, identifier: str) -> Table:
     """A line for each allocator: what the layer costs that delays nothing."""
-    one_byte = "Median time with the layer before it that holds nothing back."
+    one_byte = "Median time with the layer, which holds nothing back."
     alone = "Divided by that under the allocator alone."
     time, memory = (sweep.of(metric) for metric in (TIME, MEMORY))
     fields: list[Field[Variant]] = [
-        replace(_ALLOCATOR, help="The allocator that the layer stands before."),
+        replace(_ALLOCATOR, help="The allocator under the layer."),
         medians(
             "bare time",
             "Median time under the allocator alone.",
             lambda each: sweep.rows.get((sweep.program, each.allocator, TIME)),
         ),
-        *measured("1B time", one_byte, "The second divided by the first.", time),
+        *measured("1B time", one_byte, "Divided by the bare time.", time),
         *measured("1B memory", "Median peak memory with the layer.", alone, memory),
     ]
     shown = [each for each in sweep.with_layer if _size(each) == NO_DELAY and time(each)]
@@ -461,7 +457,7 @@ def where_tables(sweep: Sweep, identifier: str) -> list[Table]:
     if not metrics or not shown:
         return []
     title = f"Behind the time, against no delay (1B): {sweep.program}"
-    notes = ["ratios of medians. coloured: a difference beyond noise; dim: no difference seen."]
+    notes = ["ratios of medians. Coloured: a difference beyond noise; dim: no difference seen."]
     return [table(identifier, title, shown, fields, notes, essential=False)]
 
 
@@ -482,9 +478,9 @@ def pause_table(sweep: Sweep, identifier: str) -> Table:
     ]
     shown = with_pauses(sweep)
     notes = [
-        "medians of the runs. an object of at least the delay's size is released at once, and "
-        "moved by the allocator's own realloc: bytes held grow with the delay, from none at 1B.",
-        "short pauses, and at 1B all, are timed by samples: their sum and mean are estimates.",
+        "medians of the runs. An object of at least the delay's size is released at once, and "
+        "moved by the allocator's own realloc: at 1B nothing is held, and more with longer delays.",
+        "of short pauses, and of all at 1B, only a sample is timed: sums and means are estimates.",
     ]
     few = len(shown) <= _PAUSE_TABLE_ROWS_ON_A_TERMINAL
     return table(identifier, f"Pauses: {sweep.program}", shown, fields, notes, essential=few)
@@ -595,7 +591,7 @@ def _pause_figure(records: Sequence[Record], sweep: Sweep) -> Figure | None:
     return pause_figure(
         "delay-pauses",
         "How long the collections took",
-        "Of each delay: the share of its collections that took so long, by powers of two, all runs "
-        "together; heights are square roots, so that rare ones show. Tick: the longest.",
+        "For each delay, the shares of its collections by how long they took, in powers of two, "
+        "over all runs. Heights are square roots, so that rare ones show. Tick: the longest.",
         [(allocator, [row for row in rows if row.histogram]) for allocator, rows in drawn],
     )

@@ -31,7 +31,7 @@ class Delay(OfPrograms):
 
     A collector gives memory back late. `tare delay` holds back the frees of a program that was
     written for malloc, by several amounts, under each manager, and compares each with no delay. It
-    also shows what the layer itself costs that holds them back.
+    also shows what the layer that does this costs.
     """
 
     ANSWERED_BY: ClassVar[str] = "question.delay"
@@ -52,12 +52,12 @@ class Delay(OfPrograms):
         asked=False,
     )
     scope: str = _of_layer(
-        "scope", "Whose bytes count: each thread's own, or all together. Default: thread."
+        "scope", "Whether SIZE is for each thread, or for all threads together. Default: thread."
     )
     buffer: str = _of_layer(
         "buffer",
-        "A thread's list of objects: as long as needed, or so many bytes, and a full "
-        "list is released. Default: grow.",
+        "The size of a thread's list of held objects: grow for no limit; any other list is "
+        "released when it is full. Default: grow.",
     )
     order: str = _of_layer(
         "order", "Which object is released first: the oldest or the youngest. Default: fifo."
@@ -72,9 +72,7 @@ class Delay(OfPrograms):
         10, "Runs with each size; twice as many of the bare allocator and of 1B."
     )
     warmup: int = warmup_option()
-    live: bool = option(
-        True, "--no-live", help="Do not count how much memory lives in the program."
-    )
+    live: bool = option(True, "--no-live", help="Do not measure the live memory of the program.")
 
 
 REQUESTS = (Delay,)

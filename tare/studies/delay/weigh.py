@@ -120,7 +120,7 @@ def _left_out(results: Results) -> str:
     if not is_built():
         return "Left out: the layer that delays frees is not built (make build)."
     if results.run.baseline == OWN:
-        return "Left out: the program brings its own allocator. `tare delay -m own` tries it."
+        return "Left out: the program has its own allocator. `tare delay -m own` tries it."
     effort = Effort(results.run.request.effort)
     total = bill_seconds(results.run)
     share = results.run.shares.get(IDENTIFIER)
@@ -129,9 +129,9 @@ def _left_out(results: Results) -> str:
     setting = Setting("", (), results.run.baseline, effort, pilot, budget, 0)
     expected = _seconds(_rounds(setting, _FEWEST_RUNS), setting)
     if expected <= budget:
-        return f"Left out: the program gave no good run under {results.run.baseline}."
+        return f"Left out: no run under {results.run.baseline} succeeded."
     return (
-        f"Left out: the runs take about {format_duration(expected)}, and the other sections "
-        f"leave less of the {format_duration(total)} of a bill. "
-        "`tare delay` measures without a limit, and so does `tare weigh --thorough`."
+        f"Left out: the runs take about {format_duration(expected)}, more than is left of the "
+        f"bill's {format_duration(total)}. `tare delay` measures without a "
+        "limit, and so does `tare weigh --thorough`."
     )

@@ -1,4 +1,4 @@
-"""What to do about memory that is held in vain, and about calls that could be spared: of the
+"""What to do about unused memory, and about calls that could be spared: of the
 changes that were tried on the trace, those that bring enough."""
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _free_earlier(change: Change, where: str) -> str:
     elif change.freed_at is not None:
         text += f", and freed only at {change.freed_at.name}"
     if change.teardown:
-        text += " (that they are read while they are freed counts as no use)"
+        text += " (reads by the code that frees them are not counted as uses)"
     return f"{text}."
 
 
@@ -134,8 +134,8 @@ def _untouched(change: Change, where: str) -> str:
 def _reserve(change: Change, where: str) -> str:
     return (
         f"Reserve the final size of what grows at {where} before it is filled: it is copied into a "
-        f"larger place {format_count(change.links)} times, "
-        f"{format_bytes(change.copied_bytes)} in all, and for a moment both places are there."
+        f"larger block {format_count(change.links)} times, "
+        f"{format_bytes(change.copied_bytes)} in all, and for a moment both blocks exist."
     )
 
 
@@ -151,16 +151,16 @@ _PEAKS = {
 def _short_lived(change: Change, where: str, share: str) -> str:
     size = format_bytes(change.bytes / max(change.objects, 1))
     return (
-        f"Use one buffer again, or a pool, for the objects of {where}: "
-        f"{format_count(change.calls)} of {size} on average are each freed soon after they are "
-        f"made, and to allocate and free them takes about {share} of all instructions."
+        f"Reuse one buffer, or a pool, for the objects of {where}: "
+        f"{format_count(change.calls)} of {size} on average are freed soon after they are "
+        f"allocated, and allocating and freeing them takes about {share} of all instructions."
     )
 
 
 def _cross_thread(change: Change, where: str, share: str) -> str:
     return (
-        f"Give the objects of {where} back to the thread that made them, to be used again: "
-        f"another thread frees {format_count(change.calls)} of them, and to allocate and free "
+        f"Give the objects of {where} back to the thread that allocated them, for reuse: "
+        f"another thread frees {format_count(change.calls)} of them, and allocating and freeing "
         f"them takes about {share} of all instructions."
     )
 

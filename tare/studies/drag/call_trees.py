@@ -16,7 +16,7 @@ from tare.studies.drag.stacks import stacks_of
 MOST_STACKS = 20_000
 _DRAG_TITLE = "Heap by call site"
 _DRAG_WEIGHTS = (
-    Weight("bytes held in vain, the mean over the run", "B"),
+    Weight("unused bytes, the mean over the run", "B"),
     Weight("bytes allocated", "B"),
     Weight("objects allocated", ""),
 )
@@ -26,7 +26,7 @@ def call_trees(results: Results, record: Record, note: Note) -> list[CallTree]:
     found, run = record.outcome.details_as(Details), record.run
     path = results.folder / (found.trace or ".")
     if not path.is_dir() or path == results.folder:
-        title = f"{_DRAG_TITLE}, of those that hold most in vain"
+        title = f"{_DRAG_TITLE}, of those with most unused memory"
         stacks: Iterable[tuple[Frames, Sequence[float]]] = map(_wasting_site, found.sites)
         return [grown(run.program, run.manager, title, _DRAG_WEIGHTS, stacks)]
     note(f"reading the call sites of {run.program} under {run.manager}")

@@ -20,7 +20,7 @@ from tare.studykit.watched import Watched, watch
 
 @answers(Drag)
 def drag(request: Drag) -> Results:
-    """What programs hold in memory in vain, under each manager: lag, use, drag and void.
+    """What programs keep in memory unused, under each manager: lag, use, drag and void.
 
     ``managers``, ``baseline`` and ``folder`` are as for ``compare``. Each run is recorded as a heap
     trace, which is kept in the folder ``traces`` of the results unless ``discard_trace`` is given.

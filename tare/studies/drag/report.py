@@ -71,7 +71,7 @@ CAUSES = {
         "never freed",
         "freeing them after their last use would help, unless that is near the end.",
     ),
-    "void": ("never used", "allocating them only when they are about to be used would help."),
+    "void": ("never used", "not allocating them before they are needed would help."),
     "lag": ("born early", "allocating them right before their first use would help."),
 }
 """By part of a site's wasted byte-time: why it is wasted, and what would help."""
@@ -182,7 +182,7 @@ def findings(records: Sequence[Record], baseline: str) -> list[str]:
     """What the traces say, in sentences."""
     good = [r for r in records if r.outcome.status is Status.OK]
     if not good:
-        return ["No run gave a trace that could be analysed."]
+        return ["No run gave a trace that can be analysed."]
 
     def about(firsts: Mapping[str, Record]) -> list[str]:
         first = firsts.get(baseline) or next(iter(firsts.values()))
@@ -204,28 +204,26 @@ def _about(found: Details) -> list[str]:
     ratio = total_drag(areas)
     over = "allocation time" if found.clock == "bytes" else "its instructions"
     if ratio is None:
-        sentences.append(
-            f"Over {over} no use of an object lasts: all that it holds, it holds in vain."
-        )
+        sentences.append(f"Over {over} no object stays in use: all that it holds is unused.")
     elif ratio < 1 + SMALL:
         sentences.append(
-            f"Over {over} it holds hardly more than what it needs: its total drag is {ratio:.2f}."
+            f"Its total drag is {ratio:.2f}: over {over} it holds hardly more than it needs."
         )
     else:
         sentences.append(
-            f"Over {over} it holds {ratio:.2f} times the bytes that it would hold if each object "
-            "were freed after its last use: that is its total drag."
+            f"Its total drag is {ratio:.2f}: over {over} it holds that many times the bytes "
+            "that it would hold if each object were freed after its last use."
         )
     reachable = total_drag(areas, unreachable=True) if found.reachability else None
     if reachable is not None and ratio is not None:
         sentences.append(
-            f"Were each object freed once it is unreachable, that would be {reachable:.2f}."
+            f"With each object freed once unreachable, total drag would be {reachable:.2f}."
         )
     held = areas.held / max(totals.bytes, 1)
     if found.clock == "bytes" and held < FLEETING * found.peaks.free:
         sentences.append(
-            "Hardly anything is allocated while most is held, so the clock of bytes tells little: "
-            "--clock instructions tells more."
+            "Hardly anything is allocated while most is held, so time in bytes allocated says "
+            "little: --clock instructions says more."
         )
     sentences += _sites_sentence(found)
     for what, number, size in (
@@ -241,9 +239,9 @@ def _about(found: Details) -> list[str]:
             )
     if not found.complete:
         sentences.append(
-            f"The recording was cut off ({found.reason or 'it has no end'}): the figures hold "
-            f"up to there, and {format_count(totals.unknown_objects)} objects that were alive "
-            "then are taken to have been in use."
+            f"The recording was cut off ({found.reason or 'it has no end'}): the figures are for "
+            f"the time until then, and {format_count(totals.unknown_objects)} objects that were "
+            "alive then count as in use."
         )
     return sentences
 
@@ -255,8 +253,8 @@ def _peaks_sentence(peaks: Peaks) -> str:
     needed = last if peaks.needed is None else peaks.needed
     if last - needed > SMALL * free:
         text = (
-            f"{start}freeing each object once only code that frees it still reads it would need "
-            f"{format_bytes(needed)} ({format_percent(1 - needed / free)} less)"
+            f"{start}freeing each object after its last use, not counting reads by code that frees "
+            f"it, would need {format_bytes(needed)} ({format_percent(1 - needed / free)} less)"
         )
     elif less < SMALL:
         text = f"{start}freeing each object right after its last use would change little"
@@ -276,12 +274,12 @@ def _sites_sentence(found: Details) -> list[str]:
         return []
     number, wasted, summed = _wasting_sites(found), found.areas.wasted, 0.0
     if number == 1:
-        return ["All that is held in vain comes from one call site."]
+        return ["All unused memory comes from one call site."]
     for half, site in enumerate(_sites(found), 1):
         if 2 * (summed := summed + site["wasted"]) >= wasted:
             of = "call site" if half == 1 else "call sites"
             return [
-                f"Half of what is held in vain comes from {half} {of} (of {format_count(number)})."
+                f"Half of the unused memory comes from {half} {of} (of {format_count(number)})."
             ]
     return []
 
@@ -309,12 +307,12 @@ def peaks_table(program: str, firsts: Mapping[str, Record], identifier: str) -> 
     notes = ["after last use: an object that is never used is never held."]
     if teardown:
         notes.append(
-            "when needed no more: after the last use that is not of code which is freeing it, as a "
-            "destructor is."
+            "when needed no more: after the last use other than by code that frees it, such as a "
+            "destructor."
         )
     first = details_of(next(iter(firsts.values())))
     if first.processes > 1:
-        notes.append(f"{first.processes} processes: the peaks are summed, each its own.")
+        notes.append(f"{first.processes} processes: the sum of their own peaks.")
     title = f"Peak, by when objects are given back: {program}"
     return table(identifier, title, rows, fields, notes)
 
@@ -334,13 +332,13 @@ def parts_table(program: str, found: Details, identifier: str) -> Table:
     parts, whole = found.areas.parts, found.areas.held
     at_peak = structs.asdict(found.main.at_peak)
     held = sum(at_peak[name] for name in parts)
-    summed = "Of the bytes held, summed over the time that they are held for."
+    summed = "Share of the bytes held, summed over time."
     fields: list[Field[str]] = [
         texts("part", "", str),
         percents("share", summed, lambda name: parts[name] / whole if whole else 0.0),
         sizes(
             "at the peak",
-            "The bytes in this part when most bytes were held.",
+            "The bytes in this part at the peak.",
             lambda name: at_peak[name],
         ),
         percents(
@@ -358,7 +356,7 @@ def parts_table(program: str, found: Details, identifier: str) -> Table:
 
 
 _MEANS = {
-    "in vain": ("wasted",),
+    "unused": ("wasted",),
     "drag": ("drag_freed", "drag_unfreed"),
     "lag": ("lag",),
     "void": ("void",),
@@ -383,12 +381,12 @@ def _sites(found: Details) -> list[dict[str, Any]]:
 
 
 def _wasting_sites(found: Details) -> int:
-    """How many call sites hold something in vain, those that are not kept as they were counted."""
+    """How many call sites have unused memory, those that are not kept as they were counted."""
     return found.wasting_sites - len(found.sites) + len(_sites(found))
 
 
 def _ranked(found: Details) -> tuple[list[Row], Measure]:
-    measure = Measure("wasted", found.areas.wasted, format_bytes, size="in vain")
+    measure = Measure("wasted", found.areas.wasted, format_bytes, size="unused")
     sites = _sites(found)
     others = {
         name: max(0.0, getattr(found.areas, name) - sum(site[name] for site in sites))
@@ -396,28 +394,28 @@ def _ranked(found: Details) -> tuple[list[Row], Measure]:
     }
     wasted = sum(others.values())
     end = found.main.end if found.processes == 1 else 0
-    mean = {"in vain": wasted / end} if end else {}
+    mean = {"unused": wasted / end} if end else {}
     number = found.wasting_sites - len(found.sites)
     return ranked(sites, measure, {**others, **mean, "wasted": wasted, "sites": number}), measure
 
 
 def sites_table(program: str, found: Details, identifier: str) -> Table:
-    """The call sites that hold most in vain, their innermost frames first."""
+    """The call sites with most unused memory, their innermost frames first."""
     rows, measure = _ranked(found)
-    held = "The part that is held {} use, as a mean."
-    vain = "Bytes held in vain by the site's objects, the mean over the run."
+    held = "Mean bytes held {} use."
+    unused = "Mean bytes over the run that the site's objects hold unused."
     fields: list[Field[Row]] = [
-        site_number("By what is held in vain, the most first."),
+        site_number("By unused memory, the most first."),
         texts("call site", CALLED_BY, site_text),
-        sizes("in vain", vain, "in vain"),
-        percents("share", "Of all that is held in vain, in byte-time.", measure.share),
+        sizes("unused", unused, "unused"),
+        percents("share", "Of all unused memory, in byte-time.", measure.share),
         sizes("drag", held.format("after the last"), "drag", essential=False),
         sizes("lag", held.format("before the first"), "lag", essential=False),
-        sizes("void", "The part of objects that are never used, as a mean.", "void",
+        sizes("void", "Mean bytes of objects that are never used.", "void",
               essential=False),
         counts("objects", "Objects that the site allocated.", "objects"),
         sizes("bytes", "Bytes that the site allocated.", "bytes", essential=False),
-        texts("mostly", "Why most of it is held in vain.", _cause_in_words),
+        texts("mostly", "Why most of it is unused.", _cause_in_words),
     ]  # fmt: skip
     causes = {cause(site): None for site in large(rows, measure)}
     notes = [f"{CAUSES[name][0]}: {CAUSES[name][1]}" for name in causes]
@@ -431,7 +429,7 @@ def stacks_table(program: str, found: Details, identifier: str) -> Table:
     """A line for each frame of each call site, the innermost first."""
     fields: list[Field[Row]] = [
         stack_number("The number of the call site in the table above."),
-        at_first_frame(sizes("in vain", "As above.", "in vain")),
+        at_first_frame(sizes("unused", "As above.", "unused")),
         at_first_frame(texts("mostly", "As above.", _cause_in_words)),
         FRAME,
     ]
@@ -539,7 +537,7 @@ def drag_figures(found: Details) -> list[Figure]:
         Figure(
             "figure-drag-curves",
             "Memory by when objects are given back",
-            f"{steps}the area between the curves is memory held in vain.{process}",
+            f"{steps}the area between the curves is unused memory.{process}",
             profile_spec(*axes, step, lines=lines),
         ),
     ]

@@ -23,7 +23,7 @@ def _clock() -> str:
     clock: str = option(
         "bytes",
         type=click.Choice(["bytes", "instructions"]),
-        help="What time is measured in: bytes allocated, or instructions. Default: bytes.",
+        help="The unit of time: bytes allocated, or instructions executed. Default: bytes.",
     )
     return clock
 
@@ -41,10 +41,10 @@ class How:
 
 @dataclass(frozen=True)
 class Drag(AgainstBaseline):
-    """What PROGRAM, or recorded traces T.tare…, hold in memory in vain: lag, drag and void.
+    """Unused memory that PROGRAM, or recorded traces T.tare…, hold: lag, drag and void.
 
-    PROGRAM is recorded under Valgrind's core, 10 to 30 times slower than by itself, under glibc
-    unless -m names others. The trace is kept in the results folder.
+    PROGRAM is recorded under Valgrind's core, 10 to 30 times slower than alone, under glibc unless
+    -m names others. The trace is kept in the results folder.
     """
 
     ANSWERED_BY: ClassVar[str] = "question.drag"
@@ -57,7 +57,7 @@ class Drag(AgainstBaseline):
 """
 
     managers: Sequence[str] = managers_option(
-        ("glibc",), "A manager to record under; repeat it. Default: glibc."
+        ("glibc",), "A manager to record under; can be repeated. Default: glibc."
     )
     _: KW_ONLY
     clock: str = _clock()
@@ -66,8 +66,8 @@ class Drag(AgainstBaseline):
         "--reachability",
         parse=options.mark_interval,
         metavar="SIZE",
-        help="Mark what is reachable each time so many bytes have been allocated, and find "
-        "unreachable objects so. Default: not at all.",
+        help="Find unreachable objects: mark the reachable ones each time SIZE bytes have been "
+        "allocated. Default: do not.",
     )
     discard_trace: bool = option(False, help="Do not keep the heap trace.", asked=False)
     how: How | None = None

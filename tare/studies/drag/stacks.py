@@ -29,7 +29,7 @@ _SUMMED = ("objects", "bytes", "vain", "mean_vain")
 
 @dataclass
 class SiteStack(Stack):
-    """``sums`` has ``_SUMMED``: objects, bytes, byte-time in vain and the mean bytes in vain.
+    """``sums`` has ``_SUMMED``: objects, bytes, unused byte-time and mean unused bytes.
     ``sites`` are the (process, site) that share the frames."""
 
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SUMMED, 0.0))

@@ -1,4 +1,4 @@
-"""`tare weigh`: what of the program's memory is held in vain, and which call sites hold it."""
+"""`tare weigh`: what of the program's memory is unused, and which call sites hold it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ actions = drag_actions.actions
 
 
 def section(results: Results) -> Section:
-    """What is held in vain, or why it was not looked for."""
+    """What is unused, or why it was not looked for."""
     if any(record.run.study == drag.STUDY for record in read_records(results.folder)):
         return drag.section(results, IDENTIFIER, TITLE)
     seconds = run_seconds(results.run.pilot_seconds)

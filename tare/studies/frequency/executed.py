@@ -43,7 +43,7 @@ def frequency_executed(request: Frequency) -> Results:
     each period; none means 64 MiB, and no full ones always take part.
     """
     if request.reclaim:
-        raise UsageError("--reclaim is for a mark-sweep collector over an allocator")
+        raise UsageError("--reclaim is for a mark-sweep collector, not for a JVM", "leave it out")
     check_counts(request.runs, request.warmup)
     (chosen,) = programs_of(request.programs)
     found = [
@@ -78,17 +78,17 @@ def _named(manager: str, period: int, full: int) -> str:
 def _check(manager: Manager, options: dict[str, str]) -> None:
     if manager.runtime is None:
         raise UsageError(
-            f"{manager.name} is no collector of a JVM, and others that were given are",
-            "measure them apart: the periods of both are not the same",
+            f"{manager.name} is not a collector of a JVM, but other managers given are",
+            "measure these separately: their periods are not comparable",
         )
     setting = manager.runtime
     known = runtimes.runtime(setting.runtime).recipes()[f"{setting.runtime}.{setting.collector}"]
     if all(option.name != "period" for option in known.options):
         raise UsageError(
-            f"{manager.name} has no option 'period': it cannot collect each so many bytes",
-            "jvm.serial and jvm.parallel can; `tare lbo` varies what this collector goes by",
+            f"{manager.name} has no option 'period': how often it collects cannot be set",
+            "give jvm.serial or jvm.parallel, or vary the heap of this collector with `tare lbo`",
         )
     if {"period", "full-period", "young"} & options.keys():
         raise UsageError(
-            f"{manager.name}: the periods are what varies", "leave them out, see --every and --full"
+            f"{manager.name}: --every and --full set the periods", "leave them out of the name"
         )

@@ -113,8 +113,8 @@ def _findings(answers: Answers) -> list[str]:
                 said = effect(rows, "mutator time")
                 sentences.append(f"{collector}, {contrast.what}: {said}.")
     sentences.append(
-        "Mutator time is wall time without the pauses. A period moves the young generation's size "
-        "as well, so what it does to caches and page faults is in it."
+        "Mutator time is wall time without the pauses. The period also sets the size of the young "
+        "generation, so effects on caches and page faults are part of the result."
     )
     return sentences
 
@@ -122,7 +122,7 @@ def _findings(answers: Answers) -> list[str]:
 def _setting_fields(setting: Callable[[R], Setting], asked: str = "") -> list[Field[R]]:
     young = "Bytes allocated between young collections"
     return [
-        texts("collector", "What collected.", lambda row: setting(row).collector),
+        texts("collector", "The collector.", lambda row: setting(row).collector),
         option_sizes("young", f"{young}{asked}.", lambda row: setting(row).period),
         Kind(lambda period: _full_text(int(period)))(
             "full",
@@ -157,14 +157,14 @@ def _collections_table(answers: Answers) -> Table:
         *_setting_fields(lambda row: row["setting"], ", as asked"),
         Kind(lambda period: f"{period / (1 << 20):.2f} MiB")(
             "measured",
-            "Bytes allocated in the heap divided by the collections that were.",
+            "Bytes allocated in the heap divided by the number of collections.",
             lambda row: row[allocated] / row["collections"] if row["collections"] else 0.0,
         ),
         counts("collections", "All of them.", "collections"),
-        counts("full ones", "Of them, those of the whole heap.", "full_collections"),
+        counts("full ones", "Collections of the whole heap.", "full_collections"),
         seconds("in pauses", "Time in which the program was stopped.", COLLECTOR),
         percents(
-            "share", "Of the wall time, that in pauses.", lambda row: row[COLLECTOR] / row[wall]
+            "share", "Share of the wall time in pauses.", lambda row: row[COLLECTOR] / row[wall]
         ),
         seconds("longest", "The longest pause.", longest),
     ]
@@ -172,8 +172,8 @@ def _collections_table(answers: Answers) -> Table:
         allocated, "collections", "full_collections", COLLECTOR, wall, longest
     )
     notes = [
-        "medians of the runs. a full collection cuts the young period that it comes in short, so "
-        "with full ones the measured period is less than what was asked."
+        "medians of the runs. A full collection cuts the current young period short, so with full "
+        "collections the measured period is shorter than asked."
     ]
     return table("table-frequency-executed-collections", "Collections", rows, fields, notes)
 

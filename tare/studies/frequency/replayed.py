@@ -45,7 +45,7 @@ def frequency_replayed(request: FrequencyReplayed) -> Results:
     rates = sorted({study.EACH_TIME, *(request.reclaim or DEFAULT_RECLAIM)})
     if rates[0] < 1:
         raise UsageError(
-            "no collector of a replay traces and never reclaims", "give --reclaim numbers from 1 on"
+            "collectors of replays reclaim at some collections", "give --reclaim numbers from 1 up"
         )
     prepared = prepare(open_trace(request.trace), request.how, study.STUDY, request)
     counted = prepared.counted
@@ -96,11 +96,14 @@ def _checked(names: Sequence[str]) -> list[str]:
     for name in names:
         if not resolve(name, replays=True).replayer:
             raise UsageError(
-                f"{name} is no collector of replays",
-                "give one, like -m immix; for a collector over malloc give a program, and no trace",
+                f"{name} is not a collector of replays",
+                "give one, like -m immix; for a collector over malloc give a program, not a trace",
             )
         if taken := {"period", "reclaim"}.intersection(options_of(name)):
-            raise UsageError(f"{name}: its {' and '.join(sorted(taken))} is what varies")
+            raise UsageError(
+                f"{name}: --every and --reclaim set its {' and '.join(sorted(taken))}",
+                "leave them out of the name",
+            )
     return list(dict.fromkeys(names))
 
 

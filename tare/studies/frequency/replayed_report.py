@@ -87,21 +87,21 @@ CONTRASTS = (
     Contrast(
         "period",
         "Mutator time against the collection period",
-        "Longer periods, against the shortest",
+        "Longer periods, compared with the shortest",
         "relative to the shortest",
         _shortest,
     ),
     Contrast(
         "reclaiming",
         "Mutator time against reclaiming later",
-        "Reclaiming at each Nth collection only, against each",
+        "Reclaiming at every Nth collection only, compared with every one",
         "relative to reclaiming at each",
         _each_reclaims,
     ),
     Contrast(
         "tracing",
         "Mutator time against tracing more often",
-        "Tracing more often and reclaiming as often",
+        "Tracing more often, but reclaiming as often",
         "relative to fewer traces",
         _fewer_traces,
     ),
@@ -155,7 +155,7 @@ def _findings(run: FrequencyRun, answers: Answers) -> list[str]:
             if each.reclaim == EACH_TIME and (share := _share(answers, each)) is not None
         ]
         if shares:
-            parts.append(f"The collections themselves take {', '.join(shares)} of the replay.")
+            parts.append(f"Share of the replay in collections: {', '.join(shares)}.")
         if parts:
             sentences.append(f"Under {collector}: {' '.join(parts)}")
     return [*sentences, _PUBLISHED]
@@ -174,7 +174,7 @@ def _share(answers: Answers, each: Setting) -> float | None:
 
 
 def _setting_fields(setting: Callable[[R], Setting]) -> list[Field[R]]:
-    reclaim = "Each so many collections reclaim; the others trace."
+    reclaim = "Every Nth collection reclaims; the others only trace."
     return [
         texts("collector", "What served the objects.", lambda row: setting(row).collector),
         option_sizes(
@@ -189,8 +189,8 @@ def _table(answers: Answers) -> Table:
     helps = {
         "to shortest": "Divided by that of the shortest period with the same reclaim.",
         "to each": "Divided by that of the same period, reclaiming at each collection.",
-        "to fewer": "Divided by that of the period that reclaims as often and traces only then: "
-        "what the traces between cost.",
+        "to fewer": "Divided by that of the period that reclaims as often, without other traces: "
+        "what these cost.",
     }
     fields: list[Field[Setting]] = [
         *_setting_fields(lambda each: each),
@@ -202,8 +202,8 @@ def _table(answers: Answers) -> Table:
         runs(mutator),
     ]
     notes = [
-        "coloured: a difference beyond noise; dim: no difference seen. of ratios that are really "
-        "1, one in twenty falls outside of its 95% interval by chance."
+        "coloured: a difference beyond noise; dim: no difference seen. Where nothing differs, one "
+        "95% interval in twenty misses 1 by chance."
     ]
     return table("table-frequency-replayed", "Mutator time", answers.settings, fields, notes)
 
@@ -236,8 +236,8 @@ def _collections_table(answers: Answers) -> Table:
     names = ("collections", "nursery_collections", MUTATOR, COLLECTOR, "pauses", longest, peak)
     rows = [row for row in answers.with_medians(*names) if row[MUTATOR] + row[COLLECTOR]]
     notes = [
-        "medians of the runs. traces between two reclamations go over what is dead as well.",
-        "a period has the same number of full collections throughout, unless a heap filled before.",
+        "medians of the runs. Traces between two reclamations go over dead objects, too.",
+        "runs with the same period have as many full collections, unless a heap filled up before.",
     ]
     identifier = "table-frequency-replayed-collections"
     return table(identifier, "Collections", rows, fields, notes)

@@ -162,7 +162,7 @@ def section(results: Results) -> Section:
     if any(row["runs"] for sweep in swept[:1] for row in sweep.rows.values()):
         sentences.append(_PUBLISHED)
     else:
-        sentences = ["No run gave a figure."]
+        sentences = ["No run succeeded."]
     return Section(
         identifier=STUDY,
         title=TITLE,
@@ -212,19 +212,19 @@ def findings(sweep: Sweep, by_period: Sweep, by_reclaim: Sweep) -> list[str]:
         sentences = []
         if traced := _seen(sweep, group, MUTATOR, TRACE_ONLY):
             sentences.append(
-                f"Under {allocator}, traces that reclaim nothing, against none: "
+                f"Under {allocator}, tracing without reclaiming, compared with no collections: "
                 f"{effect(traced, what, 'every')}."
             )
         if reclaimed := _seen(sweep, group, MUTATOR, EACH_TIME):
             memory = _seen(sweep, group, MEMORY, EACH_TIME)
             sentences.append(
-                f"Reclaiming at each of them, against tracing only: "
+                f"Reclaiming at each trace, compared with tracing only: "
                 f"{effect(reclaimed, what, 'every')}; {effect(memory, 'memory', 'every')}."
             )
         if longer := _seen(by_period, group, MUTATOR, EACH_TIME):
             sentences.append(
-                f"Longer periods, against the shortest, {_shortest(group)}, all reclaiming: "
-                f"{effect(longer, what, 'every')}."
+                f"Longer periods, compared with the shortest ({_shortest(group)}), reclaiming at "
+                f"each trace: {effect(longer, what, 'every')}."
             )
         rarer = [
             (f"{label} × {number}", row)
@@ -234,7 +234,8 @@ def findings(sweep: Sweep, by_period: Sweep, by_reclaim: Sweep) -> list[str]:
         ]
         if rarer:
             sentences.append(
-                f"Reclaiming at each Nth trace only, against each: {effect(rarer, what, 'every')}."
+                "Reclaiming at every Nth trace only, compared with every trace: "
+                f"{effect(rarer, what, 'every')}."
             )
         if sentences := [*sentences, *_collecting(sweep, group)]:
             paragraphs.append(" ".join(sentences))
@@ -258,7 +259,7 @@ def _collecting(sweep: Sweep, group: Sequence[Variant]) -> list[str]:
     if not shares:
         return []
     texts = [f"{format_percent(share)} every {label}" for label, share in shares.items()]
-    return [f"The collections themselves take {', '.join(texts)} of the wall time."]
+    return [f"Share of the wall time in collections: {', '.join(texts)}."]
 
 
 def period_table(sweep: Sweep, identifier: str) -> Table:
@@ -286,8 +287,8 @@ def period_table(sweep: Sweep, identifier: str) -> Table:
     notes = [
         "ratios of tracing only (reclaim 0) are to no collections (never), those of reclaiming to "
         "tracing only in the same period.",
-        "coloured: a difference beyond noise; dim: no difference seen. of ratios that are really "
-        "1, one in twenty falls outside of its 95% interval by chance.",
+        "coloured: a difference beyond noise; dim: no difference seen. Where nothing differs, one "
+        "95% interval in twenty misses 1 by chance.",
     ]
     title = f"Mutator time and memory: {sweep.program}"
     return table(identifier, title, sweep.with_layer, fields, notes)
@@ -298,13 +299,11 @@ def _period_cell(each: Variant) -> Cell:
 
 
 _SETTING: Sequence[Field[Variant]] = (
-    texts(
-        "manager", "The allocator that the collector stands before.", lambda each: each.allocator
-    ),
+    texts("manager", "The allocator under the collector.", lambda each: each.allocator),
     Field("every", "Bytes allocated between two collections.", _period_cell),
     numbers(
         "reclaim",
-        "Each so many collections objects are freed; 0: never, it only traces.",
+        "Objects are freed at every Nth collection; 0: never, it only traces.",
         lambda each: _reclaim(each) if _collects(each) else None,
     ),
 )
@@ -314,11 +313,9 @@ def layer_table(sweep: Sweep, identifier: str) -> Table:
     """A line for each allocator: what the layer changes that never collects, and never frees."""
     never, alone = "under the layer that never collects.", "under the allocator alone."
     time, memory = sweep.of(TIME), sweep.of(MEMORY)
-    second = "The second divided by the first."
+    second = "Divided by the bare time."
     fields: list[Field[Variant]] = [
-        texts(
-            "manager", "The allocator that the layer stands before.", lambda each: each.allocator
-        ),
+        texts("manager", "The allocator under the layer.", lambda each: each.allocator),
         medians(
             "bare time",
             f"Median wall time {alone}",
@@ -329,7 +326,8 @@ def layer_table(sweep: Sweep, identifier: str) -> Table:
     ]
     shown = [each for each in sweep.with_layer if not _collects(each)]
     notes = [
-        "under the layer the program's own frees have no effect: it costs no free, and memory."
+        "under the layer the program's own frees have no effect: this saves their time, and costs "
+        "memory."
     ]
     title = f"The layer itself, never collecting, against the bare allocator: {sweep.program}"
     return table(identifier, title, shown, fields, notes)
@@ -428,7 +426,7 @@ def _relative_figures(
         ratio_figure(
             "frequency-period",
             "Mutator time against the collection period",
-            f"Each line against its own shortest period. {_DOTS}",
+            f"Each line is relative to its own shortest period. {_DOTS}",
             over_periods,
             [[size_text(period)] for period in periods],
             (
@@ -442,7 +440,7 @@ def _relative_figures(
             ratio_figure(
                 "frequency-reclamation",
                 "Mutator time against the reclamation period",
-                f"Each line against reclaiming at each collection. {_DOTS}",
+                f"Each line is relative to reclaiming at each collection. {_DOTS}",
                 over_reclaim,
                 [[str(number)] for number in reclaiming],
                 ("collections for each one that reclaims", "mutator time, relative to 1"),
@@ -485,8 +483,8 @@ def _pause_figure(records: Sequence[Record], sweep: Sweep) -> Figure | None:
     return pause_figure(
         "frequency-pauses",
         "How long the collections took",
-        "Of each period, reclaiming at each collection: the share of the collections that took so "
-        "long, by powers of two, all runs together; heights are square roots, so that rare ones "
+        "For each period, reclaiming at each collection: the shares of the collections by how long "
+        "they took, in powers of two, over all runs. Heights are square roots, so that rare ones "
         "show. Tick: the longest.",
         drawn,
     )

@@ -24,17 +24,17 @@ from tare.studykit.sweeps import MOST_VALUES, sizes_of
 MOST_RECLAIM = 1_000_000
 _MANAGERS = (
     "An allocator to put the collector over; for a trace, a collector; for a java command, "
-    "jvm.serial or jvm.parallel. Repeat it. Default: glibc; for a trace, immix and genimmix."
+    "jvm.serial or jvm.parallel; can be repeated. Default: glibc; for a trace, immix and genimmix."
 )
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts or len(parts) > MOST_VALUES or not all(part.isdecimal() for part in parts):
-        raise UsageError(f"'{text}' is no list of numbers", "write it like 1,4,16")
+        raise UsageError(f"'{text}' is not a list of numbers", "write it like 1,4,16")
     numbers = tuple(sorted({int(part) for part in parts}))
     if numbers[-1] > MOST_RECLAIM:
-        raise UsageError(f"reclaiming at each {numbers[-1]}th collection", "give fewer")
+        raise UsageError(f"{numbers[-1]} is too large", f"give at most {MOST_RECLAIM}")
     return numbers
 
 
@@ -56,7 +56,7 @@ class Varied(Request):
         (),
         parse=_numbers,
         metavar="N,N…",
-        help="Free at each Nth collection only, and trace at the others. Default: 1,4,16; 1 and 0, "
+        help="Free only at every Nth collection, trace at the others. Default: 1,4,16; 1 and 0, "
         "which never frees, always take part. For a trace: 1,4, and 1 always takes part.",
         asked=False,
     )
@@ -68,8 +68,8 @@ class Varied(Request):
 
 @dataclass(frozen=True)
 class Frequency(Varied, OfPrograms):
-    """How PROGRAM, or a recorded T.tare, fares when a collector traces and reclaims more or less
-    often.
+    """Mutator time of PROGRAM, or of a recorded T.tare, when a collector traces and reclaims more
+    or less often.
 
     A conservative mark-sweep collector is put over each allocator, and the program's own frees have
     no effect. What is compared is mutator time: wall time without the collections. Traces that

@@ -70,7 +70,7 @@ def _table(
         found = (rows.get((program, manager, name)) for name in metrics)
         return max((row["runs"] for row in found if row is not None), default=0)
 
-    fields: list[Field[str]] = [texts("manager", "As its configuration was called.", str)]
+    fields: list[Field[str]] = [texts("manager", "The name of its configuration.", str)]
     for place, name in enumerate(metrics):
         metric, essential = METRICS[name], place < _ESSENTIAL_METRICS
         median, ratio, interval = measured(
@@ -81,7 +81,7 @@ def _table(
             replace(ratio, essential=essential, shown=several),
             replace(interval, essential=False, shown=several),
         ]
-    runs_help = "Good runs that the figures rest on."
+    runs_help = "Runs counted."
     fields.append(numbers("runs", runs_help, runs, essential=False))
     return table(identifier, program, managers, fields)
 
@@ -92,24 +92,25 @@ def _places_tables(record: Record, identifier: str) -> list[Table]:
     if not places or record.outcome.status is not Status.OK:
         return []
     unit = record.outcome.details["unit"]
-    written = "Bytes that were written, as often as they were."
+    written = "Bytes written, each as often as it was."
     fields: list[Field[Row]] = [
         texts("place", "The innermost frames, the innermost first.", _place),
         sizes("bytes", "All that was allocated there.", "tb"),
-        counts("blocks", "How many objects that was.", "tbk"),
-        sizes("at the peak", "Of these bytes, those there when the program held most.", "gb"),
-        sizes("at the end", "Those that were there at the end.", "eb"),
+        counts("blocks", "Number of these objects.", "tbk"),
+        sizes("at the peak", "Of these bytes, those held at the peak.", "gb"),
+        sizes("at the end", "Of these bytes, those held at the end.", "eb"),
         counts(
             "lifetime",
-            f"Of an object, in the mean; in {unit}.",
+            f"Mean lifetime of an object, in {unit}.",
             lambda place: place["tl"] / max(place["tbk"], 1) if "tl" in place else None,
             essential=False,
         ),
-        sizes("read", "Bytes that were read, as often as they were.", "rb", essential=False),
+        sizes("read", "Bytes read, each as often as it was.", "rb", essential=False),
         sizes("written", written, "wb", essential=False),
     ]
     left = record.outcome.details["all_places"] - len(places)
-    notes = [f"and {left:,} more places, which allocated less."] if left > 0 else []
+    more = f"{left:,} more place{'s' if left > 1 else ''}"
+    notes = [f"and {more} with fewer bytes."] if left > 0 else []
     return [table(identifier, "Where it allocates", places, fields, notes)]
 
 

@@ -44,16 +44,16 @@ from tare.studykit.sweeps import checked_heaps
 
 DEFAULT_REPLAYED = ("immix", "genimmix", "semispace", "glibc")
 SLOW = 10.0
-"""A run that takes so many times the wall time of the least heap is ended."""
+"""A run that takes so many times the wall time of the minimum heap is ended."""
 _LEAST_TIMEOUT_SECONDS = 30.0
 REFERENCE = f"{jvm.NAME}.{jvm.REFERENCE}"
-"""Of JVMs, the collector whose least heap is the unit of heaps."""
+"""Of JVMs, the collector whose minimum heap is the unit of heaps."""
 _EPSILON = f"{jvm.NAME}.{jvm.OFF}"
 """Is given a heap for all that is allocated. Other collectors that never collect need none."""
 _EPSILON_SPARE = 1.25
 """Of the bytes allocated under the reference: some differ from run to run."""
 _STEPS_IN_LEAST_HEAP = 2
-"""Trials at each end of the reference's least heap."""
+"""Trials at each end of the reference's minimum heap."""
 
 
 @answers(Lbo)
@@ -65,7 +65,7 @@ def lbo(request: Lbo) -> Results:
     Managers whose heap cannot be set take part as they are. ``folder`` is as for ``tare.compare``.
     """
     check_counts(request.runs, request.warmup)
-    heaps = checked_heaps(request.heaps, "the least heap")
+    heaps = checked_heaps(request.heaps, "the minimum heap")
     (chosen,) = programs_of(request.program)
     names = list(dict.fromkeys(request.managers or runtimes.running(chosen).SWEEP))
     varied = [name for name in names if _has_heap(resolve(name))]
@@ -105,7 +105,7 @@ def lbo(request: Lbo) -> Results:
         {study.OBSERVER: run_once},
         {
             "points": [asdict(point) for point in points],
-            "unit": f"the least heap of {reference}" if found else "the least heap given",
+            "unit": f"the minimum heap of {reference}" if found else "the minimum heap given",
             "least_heap_bytes": least_heap,
         },
     )
@@ -118,13 +118,13 @@ def _has_heap(manager: Manager) -> bool:
     if manager.runtime is None or not runtimes.has_heap(manager.runtime):
         return False
     if HEAP in manager.runtime.options:
-        raise UsageError(f"{manager.name}: the heap is what varies", "leave out heap=, see --heaps")
+        raise UsageError(f"{manager.name}: --heaps sets the heap", "leave out heap=")
     return True
 
 
 def _reference(varied: Sequence[str]) -> str:
-    """The collector whose least heap is the unit of heaps: the one of the runtime that needs least.
-    "" where no heap varies."""
+    """The collector whose minimum heap is the unit of heaps: that of the runtime which needs
+    least; "" where no heap varies."""
     setting = resolve(varied[0]).runtime if varied else None
     if setting is None:
         return ""
@@ -132,7 +132,7 @@ def _reference(varied: Sequence[str]) -> str:
 
 
 def _least_heap(program: Program, reference: str, folder: Path, request: Lbo) -> dict[str, float]:
-    """What the run in the least heap of the reference showed."""
+    """What the run in the minimum heap of the reference showed."""
     results = minheap_executed(
         program,
         [reference],
@@ -145,7 +145,7 @@ def _least_heap(program: Program, reference: str, folder: Path, request: Lbo) ->
     (record,) = read_records(results.folder)
     if record.outcome.status is not Status.OK:
         raise UsageError(
-            f"no least heap of {reference} was found: {record.outcome.reason}",
+            f"no minimum heap of {reference} was found: {record.outcome.reason}",
             f"see {results.folder}; or give one: --least-heap 64MiB",
         )
     return dict(record.outcome.values)
@@ -181,7 +181,7 @@ def lbo_replayed(request: LboReplayed) -> Results:
             points.append(study.Point(name, name, None))
             continue
         if "heap" in options_of(name):
-            raise UsageError(f"{name}: the heap is what varies", "leave out heap=, see --heaps")
+            raise UsageError(f"{name}: --heaps sets the heap", "leave out heap=")
         points += [
             study.Point(replayed_in_heap(name, int(heap * live)), name, heap) for heap in heaps
         ]

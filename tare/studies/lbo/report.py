@@ -254,7 +254,7 @@ def _findings(run: LboRun, found: Mapping[str, Overheads]) -> list[str]:
         sentences.append(
             f"The distilled baseline of {WORDS[cost]} is {format_value(interval.median, 's')} "
             f"({format_value(interval.low, 's')} to {format_value(interval.high, 's')}), from "
-            f"{best}, without the time in which that had stopped the program."
+            f"{best}, without its pauses."
         )
         least = min(overhead.ratios, key=lambda name: overhead.ratios[name].median)
         ratio = overhead.ratios[least]
@@ -264,7 +264,7 @@ def _findings(run: LboRun, found: Mapping[str, Overheads]) -> list[str]:
         )
     sentences.append(
         "These are lower bounds: what a collector costs while the program runs (barriers, "
-        "allocation, threads beside it) is in the baseline as far as its own manager has it."
+        "allocation, threads beside it) is in the baseline, too, where its manager has such costs."
     )
     return sentences
 
@@ -280,8 +280,8 @@ def _unsteady(results: Results) -> list[str]:
     if not restless:
         return []
     return [
-        f"In {restless} of {len(work)} runs the iterations were still getting faster at the end; "
-        "of these the last few count. Let the program do more of them."
+        f"In {restless} of {len(work)} runs the iterations were still getting faster at the end: "
+        "only the last few count. Let the program do more iterations."
     ]
 
 
@@ -306,7 +306,7 @@ def _table(
 
     fixed = any(point.heap is None for point in points)
     fields: list[Field[str]] = [
-        texts("collector", "What collected.", str),
+        texts("collector", "The collector.", str),
         *(
             overhead(
                 f"{heap:g}×",
@@ -316,7 +316,7 @@ def _table(
             )
             for heap in heaps
         ),
-        overhead("as it is", "With a heap that the study does not set.", None, fixed),
+        overhead("as it is", "In a heap that the study does not set.", None, fixed),
     ]
     notes = [
         f"lower bounds of the overhead, in {WORDS[cost]}, with 95% intervals; 1 is the distilled "
@@ -395,7 +395,7 @@ def _figure(
             if point.heap is not None and (row := ratios.get((cost, point.manager))) is not None
         ]
 
-    titles = (f"heap, in times {unit}", "relative to the distilled baseline")
+    titles = (f"heap, as a multiple of {unit}", "relative to the distilled baseline")
     panels = [(WORDS[cost], marks(cost)) for cost in costs if marks(cost)]
     spec = curves_spec(panels, None, titles, of=unit)
     if spec is None:
@@ -404,6 +404,6 @@ def _figure(
         STUDY,
         "Lower-bound overhead by the size of the heap",
         "Lines: collectors; where one starts, smaller heaps were too small. Bars: 95% intervals. "
-        "1 is the distilled baseline, the least that was left of any run without its pauses.",
+        "1 is the distilled baseline, the least cost of any run without its pauses.",
         spec,
     )

@@ -22,8 +22,8 @@ from tare.studykit.request import (
 )
 
 _MANAGERS = (
-    "A collector, without heap=, or another manager; repeat it. Default: those of the JVM, "
-    "or settings of Go, Node, CPython or OCaml for a program of these; of a trace, immix, "
+    "A collector, without heap=, or another manager; can be repeated. Default: those of the JVM, "
+    "or settings of Go, Node, CPython or OCaml for a program of these; for a trace, immix, "
     "genimmix, semispace and glibc."
 )
 
@@ -33,7 +33,7 @@ class Varied(Request):
     """What is asked of a program and of a trace."""
 
     heaps: Sequence[float] = heaps_option(
-        "the least heap; of a trace, of the most bytes alive", (1.5, 2.0, 3.0, 4.0, 6.0)
+        "the minimum heap; of a trace, of the most bytes alive", (1.5, 2.0, 3.0, 4.0, 6.0)
     )
     runs: int = runs_option(6, "Runs in each heap.")
     warmup: int = warmup_option()
@@ -44,8 +44,8 @@ class Lbo(Varied, OfProgram):
     """The lower-bound overhead of collectors for PROGRAM, or for a recorded T.tare.
 
     Each collector runs in heaps of several sizes. The least cost of any run without its pauses is
-    the distilled baseline, and what a collector costs beyond it is the least that it can be said to
-    cost. A heap that is too small is an answer, and shown as such.
+    the distilled baseline, and what a collector costs beyond it is a lower bound of its overhead.
+    Heaps that are too small are shown as such.
     """
 
     ANSWERED_BY: ClassVar[str] = "question.lbo"
@@ -61,7 +61,7 @@ class Lbo(Varied, OfProgram):
         None,
         parse=parse_size,
         metavar="SIZE",
-        help="What heaps are multiples of. Default: the least heap of the runtime's collector "
+        help="What heaps are multiples of. Default: the minimum heap of the runtime's collector "
         "that needs least, sought first.",
     )
 

@@ -99,7 +99,7 @@ def details_of(record: Record) -> Details:
 def findings(good: Sequence[Record], baseline: str) -> list[str]:
     """What the simulations say, in sentences."""
     if not good:
-        return ["No run gave a simulation."]
+        return ["No run succeeded."]
     sentences = sentences_by_program(good, lambda firsts: _shares(firsts, baseline))
     if uncounted := max(details_of(r).uncounted_processes for r in good):
         sentences.append(
@@ -120,11 +120,11 @@ def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
         everything, of_manager = model.whole(), model.whole(manager=True)
         cycles = max(everything.cycles, 1)
         sentences.append(
-            f"In {model.name}, waiting for memory is "
+            f"In {model.name}, stalls are "
             f"{format_percent(everything.stall_cycles / cycles)} of the cycles under "
             f"{chosen.run.manager}; memory management is "
-            f"{format_percent(of_manager.cycles / cycles)} of the cycles, "
-            f"{format_percent(of_manager.stall_cycles / cycles)} waiting in it."
+            f"{format_percent(of_manager.cycles / cycles)} of the cycles, including its stalls, "
+            f"{format_percent(of_manager.stall_cycles / cycles)}."
         )
         totals = {m: details_of(r).models[place].whole().cycles for m, r in firsts.items()}
         least = min(totals, key=lambda manager: totals[manager])
@@ -190,16 +190,13 @@ def misses_table(about: str, found: Mapping[str, Simulated], identifier: str) ->
         *(
             counts(
                 f"{kind} misses",
-                f"{kind.capitalize()}{'es' if kind == 'fetch' else 's'} that this level did not "
-                "hold.",
+                f"{kind.capitalize()}{'es' if kind == 'fetch' else 's'} that missed this level.",
                 kind,
             )
             for kind in KINDS
         ),
-        ratios("per 1,000", "Misses of this level for 1,000 instructions of this side.", "rate"),
-        counts(
-            "stall cycles", "Of fetches, reads and writes that this level did not hold.", "waits"
-        ),
+        ratios("per 1,000", "Misses of this level per 1,000 instructions of this side.", "rate"),
+        counts("stall cycles", "Of fetches, reads and writes that missed this level.", "waits"),
     ]
     rows = [
         {"manager": manager, "side": side, "level": level, **_at_level(events, level)}
@@ -227,8 +224,8 @@ def _at_level(events: Seen, level: int) -> dict[str, Any]:
 
 def operations_table(about: str, found: Mapping[str, Simulated], identifier: str) -> Table:
     """A line per manager and operation."""
-    outermost = "The outermost call; what it calls of the family is part of it."
-    data = "Reads and writes of a call that the first level did not hold."
+    outermost = "The outermost call; calls of the same family inside it are part of it."
+    data = "Reads and writes of a call that missed the first level."
     fields: list[Field[Row]] = [
         texts("manager", MANAGER, "manager"),
         texts("operation", outermost, "operation"),
@@ -237,10 +234,10 @@ def operations_table(about: str, found: Mapping[str, Simulated], identifier: str
         _per_call("stalls", "Stall cycles of a call, on average.", "stall_cycles"),
         _per_call("data misses", data, "data", 3),
         replace(
-            _per_call("to memory", "Accesses of a call that no level held.", "to_memory", 4),
+            _per_call("to memory", "Accesses of a call that missed all levels.", "to_memory", 4),
             essential=False,
         ),
-        _part("cycles", "Of all calls together, their share of all cycles.", "cycles", "all"),
+        _part("cycles", "Share of all cycles that these calls take.", "cycles", "all"),
     ]
     rows = [
         {
@@ -262,7 +259,7 @@ def operations_table(about: str, found: Mapping[str, Simulated], identifier: str
 def sites_table(about: str, model: Simulated, manager: str, identifier: str) -> Table:
     """The places from which the manager was called at the greatest cost, under one manager."""
     cycles = model.whole().cycles
-    share = "Of all calls from there, their share of all cycles."
+    share = "Share of all cycles that these calls take."
     fields: list[Field[Row]] = [
         texts("called from", "The function that called, and its line or its object.", "from"),
         texts("operation", "What it called.", "operation"),
@@ -271,7 +268,7 @@ def sites_table(about: str, model: Simulated, manager: str, identifier: str) -> 
         percents("cycles", share, lambda site: site["cycles"] / cycles if cycles else 0.0),
     ]
     rows = [{**structs.asdict(site), "from": _called_from(site)} for site in model.sites]
-    notes = [f"the costliest of {model.all_sites} places."] if model.all_sites > len(rows) else []
+    notes = [f"the costliest of {model.all_sites} sites."] if model.all_sites > len(rows) else []
     title = f"Callers of {manager}: {about}"
     return table(identifier, title, rows, fields, notes, essential=False)
 
@@ -290,12 +287,12 @@ def phase_tables(about: str, model: Simulated, identifier: str) -> list[Table]:
     }
     if not phases:
         return []
-    held = "Accesses that no level held, for 1,000 instructions."
+    held = "Accesses that missed all levels, per 1,000 instructions."
     fields: list[Field[Row]] = [
         texts("when", "The phase that the program was in.", "when"),
         counts("instructions", "Executed then.", "instructions"),
         _per_instruction("cycles", "Cycles for each instruction.", "cycles"),
-        _per_instruction("misses", "Of the first level, for 1,000 instructions.", "first"),
+        _per_instruction("misses", "Misses of the first level per 1,000 instructions.", "first"),
         _per_instruction("to memory", held, "to_memory"),
     ]
     rows = [
@@ -367,8 +364,8 @@ def stall_figure(about: str, found: Mapping[str, Simulated], identifier: str) ->
     return Figure(
         identifier=identifier,
         title=f"Stall cycles: {about}",
-        caption="What the program itself waits for, and what the operations of its manager wait "
-        "for, divided by the instructions of the whole run. Both count into cycles an instruction.",
+        caption="Stall cycles of the program itself, and of the operations of its manager, by what "
+        "they wait for, divided by the instructions of the whole run.",
         spec=spec,
     )
 
@@ -394,8 +391,8 @@ def curve_figures(firsts: Mapping[str, Record], first: Record) -> list[Figure]:
                 f"figure-curve-{of}",
                 f"Misses of a fully associative cache, by its size: {of}",
                 "Least-recently-used replacement; each curve is from one run. Misses of the "
-                "program and of its manager in the cache that they share, for each 1,000 "
-                "instructions of the run.",
+                "program and of its manager in the cache that they share, per 1,000 instructions "
+                "of the run.",
                 series,
                 curve.line_bytes,
             )
@@ -455,7 +452,7 @@ def _curve_figure(
                            "' GiB' : datum.value >= 1048576 ? datum.value / 1048576 + ' MiB' : "
                            "datum.value / 1024 + ' KiB'"}},
             "y": {"field": "misses", "type": "quantitative", "scale": {"type": "sqrt"},
-                  "axis": {"title": "misses for 1,000 instructions"}},
+                  "axis": {"title": "misses per 1,000 instructions"}},
             "color": {"field": "series", "type": "nominal", "sort": labels,
                       "scale": {"domain": labels, "range": list(SERIES[: len(labels)])},
                       "legend": {"title": None, "orient": "bottom", "columns": 2}},

@@ -13,7 +13,7 @@ from tare.studykit.request import AgainstBaseline, option
 class Memsys(AgainstBaseline):
     """Misses and stall cycles of PROGRAM in simulated memory systems, in and outside the manager.
 
-    The program runs under Valgrind's core, 10 to 40 times slower than by itself, once under each
+    The program runs under Valgrind's core, 10 to 40 times slower than alone, once under each
     manager; with --curves several times slower still.
     """
 
@@ -31,11 +31,10 @@ class Memsys(AgainstBaseline):
         "--model",
         multiple=True,
         metavar="NAME|FILE",
-        help="A memory system; repeat it, 8 times at most. A path needs a slash. Default: host, "
-        "this "
-        "machine's caches.",
+        help="A memory system; can be repeated, 8 times at most. A path needs a slash. Default: "
+        "host, this machine's caches.",
     )
-    curves: bool = option(False, help="Find the misses of caches of all sizes, too.")
+    curves: bool = option(False, help="Also find the misses of caches of all sizes.")
 
 
 REQUESTS = (Memsys,)

@@ -1,1 +1,1 @@
-"""The least heap of each collector."""
+"""The minimum heap of each collector."""

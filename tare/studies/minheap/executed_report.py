@@ -1,4 +1,4 @@
-"""The study behind `tare minheap -- PROGRAM`: the least heap of a program under each collector of
+"""The study behind `tare minheap -- PROGRAM`: the minimum heap of a program under each collector of
 its runtime, executed.
 
 A run is the whole search for one collector, by ``tare.studykit.least_heap.executed``; its record
@@ -32,7 +32,7 @@ from tare.report.model import Section, Table
 from tare.studies.minheap.replayed_report import trials_row
 from tare.studykit.least_heap.executed import HIGH, LOW, STUDY
 
-TITLE = "The least heap under each collector"
+TITLE = "The minimum heap under each collector"
 
 
 class AskedOfExecuted(Asked, frozen=True, kw_only=True):
@@ -67,12 +67,11 @@ def _findings(slow: float, good: Sequence[Record]) -> list[str]:
     if good:
         best = min(good, key=_high)
         sentences.append(
-            f"The collector that gets by with least is {best.run.manager}: "
-            f"{format_bytes(_high(best))}."
+            f"The smallest minimum heap is that of {best.run.manager}: {format_bytes(_high(best))}."
         )
     sentences.append(
-        "A heap counts as large enough when the program ends well in it and takes at most "
-        f"{slow:g} times the processor time of a large heap."
+        "A heap is large enough if the program succeeds in it and takes at most "
+        f"{slow:g} times its processor time in a large heap."
     )
     return sentences
 
@@ -83,42 +82,42 @@ def _high(record: Record) -> float:
 
 def _table(good: Sequence[Record]) -> Table:
     least = min(map(_high, good), default=1.0)
-    between = "The least heap lies between these: none that was tried up to the first fitted."
+    between = "The minimum heap lies between these: the program never fitted up to the first."
     fields: list[Field[Row]] = [
-        texts("collector", "What collected.", "manager"),
-        sizes("least heap", "From this heap on the program always fitted.", HIGH),
+        texts("collector", "The collector.", "manager"),
+        sizes("minimum heap", "From this heap on the program always fitted.", HIGH),
         texts(
             "interval", between, lambda row: f"{format_bytes(row[LOW])} – {format_bytes(row[HIGH])}"
         ),
         ratios(
             "over the least",
-            "The least heap divided by the smallest of them.",
+            "The minimum heap divided by the smallest minimum heap.",
             lambda row: row[HIGH] / least,
         ),
-        seconds("time", "Wall time in the least heap.", "wall_seconds"),
+        seconds("time", "Wall time in the minimum heap.", "wall_seconds"),
         Kind("{:.0%}".format)(
             "collector time",
-            "Of that, the share in which the program was stopped.",
+            "Share of that time in which the program was stopped.",
             lambda row: row["collector_seconds"] / row["wall_seconds"],
         ),
-        counts("collections", "In the least heap.", "collections", essential=False),
-        counts("trials", "The runs that it was found with.", "trials"),
+        counts("collections", "In the minimum heap.", "collections", essential=False),
+        counts("trials", "The runs of the search.", "trials"),
     ]
     rows = [
         {**record.outcome.values, "manager": record.run.manager}
         for record in sorted(good, key=_high)
     ]
-    return table("table-minheap-executed", "Least heaps", rows, fields)
+    return table("table-minheap-executed", "Minimum heaps", rows, fields)
 
 
 def _trials_table(records: Sequence[Record]) -> Table:
     slow = "Runs that took too much time, most of it collecting."
     fields: list[Field[Row]] = [
-        texts("collector", "What collected.", "manager"),
-        numbers("fitted", "Runs that ended well.", "ok"),
-        numbers("out of memory", "Runs whose heap was too small for what lives.", "out-of-memory"),
+        texts("collector", "The collector.", "manager"),
+        numbers("fitted", "Runs that succeeded.", "ok"),
+        numbers("out of memory", "Runs in which live objects did not fit.", "out-of-memory"),
         numbers("too slow", slow, "timeout"),
-        numbers("crashed", "Runs that ended by another failure.", "failed"),
+        numbers("crashed", "Runs that failed in another way.", "failed"),
     ]
     rows = map(trials_row, records)
     return table("table-minheap-executed-trials", "The trials", rows, fields)

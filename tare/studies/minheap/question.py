@@ -1,4 +1,4 @@
-"""`tare.minheap`: the least heaps of replays."""
+"""`tare.minheap`: the minimum heaps of replays."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["minheap", "minheap_executed"]
 
 @answers(Minheap)
 def minheap(request: Minheap) -> Results:
-    """The least heap of each collector for a heap trace, and the peak of each other manager.
+    """The minimum heap of each collector for a heap trace, and the peak of each other manager.
 
     ``step`` is how narrow the interval is to be, in bytes; ``repeats`` how often each of its ends
     is tried. ``folder`` is as for ``tare.compare``, ``how`` as for
     ``tare.studies.replay.question.replay``.
     """
     if request.repeats < 1 or (request.step is not None and request.step < PAGE):
-        raise UsageError("each end is tried once at least, and a step is a page (4KiB) at least")
+        raise UsageError("--repeats must be at least 1, and --step at least a page (4KiB)")
     opened = open_trace(request.trace)
     resolved, baseline = replayer.managers_of(request.managers or default_managers())
     for manager in resolved.values():
         if manager.replayer and "heap" in options_of(manager.name):
-            raise UsageError(f"{manager.name}: the heap is what is sought", "leave out heap=")
+            raise UsageError(f"{manager.name}: the search sets the heap", "leave out heap=")
     prepared = prepare(opened, request.how, study.STUDY, request)
     search = search_for(prepared.counted, request.step, request.repeats)
     plan = Plan((prepared.program.name,), tuple(resolved))
@@ -42,7 +42,7 @@ def minheap(request: Minheap) -> Results:
     trials = prepared.folder / TRIALS_FILE
     question = Question(
         study.STUDY,
-        "least heaps",
+        "minimum heaps",
         Compared([prepared.program], resolved, baseline),
         {**prepared.asked(), "step": search.step, "repeats": request.repeats},
         {study.OBSERVER: observe(search, trials)},

@@ -1,4 +1,4 @@
-"""The study behind `tare minheap`: the least heap in which each collector can replay a trace.
+"""The study behind `tare minheap`: the minimum heap in which each collector can replay a trace.
 
 A run is the whole search for one manager, by ``tare.studykit.least_heap.replayed``; its record
 holds every trial.
@@ -38,7 +38,7 @@ from tare.studykit.replays import ReplayRun
 
 STUDY = "minheap"
 OBSERVER = "minheap"
-TITLE = "The least heap of each collector, replayed"
+TITLE = "The minimum heap of each collector, replayed"
 LOW, HIGH = "min_heap_low_bytes", "min_heap_high_bytes"
 ORACLES = {
     "free": "the program's own frees",
@@ -62,7 +62,7 @@ summarise = partial(summary.summarise_range, first_metric=HIGH)
 
 
 def published_heaps() -> dict[str, tuple[float | None, ...]]:
-    """Least heaps in MB of Java's DaCapo programs, in Sareen (2021), table 3.1: under
+    """Minimum heaps in MB of Java's DaCapo programs, in Sareen (2021), table 3.1: under
     ``REFERENCE``, then ``PUBLISHED_COLLECTORS``."""
     managers = (REFERENCE, *PUBLISHED_COLLECTORS)
     return {
@@ -71,7 +71,7 @@ def published_heaps() -> dict[str, tuple[float | None, ...]]:
 
 
 def published_ratios() -> dict[str, tuple[float, float, float]]:
-    """By collector, the geometric mean, the least and the greatest of its least heaps by those of
+    """By collector, the geometric mean, the least and the greatest of its minimum heaps by those of
     mark-sweep over mimalloc, where both were published."""
     means = {}
     for place, collector in enumerate(PUBLISHED_COLLECTORS, 1):
@@ -116,8 +116,8 @@ def _findings(run: MinheapRun, good: Sequence[Record]) -> list[str]:
         best = min(limited, key=lambda record: float(record.outcome.values[HIGH]))
         ratio = best.outcome.values[HIGH] / counted.peak_bytes
         sentences.append(
-            f"The collector that gets by with least is {best.run.manager}: "
-            f"{format_bytes(best.outcome.values[HIGH])}, {ratio:.2f} times the most that lives."
+            f"The smallest minimum heap is that of {best.run.manager}: "
+            f"{format_bytes(best.outcome.values[HIGH])}, {ratio:.2f} times the most bytes alive."
         )
     means = ", ".join(
         f"{collector} {mean:.2f} ({least:.2f} to {most:.2f})"
@@ -157,26 +157,26 @@ def _table(run: MinheapRun, good: Sequence[Record]) -> Table:
         return lambda row: row[HIGH] / base if base else None
 
     peak = "From this heap on the replay always fitted; of a manager without a limit, its peak."
-    between = "The least heap lies between these: none that was tried up to the first fitted."
-    alive = "The least heap divided by the most bytes, as asked for, alive at one moment."
+    between = "The minimum heap lies between these: the replay never fitted up to the first."
+    alive = "The minimum heap divided by the most bytes, as asked for, alive at one moment."
     dacapo = "Sareen 2021, table 3.1: the same ratio for DaCapo, geometric mean."
     fields: list[Field[Row]] = [
         Field(
             "manager",
-            "What served the objects; or when they are freed, without a manager.",
+            "What served the objects; without a manager, when they are freed.",
             lambda row: row["manager"],
             numeric=False,
         ),
-        sizes("least heap", peak, HIGH),
+        sizes("minimum heap", peak, HIGH),
         texts("interval", between, "interval"),
         ratios("over live", alive, over(live)),
         ratios(
             "over mark-sweep",
-            f"The least heap divided by the peak of {REFERENCE}.",
+            f"The minimum heap divided by the peak of {REFERENCE}.",
             over(reference),
         ),
         ratios("published", dacapo, "published"),
-        counts("trials", "The replays that it was found with.", "trials", essential=False),
+        counts("trials", "The replays of the search.", "trials", essential=False),
     ]
     rows: list[Row] = [
         {
@@ -196,11 +196,11 @@ def _table(run: MinheapRun, good: Sequence[Record]) -> Table:
         for death, peak in run.oracles.items()
     ]
     notes = [
-        "a collector's heap has 8 bytes of header for each object; a limit has the bytes asked for "
-        "and nothing else. That of marksweep(M, …) is the pages that hold an object, as Sareen "
-        "counts them; that of a malloc is all memory that it took."
+        "a collector's heap has 8 bytes of header for each object; a limit is only the bytes asked "
+        "for. The heap of marksweep(M, …) is the pages that hold an object, as Sareen counts them; "
+        "that of malloc is all memory that it took."
     ]
-    return table("table-minheap", "Least heaps", rows, fields, notes)
+    return table("table-minheap", "Minimum heaps", rows, fields, notes)
 
 
 def _between(values: Mapping[str, float]) -> str:
@@ -208,7 +208,7 @@ def _between(values: Mapping[str, float]) -> str:
 
 
 def _parts_table(run: MinheapRun, split: Sequence[Record]) -> Table:
-    """A line per manager: its least heap as the sum of its parts, in the most bytes alive."""
+    """A line per manager: its minimum heap as the sum of its parts, in the most bytes alive."""
     live = run.schedule.peak_bytes
 
     def part(title: str, help: str, name: str) -> Field[Record]:
@@ -224,28 +224,27 @@ def _parts_table(run: MinheapRun, split: Sequence[Record]) -> Table:
             part(title, METRICS[name].explanation, name)
             for title, name in zip(PART_TITLES, PARTS, strict=True)
         ),
-        part("least heap", "The sum.", HIGH),
+        part("minimum heap", "The sum.", HIGH),
     ]
     rows = sorted(split, key=lambda record: float(record.outcome.values[HIGH]))
     notes = [
-        "in multiples of the most bytes alive, at the collection of the whole heap after which the "
-        "most lived. For marksweep(M, …): at the peak of its pages, and what M itself takes for "
-        "its tables is in none of them."
+        "in multiples of the most bytes alive, at the full collection after which most was live. "
+        "For marksweep(M, …): at the peak of its pages, without M's own tables."
     ]
-    return table("table-minheap-parts", "What the least heaps go to", rows, fields, notes)
+    return table("table-minheap-parts", "What the minimum heaps go to", rows, fields, notes)
 
 
 def _trials_table(limited: Sequence[Record]) -> Table:
-    """How the trials ended, and what the least heap is like."""
-    crashed = "Trials in which the collector ended by an error of its own."
-    reserve = "Of the least heap, what was kept free to copy objects to."
-    share = "Of the replay at the least heap, the share in collections."
+    """How the trials ended, and what the minimum heap is like."""
+    crashed = "Trials in which the collector failed."
+    reserve = "Of the minimum heap, what was kept free to copy objects to."
+    share = "Share of the replay in collections, in the minimum heap."
     fields: list[Field[Row]] = [
         texts("manager", SERVED, "manager"),
-        numbers("fitted", "Trials that ended well.", "ok"),
+        numbers("fitted", "Trials that succeeded.", "ok"),
         numbers(
             "out of memory",
-            "Trials in which what lives did not fit into the heap.",
+            "Trials in which the live objects did not fit into the heap.",
             "out-of-memory",
         ),
         numbers(
@@ -253,7 +252,7 @@ def _trials_table(limited: Sequence[Record]) -> Table:
         ),
         numbers("crashed", crashed, "failed"),
         sizes("copy reserve", reserve, "copy_reserve_bytes"),
-        counts("collections", "At the least heap.", "collections"),
+        counts("collections", "In the minimum heap.", "collections"),
         Kind("{:.0%}".format)("collector time", share, _collecting),
     ]
     return table("table-minheap-trials", "The trials", map(trials_row, limited), fields)

@@ -133,10 +133,10 @@ def read_recorded(path: Path, most_records: int) -> Recorded:
         raise UsageError(f"{path.name}: no events were written")
     size = path.stat().st_size
     if size % (8 * WORDS) or not 8 * WORDS <= size <= 8 * WORDS * (most_records + 1):
-        raise UsageError(f"{path.name}: {size} bytes are no events")
+        raise UsageError(f"{path.name} is not a file of events: it has {size} bytes")
     words = np.memmap(path, dtype="<i8", mode="r").reshape(-1, WORDS)
     if words[0, 0] != MAGIC:
-        raise UsageError(f"{path.name}: these are no events")
+        raise UsageError(f"{path.name} is not a file of events")
     rows = words[1:]
     rows = rows[rows[:, 0] != 0].astype(np.int64)
     what, start, wall, cpu, key, thread = rows.T

@@ -43,10 +43,10 @@ def groups_figure(groups: Mapping[str, Grouped]) -> Figure | None:
     return Figure(
         "proximity-groups",
         "Events by their distance to the collection before",
-        "Equal groups, the closest on the left. Coloured: mean wall time by that of the best "
-        "group, of all periods where one collector has several; dark: mean of the events by their "
-        "own medians. Events that a collection interrupted are left out, so long ones are lacking "
-        "on the right. First invocation.",
+        "Groups of the same size, the closest on the left. Coloured: mean wall time, relative to "
+        "the best group of all periods of the collector; dark: mean of the events, relative to "
+        "their own medians. Events that a collection interrupted are left out, so long ones are "
+        "missing on the right. First invocation.",
         {"params": params(), "concat": panels, "columns": 2},
     )
 
@@ -75,7 +75,7 @@ def densities_figure(extremes: Mapping[str, Spread]) -> Figure | None:
         ]
         x = {
             "scale": {"domain": [edges[0], edges[-1]], "nice": False},
-            "axis": {"title": "distance by the median of its key", "grid": False},
+            "axis": {"title": "distance, relative to the median of the key", "grid": False},
         }
         y: Spec = {"scale": {"zero": True}, "axis": {"title": "share of the events", "format": "%"}}
         colour = {
@@ -92,9 +92,9 @@ def densities_figure(extremes: Mapping[str, Spread]) -> Figure | None:
     return Figure(
         "proximity-densities",
         "Where the fastest and the slowest 5% of events lie",
-        "How far events are from the collection before them, each by the median distance of the "
-        "events that do the same. Curves that lie on one another: the distance does not matter. "
-        "First invocation.",
+        "How far events are from the collection before them, relative to the median distance of "
+        "the events that do the same. If the curves coincide, the distance does not matter. First "
+        "invocation.",
         {"params": params(), "concat": panels, "columns": 2},
     )
 

@@ -130,12 +130,12 @@ class _Observer(Observer):
 def _read_events(folder: Path) -> dict[int, Recorded]:
     paths = sorted(folder.glob("events-*"))
     if len(paths) > _MOST_FILES:
-        raise UsageError(f"more than {_MOST_FILES} processes told their events")
+        raise UsageError(f"more than {_MOST_FILES} processes wrote events")
     found = {}
     for path in paths:
         process = path.name.partition("-")[2]
         if not process.isdecimal():
-            raise UsageError(f"{path.name} is no file of events: a process writes events-PID")
+            raise UsageError(f"{path.name} is not a file of events: a process writes events-PID")
         found[int(process)] = read_recorded(path, MOST_EVENTS)
     return found
 
@@ -146,7 +146,7 @@ def _steady_part(events: Events, stops: Halts, dropped: int, left: Left) -> Seen
     if len(chosen) < _FEWEST_EVENTS:
         raise UsageError(
             f"only {len(chosen)} events after the warm-up",
-            "let the program do more, in more iterations if it has such",
+            "let the program do more, or more iterations",
         )
     return Seen(chosen, stops.where(stops.end >= first), dropped, steady)
 
@@ -195,7 +195,7 @@ def _pauses_of(left: Left, pid: int) -> Sequence[runtimes.Pause]:
     for process in left.processes:
         if process.pid == pid and isinstance(process, runtimes.Process):
             return process.pauses
-    raise UsageError(f"process {pid}, which has the events, did not show its collections")
+    raise UsageError(f"process {pid} wrote the events, but did not report its collections")
 
 
 def _halts_of_pauses(pauses: Sequence[runtimes.Pause]) -> Halts:
@@ -231,8 +231,8 @@ class Told:
             writers.setdefault(recorded.server or pid, []).append(pid)
         if not writers:
             raise UsageError(
-                "the program told no events",
-                "it includes tare/events.h, or is a Java program whose methods --event names",
+                "the program wrote no events",
+                "include tare/events.h in it, or name methods of a Java program with --event",
             )
         server, telling = max(
             writers.items(), key=lambda each: sum(len(left.recorded[p].events) for p in each[1])

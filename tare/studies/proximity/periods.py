@@ -37,7 +37,7 @@ def chosen_periods(
         LEAST_COLLECTIONS <= number <= MOST_COLLECTIONS for number in numbers
     ):
         raise UsageError(
-            "these numbers of collections cannot be had",
+            "--collections: these numbers are not possible",
             f"give up to {MOST_NUMBERS} from {LEAST_COLLECTIONS} to {MOST_COLLECTIONS}",
         )
     options = {name: period_option(name) for name in names}
@@ -53,8 +53,8 @@ def chosen_periods(
         pilot = resolve(pilots[name]).name
         if pilot not in counted:
             raise UsageError(
-                f"how much the program allocates was not found out under {pilot}",
-                f"see {results.folder}; or give {key}= of the collector yourself",
+                f"how much the program allocates under {pilot} is not known",
+                f"see {results.folder}, or give {key}= instead of --collections",
             )
         allocated = counted[pilot] * _PILOT_PERIODS[key]
         for number in numbers:
@@ -82,8 +82,8 @@ def period_option(name: str) -> str:
     given = layered.options if layered else parse_name(name)[1]
     if clash := [option for option in _CLASHES[key] if option in given]:
         raise UsageError(
-            f"{name}: how often it collects is what varies",
-            f"leave out {' and '.join(clash)}, see --collections",
+            f"{name}: --collections sets how often it collects",
+            f"leave out {' and '.join(clash)}",
         )
     return key
 
@@ -104,8 +104,8 @@ def rounded_period(name: str, size: float) -> int:
     period = round(size / unit) * unit
     if period < least:
         raise UsageError(
-            f"{name} cannot collect so often: each {size_text(math.ceil(size))} of what the "
-            f"program allocates, where {size_text(least)} is the least",
+            f"{name} cannot collect every {size_text(math.ceil(size))} that the program allocates: "
+            f"{size_text(least)} is the least",
             "let the program do more, or ask for fewer collections",
         )
     return period

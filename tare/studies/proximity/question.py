@@ -91,7 +91,7 @@ def proximity(request: Proximity) -> Results:
     folder = request.folder
     if request.collections:
         if len(programs) != 1:
-            raise UsageError("how often to collect is chosen for one program")
+            raise UsageError("--collections takes one program", "measure them one by one")
         (chosen,) = programs
         kept = request.folder_or_new(study.STUDY, Path(chosen.argv[0]).name)
 
@@ -134,27 +134,27 @@ def _check(programs: Sequence[Program], events: Sequence[str], names: Sequence[s
         _check_events(events)
     elif any(java_command.is_java(program) for program in programs):
         raise UsageError(
-            "which calls are events of a Java program is not said",
-            "name a method: --event org.example.Search.query",
+            "no method of the Java program is named as an event",
+            "name one: --event org.example.Search.query",
         )
     for name in names:
         manager = resolve(name)
         in_jvm = manager.runtime is not None and manager.runtime.runtime == JVM
         if events and not in_jvm:
             raise UsageError(
-                f"{manager.name} is no collector of a JVM, and --event names methods there",
-                "give one that is, like -m jvm.serial or -m 'jvm.parallel(period=16MiB)'; a native "
-                "program tells its events itself, by tare/events.h, without --event",
+                f"{manager.name} is not a collector of a JVM, but --event names Java methods",
+                "give one, like -m jvm.serial or -m 'jvm.parallel(period=16MiB)'; a native program "
+                "reports its events itself, by tare/events.h, without --event",
             )
         if not events and in_jvm:
             raise UsageError(
-                f"{manager.name} is a collector of a JVM, and no method is named",
-                "name those that are events: --event org.example.Search.query",
+                f"{manager.name} is a collector of a JVM, but no method is named",
+                "name those whose calls are events: --event org.example.Search.query",
             )
         if manager.runtime and not runtimes.runtime(manager.runtime.runtime).TELLS_WHEN:
             raise UsageError(
-                f"{manager.name} does not tell which process it stopped and when exactly",
-                "collectors of Node and CPython do, and those of a JVM",
+                f"{manager.name} does not report which process it stopped, and when exactly",
+                "use a collector of Node, CPython or a JVM, which do",
             )
         if manager.runtime is None and manager.layer_name != marksweep.NAME:
             raise UsageError(
@@ -172,7 +172,7 @@ def _check_events(events: Sequence[str]) -> None:
     for event in events:
         if not _EVENT.fullmatch(event):
             raise UsageError(
-                f"'{event}' is no method",
+                f"'{event}' is not a method",
                 "write it like org.example.Search.query, or @org.example.Timed for an annotation",
             )
 

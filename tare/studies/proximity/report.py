@@ -224,7 +224,7 @@ def _findings(answer: Answer, answers: Sequence[Answer]) -> list[str]:
     first = answer.at(COLLECTION, "wall", 1)
     if first is None:
         return [
-            f"{under} too few collections have 20 events between them and the one before: nothing "
+            f"{under} too few collections have 20 events since the collection before: nothing "
             "can be said. Give another heap or period, or let the program do more."
         ]
     sentences = [_answer_sentence(answer, under, first)]
@@ -252,19 +252,19 @@ def _answer_sentence(answer: Answer, under: str, first: Point) -> str:
             for name, point in controls.items()
         )
         pause = format_seconds(answer.length(COLLECTION))
-        told += f" After pauses without a collection, as long as one ({pause}), it is {words}."
+        told += f" After equally long pauses ({pause}) without a collection it is {words}."
     else:
-        told += " Too few events follow pauses without a collection to hold it against them."
+        told += " Too few events follow pauses without a collection for a comparison."
     if len(matched) < len(controls):
-        told += " Of these only pauses about as long as collections are held against them."
+        told += " Of these only pauses about as long as collections count."
     return (
         told
         + {
-            _NONE: " So a collection is not seen to slow the event that follows.",
-            _ANY: " So what follows a collection is within what pauses without one do.",
+            _NONE: " So no effect of a collection on the next event was seen.",
+            _ANY: " So a collection costs the next event no more than any pause does.",
             _ITSELF: " So a part of it comes from the collection itself.",
             _LESS: " So a collection costs the next event less than a pause does.",
-            "": " Whether that is the collection's own is left open"
+            "": " Whether the collection itself is the cause is left open"
             + (": no sleep and no stop of all threads was about as long." if controls else "."),
         }[reason]
     )
@@ -277,7 +277,7 @@ def _times(point: Point) -> str:
 def _null_sentence(answer: Answer) -> str:
     points = [point for point in answer.curves[NULL, "wall"] if point is not None]
     if not points:
-        return "There was no room for a null between the collections."
+        return "There are too few quiet intervals between the collections for a null."
     far = max(points, key=lambda point: abs(point.median - 1))
     return (
         f"The null, {format_count(points[0].count)} places where nothing happened, lies within "
@@ -296,7 +296,7 @@ def _survivors_sentence(answer: Answer) -> str:
     if cut and kept > 0:
         told += f"; events of their keys take {own / kept:.2f} times as long as those of the others"
         if own > BIASED * kept:
-            told += ": long events are lacking where the next collection is near (survivor bias)"
+            told += ": long events are missing close to the next collection (survivor bias)"
     return told + "."
 
 
@@ -316,12 +316,12 @@ def _after_table(answers: Sequence[Answer], clock: str) -> Table:
 
         return Field(_ordinal(rank), help, value)
 
-    often = "How often that was followed by an event that counts."
+    often = "How many of these were followed by an event that counts."
     fields: list[Field[_After]] = [
         texts("manager", "The collector.", lambda after: after.answer.manager),
         texts(
             "events after",
-            "What had stopped the program, or had not.",
+            "What had stopped the program, if anything.",
             lambda after: TITLES[after.name],
         ),
         seconds(
@@ -334,7 +334,7 @@ def _after_table(answers: Sequence[Answer], clock: str) -> Table:
         *map(ratio, RANKS),
         Field(
             "1st: interval",
-            "95% interval of the first; of few runs the widest.",
+            "95% interval of the 1st; with few runs the widest.",
             lambda after: Cell(f"{after.first.low:.3f} – {after.first.high:.3f}", after.first.low),
             numeric=False,
         ),
@@ -346,9 +346,9 @@ def _after_table(answers: Sequence[Answer], clock: str) -> Table:
         if (first := answer.at(name, clock, 1)) is not None
     ]
     notes = [
-        "one, among pauses: a collection in the second run. spin and sleep: of the thread of the "
-        "events, or of the one that serves them. a stop of all: of all threads, without a "
-        "collection. nothing: the null.",
+        "one, among pauses: a collection in the second run. Spin and sleep: of the thread of the "
+        "events, or of the one that serves them. A stop of all: of all threads, without a "
+        "collection. Nothing: the null.",
         "coloured: beyond the null and 2%. Only what has 20 events before it without another stop "
         "counts.",
     ]
@@ -396,23 +396,23 @@ def _distance_table(answers: Sequence[Answer]) -> Table:
     def groups(answer: Answer) -> Cell:
         return _median(answer.groups, lambda each: len(each.wall), "{:.0f}")
 
-    by_best = "Mean wall time of the {} group, by that of the best group."
-    by_all = "Median distance of a key's {} events by that of all of it."
-    dealt = "The same, when distances are dealt out at random."
+    by_best = "Mean wall time of the {} group, divided by that of the best group."
+    by_all = "Median distance of a key's {} events, divided by that of all its events."
+    dealt = "The same, with distances assigned at random."
     fields: list[Field[Answer]] = [
         texts("manager", "The collector.", lambda answer: answer.manager),
         Field(
             "collections", "Pauses for collections after the warm-up; median of the runs.", pauses
         ),
         Field(
-            "groups", "Equal groups of events by their distance to the collection before.", groups
+            "groups", "Groups of equally many events, by distance to the collection before.", groups
         ),
         of_groups("closest", by_best.format("closest"), lambda each: each.wall[0]),
         of_groups("farthest", by_best.format("farthest"), lambda each: each.wall[-1]),
         of_groups("worst", by_best.format("worst"), lambda each: max(each.wall)),
         of_groups(
             "by chance",
-            "The same, when events are dealt out to groups at random.",
+            "The same, with events assigned to groups at random.",
             attrgetter("chance"),
         ),
         of_extremes("fastest 5%", by_all.format("fastest"), attrgetter("best")),
@@ -421,9 +421,9 @@ def _distance_table(answers: Sequence[Answer]) -> Table:
         of_extremes("by chance", dealt, attrgetter("worst_by_chance"), wide=True),
     ]
     notes = [
-        "as Sareen and Blackburn (2022) and Sareen (2021) show it. The best of many groups is the "
-        "best by luck: what chance alone gives stands beside. Collections and slow periods of the "
-        "machine are not told apart here, they are in the tables above."
+        "as in Sareen and Blackburn (2022) and Sareen (2021). The best of many groups is the best "
+        "by luck: the columns by chance show how much. Unlike the tables above, this one does not "
+        "separate collections from slow periods of the machine."
     ]
     return table("table-proximity-distance", "By distance in time", answers, fields, notes)
 
@@ -441,7 +441,7 @@ def _runs_table(answers: Sequence[Answer]) -> Table:
         numbers("invocation", "Number of the pair of runs.", "invocation"),
         counts("events", "Events after the warm-up.", "events"),
         Kind(lambda nanoseconds: format_seconds(nanoseconds / 1e9))(
-            "median", "Of their wall times.", "events_ns"
+            "median", "Median wall time of the events.", "events_ns"
         ),
         counts("keys", "Different events: those of one key do the same.", "keys"),
         numbers("threads", "Threads that had events.", "threads"),
@@ -451,9 +451,9 @@ def _runs_table(answers: Sequence[Answer]) -> Table:
             "Safepoints without a collection.",
             lambda row: row["kinds"].get("other", 0),
         ),
-        counts("interrupted", "Events that a stop fell into.", "interrupted_events"),
-        counts("dropped", "Events that found no room in the file.", "dropped"),
-        texts("warm-up", "How it was told where it ends.", "steady"),
+        counts("interrupted", "Events that a stop interrupted.", "interrupted_events"),
+        counts("dropped", "Events that did not fit into the file.", "dropped"),
+        texts("warm-up", "How its end was determined.", "steady"),
     ]
     rows = [
         {
@@ -489,8 +489,8 @@ def _after_figure(answers: Sequence[Answer]) -> Figure | None:
         "proximity-after",
         "The events after a collection, and after pauses without one",
         "Dot: median over all stops; line: its 95% interval. Each event is divided by the median "
-        "of all events that do the same. Where the curve of collections lies on those of the "
-        "pauses, a collection does no more than a pause.",
+        "of all events that do the same. Where the curve of collections coincides with those of "
+        "the pauses, a collection does no more than a pause.",
         panels,
         [[str(rank)] for rank in DRAWN],
         ("events since the stop", "relative to the event's own median"),

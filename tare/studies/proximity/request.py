@@ -21,8 +21,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 class Proximity(Request):
     """How long events of a program take, by how many came since the collection before.
 
-    An event is a call of a method of a Java program, or what another program tells itself, like
-    the requests of a server. Each is held against the median of those that do the same. The
+    An event is a call of a method of a Java program, or what another program reports as one, like
+    the requests of a server. Each is compared with the median of those that do the same. The
     program runs a second time with pauses as long as the collections', to tell what a collection
     does from what any pause does.
     """
@@ -41,22 +41,22 @@ class Proximity(Request):
         "--event",
         multiple=True,
         metavar="METHOD",
-        help="A method of a Java program each of whose calls is an event, like "
-        "org.example.Search.query, or @org.example.Timed for all methods with an annotation; a "
-        "class inside another is Outer$Inner. Repeat it, 20 times at most. Other programs tell "
-        "their events themselves, by tare/events.h.",
+        help="A Java method whose calls are events, like org.example.Search.query, or "
+        "@org.example.Timed for all methods with an annotation; a class inside another is "
+        "Outer$Inner. Can be repeated, 20 times at most. Other programs report their events by "
+        "tare/events.h.",
     )
     managers: Sequence[str] = managers_option(
-        help="A collector of a JVM, or marksweep(ALLOCATOR, every=1MiB) for other programs; repeat "
-        "it. Default: jvm.serial and jvm.g1 with --event, marksweep(glibc) without."
+        help="A collector of a JVM, or marksweep(ALLOCATOR, every=1MiB) for other programs; can be "
+        "repeated. Default: jvm.serial and jvm.g1 with --event, marksweep(glibc) without."
     )
     _: KW_ONLY
     collections: Sequence[int] = option(
         (),
         parse=_numbers,
         metavar="N,N…",
-        help="Choose how often to collect, so that there are so many collections after the "
-        "warm-up; each number, six at most, is measured by itself, like 10,100,1000.",
+        help="Target numbers of collections after the warm-up, six at most, like 10,100,1000. "
+        "Each is measured alone.",
     )
     runs: int = runs_option(3, "Pairs of runs for each collector.")
 

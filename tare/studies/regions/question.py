@@ -29,7 +29,7 @@ def regions(request: Regions) -> Results:
 
     ``managers`` are the allocators that serve the regions' objects one by one; none means the
     installed defaults. Plain regions and reaps are tried under the first. With ``drag`` a run under
-    the instrument shows what the regions hold in vain, unless that would take too long.
+    the instrument shows what of the regions is unused, unless that would take too long.
     """
     check_counts(request.runs, request.warmup)
     chosen = programs_of(request.programs)

@@ -54,7 +54,7 @@ _OWN = "original"
 _ROUTES = ("emulation", "region", "reap")
 _MEANINGS = {
     "original": "the program's own regions",
-    "emulation": "each object of a region is one of malloc, freed when the region goes",
+    "emulation": "each object of a region comes from malloc, and is freed with the region",
     "region": "plain regions that bump a pointer",
     "reap": "reaps, regions whose objects can also be freed singly",
 }
@@ -221,7 +221,7 @@ def findings(results: Results, records: Sequence[Record], sweep: Sweep) -> list[
                 "No region was seen. The shims see APR's pools, talloc and glibc's obstacks, where "
                 "the program calls them in a shared library; the figures say nothing of others."
             ]
-        return ["No run with the shims gave a figure."]
+        return ["No run with the shims succeeded."]
     sentences = [f"It has {_kind_text(name, counts)}." for name, counts in kinds.items()]
     for each in sweep.with_layer:
         if text := _route_text(sweep, each):
@@ -273,7 +273,7 @@ def _share_sentences(share: Share | None) -> list[str]:
     )
     return [
         f"Memory operations take {format_percent(share.of_program)} of its instructions: {library} "
-        f"in the functions of regions, {malloc} in malloc's elsewhere."
+        f"in the functions of regions, {malloc} in those of malloc elsewhere."
     ]
 
 
@@ -282,10 +282,11 @@ def _drag_sentences(results: Results, records: Sequence[Record], program: str) -
     if not found:
         told = results.run.drag_left_out
         reason = told or drag_left_out(records, program, results.run.baseline)
-        return [f"What the regions hold in vain is not known: {reason}."] if reason else []
+        return [f"How much of the regions is unused is not known: {reason}."] if reason else []
     if found[0].outcome.status is not Status.OK:
         status = found[0].outcome.status
-        return [f"What the regions hold in vain is not known: the run gave a status, {status}."]
+        reason = f"the run did not complete: {status}"
+        return [f"How much of the regions is unused is not known: {reason}."]
     values = found[0].outcome.values
     peak, needed = values["peak_free_bytes"], values["peak_last_use_bytes"]
     more = f"{format_percent(peak / needed - 1)} more" if needed else "more"
@@ -340,8 +341,8 @@ def routes_table(sweep: Sweep, identifier: str) -> Table:
 def _statistics(operations: str) -> list[Field[Row]]:
     """Of rows without objects, but the number of regions, all are without a figure."""
     mean, often = (
-        "Bytes of an object, as the program asked.",
-        "How often the program could fill the most that it holds.",
+        "Mean bytes of an object, as asked for.",
+        "All bytes divided by the most at once.",
     )
 
     def statistic(kind: Kind, title: str, help: str, name: str) -> Field[Row]:
@@ -396,9 +397,8 @@ def statistics_table(records: Sequence[Record], programs: Sequence[str]) -> Tabl
     ]
     if any(shares.values()):
         notes.append(
-            "operations: a share of instructions, of the program as it is, with the "
-            "cleanups and destructors that they run; what macros do in the program itself is not "
-            "in it."
+            "operations: a share of instructions, of the program as it is, with the cleanups and "
+            "destructors that they run, but without macros that the program expands."
         )
     return table("table-statistics", "Regions and their objects", rows, fields, notes)
 

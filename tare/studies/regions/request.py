@@ -18,7 +18,7 @@ from tare.studykit.request import (
 
 @dataclass(frozen=True)
 class Regions(OfPrograms):
-    """Time and memory of PROGRAM with its regions, and with other things in their place.
+    """Time and memory of PROGRAM with its regions, and with these served in other ways.
 
     A program that allocates from APR's pools, talloc or glibc's obstacks runs unchanged, with their
     objects served by malloc one by one, by plain regions, or by reaps, which are regions whose
@@ -34,9 +34,9 @@ class Regions(OfPrograms):
 
     managers: Sequence[str] = managers_option(help=options.ALLOCATORS_HELP)
     _: KW_ONLY
-    runs: int = runs_option(10, "Runs of each; twice as many of the program as it is.")
+    runs: int = runs_option(10, "Runs of each way; twice as many of the program as it is.")
     warmup: int = warmup_option()
-    drag: bool = option(True, "--no-drag", help="Do not look for what the regions hold in vain.")
+    drag: bool = option(True, "--no-drag", help="Do not look for unused memory in the regions.")
 
 
 REQUESTS = (Regions,)

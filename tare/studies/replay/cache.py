@@ -50,7 +50,7 @@ def replay_cache(request: Replay) -> Results:
         if manager.replayer:
             raise UsageError(
                 f"{name}: the caches of MMTk's collectors are not simulated",
-                "marksweep(M) is a collector that can be, over the malloc M",
+                "use marksweep(M), a collector over the malloc M",
             )
     how = replayer.how_under(resolved, opened, request.how)
     prepared = prepare(opened, how, study.STUDY, request)

@@ -64,7 +64,7 @@ def section(results: Results) -> Section:
 
 def _findings(firsts: Mapping[str, Record], baseline: str) -> list[str]:
     if not firsts:
-        return ["No replay gave a simulation."]
+        return ["No replay succeeded."]
     sentences = []
     chosen = firsts.get(baseline) or next(iter(firsts.values()))
     misses = {m: r.outcome.values["mutator_memory_misses"] for m, r in firsts.items()}
@@ -72,12 +72,12 @@ def _findings(firsts: Mapping[str, Record], baseline: str) -> list[str]:
     mine = misses[chosen.run.manager]
     if least != chosen.run.manager and mine:
         sentences.append(
-            f"{least} misses all levels least often outside collections: "
-            f"{format_percent(1 - misses[least] / mine)} less than {chosen.run.manager}."
+            f"{least} has the fewest misses to memory outside collections: "
+            f"{format_percent(1 - misses[least] / mine)} fewer than {chosen.run.manager}."
         )
     sentences.append(
-        "What counts is the replay: its own loop, the touches of objects, malloc and free. The "
-        "program's own accesses are not in a trace, and so not here."
+        "The figures are of the replay: its own loop, the touches of objects, malloc and free. A "
+        "trace does not have the program's own accesses."
     )
     sentences.append(
         "Misses and cycles are those of models, not of this machine: no prefetching, no overlap of "
@@ -90,7 +90,7 @@ def parts_table(about: str, found: Mapping[str, Simulated], identifier: str) -> 
     """A line per manager, and two where it collects."""
     fields: list[Field[Row]] = [
         texts("manager", SERVED, "manager"),
-        Field("of", "The replay outside collections, or these.", _part, numeric=False),
+        Field("of", "The replay outside collections, or the collections.", _part, numeric=False),
         counts("instructions", "Executed then.", "instructions"),
         counts("cycles", METRICS["simulated_cycles"].explanation, "cycles"),
         percents(
@@ -100,7 +100,7 @@ def parts_table(about: str, found: Mapping[str, Simulated], identifier: str) -> 
         ),
         counts(
             "data misses",
-            "Reads and writes that the first level did not hold.",
+            "Reads and writes that missed the first level.",
             "data",
         ),
         counts("to memory", METRICS["memory_misses"].explanation, "to_memory"),

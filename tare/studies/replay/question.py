@@ -25,7 +25,7 @@ def replay(request: Replay) -> Results:
     if request.cache:
         return replay_cache(request)
     if request.models:
-        raise UsageError("--model is about the simulation of --cache", "add --cache")
+        raise UsageError("--model needs --cache", "add --cache")
     opened = open_trace(request.trace)
     resolved, baseline = replayer.managers_of(request.managers, request.baseline)
     how = replayer.how_under(resolved, opened, request.how)

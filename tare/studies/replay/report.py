@@ -112,8 +112,8 @@ def _findings(run: ReplayRun, rows: Rows, program: str, managers: Sequence[str])
                 f"{run.baseline}."
             )
     sentences.append(
-        "A replay has the allocations of the program and not its work: its times are those of the "
-        "manager, and of touching what it gives."
+        "A replay does the program's allocations without its work: the times are those of the "
+        "manager, and of touching its memory."
     )
     return sentences
 

@@ -50,7 +50,7 @@ class Replay(OfTrace):
         "--model",
         multiple=True,
         metavar="MODEL",
-        help="With --cache: a memory system, as for tare memsys; repeat it. Default: host.",
+        help="With --cache: a memory system, as for tare memsys; can be repeated. Default: host.",
     )
 
 

@@ -37,8 +37,8 @@ def _pinned(results: Results, record: Record) -> Iterator[Action]:
         text = (
             f"Allocate the objects of {place.name} apart from others, in blocks of their own: at "
             f"the peak {format_count(row.objects)} of them, {format_bytes(row.requested)} in "
-            f"all, alone keep {format_bytes(on_pages + between)} of free memory from being used "
-            "again or given back."
+            f"all, keep {format_bytes(on_pages + between)} of free memory from being reused or "
+            "given back."
         )
         saved = (on_pages + between, on_pages, on_pages + between)
         gain = saving("peak_resident_bytes", resident, saved)

@@ -25,7 +25,7 @@ class Took(Struct, frozen=True, kw_only=True):
 
 class Sums(Struct, frozen=True, kw_only=True):
     """Of call sites, as ``tare.heap_traces.ownership`` has them. ``kept`` is known where resident
-    pages were recorded, what is held in vain where uses were."""
+    pages were recorded, what is unused where uses were."""
 
     peak_bytes: Number
     peak_objects: Number

@@ -109,7 +109,7 @@ def split_figure(found: Mapping[str, Details], identifier: str, about: str) -> F
         identifier,
         f"Where peak memory goes: {about}",
         "Resident memory at each manager's own peak, measured from outside: the pages that the "
-        "kernel had in memory, beside the objects alive then.",
+        "kernel had in memory, and the objects alive then.",
         spec,
     )
 
@@ -182,9 +182,8 @@ def timeline_figure(manager: str, details: Details, identifier: str) -> Figure:
     return Figure(
         identifier,
         f"Resident memory over time: {shortened(visible(manager))}",
-        f"{len(moments)} snapshots, about evenly over what is allocated, with lines between them. "
-        "The dot is the peak, of which the names on the right have the parts. The recorder's own "
-        "memory is left out.",
+        f"{len(moments)} snapshots, about evenly spaced by bytes allocated. The dot is the peak; "
+        "its parts are named on the right. The recorder's own memory is left out.",
         {"params": params(), "height": _HEIGHT, "layer": layers},
         wide=True,
     )
@@ -304,8 +303,8 @@ def occupancy_figure(manager: str, details: Details, identifier: str) -> Figure:
     return Figure(
         identifier,
         f"How full the heap's pages are: {shortened(visible(manager))}",
-        "The resident pages of the heap at the peak, by the share that objects alive take; on the "
-        "left those without one.",
+        "The resident pages of the heap at the peak, by the share that live objects take; on the "
+        "left, pages without an object.",
         spec,
     )
 

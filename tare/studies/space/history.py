@@ -110,7 +110,7 @@ def _batches(objects: pl.LazyFrame, process: Process) -> Iterator[_Rows]:
         if (np.diff(birth) < 0).any() or int(birth[0]) < before:
             raise TraceDamageError("its objects are not in the order of their births")
         if int(max(address.max(), size.max(), usable.max())) > _ADDRESS_LIMIT:
-            raise TraceDamageError("it holds an address or a size that cannot be")
+            raise TraceDamageError("it holds an impossible address or size")
         before = int(birth[-1])
         yield _Rows(address, size, np.maximum(usable, 1), site, birth, free, allocated)
 

@@ -83,10 +83,10 @@ def drag_of(records: Sequence[Record], program: str) -> Owned | None:
 
 
 _AT_THE_PEAK: Field[Row] = sizes(
-    "at the peak", "What its objects alive at the peak had asked for.", "peak_bytes"
+    "at the peak", "Bytes asked for by its objects alive at the peak.", "peak_bytes"
 )
 _NEVER_FREED: Field[Row] = sizes(
-    "never freed", "What its objects alive at the end hold.", "never_freed_bytes"
+    "never freed", "Bytes of its objects alive at the end.", "never_freed_bytes"
 )
 
 
@@ -121,7 +121,7 @@ def _peak_table(program: str, owned: Owned, dragged: Owned | None, identifier: s
         _NEVER_FREED,
         sizes(
             "drag",
-            "Bytes at the peak that are not needed again: what frees them may still read them.",
+            "Bytes at the peak that are not needed again, except by code that frees them.",
             "vain",
             shown=dragged is not None,
         ),
@@ -208,9 +208,9 @@ def figures(program: str, found: Owning, identifier: str) -> list[Figure]:
         return []
     totals = owned.totals
     caption = (
-        "{}: each frame lies below the one that calls it, as wide as what it and those below it "
-        "hold. Those in stronger colour allocate themselves. Less than "
-        f"{format_percent(LEAST_SITE)} is folded, or left out."
+        "{}: each frame lies below its caller, as wide as what it and the frames below it hold. "
+        "Frames in a stronger colour allocate themselves. Frames of less than "
+        f"{format_percent(LEAST_SITE)} are folded or left out."
     )
     drawn = []
     if totals.peak_bytes:

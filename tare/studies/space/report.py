@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from tare.base.libraries import np
-from tare.base.units import format_bytes, format_count, format_percent
+from tare.base.units import format_bytes, format_count, format_percent, format_seconds
 from tare.campaign import planning
 from tare.heap_traces.frames import merged
 from tare.heap_traces.growth import GROWS
@@ -74,8 +74,8 @@ MEANINGS = {
     "external": "free cells, in pages that hold an object",
     "retained": "pages that held objects, and hold none now",
     "delayed": "freed by the program, and still held by a layer",
-    "other": "no heap: code, static data, stacks, mappings of the program's own",
-    "unexplained": "resident by the kernel's own account, and not among its pages",
+    "other": "outside the heap: code, static data, stacks, mappings of the program's own",
+    "unexplained": "resident in the kernel's sum, but not among the pages that it lists",
 }
 SMALL = 0.02
 """Below this share of resident memory, a part is not worth a sentence."""
@@ -189,8 +189,8 @@ def _peak_sentences(manager: str, found: Details) -> list[str]:
     if found.largest_live:
         ratio = peak.heap / found.largest_live
         sentences.append(
-            f"Heap expansion is {ratio:.2f}: the resident heap at the peak by the most bytes that "
-            f"were ever alive, {format_bytes(found.largest_live)}."
+            f"Heap expansion is {ratio:.2f}: the resident heap at the peak, divided by the most "
+            f"bytes ever alive, {format_bytes(found.largest_live)}."
         )
     keeping = _keeping(found)
     kept = sum(site["kept"] for site in keeping)
@@ -205,7 +205,7 @@ def _peak_sentences(manager: str, found: Details) -> list[str]:
                 break
         sites = "one call site keep" if half == 1 else f"{half} call sites keep"
         sentences.append(
-            f"The objects of {sites} half of the free cells resident, or more "
+            f"The objects of {sites} at least half of the free cells resident "
             f"({format_bytes(sum_)}; {format_count(number)} sites keep some)."
         )
     return sentences
@@ -219,11 +219,11 @@ def _comparison_sentence(first: str, found: Mapping[str, Details]) -> list[str]:
     if peaks[least] > peaks[first] * (1 - SMALL):
         least = first
     if peaks[most] < peaks[least] * (1 + SMALL):
-        return ["All managers have about as much resident at the peak."]
-    text = f"{least} has least resident at the peak, {format_bytes(peaks[least])}"
+        return ["All managers have about the same resident memory at the peak."]
+    text = f"{least} has the least resident memory at the peak, {format_bytes(peaks[least])}"
     if least != first:
         text += f" ({format_percent(1 - peaks[least] / peaks[first])} less than {first})"
-    return [f"{text}; {most} has most, {format_bytes(peaks[most])}."]
+    return [f"{text}; {most} has the most, {format_bytes(peaks[most])}."]
 
 
 def _growth_sentences(growth: Growth, found: Details) -> list[str]:
@@ -257,9 +257,10 @@ def _growth_sentences(growth: Growth, found: Details) -> list[str]:
 def _caution_sentences(found: Mapping[str, Details]) -> list[str]:
     sentences = []
     if collectors := [manager for manager, details in found.items() if details.collects]:
+        collects = "collects" if len(collectors) == 1 else "collect"
         sentences.append(
-            f"{', '.join(collectors)} collects by itself: garbage that it has not collected cannot "
-            "be told from objects in use, and counts as requested until the program frees it."
+            f"{', '.join(collectors)} {collects} garbage: until it is collected it cannot be told "
+            "from objects in use, and counts as requested until the program frees it."
         )
     for manager, details in found.items():
         peak = details.peak
@@ -267,8 +268,8 @@ def _caution_sentences(found: Mapping[str, Details]) -> list[str]:
         if (kernels := details.kernel_peak_bytes) and kernels > FAR * seen and not many(details):
             sentences.append(
                 f"Under {manager} the kernel saw a peak of {format_bytes(kernels)}, above that of "
-                f"the snapshots, {format_bytes(seen)} with the recorder's own memory: memory was "
-                "used for a moment in which nothing was allocated or freed."
+                f"the snapshots, {format_bytes(seen)} including the recorder's own memory: memory "
+                "was used for a moment in which nothing was allocated or freed."
             )
         unexplained = peak.parts.unexplained / max(peak.resident, 1)
         if abs(unexplained) > NOTABLE_UNEXPLAINED:
@@ -277,18 +278,20 @@ def _caution_sentences(found: Mapping[str, Details]) -> list[str]:
             )
         if peak.swapped:
             sentences.append(
-                f"Under {manager}, {format_bytes(peak.swapped)} were swapped out, and are in no "
-                "figure."
+                f"Under {manager}, {format_bytes(peak.swapped)} were swapped out and are not "
+                "counted."
             )
         if details.damage:
-            sentences.append(f"Under {manager}, {len(details.damage)} snapshots were damaged.")
+            number = len(details.damage)
+            damaged = "1 snapshot was" if number == 1 else f"{number} snapshots were"
+            sentences.append(f"Under {manager}, {damaged} damaged.")
     spent = max(details.snapshot_seconds for details in found.values())
     cost = max(details.peak.observer for details in found.values())
     coarse = max(details.coarseness for details in found.values())
     sentences.append(
-        f"Peaks ±{format_percent(coarse)} or {format_bytes(TOUCHED_BYTES)}. "
-        f"The recorder's own memory, {format_bytes(cost)}, is left out; snapshots took {spent:.2f} "
-        "s of a run."
+        f"Peaks are accurate to {format_percent(coarse)} or {format_bytes(TOUCHED_BYTES)}. "
+        f"The recorder's own memory, {format_bytes(cost)}, is left out; snapshots took "
+        f"{format_seconds(spent)} of a run."
     )
     return sentences
 
@@ -383,7 +386,7 @@ def sites_table(program: str, manager: str, found: Details, identifier: str) -> 
 
 def growth_table(program: str, found: Details, identifier: str) -> Table:
     """The call sites whose objects grow, or level off."""
-    gained = "By the least that was alive in the last of eight parts, over the first."
+    gained = "The least that was alive in the last eighth of the run, less that in the first."
     rate = "Bytes gained for each MiB that the program allocated meanwhile."
     does = "What they do, by the test in docs/space.md."
     fields: list[Field[Row]] = [
@@ -471,14 +474,14 @@ def published_table(good: Sequence[Record]) -> Table:
     """Measured heap expansion over that of table X of Detlefs, Dosser and Zorn (1994)."""
     paper = published(STUDY)
     allocators = [name for name in paper[0] if name != "program"]
-    theirs = "Published: largest heap by the most bytes alive."
+    theirs = "Published: largest heap divided by the most bytes alive."
 
     def expansion(title: str, help: str, name: str) -> Field[Row]:
         return Field(title, help, lambda row: ratios.cell(row[name]) if name in row else Cell(""))
 
     fields: list[Field[Row]] = [
         Field("program", "", lambda row: Cell(row["text"], row["program"]), numeric=False),
-        expansion("here", "Resident heap at the peak by the most bytes alive.", "here"),
+        expansion("here", "Resident heap at the peak divided by the most bytes alive.", "here"),
         *(expansion(name, theirs, name) for name in allocators),
     ]
     rows = [
@@ -490,9 +493,9 @@ def published_table(good: Sequence[Record]) -> Table:
     rows += [{**row, "text": f"{row['program']} (published)"} for row in paper]
     notes = [
         "published: Detlefs, Dosser and Zorn, Memory Allocation Costs in Large C and C++ Programs "
-        "(1994), table X. The heap there is what the allocator had from the kernel, here what of "
-        "it is resident; the programs and machines are others, so only the order of magnitude "
-        "can be compared."
+        "(1994), table X. There the heap is what the allocator had from the kernel, here only the "
+        "resident part of it; programs and machines differ, so only the order of magnitude can be "
+        "compared."
     ]
     title = "Heap expansion beside published figures"
     return table("table-space-published", title, rows, fields, notes, essential=False)

@@ -185,7 +185,7 @@ def _rows(path: Path, part: bytes, columns: int) -> NDArray[np.int64]:
 def _checked(path: Path, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
     bad = (starts < 0) | (lengths < 0) | (starts > _ADDRESS_LIMIT) | (lengths > _ADDRESS_LIMIT)
     if bad.any():
-        raise TareError(f"{path.name} holds an address that cannot be")
+        raise TareError(f"{path.name} holds an impossible address")
 
 
 def _as_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -106,8 +106,8 @@ def section(results: Results) -> Section:
     seconds = run_seconds(results.run.pilot_seconds)
     total = bill_seconds(results.run)
     reason = (
-        f"Left out: one run with its analysis takes about {format_duration(seconds)}, and the "
-        f"other sections leave less of the {format_duration(total)} of a bill. `tare space` looks "
-        "without a limit, and so does `tare weigh --thorough`."
+        f"Left out: one run with its analysis takes about {format_duration(seconds)}, more than is "
+        f"left of the bill's {format_duration(total)}. `tare space` looks without a "
+        "limit, and so does `tare weigh --thorough`."
     )
     return Section(IDENTIFIER, TITLE, findings=[reason])

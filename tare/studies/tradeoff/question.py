@@ -37,7 +37,7 @@ def tradeoff(request: Tradeoff) -> Results:
     if not baseline:
         baseline = "glibc" if "glibc" in others or not others else others[0]
     elif resolve(baseline, replays=True).replayer:
-        raise UsageError(f"{baseline} is a collector: the baseline is a manager without one")
+        raise UsageError(f"the baseline {baseline} is a collector", "give an allocator, like glibc")
     prepared = prepare(open_trace(request.trace), request.how, study.STUDY, request)
     counted = prepared.counted
     points = [
@@ -67,7 +67,7 @@ def _split(names: Sequence[str]) -> tuple[list[str], list[str]]:
         if not resolve(name, replays=True).replayer:
             others.append(name)
         elif "heap" in options_of(name):
-            raise UsageError(f"{name}: the heap is what varies", "leave out heap=, see --heaps")
+            raise UsageError(f"{name}: --heaps sets the heap", "leave out heap=")
         else:
             collectors.append(name)
     if not collectors:

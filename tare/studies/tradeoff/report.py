@@ -171,18 +171,18 @@ def _findings(run: TradeoffRun, answers: Answers) -> list[str]:
     floor = (answers.row(answers.baseline, TIME) or {}).get("noise_floor")
     if floor is not None and floor > WORTH_SAYING:
         sentences.append(
-            f"{answers.baseline} against itself differs by up to {format_percent(floor)} here: a "
-            "smaller cost than that was not seen."
+            f"{answers.baseline} against itself differs by up to {format_percent(floor)} here: "
+            "smaller costs cannot be seen."
         )
     sentences += [_of_collector(answers, *curve) for curve in answers.curves().items()]
     if death == "free" and len(answers.oracles) > 1:
         least = min(answers.oracles, key=lambda name: answers.oracles[name])
         sentences.append(
-            f"With no manager at all {format_bytes(answers.oracles[least])} would be enough "
+            f"The least that any manager needs is {format_bytes(answers.oracles[least])} "
             f"({answers.oracles[least] / answers.live:.2f} times): the objects {LIMITS[least]}."
         )
     sentences.append(
-        "A replay has the allocations of the program and not its work. Where the program does more "
+        "A replay does the program's allocations without its work. Where the program does more "
         "than allocate, the same seconds are a smaller part of its time."
     )
     return sentences
@@ -192,7 +192,7 @@ def _cheapest(answers: Answers) -> list[str]:
     """Of all collectors, the smallest heap that costs nothing, and the least cost of a few."""
     measured = [p for p in answers.points if answers.row(p.manager, TIME) is not None]
     if any(_verdict(answers, point, TIME) == TOO_FEW for point in measured):
-        return ["There were too few runs to tell a cost from noise: six tell more (-n 6)."]
+        return ["There were too few runs to tell a cost from noise: do at least six (-n 6)."]
     sentences = []
     if free := {
         collector: heap
@@ -310,7 +310,7 @@ def _curve_table(answers: Answers, metric: str, identifier: str) -> Table:
     heaps = sorted({point.heap for point in answers.points})
     fields: list[Field[str]] = [texts("collector", SERVED, str), *map(in_heap, heaps)]
     notes = [
-        "heaps: multiples of the most bytes alive at one moment. coloured: a difference beyond "
+        "heaps: multiples of the most bytes alive at one moment. Coloured: a difference beyond "
         "noise; dim: no difference seen."
     ]
     floor = (answers.row(answers.baseline, metric) or {}).get("noise_floor")
@@ -347,7 +347,7 @@ def _others_table(answers: Answers) -> Table:
             alive,
             lambda row: row["peak"] / live if live and row["peak"] is not None else None,
         ),
-        numbers("runs", "Good runs that the figures rest on.", "runs", essential=False),
+        numbers("runs", "Runs counted.", "runs", essential=False),
     ]
     rows: list[Row] = []
     for manager in answers.others:
@@ -359,7 +359,7 @@ def _others_table(answers: Answers) -> Table:
         {"manager": Cell(f"no manager: {LIMITS[death]}", death), "peak": peak}
         for death, peak in answers.oracles.items()
     ]
-    notes = ["a limit (no manager) has the bytes asked for and nothing else."]
+    notes = ["a limit (no manager) is only the bytes asked for."]
     return table("table-tradeoff-others", "Without a collector", rows, fields, notes)
 
 
@@ -415,7 +415,7 @@ def _figure(answers: Answers) -> Figure | None:
         return found
 
     least = min(answers.oracles.values(), default=answers.live)
-    titles = ("heap, in times the most bytes alive", f"relative to {answers.baseline}")
+    titles = ("heap, as a multiple of the most bytes alive", f"relative to {answers.baseline}")
     panels = [(METRICS[metric].title, marks(metric)) for metric in (TIME, MUTATOR)]
     spec = curves_spec(panels, least / answers.live if answers.live else None, titles)
     if spec is None:

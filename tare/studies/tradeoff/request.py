@@ -36,12 +36,12 @@ class Tradeoff(OfTrace):
 """
 
     managers: Sequence[str] = managers_option(
-        help="A collector, without heap=, or another manager; repeat it. Default: the collectors "
-        "of MMTk, glibc and mimalloc."
+        help="A collector, without heap=, or another manager; can be repeated. Default: the "
+        "collectors of MMTk, glibc and mimalloc."
     )
     _: KW_ONLY
     baseline: str = baseline_option(
-        "The manager that others are held against; no collector. Default: glibc if it takes part."
+        "Baseline allocator, which ratios refer to. Default: glibc if it takes part."
     )
     heaps: Sequence[float] = heaps_option("the most bytes alive", (1.25, 1.5, 2.0, 3.0, 4.0, 6.0))
     runs: int = runs_option(6, "Runs in each heap.")

@@ -99,7 +99,7 @@ def _findings(
 ) -> list[str]:
     baseline = run.baseline
     if baseline in failed_settings(searched, baseline):
-        return [f"Nothing could be compared: a run under {baseline} did not end well."]
+        return [f"Nothing could be compared: a run under {baseline} did not succeed."]
     least = least_seconds(searched)
     if searched and least > run.request.seconds and len(seen) <= 1:
         return [
@@ -157,12 +157,12 @@ def _not_confirmed(pairs: Mapping[str, Pair], baseline: str) -> str:
 def _nothing_promising(run: TuneRun, searched: Sequence[Record], seen: Mapping[str, Seen]) -> str:
     others = len(seen) - 1
     if others < 1:
-        return "Nothing to recommend: no run under another setting ended well."
+        return "Nothing to recommend: no run under another setting succeeded."
     if not run.finished:
         return "Nothing is confirmed yet: the search was interrupted."
     bounds = Bounds(run.request.slower_by, run.request.memory_limit)
     if not any(bounds.allows(each) for each in seen.values()):
-        return "Nothing to recommend: no setting keeps to what was asked."
+        return "Nothing to recommend: no setting stays within the limits that were asked for."
     time = noise_of(searched, run.baseline, time_metric(searched, run.baseline))
     memory = noise_of(searched, run.baseline, MEMORY)
     return (
@@ -184,7 +184,7 @@ def _ways(run: TuneRun, chosen: Mapping[str, Pair]) -> list[str]:
         ]
         parts += [way] if (way := adoption.how(name)) else []
         if parts:
-            ways.append(f"To have {name}: {'; '.join(parts)}.")
+            ways.append(f"To use {name}: {'; '.join(parts)}.")
     return ways
 
 
@@ -197,14 +197,14 @@ def _how_found(
     tried, wrong = len(seen) - 1, failed_settings(searched, run.baseline)
     words = f"Tried: {tried} setting{'' if tried == 1 else 's'} beside {run.baseline}"
     if wrong:
-        words += f", {len(wrong)} more of which a run failed"
+        words += f", {len(wrong)} more with a failed run"
     sentences = [f"{words}; a run under {run.baseline} takes {_typical(searched, run.baseline)}."]
     if len(pairs) > 1:
         rounds = min(int(pair[0]["runs"]) for pair in pairs.values())
         sentences.append(
             f"How sure: the best of many are partly lucky, so only {rounds} fresh rounds count, in "
-            f"random order beside {run.baseline}. A claim above is false once in "
-            f"{round(1 / ERROR)} answers at most; the brackets are 95% intervals."
+            f"random order with {run.baseline}. At most one answer in {round(1 / ERROR)} has a "
+            "false claim; the brackets are 95% intervals."
         )
     return sentences
 
@@ -240,13 +240,13 @@ def _tried_table(seen: Mapping[str, Seen], baseline: str) -> Table:
         seen.values(), key=lambda each: (each.name not in best, min(each.time, each.memory))
     )
     fields: list[Field[Any]] = [
-        texts("setting", "The manager and what is set of it.", lambda each: each.name),
-        exact_ratios("time", f"Time over that of {baseline} beside it.", lambda e: e.time),
-        exact_ratios("memory", f"Peak memory over that of {baseline}.", lambda e: e.memory),
+        texts("setting", "The manager and its options.", lambda each: each.name),
+        exact_ratios("time", f"Time divided by that of {baseline} beside it.", lambda e: e.time),
+        exact_ratios("memory", f"Peak memory divided by that of {baseline}.", lambda e: e.memory),
         numbers("runs", "Runs of the search.", lambda each: each.runs),
         texts(
             "front",
-            "Whether nothing else beats it in both time and memory.",
+            "Whether no other setting beats it in both time and memory.",
             lambda each: "yes" if each.name in best else "",
         ),
     ]

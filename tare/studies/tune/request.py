@@ -36,15 +36,15 @@ class Tune(OfProgram):
         "--time",
         parse=parse_duration,
         metavar="15min",
-        help="What it may take, as 90s, 5min or 1h30min. A program that is done soon takes less. "
+        help="Time limit for all runs, as 90s, 5min or 1h30min; short programs take less. "
         "Default: 15min.",
     )
     slower_by: float | None = option(
         None,
         parse=parse_share,
         metavar="2%",
-        help="Leave out settings that take longer than the baseline by more than this; 0.02 says "
-        "the same.",
+        help="Leave out settings that are slower than the baseline by more than this, as 2% or "
+        "0.02.",
     )
     scheduler: str = scheduler_option()
 

@@ -1,1 +1,1 @@
-"""The least heap: the search, by replays and by real runs."""
+"""The minimum heap: the search, by replays and by real runs."""

@@ -1,4 +1,4 @@
-"""The least heap in which a program runs under the collector of a runtime, by really running it.
+"""The minimum heap in which a program runs under the collector of a runtime, by really running it.
 
 ``tare.studykit.least_heap.search`` decides the sizes. A heap counts as large enough when the
 program ends well in it and takes not much more processor time than in a large one: near the least
@@ -110,7 +110,7 @@ def _not_slow(outcome: Outcome, first: Outcome, slow: float) -> Outcome:
 
 
 def search_for(step: int | None, repeats: int) -> Search:
-    """How to seek a least heap: from ``GUESS`` down, or up to half of the machine's memory."""
+    """How to seek a minimum heap: from ``GUESS`` down, or up to half of the machine's memory."""
     memory = describe_machine()["memory_bytes"]
     return Search(
         guess=min(GUESS, memory // 4),
@@ -126,20 +126,20 @@ def check_collectors(managers: Sequence[Manager]) -> None:
     for manager in managers:
         if manager.runtime is None:
             raise UsageError(
-                f"{manager.name} takes no limit for the heap of a program",
+                f"{manager.name} cannot limit the heap of a program",
                 "give collectors of a runtime, like -m jvm.serial; "
-                "a recorded T.tare has a least heap under any collector of MMTk",
+                "a recorded T.tare has a minimum heap under any collector of MMTk",
             )
         setting, runtime = manager.runtime, runtimes.runtime(manager.runtime.runtime)
         if HEAP in setting.options:
-            raise UsageError(f"{manager.name}: the heap is what is sought", "leave out heap=")
+            raise UsageError(f"{manager.name}: the heap is searched for", "leave out heap=")
         if setting.collector == runtime.OFF:
             raise UsageError(
-                f"{manager.name} never collects: its least heap is what is ever allocated",
+                f"{manager.name} never collects: its minimum heap is all memory ever allocated",
                 f"tare compare -m {manager.name} shows what that takes",
             )
         if not runtimes.has_heap(setting):
-            raise UsageError(f"{manager.name} takes no limit for its heap", runtime.NO_HEAP)
+            raise UsageError(f"{manager.name} has no limit for its heap", runtime.NO_HEAP)
 
 
 def _limited(program: Program) -> tuple[str, ...]:
@@ -154,16 +154,16 @@ def _limited(program: Program) -> tuple[str, ...]:
 
 @answers(MinheapExecuted)
 def minheap_executed(request: MinheapExecuted) -> Results:
-    """The least heap of a program under each collector of its runtime.
+    """The minimum heap of a program under each collector of its runtime.
 
     ``step`` is how narrow the interval is to be, in bytes; ``repeats`` how often each of its ends
     is tried. In a heap that is large enough the program takes at most ``slow`` times the processor
     time of a large one. ``folder`` is as for ``tare.compare``.
     """
     if request.repeats < 1 or (request.step is not None and request.step < UNIT):
-        raise UsageError("each end is tried once at least, and a step is 1MiB at least")
+        raise UsageError("--repeats must be at least 1, and --step at least 1MiB")
     if not 1 < request.slow <= 1000:
-        raise UsageError(f"{request.slow:g} times the processor time: give a number from 1 to 1000")
+        raise UsageError(f"--slow {request.slow:g}: give a number above 1, up to 1000")
     (chosen,) = programs_of(request.program)
     resolved, baseline = managers_of(request.managers or _limited(chosen), "")
     check_collectors(list(resolved.values()))
@@ -175,7 +175,7 @@ def minheap_executed(request: MinheapExecuted) -> Results:
     planned = Planned(lambda records: next_round(plan, records), planned_runs(plan))
     question = Question(
         STUDY,
-        "least heaps",
+        "minimum heaps",
         Compared([chosen], resolved, baseline),
         {**request.asked(), "step": search.step},
         {OBSERVER: observe(search, request.slow, trials)},

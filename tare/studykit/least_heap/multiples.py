@@ -1,6 +1,6 @@
 """Heaps of collectors that are given as multiples of the least one: ``immix(heap=2x)``.
 
-How large the least heap is depends on the trace, so it is sought before the replays are measured,
+How large the minimum heap is depends on the trace, so it is sought before the replays are measured,
 as ``tare minheap`` does.
 """
 
@@ -47,11 +47,11 @@ def in_bytes(
             found[name] = kept[name]
         else:
             base = with_options(name, options)
-            prepared.watcher.note(f"seeking the least heap of {base}")
+            prepared.watcher.note(f"seeking the minimum heap of {base}")
             least, trials = _least(prepared, resolve(base, replays=True), limits)
             heap = -(-int(multiple * least) // PAGE) * PAGE
             found[name] = {"least_bytes": least, "heap_bytes": heap, "trials": trials}
-            told = f"{format_bytes(heap)}, for the least is {format_bytes(least)}"
+            told = f"{format_bytes(heap)} (minimum heap: {format_bytes(least)})"
             prepared.watcher.note(f"{name}: {told}")
         words = list(manager.replayer)
         words[words.index(f"--{HEAP}") + 1] = str(found[name]["heap_bytes"])
@@ -74,14 +74,14 @@ def _kept(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def _least(prepared: Replayable, manager: Manager, limits: Limits | None) -> tuple[int, int]:
-    """The least heap, in bytes, and in how many trials it was found."""
+    """The minimum heap, in bytes, and in how many trials it was found."""
     search = minheap.search_for(prepared.counted, None, REPEATS)
     seek = minheap.observe(search, prepared.schedule.with_name(TRIALS_FILE))
     workspace = prepared.schedule.parent
     outcome = seek(prepared.program, manager, limits or Limits(), workspace, None)
     if outcome.status is not Status.OK:
         raise UsageError(
-            f"{manager.name} has no least heap for this trace: {outcome.reason}",
+            f"{manager.name} has no minimum heap for this trace: {outcome.reason}",
             "give its heap in bytes, like heap=64MiB",
         )
     return int(outcome.values["min_heap_high_bytes"]), int(outcome.values["trials"])

@@ -1,4 +1,4 @@
-"""The least heap in which a collector can replay a heap trace.
+"""The minimum heap in which a collector can replay a heap trace.
 
 Every trial is a process of its own with a heap of a fixed size; ``tare.studykit.least_heap.search``
 decides the sizes.
@@ -61,7 +61,7 @@ PARTS = (
     "heap_garbage_bytes",
     "heap_unused_bytes",
 )
-"""What a least heap is made of."""
+"""What a minimum heap is made of."""
 
 
 def observe(search: Search, trials: Path) -> Observe:
@@ -115,7 +115,7 @@ def _one_replay(
 
 
 def _with_the_rest(values: Mapping[str, float], rest: str) -> dict[str, float]:
-    """``values`` with what no part of the least heap accounts for as the part ``rest``. Without a
+    """``values`` with what no part of the minimum heap accounts for as the part ``rest``. Without a
     collection of the whole heap there are no parts."""
     if not values.get("heap_live_bytes"):
         return {name: value for name, value in values.items() if name not in PARTS}
@@ -124,7 +124,7 @@ def _with_the_rest(values: Mapping[str, float], rest: str) -> dict[str, float]:
 
 
 def search_for(counted: Mapping[str, int], step: int | None, repeats: int) -> Search:
-    """How to seek the least heap for a schedule that counts these."""
+    """How to seek the minimum heap for a schedule that counts these."""
     cells = counted["peak_bytes"] + HEADER_BYTES * counted["peak_objects"]
     return Search(
         guess=GUESS * cells + LEAST_STEP,

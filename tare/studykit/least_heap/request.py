@@ -1,4 +1,4 @@
-"""What is asked where a least heap is sought."""
+"""What is asked where a minimum heap is sought."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from tare.studykit.request import OfProgram, Request, managers_option, option
 SLOW = 4.0
 """A trial that takes so many times the processor time of the first that fitted does not fit."""
 MANAGERS_HELP = (
-    "A collector, without heap=, or, of a trace, another manager; repeat it. Default: five "
-    "collectors of the JVM, or go.limit or node.v8 for a program of these; of a trace, eight "
-    "collectors of MMTk; glibc, mimalloc and tcmalloc; and mark-sweep over the last two, "
-    "every 32, 64 and 128 KiB."
+    "A collector, without heap=, or for a trace another manager; can be repeated. Default: five "
+    "collectors of the JVM, or go.limit or node.v8; for a trace, eight collectors of MMTk, glibc, "
+    "mimalloc, tcmalloc, and mark-sweep over the last two every 32, 64 and 128 KiB."
 )
 
 
@@ -27,20 +26,20 @@ class Narrowed(Request):
         None,
         parse=parse_size,
         metavar="SIZE",
-        help="How narrow the interval is to be, a page (4KiB) at least. Default: 1MiB; of a "
-        "trace, 1% of the most bytes alive, 16KiB at least.",
+        help="Width of the interval, at least a page (4KiB). Default: 1MiB; for a trace, 1% of "
+        "the most bytes alive, at least 16KiB.",
     )
     repeats: int = option(3, help="Trials at each end of the interval.")
 
 
 @dataclass(frozen=True)
 class MinheapExecuted(Narrowed, OfProgram):
-    """The least heap in which each collector of its runtime can run PROGRAM, or in which each
-    collector can do the allocations recorded in T.tare.
+    """Find the minimum heap in which each collector of its runtime can run PROGRAM, or in which
+    each collector can serve the allocations recorded in T.tare.
 
-    The program runs, or the trace is replayed, in heaps of fixed sizes, and the least one is found
-    by bisection: an interval, with all its trials. For a trace, managers that take no limit are
-    replayed once, for their peak.
+    The program runs, or the trace is replayed, in heaps of fixed sizes; bisection narrows the
+    minimum to an interval. For a trace, managers without a limit for their heap are replayed once,
+    for their peak.
     """
 
     ANSWERED_BY: ClassVar[str] = "question.minheap_executed"
@@ -57,6 +56,6 @@ class MinheapExecuted(Narrowed, OfProgram):
         SLOW,
         type=float,
         metavar="TIMES",
-        help="A program that takes so many times the processor time of a large heap does not fit. "
-        f"Default: {SLOW:g}.",
+        help="A heap counts as too small if the program takes this many times its processor time "
+        f"in a large heap. Default: {SLOW:g}.",
     )

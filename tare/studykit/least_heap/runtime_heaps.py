@@ -1,7 +1,7 @@
 """Heaps of runtimes' collectors that are given as multiples of the least one: ``jvm.g1(heap=2x)``.
 
-How large the least heap is depends on the program, so it is sought before anything is measured, as
-``tare minheap`` does, in a results folder of its own.
+How large the minimum heap is depends on the program, so it is sought before anything is measured,
+as ``tare minheap`` does, in a results folder of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def in_bytes(
     ``least_bytes`` that were found and the ``heap_bytes`` that it has, by program where there are
     several. The search is kept in ``folder``.
 
-    Raises UsageError where there is no least heap.
+    Raises UsageError where there is no minimum heap.
     """
     if len(programs) == 1:
         settled, heaps = _of_program(programs[0], managers, limits, folder, watcher)
@@ -82,7 +82,7 @@ def _of_program(
     for name, base in bases.items():
         if outcomes[base].status is not Status.OK:
             raise UsageError(
-                f"{base} has no least heap for {program.name}: {outcomes[base].reason}",
+                f"{base} has no minimum heap for {program.name}: {outcomes[base].reason}",
                 "give its heap in bytes, like heap=64MiB",
             )
         least = int(outcomes[base].values[HIGH])

@@ -1,4 +1,4 @@
-"""The least heap into which something fits, found by bisection.
+"""The minimum heap into which something fits, found by bisection.
 
 ``next_trials`` decides the sizes from the trials so far, and starts nothing. ``least_heap`` makes
 the trials with a function that it is given: a replay, or a real program with an option for its
@@ -28,7 +28,7 @@ _STUDY, _FACTS = "least-heap-trial", "trial"
 
 @dataclass(frozen=True)
 class Search:
-    """How the least heap is sought; sizes are bytes. ``guess`` is the first heap; the interval is
+    """How the minimum heap is sought; sizes are bytes. ``guess`` is the first heap; the interval is
     narrowed to ``step``, and each of its ends tried ``repeats`` times. Heaps are multiples of
     ``unit``, and at most ``most``. ``second`` is the heap to try after the first, near where the
     least one is to be expected. ``side_by_side`` trials are made at the same time, which is for
@@ -136,7 +136,7 @@ def least_heap(
     known: Sequence[Trial] = (),
     keep: Callable[[Trial], None] = lambda _: None,
 ) -> Outcome:
-    """The outcome of ``attempt`` in the least heap, with the interval among its values and all
+    """The outcome of ``attempt`` in the minimum heap, with the interval among its values and all
     trials in its details; or a status without values.
 
     ``known`` are trials of an earlier search for the same that was interrupted; ``keep`` is given
@@ -156,7 +156,7 @@ def least_heap(
     found = interval_of(trials)
     if found.high is None:
         largest = max(trials, key=lambda trial: trial.heap_bytes)
-        why = f"no least heap was found in {len(trials)} trials, up to {largest.heap_bytes} bytes"
+        why = f"no minimum heap was found in {len(trials)} trials, up to {largest.heap_bytes} bytes"
         outcome = next(trial.outcome for trial in reversed(trials) if not trial.fits)
         return replace(outcome, reason=why, values={}, details=details)
     best = [trial.outcome for trial in trials if trial.heap_bytes == found.high][-1]
@@ -183,7 +183,7 @@ def _fault(trials: Sequence[Trial]) -> Outcome | None:
     output = next((trial.outcome.output_sha256 for trial in trials if trial.fits), "")
     for trial in trials:
         if trial.fits and trial.outcome.output_sha256 != output:
-            reason = f"in a heap of {trial.heap_bytes} bytes it ends with another result"
+            reason = f"in a heap of {trial.heap_bytes} bytes its result is different"
             return Outcome(Status.WRONG_OUTPUT, reason)
         if not trial.fits and trial.outcome.status not in DO_NOT_FIT:
             return trial.outcome

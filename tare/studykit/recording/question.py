@@ -45,6 +45,6 @@ def trace(request: Recording) -> Trace:
             tracing.run_once(chosen, resolved, request.limits or Limits(), wanted=wanted)
     except KeyboardInterrupt:
         if is_trace(target):
-            watcher.note(f"what was recorded until now is in {target}")
+            watcher.note(f"what was recorded so far is in {target}")
         raise
     return open_trace(target)

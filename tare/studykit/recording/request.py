@@ -26,7 +26,7 @@ def _sample_interval(_context: click.Context, _option: click.Parameter, text: st
         return 0
     size = parse_size(text)
     if not 1 <= size <= _LARGEST_SAMPLE:
-        raise UsageError(f"a sample in {text} cannot be", "give 512KiB, say")
+        raise UsageError(f"--sample {text} is out of range", "give 512KiB, say")
     return size
 
 
@@ -52,46 +52,46 @@ _OPTIONS = (
         "reachability_bytes",
         metavar="SIZE",
         callback=lambda _context, _parameter, text: options.mark_interval(text) if text else 0,
-        help="Find unreachable objects, each time so much has been allocated.",
+        help="Find unreachable objects each time this much has been allocated.",
     ),
     click.option(
         "--sample",
         "sample_bytes",
         metavar="SIZE",
         callback=_sample_interval,
-        help="Record a sample: one byte in so many, on average, and the object that it is in.",
+        help="Record a sample: the mean interval in bytes between two recorded objects.",
     ),
     click.option(
         "--paused",
         is_flag=True,
-        help="Record nothing until a signal, USR2 unless --signal names another, or --control "
-        "says so.",
+        help="Start with recording off: a signal, USR2 unless --signal names another, or --control "
+        "turns it on.",
     ),
     click.option(
         "--signal",
         "signal_number",
         metavar="NAME",
         callback=_signal_number,
-        help="Turn recording on and off by this signal to the program.",
+        help="Turn recording on and off when the program gets this signal.",
     ),
     click.option(
         "--control",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Turn recording on and off by the words on and off, written to FILE, a pipe "
-        "that is made.",
+        help="Make FILE a named pipe: the words on and off, written to it, turn recording on and "
+        "off.",
     ),
     click.option(
         "--jvm",
         is_flag=True,
-        help="Record the heap of a Java program, and not its malloc. Deaths are found by "
-        "collections, one each 4MiB unless --reachability says otherwise.",
+        help="Record the Java heap of a program instead of its malloc. Deaths are found by "
+        "collections, one per 4MiB allocated unless --reachability gives another size.",
     ),
     click.option(
         "--last-seen",
         is_flag=True,
-        help="With --jvm --pointers: let objects die when a store or a collection last "
-        "showed them.",
+        help="With --jvm --pointers: date an object's death to when a store or a collection last "
+        "showed it.",
     ),
     click.option("--no-sites", is_flag=True, help="Do not record call sites."),
 )
@@ -122,9 +122,9 @@ def _asked_options(function: Callable[..., Any]) -> Callable[..., Any]:
 class Recording(Asking):
     """Record every object of PROGRAM: birth, size, call site, free, and when it was used.
 
-    The program runs once, with a recorder preloaded, at nearly its own speed; with --last-use,
-    --pointers or --reachability under Valgrind's core, 10 to 30 times slower. The trace is a folder
-    of Parquet files, which Tare, DuckDB, Polars and others read.
+    The program runs once with a preloaded recorder, at nearly full speed. With --last-use,
+    --pointers or --reachability it runs under Valgrind's core, 10 to 30 times slower. The trace is
+    a folder of Parquet files, which Tare, DuckDB, Polars and others read.
     """
 
     EXAMPLES: ClassVar[str] = """\
@@ -152,7 +152,7 @@ class Recording(Asking):
         "--output",
         type=click.Path(path_type=Path),
         metavar="T.tare",
-        help="The folder of the trace, which must be new. Default: a new one in tare-results.",
+        help="New folder for the trace. Default: one in tare-results.",
     )
-    replace: bool = option(False, "--force", help="Replace a heap trace that is there.")
+    replace: bool = option(False, "--force", help="Replace an existing heap trace.")
     what: Asked | None = packed(None, _asked_options)

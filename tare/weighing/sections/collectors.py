@@ -114,7 +114,8 @@ def section(results: Results) -> Section:
         why = f"Left out: the program could not be recorded: {recording.reason}."
         return Section(IDENTIFIER, TITLE, findings=[why])
     if why := recording.details["left_out"]:
-        return Section(IDENTIFIER, TITLE, findings=[f"Left out: {why}. `tare minheap` has time."])
+        told = f"Left out: {why}. `tare minheap` has no such limit."
+        return Section(IDENTIFIER, TITLE, findings=[told])
     good = [record for record in mine[1:] if record.outcome.status is Status.OK]
     good.sort(key=lambda record: float(record.outcome.values["min_heap_high_bytes"]))
     return Section(
@@ -133,8 +134,8 @@ def _left_out(results: Results) -> str:
         return "Left out: the program brings its own allocator. `tare trace -m own` records it."
     seconds = 2 * run_seconds(results.run.pilot_seconds)
     return (
-        f"Left out: a recording and a search take about {format_duration(seconds)}, and the other "
-        f"sections leave less of the {format_duration(bill_seconds(results.run))} of a bill. "
+        f"Left out: a recording and a search take about {format_duration(seconds)}, more than is "
+        f"left of the bill's {format_duration(bill_seconds(results.run))}. "
         "`tare trace` and `tare minheap` do it without a limit, and so does `tare weigh "
         "--thorough`."
     )
@@ -146,28 +147,28 @@ def _findings(
     counted = recorded["counted"]
     live = counted["peak_bytes"]
     sentences = [
-        f"It would need at least {format_bytes(_least(record))} under {record.run.manager}, "
-        f"{_least(record) / live:.2f} times the {format_bytes(live)} that it has alive at most; "
+        f"Under {record.run.manager} it would need at least {format_bytes(_least(record))}, "
+        f"{_least(record) / live:.2f} times its peak of {format_bytes(live)} live; "
         f"glibc takes {format_bytes(record.outcome.details['glibc_bytes'])} for the same objects."
         for record in good[:1]
     ]
     pilot = results.run.pilot_seconds
     sentences += [_cost(record, pilot) for record in good]
     sentences += [
-        f"{record.run.manager}: no figure ({record.outcome.status}: {record.outcome.reason})."
+        f"{record.run.manager} did not complete: {record.outcome.status} ({record.outcome.reason})."
         for record in tried
         if record.outcome.status is not Status.OK
     ]
     if not tried:
-        sentences.append("There was time for the recording only. `tare minheap` has more.")
+        sentences.append("There was time for the recording only. `tare minheap` has no limit.")
     if recorded["processes"] > 1:
         sentences.append(
-            f"Replayed is the process with the most objects, of {recorded['processes']}."
+            f"Of {recorded['processes']} processes, the one with the most objects is replayed."
         )
     sentences.append(
-        "Its allocations are replayed, without its work: what a collector does to the program's "
-        "own cache misses is not in this. An object is garbage once the program freed it; what "
-        "pointers would hold for longer was not recorded."
+        "Its allocations are replayed without its own work, so the effect of a collector on its "
+        "cache misses is not included. An object is garbage once the program freed it; pointers "
+        "that would keep it reachable for longer were not recorded."
     )
     return sentences
 
@@ -181,17 +182,17 @@ def _cost(record: Record, pilot: float | None) -> str:
     details = record.outcome.details
     name, heap = record.run.manager, format_bytes(details["heap_bytes"])
     each = ratios_of(details)
-    start = f"In twice its least heap ({heap}) under {name} it would "
+    start = f"Under {name}, in twice its minimum heap ({heap}), memory management "
     if min(each) <= 1 <= max(each):
         return (
-            f"{start}spend {min(each):.2f} to {max(each):.2f} times as long on its memory as under "
-            "glibc: which of the two is faster, the replays cannot tell."
+            f"{start}takes {min(each):.2f} to {max(each):.2f} times as long as under glibc: no "
+            "difference seen."
         )
     extra = statistics.median(details["seconds"]) - statistics.median(details["glibc_seconds"])
     share = f", {format_percent(extra / pilot)} of its time" if pilot else ""
     direction = "more" if extra > 0 else "less"
     return (
-        f"{start}spend {statistics.median(each):.2f} times as long on its memory as under glibc "
+        f"{start}takes {statistics.median(each):.2f} times as long as under glibc "
         f"({min(each):.2f} to {max(each):.2f}): {format_seconds(abs(extra))} {direction}{share}."
     )
 
@@ -205,19 +206,19 @@ def _table(counted: Any, good: Sequence[Record]) -> Table:
     def over(record: Record) -> list[float]:
         return ratios_of(record.outcome.details)
 
-    replays = f"Median of {PAIRS} replays in {HEAPS} least heaps, collections included."
-    alive = "The least heap divided by the most bytes alive at one moment."
-    longest = "The median of the longest of each replay."
+    replays = f"Median of {PAIRS} replays in {HEAPS} minimum heaps, collections included."
+    alive = "The minimum heap divided by the most bytes alive at one moment."
+    longest = "The longest pause of a replay, median."
     fields: list[Field[Record]] = [
         texts(
             "collector", "What served the objects of the replay.", lambda record: record.run.manager
         ),
-        sizes("least heap", "From this heap on the replay fitted.", _least),
+        sizes("minimum heap", "The smallest heap in which the replay fitted.", _least),
         ratios("over live", alive, lambda record: _least(record) / live),
         seconds("time", replays, value("replay_seconds")),
         ratios(
             "over glibc",
-            "Median ratio to a replay under glibc right before.",
+            "Median ratio to the time of a replay under glibc right before.",
             lambda record: statistics.median(over(record)),
         ),
         texts(
@@ -227,10 +228,10 @@ def _table(counted: Any, good: Sequence[Record]) -> Table:
         ),
         Kind("{:.0%}".format)(
             "collecting",
-            "Of the time, the share in collections.",
+            "Share of the time spent in collections.",
             lambda record: value("collector_seconds")(record) / value("replay_seconds")(record),
         ),
-        counts("collections", "In such a replay.", value("collections"), essential=False),
+        counts("collections", "Collections in a replay.", value("collections"), essential=False),
         seconds("longest pause", longest, value("max_pause_seconds"), essential=False),
     ]
     return table("table-collectors", "Its allocations under collectors", good, fields)

@@ -34,7 +34,7 @@ NAMES = ("lbo",)
 NEEDS = (java_least_heap.IDENTIFIER,)
 
 HEAPS = (2.0, 4.0)
-"""In least heaps of ``lbo.REFERENCE``."""
+"""In minimum heaps of ``lbo.REFERENCE``."""
 _FEWEST_RUNS = 3
 _MOST_RUNS = {
     Effort.QUICK: _FEWEST_RUNS,
@@ -86,7 +86,7 @@ def expected_seconds(setting: Setting) -> float:
 
 
 def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
-    """The runs to do next; none where the least heap is not known."""
+    """The runs to do next; none where the minimum heap is not known."""
     collectors, runs = _fitting(setting)
     least = java_least_heap.least_bytes(records)
     if not collectors or least is None:
@@ -138,7 +138,7 @@ def section(results: Results) -> Section:
     document = {
         **results.document,
         "points": [asdict(point) for point in known if point.manager in measured],
-        "unit": f"the least heap of {lbo.REFERENCE}",
+        "unit": f"the minimum heap of {lbo.REFERENCE}",
         "least_heap_bytes": least,
         "baseline": known[0].manager,
     }
@@ -171,12 +171,12 @@ def _headline(results: Results, collector: str) -> list[str]:
         return []
     each = [
         f"{row['ratio']:.2f} times ({row['ratio_low']:.2f} to {row['ratio_high']:.2f}) in {heap:g} "
-        "least heaps"
+        "minimum heaps"
         for heap, row in found
     ]
     return [
-        f"Under {collector} it takes, of the processor time that it would take without a "
-        f"collector, at least {' and '.join(each)}."
+        f"Under {collector} it takes at least this multiple of the processor time without a "
+        f"collector: {' and '.join(each)}."
     ]
 
 
@@ -184,8 +184,8 @@ def _left_out(results: Results) -> str:
     count = _runs(_FEWEST_COLLECTORS, _FEWEST_RUNS)
     seconds = count * results.run.pilot_seconds
     return (
-        f"Left out: it takes the least heap of {lbo.REFERENCE} and then {count} runs, about "
-        f"{format_duration(seconds)}, and the other sections leave less of the "
-        f"{format_duration(bill_seconds(results.run))} of a bill. `tare lbo` measures without a "
+        f"Left out: it needs the minimum heap of {lbo.REFERENCE} and then {count} runs, about "
+        f"{format_duration(seconds)}, more than is left of the bill's "
+        f"{format_duration(bill_seconds(results.run))}. `tare lbo` measures without a "
         "limit, and so does `tare weigh --thorough`."
     )

@@ -1,4 +1,4 @@
-"""`tare weigh`: the least heap of a Java program under each collector."""
+"""`tare weigh`: the minimum heap of a Java program under each collector."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RUNS = 12
 """What a search takes, in runs of the program."""
 _STEPS_IN_LIVE = 40
 """The most bytes in use after a collection are up to twice what the program needs, so that a step
-is 5% of the least heap at most."""
+is 5% of the minimum heap at most."""
 _REPEATS = {Effort.QUICK: 1, Effort.DEFAULT: 2, Effort.THOROUGH: 3}
 
 
@@ -77,7 +77,7 @@ def next_runs(setting: Setting, records: Sequence[Record]) -> list[Run]:
 
 
 def _collectors(setting: Setting) -> list[str]:
-    """That whose least heap is the unit of heaps first, then the baseline's."""
+    """That whose minimum heap is the unit of heaps first, then the baseline's."""
     return list(dict.fromkeys([REFERENCE, *java_bill.collectors(setting.managers)]))
 
 
@@ -114,7 +114,7 @@ def observers(setting: Setting) -> Mapping[str, Observe]:
 
 
 def section(results: Results) -> Section:
-    """The least heaps, or why none was sought."""
+    """The minimum heaps, or why none was sought."""
     if not any(record.run.study == executed.STUDY for record in read_records(results.folder)):
         return Section(IDENTIFIER, TITLE, findings=[_left_out(results)])
     asked = {**results.document["request"], "slow": SLOW}
@@ -135,20 +135,20 @@ def _changed(results: Results) -> list[str]:
     options = () if results.run.java is None else results.run.java.left_out.heap
     if not options:
         return []
-    return [f"Where heaps are varied, the command's own {' '.join(options)} is left out."]
+    return [f"Where heaps are varied, the command's own {' '.join(options)} is not used."]
 
 
 def _left_out(results: Results) -> str:
     seconds = _RUNS * results.run.pilot_seconds
     return (
-        f"Left out: a search takes about {format_duration(seconds)}, and the other sections leave "
-        f"less of the {format_duration(bill_seconds(results.run))} of a bill. `tare minheap` "
+        f"Left out: a search takes about {format_duration(seconds)}, more than is left of the "
+        f"bill's {format_duration(bill_seconds(results.run))}. `tare minheap` "
         "searches without a limit, and so does `tare weigh --thorough`."
     )
 
 
 def least_bytes(records: Sequence[Record]) -> int | None:
-    """The least heap of the reference, if it was found."""
+    """The minimum heap of the reference, if it was found."""
     found = [
         record.outcome.values[executed.HIGH]
         for record in records

@@ -39,9 +39,9 @@ def section(_results: Results) -> Section:
         IDENTIFIER,
         TITLE,
         findings=[
-            "Of a Java program there is no bill of malloc and free: a JVM keeps the objects in a "
-            "heap of its own.",
-            f"So these parts of a bill would not be about the program: {'; '.join(titles)}.",
-            "`tare weigh -m glibc -m mimalloc -- java …` has them, of the JVM itself.",
+            "A Java program has no bill of malloc and free, because the JVM keeps its objects in "
+            "a heap of its own.",
+            f"So these parts of a bill do not apply: {'; '.join(titles)}.",
+            "`tare weigh -m glibc -m mimalloc -- java …` shows them for the JVM itself.",
         ],
     )

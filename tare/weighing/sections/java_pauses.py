@@ -94,26 +94,25 @@ def _findings(rows: Rows, program: str, managers: Sequence[str]) -> list[str]:
         allocated = _median(rows, program, knowing[0], _ALLOCATED) or 0.0
         wall = _median(rows, program, knowing[0], TIME) or 1.0
         sentences.append(
-            f"It allocates {format_bytes(allocated)} in a run, {format_bytes(allocated / wall)} a "
-            f"second under {knowing[0]}."
+            f"It allocates {format_bytes(allocated)} in a run, {format_bytes(allocated / wall)} "
+            f"per second under {knowing[0]}."
         )
     pauses = _median(rows, program, first, "pauses") or 0.0
     stopped = _median(rows, program, first, _STOPPED) or 0.0
     wall = _median(rows, program, first, TIME) or 1.0
     longest = _median(rows, program, first, _LONGEST)
     if longest is None:
-        sentences.append(f"{first} never stops it.")
+        sentences.append(f"{first} never pauses the program.")
     else:
         sentences.append(
-            f"{first} stops it {format_count(pauses)} times, for {format_seconds(stopped)} in all, "
-            f"{format_percent(stopped / wall)} of its time; for {format_seconds(longest)} at most."
+            f"{first} pauses it {format_count(pauses)} time{'' if pauses == 1 else 's'}, for "
+            f"{format_seconds(stopped)} in total ({format_percent(stopped / wall)} of its time) "
+            f"and at most {format_seconds(longest)} at once."
         )
     known = {m: at for m in managers if (at := _median(rows, program, m, _LONGEST)) is not None}
     if len(known) > 1:
         best = min(known, key=lambda manager: known[manager])
-        sentences.append(
-            f"The shortest longest pause is that of {best}, {format_seconds(known[best])}."
-        )
+        sentences.append(f"Lowest maximum pause: {format_seconds(known[best])}, under {best}.")
     return sentences
 
 
@@ -133,14 +132,14 @@ def _table(rows: Rows, program: str, managers: Sequence[str]) -> Table:
 
     a_second = f"{METRICS[_ALLOCATED].explanation} Divided by the time."
     fields: list[Field[str]] = [
-        texts("manager", "What collected.", str),
+        texts("manager", "The collector.", str),
         sizes("allocated a second", a_second, rate, essential=False),
         metric(counts, "collections", "collections", essential=False),
         metric(counts, "pauses", "pauses"),
         metric(seconds, "stopped", _STOPPED),
         percents(
             "share",
-            "Time in which it was stopped, divided by the time.",
+            "Share of its time in which it was stopped.",
             lambda manager: (value(_STOPPED)(manager) or 0.0) / wall(manager),
         ),
         metric(seconds, "median pause", "median_pause_seconds"),
@@ -148,8 +147,7 @@ def _table(rows: Rows, program: str, managers: Sequence[str]) -> Table:
         metric(seconds, "collector CPU", "collector_cpu_seconds"),
     ]
     notes = [
-        "collector CPU: processor time of the collector's threads, those beside the program "
-        "included.",
+        "Collector CPU: processor time of the collector's threads, including concurrent ones.",
     ]
     return table("table-java-pauses", "Pauses (medians of the runs)", managers, fields, notes)
 

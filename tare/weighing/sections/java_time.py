@@ -91,4 +91,4 @@ def _as_it_is(run: Header) -> list[str]:
     if java is None or not java.collector:
         return []
     size = f", in a heap of up to {format_bytes(java.heap_bytes)}" if java.heap_bytes else ""
-    return [f"As it is, it runs under jvm.{java.collector} of Java {java.version}{size}."]
+    return [f"By default it runs under jvm.{java.collector} of Java {java.version}{size}."]

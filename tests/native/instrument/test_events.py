@@ -573,7 +573,7 @@ def test_the_command(tmp_path: Path, tare: Callable[..., Completed], program: Co
     again = tare("count", "-o", "r", "-m", "glibc", "-m", "bdwgc", "--once", "--events", "x.events",
                  "--", path)  # fmt: skip
     assert again.returncode == 2
-    assert "another question" in again.stderr
+    assert "a different command" in again.stderr
 
 
 def test_without_a_collector_there_is_no_column_for_one(

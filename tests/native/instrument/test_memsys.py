@@ -606,7 +606,10 @@ GEOMETRIES = [
 
 @pytest.mark.parametrize("name", REAL)
 def test_the_counts_are_cachegrind_s(name: str, both_tools: Path) -> None:
-    """To the miss: see docs/memsys.md for what the two must be told to agree on."""
+    """To the miss. Both must see the same: one environment, no code translated across branches
+    (cachegrind counts some of it that is not executed), an access to two lines as one, and the
+    heap's bound that Valgrind has. cachegrind counts fewer writes: what reads and writes one place
+    is a read to it."""
     words = [word.replace("{folder}", str(both_tools)) for word in REAL[name]]
     found = shutil.which(words[0])
     if found is None:

@@ -332,7 +332,7 @@ def test_a_heap_that_is_a_multiple_of_the_least(
 
 def test_a_trace_that_fits_into_no_heap_has_no_multiple_of_the_least(tmp_path: Path) -> None:
     trace = write_trace(tmp_path / "t.tare", objects_frame([{"birth": 1, "size": 1 << 50}]))
-    with pytest.raises(UsageError, match="has no least heap for this trace"):
+    with pytest.raises(UsageError, match="has no minimum heap for this trace"):
         replay(trace, ["immix(heap=2x)"], runs=1, warmup=0, folder=tmp_path / "out")
 
 

@@ -149,7 +149,7 @@ def test_least_heap_and_overhead(tare: Callable[..., Completed], tmp_path: Path)
         *("--json", "out.json", "--", "node", RECORDS, "7", "5000", "30000"),
     )
     assert done.returncode == 0, done.stderr
-    assert "the least heap of node.v8" in done.stdout
+    assert "the minimum heap of node.v8" in done.stdout
     run = json.loads((tmp_path / "r" / "run.json").read_text())
     assert 3 << 20 <= run["least_heap_bytes"] <= 64 << 20
     summary = json.loads((tmp_path / "out.json").read_text())["summary"]

@@ -183,7 +183,7 @@ def test_variables_are_kept_and_clashes_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["minheap", "-m", "ocaml.gc", "--", "true"], "takes no limit"),
+        (["minheap", "-m", "ocaml.gc", "--", "true"], "cannot limit"),
         (["frequency", "-m", "ocaml.gc", "--", "true"], "period"),
         (["proximity", "-m", "ocaml.gc", "--", "true"], "when exactly"),
         (["compare", "-m", "ocaml.gc(minor=9B)", "--", "true"], "whole words"),

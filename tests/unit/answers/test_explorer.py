@@ -190,7 +190,7 @@ def test_call_sites_of_drag_whose_trace_is_gone(tmp_path: Path) -> None:
     site |= {"bytes": 500, "objects": 5, "frames": frames("main", "make")}
     details = details_kept("results-0.1/drag") | {"trace": "gone", "sites": [site]}
     tree = recorded(tmp_path, "drag", {"peak_free_bytes": 1.0}, details)
-    assert tree.title == "Heap by call site, of those that hold most in vain"
+    assert tree.title == "Heap by call site, of those with most unused memory"
     assert paths_of(tree)["p", "main (p)", "make (p)"] == 4.0
     assert paths_of(tree, 1)["p", "main (p)", "make (p)"] == 500
 

@@ -48,7 +48,7 @@ def test_tiles_are_of_what_was_measured() -> None:
         ("Memory management", "14%"),
         ("Never freed", "15.0 MiB"),
     ]
-    assert tiles[1].detail == "20% the allocator's overhead, 25% held in vain"
+    assert tiles[1].detail == "20% the allocator's overhead, 25% unused"
     without = {key: value for key, value in found.items() if key[0] in ("compare", "drag")}
     tiles = first_screen.tiles(results_with(without))
     assert [(tile.title, tile.value) for tile in tiles] == [

@@ -128,7 +128,7 @@ def test_speedscope(trace: Trace) -> None:
     stacks = [[frames[number]["name"] for number in stack] for stack in profile["samples"]]
     weights = dict(zip(map(tuple, stacks), profile["weights"], strict=True))
     assert weights["main", "work", "make"] == 20
-    mean = by_name["bytes held in vain, the mean over the run"]
+    mean = by_name["unused bytes, the mean over the run"]
     assert sum(mean["weights"]) == pytest.approx((30 * 25 + 10 * 10) / 155, abs=0.01)
 
 

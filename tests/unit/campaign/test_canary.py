@@ -82,7 +82,8 @@ def test_machines_are_judged_apart() -> None:
     assert drift.machine == "broken"
     assert drift.runs.total() == 4
     (told,) = canary.warnings([*mixed, *broken])
-    assert "on broken took 3.00 times its usual 50.0 ms from 2026-05-04 12:00 UTC" in told
+    assert "changed on broken: from 2026-05-04 12:00 UTC on" in told
+    assert "took 3.00 times its usual 50.0 ms" in told
     assert "a (2), b (2)" in told
 
 

@@ -45,11 +45,11 @@ def test_why_a_worker_takes_no_part() -> None:
     run = {"managers": {"m": manager}, "programs": [program]}
     found = {"tare": __version__, "problem": "", "managers": {"m": manager}, "programs": [program]}
     assert refusal(found, run) == ""
-    assert "its Tare is 0" in refusal({**found, "tare": "0"}, run)
+    assert "it has Tare 0" in refusal({**found, "tare": "0"}, run)
     assert refusal({**found, "problem": "no m"}, run) == "no m"
     other = {"m": {**manager, "object_sha256": "z"}}
     assert "another build (/lib/x.so)" in refusal({**found, "managers": other}, run)
-    assert "p is another program" in refusal(
+    assert "p is a different program" in refusal(
         {**found, "programs": [{**program, "stdin_sha256": "z"}]}, run
     )
 

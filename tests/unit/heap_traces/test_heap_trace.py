@@ -353,7 +353,7 @@ def test_no_objects_at_all(tmp_path: Path) -> None:
 def test_no_process_at_all(tmp_path: Path) -> None:
     (tmp_path / "recording").mkdir()
     trace = converted(tmp_path / "recording")
-    assert trace.meta["reason"] == "the instrument left no recording"
+    assert trace.meta["reason"] == "the instrument wrote no recording"
     assert (trace.meta["complete"], trace.objects().collect().height) == (False, 0)
 
 
@@ -393,7 +393,7 @@ def test_deaths_of_objects_that_were_not_recorded_are_left_out(tmp_path: Path) -
     )
     trace = converted(tmp_path / "recording")
     assert trace.objects().collect()["last_use_instructions"].to_list() == [None, 4]
-    assert "3 deaths are of objects whose births are missing" in trace.meta["reason"]
+    assert "3 deaths belong to objects whose births are missing" in trace.meta["reason"]
 
 
 def test_of_two_deaths_of_an_object_the_last_counts(tmp_path: Path) -> None:
@@ -610,7 +610,7 @@ def test_a_meta_file_that_is_none(small: Trace, text: str) -> None:
         ({"processes": [None]}, "processes 1: must be a table"),
         ({"processes": []}, "do not add up"),
         ({"program": "gawk"}, "program: must be a table"),
-        ({"wall_seconds": math.nan}, "NaN is no number"),
+        ({"wall_seconds": math.nan}, "NaN is not a number"),
     ],
 )
 def test_a_meta_file_that_lies(small: Trace, fields: Mapping[str, Any], complaint: str) -> None:
@@ -676,7 +676,7 @@ def test_files_that_are_missing_cut_off_or_of_another_kind(small: Trace, name: s
     whole = path.read_bytes()
     for content in (b"", b"PAR1", whole[:-4], whole[: len(whole) // 2], b"x" * 1000):
         path.write_bytes(content)
-        with pytest.raises(UsageError, match=f"{name}.parquet is not as it was written"):
+        with pytest.raises(UsageError, match=f"{name}.parquet was changed after it was written"):
             open_trace(small.folder)
     put_table(small.folder, name, pa.table({"process": [1]}))
     with pytest.raises(UsageError, match="does not have the columns"):

@@ -84,7 +84,7 @@ def test_older_versions_have_strings_without_lengths(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["", " 0", " 4", " ffffffff"])
 def test_other_versions_are_refused(tmp_path: Path, version: str) -> None:
-    with pytest.raises(UsageError, match=r"of version \d+ of heaptrack"):
+    with pytest.raises(UsageError, match=r"has version \d+ of heaptrack"):
         importing(tmp_path, f"v 10400{version}\nX p\n+ 8 1 aa0\n")
 
 
@@ -296,7 +296,7 @@ def test_the_command(
     assert "no last uses" in capsys.readouterr().err
     Path("cut").write_text(HEAD + NAMED + "+ 0\n+ ")
     assert tare_command(["import", "cut", "-o", "cut.tare"]) == 1
-    assert "not complete: of cut the end is missing" in capsys.readouterr().err
+    assert "not complete: the end of cut is missing" in capsys.readouterr().err
     assert open_trace("cut.tare").meta["objects"] == 1
     assert sorted(os.listdir()) == ["cut", "cut.tare", "heaptrack.p.7", "heaptrack.p.7.tare"]
 
@@ -304,11 +304,11 @@ def test_the_command(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "nothing that can be read: it is empty"),
-        (b"hello\n", "not a recording that Tare knows"),
+        (b"", "cannot be read: it is empty"),
+        (b"hello\n", "not a recording that Tare can read"),
         (b"\x28\xb5\x2f\xfd", "its compressed data is cut off"),
-        (gzip.compress(b"hello\n", mtime=0), "not a recording that Tare knows"),
-        (b"v 10400 9\n", "of version 9 of heaptrack's format"),
+        (gzip.compress(b"hello\n", mtime=0), "not a recording that Tare can read"),
+        (b"v 10400 9\n", "has version 9 of heaptrack's format"),
     ],
 )
 def test_files_that_cannot_be_imported(

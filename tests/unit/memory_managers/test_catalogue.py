@@ -167,11 +167,12 @@ def test_all_that_is_known_of_the_authors_releases_is_shown(tmp_path: Path) -> N
     write(tmp_path / "config/tare/managers", GOOD)
     shown = CliRunner().invoke(command, ["show", "mine"]).stdout
     assert (
-        "upstream: 1.2 is of 2025-02; 1.3 was the newest release in 2026-11; none after 2026\n"
+        "upstream: 1.2 was released in 2025-02; 1.3 was the newest release as of 2026-11; "
+        "none after 2026\n"
     ) in shown
     listed = CliRunner().invoke(command).stdout
     assert re.search(r"mine +1\.2 +no .*\n +upstream 1\.3.*\n +stopped 2026\n", listed)
-    assert "as known in 2026-11" in listed
+    assert "as of 2026-11" in listed
     frame = managers().filter(name="mine")
     assert frame["newest"].to_list() == ["1.3"]
     assert frame["stopped"].to_list() == ["2026"]
@@ -299,7 +300,7 @@ def test_installing_an_unknown_manager() -> None:
 def test_installing_what_the_machine_has() -> None:
     said: list[str] = []
     install(["glibc"], report=said.append)
-    assert said == ["glibc is the machine's own: nothing to install"]
+    assert said == ["glibc is part of the system: nothing to install"]
 
 
 @pytest.fixture

@@ -53,10 +53,10 @@ def test_a_printed_name_reads_back(typed: str, printed: str, bare: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("machine", "does not say"),
-        ("machine()", "does not say"),
-        ("machine(glibc)", "does not say"),
-        ("machine(cpus=0)", "does not say"),
+        ("machine", "must name a manager"),
+        ("machine()", "must name a manager"),
+        ("machine(glibc)", "must name a manager"),
+        ("machine(cpus=0)", "must name a manager"),
         ("machine(glibc, cpus)", "not of the form"),
         ("machine(glibc, cpus=)", "not of the form"),
         ("machine(glibc, 0, cpus=0)", "not of the form"),
@@ -66,8 +66,8 @@ def test_a_printed_name_reads_back(typed: str, printed: str, bare: str) -> None:
         ("machine(glibc, hugepages=yes)", "hugepages is one of"),
         ("machine(machine(glibc, cpus=0), hugepages=never)", "twice"),
         ("machine(nothing, cpus=0)", "no manager 'nothing'"),
-        ("machine(glibc, cpus=0", "does not say"),
-        ("delay(machine(glibc, cpus=0))", "around the whole name"),
+        ("machine(glibc, cpus=0", "must name a manager"),
+        ("delay(machine(glibc, cpus=0))", "enclose the whole name"),
         ("machine(glibc, cpus=" + "0," * 300 + "0)", "characters"),
     ],
 )

@@ -42,24 +42,24 @@ def read(tmp_path: Path, text: str | bytes) -> str:
         ("count name place more", "has 4 words"),
         ("counts name place", "begins with 'counts'"),
         ("COUNT name place", "begins with 'COUNT'"),
-        (f"count {'n' * (NAME_BYTES + 1)} place", "fewer bytes"),
-        ("count " + "\u00e9" * 32 + " place", "fewer bytes"),
+        (f"count {'n' * (NAME_BYTES + 1)} place", "printable text of at most"),
+        ("count " + "\u00e9" * 32 + " place", "printable text of at most"),
         ("count a\u202eb place", "printable"),
-        ("count tare.collection place", "Tare's own"),
+        ("count tare.collection place", "reserved for Tare"),
         ("count name a\u202eb", "printable"),
         ("count name !symbol", "lacks the object"),
         ("count name a!b!c", "more than one !"),
         ("count name lib.so!", "is none of"),
         ("count name +5", "is none of"),
         ("count name lib.so!0x10", "write lib.so!+0x10"),
-        ("count name 12ab", "begins with no digit"),
-        ("count name main+", "no number"),
-        ("count name main+x", "no number"),
-        ("count name main+-4", "no number"),
-        ("count name main+0X4", "no number"),
-        ("count name main+1_0", "no number"),
-        ("count name main+\u0664", "no number"),
-        ("count name main+18446744073709551616", "more than an address"),
+        ("count name 12ab", "cannot begin with a digit"),
+        ("count name main+", "not a number"),
+        ("count name main+x", "not a number"),
+        ("count name main+-4", "not a number"),
+        ("count name main+0X4", "not a number"),
+        ("count name main+1_0", "not a number"),
+        ("count name main+\u0664", "not a number"),
+        ("count name main+18446744073709551616", "larger than an address"),
         ("end phase main", "which no line begins"),
         ("count phase main\nend phase main", "which no line begins"),
     ],
@@ -74,7 +74,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, what: str) -> None:
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="names no event"):
+    with pytest.raises(UsageError, match="has no events"):
         read(tmp_path, "# nothing\n\n")
     with pytest.raises(UsageError, match="line 2: is not UTF-8"):
         read(tmp_path, b"count a b\n\xff\xfe c d\n")
@@ -84,11 +84,11 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         read_events(tmp_path)
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         read_events(tmp_path / "missing")
-    with pytest.raises(UsageError, match="one more than"):
+    with pytest.raises(UsageError, match="lines allowed"):
         read(tmp_path, "".join(f"count a main+{i}\n" for i in range(MOST_LINES + 1)))
-    with pytest.raises(UsageError, match=f"line {MOST_AT_A_PLACE + 1}: is one more than the"):
+    with pytest.raises(UsageError, match=f"line {MOST_AT_A_PLACE + 1}: exceeds the"):
         read(tmp_path, "count a main+4\ncount b main+0x4\n" * MOST_AT_A_PLACE)
-    with pytest.raises(UsageError, match=f"line {MOST_NAMES + 1}: has one name more"):
+    with pytest.raises(UsageError, match=f"line {MOST_NAMES + 1}: exceeds the"):
         read(tmp_path, "".join(f"count n{i} main+{i}\n" for i in range(MOST_NAMES + 1)))
 
 

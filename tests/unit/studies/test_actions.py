@@ -105,7 +105,7 @@ def test_what_grows_by_copying_costs_memory_or_instructions(tmp_path: Path) -> N
         found = with_details(results, {"counted": counted, "changes": [grows | peaks]})
         (action,) = actions_of(found)
         assert action.gain.metric == metric
-        assert "copied into a larger place 9 times" in action.text
+        assert "copied into a larger block 9 times" in action.text
 
 
 def test_space_names_what_pins_free_memory(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_difference_says_what_a_mended_fault_brought(tmp_path: Path) -> None:
     found = diff(before, after).report.sections[0].findings
     assert found[0] == (
         "Gone: free-earlier at make (list.c:7); it brought 25% less of peak of live bytes "
-        "(1.00 MiB), 25% less was expected."
+        "(1.00 MiB); expected: 25% less."
     )
     (back, *_) = diff(after, before).report.sections[0].findings
     assert back.startswith("Came up: Free what make (list.c:7) allocates")

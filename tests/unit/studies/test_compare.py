@@ -135,7 +135,7 @@ def test_a_comparison_says_who_was_fastest() -> None:
     ]
     both = [row for p in "pq" for row in walls(p, "glibc", [1.0] * 6) + walls(p, "fast", [0.5] * 6)]
     (sentence,) = found(both)
-    assert sentence.startswith("fast was fastest by the mean of 2 programs: 50% less wall time")
+    assert sentence.startswith("fast was fastest in the mean of 2 programs: 50% less wall time")
 
 
 def test_a_summary_of_known_rows() -> None:

@@ -355,7 +355,7 @@ def test_published_figures_are_those_of_the_paper() -> None:
     ("facts", "records", "reason"),
     [
         ({"live_left_out": "it was not asked for"}, plan(live=False), "it was not asked for"),
-        ({}, plan(), "the run under the instrument gave a status, failed"),
+        ({}, plan(), "the run under the instrument did not complete: failed"),
     ],
 )
 def test_without_the_live_memory_the_reason_is_told(
@@ -365,14 +365,14 @@ def test_without_the_live_memory_the_reason_is_told(
         return Outcome(Status.FAILED) if run.study == "count" else walls(run)
 
     section = report_section(folder(tmp_path / "r", carry_out(records, measure), **facts))
-    assert section.findings[-1].endswith(f"is not known: {reason}.")
+    assert section.findings[-1].endswith(f"are not compared with live memory: {reason}.")
     assert "of live" not in [column.title for column in table(section, "table-delay-1").columns]
 
 
 def test_no_figure_at_all(tmp_path: Path) -> None:
     records = carry_out(plan(), lambda _run: Outcome(Status.FAILED, reason="it broke"))
     section = report_section(folder(tmp_path / "r", records))
-    assert section.findings == ["No run gave a figure."]
+    assert section.findings == ["No run succeeded."]
     assert section.figures == []
     assert {row[2] for row in texts(table(section, "table-failures"))} == {"failed"}
 
@@ -496,10 +496,10 @@ def test_an_allocator_of_the_programs_own_is_not_delayed(tmp_path: Path) -> None
 def test_why_the_section_of_weigh_ran_nothing(tmp_path: Path) -> None:
     (sentence,) = weigh_section.section(no_runs(tmp_path, 10.0, "glibc")).findings
     assert sentence.startswith(
-        "Left out: the runs take about 3 min 10 s, and the other sections leave less of the "
+        "Left out: the runs take about 3 min 10 s, more than is left of the bill's "
     )
     (sentence,) = weigh_section.section(no_runs(tmp_path, 0.01, "glibc")).findings
-    assert sentence == "Left out: the program gave no good run under glibc."
+    assert sentence == "Left out: no run under glibc succeeded."
 
 
 def test_a_variant_without_a_layer_is_its_allocator() -> None:

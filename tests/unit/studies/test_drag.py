@@ -145,7 +145,7 @@ def moments(row: Row, clock: str, end: int) -> tuple[int, int, int, int, int]:
 
 
 def needed_until(row: Row, end: int) -> int:
-    """From when on an object is held in vain, teardown being no use."""
+    """From when on an object is unused, teardown being no use."""
     birth, first, last, _, final = moments(row, "instructions", end)
     torn = row["before_teardown_instructions"]
     if row["last_use_instructions"] is None or (torn == birth and first > birth):
@@ -316,7 +316,7 @@ def test_stacks_that_read_alike_are_one_site(tmp_path: Path) -> None:
     wasted = sum(10 * (900 + process - at) for process in (0, 1) for at in range(1, number + 1))
     assert vain.key == pytest.approx(wasted / 1000)
     assert share.key == pytest.approx(wasted / (wasted + 7 * 897))
-    assert "Half of what is held in vain comes from 1 call site (of 2)." in drag.findings(
+    assert "Half of the unused memory comes from 1 call site (of 2)." in drag.findings(
         [Record(Run("drag", "p", "glibc", 0, 1), outcome, "")], "glibc"
     )
 
@@ -384,7 +384,7 @@ def of_trace(trace: Path, tmp_path: Path) -> Results:
 @pytest.mark.parametrize(
     ("last", "needed", "said"),
     [
-        (99, 50, "once only code that frees it still reads it would need 50 B (50% less)"),
+        (99, 50, "not counting reads by code that frees it, would need 50 B (50% less)"),
         (60, 59, "right after its last use would need 60 B (40% less)"),
         (99, 99, "right after its last use would change little (99 B)"),
         (99, None, "right after its last use would change little (99 B)"),
@@ -403,7 +403,7 @@ def test_a_report_of_a_trace(of_trace: Results, trace: Path) -> None:
     (section,) = build_report(of_trace).sections
     assert section.findings[0].startswith("The program holds ")
     assert "right after its last use would need" in section.findings[0]
-    assert any(f.startswith("Half of what is held in vain comes from") for f in section.findings)
+    assert any(f.startswith("Half of the unused memory comes from") for f in section.findings)
     tables = {table.identifier: table for table in section.tables}
     assert {"table-drag-1", "table-parts-1", "table-sites-1", "table-stacks-1"} <= set(tables)
     first = tables["table-sites-1"].rows[0][1].text
@@ -431,7 +431,7 @@ def test_a_damaged_analysis_is_said_to_be_one(of_trace: Results) -> None:
     record = json.loads(file.read_text())
     for broken in ({}, {"totals": 3}, {**record["details"], "sites": [{}]}):
         file.write_text(json.dumps(record | {"details": broken}) + "\n")
-        with pytest.raises(UsageError, match="what it holds is damaged"):
+        with pytest.raises(UsageError, match="is damaged"):
             build_report(of_trace)
 
 
@@ -452,7 +452,7 @@ def test_reachability_is_said_and_drawn(tmp_path: Path) -> None:
     )
     (section,) = build_report(drag_of_trace(folder, folder=tmp_path / "r")).sections
     assert "and freeing it once it is unreachable 576 B." in section.findings[0]
-    assert any("Were each object freed once it is unreachable" in f for f in section.findings)
+    assert any("With each object freed once unreachable" in f for f in section.findings)
     assert "when unreachable" in [column.title for column in section.tables[0].columns]
     for figure in section.figures:
         assert "still reachable" in json.dumps(figure.spec)

@@ -179,16 +179,18 @@ def test_tracing_is_told_from_reclaiming(results: Results) -> None:
 def test_the_sentences(results: Results) -> None:
     told, published = section_of(results).findings
     assert told.startswith(
-        "Under glibc, traces that reclaim nothing, against none: 10.0% more mutator time ("
+        "Under glibc, tracing without reclaiming, compared with no collections: "
+        "10.0% more mutator time ("
     )
-    reclaiming = told.partition("against tracing only: ")[2]
+    reclaiming = told.partition("compared with tracing only: ")[2]
     assert reclaiming.startswith("50% less mutator time")
     assert "75% less memory" in reclaiming
-    assert "Longer periods, against the shortest, 256KiB, all reclaiming: 9.1% less" in told
-    rarer = told.partition("against each: ")[2]
+    longer = told.partition("compared with the shortest (256KiB), reclaiming at each trace: ")[2]
+    assert longer.startswith("9.1% less")
+    rarer = told.partition("compared with every trace: ")[2]
     assert rarer.startswith("50% more mutator time")
     assert "× 4" in rarer
-    share = "The collections themselves take 42% every 256KiB, 17% every 1MiB of the wall time."
+    share = "Share of the wall time in collections: 42% every 256KiB, 17% every 1MiB."
     assert told.endswith(share)
     assert published.startswith("Published")
 

@@ -346,14 +346,14 @@ def test_invocations_are_combined() -> None:
 @pytest.mark.parametrize(
     ("program", "events", "managers", "collections", "said"),
     [
-        ("java", [], ["marksweep(glibc)"], [], "is not said"),
-        ("java", ["a.b"], ["marksweep(glibc)"], [], "is no collector of a JVM"),
-        ("java", ["a.b"], [], [3], "cannot be had"),
+        ("java", [], ["marksweep(glibc)"], [], "is named as an event"),
+        ("java", ["a.b"], ["marksweep(glibc)"], [], "is not a collector of a JVM"),
+        ("java", ["a.b"], [], [3], "are not possible"),
         ("java", ["a.b"], ["jvm.zgc"], [10], "cannot be set"),
-        ("java", ["a.b"], ["jvm.g1(young=8MiB)"], [10], "is what varies"),
+        ("java", ["a.b"], ["jvm.g1(young=8MiB)"], [10], "sets how often it collects"),
         ("true", [], ["glibc"], [], "glibc collects nothing"),
         ("true", [], ["jvm.serial"], [], "no method is named"),
-        ("true", [], ["marksweep(glibc, every=1MiB)"], [10], "is what varies"),
+        ("true", [], ["marksweep(glibc, every=1MiB)"], [10], "sets how often it collects"),
     ],
 )
 def test_what_does_not_go_together(

@@ -122,8 +122,8 @@ def test_a_runtime_shows_its_pauses() -> None:
 @pytest.mark.parametrize(
     ("left", "said"),
     [
-        (Left(), "told no events"),
-        (Left({10: recorded(600, 1)}), "did not show its collections"),
+        (Left(), "wrote no events"),
+        (Left({10: recorded(600, 1)}), "did not report its collections"),
         (Left({10: recorded(100, 1)}, [], [layer_process(10, [])]), "only 50 events"),
     ],
 )
@@ -169,7 +169,7 @@ def test_periods_for_numbers_of_collections() -> None:
         ("marksweep(glibc, every=6528KiB)", "marksweep(glibc)", 10),
         ("marksweep(glibc, every=64KiB)", "marksweep(glibc)", 1000),
     ]
-    with pytest.raises(UsageError, match="cannot collect so often"):
+    with pytest.raises(UsageError, match="cannot collect every"):
         chosen_periods(["marksweep(glibc)"], [100_000], pilot(64))
 
 

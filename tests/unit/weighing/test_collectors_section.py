@@ -41,7 +41,7 @@ def test_what_takes_long_ends_the_section_early() -> None:
 
 @pytest.mark.parametrize(
     "recording",
-    [record("glibc", status=Status.FAILED), record("glibc", left_out="it makes no objects")],
+    [record("glibc", status=Status.FAILED), record("glibc", left_out="it allocates no objects")],
 )
 def test_without_a_recording_nothing_is_replayed(recording: Record) -> None:
     assert collectors.next_runs(SETTING, [recording]) == []

@@ -197,7 +197,7 @@ def test_a_bill_tries_the_manager_of_all_objects_where_that_is_cheap(
     ("trial", "fault"),
     [
         (Outcome(Status.OK, output_sha256="1"), ""),
-        (Outcome(Status.OK, output_sha256="2"), "under it the program prints something else"),
+        (Outcome(Status.OK, output_sha256="2"), "the program prints something else under it"),
         (Outcome(Status.NOT_LOADED, "pymalloc serves process 7"), "pymalloc serves process 7"),
     ],
 )

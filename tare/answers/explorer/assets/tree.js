@@ -55,7 +55,7 @@ const nodeText = (node) => {
   const own = shownTree.own[node];
   const share = totalOf(0) ? totalOf(node) / totalOf(0) : 0;
   return `${frameOf(node)}: ${formatValue(totalOf(node), unit)} ${title}, ${formatShare(share)} of all` +
-    (shownTree.children[node].length && own > 0 ? `; ${formatValue(own, unit)} of it in no frame below` : "");
+    (shownTree.children[node].length && own > 0 ? `; ${formatValue(own, unit)} of it in no call below` : "");
 };
 const isSought = (node) => shownTree.found !== "" && frameOf(node).toLowerCase().includes(shownTree.found);
 

@@ -83,7 +83,7 @@ class Collector:
 
 COLLECTORS: Mapping[str, Collector] = {
     "serial": Collector(
-        "one thread, generations, all work in pauses",
+        "single-threaded, generational, all work in pauses",
         "UseSerialGC",
         "Serial",
         stops=True,
@@ -91,7 +91,7 @@ COLLECTORS: Mapping[str, Collector] = {
         unit=64 << 10,
     ),
     "parallel": Collector(
-        "several threads, generations, all work in pauses",
+        "parallel, generational, all work in pauses",
         "UseParallelGC",
         "Parallel",
         stops=True,
@@ -100,7 +100,7 @@ COLLECTORS: Mapping[str, Collector] = {
         unit=512 << 10,
     ),
     "g1": Collector(
-        "regions, marks beside the program, moves in short pauses",
+        "in regions, marks concurrently, moves objects in short pauses",
         "UseG1GC",
         "G1",
         stops=True,
@@ -108,14 +108,14 @@ COLLECTORS: Mapping[str, Collector] = {
         young=True,
     ),
     "shenandoah": Collector(
-        "regions, marks and moves beside the program",
+        "in regions, marks and moves objects concurrently",
         "UseShenandoahGC",
         "Shenandoah",
         stops=False,
         threads="ConcGCThreads",
     ),
     "zgc": Collector(
-        "coloured pointers, marks and moves beside the program",
+        "coloured pointers, marks and moves objects concurrently",
         "UseZGC",
         "The Z Garbage Collector",
         stops=False,
@@ -134,35 +134,33 @@ COLLECTORS: Mapping[str, Collector] = {
         "MMTk",
         stops=False,
     ),
-    OWN: Collector("the one that the program's command or the JVM chooses", "", "", stops=False),
+    OWN: Collector("as the program's command or the JVM chooses", "", "", stops=False),
 }
 
 _HEAP = Option(
     HEAP,
-    "bytes of the heap, from the start to the end, or a multiple of the least one, like 2x; "
-    "without it the JVM's",
+    "fixed size of the heap in bytes, or a multiple of the minimum heap, like 2x; if not set, as "
+    "the JVM chooses",
     "size",
     "",
     tried=("128MiB", "512MiB", "64MiB", "256MiB", "1GiB", "32MiB"),
 )
 _YOUNG = Option(
     "young",
-    "bytes of the young generation; without it as the JVM chooses",
+    "bytes of the young generation; if not set, as the JVM chooses",
     "size",
     "",
     tried=("64MiB", "16MiB", "256MiB"),
 )
 _THREADS = Option(
     "threads",
-    "threads of the collector; without it as the JVM chooses",
+    "threads of the collector; if not set, as the JVM chooses",
     "int",
     "",
     tried=("1",),
 )
-_PERIOD = Option("period", "a young collection each time so many bytes were allocated", "size", "")
-_FULL_PERIOD = Option(
-    "full-period", "a full collection each time so many bytes were allocated", "size", ""
-)
+_PERIOD = Option("period", "bytes allocated between young collections", "size", "")
+_FULL_PERIOD = Option("full-period", "bytes allocated between full collections", "size", "")
 _PLANS = (
     "Compressor",
     "ConcurrentImmix",
@@ -178,7 +176,7 @@ _PLANS = (
 )
 _PLAN = Option(
     "plan",
-    "the collector of MMTk; without it the one that the JVM was built with",
+    "the collector of MMTk; if not set, the one that the JVM was built with",
     "choice",
     "MMTK_PLAN",
     {plan: plan for plan in _PLANS},
@@ -327,7 +325,7 @@ def _full_every(setting: Setting) -> int:
     period = numbers.get("period", 0)
     if not period or full % period:
         raise UsageError(
-            f"{NAME}.{setting.collector}: a full-period is a multiple of the period",
+            f"{NAME}.{setting.collector}: full-period must be a multiple of period",
             "give both, as in jvm.serial(period=4MiB, full-period=64MiB)",
         )
     return full // period
@@ -347,7 +345,7 @@ def check(setting: Setting, program: Program) -> None:
                 said = f"its option {option}=" if option else "its name"
                 raise UsageError(
                     f"{program.name}: the JVM's option {word} clashes with the manager "
-                    f"{NAME}.{setting.collector}: {said} says the same",
+                    f"{NAME}.{setting.collector}: {said} sets the same",
                     f"leave {word} out of the command and of JDK_JAVA_OPTIONS",
                 )
 
@@ -396,7 +394,7 @@ def agent() -> Path:
         return native_file(OBJECT)
     except MissingError:
         raise MissingError(
-            "the observer of JVMs is not built", f"apt-get install {PACKAGE}, and build Tare anew"
+            "the observer of JVMs is not built", f"apt-get install {PACKAGE}, and build Tare again"
         ) from None
 
 
@@ -583,13 +581,13 @@ def _fault(setting: Setting, processes: Sequence[Process]) -> str:
 
 
 def _judge_failure(outcome: Outcome, processes: Sequence[Process], said: str) -> Outcome:
-    """A JVM that leaves for want of memory does so with an exit status of its own, and without its
-    orderly end; one whose heap is too small to start with does not even come to its collector."""
+    """A JVM that ran out of memory exits with a status of its own, and without its orderly end; one
+    whose heap is too small to start with does not even come to its collector."""
     begun = [process for process in processes if process.collector]
     if not all(process.ended for process in begun):
         match = re.search(r"Terminating due to (java\.lang\.OutOfMemoryError[^\n]{0,100})", said)
         if match or outcome.exit_code == _OUT_OF_MEMORY_EXIT:
-            reason = match[1] if match else "the JVM left for want of memory"
+            reason = match[1] if match else "the JVM exited: out of memory"
             return replace(outcome, status=Status.OUT_OF_MEMORY, reason=reason)
     if begun or outcome.exit_code != _REFUSED_EXIT:
         return outcome

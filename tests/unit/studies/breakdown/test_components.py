@@ -75,11 +75,11 @@ BAD_DESCRIPTORS = {
     '[[phase]]\nname = "a"\ncomponent = "b"\nfunctions = []': "component, not 'b'",
     '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = "f"': "must be a list of strings",
     '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = ["f"]\ninside = "z"': "inside z",
-    '[code]\nprefix = ""\nbegin = ["a"]\nend = []': "different length",
+    '[code]\nprefix = ""\nbegin = ["a"]\nend = []': "same number of names",
     '[allocation]\ndirection = "left"\nheader = {}': "one of down, up, not 'left'",
     '[symbols]\nsignatures = "none"\nsize = 1': "size: unknown key",
     '[[routine]]\ncomponent = "rent"\nfunctions = []': "component, not 'rent'",
-    "[": "is no descriptor",
+    "[": "is not a descriptor",
 }
 
 

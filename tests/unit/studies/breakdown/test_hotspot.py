@@ -153,10 +153,10 @@ def test_code_of_the_language_by_its_name() -> None:
 BAD_DESCRIPTORS = {
     '[made_code]\nnames = "("': "made_code.names",
     "[made_code]": "made_code.names: is missing",
-    '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = []\ntitle = "A"': "has a title",
+    '[[phase]]\nname = "a"\ncomponent = "copy"\nfunctions = []\ntitle = "A"': "title: only a phase",
     '[buffer]\npointer = "[r15"\nlimit = "[r15]"\ncomponent = "allocation"\nzeroing = "zeroing"\n'
     "zero = []\nheader = { first = 0, class_at = 8, length_at = 12, elements_at = 16, "
-    'component = "record_tag" }': "lacks its ]",
+    'component = "record_tag" }': "has no closing ]",
 }
 
 
