@@ -30,15 +30,15 @@ INTRODUCTION = """\
 # What tuning gains
 
 What [`tare tune`](commands/tune.md) finds for the programs of the suite `papers`. Each got the \
-time of 60 of its runs, 100 seconds at most (45 runs where these take longer), and the managers \
-and options that are tried by default. Only settings that fresh runs confirmed are in the table; \
-ratios are to glibc, with their 95% intervals, and below 1 is less.
+time of 60 of its runs, 100 seconds at most, and the managers and options that are tried by \
+default. Where a run takes longer than a fortieth of that, nothing is searched. Only settings \
+that fresh runs confirmed are in the table; ratios are to glibc, with their 95% intervals, and \
+below 1 is less.
 
 `make tuned` repeats it; what is finished below `build/tuned` is kept.
 """
-RUNS, LEAST_RUNS, LEAST_SECONDS, MOST_SECONDS = 60, 45, 15.0, 100.0
-"""The time of a program: that of ``RUNS`` runs within these bounds, or of ``LEAST_RUNS`` runs where
-that is more; with fewer `tare tune` does not search."""
+RUNS, LEAST_SECONDS, MOST_SECONDS = 60, 15.0, 100.0
+"""So much time a program gets: that of so many runs, within these bounds."""
 HEAD = "| program | a run takes | settings tried | confirmed, as ratios to glibc |"
 RULE = "| --- | --- | --- | --- |"
 LESS = 0.95
@@ -72,8 +72,7 @@ def tuned(program: Program, folder: Path) -> Results:
     pilot = folder.with_name(f"{folder.name}-pilot")
     once = compare(program, ["glibc"], runs=1, warmup=1, folder=pilot).measurements
     wall = max(once.filter(metric="wall_seconds")["value"].drop_nulls(), default=0.0)
-    most = max(MOST_SECONDS, LEAST_RUNS * wall)
-    seconds = min(max(LEAST_SECONDS, RUNS * wall), most)
+    seconds = min(max(LEAST_SECONDS, RUNS * wall), MOST_SECONDS)
     return tune(program, seconds=seconds, folder=folder, watcher=TerminalWatcher(False))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
 
 import tare
@@ -79,7 +79,7 @@ class Measured:
     ratio: float | None = None
     ratio_low: float | None = None
     ratio_high: float | None = None
-    machine: str = ""
+    machine: str = field(default="", kw_only=True)
 
 
 def collect(
@@ -232,7 +232,7 @@ def _parsed(row: Mapping[str, str]) -> Measured:
     )
 
 
-_COLUMNS = tuple(field.name for field in fields(Measured))
+_COLUMNS = tuple(column.name for column in fields(Measured))
 _RATIOS = ("ratio", "ratio_low", "ratio_high")
 
 

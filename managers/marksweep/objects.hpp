@@ -221,18 +221,22 @@ __attribute__((noinline)) inline void FreeNested(void* object) {
   }
 }
 
-// What an object held must keep no other alive, and nobody shall find it there. The memory of a
-// large one is the kernel's to clear, once it is used again.
-inline void Wipe(Address object, std::size_t bytes) {
+// What an object held must keep no other alive, and nobody shall find it there. The pages of a
+// large one go back to the kernel, which clears them when they are used again; returns their bytes.
+inline std::size_t Wipe(Address object, std::size_t bytes) {
   constexpr std::size_t kLarge = 128 << 10;
   if (process.inner_is_glibc)
     bytes = std::min(bytes, process.inner.usable_size(reinterpret_cast<void*>(object)));
-  if (bytes < kLarge) return SetZero(reinterpret_cast<void*>(object), bytes);
+  if (bytes < kLarge) {
+    SetZero(reinterpret_cast<void*>(object), bytes);
+    return 0;
+  }
   const Address end = object + bytes, from = PageUp(object), to = PageDown(end);
   const KeepErrno keep;
   const bool discarded = syscall(SYS_madvise, from, to - from, MADV_DONTNEED) == 0;
   memset(reinterpret_cast<void*>(object), 0, (discarded ? from : end) - object);
   memset(reinterpret_cast<void*>(to), 0, end - to);
+  return discarded ? to - from : 0;
 }
 
 // Notes that the program has freed the object, and leaves it.
@@ -248,7 +252,10 @@ __attribute__((noinline)) inline void IgnoreFree(Thread& t, Address object) {
   t.slot->ignored_bytes += bytes;
   t.slot->freed_clock += Clock(t);
   if (!Marker::in_quarantine) return;
-  Wipe(object, bytes);
+  // Pages that hold nothing are cheap to keep, but not free: their tables and addresses remain.
+  constexpr std::size_t kCountedOfDiscarded = 16;
+  const std::size_t discarded = Wipe(object, bytes);
+  t.published_ignored += discarded - discarded / kCountedOfDiscarded;
   if (bytes < kStep) return;
   t.granted -= t.credit;  // it is made known when something is allocated next
   t.credit = 0;

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -34,19 +35,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_each_page_is_there(site: Path) -> None:
     for page in (ROOT / "docs").rglob("*.md"):
-        relative = page.relative_to(ROOT / "docs").with_suffix("")
-        place = site if relative.name == "index" else site / relative
-        assert (place / "index.html").is_file(), relative
+        relative = page.relative_to(ROOT / "docs").with_suffix(".html")
+        assert (site / relative).is_file(), relative
 
 
 def test_the_page_of_a_command_has_its_options(site: Path) -> None:
-    common = (site / "options" / "index.html").read_text()
+    common = (site / "options.html").read_text()
     context = click.Context(tare_group)
-    overview = (site / "reference" / "commands" / "index.html").read_text()
+    overview = (site / "reference" / "commands.html").read_text()
     for name in tare_group.list_commands(context):
         command = tare_group.get_command(context, name)
         assert f"tare {name}" in overview
-        page = (site / "commands" / name / "index.html").read_text()
+        page = (site / "commands" / f"{name}.html").read_text()
         leaves = getattr(command, "commands", {"": command}).values()
         for leaf in leaves:
             for parameter in leaf.params:
@@ -55,11 +55,11 @@ def test_the_page_of_a_command_has_its_options(site: Path) -> None:
 
 
 def test_the_reference_has_every_metric_manager_and_term(site: Path) -> None:
-    metrics = (site / "reference" / "metrics" / "index.html").read_text()
+    metrics = (site / "reference" / "metrics.html").read_text()
     assert all(f"<code>{name}</code>" in metrics for name in METRICS)
-    managers = (site / "reference" / "managers" / "index.html").read_text()
+    managers = (site / "reference" / "managers.html").read_text()
     assert all(f"<code>{name}</code>" in managers for name in api.managers()["name"])
-    glossary = (site / "glossary" / "index.html").read_text()
+    glossary = (site / "glossary.html").read_text()
     assert all(f"<td>{term.name}</td>" in glossary for term in terms())
 
 
@@ -70,3 +70,19 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
             page.read_text(),
         )
         assert not loaded, page
+
+
+@pytest.mark.parametrize(
+    ("page", "words", "found"),
+    [("index", "exit codes", "Options and exit codes"), ("commands/tune", "zzyzx", "")],
+)
+def test_search_works_on_a_page_opened_as_a_file(
+    browser: Any, site: Path, page: str, words: str, found: str
+) -> None:
+    shown = browser.new_page()
+    shown.goto((site / f"{page}.html").as_uri())
+    shown.locator(".md-search__input").fill(words)
+    said = shown.locator(".md-search-result__meta")
+    said.filter(has_text="document").wait_for()
+    titles = shown.locator(".md-search-result__link h1").all_inner_texts()
+    assert titles[:1] == ([found] if found else [])

@@ -55,7 +55,14 @@ def comparison(
         return judging.evidence(mine, program, baseline, metric, seed)
 
     times = [*map(of, _OF_TIME), judging.counted(measurements, program, baseline)]
-    return Comparison(baseline, [each for each in times if each.known], of(judging.MEMORY))
+    kind = "manager" if any(map(_is_of_runtime, mine["manager"].unique())) else "allocator"
+    return Comparison(baseline, [each for each in times if each.known], of(judging.MEMORY), kind)
+
+
+def _is_of_runtime(manager: str) -> bool:
+    """As jvm.g1(heap=64MiB), and unlike ./libmine.so(option=1)."""
+    name = manager.partition("(")[0]
+    return "." in name and "/" not in name
 
 
 def difference(judged: Judged | None, metric: str) -> str:

@@ -48,7 +48,7 @@ def test_why_a_worker_takes_no_part() -> None:
     assert "it has Tare 0" in refusal({**found, "tare": "0"}, run)
     assert refusal({**found, "problem": "no m"}, run) == "no m"
     other = {"m": {**manager, "object_sha256": "z"}}
-    assert "another build (/lib/x.so)" in refusal({**found, "managers": other}, run)
+    assert "different build (/lib/x.so)" in refusal({**found, "managers": other}, run)
     assert "p is a different program" in refusal(
         {**found, "programs": [{**program, "stdin_sha256": "z"}]}, run
     )

@@ -138,6 +138,17 @@ def test_a_comparison_says_who_was_fastest() -> None:
     assert sentence.startswith("fast was fastest in the mean of 2 programs: 50% less wall time")
 
 
+@pytest.mark.parametrize(
+    ("other", "kind"),
+    [("./lib.so(a=1)", "allocator"), ("jvm.g1(heap=64MiB)", "manager"), ("go.off", "manager")],
+)
+def test_settings_of_runtimes_are_no_allocators(other: str, kind: str) -> None:
+    slow = walls("p", other, [1.3, 1.31, 1.3, 1.3, 1.3, 1.29])
+    assert found(walls("p", "glibc", GLIBC) + slow) == [
+        f"Keep glibc for speed: no other {kind} needs less wall time."
+    ]
+
+
 def test_a_summary_of_known_rows() -> None:
     rows = [
         *walls("p", "glibc", GLIBC),

@@ -384,7 +384,12 @@ def of_trace(trace: Path, tmp_path: Path) -> Results:
 @pytest.mark.parametrize(
     ("last", "needed", "said"),
     [
-        (99, 50, "not counting reads by code that frees it, would need 50 B (50% less)"),
+        (
+            99,
+            50,
+            "after its last use, not counting reads by code that frees it, would need 50 B "
+            "(50% less)",
+        ),
         (60, 59, "right after its last use would need 60 B (40% less)"),
         (99, 99, "right after its last use would change little (99 B)"),
         (99, None, "right after its last use would change little (99 B)"),
