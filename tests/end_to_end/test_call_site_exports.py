@@ -43,7 +43,7 @@ def test_the_command(tmp_path: Path, tare: Callable[..., Completed]) -> None:
     for words, said in (
         (("-f", "collapsed", "--weight", "vain"), "instructions, calls, bytes"),
         (("-f", "speedscope", "--weight", "calls"), "does not apply"),
-        (("-f", "dhat"), "no form dhat"),
+        (("-f", "dhat"), "cannot be exported as dhat"),
     ):
         done = tare("export", *words, folder)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr

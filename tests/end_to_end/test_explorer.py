@@ -541,7 +541,7 @@ def test_only_the_newest_of_too_many_folders(
     assert [member.name for member in collection.members] == ["r2", "r3"]
     assert collection.troubles == ["only the newest 2 results are shown; 2 are left out"]
     monkeypatch.setattr(collecting, "MOST_FOLDERS", 3)
-    with pytest.raises(UsageError, match="over 3 folders"):
+    with pytest.raises(UsageError, match="more than 3 folders"):
         collect(tmp_path, note)
 
 

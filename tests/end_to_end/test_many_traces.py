@@ -126,7 +126,7 @@ def test_a_scheduler_that_goes_keeps_what_is_done(traces: list[Path], tmp_path: 
 
         with pytest.raises(TareError, match=f"{scheduler} is gone") as gone:
             drag_of_traces(traces, scheduler=scheduler, folder=tmp_path / "kept", watcher=Kill())
-        assert "-o of the results folder goes on" in gone.value.hint
+        assert "with -o and the results folder" in gone.value.hint
         kept = found(read_records(tmp_path / "kept"))
         assert 1 <= len(kept) < len(whole)
         again = dask.scheduler()

@@ -49,7 +49,7 @@ def test_a_bill(classes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert least is not None
     assert 8 << 20 < least <= 24 << 20
     heaps = found["java-least-heap"]
-    assert any("-Xmx100m is left out" in each for each in heaps.findings)
+    assert any("-Xmx100m is not used" in each for each in heaps.findings)
     pauses = found["java-pauses"]
     assert pauses.findings[0].startswith("It allocates 10")
     assert " MiB in a run" in pauses.findings[0]

@@ -251,7 +251,7 @@ def test_options_under_which_nothing_can_be_seen_are_refused(words: list[str]) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["minheap", "-m", "cpython.gc", "--", "true"], "cannot limit"),
+        (["minheap", "-m", "cpython.gc", "--", "true"], "no limit for its heap"),
         (["minheap", "-m", "cpython.off", "--", "true"], "never collects"),
         (["minheap", "--", "python3", "x.py"], "CPython has no limit"),
         (["frequency", "-m", "cpython.gc", "--", "true"], "period"),

@@ -183,7 +183,7 @@ def test_variables_are_kept_and_clashes_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["minheap", "-m", "ocaml.gc", "--", "true"], "cannot limit"),
+        (["minheap", "-m", "ocaml.gc", "--", "true"], "no limit for its heap"),
         (["frequency", "-m", "ocaml.gc", "--", "true"], "period"),
         (["proximity", "-m", "ocaml.gc", "--", "true"], "when exactly"),
         (["compare", "-m", "ocaml.gc(minor=9B)", "--", "true"], "whole words"),

@@ -80,7 +80,7 @@ def test_signatures(tmp_path: Path) -> None:
     assert "two" not in find_functions(found, 0, text + text)
     for wrong in ("one 12 0102", "one 0102030405060708", "one 12 0102030405060x08", "one 8 .." * 9):
         path.write_text(wrong + "\n")
-        with pytest.raises(ValueError, match=r"known bytes|no signature"):
+        with pytest.raises(ValueError, match=r"known bytes|not a signature"):
             read_signatures(path)
 
 
