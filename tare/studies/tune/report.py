@@ -156,10 +156,10 @@ def _not_confirmed(pairs: Mapping[str, Pair], baseline: str) -> str:
 
 def _nothing_promising(run: TuneRun, searched: Sequence[Record], seen: Mapping[str, Seen]) -> str:
     others = len(seen) - 1
-    if others < 1:
-        return "Nothing to recommend: no run under another setting succeeded."
     if not run.finished:
         return "Nothing is confirmed yet: the search was interrupted."
+    if others < 1:
+        return "Nothing to recommend: no run under another setting succeeded."
     bounds = Bounds(run.request.slower_by, run.request.memory_limit)
     if not any(bounds.allows(each) for each in seen.values()):
         return "Nothing to recommend: no setting stays within the limits that were asked for."
