@@ -126,13 +126,12 @@ def _answers(chosen: Mapping[str, Pair]) -> list[str]:
 
     def lead(name: str) -> str:
         costs = any(row["verdict"] == HIGHER for row in chosen[name])
-        if fastest == smallest == name and not costs:
-            return "Use "
+        less = "For the least time, " if len(chosen) > 1 else "For less time, "
+        less = less if chosen[name][0]["verdict"] == LOWER else "For less memory, "
         if fastest == smallest == name:
-            less_time = chosen[name][0]["verdict"] == LOWER
-            return "For less time, " if less_time else "For less memory, "
+            return less if costs else "Use "
         if name == fastest:
-            return "For the least time, "
+            return less
         return "For the least memory, " if name == smallest else "Between these: "
 
     return [f"{lead(name)}{name}: {_difference(pair)}." for name, pair in chosen.items()]
