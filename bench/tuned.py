@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
+import polars as pl
+
 from tare.base.errors import TareError
 from tare.base.units import format_seconds
 from tare.base.version import __version__
 from tare.programs.program import Program
 from tare.programs.runnable import suite_programs
 from tare.records.machine import describe_machine
+from tare.records.metrics import Status
 from tare.records.results import Results, load
 from tare.studies.compare.question import compare
 from tare.studies.tune.plan import SEARCH
@@ -85,11 +88,17 @@ def is_gain(setting: Setting) -> bool:
 def row(name: str, results: Results, found: Sequence[Setting]) -> str:
     searched = results.measurements.filter(study=SEARCH, metric="wall_seconds")
     base = searched.filter(manager=results.run.baseline)["value"].median()
-    tried = searched["manager"].n_unique() - 1 if searched.height else 0
+    tried = max(searched["manager"].n_unique() - 1, 0)
     takes = format_seconds(float(base)) if isinstance(base, float) else "–"
     cells = [f"`{each.manager}`: {change(each)}" for each in found]
-    cells = cells or ["nothing was confirmed" if tried > 0 else "its runs take too long to search"]
+    cells = cells or ["nothing was confirmed" if tried else untried(searched)]
     return f"| {name} | {takes} | {tried} | {'<br>'.join(cells)} |"
+
+
+def untried(searched: pl.DataFrame) -> str:
+    """Why no setting was tried: a baseline without a figure, or else too little time."""
+    statuses = searched.filter(pl.col("status") != Status.OK)["status"].unique().to_list()
+    return f"no figure: {', '.join(statuses)}" if statuses else "its runs take too long to search"
 
 
 def change(setting: Setting) -> str:

@@ -21,6 +21,7 @@ from tare.report.glossary import terms
 from tare.studykit import options
 
 OPTIONS, GLOSSARY = "<!-- options -->", "<!-- glossary -->"
+NONE = "It has none of its own."
 REST = "And [the options that every study has](../options.md)."
 LINKS = {
     "memory system": "../memsys.md",
@@ -72,9 +73,12 @@ def options_of(name: str) -> Iterator[str]:
     """The options of a command, each in the words of its help, but for those of every study."""
     command = command_of(name)
     if isinstance(command, click.Group):
-        for leaf in command.commands.values():
+        leaves = [leaf for leaf in command.commands.values() if _options(leaf)]
+        for leaf in leaves:
             yield from (f"### tare {name} {leaf.name}", "", leaf.get_short_help_str(200), "")
             yield from (*_table(_options(leaf)), "")
+        if not leaves:
+            yield NONE
         return
     known = _names(options.run_options, options.output_options, options.program_argument)
     like_a_study = _names(options.run_options, options.output_options) <= {
@@ -120,7 +124,7 @@ def _options(command: click.Command) -> list[click.Option]:
 
 def _table(declared: list[click.Option]) -> Iterator[str]:
     if not declared:
-        yield "It has none of its own."
+        yield NONE
         return
     context = click.Context(click.Command("tare"))
     yield from ("| option | meaning |", "| --- | --- |")

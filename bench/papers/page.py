@@ -142,7 +142,8 @@ def page(measured: Sequence[Measured]) -> str:
                 if exhibit.baseline:
                     theirs = _over(theirs, exhibit.baseline)
                 first = shown.setdefault(tuple(exhibit.steps), exhibit)
-                lines += ["", *_section(exhibit, theirs, measured, planned, first)]
+                details = [*_details(exhibit, theirs, measured, planned, first)]
+                lines += ["", *_section(exhibit, details)]
     return "\n".join(lines) + "\n"
 
 
@@ -206,16 +207,8 @@ def _of(exhibit: Exhibit, measured: Iterable[Measured]) -> list[Measured]:
     ]
 
 
-def _section(
-    exhibit: Exhibit,
-    published: Cells,
-    measured: Sequence[Measured],
-    planned: Mapping[str, Step],
-    first: Exhibit,
-) -> Iterator[str]:
-    """``first`` is the exhibit that shows the command of these steps."""
+def _section(exhibit: Exhibit, details: Sequence[str]) -> Iterator[str]:
     yield f"### {_heading(exhibit)}"
-    details = list(_details(exhibit, published, measured, planned, first))
     if details:
         # GitHub reads what stands between blank lines as Markdown, MkDocs what is marked so.
         yield from ("", '<details markdown="1">')
@@ -234,6 +227,7 @@ def _details(
     planned: Mapping[str, Step],
     first: Exhibit,
 ) -> Iterator[str]:
+    """What is folded. ``first`` is the exhibit that shows the command of these steps."""
     if exhibit.word:
         yield from ("", exhibit.word)
     if exhibit.published:
