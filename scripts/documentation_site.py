@@ -1,7 +1,8 @@
 """What the documentation site has besides the pages in docs: all that is made of the code.
 
 A hook of MkDocs, see mkdocs.yml; `make docs` builds the site. On a page of docs, `<!-- options -->`
-stands for the options of its command, and `<!-- glossary -->` for the terms of the field.
+stands for the options of its command, `<!-- glossary -->` for the terms of the field, and
+`<!-- keys of NAME -->` for the keys of a file.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import click
 from mkdocs.structure.files import File
 
 import tare as api
+from scripts.file_keys import FILES
 from tare.__main__ import tare_group
 from tare.records.metrics import METRICS
 from tare.report.glossary import terms
 from tare.studykit import options
 
 OPTIONS, GLOSSARY = "<!-- options -->", "<!-- glossary -->"
+KEYS = re.compile(r"<!-- keys of ([\w.]+) -->")
 NONE = "It has none of its own."
 REST = "And [the options that every study has](../options.md)."
 LINKS = {
@@ -50,6 +53,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         made = options_of(path.stem) if path.parent.name == "commands" else common_options()
         markdown = markdown.replace(OPTIONS, "\n".join(made))
     markdown = markdown.replace(GLOSSARY, "\n".join(glossary()))
+    markdown = KEYS.sub(lambda found: "\n".join(FILES[found[1]]()), markdown)
     return without_outside_links(markdown, len(path.parts) - 1)
 
 

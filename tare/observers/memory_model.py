@@ -1,6 +1,6 @@
 """Descriptions of memory systems: read from TOML, or from this machine, and checked.
 
-docs/memsys.md says what each key means. The simulator in observers/instrument/memsys reads the
+The tables below say what each key means. The simulator in observers/instrument/memsys reads the
 lines that ``simulator_lines`` writes.
 """
 
@@ -158,20 +158,34 @@ Cycles = Annotated[
 Count = Annotated[int, Meta(ge=1, le=1 << 20, description=f"a whole number from 1 to {1 << 20:,}")]
 
 
-class _CacheTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CacheTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table ``[[cache]]``."""
+
     level: Annotated[
         int, Meta(ge=1, le=_MOST_LEVELS, description=f"a whole number from 1 to {_MOST_LEVELS}")
     ]
+    """How far it is from the processor. Only level 1 may be split."""
     size: Size
+    """The bytes that it holds: a multiple of ``ways`` times ``line``."""
     ways: Count
+    """Lines of a set. In level 1 the number of sets is a power of two."""
     miss_cycles: Cycles
+    """Added to each fetch or read that misses."""
     holds: Holds = "both"
+    """What goes through it."""
     line: Power = Power(64)
+    """Bytes of a line."""
     read_fetch: Power | None = None
+    """Bytes that a read miss brings in, by default a line. Needs a write buffer."""
     write_miss_cycles: Cycles = 0
+    """Added to each write that misses."""
     write_miss: Literal["fetch", "around", "no-fetch"] = "fetch"
+    """What a write that misses does: fetch the line, go around this level, or take the line without
+    fetching it, which needs a write buffer."""
     write_hit: Literal["back", "through"] = "back"
+    """Whether a write goes to the level below later, or at once."""
     inclusive: bool = False
+    """Whether lines that leave it leave the levels above, too."""
 
     def __post_init__(self) -> None:
         if self.size % (self.ways * self.line):
@@ -185,12 +199,19 @@ class _CacheTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return Cache(**facts | {"sets": sets, "read_fetch": self.read_fetch or self.line})
 
 
-class _TlbTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TlbTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table ``[[tlb]]``: one for both, one for each, or one for data alone."""
+
     entries: Count
+    """Pages that it knows: a multiple of ``ways``."""
     ways: Count
+    """Entries of a set."""
     miss_cycles: Cycles
+    """Added to each access whose page it does not know."""
     page: Power = Power(4096)
+    """Bytes of a page, 512 at least."""
     holds: Holds = "both"
+    """Whose addresses it translates."""
 
     def __post_init__(self) -> None:
         if self.entries % self.ways:
@@ -202,34 +223,49 @@ class _TlbTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Tlb(self.holds, self.entries // self.ways, self.ways, self.page, self.miss_cycles)
 
 
-class _WriteBufferTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WriteBufferTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table ``[write_buffer]``, below one split level that writes through, without a TLB."""
+
     entries: Annotated[
         int,
         Meta(ge=1, le=_MOST_ENTRIES, description=f"a whole number from 1 to {_MOST_ENTRIES}"),
     ]
+    """Writes that wait in it at most."""
     same_page_cycles: Cycles
+    """In which memory takes an entry in the page of the one before."""
     other_page_cycles: Cycles
+    """In which it takes one of another page."""
     width: Power = Power(4)
+    """Bytes of an entry, 64 at most."""
     page: Power = Power(4096)
+    """Bytes of a page of memory."""
 
     def __post_init__(self) -> None:
         if self.width > _MOST_ENTRIES:
             raise ValueError("width: is more than 64B")
 
 
-class _ModelTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file. Its name is the model's."""
+
     title: Annotated[
         str, Meta(min_length=1, max_length=100, description="a text of 1 to 100 characters")
     ] = ""
+    """Shown in reports; by default the name."""
     straddling: Literal["lines", "access"] = "lines"
+    """What an access to two lines is: an access to each, or one that misses once at most."""
     cycles_per_instruction: Annotated[
         float, Meta(ge=0, le=100, description="a number from 0 to 100")
     ] = 1.0
-    cache: Annotated[tuple[_CacheTable, ...], Meta(max_length=_MOST_PARTS)] = ()
-    tlb: Annotated[tuple[_TlbTable, ...], Meta(max_length=_MOST_PARTS)] = ()
+    """What instructions take without stalls."""
+    cache: Annotated[tuple[CacheTable, ...], Meta(max_length=_MOST_PARTS)] = ()
+    """One to three levels."""
+    tlb: Annotated[tuple[TlbTable, ...], Meta(max_length=_MOST_PARTS)] = ()
+    """What translates addresses."""
     write_buffer: Annotated[
-        tuple[_WriteBufferTable, ...], Meta(max_length=1, description="one table")
+        tuple[WriteBufferTable, ...], Meta(max_length=1, description="one table")
     ] = ()
+    """Where writes wait for memory."""
 
 
 _PARTS = ("cache", "tlb", "write_buffer")
@@ -249,7 +285,7 @@ def model_from_table(name: str, table: Mapping[str, Any], where: str) -> MemoryM
     # A single part can be written as [cache] as well as [[cache]].
     lists = {key: [part] for key in _PARTS if isinstance(part := table.get(key), dict)}
     with _telling(where):
-        return _model(name, converted({**table, **lists}, _ModelTable, _HOOKS))
+        return _model(name, converted({**table, **lists}, ModelTable, _HOOKS))
 
 
 @contextmanager
@@ -257,10 +293,12 @@ def _telling(where: object) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise UsageError(f"{where}: {error}", "docs/memsys.md describes the keys") from None
+        raise UsageError(
+            f"{where}: {error}", "a model with all keys: tare/observers/models/three-level-tlb.toml"
+        ) from None
 
 
-def _model(name: str, table: _ModelTable) -> MemoryModel:
+def _model(name: str, table: ModelTable) -> MemoryModel:
     buffers = [WriteBuffer(**structs.asdict(part)) for part in table.write_buffer]
     model = MemoryModel(
         name,

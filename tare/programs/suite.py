@@ -1,7 +1,7 @@
 """Suites: files that list programs, with how their inputs are made and what they need.
 
 A suite file is read and checked here, and nothing else: who runs the programs is not this module's
-business. docs/suites.md describes the format.
+business. ``ProgramTable`` and docs/suites.md describe the format.
 """
 
 from __future__ import annotations
@@ -56,16 +56,20 @@ Limit = Annotated[str | int | float, Meta(description="a number, or one with its
 
 
 class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table [[program]]: placeholders are not yet replaced. In ``limits`` is the most that
-    metrics may be under ``manager``, for ``tare.checking.limits``."""
+    """A table ``[[program]]``."""
 
     name: Name
+    """Once in the file."""
     description: Text
+    """What it does, for lists."""
     command: Command
+    """The program and its arguments. There is no shell."""
     paper: Text = ""
+    """The program of a paper that it descends from."""
     packages: Annotated[
         tuple[Package, ...], Meta(description="a list of strings, names of packages")
     ] = ()
+    """Debian packages that it needs. Of ``a|b`` one is enough."""
     input: (
         Annotated[
             str,
@@ -76,14 +80,19 @@ class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ]
         | None
     ) = None
+    """The file for standard input, by default an empty one."""
     prepare: Annotated[
         tuple[Command, ...], Meta(description="a list of commands, each a list of strings")
     ] = ()
+    """Commands that make the input, in a new folder of inputs."""
     environment: Annotated[
         dict[Variable, PlainText], Meta(description="a table of variables and strings")
     ] = {}
+    """Added variables, except ``LD_PRELOAD`` and ``LD_AUDIT``."""
     output_sha256: Sha256 | None = None
+    """SHA-256 of the standard output. Without it outputs are compared across managers only."""
     ignore_output: bool = False
+    """For a program that prints times or addresses."""
     timeout_seconds: Annotated[
         float,
         Meta(
@@ -92,8 +101,11 @@ class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             description=f"a number, more than 0 and at most {MAX_TIMEOUT_SECONDS:.0f}",
         ),
     ] = DEFAULT_TIMEOUT_SECONDS
+    """How long a run may take. Under ``--study`` it may take 100 times as long."""
     manager: Text = ""
+    """The manager that limits are for, by default glibc."""
     limits: dict[str, Limit] = {}
+    """The most that metrics may be, for ``tare check``."""
 
     def __post_init__(self) -> None:
         if self.ignore_output and self.output_sha256 is not None:
@@ -113,14 +125,20 @@ class SuiteProgram(ProgramTable, frozen=True, kw_only=True):
     folder: Path
 
 
-class _SuiteTable(Struct, forbid_unknown_fields=True):
+class SuiteTable(Struct, forbid_unknown_fields=True):
+    """The file."""
+
     schema: Literal[1]
+    """The version of this form."""
     name: Name
+    """Shown in reports."""
     description: Text
+    """What its programs have in common."""
     program: Annotated[
         tuple[ProgramTable, ...],
         Meta(min_length=1, description="a list of at least one [[program]] table"),
     ]
+    """Its programs, in this order."""
 
     def __post_init__(self) -> None:
         names: set[str] = set()
@@ -229,7 +247,7 @@ def load_suite(name_or_path: str | os.PathLike[str]) -> Suite:
             "a suite of your own is given by its path",
         )
     try:
-        table = read_toml(path, _SuiteTable)
+        table = read_toml(path, SuiteTable)
     except DocumentError as error:
         raise UsageError(f"{path}: {error}") from None
     programs = [

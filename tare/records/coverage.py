@@ -64,15 +64,20 @@ class Coverage(Struct, frozen=True):
 
 
 class OwnAllocator(Struct, frozen=True):
-    """One that ``file`` of the program brings along, and how many functions it is called by, all of
-    which begin with ``prefix``; ``is_redirected`` where their calls were led to the manager."""
+    """One that a program brings along."""
 
     file: str
+    """The executable or library that it is in."""
     prefix: str
+    """What the names of its functions begin with."""
     functions: Number
+    """How many of them the program calls."""
     is_redirected: bool
+    """Whether their calls were led to the manager."""
     allocator: str = ""
+    """Its name, where it is known."""
     advice: str = ""
+    """What to do about it."""
 
     @property
     def called(self) -> str:

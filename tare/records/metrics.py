@@ -22,12 +22,19 @@ class Status(StrEnum):
     """How one invocation ended. Only ``ok`` carries values."""
 
     OK = "ok"
+    """Exit status 0, served by its manager, output as expected."""
     FAILED = "failed"
+    """Another exit status, a signal, or too much output."""
     TIMEOUT = "timeout"
+    """Still running at the time limit."""
     OUT_OF_MEMORY = "out-of-memory"
+    """Over the memory limit, or ended by the kernel."""
     WRONG_OUTPUT = "wrong-output"
+    """Unexpected standard output."""
     NOT_LOADED = "not-loaded"
+    """The manager did not serve a process, or it had another part of the machine."""
     NOT_COVERED = "not-covered"
+    """The manager served too little of the memory."""
 
 
 class Obtained(StrEnum):

@@ -42,31 +42,36 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run showed. ``values`` holds metrics and is empty unless ``status`` is ok.
-
-    ``server`` serves malloc of the program's first process, and ``executable`` is what that became:
-    of a script, or of a command that starts another in its place, the file that ran in the end.
-    ``silent_processes`` counts children that did not show who serves them (static or privileged
-    ones: no manager can).
-    ``memory_is_sampled`` says that the peak of a process tree comes from samples, not from the
-    kernel's own high-water mark.
-    ``details`` is what an observer saw beyond numbers of metrics; its own module says how.
-    """
+    """What one run showed."""
 
     status: Status
+    """How it ended, before outputs are compared."""
     reason: str = ""
+    """Why the status is not ``ok``."""
     values: Mapping[str, int | float] = field(default_factory=dict)
+    """Metrics and their values; empty unless ``ok``."""
     exit_code: int = 0
+    """Of the main process."""
     signal: int = 0
+    """That ended it, or 0."""
     server: str = ""
+    """The file that served ``malloc`` of the main process."""
     executable: str = ""
+    """The file that the main process ran in the end: a script, or a command, may start another."""
     silent_processes: int = 0
+    """Child processes that did not show what serves them, such as static or privileged ones."""
     left_behind: int = 0
+    """Processes ended 100 ms after the main process."""
     memory_is_sampled: bool = False
+    """Whether peak memory comes of samples of several processes, not of the kernel's own mark."""
     output_sha256: str = ""
+    """Of standard output, unless ignored."""
     output_bytes: int = 0
+    """Of standard output, unless ignored."""
     error_tail: str = ""
+    """The end of standard error, unless ``ok``."""
     details: Mapping[str, Any] = field(default_factory=dict)
+    """What else the observer saw, such as ``coverage``, ``own_allocators`` and ``steal``."""
 
     def details_as(self, kind: type[T]) -> T:
         """``details`` as a struct. Raises DocumentError."""
@@ -75,21 +80,27 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Run:
-    """One planned invocation of one program under one manager. ``order`` counts all runs of the
-    study as they happened. Of warm-up runs only failures count. ``observer`` names what watches the
-    run: an entry of ``tare.campaign.executor.OBSERVERS``, or of those that its study brings.
-    ``machine`` is the worker of a cluster that did it, and ``group`` names its kind; both are empty
-    for this machine."""
+    """One planned invocation of one program under one manager."""
 
     study: Name
+    """Such as ``compare``; ``pilot``: the first run of ``weigh``; ``canary``: a run that watches
+    the machine only."""
     program: Name
+    """The command as typed, or its name in the suite."""
     manager: Name
+    """Its printed name."""
     invocation: Number
+    """The number under this manager, from 0, warm-up runs apart."""
     order: Number
+    """The number in the study, as runs happened."""
     warmup: bool = False
+    """Whether it is a warm-up run: only its failure counts."""
     observer: str = "runner"
+    """What watches it: an entry of ``tare.campaign.executor.OBSERVERS``, or the study's own."""
     machine: Name = ""
+    """The worker of a campaign that did it; empty for this machine."""
     group: Name = ""
+    """That worker's kind of machine."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +125,14 @@ class Record:
         for metric, value in outcome.values.items():
             if not abs(value) <= GREATEST_VALUE:
                 raise ValueError(f"{metric} is {value!r}")
-        return Record(converted(raw, Run), outcome, converted(raw, _Started).started)
+        return Record(converted(raw, Run), outcome, converted(raw, Started).started)
 
 
-class _Started(Struct):
+class Started(Struct):
+    """What a line of a record has beside its run and its outcome."""
+
     started: str = ""
+    """When, in ISO 8601."""
 
 
 def now() -> str:

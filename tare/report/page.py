@@ -65,15 +65,13 @@ def render_page(report: Report) -> str:
     What is too much is cut from the end of tables, and each cut is stated with the number of rows.
     """
     figures = _Figures()
-    limit = MOST_TABLE_ROWS
-    while True:
+    longest = max((len(table.rows) for each in report.sections for table in each.tables), default=0)
+    limit = max(LEAST_TABLE_ROWS, min(MOST_TABLE_ROWS, longest))
+    page = _page(report, limit, figures)
+    while (size := len(page.encode())) >= MOST_BYTES and limit > LEAST_TABLE_ROWS:
+        limit = max(LEAST_TABLE_ROWS, min(limit // 2, limit * MOST_BYTES // size))
         page = _page(report, limit, figures)
-        if len(page.encode()) < MOST_BYTES or limit <= LEAST_TABLE_ROWS:
-            break
-        limit = max(LEAST_TABLE_ROWS, limit // 2)
-    if len(page.encode()) >= MOST_BYTES:
-        page = _page(_outline(report), 0, _Figures())
-    return page
+    return page if size < MOST_BYTES else _page(_outline(report), 0, _Figures())
 
 
 def write_page(report: Report, path: Path) -> None:

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 import pytest
 
 import tare as api
+from scripts import file_keys
+from scripts.file_keys import FILES
 from tare.__main__ import tare_group
 from tare.records.metrics import METRICS
 from tare.report.glossary import terms
+from tests.docs.command_lines import PAGES
 from tests.support import ROOT
 
 pytest.importorskip("material", reason="the Python package mkdocs-material")
@@ -61,6 +65,26 @@ def test_the_reference_has_every_metric_manager_and_term(site: Path) -> None:
     assert all(f"<code>{name}</code>" in managers for name in api.managers()["name"])
     glossary = (site / "glossary.html").read_text()
     assert all(f"<td>{term.name}</td>" in glossary for term in terms())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_page_of_a_file_has_all_its_keys(site: Path, name: str) -> None:
+    marker = f"<!-- keys of {name} -->"
+    (page,) = (found for found in PAGES if marker in found.read_text())
+    shown = (site / page.relative_to(ROOT / "docs").with_suffix(".html")).read_text()
+    keys = re.findall(r"^\| `([^`]+)`", "\n".join(FILES[name]()), re.MULTILINE)
+    assert len(keys) > 6
+    assert all(f"<code>{key}</code>" in shown for key in keys)
+
+
+def test_a_key_without_a_meaning_is_refused() -> None:
+    class Undescribed(msgspec.Struct):
+        told: int
+        """So many."""
+        left_out: str = ""
+
+    with pytest.raises(AssertionError, match="Undescribed: no text below left_out"):
+        file_keys.meanings(Undescribed)
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from scripts.file_keys import FILES
 from tare.__main__ import tare_group
 from tare.records.metrics import METRICS
 from tare.report.glossary import terms
@@ -91,6 +92,13 @@ def test_metrics_and_terms_are_plain_and_short() -> None:
         assert len(metric.explanation.split()) <= RULES["explanation"], name
     for term in terms():
         assert avoided(term.meaning) == [], term.name
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_keys_of_files_are_plain_and_short(name: str) -> None:
+    for line in FILES[name]():
+        assert avoided(line) == []
+        assert all(len(found.split()) <= RULES["sentence"] for found in re.split(r"[.|]", line))
 
 
 def texts_of(module: Path) -> Iterator[tuple[int, str]]:

@@ -24,23 +24,25 @@ BytesAt = Callable[[int, int], bytes]
 """What lies in an executable at an address, so many bytes; fewer where there are no more."""
 FOLDER = Path(__file__).resolve().parent / "runtimes"
 Component = Annotated[
-    str, Meta(pattern=rf"\A({'|'.join(COMPONENTS)})\Z", description="the name of a component")
+    str, Meta(pattern=rf"\A({'|'.join(COMPONENTS)})\Z", description="a component")
 ]
 
 
 class Phase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Functions of the runtime, from their entry to their return, with all that they call.
-
-    Where several phases nest, the first in the file counts. ``inside`` names a phase, without which
-    this one does not count. With the component ``other`` what they do is judged as outside of
-    phases; where there is a ``title``, as code that no rule is about, which is told of under it.
-    """
+    """A table ``[[phase]]``: functions of the runtime, from their entry to their return, with all
+    that they call. Where several phases nest, the first in the file counts."""
 
     name: str
+    """For ``inside``, and in messages."""
     component: Component
+    """What their instructions are charged to; ``other``: as outside of phases."""
     functions: tuple[str, ...]
+    """Their symbols."""
     inside: str = ""
+    """The name of a phase without which this one does not count."""
     title: str = ""
+    """With the component ``other``: under what the code stands in reports, as code without a rule.
+    """
 
     def __post_init__(self) -> None:
         if self.title and self.component != OTHER:
@@ -48,31 +50,36 @@ class Phase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class MadeCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Code that a process makes as it runs, and tells of in a file /tmp/perf-PID.map: the
-    language's is that whose name ``names`` fits. ``java_options``: with which JVMs do so."""
+    """The table ``[made_code]``: code that a process makes as it runs, and describes in a file
+    /tmp/perf-PID.map."""
 
     names: re.Pattern[str]
+    """The names that code of the language has there."""
     java_options: tuple[str, ...] = ()
+    """With which a JVM writes the file."""
 
 
 class Routine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Functions whose own instructions are charged to a component, but not what they call: those
-    that are jumped to and do not return, of which a phase would have no end."""
+    """A table ``[[routine]]``: functions that are jumped to and do not return, of which a phase
+    would have no end."""
 
     component: Component
+    """What their own instructions are charged to, but not what they call."""
     functions: tuple[str, ...]
+    """Their symbols."""
 
 
 class Symbols(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """How functions of a stripped executable get names. It is only searched for those of the file
-    ``signatures`` where it contains all the texts. Or by an ``archive``, the static library that it
-    was linked of, with ``{executable}`` for the executable's path; ``executables``: where these can
-    lie, as a shell would write it, for scripts that start one."""
+    """The table ``[symbols]``: how functions of a stripped executable get names."""
 
     signatures: str = ""
+    """A file of signatures beside the descriptor."""
     contains: tuple[str, ...] = ()
+    """Only an executable with all of these texts is searched."""
     archive: str = ""
+    """The static library that it was linked of, with ``{executable}`` for the executable's path."""
     executables: tuple[str, ...] = ()
+    """Where executables can lie, as a shell would write it, for scripts that start one."""
 
     @functools.cached_property
     def known(self) -> tuple[Signature, ...]:
@@ -80,17 +87,20 @@ class Symbols(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dic
 
 
 class Code(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The code that the language's compiler made: what lies in no file, where it is ``anonymous``.
-    Or it lies between each symbol that ends in one of ``begin`` and the symbol of the same start
-    that ends in the ``end`` of the same place, but for the symbols in ``without``. Or all of .text
-    but what is ``unwound``, where this is False."""
+    """The table ``[code]``: where the code lies that the language's compiler made."""
 
     anonymous: bool = False
+    """Whether it is what lies in no file."""
     unwound: bool = True
+    """False where it is all of .text without unwinding tables."""
     without: tuple[str, ...] = ()
+    """Symbols at which none of it begins, in spite of their names."""
     prefix: str | None = None
+    """What the symbols around it begin with."""
     begin: tuple[str, ...] = ()
+    """What the symbol before it ends in."""
     end: tuple[str, ...] = ()
+    """What the symbol behind it ends in, for each of ``begin``; their starts are the same."""
 
     def __post_init__(self) -> None:
         if len(self.begin) != len(self.end):
@@ -104,15 +114,18 @@ class Code(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A word before an object. ``size_shift``: where its number of words begins; ``zero`` and
-    ``one``: the bits that are 0, and 1, in the header of a new object. ``info_tables``: it is the
-    address of code instead, before which a table says how large the object is."""
+    """The table ``[allocation.header]``: the word before an object."""
 
     component: Component
+    """What storing it is charged to."""
     size_shift: int = -1
+    """The bit at which the object's number of words begins. Needed without ``info_tables``."""
     zero: int = 0
+    """The bits that are 0 in a new object's."""
     one: int = 0
+    """The bits that are 1."""
     info_tables: bool = False
+    """Whether it is an address of code, before which a table says how large the object is."""
 
     def __post_init__(self) -> None:
         if self.size_shift < 0 and not self.info_tables:
@@ -131,32 +144,42 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Constant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A word in a new object that is the runtime's: in one whose header has ``tag`` in the lowest
-    byte, a constant that has ``bits`` and is at least ``least``."""
+    """A table ``[[allocation.constant]]``: a word in a new object that is the runtime's."""
 
     tag: int
+    """The lowest byte of such objects' headers."""
     mask: int
+    """The bits of the word that are compared."""
     equals: int
+    """What they are."""
     component: Component
+    """What storing the word is charged to."""
     least: int = 0
+    """The least that the whole word is."""
 
 
 class Allocation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Objects are made by moving a register; several at once fill what was taken, one behind the
-    other. Where it goes down its value then is the address of the first header; where it goes up
-    that address was its value before, and ``first`` bytes more. ``pointer_tags``: bits that a
-    pointer to an object may carry. ``calls``: functions that take so and check, by the bytes they
-    take; 0 where they only check what was taken before."""
+    """The table ``[allocation]``: objects are made by moving a register. Several at once fill what
+    was taken, one behind the other."""
 
     register: str
+    """The allocation pointer."""
     component: Component
+    """What moving it is charged to."""
     word: int
+    """Bytes of a word."""
     header: Header
+    """The word before an object."""
     direction: Literal["down", "up"] = "down"
+    """Whether the first header is at the pointer's value after the move, or before it."""
     first: int = 0
+    """Where it goes up, how many bytes behind that value the first header is."""
     pointer_tags: int = 0
+    """The bits that a pointer to an object may carry."""
     constants: tuple[Constant, ...] = field(name="constant", default=())
+    """Words of the runtime in a new object."""
     calls: Mapping[str, int] = {}
+    """Functions that allocate and check, with the bytes that they take; 0 where they only check."""
 
     @property
     def goes_up(self) -> bool:
@@ -164,27 +187,35 @@ class Allocation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class BufferHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of an object the first word is ``first`` when its address is not known otherwise;
-    ``class_at`` and ``length_at`` are where the other header words lie, and the elements of an
-    array begin at ``elements_at``."""
+    """The table ``[buffer.header]``. Places are bytes from the start of an object."""
 
     component: Component
+    """What storing header words is charged to."""
     first: int
+    """The first word of an object, which shows an object whose address is not known."""
     class_at: int
+    """Where its class is."""
     length_at: int
+    """Where the length of an array is."""
     elements_at: int
+    """Where the elements of an array begin."""
 
 
 class Buffer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a runtime allocates from a thread's buffer: ``pointer`` and ``limit`` are places in
-    memory, as patterns write them. ``zero``: registers that always are 0."""
+    """The table ``[buffer]``: objects are made in a thread's buffer."""
 
     pointer: str
+    """Where its pointer lies in memory, as a pattern writes it."""
     limit: str
+    """Where its limit lies."""
     component: Component
+    """What moving the pointer is charged to."""
     header: BufferHeader
+    """The first words of an object."""
     zeroing: Component
+    """What clearing a new object is charged to."""
     zero: tuple[str, ...]
+    """Registers that always are 0."""
 
     def __post_init__(self) -> None:
         for place in (self.pointer, self.limit):
@@ -192,14 +223,25 @@ class Buffer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PatternTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table ``[[pattern]]``: instructions in a row, and what each is charged to.
+    ``tare/studies/breakdown/patterns.py`` explains its lines."""
+
     code: tuple[str, ...]
+    """A line for each instruction."""
     before: str | tuple[str, ...] = ()
+    """Lines for the instructions right before; padding is skipped."""
     most_before: int = 0
+    """How many of these count at most."""
     unless_next_use: str | None = None
+    """A line: no match where it fits the next instruction that uses ``%a``."""
     slow_path: tuple[str, ...] = ()
+    """Lines for where the last instruction, a jump, goes when there is work to do."""
     with_room: frozenset[str] = frozenset({"ja", "jae"})
+    """The jumps that are taken when there is none."""
     allocated: bool | None = None
+    """Whether it only matches behind an allocation that nothing has checked, or only elsewhere."""
     gap: int = 0
+    """How many unrelated instructions may lie between two lines."""
 
     @property
     def all_before(self) -> tuple[str, ...]:
@@ -229,11 +271,10 @@ class PatternTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """One runtime. ``bits``: of its executables; ``recognise``: symbols that an executable or a
-    library with it has, all of them; ``launchers``: the names of executables that load such a
-    library. ``slow``: by operation, the component of what its calls take beyond the quickest."""
+    """The file: one runtime."""
 
     schema: Literal[1]
+    """The version of this form."""
     name: Annotated[
         str,
         Meta(
@@ -241,22 +282,40 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             description="a name of lower-case letters, digits, . and -",
         ),
     ]
+    """For ``--runtime``."""
     title: str
+    """Shown in reports."""
     recognise: tuple[str, ...]
+    """Symbols that an executable or a library of this runtime has, all of them."""
     bits: Literal[32, 64] = 64
+    """Of its executables."""
     without: tuple[str, ...] = ()
+    """Symbols that it does not have."""
     launchers: tuple[str, ...] = ()
+    """Names of executables that load such a library."""
     symbols: Symbols | None = None
+    """How functions of a stripped executable get names."""
     code: Code = Code()
+    """Where the compiler's code lies."""
     made_code: MadeCode | None = None
+    """Code that the process makes as it runs."""
     allocation: Allocation | None = None
+    """How objects are made by moving a register."""
     buffer: Buffer | None = None
+    """How they are made in a thread's buffer."""
     tables: tuple[PatternTable, ...] = field(name="pattern", default=())
+    """What the compiler's code is charged to."""
     phases: tuple[Phase, ...] = field(name="phase", default=())
+    """What functions of the runtime, with all that they call, are charged to."""
     routines: tuple[Routine, ...] = field(name="routine", default=())
+    """What functions that do not return are charged to."""
     operations: dict[str, Component] = {}
+    """Components of operations of malloc, such as ``calloc``, ``zeroing`` or ``copying``."""
     slow: dict[str, Component] = {}
+    """Of an operation, the component of what its calls take beyond the quickest. Not with phases.
+    """
     oracle: str = ""
+    """A description of the executable that patterns are checked against: ``ocaml-frame-tables``."""
 
     def __post_init__(self) -> None:
         if unknown := set(self.slow) - set(self.operations):
