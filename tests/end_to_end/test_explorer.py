@@ -222,7 +222,7 @@ def test_filters_narrow_what_is_shown(visit: Opener, campaign: Path) -> None:
     assert all(len(cells) == len(MANAGERS) - 1 for cells in matrix(shown).values())
     assert "9 of 10 managers" in shown.locator("#status").inner_text()
     shown.locator("#metric").select_option("minor_faults")
-    assert shown.locator("#metric-title").inner_text().startswith("minor faults by program")
+    assert shown.locator("#metric-title").inner_text().startswith("Minor faults by program")
     shown.reload()
     assert shown.locator("#metric").input_value() == "minor_faults"
     assert shown.locator("#managers [aria-pressed=false]").all_inner_texts() == ["hoard"]

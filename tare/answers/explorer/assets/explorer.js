@@ -49,8 +49,8 @@ const render = () => {
     h("button", { type: "button", class: "link", onclick: () => change({ program: "", tree: "", weight: "" }, true) }, "All programs"),
     " › ", h("span", { "aria-current": "page" }, asked.program)] : []));
   at("plane-part").hidden = there.length < 2 || (isProgram && allManagers.length < 2);
-  at("plane-title").textContent = `${data.metrics[y].title} against ${data.metrics[x].title}${isProgram ? `: ${asked.program}` : ""}`;
-  at("metric-title").textContent = `${metricTitle(metric)} ${isProgram ? "by manager" : "by program and manager"}`;
+  at("plane-title").textContent = `${capitalised(data.metrics[y].title)} against ${data.metrics[x].title}${isProgram ? `: ${asked.program}` : ""}`;
+  at("metric-title").textContent = `${capitalised(metricTitle(metric))} ${isProgram ? "by manager" : "by program and manager"}`;
   at("metric-obtained").textContent = obtainedOf(metric);
   at("metric-obtained").className = `obtained ${obtainedOf(metric)}`;
   at("plane-obtained").textContent = [...new Set([x, y].map(obtainedOf))].join(" and ");

@@ -36,4 +36,5 @@ const shortName = (name, most) => {
   const tail = Math.floor(most / 3);
   return name.length <= most ? name : `${name.slice(0, most - tail - 1)}…${name.slice(-tail)}`;
 };
+const capitalised = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
 const counted = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;

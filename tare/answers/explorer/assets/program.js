@@ -52,7 +52,7 @@ const runsFigure = (metric, line, managers) => {
     ];
   };
   const end = height - 26;
-  return [h("figure", { class: "full" }, h("h4", {}, `${title} of every run`),
+  return [h("figure", { class: "full" }, h("h4", {}, `${capitalised(title)} of every run`),
     s("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `${title} of every run, by manager; the table above has their medians` },
       ...scale.ticks.flatMap((tick) => [
         s("line", { class: "grid", x1: scale.place(tick), x2: scale.place(tick), y1: 4, y2: end }),
