@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Hashable, Sequence
 
 from tare.base.libraries import pl
+from tare.base.text import listed
 from tare.base.units import format_percent, format_value
 from tare.records.actions import Action
 from tare.records.metrics import METRICS
@@ -25,10 +26,21 @@ def headlines(old: Results, new: Results) -> list[str]:
     gone = [action for action in before if _key(action) not in after]
     known = {_key(action) for action in actions_of(old, ALL)}
     added = [action for action in actions_of(new) if _key(action) not in known]
+    changes = [action for action in gone if action.place is not None]
     return [
-        *(f"Gone: {_named(action)}{_brought(action, gone, old, new)}." for action in gone),
+        *(
+            f"Gone: {listed([_named(action) for action in same])}{_brought(same, old, new)}."
+            for same in _by_metric(changes)
+        ),
+        *(f"No longer advised: {action.text}" for action in gone if action.place is None),
         *(f"Came up: {action.text}" for action in added),
     ]
+
+
+def _by_metric(actions: Sequence[Action]) -> list[list[Action]]:
+    """Those of one metric together, as nobody can tell what each of them brought."""
+    metrics = dict.fromkeys(action.gain.metric for action in actions)
+    return [[each for each in actions if each.gain.metric == metric] for metric in metrics]
 
 
 def _comparable(old: Results, new: Results) -> bool:
@@ -52,22 +64,19 @@ def _named(action: Action) -> str:
     return f"{action.kind} at {action.place.name}" if action.place else str(action.kind)
 
 
-def _brought(action: Action, gone: Sequence[Action], old: Results, new: Results) -> str:
-    metric = action.gain.metric
-    values = [_median(results, metric) for results in (old, new)]
-    predicted = format_percent(1 - action.gain.ratio)
-    before, after = values
+def _brought(gone: Sequence[Action], old: Results, new: Results) -> str:
+    gain = gone[0].gain
+    predicted = listed([format_percent(1 - action.gain.ratio) for action in gone])
+    before, after = (_median(results, gain.metric) for results in (old, new))
     if not before or after is None:
         return f"; expected: {predicted} less; the change was not measured"
-    title = METRICS[metric].title if metric in METRICS else metric
-    together = sum(each.gain.metric == metric for each in gone) > 1
-    what = "together they brought" if together else "it brought"
+    title = METRICS[gain.metric].title if gain.metric in METRICS else gain.metric
+    what = "together they brought" if len(gone) > 1 else "it brought"
     change = after / before - 1
     more = "less" if change <= 0 else "more"
-    change_text = format_value(abs(after - before), action.gain.unit)
     return (
-        f"; {what} {format_percent(change)} {more} of {title} ({change_text}); "
-        f"expected: {predicted} less"
+        f"; {what} {format_percent(change)} {more} {title} "
+        f"({format_value(abs(after - before), gain.unit)}); expected: {predicted} less"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 LONGEST_NAME = 90
 
@@ -76,3 +77,8 @@ def plain(text: str) -> str:
 
     kept = "".join(c if c.isalnum() or c in "._-" else "-" for c in text)[:40].strip("-.")
     return f"{kept}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), words[-1]])

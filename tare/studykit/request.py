@@ -115,7 +115,11 @@ def heaps_option(of: str, default: Sequence[float]) -> Any:
 
 
 def _parsing(parse: Callable[[str], Any]) -> Callable[..., Any]:
-    def callback(_context: click.Context, _parameter: click.Parameter, text: str | None) -> Any:
+    def callback(
+        _context: click.Context, _parameter: click.Parameter, text: str | tuple[str, ...] | None
+    ) -> Any:
+        if isinstance(text, tuple):  # of an option that can be repeated
+            return tuple(value for each in text for value in parse(each))
         return None if text is None else parse(text)
 
     return callback

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tare.base.libraries import pl
-from tare.base.text import shortened, visible
+from tare.base.text import listed, shortened, visible
 from tare.base.units import format_count, format_percent, format_seconds
 from tare.records.header import Amount
 from tare.records.metrics import METRICS, Status
@@ -449,8 +449,3 @@ def effect(rows: Sequence[tuple[str, Row]], what: str, at: str = "at") -> str:
     if any(row["verdict"] == "too few runs" for _, row in rows):
         return f"too few runs to see a difference in {what}"
     return f"no difference in {what} seen"
-
-
-def listed(words: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([*([", ".join(words[:-1])] if words[:-1] else []), words[-1]])

@@ -79,9 +79,19 @@ class Weigh(Request):
         help="Time limit for the bill, as 90s, 5min or 1h30min. Default: 105s.",
     )
     only: Sequence[str] = option(
-        (), parse=words, metavar="S,S…", help="Measure only these sections, as drag,space."
+        (),
+        parse=words,
+        multiple=True,
+        metavar="S,S…",
+        help="Measure only these sections, as drag,space; can be repeated.",
     )
-    skip: Sequence[str] = option((), parse=words, metavar="S,S…", help="Leave out these sections.")
+    skip: Sequence[str] = option(
+        (),
+        parse=words,
+        multiple=True,
+        metavar="S,S…",
+        help="Leave out these sections; can be repeated.",
+    )
     runs: int | None = option(
         None,
         "-n",

@@ -16,6 +16,7 @@ import tare as api
 from tare.answers.building import build_report
 from tare.base.errors import UsageError
 from tare.heap_traces import growth
+from tare.memory_managers.catalogue import load_recipes, object_path
 from tare.programs.program import program_from_command
 from tare.records.results import Results, read_records
 from tare.records.runs import Limits
@@ -85,6 +86,20 @@ int main(int count, char **words) {
 }
 """
 )
+SMALL_AFTER_LARGE = (
+    REPORT_RSS
+    + """
+int main(void) {
+  enum { LARGE = 150, SMALL = 300000 };
+  static char *large[LARGE];
+  for (int i = 0; i < LARGE; i++) memset(large[i] = malloc(60000), 1, 60000);
+  malloc(10);  /* so that glibc keeps what is freed */
+  for (int i = 0; i < LARGE; i++) free(large[i]);
+  for (int i = 0; i < SMALL; i++) memset(malloc(16), 2, 16);
+  look();
+}
+"""
+)
 OBJECT_COUNT, OBJECT_SIZE = 60_000, 112
 
 
@@ -144,6 +159,20 @@ def test_glibc_has_eight_bytes_of_header_an_object(
     # Chunks of 128 bytes: 120 usable and a header; the usable size of a dead one was as large.
     assert parts["metadata"] == pytest.approx(8 * OBJECT_COUNT, rel=0.2)
     assert parts["internal"] < 0.02 * parts["requested"]
+
+
+@pytest.mark.parametrize(("manager", "header", "usable"), [("glibc", 8, 24), ("scudo", 16, 16)])
+def test_headers_where_larger_objects_were_are_metadata(
+    compile_c: Callable[..., Path], tmp_path: Path, manager: str, header: int, usable: int
+) -> None:
+    if manager == "scudo" and object_path(load_recipes()[manager]) is None:
+        pytest.skip(f"the manager {manager} is not built here")
+    program = compile_c(SMALL_AFTER_LARGE, NO_BUILTIN)
+    details, _ = looked_at(tmp_path / "r", manager, program)
+    peak = details["peak"]["parts"]
+    assert peak["internal"] == pytest.approx((usable - 16) * 300_000, rel=0.02, abs=4096)
+    assert peak["metadata"] >= 0.98 * header * 300_000
+    assert peak["external"] <= 0.02 * header * 300_000
 
 
 def test_one_object_a_page_keeps_the_page(compile_c: Callable[..., Path], tmp_path: Path) -> None:

@@ -183,9 +183,14 @@ def _repetition(good: Sequence[Record]) -> str:
     if not spread:
         return "Every count was the same to the instruction when it was repeated."
     pair = max(spread, key=lambda pair: spread[pair])
+    how = (
+        f"Counts repeated to the instruction, but for {len(spread)} of {len(repeated)}"
+        if len(spread) < len(repeated)
+        else "No count repeated to the instruction"
+    )
     return (
-        f"{len(repeated) - len(spread)} of {len(repeated)} counts repeated to the instruction; the "
-        f"greatest difference between two runs was {_share_text(spread[pair])}, under {pair[1]}."
+        f"{how}: under {pair[1]} two runs differed by {_share_text(spread[pair])}"
+        f"{', the most of all' if len(spread) > 1 else ''}."
     )
 
 

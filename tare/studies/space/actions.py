@@ -1,5 +1,8 @@
-"""What to do about resident memory: objects that pin free memory. (What grows to the end may be in
-use until then: whether it leaks is for `drag` to tell, which sees uses.)"""
+"""What to do about resident memory: objects that pin free memory, or cost more than they hold.
+
+What grows to the end may be in use until then: whether it leaks is for `drag` to tell, which sees
+uses.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,10 @@ from tare.studykit.advice import predicted, saving, verifying
 from tare.studykit.findings import first_good_records
 
 STUDY = "space"
+LEAST_OVERHEAD = 0.05
+"""Of resident memory: most programs have a little of it everywhere."""
+MANY = 10
+"""Objects of a block: one header and one rounding for so many is the low bound of what is saved."""
 
 
 def actions(results: Results) -> list[Action]:
@@ -30,16 +37,24 @@ def _pinned(results: Results, record: Record) -> Iterator[Action]:
     resident = float(details.peak.resident)
     verify = verifying(results.run, STUDY, record.run.program)
     for row in details.pinned:
-        on_pages, between = float(row.on_pages), float(row.between)
-        if on_pages + between < max(LEAST_BYTES, LEAST_SHARE * resident):
+        free = float(row.on_pages + row.between)
+        many = row.overhead > free and row.overhead >= LEAST_OVERHEAD * resident
+        if not many and free < max(LEAST_BYTES, LEAST_SHARE * resident):
             continue
-        place = row.place
-        text = (
-            f"Allocate the objects of {place.name} apart from others, in blocks of their own: at "
-            f"the peak {format_count(row.objects)} of them, {format_bytes(row.requested)} in "
-            f"all, keep {format_bytes(on_pages + between)} of free memory from being reused or "
-            "given back."
-        )
-        saved = (on_pages + between, on_pages, on_pages + between)
+        objects = f"{format_count(row.objects)} of them, {format_bytes(row.requested)} in all"
+        if many:
+            text = (
+                f"Allocate the objects of {row.place.name} many at a time, in blocks of their own: "
+                f"at the peak {objects}, take {format_bytes(row.overhead)} more for headers and "
+                "rounding."
+            )
+            saved = (float(row.overhead), (1 - 1 / MANY) * row.overhead, float(row.overhead))
+        else:
+            text = (
+                f"Allocate the objects of {row.place.name} apart from others, in blocks of their "
+                f"own: at the peak {objects}, keep {format_bytes(free)} of free memory from being "
+                "reused or given back."
+            )
+            saved = (free, float(row.on_pages), free)
         gain = saving("peak_resident_bytes", resident, saved)
-        yield predicted(Kind.PINNED, text, gain, verify, place)
+        yield predicted(Kind.PINNED, text, gain, verify, row.place)

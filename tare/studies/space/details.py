@@ -165,13 +165,15 @@ class Growth(Struct, frozen=True, kw_only=True):
 
 
 class PinningPlace(Struct, frozen=True, kw_only=True):
-    """A place whose objects alone keep free bytes resident."""
+    """A place whose objects alone keep free bytes resident, or whose small ones need as much again
+    for headers and rounding, which an older Tare did not look at."""
 
     place: Place
     objects: Number
     requested: Number
     on_pages: Number
     between: Number
+    overhead: Number = 0
 
 
 class Mapped(Struct, frozen=True, kw_only=True):

@@ -321,15 +321,21 @@ class _Places:
         self._alike: dict[int, int] = {0: 0}
         self._first: dict[tuple[int, str], int] = {}
 
-    def pinned(self, objects: Objects, pages: HeapPages) -> list[dict[str, Any]]:
-        """The places whose objects alone keep most free memory resident: ``place``, ``objects``,
-        ``requested`` bytes, and the free bytes ``on_pages`` and ``between``."""
+    def pinned(self, objects: Objects, pages: HeapPages, header: int) -> list[dict[str, Any]]:
+        """The places whose objects would take least memory apart from others: ``place``,
+        ``objects``, ``requested`` bytes, the free bytes ``on_pages`` and ``between`` that they
+        alone keep resident, and the ``overhead`` of the small ones: headers and rounding."""
         groups = self._groups(objects.sites)
-        found = space_sites.pinned(objects, pages, groups)
+        free = space_sites.pinned(objects, pages, groups)
+        added = space_sites.overhead(objects, header, groups)
         places = {number: place for place, number in self._numbers.items()}
-        largest = sorted(found.items(), key=lambda item: -item[1].on_pages - item[1].between)
+        none = space_sites.Pinned(0, 0)
+        found = [
+            (number, free.get(number, none), added.get(number, 0)) for number in {*free, *added}
+        ]
+        found.sort(key=lambda row: (-max(row[1].on_pages + row[1].between, row[2]), row[0]))
         rows = []
-        for number, pinned in largest[:MOST_PLACES]:
+        for number, pinned, overhead in found[:MOST_PLACES]:
             place = places[number]
             if place is None or not is_changeable(place):
                 continue
@@ -340,6 +346,7 @@ class _Places:
                     "objects": int(np.count_nonzero(mine)),
                     "requested": int(objects.sizes[mine].sum()),
                     **vars(pinned),
+                    "overhead": overhead,
                 }
             )
         return rows
@@ -399,7 +406,7 @@ def _moments(
             described["is_peak"] = True
             described["details"] = {
                 "sites": keeping.head(space_sites.MOST_SITES).to_dicts(),
-                "pinned": places.pinned(moment.objects, pages),
+                "pinned": places.pinned(moment.objects, pages, whole.header),
                 "keeping_sites": keeping.height,
                 "kept": _kept(keeping, process.number),
                 "sizes": space_sites.by_size(moment.objects, pages),

@@ -15,6 +15,8 @@ MOSTLY_EMPTY = 0.25
 MOST_SITES = 50
 OCCUPANCY_STEPS = 10
 MAP_CELLS = 1200
+SMALL = 64
+"""Bytes, of objects that headers and rounding make much larger."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,17 @@ def pinned(objects: Objects, pages: HeapPages, groups: NDArray[np.int64]) -> dic
         mine = owner == number
         found[number] = Pinned(int(pages.free[mine].sum()), _between(mine, pages))
     return found
+
+
+def overhead(objects: Objects, header: int, groups: NDArray[np.int64]) -> dict[int, int]:
+    """By group of objects, as in ``pinned``: the bytes that headers and rounding add to its small
+    objects."""
+    small = (objects.sizes <= SMALL) & (groups >= 0)
+    if not small.any():
+        return {}
+    added = objects.ends - objects.addresses - objects.sizes + header
+    sums = np.bincount(groups[small], weights=np.maximum(added[small], 0))
+    return {number: int(sums[number]) for number in np.flatnonzero(sums).tolist()}
 
 
 def _between(mine: NDArray[np.bool_], pages: HeapPages) -> int:

@@ -30,6 +30,8 @@ PARTS = ("requested", "internal", "metadata", "external", "retained", "delayed",
 """What the resident bytes are divided into, with ``unexplained`` for what is left."""
 
 _PAGES_AT_ONCE = 1 << 20
+_LARGEST_HEADER = 16
+_LEAST_SHOWN = 100
 _CONTROL_BLOCK = 2304
 """Bytes from the thread pointer on that glibc keeps at the end of a stack, about."""
 _DELETED = " (deleted)"
@@ -97,7 +99,7 @@ class HeapPages:
 class Split:
     """Bytes. ``parts`` has a number for each of ``PARTS`` and for ``unexplained``, which add up to
     ``resident``; ``observer`` is beside them. ``live`` is what live objects asked for, resident or
-    not. ``mapped`` is of the part other, as that of ``Areas``."""
+    not. ``mapped`` is of the part other, as that of ``Areas``; ``header`` is before each object."""
 
     resident: int
     parts: dict[str, int]
@@ -106,6 +108,7 @@ class Split:
     live: int
     live_objects: int
     swapped: int
+    header: int
 
     @property
     def heap(self) -> int:
@@ -242,6 +245,24 @@ def _stacks(snapshot: Snapshot, ever: Ranges) -> Ranges:
 # ---- what is in them ----
 
 
+def header_bytes(objects: Objects, ever: Ranges) -> int:
+    """What the manager keeps right before each object, 0 where it does not.
+
+    Small objects may lie where a larger one was freed. Their headers then are bytes that were part
+    of an object, and are not free. A manager has headers if objects never touch, and if bytes
+    between neighbours that are as near as can be were never part of an object.
+    """
+    gaps = objects.addresses[1:] - objects.ends[:-1]
+    if np.count_nonzero(gaps == 0) * 1000 >= len(gaps):
+        return 0
+    nearest = int(gaps[gaps > 0].min())
+    between = np.flatnonzero(gaps == nearest)
+    history = Coverage(ever[:, 0], ever[:, 1])
+    covered = history.below(objects.addresses[between + 1]) - history.below(objects.ends[between])
+    shown = np.count_nonzero(covered == 0) >= _LEAST_SHOWN
+    return nearest if shown and nearest <= _LARGEST_HEADER else 0
+
+
 def split(
     snapshot: Snapshot, objects: Objects, ever: Ranges, known: Known
 ) -> tuple[Split, HeapPages]:
@@ -252,7 +273,11 @@ def split(
         objects.addresses, np.minimum(objects.addresses + objects.sizes, objects.ends)
     )
     usable = Coverage(objects.addresses, objects.ends)
+    header = header_bytes(objects, ever)
+    headers = Coverage(objects.addresses - header, objects.addresses)
     history = Coverage(ever[:, 0], ever[:, 1])
+    once = union(ever, headers.ranges)
+    taken = Coverage(once[:, 0], once[:, 1])
     held_ranges = union(snapshot.held)
     held = Coverage(held_ranges[:, 0], held_ranges[:, 1])
     sums = dict.fromkeys((*PARTS, "observer"), 0)
@@ -271,15 +296,17 @@ def split(
         live = usable.in_blocks(heap, PAGE)
         asked = requested.in_blocks(heap, PAGE)
         was = history.in_blocks(heap, PAGE)
-        waiting = np.minimum(held.in_blocks(heap, PAGE), was - live)
+        unused = taken.in_blocks(heap, PAGE) - headers.in_blocks(heap, PAGE) - live
+        waiting = np.minimum(held.in_blocks(heap, PAGE), unused)
         occupied = live + waiting > 0
-        free = was - live - waiting
+        free = unused - waiting
         sums["requested"] += int(asked.sum())
         sums["internal"] += int((live - asked).sum())
         sums["delayed"] += int(waiting.sum())
         sums["external"] += int(free[occupied].sum())
         sums["retained"] += PAGE * int(np.count_nonzero(~occupied & (was > 0)))
-        sums["metadata"] += int((PAGE - was[occupied | (was == 0)]).sum())
+        sums["metadata"] += int((PAGE - live - waiting - free)[occupied].sum())
+        sums["metadata"] += PAGE * int(np.count_nonzero(was == 0))
         kept.append((heap, live, free, was > 0))
     columns = (
         [np.concatenate(parts) for parts in zip(*kept, strict=True)]
@@ -297,5 +324,6 @@ def split(
         live=int(objects.sizes.sum()),
         live_objects=len(objects.sizes),
         swapped=snapshot.swapped_bytes,
+        header=header,
     )
     return whole, HeapPages(*columns)

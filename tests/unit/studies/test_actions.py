@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import tare as api
+from tare.answers import changed_actions
 from tare.answers.diff import diff
 from tare.answers.exports.formats import to_json
-from tare.records.actions import Kind
+from tare.records.actions import Action, Kind
 from tare.records.results import Results, load, read_records
 from tare.studies.drag.actions import POOL_INSTRUCTIONS
 from tare.studies.drag.question import drag_of_trace
@@ -108,19 +110,34 @@ def test_what_grows_by_copying_costs_memory_or_instructions(tmp_path: Path) -> N
         assert "copied into a larger block 9 times" in action.text
 
 
-def test_space_names_what_pins_free_memory(tmp_path: Path) -> None:
+def of_space(tmp_path: Path, **row: int) -> list[Action]:
     results = results_of(MENDED, tmp_path)
     file = results.folder / "runs.jsonl"
     record = json.loads(file.read_text())
-    row = change(Kind.PINNED, requested=6400, on_pages=3 * MIB, between=MIB)
-    del row["kind"]
+    pinned = change(Kind.PINNED, requested=6400, **row)
+    del pinned["kind"]
     (kept,) = read_records(SUPPORT / "results-more" / "space-growing")
     peak = kept.outcome.details["peak"] | {"resident": 8 * MIB}
-    details = {**kept.outcome.details, "peak": peak, "pinned": [row]}
+    details = {**kept.outcome.details, "peak": peak, "pinned": [pinned]}
     record |= {"study": "space", "details": details}
     file.write_text(json.dumps(record) + "\n")
     run = results.document | {"study": "space"}
-    (action,) = actions_of(Results(results.folder, run, results.measurements))
+    return list(actions_of(Results(results.folder, run, results.measurements)))
+
+
+def test_space_names_what_costs_more_than_it_holds(tmp_path: Path) -> None:
+    (action,) = of_space(tmp_path / "many", on_pages=MIB, between=0, overhead=2 * MIB)
+    assert (action.kind, action.gain.value) == (Kind.PINNED, 2 * MIB)
+    assert action.gain.low == pytest.approx(1.8 * MIB)
+    assert action.text == (
+        "Allocate the objects of make (list.c:7) many at a time, in blocks of their own: at the "
+        "peak 100 of them, 6.25 KiB in all, take 2.00 MiB more for headers and rounding."
+    )
+    assert of_space(tmp_path / "few", on_pages=0, between=0, overhead=MIB // 4) == []
+
+
+def test_space_names_what_pins_free_memory(tmp_path: Path) -> None:
+    (action,) = of_space(tmp_path, on_pages=3 * MIB, between=MIB)
     assert (action.kind, action.gain.low, action.gain.value) == (Kind.PINNED, 3 * MIB, 4 * MIB)
     assert action.gain.ratio == pytest.approx(0.5)
     assert action.verify == "tare space --ignore-output -- prog"
@@ -131,7 +148,7 @@ def test_a_difference_says_what_a_mended_fault_brought(tmp_path: Path) -> None:
                      ((HELD, "a"), (MENDED, "bb")))  # fmt: skip
     found = diff(before, after).report.sections[0].findings
     assert found[0] == (
-        "Gone: free-earlier at make (list.c:7); it brought 25% less of peak of live bytes "
+        "Gone: free-earlier at make (list.c:7); it brought 25% less peak of live bytes "
         "(1.00 MiB); expected: 25% less."
     )
     (back, *_) = diff(after, before).report.sections[0].findings
@@ -143,6 +160,23 @@ def test_an_analysis_without_the_study_is_no_sign_that_an_action_is_gone(tmp_pat
     before = results_of(HELD, tmp_path)
     after = Results(before.folder, before.document, before.measurements.head(0))
     assert actions_of(before)
-    from tare.answers.changed_actions import headlines
+    assert changed_actions.headlines(before, after) == []
 
-    assert headlines(before, after) == []
+
+def test_what_is_gone_is_told_by_what_it_was_to_bring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = results_of(HELD, tmp_path)
+    (named,) = actions_of(results)
+    assert named.place is not None
+    pinned = replace(named, kind=Kind.PINNED, place=replace(named.place, function="keep"))
+    allocator = replace(named, kind=Kind.ALLOCATOR, text="Use snmalloc: 44% less.", place=None)
+    new = Results(results.folder, results.document, results.measurements)
+    known = {id(results): [named, pinned, allocator], id(new): []}
+    monkeypatch.setattr(changed_actions, "actions_of", lambda which, *_: known[id(which)])
+    first, second = changed_actions.headlines(results, new)
+    assert first == (
+        "Gone: free-earlier at make (list.c:7) and pinned at keep (list.c:7); together they "
+        "brought 0.0% less peak of live bytes (0 B); expected: 25% and 25% less."
+    )
+    assert second == "No longer advised: Use snmalloc: 44% less."

@@ -32,6 +32,7 @@ from tare.studies.space.sites import (
     by_site,
     by_size,
     occupancy,
+    overhead,
     page_map,
     pinned,
 )
@@ -42,7 +43,7 @@ from tare.studies.space.snapshot import (
     read_snapshot,
     read_snapshots,
 )
-from tare.studies.space.split import PARTS, HeapPages, Known, Objects, areas, split
+from tare.studies.space.split import PARTS, HeapPages, Known, Objects, areas, header_bytes, split
 from tare.studykit.budget import TOTAL_SECONDS, Effort, Setting
 from tests.support import SUPPORT
 from tests.support.traces import OBJECTS, objects_frame, sites_frame, write_trace_folder
@@ -206,6 +207,45 @@ def test_what_the_kernel_counts_beyond_its_pages_is_unexplained() -> None:
     found, _ = split(taken, some_objects([]), nothing(), NOBODY)
     assert found.parts["unexplained"] == 2 * PAGE
     assert sum(found.parts.values()) == found.resident == 3 * PAGE
+
+
+def some_rows(stride: int, usable: int) -> list[tuple[int, int, int]]:
+    return [(BASE + 16 + stride * number, 16, usable) for number in range(1000)]
+
+
+def test_a_header_where_a_larger_object_was_is_no_free_memory() -> None:
+    rows = some_rows(32, 24)
+    heap = [Mapping(BASE, BASE + 8 * PAGE, "rw-p", "[heap]")]
+    taken = snapshot(heap, [(BASE, BASE + 8 * PAGE)])
+    live = [(start, start + usable) for start, _, usable in rows]
+    once = (BASE + 16, BASE + 16 + 32 * 800)  # 200 others lie where nothing was
+    found, pages = split(taken, some_objects(rows), union(from_pairs([once, *live])), NOBODY)
+    assert found.parts["external"] == 0
+    assert found.parts["metadata"] == 8 * PAGE - 24 * 1000
+    assert pages.free.sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "once"),
+    [
+        (some_rows(32, 16), (BASE + 16, BASE + 16 + 32 * 1000)),  # every second one was freed
+        ([*some_rows(16, 16), (BASE + 20000, 16, 16)], (BASE, BASE)),  # they touch
+        (some_rows(48, 16), (BASE, BASE)),  # what is between is too large for a header
+        ([], (BASE, BASE)),
+    ],
+)
+def test_a_manager_without_headers_has_none(
+    rows: list[tuple[int, int, int]], once: tuple[int, int]
+) -> None:
+    live = [(start, start + usable) for start, _, usable in rows]
+    assert header_bytes(some_objects(rows), union(from_pairs([once, *live]))) == 0
+
+
+def test_overhead_is_that_of_small_objects() -> None:
+    objects = some_objects([(BASE + 16, 16, 24), (BASE + 48, 100, 104), (BASE + 160, 20, 24)])
+    groups = np.array([4, 4, -1])
+    assert overhead(objects, 8, groups) == {4: 16}
+    assert overhead(objects, 8, np.array([-1, 2, -1])) == {}
 
 
 # ---- which addresses are what ----
