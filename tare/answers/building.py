@@ -73,7 +73,7 @@ def _build_report(results: Results) -> Report:
 
 def _bill(report: Report, results: Results) -> Report:
     """The report with the first screen of a bill."""
-    trust, trusted = first_screen.trust(results)
+    trust, trusted = first_screen.trust(results, report.sections)
     actions = actions_of(results)
     return replace(
         report,

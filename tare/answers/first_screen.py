@@ -101,8 +101,9 @@ def _left(known: _Known) -> Tile | None:
     return Tile("Never freed", format_bytes(never), detail)
 
 
-def trust(results: Results) -> tuple[str, bool]:
-    """What the figures rest on in one line, and whether all of them can be used."""
+def trust(results: Results, sections: Sequence[Section]) -> tuple[str, bool]:
+    """What the figures rest on in one line, and whether all of them can be used; then which of the
+    sections that a verdict is made of are missing."""
     parts, doubts = [], []
     runs = _fewest_runs(results)
     if runs is not None:
@@ -122,7 +123,15 @@ def trust(results: Results) -> tuple[str, bool]:
     text = f"{', '.join(parts)}: {'; '.join(doubts)}" if doubts else ", ".join(parts)
     if any("noisy" in doubt or "speed" in doubt for doubt in doubts):
         text += "; counts and memory are not affected"
-    return f"{sentence(text)}." if text else "", not doubts
+    told = [f"{sentence(text)}."] if text else []
+    missing = [
+        section.title
+        for section in sections
+        if section.is_left_out and section.identifier in HEADLINES
+    ]
+    if missing:
+        told.append(f"Left out: {'; '.join(missing)} (the full report says why).")
+    return " ".join(told), not doubts
 
 
 def _fewest_runs(results: Results) -> int | None:

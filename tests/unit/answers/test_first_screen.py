@@ -66,12 +66,19 @@ def test_a_busy_machine_is_told(load: float, trusted: bool) -> None:
     results = api.load(WEIGHED)
     machine = {**results.document["machine"], "load_average": load}
     text, good = first_screen.trust(
-        Results(results.folder, {**results.document, "machine": machine}, results.measurements)
+        Results(results.folder, {**results.document, "machine": machine}, results.measurements), []
     )
     assert f"load {load} on 2 cores" in text
     assert text.startswith("10 runs under each manager")
     assert good is trusted
     assert ("wall times are noisy" in text) is not trusted
+
+
+def test_what_a_verdict_lacks_is_named() -> None:
+    left = Section("drag", "Memory you could free earlier", ["Left out: no time."])
+    there = Section("space", "Where peak memory goes", ["A third is overhead."])
+    text, _ = first_screen.trust(api.load(WEIGHED), [left, there, replace(left, identifier="d")])
+    assert text.endswith(" Left out: Memory you could free earlier (the full report says why).")
 
 
 def test_the_verdict_is_what_sections_found_first() -> None:
