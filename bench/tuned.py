@@ -34,9 +34,9 @@ INTRODUCTION = """\
 
 What [`tare tune`](commands/tune.md) finds for the programs of the suite `papers`. Each got the \
 time of 60 of its runs, 100 seconds at most, and the managers and options that are tried by \
-default. Where a run takes longer than a fortieth of that, nothing is searched. Only settings \
-that fresh runs confirmed are in the table; ratios are to glibc, with their 95% intervals, and \
-below 1 is less.
+default. Where a run takes longer than a fortieth of that, nothing is searched. The table has the \
+settings that fresh runs confirmed; ratios are to glibc, with their 95% intervals, and below 1 is \
+less.
 
 `make tuned` repeats it; what is finished below `build/tuned` is kept.
 """
@@ -53,19 +53,25 @@ def main(suite: str) -> None:
     folders = ROOT / "build" / "tuned" / suite
     folders.mkdir(parents=True, exist_ok=True)
     lines = [HEAD, RULE]
+    others: dict[str, list[str]] = {}
     gained = 0
     for number, program in enumerate(programs, 1):
         print(f"{program.name}, {number} of {len(programs)}", file=sys.stderr, flush=True)
         try:
             results = tuned(program, folders / program.name)
         except TareError as error:
-            lines.append(f"| {program.name} | – | – | {error.message} |")
-            continue
-        found = settings(results)
-        gained += any(map(is_gain, found))
-        lines.append(row(program.name, results, found))
+            others.setdefault(error.message, []).append(program.name)
+        else:
+            found = settings(results)
+            gained += any(map(is_gain, found))
+            if found:
+                lines.append(row(program.name, results, found))
+            else:
+                others.setdefault(why_none(results), []).append(program.name)
+        reasons = [f"- {why}: {', '.join(names)}" for why, names in others.items()]
         rest = "" if number == len(programs) else f" (of {len(programs)}, not finished)"
-        write([*lines, "", f"At least 5% gained: {gained} of {number} programs{rest}."])
+        total = f"At least 5% gained: {gained} of {number} programs{rest}. Not in the table:"
+        write([*lines, "", total, "", *reasons])
 
 
 def tuned(program: Program, folder: Path) -> Results:
@@ -88,17 +94,18 @@ def is_gain(setting: Setting) -> bool:
 def row(name: str, results: Results, found: Sequence[Setting]) -> str:
     searched = results.measurements.filter(study=SEARCH, metric="wall_seconds")
     base = searched.filter(manager=results.run.baseline)["value"].median()
-    tried = max(searched["manager"].n_unique() - 1, 0)
     takes = format_seconds(float(base)) if isinstance(base, float) else "–"
     cells = [f"`{each.manager}`: {change(each)}" for each in found]
-    cells = cells or ["nothing was confirmed" if tried else untried(searched)]
-    return f"| {name} | {takes} | {tried} | {'<br>'.join(cells)} |"
+    return f"| {name} | {takes} | {searched['manager'].n_unique() - 1} | {'<br>'.join(cells)} |"
 
 
-def untried(searched: pl.DataFrame) -> str:
-    """Why no setting was tried: a baseline without a figure, or else too little time."""
+def why_none(results: Results) -> str:
+    """Why no setting was confirmed: a baseline without a figure, too little time, or no gain."""
+    searched = results.measurements.filter(study=SEARCH, metric="wall_seconds")
+    if searched["manager"].n_unique() > 1:
+        return "nothing was confirmed"
     statuses = searched.filter(pl.col("status") != Status.OK)["status"].unique().to_list()
-    return f"no figure: {', '.join(statuses)}" if statuses else "its runs take too long to search"
+    return f"no figure ({', '.join(statuses)})" if statuses else "runs that take too long to search"
 
 
 def change(setting: Setting) -> str:
