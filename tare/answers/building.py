@@ -15,13 +15,14 @@ from tare.base.errors import UsageError
 from tare.base.units import format_duration, format_seconds
 from tare.campaign import drift
 from tare.checking import report as check
-from tare.records.header import Header
+from tare.records.header import DescribedProgram, Header
 from tare.records.metrics import Obtained
 from tare.records.results import Results, read_records, telling_damage
 from tare.report.advice import with_actions
 from tare.report.comparison import coverage_warnings, failure_tables
 from tare.report.model import Report, Section
 from tare.studies import Study, studies
+from tare.studykit.advice import run_as
 from tare.weighing import own_heap
 from tare.weighing.actions import actions_of
 from tare.weighing.sections import of_results
@@ -153,7 +154,7 @@ def _untitled(section: Section, programs: Sequence[str]) -> Section:
 
 def _sections_of_bill(results: Results) -> list[Section]:
     costs = {name: structs.asdict(cost) for name, cost in results.run.sections.items()}
-    argv = results.run.programs[0].argv
+    program = results.run.programs[0]
     found = []
     for each in of_results(results):
         section = replace(
@@ -163,15 +164,15 @@ def _sections_of_bill(results: Results) -> list[Section]:
             **costs.get(each.IDENTIFIER, {}),
         )
         if section.is_left_out:
-            section = replace(section, commands=_without_limit(section.findings, argv))
+            section = replace(section, commands=_without_limit(section.findings, program))
         found.append(section)
     return found
 
 
-def _without_limit(findings: Sequence[str], argv: Sequence[str]) -> list[tuple[str, str]]:
+def _without_limit(findings: Sequence[str], program: DescribedProgram) -> list[tuple[str, str]]:
     named = _COMMAND.search(" ".join(findings))
     command = named[1] if named else "tare weigh --thorough"
-    return [("Without a limit", f"{command} -- {shlex.join(argv)}")]
+    return [("Without a limit", f"{command} {shlex.join(run_as(program))}")]
 
 
 def _subtitle(run: Header) -> str:

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tare.base.units import format_bytes, format_count
-from tare.heap_traces.predictions import LEAST_BYTES, LEAST_SHARE
+from tare.heap_traces.predictions import LEAST_SHARE
 from tare.records.actions import Action, Kind
 from tare.records.results import Results, read_records
 from tare.records.runs import Record
 from tare.studies.space.details import Details
+from tare.studies.space.snapshot import TOUCHED_BYTES
 from tare.studykit.advice import predicted, saving, verifying
 from tare.studykit.findings import first_good_records
 
 STUDY = "space"
 LEAST_OVERHEAD = 0.05
 """Of resident memory: most programs have a little of it everywhere."""
+MOSTLY = 0.9
+"""Of what all objects ask for: what has so much of it lies apart from others already."""
 MANY = 10
 """Objects of a block: one header and one rounding for so many is the low bound of what is saved."""
 
@@ -39,7 +42,8 @@ def _pinned(results: Results, record: Record) -> Iterator[Action]:
     for row in details.pinned:
         free = float(row.on_pages + row.between)
         many = row.overhead > free and row.overhead >= LEAST_OVERHEAD * resident
-        if not many and free < max(LEAST_BYTES, LEAST_SHARE * resident):
+        alone = row.requested >= MOSTLY * details.peak.parts.requested
+        if not many and (alone or free < max(TOUCHED_BYTES, LEAST_SHARE * resident)):
             continue
         objects = f"{format_count(row.objects)} of them, {format_bytes(row.requested)} in all"
         if many:
