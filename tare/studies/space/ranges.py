@@ -71,10 +71,6 @@ class Coverage:
         self._lengths = ends - starts
         self._before = np.concatenate([[0], np.cumsum(self._lengths)])
 
-    @property
-    def ranges(self) -> Ranges:
-        return np.stack([self._starts, self._starts + self._lengths], axis=1)
-
     def below(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
         place = np.searchsorted(self._starts, points, side="right") - 1
         result = self._before[np.maximum(place, 0)]

@@ -274,10 +274,10 @@ def split(
     )
     usable = Coverage(objects.addresses, objects.ends)
     header = header_bytes(objects, ever)
-    headers = Coverage(objects.addresses - header, objects.addresses)
     history = Coverage(ever[:, 0], ever[:, 1])
-    once = union(ever, headers.ranges)
-    taken = Coverage(once[:, 0], once[:, 1])
+    headers = objects.addresses - header
+    reused = np.cumsum(history.below(objects.addresses) - history.below(headers))
+    reused_before = np.concatenate([[0], reused])
     held_ranges = union(snapshot.held)
     held = Coverage(held_ranges[:, 0], held_ranges[:, 1])
     sums = dict.fromkeys((*PARTS, "observer"), 0)
@@ -296,7 +296,9 @@ def split(
         live = usable.in_blocks(heap, PAGE)
         asked = requested.in_blocks(heap, PAGE)
         was = history.in_blocks(heap, PAGE)
-        unused = taken.in_blocks(heap, PAGE) - headers.in_blocks(heap, PAGE) - live
+        ends = np.searchsorted(headers, [heap, heap + PAGE])
+        head = reused_before[ends[1]] - reused_before[ends[0]]
+        unused = was - live - head
         waiting = np.minimum(held.in_blocks(heap, PAGE), unused)
         occupied = live + waiting > 0
         free = unused - waiting
@@ -305,8 +307,8 @@ def split(
         sums["delayed"] += int(waiting.sum())
         sums["external"] += int(free[occupied].sum())
         sums["retained"] += PAGE * int(np.count_nonzero(~occupied & (was > 0)))
-        sums["metadata"] += int((PAGE - live - waiting - free)[occupied].sum())
-        sums["metadata"] += PAGE * int(np.count_nonzero(was == 0))
+        sums["metadata"] += int((PAGE - was[occupied | (was == 0)]).sum())
+        sums["metadata"] += int(head[occupied].sum())
         kept.append((heap, live, free, was > 0))
     columns = (
         [np.concatenate(parts) for parts in zip(*kept, strict=True)]
