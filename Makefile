@@ -1,5 +1,5 @@
 # make demo   weigh one real program        make test    every test
-# make unit   those that start no process, in a minute or two
+# make unit   those that start no process and are quick, in a minute or two
 # make check  formatters, linters, types    make bench   what Tare itself costs
 # make papers docs/papers.md, in a night     make soak    long runs, TARE_SOAK_SECONDS of layers
 # make wheel  what pip installs, in dist    make docs    the documentation as a site
@@ -48,7 +48,7 @@ demo: build
 
 unit: build
 	@$(PYTHON) -m compileall -q tare
-	@$(PYTHON) -m pytest -n 2 --dist worksteal tests/unit
+	@$(PYTHON) -m pytest -n 2 --dist worksteal -m "not soak and not thorough" tests/unit
 
 test: build
 	@scripts/setup.sh demo test

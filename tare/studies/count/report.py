@@ -45,6 +45,8 @@ STUDY = "count"
 OBSERVER = "instrument"
 TITLE = "Instructions inside and outside the manager"
 RUNS_TO_SEE_REPETITION = 2
+LITTLE = 0.02
+"""A share of the instructions that is a bound worth a word."""
 _MANAGERS_ON_A_TERMINAL = 2
 _NAMES_IN_A_SENTENCE = 5
 _COLLECTION = "(collection)"
@@ -122,9 +124,11 @@ def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
     shares = {manager: _share(record) for manager, record in firsts.items()}
     sentences = []
     if baseline in shares:
+        share = shares[baseline]
+        bound = ": another manager can save no more of them" if share < LITTLE else ""
         sentences.append(
-            f"Memory management is {format_percent(shares[baseline])} of the instructions "
-            f"under {baseline}."
+            f"Memory management is {format_percent(share)} of the instructions under "
+            f"{baseline}{bound}."
         )
     for manager, record in firsts.items():
         values = record.outcome.values

@@ -140,6 +140,7 @@ def summary_of(results: Results) -> pl.DataFrame:
 names = st.text(min_size=1, max_size=30).filter(lambda text: text not in ("glibc", "broken"))
 
 
+@pytest.mark.thorough
 @given(program=names, manager=names)
 def test_json_of_any_name_loads_and_keeps_its_schema(program: str, manager: str) -> None:
     results = usual(program, manager)
@@ -187,6 +188,7 @@ def test_csv_leaves_negative_numbers_alone() -> None:
     assert row["value"] == "-1.5"
 
 
+@pytest.mark.thorough
 @given(program=names, manager=names)
 def test_markdown_is_one_table_whatever_the_names(program: str, manager: str) -> None:
     lines = to_markdown(summary_of(usual(program, manager))).splitlines()
@@ -220,6 +222,7 @@ BENCHER_SCHEMA = {
 BENCHER_LONGEST_BENCHMARK, BENCHER_LONGEST_MEASURE = 1024, 64
 
 
+@pytest.mark.thorough
 @given(program=names, manager=names)
 def test_bencher_form_of_any_name_keeps_its_schema(program: str, manager: str) -> None:
     document = to_bencher(summary_of(usual(program * 100, manager)))
@@ -249,6 +252,7 @@ def plain_latex(text: str) -> str:
     return text
 
 
+@pytest.mark.thorough
 @given(program=names, manager=names)
 def test_latex_is_one_table_whatever_the_names(program: str, manager: str) -> None:
     lines = to_latex(summary_of(usual(program, manager))).splitlines()

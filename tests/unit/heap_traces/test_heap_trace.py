@@ -302,6 +302,7 @@ def test_a_trace_says_what_the_recording_said(
     assert stacks.row(299)[2] == trace.frames_of(0, 300)
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(
     st.lists(
@@ -714,6 +715,7 @@ def test_values_that_lie(
     assert found in violations(open_trace(small.folder))
 
 
+@pytest.mark.thorough
 def test_sites_that_call_each_other_come_to_an_end(small: Trace) -> None:
     rewrite(small, "sites", caller=[2, 1])
     trace = open_trace(small.folder)

@@ -118,6 +118,7 @@ def objects(draw: st.DrawFn) -> Row:
     return row
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("every_change_counts")
 @settings(deadline=None, max_examples=40)
 @given(st.lists(objects(), min_size=1, max_size=20))

@@ -173,6 +173,7 @@ QUICK = settings(
 )
 
 
+@pytest.mark.thorough
 @QUICK
 @given(steps=STEPS, batch=st.sampled_from([1, 7, 1000]), piece=st.sampled_from([16, 1024]))
 def test_frees_find_their_allocations(

@@ -24,6 +24,8 @@ from tare.records.evidence import (
 )
 from tare.records.results import measurement_schema
 
+pytestmark = pytest.mark.thorough
+
 Noise = Callable[[np.random.Generator, int], Floats]
 
 

@@ -23,6 +23,8 @@ from tare.report.figures.rows import MOST_ROWS
 from tare.report.labels import place_labels, wrapped
 from tare.report.model import Figure
 
+pytestmark = pytest.mark.thorough
+
 WIDTH, PHONE = 516, 356
 LONG_NAME = "delay(marksweep(tcmalloc, every=64KiB), size=64KiB)"
 TWELVE = [

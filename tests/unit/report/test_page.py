@@ -35,6 +35,7 @@ def test_what_to_know_of_a_program_stands_before_the_verdict_with_its_command() 
     assert 'class="about"' not in render_page(Report("r", verdict=["Keep glibc."]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("count", [8, 400])
 def test_many_large_tables_stay_small_together(count: int) -> None:
     tables = tuple(big_table(5000 if count < 10 else 100, number) for number in range(count))
@@ -43,6 +44,7 @@ def test_many_large_tables_stay_small_together(count: int) -> None:
     assert len(page.encode()) < MOST_BYTES
 
 
+@pytest.mark.thorough
 def test_too_large_a_figure_is_left_out_with_a_word() -> None:
     values = [{"x": number, "y": number % 97} for number in range(12_000)]
     axis = {"type": "quantitative"}

@@ -153,6 +153,7 @@ def needed_until(row: Row, end: int) -> int:
     return min((last if torn is None else torn) + 1, final)
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=60)
 @given(st.lists(objects(), min_size=1, max_size=25), st.sampled_from(residence.CLOCKS))
 def test_the_analysis_is_that_of_a_naive_model(rows: list[Row], clock: str) -> None:

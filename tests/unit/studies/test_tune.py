@@ -141,6 +141,7 @@ def test_an_answer_sets_nothing_that_does_nothing(tmp_path: Path) -> None:
             assert set(options) <= {"decay", "arenas", "tcache"}, found.manager
 
 
+@pytest.mark.thorough
 def test_where_options_do_nothing_nothing_is_recommended_twenty_times(tmp_path: Path) -> None:
     for seed in range(20):
         results, *_ = machine(nothing_matters, tmp_path / str(seed), seed=seed)
