@@ -33,7 +33,7 @@ FIXTURES = {name: fixture["by"] for fixture in TABLE["fixture"] for name in fixt
 LINES = {relative(page): list(command_lines(page)) for page in PAGES}
 ALL_LINES = [line for lines in LINES.values() for line in lines]
 LINE_SECONDS = 900
-LINKED = ("docs", "managers", "replay", "suites", "traces")
+LINKED = ("docs", "managers", "platform", "replay", "suites", "traces")
 
 
 def packages() -> dict[str, str]:
