@@ -6,6 +6,11 @@
 # there stays. Nothing is mounted but in namespaces of its own, so nothing is left behind.
 set -eu
 
+cd "$(dirname "$0")/.."
+if [ $# -lt 2 ]; then
+  echo "in-system: give a suite and a command: scripts/in-system.sh trixie make demo" >&2
+  exit 2
+fi
 suite=$1
 shift
 root=$PWD/build/systems/$suite

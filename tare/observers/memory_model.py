@@ -293,9 +293,7 @@ def _telling(where: object) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise UsageError(
-            f"{where}: {error}", "a model with all keys: tare/observers/models/three-level-tlb.toml"
-        ) from None
+        raise UsageError(f"{where}: {error}", f"examples are the models in {MODELS}") from None
 
 
 def _model(name: str, table: ModelTable) -> MemoryModel:

@@ -125,7 +125,7 @@ def _shares(firsts: Mapping[str, Record], baseline: str) -> list[str]:
     sentences = []
     if baseline in shares:
         share = shares[baseline]
-        bound = ": another manager can save no more of them" if share < LITTLE else ""
+        bound = ": another allocator can save no more of them" if share < LITTLE else ""
         sentences.append(
             f"Memory management is {format_percent(share)} of the instructions under "
             f"{baseline}{bound}."

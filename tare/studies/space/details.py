@@ -165,7 +165,7 @@ class Growth(Struct, frozen=True, kw_only=True):
 
 
 class PinningPlace(Struct, frozen=True, kw_only=True):
-    """A place whose objects alone keep free bytes resident, or whose small ones need as much again
+    """A place whose objects alone keep free bytes resident, or whose small ones need ``overhead``,
     for headers and rounding, which an older Tare did not look at."""
 
     place: Place
