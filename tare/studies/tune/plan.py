@@ -45,6 +45,8 @@ MOST_SETTINGS, MOST_AGAIN, MOST_ROUNDS = 120, 5, 30
 confirmation."""
 SETTINGS_A_ROUND, AGAIN_A_ROUND = 4, 4
 BEST_OF_ROLE = 3
+SLOWER = 1.05
+"""How much longer than usual a round is taken to last."""
 _START_SECONDS = 0.08
 """What a run takes beyond its program's time."""
 
@@ -88,7 +90,7 @@ def next_round(tuning: Tuning, records: Sequence[Record]) -> list[Run]:
         (tuning.program,),
         (tuning.baseline, *chosen),
         tuning.baseline,
-        runs=_rounds(tuning, searched, len(chosen)),
+        runs=_rounds(tuning, mine, chosen),
         warmup=0,
         seed=tuning.seed,
     )
@@ -109,9 +111,12 @@ def finalists(tuning: Tuning, searched: Sequence[Record]) -> list[str]:
     best = dict.fromkeys(names[0] for names in ordered if names)
     most = len(ordered)
     left = tuning.seconds - _spent(searched)
-    while most > 1 and left < least_rounds(most) * _round_seconds(searched, most):
+    names = list(best)
+    while most > 1 and left < least_rounds(most) * _round_seconds(
+        searched, tuning.baseline, names[:most]
+    ):
         most -= 1
-    return list(best)[:most]
+    return names[:most]
 
 
 def _by_role(tuning: Tuning, searched: Sequence[Record]) -> list[list[str]]:
@@ -146,7 +151,7 @@ def _names_to_try(tuning: Tuning, searched: Sequence[Record]) -> list[str]:
     seen = seen_of(searched, tuning.baseline)
     tried = {record.run.manager for record in searched}
     again = any(each.runs > 1 for name, each in seen.items() if name != tuning.baseline)
-    cost = _round_seconds(searched, SETTINGS_A_ROUND)
+    cost = _round_seconds(searched, tuning.baseline, [""] * SETTINGS_A_ROUND)
     if not again and len(tried) < MOST_SETTINGS and spent + cost <= SEARCH_SHARE * tuning.seconds:
         known = Known(
             tuning.baseline,
@@ -185,21 +190,31 @@ def _search_round(tuning: Tuning, searched: Sequence[Record], names: Sequence[st
     return runs
 
 
-def _rounds(tuning: Tuning, searched: Sequence[Record], settings: int) -> int:
-    left = tuning.seconds - _spent(searched)
-    fitting = int(left / _round_seconds(searched, settings))
-    return max(least_rounds(settings), min(MOST_ROUNDS, fitting))
+def _rounds(tuning: Tuning, mine: Sequence[Record], chosen: Sequence[str]) -> int:
+    """As many as the time allows, judged anew after each: a machine that others come to slows
+    down."""
+    fresh = [record for record in mine if record.run.study == STUDY]
+    rounds_done = min(sum(record.run.manager == name for record in fresh) for name in chosen)
+    left = max(0.0, tuning.seconds - _spent(mine))
+    a_round = _round_seconds(fresh, tuning.baseline, chosen) if rounds_done else 0.0
+    a_round = a_round or _round_seconds(mine, tuning.baseline, chosen)
+    fitting = rounds_done + int(left / (a_round * SLOWER))
+    return max(least_rounds(len(chosen)), min(MOST_ROUNDS, fitting))
 
 
-def _round_seconds(searched: Sequence[Record], settings: int) -> float:
-    return _run_seconds(searched) * (rounds.BASELINE_RUNS_A_ROUND + settings)
+def _round_seconds(records: Sequence[Record], baseline: str, others: Sequence[str]) -> float:
+    """``others`` that did not run yet are taken to be as fast as most."""
+    names = [baseline] * rounds.BASELINE_RUNS_A_ROUND + [*others]
+    usual = _run_seconds(records)
+    return sum(_run_seconds(records, name) or usual for name in names)
 
 
-def _run_seconds(searched: Sequence[Record]) -> float:
+def _run_seconds(records: Sequence[Record], manager: str = "") -> float:
+    """The median, under ``manager`` or under all; 0 where no run ended well."""
     times = [
         float(record.outcome.values[WALL])
-        for record in searched
-        if record.outcome.status is Status.OK
+        for record in records
+        if record.outcome.status is Status.OK and manager in ("", record.run.manager)
     ]
     return median(times) + _START_SECONDS if times else 0.0
 

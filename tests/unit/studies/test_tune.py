@@ -49,6 +49,7 @@ def machine(
     seed: int = 1,
     bounds: Bounds = Bounds(),  # noqa: B008
     failing: Callable[[str], bool] = lambda _name: False,
+    slowed: Callable[[float], float] = lambda _clock: 1.0,
 ) -> tuple[Results, list[Record], float]:
     """What a machine shows whose speed drifts and whose runs vary; and what that took."""
     chance = random.Random(seed)
@@ -59,7 +60,7 @@ def machine(
         for run in runs:
             time, memory = world(run.manager)
             drift = 0.9 * drift + chance.gauss(0, noise / 3)
-            took = run_seconds * time * (1 + drift + abs(chance.gauss(0, noise)))
+            took = run_seconds * time * (1 + drift + abs(chance.gauss(0, noise))) * slowed(clock)
             began = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=clock)
             clock += took + 0.08
             outcome = Outcome(
@@ -123,6 +124,20 @@ def test_fifteen_minutes_find_and_confirm_what_was_planted(tmp_path: Path, seed:
     assert small.manager.startswith("jemalloc(")
     assert "decay=0" in small.manager
     assert small.memory_ratio < 0.84
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.35])
+def test_the_time_is_kept_where_the_baseline_is_slowest_and_others_use_the_machine(
+    tmp_path: Path, slower: float
+) -> None:
+    def slow_baseline(name: str) -> tuple[float, float]:
+        return (1.0 if name.startswith("glibc") else 0.4), 1.0
+
+    results, _, took = machine(
+        slow_baseline, tmp_path / "r", run_seconds=12.0, slowed=lambda at: slower if at > 540 else 1
+    )
+    assert took <= 900
+    assert settings(results)
 
 
 def test_options_are_combined(tmp_path: Path) -> None:
