@@ -26,6 +26,8 @@ CLAIMS = (WALL, PROCESSOR, MEMORY)
 """What an answer makes claims of, of each manager."""
 ERROR = 0.05
 """How often an answer may make a false claim."""
+LITTLE = 0.02
+"""Memory management that is a smaller share of the instructions leaves little to gain."""
 SAME = 0.03
 """A gain of at most this is not worth a change: where nothing more is possible, "keep" is said."""
 COUNTED_ONCE = 0.05

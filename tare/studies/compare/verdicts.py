@@ -20,19 +20,24 @@ WORDS = {
     judging.MEMORY: "memory",
 }
 COUNTED_ONCE = "The instructions were counted once under each."
+_BOUND = 0.1
+"""A gain of at most this is worth a word as a bound."""
+_MANAGEMENT = "manager_instructions"
 _OF_TIME = (judging.WALL, judging.PROCESSOR, judging.COUNTED_BY_CPU)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """``times`` are what speaks of speed, the most telling first; ``kind`` is what managers are;
-    ``is_current``: the baseline is what the program has now."""
+    ``is_current``: the baseline is what the program has now; ``share`` is that of memory management
+    in the instructions under the baseline, where it was counted."""
 
     baseline: str
     times: Sequence[Evidence]
     memory: Evidence
     kind: str = "allocator"
     is_current: bool = True
+    share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,20 @@ def comparison(
 
     times = [*map(of, _OF_TIME), judging.counted(measurements, program, baseline)]
     kind = "manager" if any(map(_is_of_runtime, mine["manager"].unique())) else "allocator"
-    return Comparison(baseline, [each for each in times if each.known], of(judging.MEMORY), kind)
+    return Comparison(
+        baseline,
+        [each for each in times if each.known],
+        of(judging.MEMORY),
+        kind,
+        share=_share_of_management(measurements, program, baseline),
+    )
+
+
+def _share_of_management(measurements: pl.DataFrame, program: str, baseline: str) -> float | None:
+    runs = judging.runs_of(measurements.filter(pl.col("program") == program))
+    parts = (runs.get((program, baseline, name)) for name in (_MANAGEMENT, judging.COUNTED))
+    part, whole = (each.values[0] if each and each.values else 0.0 for each in parts)
+    return part / whole if whole > 0 else None
 
 
 def _is_of_runtime(manager: str) -> bool:
@@ -107,6 +125,12 @@ def fastest(compared: Comparison, advice: Advice) -> Choice:
             reasons.append(_cannot_tell(each))
     if kept:
         return Choice([kept, *reasons])
+    if (
+        compared.share is not None
+        and compared.share < judging.LITTLE
+        and compared.kind == "allocator"
+    ):
+        return Choice(_little_to_gain(compared, compared.share, reasons))
     unknown = f"Cannot tell whether another {compared.kind} is faster than {compared.baseline}."
     return Choice([unknown, *reasons])
 
@@ -136,6 +160,19 @@ def _kept(compared: Comparison, each: Evidence, why: str) -> str:
         less = "fewer" if what == "instructions" else "less"
         return f"{answer} needs {less} {what}."
     return f"{answer} can save more than {format_percent(each.most_gain)} of the {what}."
+
+
+def _little_to_gain(compared: Comparison, share: float, reasons: Sequence[str]) -> list[str]:
+    """Where no time tells who is faster, its intervals may still bound what could be saved."""
+    part = format_percent(share)
+    answer = (
+        f"Little to gain by a faster allocator: memory management is {part} of the instructions"
+    )
+    for each in compared.times:
+        if each.most_gain is not None and each.most_gain <= _BOUND and not each.has_too_few:
+            most = format_percent(each.most_gain)
+            return [f"{answer}, and no other saves more than {most} of the {WORDS[each.metric]}."]
+    return [f"{answer}.", *reasons]
 
 
 def _too_few(found: Sequence[Evidence]) -> list[str]:

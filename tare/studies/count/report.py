@@ -19,6 +19,7 @@ from tare.base.units import format_bytes, format_count, format_percent
 from tare.campaign import planning
 from tare.observers.instrument import FAMILIES
 from tare.records import summary
+from tare.records.evidence import LITTLE
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record
@@ -45,8 +46,6 @@ STUDY = "count"
 OBSERVER = "instrument"
 TITLE = "Instructions inside and outside the manager"
 RUNS_TO_SEE_REPETITION = 2
-LITTLE = 0.02
-"""A share of the instructions that is a bound worth a word."""
 _MANAGERS_ON_A_TERMINAL = 2
 _NAMES_IN_A_SENTENCE = 5
 _COLLECTION = "(collection)"

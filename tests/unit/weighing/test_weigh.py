@@ -171,6 +171,29 @@ def test_keep_is_said_where_nothing_can_be_gained() -> None:
     )
 
 
+def test_where_memory_management_is_little_there_is_little_to_gain() -> None:
+    noisy = compared(fast=UNSEEN)
+    sentences, commands = weighed(replace(noisy, share=0.005))
+    assert sentences[:2] == [
+        "Little to gain by a faster allocator: memory management is 0.5% of the instructions.",
+        "Wall time cannot tell: only differences above 60% would show.",
+    ]
+    assert commands == []
+    bound = compared(fast=(judged(0.99, "no difference seen", spread=0.04), UNSEEN[1]))
+    sentences, _ = weighed(replace(bound, share=0.005))
+    assert sentences[0] == (
+        "Little to gain by a faster allocator: memory management is 0.5% of the instructions, and "
+        "no other saves more than 5.0% of the wall time."
+    )
+    assert "cannot tell" not in " ".join(sentences)
+    few = compared(fast=(judged(1.0, "too few runs", runs=3), judged(1.0, "no difference seen")))
+    sentences, _ = weighed(replace(few, share=0.005))
+    assert sentences[0].endswith("memory management is 0.5% of the instructions.")
+    for unbounded in (replace(noisy, share=0.05), replace(noisy, share=0.005, kind="manager")):
+        sentences, _ = weighed(unbounded)
+        assert sentences[0].startswith("Cannot tell whether another ")
+
+
 def test_what_was_not_counted_under_all_gives_no_reason_to_keep() -> None:
     found = compared(fast=UNSEEN, small=UNSEEN)
     more = judged(1.4, "higher")
