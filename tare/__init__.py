@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tare.campaign.watching import Watcher
     from tare.checking.question import check
     from tare.cli.doctor import examination
+    from tare.gating.question import gate
     from tare.heap_traces.trace import open_trace
     from tare.memory_managers.catalogue import managers
     from tare.observers.asked import Asked
@@ -68,6 +69,7 @@ _PLACES = {
     "examination": "cli.doctor",
     "explore": "answers.answers",
     "export_text": "answers.answers",
+    "gate": "gating.question",
     "limits_broken": "answers.answers",
     "load": "records.results",
     "managers": "memory_managers.catalogue",
@@ -106,6 +108,7 @@ __all__ = [
     "explore",
     "export_text",
     "frequency",
+    "gate",
     "lbo",
     "limits_broken",
     "load",

@@ -28,15 +28,15 @@ EXIT_INTERRUPTED = 130
 GROUPS = {
     "Start here": ("weigh", "compare", "tune", "report", "managers", "doctor"),
     "Find the code": ("drag", "space", "count", "memsys", "trace", "import"),
-    "Compare and keep watch": ("diff", "check", "suite", "replay", "tradeoff", "export"),
+    "Compare and keep watch": ("diff", "gate", "check", "suite", "replay", "tradeoff", "export"),
 }
 LAST_GROUP = "Research"
 """Of commands that are in none."""
 
 
 class Commands(click.Group):
-    """The modules of ``tare.cli.commands``, the studies that have a ``request``, the bill and the
-    check; loaded when named."""
+    """The modules of ``tare.cli.commands``, the studies that have a ``request``, the bill, the
+    check and the gate; loaded when named."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -89,6 +89,7 @@ def _written() -> dict[str, str]:
     alone = [module.name for module in pkgutil.iter_modules(tare.cli.commands.__path__)]
     return {
         "check": "tare.checking.command",
+        "gate": "tare.gating.command",
         **{name: f"tare.cli.commands.{name}" for name in alone},
     }
 

@@ -15,6 +15,7 @@ from tare.base.errors import UsageError
 from tare.base.units import format_duration, format_seconds
 from tare.campaign import drift
 from tare.checking import report as check
+from tare.gating import report as gate
 from tare.records.header import DescribedProgram, Header
 from tare.records.metrics import Obtained
 from tare.records.results import Results, read_records, telling_damage
@@ -56,6 +57,8 @@ def _build_report(results: Results) -> Report:
     run = results.run
     programs = [program.name for program in run.programs]
     subject = programs[0] if len(programs) == 1 else f"{len(programs)} programs"
+    if run.study == gate.STUDY:
+        subject = gate.subject(run)
     report = Report(
         title=f"tare {_command(run.study)}: {subject}",
         subtitle=_subtitle(run),
@@ -122,7 +125,7 @@ def _sections(results: Results) -> list[Section]:
     if results.run.study == "weigh":
         return _sections_of_bill(results)
     study = results.run.study
-    found = [_whole(each, results) for each in (*studies(), check) if study == each.STUDY]
+    found = [_whole(each, results) for each in (*studies(), check, gate) if study == each.STUDY]
     if not found:
         raise UsageError(f"this Tare does not know the study '{study}' of {results.folder}")
     return found

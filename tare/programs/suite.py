@@ -6,13 +6,11 @@ business. ``ProgramTable`` and docs/suites.md describe the format.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +23,7 @@ from msgspec import Meta, Struct, structs
 from tare.base.documents import DocumentError, PlainText, Sha256, Text, read_toml
 from tare.base.errors import TareError, UsageError
 from tare.base.native import CHECKOUT, NATIVE, native_roots
+from tare.base.process_groups import run_in_group
 from tare.programs.program import Program
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
@@ -364,21 +363,14 @@ def _run_prepare(program: SuiteProgram, command: Sequence[str], work: Path) -> N
     }
     environment |= {"LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0"}
     try:
-        with subprocess.Popen(
+        ended = run_in_group(
             command,
+            PREPARE_TIMEOUT_SECONDS,
             cwd=work,
             env=environment,
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            start_new_session=True,
-        ) as process:
-            try:
-                _, errors = process.communicate(timeout=PREPARE_TIMEOUT_SECONDS)
-            except BaseException:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                raise
+        )
     except subprocess.TimeoutExpired as error:
         raise TareError(
             f"{program.name}: {command[0]} did not make the input "
@@ -386,10 +378,10 @@ def _run_prepare(program: SuiteProgram, command: Sequence[str], work: Path) -> N
         ) from error
     except OSError as error:
         raise TareError(f"{program.name}: {command[0]} cannot be started: {error}") from error
-    if process.returncode != 0:
-        last = errors.decode(errors="replace").strip()[-500:]
+    if ended.returncode != 0:
+        last = ended.stderr.decode(errors="replace").strip()[-500:]
         raise TareError(
-            f"{program.name}: making the input failed (status {process.returncode}): "
+            f"{program.name}: making the input failed (status {ended.returncode}): "
             f"{' '.join(command)}\n{last}".rstrip()
         )
 

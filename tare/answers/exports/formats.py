@@ -20,6 +20,8 @@ from tare.base.text import markdown_code, shortened, visible
 from tare.base.units import format_value
 from tare.checking import report as check
 from tare.checking.limits import judged
+from tare.gating import report as gate
+from tare.gating.changes import changes
 from tare.records.metrics import METRICS
 from tare.records.results import Results, read_records, telling_damage
 from tare.studies import modules
@@ -60,8 +62,8 @@ class Format:
 def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
     """What ``--json`` writes. A measurement that is not ``ok`` has no key ``value``; a figure of
     the summary that does not exist is null. Results of `tare check` have their limits as well,
-    those of `tare weigh`, `drag` and `space` what they advise to do, and those of `tare tune` what
-    to set."""
+    those of `tare gate` what changed, those of `tare weigh`, `drag` and `space` what they advise to
+    do, and those of `tare tune` what to set."""
     measurements = []
     found = _settings(results)
     keys = [*_MEASUREMENT_KEYS, *(["study"] if found else [])]  # a search, and what confirms it
@@ -84,6 +86,7 @@ def to_json(results: Results, summary: pl.DataFrame) -> dict[str, Any]:
         **({"actions": _actions(results)} if _advises(results) else {}),
         **found,
         **({"limits": [asdict(row) for row in judged(results)]} if _has_limits(results) else {}),
+        **({"changes": [asdict(row) for row in changes(results)]} if _is_gate(results) else {}),
     }
 
 
@@ -105,6 +108,10 @@ def _settings(results: Results) -> dict[str, Any]:
 
 def _has_limits(results: Results) -> bool:
     return results.run.study == check.STUDY
+
+
+def _is_gate(results: Results) -> bool:
+    return results.run.study == gate.STUDY
 
 
 def to_csv(results: Results) -> str:
@@ -330,6 +337,8 @@ def _json_text(document: Mapping[str, Any]) -> str:
 
 
 def _markdown_text(results: Results, summary: pl.DataFrame) -> str:
+    if _is_gate(results):
+        return gate.to_markdown(results)
     return check.to_markdown(results) if _has_limits(results) else to_markdown(summary)
 
 

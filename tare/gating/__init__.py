@@ -1,0 +1,1 @@
+"""A change, judged: two builds of one program side by side: `tare gate`."""

@@ -1,0 +1,137 @@
+"""`tare gate`: a change, judged."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from tare.base.errors import UsageError
+from tare.base.interrupts import termination_as_interrupt
+from tare.gating.changes import BASE, HEAD
+from tare.gating.question import gate
+from tare.gating.report import STUDY, is_broken
+from tare.gating.request import Gate
+from tare.programs.checkouts import checked_out, commit_of
+from tare.programs.program import Program, program_from_command
+from tare.records.results import RUN_FILE, default_folder
+from tare.studykit import options
+from tare.studykit.answer import Answer, Output
+from tare.studykit.request import own_fields
+
+EPILOG = """\b
+Examples:
+  tare gate old/report new/report -- --quiet words.txt
+  tare gate main HEAD --build 'make -s' -- ./report words.txt
+  tare gate main/ branch/ -- ./report words.txt
+  tare gate --skip time --markdown comment.md old/report new/report
+"""
+
+
+def _own_options(function: options.Command) -> options.Command:
+    for name, declared in reversed([*own_fields(Gate).items()]):
+        function = declared.metadata["decorated"](name)(function)
+    return function
+
+
+@click.command(epilog=EPILOG)
+@click.argument("base", metavar="BASE")
+@click.argument("head", metavar="HEAD")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARG…]")
+@_own_options
+@click.option(
+    "-i",
+    "--input",
+    "stdin",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Standard input of each run.",
+)
+@click.option(
+    "--ignore-output",
+    is_flag=True,
+    help="Do not compare what the program prints (for programs that print times).",
+)
+@click.option(
+    "--build",
+    default="",
+    metavar="COMMAND",
+    help="How a commit is built: a command of the shell, run in a checkout of BASE and of HEAD.",
+)
+@click.option(
+    "--markdown",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write a comment for a pull request ('-': stdout).",
+)
+@options.run_options
+@options.output_options
+def command(
+    base: str, head: str, words: tuple[str, ...], stdin: Path | None, ignore_output: bool,
+    build: str, markdown: Path | None, output: Output, **asked: object
+) -> Answer:  # fmt: skip
+    """Judge a change: what HEAD needs beside BASE.
+
+    BASE and HEAD are two builds of a program, which run with the same arguments; or folders, or
+    commits, and what follows -- is a program that runs in each. Instructions, objects and bytes are
+    counted and decide first, time and memory by runs in turns. Exit code 1 when something got
+    worse or failed.
+    """
+    from tare.studykit.progress import TerminalWatcher  # what draws takes long to load
+
+    watcher = TerminalWatcher(output.quiet)
+    given = {name: value for name, value in asked.items() if value is not None}
+    folder = output.folder or default_folder(STUDY, Path((words or (head,))[0]).name)
+    with ExitStack() as during:
+        commits = _commits(base, head, build)
+        places: Mapping[str, Path] = {}
+        if commits:
+            _require(words)
+            during.enter_context(termination_as_interrupt())
+            beside = folder.with_name(f"{folder.name}-builds").resolve()
+            places = during.enter_context(checked_out(commits, beside, build, watcher.note))
+        programs = [
+            _program(str(places.get(name, side)), words, stdin, ignore_output)
+            for name, side in ((BASE, base), (HEAD, head))
+        ]
+        request = Gate(*programs, folder=folder, watcher=watcher, **given)  # type: ignore[arg-type]
+        results = inspect.unwrap(gate)(request)
+    return Answer(results, output, markdown, exit_code=1 if is_broken(results) else 0)
+
+
+def _commits(base: str, head: str, build: str) -> dict[str, str]:
+    """Their hashes, where the two are commits; none where they are files or folders."""
+    sides = {BASE: base, HEAD: head}
+    if not build and any(map(os.path.exists, sides.values())):
+        return {}
+    found = {name: commit_of(side) for name, side in sides.items()}
+    if all(found.values()):
+        return found
+    if build:
+        unknown = next(sides[name] for name in sides if not found[name])
+        raise UsageError(f"{unknown} is no commit of this repository", "--build is for commits")
+    return {}
+
+
+def _require(words: Sequence[str]) -> None:
+    if not words:
+        raise UsageError(
+            "no program follows that is to run in each folder",
+            "as in: tare gate main branch --build make -- ./report words.txt",
+        )
+
+
+def _program(side: str, words: tuple[str, ...], stdin: Path | None, ignore_output: bool) -> Program:
+    folder = Path(side)
+    if not folder.is_dir():
+        return program_from_command([side, *words], stdin=stdin, ignore_output=ignore_output)
+    if (folder / RUN_FILE).exists():
+        raise UsageError(f"{side} is a results folder", "two of these: tare diff BASE HEAD")
+    _require(words)
+    found = program_from_command(words, stdin=stdin, ignore_output=ignore_output)
+    return replace(found, directory=folder.resolve())
