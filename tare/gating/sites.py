@@ -110,9 +110,9 @@ def _rest(left: Sequence[SiteChange]) -> str:
 def _sums(help: str, name: str, written: Callable[[float], str]) -> Field[SiteChange]:
     def cell(row: SiteChange) -> Cell:
         before, after = row.base[name], row.head[name]
-        if before == after:
-            return Cell(written(after), 0.0, "quiet")
-        tone = "bad" if after > before else "good"
-        return Cell(f"{written(before)} → {written(after)}", after - before, tone)
+        words = written(before), written(after)
+        if words[0] == words[1]:
+            return Cell(words[1], after - before, "quiet")
+        return Cell(" → ".join(words), after - before, "bad" if after > before else "good")
 
     return Field(name, help, cell)
