@@ -4,9 +4,9 @@
 # make papers docs/papers.md, in a night     make soak    long runs, TARE_SOAK_SECONDS of layers
 # make wheel  what pip installs, in dist    make docs    the documentation as a site
 # make steady every test beside twenty busy loops: names those that a busy machine can fail
-# make tuned  docs/tuned.md, in an hour
+# make tuned  docs/tuned.md, in an hour       make trixie  demo and tests in a bare Debian 13
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo unit test check format bench papers tuned soak steady wheel docs lock clean
+.PHONY: help setup build demo unit test check format bench papers tuned soak steady trixie wheel docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -61,6 +61,9 @@ steady: build
 	@scripts/setup.sh demo test
 	@$(PYTHON) -m compileall -q tare
 	@$(PYTHON) -m tests --beside 20
+
+trixie:
+	scripts/in-system.sh trixie make demo test
 
 check: build
 	@scripts/setup.sh check
