@@ -100,7 +100,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         subprocess.run(["git", *words], check=True)
     (folder / "fill.c").write_text(FILL.read_text())
     for size in (48, 64):
-        (folder / "Makefile").write_text(f"fill: fill.c\n\tcc -g -O1 -DSIZE={size} fill.c -o fill\n")
+        (folder / "Makefile").write_text(
+            f"fill: fill.c\n\tcc -g -O1 -DSIZE={size} fill.c -o fill\n"
+        )
         subprocess.run(["git", "add", "."], check=True)
         subprocess.run(["git", "commit", "-q", "-m", str(size)], check=True)
     return folder

@@ -10,10 +10,12 @@ import shlex
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
 
+from tare.answers.exports.sarif import to_sarif
 from tare.base.errors import UsageError
 from tare.base.libraries import pl
 from tare.base.text import markdown_code, shortened, visible
@@ -342,6 +344,16 @@ def _markdown_text(results: Results, summary: pl.DataFrame) -> str:
     return check.to_markdown(results) if _has_limits(results) else to_markdown(summary)
 
 
+def _sarif(results: Results) -> dict[str, Any]:
+    if not _advises(results):
+        study = results.run.study
+        raise UsageError(
+            f"results of tare {study} name no lines to change",
+            "sarif takes those of tare weigh, drag and space",
+        )
+    return to_sarif(results, Path.cwd())
+
+
 FORMATS: dict[str, Format] = {
     "csv": Format("all measurements, one per line", lambda results, _: to_csv(results)),
     "json": Format(
@@ -356,6 +368,10 @@ FORMATS: dict[str, Format] = {
     "hyperfine": Format(
         "what hyperfine --export-json writes",
         lambda results, _: _json_text(to_hyperfine(results)),
+    ),
+    "sarif": Format(
+        "what to do, by line, for code hosts and editors",
+        lambda results, _: _json_text(_sarif(results)),
     ),
     "perfetto": Format(
         "events and collections of tare proximity, or DaCapo's requests, on a timeline, for "

@@ -267,6 +267,6 @@ def test_a_newly_failing_head_is_no_good(tmp_path: Path) -> None:
 def test_bad_requests_say_what_is_right() -> None:
     for wrong in ({"threshold": 2.0}, {"skip": ("x",)}, {"skip": ("count", "time")}, {"runs": 0}):
         with pytest.raises(UsageError):
-            api.gate(["true"], ["true"], **wrong)  # type: ignore[arg-type]
+            api.gate(["true"], ["true"], **wrong)
     with pytest.raises(UsageError, match="list of words"):
         api.gate("true", ["true"])

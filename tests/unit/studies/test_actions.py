@@ -13,6 +13,7 @@ from msgspec.structs import replace
 import tare as api
 from tare.answers import changed_actions
 from tare.answers.diff import diff
+from tare.answers.exports import sarif
 from tare.answers.exports.formats import to_json
 from tare.records.actions import Action, Kind
 from tare.records.results import Results, load, read_records
@@ -180,3 +181,34 @@ def test_what_is_gone_is_told_by_what_it_was_to_bring(
         "brought 0.0% less peak of live bytes (0 B); expected: 25% and 25% less."
     )
     assert second == "No longer advised: Use snmalloc: 44% less."
+
+
+def test_actions_are_sarif_with_lines_of_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = results_of(HELD, tmp_path)
+    (first, *_) = [each for each in actions_of(results, 1000) if each.place]
+    assert first.place is not None
+    monkeypatch.chdir(tmp_path)
+    document = json.loads(api.export_text(results, "sarif"))
+    (run,) = document["runs"]
+    assert document["version"] == "2.1.0"
+    found = run["results"][0]
+    assert found["ruleId"] == run["tool"]["driver"]["rules"][found["ruleIndex"]]["id"]
+    assert found["message"]["text"].startswith(first.text)
+    physical = found["locations"][0]["physicalLocation"]
+    assert physical["region"] == {"startLine": first.place.line}
+    inside = replace(first, place=replace(first.place, file=str(tmp_path / "a b.c")))
+    monkeypatch.setattr(sarif, "actions_of", lambda *_: [inside])
+    (found,) = sarif.to_sarif(results, tmp_path)["runs"][0]["results"]
+    assert found["locations"][0]["physicalLocation"]["artifactLocation"] == {
+        "uri": "a%20b.c",
+        "uriBaseId": "%SRCROOT%",
+    }
+    nameless = replace(first, place=replace(first.place, file=""))
+    monkeypatch.setattr(sarif, "actions_of", lambda *_: [nameless])
+    assert sarif.to_sarif(results, tmp_path)["runs"][0]["results"] == []
+
+
+def test_every_kind_of_action_has_its_rule() -> None:
+    assert set(sarif.RULES) == set(Kind)
