@@ -59,13 +59,13 @@ def to_sarif(results: Results, root: Path) -> dict[str, Any]:
 def _result(action: Action, rule: int, root: Path) -> dict[str, Any]:
     gain = action.gain
     title = METRICS[gain.metric].title if gain.metric in METRICS else gain.metric
-    saved = f"{format_percent(1 - gain.ratio)} less {title}, {action.certainty}"
+    saved = f"Brings {format_percent(1 - gain.ratio)} less {title} ({action.certainty})."
     assert action.place is not None
     return {
         "ruleId": str(action.kind),
         "ruleIndex": rule,
         "level": "warning",
-        "message": {"text": f"{action.text} ({saved}; to see: {action.verify})"},
+        "message": {"text": f"{action.text} {saved} To see it: {action.verify}"},
         "locations": [_location(action.place, root)],
         "properties": {"certainty": str(action.certainty), "gain": to_builtins(gain)},
     }
