@@ -169,7 +169,8 @@ def _little_to_gain(compared: Comparison, share: float, reasons: Sequence[str]) 
         f"Little to gain by a faster allocator: memory management is {part} of the instructions"
     )
     for each in compared.times:
-        if each.most_gain is not None and each.most_gain <= _BOUND and not each.has_too_few:
+        is_time = each.metric in (judging.WALL, judging.PROCESSOR) and not each.has_too_few
+        if is_time and each.most_gain is not None and each.most_gain <= _BOUND:
             most = format_percent(each.most_gain)
             return [f"{answer}, and no other saves more than {most} of the {WORDS[each.metric]}."]
     return [f"{answer}.", *reasons]

@@ -186,6 +186,9 @@ def test_where_memory_management_is_little_there_is_little_to_gain() -> None:
         "no other saves more than 5.0% of the wall time."
     )
     assert "cannot tell" not in " ".join(sentences)
+    once = Evidence("instructions", {"fast": judged(1.0, "no difference seen", 1, 0.05)})
+    sentences, _ = weighed(replace(noisy, times=[*noisy.times, once], share=0.005))
+    assert sentences[0].endswith("memory management is 0.5% of the instructions.")
     few = compared(fast=(judged(1.0, "too few runs", runs=3), judged(1.0, "no difference seen")))
     sentences, _ = weighed(replace(few, share=0.005))
     assert sentences[0].endswith("memory management is 0.5% of the instructions.")
