@@ -2,8 +2,8 @@
 # Runs a command in another Debian: scripts/in-system.sh SUITE COMMAND [ARG…], as root.
 #
 # The system is made by debootstrap below build/systems, once. Each time the files of this checkout,
-# without what git ignores, are copied to /tare in it, and the command runs there; what was built
-# there stays. Nothing is mounted but in namespaces of its own, so nothing is left behind.
+# without what git ignores, are copied to /tare in it, a repository of its own, and the command runs
+# there; what was built there stays. Nothing is mounted but in namespaces of its own, so nothing is left behind.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -36,8 +36,13 @@ fi
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 mkdir -p "$root/tare"
+if [ -e "$root/tare/.git" ]; then # what is no longer here goes there, too
+  git -C "$root/tare" ls-files -z | (cd "$root/tare" && xargs -0 rm -f)
+fi
 git ls-files -z --cached --others --exclude-standard |
   tar --null --ignore-failed-read -T - -cf - | tar -xf - -C "$root/tare"
+git -C "$root/tare" init -q
+git -C "$root/tare" add --all
 
 # shellcheck disable=SC2016
 exec unshare --mount --pid --fork --kill-child sh -c '

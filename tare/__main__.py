@@ -112,7 +112,7 @@ def tare_group() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the console script."""
-    sys.exit(run(arguments))
+    sys.exit(_written_out(run(arguments)))
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -147,16 +147,38 @@ def run(arguments: list[str] | None = None) -> int:
             return _end_of_reading()
         raise
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        _complain(f"{where}{error.strerror or error}", "")
-        return 4
+        return _trouble(error)
+
+
+def _trouble(error: OSError) -> int:
+    where = f"{error.filename}: " if error.filename else ""
+    _complain(f"{where}{error.strerror or error}", "")
+    return 4
+
+
+def _written_out(code: int) -> int:
+    """The exit code, once all that was printed is written: the interpreter's end would complain
+    in words of its own."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _end_of_reading()
+    except OSError as error:
+        code = code or _trouble(error)
+        _write_no_further(1)
+    return code
 
 
 def _end_of_reading() -> int:
-    """Who read our output has enough; nothing further may be written to it, not even at exit."""
-    for stream in (1, 2):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    """Who read our output has enough."""
+    _write_no_further(1, 2)
     return 0
+
+
+def _write_no_further(*streams: int) -> None:
+    """Not even at exit."""
+    for stream in streams:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def _open_standard_streams() -> None:

@@ -69,6 +69,15 @@ def test_a_device_stays_one(tare: Callable[..., Completed]) -> None:
     assert Path("/dev/full").is_char_device()
 
 
+@pytest.mark.parametrize("words", ["--help", "managers", "suite list"])
+def test_a_full_standard_output_is_told_of_once(tmp_path: Path, words: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*TARE, *words.split()], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE
+        )
+    assert (done.returncode, done.stderr) == (4, b"tare: No space left on device\n")
+
+
 def test_a_link_that_leads_to_itself_is_replaced(
     tare: Callable[..., Completed], tmp_path: Path
 ) -> None:
