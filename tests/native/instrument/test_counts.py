@@ -48,6 +48,7 @@ PRELUDE = """
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <fcntl.h>
 #include <unistd.h>
 static void *keep(void *p) { __asm__ volatile("" : "+r"(p) : : "memory"); return p; }
 """

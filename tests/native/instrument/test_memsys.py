@@ -644,6 +644,7 @@ def cachegrind(
     caches = [f"--{name}={size}" for name, size in zip(("I1", "D1", "LL"), geometry, strict=True)]
     subprocess.run(
         [folder / CACHEGRIND.name, "--tool=cachegrind", "--command-line-only=yes", "--quiet",
+         "--cache-sim=yes",
          "--vgdb=no", "--vex-guest-chase=no", *caches,
          f"--cachegrind-out-file={folder / 'cachegrind'}", *words],
         env={"PATH": os.environ["PATH"], "LC_ALL": "C", **environment},
