@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -39,30 +42,61 @@ def _own_options(function: options.Command) -> options.Command:
     return function
 
 
+@dataclass(frozen=True)
+class _Sides:
+    """What the command line says of the two: ``words`` follow --."""
+
+    base: str
+    head: str
+    words: tuple[str, ...]
+    stdin: Path | None
+    ignore_output: bool
+    build: str
+
+
+def _sides(function: options.Command) -> options.Command:
+    """Adds BASE, HEAD and ARG, --input, --ignore-output and --build; gives ``sides``."""
+
+    @functools.wraps(function)
+    def packed(**given: Any) -> Any:
+        named = {each.name: given.pop(each.name) for each in fields(_Sides)}
+        return function(sides=_Sides(**named), **given)
+
+    for decorator in reversed(_SIDES):
+        packed = decorator(packed)
+    return packed
+
+
+_SIDES = (
+    click.argument("base", metavar="BASE"),
+    click.argument("head", metavar="HEAD"),
+    click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARG…]"),
+    click.option(
+        "-i",
+        "--input",
+        "stdin",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Standard input of each run.",
+    ),
+    click.option(
+        "--ignore-output",
+        is_flag=True,
+        help="Do not compare what the program prints (for programs that print times).",
+    ),
+    click.option(
+        "--build",
+        default="",
+        metavar="COMMAND",
+        help="How a commit is built: a command of the shell, run in a checkout of BASE and of "
+        "HEAD.",
+    ),
+)
+
+
 @click.command(epilog=EPILOG)
-@click.argument("base", metavar="BASE")
-@click.argument("head", metavar="HEAD")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARG…]")
 @_own_options
-@click.option(
-    "-i",
-    "--input",
-    "stdin",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Standard input of each run.",
-)
-@click.option(
-    "--ignore-output",
-    is_flag=True,
-    help="Do not compare what the program prints (for programs that print times).",
-)
-@click.option(
-    "--build",
-    default="",
-    metavar="COMMAND",
-    help="How a commit is built: a command of the shell, run in a checkout of BASE and of HEAD.",
-)
+@_sides
 @click.option(
     "--markdown",
     type=click.Path(path_type=Path),
@@ -71,10 +105,7 @@ def _own_options(function: options.Command) -> options.Command:
 )
 @options.run_options
 @options.output_options
-def command(
-    base: str, head: str, words: tuple[str, ...], stdin: Path | None, ignore_output: bool,
-    build: str, markdown: Path | None, output: Output, **asked: object
-) -> Answer:  # fmt: skip
+def command(sides: _Sides, markdown: Path | None, output: Output, **asked: object) -> Answer:
     """Judge a change: what HEAD needs beside BASE.
 
     BASE and HEAD are two builds of a program, which run with the same arguments; or folders, or
@@ -86,34 +117,35 @@ def command(
 
     watcher = TerminalWatcher(output.quiet)
     given = {name: value for name, value in asked.items() if value is not None}
-    folder = output.folder or default_folder(STUDY, Path((words or (head,))[0]).name)
+    folder = output.folder or default_folder(STUDY, Path((sides.words or (sides.head,))[0]).name)
     with ExitStack() as during:
-        commits = _commits(base, head, build)
+        commits = _commits(sides)
         places: Mapping[str, Path] = {}
         if commits:
-            _require(words)
+            _require(sides.words)
             during.enter_context(termination_as_interrupt())
             beside = folder.with_name(f"{folder.name}-builds").resolve()
-            places = during.enter_context(checked_out(commits, beside, build, watcher.note))
+            places = during.enter_context(checked_out(commits, beside, sides.build, watcher.note))
         programs = [
-            _program(str(places.get(name, side)), words, stdin, ignore_output)
-            for name, side in ((BASE, base), (HEAD, head))
+            _program(str(places.get(name, side)), sides)
+            for name, side in ((BASE, sides.base), (HEAD, sides.head))
         ]
         request = Gate(*programs, folder=folder, watcher=watcher, **given)  # type: ignore[arg-type]
         results = inspect.unwrap(gate)(request)
     return Answer(results, output, markdown, exit_code=1 if is_broken(results) else 0)
 
 
-def _commits(base: str, head: str, build: str) -> dict[str, str]:
+def _commits(sides: _Sides) -> dict[str, str]:
     """Their hashes, where the two are commits; none where they are files or folders."""
-    sides = {BASE: base, HEAD: head}
-    if not build and any(map(os.path.exists, sides.values())):
+    named = {BASE: sides.base, HEAD: sides.head}
+    can_be = shutil.which("git") is not None and not any(map(os.path.exists, named.values()))
+    if not sides.build and not can_be:
         return {}
-    found = {name: commit_of(side) for name, side in sides.items()}
+    found = {name: commit_of(side) for name, side in named.items()}
     if all(found.values()):
         return found
-    if build:
-        unknown = next(sides[name] for name in sides if not found[name])
+    if sides.build:
+        unknown = next(named[name] for name in named if not found[name])
         raise UsageError(f"{unknown} is no commit of this repository", "--build is for commits")
     return {}
 
@@ -126,12 +158,12 @@ def _require(words: Sequence[str]) -> None:
         )
 
 
-def _program(side: str, words: tuple[str, ...], stdin: Path | None, ignore_output: bool) -> Program:
+def _program(side: str, sides: _Sides) -> Program:
     folder = Path(side)
+    settings: dict[str, Any] = {"stdin": sides.stdin, "ignore_output": sides.ignore_output}
     if not folder.is_dir():
-        return program_from_command([side, *words], stdin=stdin, ignore_output=ignore_output)
+        return program_from_command([side, *sides.words], **settings)
     if (folder / RUN_FILE).exists():
         raise UsageError(f"{side} is a results folder", "two of these: tare diff BASE HEAD")
-    _require(words)
-    found = program_from_command(words, stdin=stdin, ignore_output=ignore_output)
-    return replace(found, directory=folder.resolve())
+    _require(sides.words)
+    return replace(program_from_command(sides.words, **settings), directory=folder.resolve())

@@ -302,6 +302,10 @@ def test_every_format_renders_text() -> None:
         assert form.title
         if name == "perfetto":
             continue  # of results with a timeline: below
+        if name == "sarif":  # of results with advice: tests/unit/studies/test_actions.py
+            with pytest.raises(UsageError, match="tare compare name no lines"):
+                form.render(results, summary_of(results))
+            continue
         assert form.render(results, summary_of(results)).endswith("\n"), name
 
 
