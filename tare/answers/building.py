@@ -22,7 +22,7 @@ from tare.records.results import Results, read_records, telling_damage
 from tare.report.advice import with_actions
 from tare.report.comparison import coverage_warnings, failure_tables
 from tare.report.model import Report, Section
-from tare.studies import Study, studies
+from tare.studies import Reporting, studies
 from tare.studykit.advice import run_as
 from tare.weighing import own_heap
 from tare.weighing.actions import actions_of
@@ -125,13 +125,14 @@ def _sections(results: Results) -> list[Section]:
     if results.run.study == "weigh":
         return _sections_of_bill(results)
     study = results.run.study
-    found = [_whole(each, results) for each in (*studies(), check, gate) if study == each.STUDY]
+    every: tuple[Reporting, ...] = (*studies(), check, gate)
+    found = [_whole(each, results) for each in every if study == each.STUDY]
     if not found:
         raise UsageError(f"this Tare does not know the study '{study}' of {results.folder}")
     return found
 
 
-def _whole(study: Study, results: Results) -> Section:
+def _whole(study: Reporting, results: Results) -> Section:
     """The section of a study behind the runs that gave no figure, with what it took."""
     section = study.section(results)
     matters = getattr(study, "failed", lambda _results: True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from tare.base.libraries import pl
-from tare.checking import report as check
-from tare.gating import report as gate
 from tare.records.metrics import Status
 from tare.records.results import Results, telling_damage
 from tare.studies import studies
@@ -19,7 +17,7 @@ def summary(results: Results) -> pl.DataFrame:
             study.summarise(
                 measurements.filter(pl.col("study") == study.STUDY), run.baseline, run.seed
             )
-            for study in (*studies(), check, gate)
+            for study in studies()
         )
     return summaries.unique(["program", "manager", "metric"], keep="first", maintain_order=True)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tare.base.libraries import pl
 from tare.base.text import markdown_code
 from tare.base.units import format_percent
 from tare.campaign import planning, rounds
@@ -20,7 +19,6 @@ from tare.checking.limits import (
     shown,
     title_of,
 )
-from tare.records import summary
 from tare.records.results import Results
 from tare.records.runs import Record, Run
 from tare.report.fields import Field, table, text, texts
@@ -80,12 +78,6 @@ def planned_runs(plan: Plan) -> int:
         for each in plan.checked
         for study in each.studies
     )
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """Nothing: the rows are those of other studies."""
-    del measurements, baseline, seed
-    return pl.DataFrame(schema=summary.summary_schema())
 
 
 def section(results: Results) -> Section:

@@ -13,6 +13,7 @@ from statistics import median
 from tare.base import statistics
 from tare.base.documents import converted
 from tare.base.libraries import pl
+from tare.gating.request import DEFAULT_THRESHOLD
 from tare.records.evidence import UNSEEN, Runs, error_of, judge
 from tare.records.header import Asked
 from tare.records.metrics import METRICS
@@ -39,7 +40,7 @@ MEASURED = ("peak_resident_bytes", "wall_seconds", "processor_seconds")
 
 
 class AskedOfGate(Asked, frozen=True):
-    threshold: float = 0.01
+    threshold: float = DEFAULT_THRESHOLD
     skip: tuple[str, ...] = ()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tare.base.libraries import pl
 from tare.base.text import listed, markdown_code
 from tare.base.units import format_percent, format_value
 from tare.gating.changes import (
@@ -25,7 +24,6 @@ from tare.gating.request import COUNT
 from tare.gating.sites import SiteChange, site_changes, sites_table
 from tare.heap_traces.frames import site_text
 from tare.programs.program import display_name
-from tare.records import summary
 from tare.records.header import Header
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, read_records
@@ -41,12 +39,6 @@ _WORDS = {
     **dict.fromkeys(("max_live_bytes", "peak_resident_bytes"), ("higher", "lower")),
 }
 _SITES_IN_MARKDOWN = 10
-
-
-def summarise(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """Nothing: the rows are those of other studies."""
-    del measurements, baseline, seed
-    return pl.DataFrame(schema=summary.summary_schema())
 
 
 def subject(run: Header) -> str:
@@ -163,13 +155,21 @@ def _doubt(each: Change) -> str:
 
 
 def _of_site(site: SiteChange) -> str:
-    calls, size = site.more("calls"), site.more("bytes")
     parts = [
-        f"{format_value(abs(amount), unit)} {'more' if amount > 0 else 'fewer'} {noun}"
-        for amount, unit, noun in ((calls, "", "calls"), (size, "B", "asked for"))
+        f"{format_value(abs(amount), unit)} {words[amount < 0]}"
+        for amount, unit, words in (
+            (site.more("calls"), "", ("more calls", "fewer calls")),
+            (site.more("bytes"), "B", ("more asked for", "less asked for")),
+        )
         if amount
-    ] or [f"{format_value(abs(site.more('instructions')), '')} instructions of difference"]
-    return f"Most of it at {site_text(site.frames)}, {site.operation}: {listed(parts)}."
+    ]
+    if not parts:
+        amount = site.more("instructions")
+        parts = [
+            f"{format_value(abs(amount), '')} {'fewer' if amount < 0 else 'more'} instructions"
+        ]
+    place = f"{site_text(site.frames)}, {site.operation}"
+    return f"The call site that changed most: {place}: {listed(parts)}."
 
 
 def _table(found: Sequence[Change]) -> Table:

@@ -15,6 +15,7 @@ from tare.report.fields import Field, table, texts
 from tare.report.model import Cell, Table
 from tare.studies.count import report as count
 from tare.studies.count.sites import costs
+from tare.studykit.findings import first_records
 
 LEAST_SHARE = 0.001
 """Of all bytes, or of all of the manager's instructions: what changed by less is left out."""
@@ -38,23 +39,16 @@ class SiteChange:
 
 def site_changes(records: Sequence[Record]) -> list[SiteChange]:
     """Those of the first count of each program, the largest change first."""
-    firsts = {
-        name: next(
-            (
-                record
-                for record in records
-                if (record.run.study, record.run.program) == (count.STUDY, name)
-                and record.outcome.status is Status.OK
-            ),
-            None,
-        )
-        for name in (BASE, HEAD)
-    }
+    good = [
+        record
+        for record in records
+        if record.run.study == count.STUDY and record.outcome.status is Status.OK
+    ]
+    firsts = {name: list(first_records(good, name).values()) for name in (BASE, HEAD)}
     if not all(firsts.values()):
         return []
     found: dict[tuple[str, str], SiteChange] = {}
-    for name, record in firsts.items():
-        assert record is not None
+    for name, (record, *_) in firsts.items():
         for cost in costs(record.outcome):
             if cost.is_rest:
                 continue

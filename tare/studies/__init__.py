@@ -37,12 +37,14 @@ if TYPE_CHECKING:  # the names of studies are wanted before anything of them is
     from tare.studykit.watched import OverPrograms
 
 
-class Study(Protocol):
+class Reporting(Protocol):
     STUDY: str
 
-    def summarise(self, measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame: ...
-
     def section(self, results: Results) -> Section: ...
+
+
+class Study(Reporting, Protocol):
+    def summarise(self, measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame: ...
 
 
 def modules(name: str) -> Iterator[tuple[str, Any]]:

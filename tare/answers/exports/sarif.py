@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from msgspec import to_builtins
 
+from tare.answers.changed_actions import ALL
 from tare.base.units import format_percent
 from tare.base.version import __version__
 from tare.records.actions import Action, Kind, Place
@@ -17,7 +18,6 @@ from tare.records.metrics import METRICS
 from tare.records.results import Results
 from tare.weighing.actions import actions_of
 
-_MOST = 1000
 RULES: Mapping[Kind, str] = {
     Kind.ALLOCATOR: "Another allocator costs less.",
     Kind.OPTION: "Another setting of the allocator costs less.",
@@ -25,7 +25,7 @@ RULES: Mapping[Kind, str] = {
     Kind.LEAK: "Memory is never freed.",
     Kind.PINNED: "Free memory lies between objects and cannot be given back.",
     Kind.RESERVE: "A container grows step by step.",
-    Kind.SHORT_LIVED: "Objects live so shortly that they need no malloc.",
+    Kind.SHORT_LIVED: "Objects live so briefly that they need no malloc.",
     Kind.NEVER_USED: "Memory is allocated and never used.",
     Kind.UNTOUCHED: "Part of what is allocated is never touched.",
     Kind.CROSS_THREAD: "Objects are freed by another thread than allocated them.",
@@ -35,7 +35,7 @@ RULES: Mapping[Kind, str] = {
 
 def to_sarif(results: Results, root: Path) -> dict[str, Any]:
     """The actions that name a line. A file below ``root`` is named from there, as hosts want it."""
-    placed = [each for each in actions_of(results, _MOST) if each.place and each.place.file]
+    placed = [each for each in actions_of(results, ALL) if each.place and each.place.file]
     kinds = dict.fromkeys(each.kind for each in placed)
     rules = [
         {

@@ -233,7 +233,10 @@ def test_the_call_site_is_found_where_its_line_moved(tmp_path: Path) -> None:
     assert (site.more("calls"), site.more("bytes")) == (0, 32_000)
     said = findings(results, records, [site])
     assert said[0] == "Regression: 100% more bytes allocated (31.2 KiB → 62.5 KiB)."
-    assert "Most of it at copy (p.c:16) ← main, malloc: 31.2 KiB more asked for." in said
+    assert (
+        "The call site that changed most: copy (p.c:16) ← main, malloc: 31.2 KiB more asked for."
+        in said
+    )
     assert "What the two print differs." in said
     assert is_broken(results)
     markdown = to_markdown(results)
