@@ -28,7 +28,7 @@ EXIT_INTERRUPTED = 130
 GROUPS = {
     "Start here": ("weigh", "compare", "tune", "report", "managers", "doctor"),
     "Find the code": ("drag", "space", "count", "memsys", "trace", "import"),
-    "Compare and keep watch": ("diff", "gate", "check", "suite", "replay", "tradeoff", "export"),
+    "Compare and keep watch": ("diff", "gate", "history", "check", "suite", "replay", "tradeoff", "export"),
 }
 LAST_GROUP = "Research"
 """Of commands that are in none."""
@@ -36,7 +36,7 @@ LAST_GROUP = "Research"
 
 class Commands(click.Group):
     """The modules of ``tare.cli.commands``, the studies that have a ``request``, the bill, the
-    check and the gate; loaded when named."""
+    check, the gate and the history; loaded when named."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -90,6 +90,7 @@ def _written() -> dict[str, str]:
     return {
         "check": "tare.checking.command",
         "gate": "tare.gating.command",
+        "history": "tare.history.command",
         **{name: f"tare.cli.commands.{name}" for name in alone},
     }
 

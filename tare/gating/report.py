@@ -79,7 +79,7 @@ def findings(results: Results, records: Sequence[Record], sites: Sequence[SiteCh
     if better:
         sentences.append(f"Improved: {listed([_told(each) for each in better])}.")
     if same:
-        names = listed([_title(each.metric) for each in same])
+        names = listed([figure_title(each.metric) for each in same])
         sentences.append(f"Not changed by more than {threshold}: {names}.")
     if untold:
         sentences.append(f"Cannot tell: {listed([_doubt(each) for each in untold])}.")
@@ -123,7 +123,8 @@ def outputs_differ(records: Sequence[Record]) -> bool:
     return all(len(each) == 1 for each in printed.values()) and printed[BASE] != printed[HEAD]
 
 
-def _title(metric: str) -> str:
+def figure_title(metric: str) -> str:
+    """A metric in a sentence about a change."""
     title = METRICS[metric].title
     return {"allocated_bytes": "bytes allocated", "max_live_bytes": "peak of live bytes"}.get(
         metric, title
@@ -134,7 +135,7 @@ def _told(each: Change) -> str:
     unit = METRICS[each.metric].unit
     before, after = (format_value(value or 0, unit) for value in (each.base, each.head))
     if each.ratio is None:
-        return f"{after} where there was nothing: {_title(each.metric)}"
+        return f"{after} where there was nothing: {figure_title(each.metric)}"
     change = each.ratio.median - 1
     words = _WORDS.get(each.metric, ("more", "less"))
     interval = ""
@@ -142,16 +143,16 @@ def _told(each: Change) -> str:
         bounds = sorted((each.ratio.low - 1, each.ratio.high - 1), key=abs)
         interval = f", {bounds[0]:+.1%} to {bounds[1]:+.1%}"
     return (
-        f"{format_percent(abs(change))} {words[change < 0]} {_title(each.metric)} "
+        f"{format_percent(abs(change))} {words[change < 0]} {figure_title(each.metric)} "
         f"({before} → {after}{interval})"
     )
 
 
 def _doubt(each: Change) -> str:
     if each.ratio is None:
-        return _title(each.metric)
+        return figure_title(each.metric)
     low, high = each.ratio.low - 1, each.ratio.high - 1
-    return f"{_title(each.metric)} ({low:+.1%} to {high:+.1%})"
+    return f"{figure_title(each.metric)} ({low:+.1%} to {high:+.1%})"
 
 
 def _of_site(site: SiteChange) -> str:
@@ -174,7 +175,7 @@ def _of_site(site: SiteChange) -> str:
 
 def _table(found: Sequence[Change]) -> Table:
     fields: list[Field[Change]] = [
-        texts("figure", "", lambda row: _title(row.metric)),
+        texts("figure", "", lambda row: figure_title(row.metric)),
         texts(
             "by",
             "Counts do not depend on what else the machine does.",
@@ -230,7 +231,7 @@ def to_markdown(results: Results) -> str:
     lines += ["| figure | base | head | head/base | |", "| --- | ---: | ---: | ---: | --- |"]
     for row in changes(results):
         word = row.verdict if row.verdict in (SAME, UNTOLD) else f"**{row.verdict}**"
-        cells = [_title(row.metric), _cell(row, row.base).text, _cell(row, row.head).text]
+        cells = [figure_title(row.metric), _cell(row, row.base).text, _cell(row, row.head).text]
         lines.append(f"| {' | '.join([*cells, _ratio(row).text, word])} |")
     if sites:
         lines += ["", "| call site | calls | bytes |", "| --- | ---: | ---: |"]

@@ -6,6 +6,8 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tare.base.errors import MissingError, ProgramError, UsageError
@@ -13,6 +15,25 @@ from tare.base.process_groups import run_in_group
 
 LINES_SHOWN = 20
 BUILD_LOG = "build.log"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """``name`` is its hash, ``committed`` ISO 8601 in UTC, ``summary`` its message's first line."""
+
+    name: str
+    committed: str
+    summary: str
+
+
+def described(revision: str) -> Commit:
+    """A commit of the repository of the current folder. UsageError where there is none."""
+    name = commit_of(revision)
+    if not name:
+        raise UsageError(f"{revision} is no commit of a repository here", "git log shows what is")
+    told = _git(["show", "--no-patch", "--format=%ct %s", name]).stdout.strip()
+    seconds, _, summary = told.partition(" ")
+    return Commit(name, datetime.fromtimestamp(int(seconds), UTC).isoformat(), summary)
 
 
 def commit_of(revision: str) -> str:
