@@ -260,6 +260,10 @@ void Inlining::ReadChildren(Unit& unit, Dwarf_Die* parent, std::size_t function,
         unit.scopes.push_back({die, scope, unit.scopes[scope].depth + 1});
         AddRanges(unit.functions[function].copies, &die, of_scope);
         break;
+      case DW_TAG_class_type:
+      case DW_TAG_structure_type:  // a lambda's code can lie in its type, as gcc 14 has it
+        if (function == kNone) continue;
+        break;
       case DW_TAG_lexical_block:
       case DW_TAG_namespace:
       case DW_TAG_module:

@@ -135,8 +135,8 @@ def test_the_memory_of_a_tree_is_summed(tmp_path: Path, compile_c: Callable[...,
     #include <string.h>
     #include <unistd.h>
     int main(void) {
-      char *p = malloc(50 << 20);
-      memset(p, 1, 50 << 20);
+      volatile char *p = malloc(50 << 20);
+      memset((char *)p, 1, 50 << 20);
       sleep(1);
       return p[7] - 1;
     }
@@ -154,8 +154,8 @@ def test_a_vforked_child_takes_no_memory(tmp_path: Path, compile_c: Callable[...
     #include <string.h>
     #include <unistd.h>
     int main(void) {
-      char *p = malloc(50 << 20);
-      memset(p, 1, 50 << 20);
+      volatile char *p = malloc(50 << 20);
+      memset((char *)p, 1, 50 << 20);
       if (vfork() == 0) {
         usleep(300000);
         _exit(0);

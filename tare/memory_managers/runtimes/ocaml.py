@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from signal import SIGABRT
 
 from tare.base.errors import UsageError
 from tare.memory_managers import runtimes
@@ -45,7 +46,9 @@ _VARIABLES = ("OCAMLRUNPARAM", "CAMLRUNPARAM")
 _WORD = 8
 _STATISTICS = "v=0x400"
 _OUT_OF_MEMORY_EXIT = 2
-_OUT_OF_MEMORY = re.compile(r"^Fatal error: .*\b([Oo]ut[_ ]of[_ ]memory)\b.*$", re.MULTILINE)
+_OUT_OF_MEMORY = re.compile(
+    r"^Fatal error: .*\b([Oo]ut[_ ]of[_ ]memory|Not enough heap memory)\b.*$", re.MULTILINE
+)
 _FIRST = "minor_words"
 _STATISTIC = re.compile(
     r"(allocated_words|minor_words|promoted_words|major_words|minor_collections|major_collections|"
@@ -170,7 +173,7 @@ def judge(setting: Setting, outcome: Outcome, folder: Path) -> Outcome:
         outcome = replace(outcome, error_tail=kept)
     if outcome.status is Status.FAILED:
         said = runtimes.first_line_with(errors, _OUT_OF_MEMORY)
-        if said and outcome.exit_code == _OUT_OF_MEMORY_EXIT:
+        if said and (outcome.exit_code == _OUT_OF_MEMORY_EXIT or outcome.signal == SIGABRT):
             return replace(outcome, status=Status.OUT_OF_MEMORY, reason=said[:200])
         return outcome
     if outcome.status is not Status.OK:

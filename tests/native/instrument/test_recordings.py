@@ -399,6 +399,7 @@ MORE = {
     "grep": ["grep", "-cE", "7(1|2)+[0-5]", "{input}/lines"],
     "git": ["git", "hash-object", "{input}/lines"],
     "xz": ["xz", "-0", "--threads=1", "--stdout", "{input}/lines"],
+    # From 1.7 on it seeds its tables at random, so that its instructions vary.
     "jq": ["jq", "-n", "[range(300)] | map(tostring) | length"],
     "mawk": ["mawk", "{ n[$1 % 50]++ } END { print length(n) }", "{input}/lines"],
     "find": ["find", "{input}/files", "-name", "*.pm"],
@@ -499,7 +500,7 @@ def test_lives_are_the_same_without_call_sites(real: Real, tools: Path) -> None:
     bare = record_real(tools, real.words, "--sites=no", "--usable-size=glibc")
     assert not bare.births["site"].any()
     births, deaths = real.recording.births, real.recording.deaths
-    if real.name == "gawk":
+    if real.name in ("gawk", "jq"):
         assert (bare.births["size"] == births["size"]).all()
         return
     for column, found in bare.births.items():
@@ -517,6 +518,9 @@ def test_usable_sizes_are_what_the_manager_says(real: Real, tools: Path) -> None
     asked = record_real(tools, real.words, "--usable-size=call")
     assert asked.births["usable_size"].all(), "malloc_usable_size was not called"
     births, deaths = real.recording.births, real.recording.deaths
+    if real.name == "jq":
+        assert (asked.births["usable_size"] == births["usable_size"]).all()
+        return
     later = 0
     if real.name == "gawk" and len(births["size"]) > 0:
         # Before its first object it parses /proc/self/maps, in which the tool's mappings are, too.
@@ -546,6 +550,8 @@ def test_threads_and_signals_go_on_while_the_manager_is_asked(tmp_path: Path) ->
 FRAMES = 4
 """How many of the innermost frames are compared with DHAT's."""
 Key = tuple[str, ...]
+DHAT_S_OWN = re.compile(r"vgpreload_dhat|\(vg_replace_")
+"""In frames of what it puts in the place of functions, without and with debug information."""
 
 
 def dhat(both: Path, words: Sequence[str]) -> dict[Key, NDArray[np.int64]]:
@@ -557,7 +563,7 @@ def dhat(both: Path, words: Sequence[str]) -> dict[Key, NDArray[np.int64]]:
     found: dict[Key, NDArray[np.int64]] = {}
     for point in profile["pps"]:
         frames = [profile["ftbl"][place] for place in point["fs"]]
-        key = tuple(dhat_function(frame) for frame in frames if "vgpreload_dhat" not in frame)
+        key = tuple(dhat_function(frame) for frame in frames if not DHAT_S_OWN.search(frame))
         values = [point["tbk"], point["tb"], point["rb"] + point["wb"]]
         found[key[:FRAMES]] = found.get(key[:FRAMES], np.zeros(3, np.int64)) + values
     return found

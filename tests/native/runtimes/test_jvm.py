@@ -47,6 +47,7 @@ public class Churn {
             long collections = 0;
             long milliseconds = 0;
             for (var bean : ManagementFactory.getGarbageCollectorMXBeans()) {
+                if (bean.getName().contains("Concurrent")) continue; // from JDK 20 on
                 collections += bean.getCollectionCount();
                 milliseconds += bean.getCollectionTime();
             }

@@ -302,11 +302,25 @@ def of_type(objects: pl.DataFrame, name: str) -> pl.DataFrame:
     return objects.filter(pl.col("type") == f"new {name}")
 
 
+def jdk() -> int:
+    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    return int(told.partition(' version "')[2].partition(".")[0])
+
+
 def assert_walk_agrees(trace: Trace) -> None:
-    """All that the trace has alive was found in the heap, and hardly anything else."""
+    """All that the trace has alive was found in the heap, and hardly anything else. From JDK 21 on
+    tags are found by identity hashes, which Object.clone clears after the agent set the tag: such
+    objects are in the trace, and found without one."""
     found = trace.meta["jvm"]
-    assert found["objects_at_end"] == found["objects_found_at_end"] > 1000
-    assert found["missed_objects"] < found["objects_at_end"] / 100
+    sites = trace.sites().select("site", "caller", "function").collect()
+    callers = sites.select(caller="site", by="function")
+    clones = sites.join(callers, on="caller").filter(pl.col("by") == "java.lang.Object.clone")
+    alive = trace.objects().filter(pl.col("unreachable_bytes").is_null()).collect()
+    without_tag = alive["site"].is_in(clones["site"].to_list()).sum() if jdk() >= 21 else 0
+    at_end = found["objects_at_end"]
+    assert at_end - without_tag <= found["objects_found_at_end"] <= at_end
+    assert at_end > 1000
+    assert found["missed_objects"] - without_tag < at_end / 100
 
 
 def test_every_byte_that_the_jvm_counts_is_there(compiled: Compiled, tmp_path: Path) -> None:
