@@ -154,7 +154,7 @@ def test_peaks_are_compared_with_the_last_run(tmp_path: Path) -> None:
     assert 90 < float(lines["test_it.py::test_small"][-1].strip("+%")) < 110
     assert lines["test_it.py::test_other"][-2:] == ["-", "new"]
     assert 3 << 20 <= figures(tmp_path / "found.json")["test_other", "peak"] < 3.1 * (1 << 20)
-    assert "not measured: test_it.py::test_that_stops_it: tracemalloc: the test stopp" in output
+    assert "not measured: test_it.py::test_that_stops_it: tracemalloc: it was sto" in output
 
 
 def test_strict_fails_what_is_not_measured(tmp_path: Path) -> None:
@@ -171,6 +171,14 @@ def test_without_the_recorder_tests_still_pass(tmp_path: Path) -> None:
     code, output = run(tmp_path, text)
     assert code == 0
     assert "not measured: test_it.py::test_it: recorder: " in output
+
+
+def test_without_tare_tests_still_pass(tmp_path: Path) -> None:
+    (tmp_path / "hiding.py").write_text("import sys\nsys.modules['tare'] = None\n")
+    text = "import pytest\n@pytest.mark.tare(peak='1KiB')\ndef test_it(): bytearray(2000)\n"
+    code, output = run(tmp_path, text, "-p", "hiding", "--rootdir=.")
+    assert code == 0, output
+    assert "not measured: test_it.py::test_it: tare: No module named 'tare" in output
 
 
 def test_without_marks_nothing_of_tare_is_loaded(tmp_path: Path) -> None:
@@ -197,6 +205,13 @@ def test_a_limit_that_cannot_be_read_is_a_usage_error(
     code, output = run(tmp_path, text)
     assert code == pytest.ExitCode.USAGE_ERROR
     assert f"ERROR: test_it.py::test_it: mark tare: {told}" in output
+
+
+def test_a_worker_fails_the_test_whose_limit_cannot_be_read(tmp_path: Path) -> None:
+    text = "import pytest\n@pytest.mark.tare(pork=1)\ndef test_it(): pass\n"
+    code, output = run(tmp_path, text, "-p", "xdist", "-n", "1")
+    assert code == 1
+    assert "\ntest_it.py::test_it: mark tare: 'pork' is no limit" in output
 
 
 def test_the_kit_is_a_package_of_its_own() -> None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,9 +49,10 @@ class Row(NamedTuple):
     def change(self) -> str:
         if self.last is None:
             return "new"
-        if self.last == self.figure:
-            return "same"
-        return f"{self.figure / self.last - 1:+.1%}" if self.last else "was 0"
+        if self.last == 0:
+            return "was 0" if self.figure else "same"
+        change = f"{self.figure / self.last - 1:+.1%}"
+        return "same" if change[1:] == "0.0%" else change
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -130,77 +132,53 @@ class Outer:
         self._last: dict[str, dict[str, float]] | None = None
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        marked = [item for item in items if item.get_closest_marker("tare")]
-        if not marked and not self._all:
+        if self._is_worker:  # of which pytest-xdist takes no usage error: the tests fail
             return
-        try:
-            import tare.base.units  # noqa: F401
-        except ImportError as error:
-            self._is_off = True
-            self._notes.append(f"anything: {error}")
-            return
-        if not self._is_worker:  # of which pytest-xdist takes no usage error
-            for item in marked:
-                _limits(item)
+        for item in items:
+            if item.get_closest_marker("tare"):
+                with suppress(ImportError):  # told of where the test runs
+                    _limits(item)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        if self._is_off:
+        if not self._all and not item.get_closest_marker("tare"):
             return (yield)
         try:
             limits = _limits(item)
         except pytest.UsageError as error:
             pytest.fail(str(error), pytrace=False)
-        if not limits and not self._all:
-            return (yield)
-        figures: dict[str, float] = {}
-        if "peak" in limits or self._all:
-            result = yield from _with_peak(figures)
-        else:
+        except ImportError as error:
             result = yield
+            self._finish(item, [], {"tare": str(error)})
+            return result
+        figures: dict[str, float] = {}
+        has_peak = self._all or "peak" in limits
+        result = (yield from _with_peak(figures)) if has_peak else (yield)
         if getattr(item, "_excinfo", None):  # a failed unittest.TestCase raises nothing
             return result
-        wanted = {*limits, *(("peak",) if self._all else ())}
-        broken = self._measure(item, limits, wanted, figures)
+        failures = {} if "peak" in figures or not has_peak else {"tracemalloc": "it was stopped"}
+        traced = _second_runs(item, limits, failures)
+        for metric, observer in OBSERVER_OF.items():
+            if metric in limits and observer in traced:
+                figures[metric] = traced[observer]["figures"][metric]
         for metric, figure in figures.items():
             item.user_properties.append((f"tare_{metric}", figure))
             if metric in limits:
                 item.user_properties.append((f"tare_{metric}_limit", limits[metric]))
-        if broken:
-            pytest.fail("\n".join(broken), pytrace=False)
-        return result
-
-    def _measure(
-        self,
-        item: pytest.Item,
-        limits: Mapping[str, float],
-        wanted: set[str],
-        figures: dict[str, float],
-    ) -> list[str]:
-        """Complete the figures; the limits that are broken, and whatever Tare could not do, if that
-        is to fail a test."""
-        traced: dict[str, dict[str, Any]] = {}
-        lacking = wanted - figures.keys() - OBSERVER_OF.keys()
-        failures = {"tracemalloc": "the test stopped it"} if lacking else {}
-        for observer in dict.fromkeys(OBSERVER_OF[name] for name in OBSERVER_OF if name in limits):
-            try:
-                traced[observer] = _second_run(item, observer)
-            except UnmeasuredError as error:
-                failures[observer] = str(error)
-        for metric in [name for name in OBSERVER_OF if name in limits]:
-            if found := traced.get(OBSERVER_OF[metric]):
-                figures[metric] = found["figures"][metric]
         broken = []
         for metric, limit in limits.items():
-            if figures.get(metric, 0) > limit:
-                broken.append(
-                    f"tare: {metric} {shown(metric, figures[metric])}, over the limit of "
-                    f"{shown(metric, limit)}"
-                )
-                broken += _sites(item, metric, traced)
-        texts = [f"{item.nodeid}: {what}: {why}" for what, why in failures.items()]
-        item.user_properties += [("tare_note", text) for text in texts]
-        return broken + (texts if self._config.option.tare_strict else [])
+            if (figure := figures.get(metric, 0)) > limit:
+                told = f"{shown(metric, figure)}, over the limit of {shown(metric, limit)}"
+                broken += [f"tare: {metric} {told}", *_sites(item, metric, traced)]
+        self._finish(item, broken, failures)
+        return result
+
+    def _finish(self, item: pytest.Item, broken: list[str], failures: dict[str, str]) -> None:
+        """Fail the test if a limit is broken or, where that is asked for, if Tare failed."""
+        notes = [f"{item.nodeid}: {what}: {why}" for what, why in failures.items()]
+        item.user_properties += [("tare_note", note) for note in notes]
+        if lines := broken + (notes if self._config.option.tare_strict else []):
+            pytest.fail("\n".join(lines), pytrace=False)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """In the process that reports: figures of this run, also from workers of pytest-xdist."""
@@ -228,8 +206,10 @@ class Outer:
         terminalreporter.section("tare")
         for line in _table(self._rows, whole=self._config.option.verbose > 0):
             terminalreporter.write_line(line)
-        for note in self._notes:
+        for note in self._notes[:_MOST_ROWS]:
             terminalreporter.write_line(f"not measured: {note}", yellow=True)
+        if (more := len(self._notes) - _MOST_ROWS) > 0:
+            terminalreporter.write_line(f"not measured: {more} more", yellow=True)
 
     def pytest_sessionfinish(self) -> None:
         if self._is_worker:
@@ -249,6 +229,8 @@ class Outer:
 
 def _limits(item: pytest.Item) -> dict[str, float]:
     """The limits of a test by metric; those of the closest mark go before."""
+    import tare.base.units  # noqa: F401  # whether it can be loaded at all
+
     found: dict[str, float] = {}
     for mark in item.iter_markers("tare"):
         if mark.args:
@@ -296,6 +278,19 @@ def _with_peak(figures: dict[str, float]) -> Generator[None, object, object]:
     finally:
         if mine:
             tracemalloc.stop()
+
+
+def _second_runs(
+    item: pytest.Item, limits: Mapping[str, float], failures: dict[str, str]
+) -> dict[str, dict[str, Any]]:
+    """By observer; what could not be measured becomes a failure."""
+    traced = {}
+    for observer in dict.fromkeys(OBSERVER_OF[name] for name in OBSERVER_OF if name in limits):
+        try:
+            traced[observer] = _second_run(item, observer)
+        except UnmeasuredError as error:
+            failures[observer] = str(error)
+    return traced
 
 
 def _second_run(item: pytest.Item, observer: str) -> dict[str, Any]:

@@ -101,9 +101,15 @@ def allocated(trace: Trace) -> tuple[Figures, Sites]:
 
 
 def _of_tare(trace: Trace) -> pl.LazyFrame:
-    """The sites in the module by which Tare sees collections, which allocates at each of them."""
-    of_tare = pl.col("file").str.ends_with("cpython/sitecustomize.py")
-    return trace.sites().filter(of_tare).select("process", "site")
+    """The sites in the module by which Tare sees collections, which allocates at each of them, and
+    in what it calls."""
+    sites = trace.sites().select("process", "site", "caller", "file").collect()
+    found: set[tuple[int, int]] = set()
+    for process, site, caller, file in sites.iter_rows():  # callers come first
+        if file.endswith("cpython/sitecustomize.py") or (process, caller) in found:
+            found.add((process, site))
+    schema = sites.select("process", "site").schema
+    return pl.LazyFrame(sorted(found), schema, orient="row")
 
 
 def dragged(trace: Trace) -> tuple[Figures, Sites]:
