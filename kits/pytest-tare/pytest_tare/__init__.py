@@ -8,6 +8,7 @@ ends: see ``native``. Nothing of Tare is imported before a test has a limit.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -125,7 +126,6 @@ class Outer:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._all = bool(config.option.tare)
-        self._is_off = False
         self._is_worker = hasattr(config, "workerinput")
         self._rows: list[Row] = []
         self._notes: list[str] = []
@@ -358,7 +358,7 @@ def shown(metric: str, value: float) -> str:
 
 def _table(rows: list[Row], *, whole: bool) -> list[str]:
     """Tests with limits first, then the largest figures."""
-    rows = sorted(rows, key=lambda row: (row.limit is None, -row.figure if not row.limit else 0))
+    rows = sorted(rows, key=lambda row: -row.figure if row.limit is None else -math.inf)
     limited = sum(row.limit is not None for row in rows)
     most = len(rows) if whole else max(limited, _MOST_ROWS)
     cells = [("test", "metric", "figure", "limit", "change"), *(row.cells for row in rows[:most])]
