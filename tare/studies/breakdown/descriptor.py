@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from glob import glob
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, structs
 
 from tare.base.documents import read_toml
 from tare.base.errors import TareError
@@ -20,9 +20,12 @@ from tare.studies.breakdown.image import Image
 from tare.studies.breakdown.patterns import Pattern, read_line, read_operand
 from tare.studies.breakdown.signatures import Signature, find_functions, read_signatures
 
+Words = Mapping[str, int | str]
+"""What ``{name}`` stands for."""
 BytesAt = Callable[[int, int], bytes]
 """What lies in an executable at an address, so many bytes; fewer where there are no more."""
 FOLDER = Path(__file__).resolve().parent / "runtimes"
+_WORD = re.compile(r"\{(\w+)\}")
 Component = Annotated[
     str, Meta(pattern=rf"\A({'|'.join(COMPONENTS)})\Z", description="a component")
 ]
@@ -47,6 +50,13 @@ class Phase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.title and self.component != OTHER:
             raise ValueError(f"title: only a phase with the component {OTHER} can have one")
+
+    def without(self, gone: Collection[str]) -> Phase:
+        left = tuple(name for name in self.functions if name not in gone)
+        return structs.replace(self, functions=left)
+
+    def with_all_of(self, other: Phase) -> Phase:
+        return structs.replace(self, functions=(*self.functions, *other.functions))
 
 
 class MadeCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -217,9 +227,11 @@ class Buffer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     zero: tuple[str, ...]
     """Registers that always are 0."""
 
-    def __post_init__(self) -> None:
-        for place in (self.pointer, self.limit):
+    def filled(self, words: Words) -> Buffer:
+        pointer, limit = (_filled(place, words) for place in (self.pointer, self.limit))
+        for place in (pointer, limit):
             read_operand(place)
+        return structs.replace(self, pointer=pointer, limit=limit)
 
 
 class PatternTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -246,6 +258,15 @@ class PatternTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def all_before(self) -> tuple[str, ...]:
         return (self.before,) if isinstance(self.before, str) else self.before
+
+    def filled(self, words: Words) -> PatternTable:
+        return structs.replace(
+            self,
+            code=tuple(_filled(line, words) for line in self.code),
+            before=tuple(_filled(line, words) for line in self.all_before),
+            unless_next_use=self.unless_next_use and _filled(self.unless_next_use, words),
+            slow_path=tuple(_filled(line, words) for line in self.slow_path),
+        )
 
     def pattern(self) -> Pattern:
         lines, before, slow_path = (
@@ -287,6 +308,13 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Shown in reports."""
     recognise: tuple[str, ...]
     """Symbols that an executable or a library of this runtime has, all of them."""
+    like: str = ""
+    """The name of a descriptor that says all that this one does not, but for ``without``. ``words``
+    and ``pattern`` of this one come first, ``phase`` adds functions to the one of that name."""
+    gone: tuple[str, ...] = ()
+    """Functions of that descriptor's phases which this runtime does not have."""
+    words: dict[str, int | str] = {}
+    """What ``{name}`` stands for in lines of patterns and places of the buffer."""
     bits: Literal[32, 64] = 64
     """Of its executables."""
     without: tuple[str, ...] = ()
@@ -326,6 +354,32 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         for phase in self.phases:
             if phase.inside not in names:
                 raise ValueError(f"{phase.name}: inside {phase.inside}, which is not a phase")
+
+    def over(self, base: Descriptor) -> Descriptor:
+        """This one, with what the one that it is like says."""
+        unsaid = {
+            one.name: getattr(base, one.name)
+            for one in structs.fields(Descriptor)
+            if one.name != "without" and getattr(self, one.name) in (one.default, (), {})
+        }
+        phases = {phase.name: phase.without(self.gone) for phase in base.phases}
+        for phase in self.phases:
+            known = phases.get(phase.name)
+            phases[phase.name] = phase if known is None else known.with_all_of(phase)
+        given = {
+            "words": {**base.words, **self.words},
+            "tables": (*self.tables, *base.tables),
+            "phases": tuple(phases.values()),
+        }
+        return structs.replace(self, **{**unsaid, **given})
+
+    def filled(self) -> Descriptor:
+        """With its words in the lines that name them."""
+        return structs.replace(
+            self,
+            buffer=self.buffer and self.buffer.filled(self.words),
+            tables=tuple(table.filled(self.words) for table in self.tables),
+        )
 
     @functools.cached_property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -460,11 +514,30 @@ def shipped() -> Mapping[str, Descriptor]:
 def read_descriptor(path: Path) -> Descriptor:
     """TareError where the file is no descriptor."""
     try:
-        found = read_toml(path, Descriptor, {re.Pattern[str]: _compiled})
+        found = _read(path).filled()
         _ = found.patterns  # raises for one that makes no sense
     except ValueError as error:
         raise TareError(f"{path} is not a descriptor of a runtime: {error}") from None
     return found
+
+
+def _read(path: Path, *readers: str) -> Descriptor:
+    """With what it takes from others; ``readers`` are those that take from this one."""
+    found = read_toml(path, Descriptor, {re.Pattern[str]: _compiled})
+    if not found.like:
+        return found
+    if found.like in (found.name, *readers):
+        raise ValueError(f"like: {found.like} is like itself")
+    return found.over(_read(path.with_name(f"{found.like}.toml"), found.name, *readers))
+
+
+def _filled(text: str, words: Words) -> str:
+    def word(match: re.Match[str]) -> str:
+        if match[1] not in words:
+            raise ValueError(f"{text!r}: there is no word {match[1]}")
+        return str(words[match[1]])
+
+    return _WORD.sub(word, text)
 
 
 def _compiled(text: str) -> re.Pattern[str]:

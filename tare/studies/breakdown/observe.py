@@ -99,9 +99,13 @@ def _telling_of_code(program: Program, descriptors: Sequence[Descriptor]) -> Pro
     or a script, which may start one."""
     executable = find_executable(program)
     is_script = interpreter_of(executable) != executable
-    for descriptor in descriptors:
-        if descriptor.made_code is not None and (is_script or _launches(program, descriptor)):
-            program = with_options(program, descriptor.made_code.java_options)
+    asked = {
+        descriptor.made_code.java_options: None
+        for descriptor in descriptors
+        if descriptor.made_code is not None and (is_script or _launches(program, descriptor))
+    }
+    for options in asked:
+        program = with_options(program, options)
     return program
 
 

@@ -215,12 +215,10 @@ class Pattern:
         bindings: Bindings = {}
         if not self.lines[0].matches(run[place], bindings, names):
             return None
-        places = [place]
-        for number in range(1, len(self.lines)):
-            at = self._find(number, run, places[-1] + 1, bindings, names)
-            if at is None:
-                return None
-            places.append(at)
+        rest = self._find(1, run, place + 1, bindings, names)
+        if rest is None:
+            return None
+        places = [place, *rest]
         end = places[-1] + 1
         if self.unless_next_use is not None and self._is_used_so(run, end, bindings, names):
             return None
@@ -233,13 +231,18 @@ class Pattern:
 
     def _find(
         self, number: int, run: Sequence[Instruction], start: int, bindings: Bindings, names: Names
-    ) -> int | None:
-        """Where in the run a line fits, from ``start`` on; adds to ``bindings``."""
+    ) -> list[int] | None:
+        """Where in the run the lines from ``number`` on fit, from ``start`` on, as near as they do;
+        adds to ``bindings``."""
+        if number == len(self.lines):
+            return []
         for at in range(start, min(start + 1 + self.gap, len(run))):
             tried = dict(bindings)
             if self.lines[number].matches(run[at], tried, names):
-                bindings.update(tried)
-                return at
+                rest = self._find(number + 1, run, at + 1, tried, names)
+                if rest is not None:
+                    bindings.update(tried)
+                    return [at, *rest]
             if run[at].mnemonic == "call" or run[at].ends:
                 return None
             needed = {bindings[name] for name in self._needed[number] if name in bindings}

@@ -15,8 +15,13 @@ from tare.base.errors import TareError
 from tare.records.components import OTHER
 from tare.studies.breakdown import perf_map
 from tare.studies.breakdown.classifier import Classifier
-from tare.studies.breakdown.code import Instruction, decode
-from tare.studies.breakdown.descriptor import read_descriptor, shipped
+from tare.studies.breakdown.code import Instruction, decode, decode_all
+from tare.studies.breakdown.descriptor import (
+    Descriptor,
+    PatternTable,
+    read_descriptor,
+    shipped,
+)
 from tare.studies.breakdown.image import Image
 from tests.support import ROOT
 
@@ -28,7 +33,7 @@ JAVA = shutil.which("java")
 LIBRARY = Path(JAVA or "").resolve().parent.parent / "lib" / "server" / "libjvm.so"
 needs_java = pytest.mark.skipif(
     shutil.which("javac") is None or not LIBRARY.is_file(),
-    reason="Debian's package openjdk-17-jdk-headless is missing",
+    reason="Debian's package default-jdk-headless is missing",
 )
 
 # ---- instructions that were labelled by hand ----
@@ -89,12 +94,99 @@ def test_each_component_is_recognised() -> None:
         assert right >= 0.95 * answered, label
 
 
+def descriptor_of_the_jvm(image: Image) -> Descriptor:
+    """The only one that knows the installed JVM."""
+    (how,) = [how for how in shipped().values() if how.launchers and how.recognises(image)]
+    return how
+
+
 @needs_java
 def test_the_functions_of_phases_are_there() -> None:
     image = Image(LIBRARY)
-    assert HOTSPOT.recognises(image)
-    missing = {name for phase in HOTSPOT.phases for name in phase.functions} - set(image.symbols)
+    how = descriptor_of_the_jvm(image)
+    missing = {name for phase in how.phases for name in phase.functions} - set(image.symbols)
     assert not missing
+
+
+# ---- descriptors that build on another ----
+
+BASE = """
+schema = 1
+name = "base"
+title = "Base"
+recognise = ["f"]
+launchers = ["start"]
+words = { place = 8, helper = "@help" }
+[[pattern]]
+code = ["mov _, [r15 + {place}] -> poll"]
+[[phase]]
+name = "young"
+component = "roots"
+functions = ["old", "kept"]
+"""
+BUILT = """
+schema = 1
+name = "built"
+title = "Built"
+recognise = ["g"]
+like = "base"
+gone = ["old"]
+words = { place = 16 }
+[[pattern]]
+code = ["call {helper} -> allocation"]
+[[phase]]
+name = "young"
+component = "roots"
+functions = ["new"]
+[[phase]]
+name = "scan"
+component = "copy"
+functions = ["scan"]
+"""
+
+
+def test_a_descriptor_builds_on_another(tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text(BASE)
+    (tmp_path / "built.toml").write_text(BUILT)
+    built = read_descriptor(tmp_path / "built.toml")
+    assert (built.name, built.recognise, built.launchers) == ("built", ("g",), ("start",))
+    assert [table.code for table in built.tables] == [
+        ("call @help -> allocation",),
+        ("mov _, [r15 + 16] -> poll",),
+    ]
+    functions = {phase.name: phase.functions for phase in built.phases}
+    assert functions == {"young": ("kept", "new"), "scan": ("scan",)}
+    base = read_descriptor(tmp_path / "base.toml")
+    assert base.tables[0].code == ("mov _, [r15 + 8] -> poll",)
+    assert base.phases[0].functions == ("old", "kept")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (("base", "elsewhere"), "cannot be read"),
+        (('"base"', '"built"'), "built is like itself"),
+        (("{helper}", "{nobody}"), "there is no word nobody"),
+    ],
+)
+def test_what_it_builds_on_must_be_there(
+    change: tuple[str, str], complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "base.toml").write_text(BASE)
+    (tmp_path / "built.toml").write_text(BUILT.replace(*change))
+    with pytest.raises(TareError) as caught:
+        read_descriptor(tmp_path / "built.toml")
+    assert complaint in caught.value.message
+
+
+def test_lines_of_a_pattern_are_found_wherever_they_fit() -> None:
+    """The nearest instruction for a line need not be the right one."""
+    lines = ["mov %a, rbp -> poll", "mov %b, _ -> poll", "xor %b, %a -> poll"]
+    pattern = PatternTable(code=tuple(lines), gap=2).pattern()
+    code = bytes.fromhex("4989ea 4989d8 4989db 4d31d3")  # mov r10, rbp; mov r8, rbx; mov r11, rbx
+    marks = pattern.match(list(decode_all(0x1000, code)), 0, {}, allocated=False)
+    assert marks is not None
+    assert [place for place, _ in marks] == [0, 2, 3]
 
 
 # ---- code that a process tells of ----
