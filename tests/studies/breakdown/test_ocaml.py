@@ -34,6 +34,12 @@ COMPILER = shutil.which("ocamlopt.opt")
 needs_ocaml = pytest.mark.skipif(COMPILER is None, reason="Debian's package ocaml-nox is missing")
 
 
+def runtime_of(name: str) -> str:
+    path = shutil.which(name)
+    assert path is not None
+    return find_descriptor(Image(Path(path).resolve())).name
+
+
 def image_of(name: str) -> tuple[Image, Descriptor]:
     path = shutil.which(name)
     if path is None:
@@ -122,7 +128,11 @@ def executed_components(process: Executed, program: Path) -> tuple[Counter[str],
     """Of the code of one module, executions by component; and the words that its code took."""
     image = Image(program)
     descriptor = find_descriptor(image)
-    start, end = (image.symbols[f"camlProgram__code_{side}"] for side in ("begin", "end"))
+    start, end = (
+        next(image.symbols[name] for between in ("__", ".")
+             if (name := f"camlProgram{between}code_{side}") in image.symbols)
+        for side in ("begin", "end")
+    )  # fmt: skip
     rows = {
         (address, content): times
         for (file, address, content), times in process.by_instruction.items()
@@ -233,7 +243,8 @@ def test_components_sum_to_all_instructions_and_repeat(
     assert found["integer_tag_instructions"] < found["integer_tag_high_instructions"]
     for name in ("allocation", "gc_check", "record_tag", "integer_tag", "write_barrier", "poll"):
         assert found[metric(name)] > found["instructions"] / 1000
-    assert found[metric("position_independent")] == found[metric("stack_check")] == 0
+    assert found[metric("position_independent")] == 0
+    assert (found[metric("stack_check")] > 0) is (runtime_of("menhir") == "ocaml-5")
     again = values(breakdown())
     for values_of in (found, again):
         del values_of["minor_faults"], values_of["major_faults"]
