@@ -367,11 +367,18 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             known = phases.get(phase.name)
             phases[phase.name] = phase if known is None else known.with_all_of(phase)
         given = {
+            "like": base.family,
             "words": {**base.words, **self.words},
             "tables": (*self.tables, *base.tables),
             "phases": tuple(phases.values()),
         }
         return structs.replace(self, **{**unsaid, **given})
+
+    @property
+    def family(self) -> str:
+        """The descriptor that it goes back to. Phases are known by its name: the instrument can
+        follow so many, and those of the same name are one."""
+        return self.like or self.name
 
     def filled(self) -> Descriptor:
         """With its words in the lines that name them."""

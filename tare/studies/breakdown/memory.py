@@ -72,7 +72,7 @@ def simulated(models: Sequence[MemoryModel]) -> tuple[MemoryModel, ...]:
 def simulator_text(models: Sequence[MemoryModel], descriptors: Sequence[Descriptor]) -> str:
     """What the tool's option --memsys reads."""
     phases = {
-        f"{descriptor.name}:{phase.name}": phase.component
+        f"{descriptor.family}:{phase.name}": phase.component
         for descriptor in descriptors
         for phase in descriptor.phases
     }

@@ -250,11 +250,12 @@ class _Counter(Instrument):
 
 
 def _events(descriptors: Sequence[Descriptor], image: Image | None) -> Events:
-    return tuple(
-        replace(event, name=f"{descriptor.name}:{event.name}")
+    named = (
+        replace(event, name=f"{descriptor.family}:{event.name}")
         for descriptor in descriptors
         for event in descriptor.events(image)
     )
+    return tuple(dict.fromkeys(named))
 
 
 @dataclass(frozen=True)
@@ -501,7 +502,7 @@ def _component_of(context: Mapping[str, Any], descriptor: Descriptor) -> str | N
 def _judge_context(context: Mapping[str, Any], descriptor: Descriptor) -> tuple[str | None, str]:
     """The component of all that is executed in a context, if it has one; and under which title it
     is told of, if no rule is about it."""
-    prefix = f"{descriptor.name}:"
+    prefix = f"{descriptor.family}:"
     phases = [name.removeprefix(prefix) for name in context["phases"] if name.startswith(prefix)]
     of_phases = descriptor.component_of_phases(phases)
     component = of_phases or descriptor.operations.get(context["operation"])

@@ -13,7 +13,7 @@ import pytest
 
 from tare.base.errors import TareError
 from tare.records.components import OTHER
-from tare.studies.breakdown import perf_map
+from tare.studies.breakdown import observe, perf_map
 from tare.studies.breakdown.classifier import Classifier
 from tare.studies.breakdown.code import Instruction, decode, decode_all
 from tare.studies.breakdown.descriptor import (
@@ -108,6 +108,11 @@ def test_the_functions_of_phases_are_there() -> None:
     assert not missing
 
 
+def test_the_instrument_can_follow_all_phases() -> None:
+    """A script may start a program of any runtime."""
+    assert len({event.name for event in observe._events(tuple(shipped().values()), None)}) <= 64
+
+
 # ---- descriptors that build on another ----
 
 BASE = """
@@ -157,6 +162,7 @@ def test_a_descriptor_builds_on_another(tmp_path: Path) -> None:
     functions = {phase.name: phase.functions for phase in built.phases}
     assert functions == {"young": ("kept", "new"), "scan": ("scan",)}
     base = read_descriptor(tmp_path / "base.toml")
+    assert built.family == base.family == "base"
     assert base.tables[0].code == ("mov _, [r15 + 8] -> poll",)
     assert base.phases[0].functions == ("old", "kept")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,13 +208,13 @@ def test_a_bill_has_the_section_where_the_runtime_is_known() -> None:
 def test_the_runtime_of_a_bill_s_program(name: str) -> None:
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
-    expected = "" if name == "true" else f"ocaml-{ocaml_version()}"
+    expected = f"ocaml-{ocaml_version()}" if name == "ocamllex.opt" else ""
     assert storage_runtime(Program(name, (name,))) == expected
 
 
 def ocaml_version() -> str:
-    """Its first number."""
-    told = subprocess.run(["ocamllex.opt", "-version"], capture_output=True, text=True, check=True)
-    match = re.search(r"\b(\d)\.", told.stdout)
-    assert match is not None, told.stdout
+    """Its first number, as the headers of its runtime have it."""
+    places = (*Path("/usr/lib/ocaml").glob("caml"), *Path("/usr/lib").glob("*/ocaml/*/caml"))
+    match = re.search(r"OCAML_VERSION_MAJOR (\d)", (places[0] / "version.h").read_text())
+    assert match is not None
     return match[1]
