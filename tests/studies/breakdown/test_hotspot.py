@@ -121,8 +121,8 @@ def test_objects_of_a_java_program(
     details = details_of(tmp_path / "results")
     title = descriptor_of_the_jvm(Image(LIBRARY)).title
     assert details["titles"] == [title]
-    # Later JVMs compile less of themselves before the program.
-    at_least = 10 if title == "HotSpot 17" else 2
+    # Later JVMs, and G1, leave less of the JVM's own code compiled.
+    at_least = 10 if (title, collector) == ("HotSpot 17", "Serial") else 2
     assert details["sites"]["tiled"] == details["sites"]["all"] > at_least
     assert {"Interpreter", "the compilers C1 and C2"} <= set(details["unexplained"])
 
