@@ -108,8 +108,9 @@ def test_objects_of_a_java_program(
     assert done.returncode == 0, done.stderr
     found = {m["metric"]: m["value"] for m in json.loads(done.stdout)["measurements"]}
     assert sum(found[metric(name)] for name in COMPONENTS) == found["instructions"]
-    # Of an object C2 writes two header words; C1, which compiles the loop first, computes one.
-    assert 2 * OBJECTS <= found["record_tag_instructions"] < 2.5 * OBJECTS
+    # Of an object C2 writes two header words; C1, which compiles the loop first, computes one, but
+    # not in JDK 25; the interpreter makes the first objects.
+    assert 1.98 * OBJECTS <= found["record_tag_instructions"] < 2.5 * OBJECTS
     # A comparison with the limit of the buffer, and a jump.
     assert 1.9 * OBJECTS <= found["gc_check_instructions"] < 2.1 * OBJECTS
     # The pointer is read, moved and written; what is behind may be asked for in advance.
