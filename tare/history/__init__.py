@@ -1,1 +1,1 @@
-"""`tare history`: the figures of a project over its commits, kept in a folder."""
+"""Figures over commits, and where they changed: `tare history`."""

@@ -33,16 +33,14 @@ Examples:
 @click.option(
     "--commit",
     default="HEAD",
-    show_default=True,
     metavar="COMMIT",
-    help="Of which commit RESULTS are.",
+    help="Of which commit RESULTS are. Default: HEAD.",
 )
 @click.option(
     "--threshold",
     default="1%",
-    show_default=True,
     metavar="SHARE",
-    help="Smaller changes are not told, as 1% or 0.01.",
+    help="Smaller changes are not told, as 1% or 0.01. Default: 1%.",
 )
 @click.option(
     "--page",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Sequence
 from pathlib import Path
 
 from tare.base.errors import UsageError
@@ -39,7 +38,7 @@ def columns() -> dict[str, pl.DataType]:
     return {
         "schema": pl.Int64(),
         **dict.fromkeys(_TEXTS, pl.String()),
-        "runs": pl.Int64(),
+        **dict.fromkeys(("ancestors", "runs"), pl.Int64()),
         **dict.fromkeys(_NUMBERS, pl.Float64()),
     }
 
@@ -83,6 +82,7 @@ def _rows(results: Results, commit: Commit) -> pl.DataFrame:
         "commit": commit.name,
         "committed": commit.committed,
         "summary": commit.summary,
+        "ancestors": commit.ancestors,
         "machine": str(results.document.get("machine", {}).get("processor", "")),
         "tare": results.run.tare,
     }
@@ -105,7 +105,8 @@ def read(folder: Path) -> pl.DataFrame:
             raise UsageError(f"{path} is larger than what a history holds")
     if (damaged := first_damaged(dict.fromkeys(files, ""))) is not None:
         raise UsageError(f"{damaged} is damaged", "remove it")
-    return pl.concat([_checked(path) for path in files]).sort("committed", maintain_order=True)
+    rows = pl.concat([_checked(path) for path in files])
+    return rows.sort("committed", "ancestors", maintain_order=True)
 
 
 def _checked(path: Path) -> pl.DataFrame:
@@ -115,8 +116,3 @@ def _checked(path: Path) -> pl.DataFrame:
     if dict(frame.schema) != columns() or any(frame[name].null_count() for name in frame.columns):
         raise UsageError(f"{path} is no file of a history", "remove it")
     return frame
-
-
-def commits(rows: pl.DataFrame) -> Sequence[str]:
-    """Their names, in order."""
-    return rows["commit"].unique(maintain_order=True).to_list()

@@ -11,7 +11,7 @@ from tare.base.libraries import np
 
 PENALTY = 8.0
 """What a step must explain: so many times the variance, and the logarithm of the commits' number.
-With it a figure that only varies, by 2%, shows a step in fewer than 1% of histories of 50 commits."""
+With it a figure that only varies shows one in fewer than 1% of histories of 50 commits."""
 FEWEST = 3
 """Commits on either side of a step in measurements that vary."""
 _TO_SIGMA = 1.4826

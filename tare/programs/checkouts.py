@@ -19,11 +19,13 @@ BUILD_LOG = "build.log"
 
 @dataclass(frozen=True)
 class Commit:
-    """``name`` is its hash, ``committed`` ISO 8601 in UTC, ``summary`` its message's first line."""
+    """``name`` is its hash, ``committed`` ISO 8601 in UTC, ``summary`` its message's first line,
+    ``ancestors`` how many commits it rests on, which orders those of one second."""
 
     name: str
     committed: str
     summary: str
+    ancestors: int = 0
 
 
 def described(revision: str) -> Commit:
@@ -33,7 +35,8 @@ def described(revision: str) -> Commit:
         raise UsageError(f"{revision} is no commit of a repository here", "git log shows what is")
     told = _git(["show", "--no-patch", "--format=%ct %s", name]).stdout.strip()
     seconds, _, summary = told.partition(" ")
-    return Commit(name, datetime.fromtimestamp(int(seconds), UTC).isoformat(), summary)
+    committed = datetime.fromtimestamp(int(seconds), UTC).isoformat()
+    return Commit(name, committed, summary, int(_git(["rev-list", "--count", name]).stdout))
 
 
 def commit_of(revision: str) -> str:

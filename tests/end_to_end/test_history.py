@@ -67,6 +67,13 @@ def test_what_is_added_twice_is_there_once_and_order_is_that_of_dates(tmp_path: 
     assert rows["summary"].to_list() == ["Change 0", "Change 1", "Change 2"]
 
 
+def test_commits_of_one_second_are_in_the_order_of_their_ancestors(tmp_path: Path) -> None:
+    for ancestors, name in ((3, "a"), (1, "c"), (2, "b")):
+        of = Commit(name * 40, commit(0).committed, "", ancestors)
+        ledger.add(results_of("count", INSTRUCTIONS, [ancestors]), of, tmp_path)
+    assert ledger.read(tmp_path)["median"].to_list() == [1, 2, 3]
+
+
 def test_of_a_gate_the_head_is_kept(tmp_path: Path) -> None:
     base, head = (results_of("count", INSTRUCTIONS, [v], p) for v, p in ((1, "base"), (2, "head")))
     document = described("gate", ["base", "head"], ["own"])
