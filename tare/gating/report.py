@@ -21,7 +21,7 @@ from tare.gating.changes import (
     is_worse,
 )
 from tare.gating.request import COUNT
-from tare.gating.sites import SiteChange, site_changes, sites_table
+from tare.gating.sites import SiteChange, difference_figures, site_changes, sites_table
 from tare.heap_traces.frames import site_text
 from tare.programs.program import display_name
 from tare.records.header import Header
@@ -61,6 +61,7 @@ def section(results: Results) -> Section:
         title=TITLE,
         findings=findings(results, records, sites),
         tables=[_table(changes(results)), *([sites_table(sites)] if sites else [])],
+        figures=difference_figures(subject(results.run), sites),
     )
 
 

@@ -8,11 +8,20 @@ from dataclasses import dataclass, field, replace
 
 from tare.base.units import format_bytes, format_count
 from tare.gating.changes import BASE, HEAD
-from tare.heap_traces.frames import SHOWN_FRAMES, Frame, frame_text, own_frames, site_text
+from tare.heap_traces.frames import (
+    SHOWN_FRAMES,
+    Frame,
+    frame_text,
+    own_frames,
+    site_text,
+    stack_texts,
+)
 from tare.records.metrics import Status
 from tare.records.runs import Record
+from tare.report.call_trees import Weight, grown
 from tare.report.fields import Field, table, texts
-from tare.report.model import Cell, Table
+from tare.report.figures.icicle import icicle
+from tare.report.model import Cell, Figure, Table
 from tare.studies.count import report as count
 from tare.studies.count.sites import costs
 from tare.studykit.findings import first_records
@@ -94,6 +103,26 @@ def sites_table(changed: Sequence[SiteChange]) -> Table:
     ]
     found = table("table-sites", "Where memory is managed differently", changed, fields)
     return replace(found, few=_FEW, rest=_rest(left)) if (left := changed[_FEW:]) else found
+
+
+def difference_figures(program: str, changed: Sequence[SiteChange]) -> list[Figure]:
+    """Icicles of the bytes that head asks for and base did not, and the reverse, where more than
+    one call site has them."""
+    drawn = []
+    for identifier, word, sign in (("figure-more", "more", 1), ("figure-less", "less", -1)):
+        stacks = [
+            (tuple(reversed(stack_texts(site.frames))), [sign * site.more("bytes")])
+            for site in changed
+            if sign * site.more("bytes") > 0
+        ]
+        if len(stacks) > 1:
+            tree = grown(program, "", "", [Weight("bytes", "B")], stacks)
+            caption = (
+                f"Bytes asked for: head minus base, where head asks for {word}. Each frame lies "
+                "below its caller, as wide as its share of the difference."
+            )
+            drawn.append(icicle(identifier, f"Where {word} is asked for", caption, tree))
+    return drawn
 
 
 def _rest(left: Sequence[SiteChange]) -> str:

@@ -22,7 +22,8 @@ from tare.gating.changes import (
 )
 from tare.gating.plan import Plan, next_round, planned_runs
 from tare.gating.report import findings, is_broken, to_markdown
-from tare.gating.sites import site_changes
+from tare.gating.sites import SiteChange, difference_figures, site_changes
+from tare.heap_traces.frames import Frame
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, load, measurement_schema
 from tare.records.runs import Outcome, Record, Run
@@ -252,6 +253,24 @@ def test_a_call_site_that_is_new_or_gone_has_nothing_on_the_other_side(tmp_path:
         (1000, 50_000, 32_000),
     }
     assert not is_broken(results)
+
+
+def test_what_is_asked_for_more_is_drawn_where_several_call_sites_do() -> None:
+    def site(function: str, before: int, after: int) -> SiteChange:
+        frames: list[Frame] = [
+            {"function": name, "object": "p", "file": "p.c", "line": 1, "offset": 0}
+            for name in (function, "main")
+        ]
+        base, head = ({"calls": 1, "instructions": 9, "bytes": each} for each in (before, after))
+        return SiteChange("malloc", frames, base, head)
+
+    changed = [site("parse", 10, 40), site("index", 5, 15), site("render", 30, 10)]
+    (figure,) = difference_figures("p", changed)
+    assert figure.title == "Where more is asked for"
+    told = str(figure.spec)
+    assert "parse (p.c:1): 30 B, 75.0%" in told
+    assert "index (p.c:1): 10 B, 25.0%" in told
+    assert "render" not in told
 
 
 def test_a_newly_failing_head_is_no_good(tmp_path: Path) -> None:
