@@ -268,8 +268,8 @@ def test_what_is_asked_for_more_is_drawn_where_several_call_sites_do() -> None:
     (figure,) = difference_figures("p", changed)
     assert figure.title == "Where more is asked for"
     told = str(figure.spec)
-    assert "parse (p.c:1): 30 B, 75.0%" in told
-    assert "index (p.c:1): 10 B, 25.0%" in told
+    assert "parse (p.c:1): 30 B, 75%" in told
+    assert "index (p.c:1): 10 B, 25%" in told
     assert "render" not in told
 
 
