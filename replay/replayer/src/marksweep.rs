@@ -179,6 +179,7 @@ impl MarkSweep {
     /// Frees what is garbage, and gives its bytes.
     fn sweep(&mut self) -> u64 {
         if let Some(mut dead) = self.dead.take() {
+            dead.sort_unstable(); // as below: the order decides which memory is used again
             let bytes = dead.drain(..).map(|cell| self.reclaim(cell)).sum();
             self.dead = Some(dead);
             return bytes;
