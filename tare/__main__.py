@@ -28,7 +28,16 @@ EXIT_INTERRUPTED = 130
 GROUPS = {
     "Start here": ("weigh", "compare", "tune", "report", "managers", "doctor"),
     "Find the code": ("drag", "space", "count", "memsys", "trace", "import"),
-    "Compare and keep watch": ("diff", "gate", "history", "check", "suite", "replay", "tradeoff", "export"),
+    "Compare and keep watch": (
+        "diff",
+        "gate",
+        "history",
+        "check",
+        "suite",
+        "replay",
+        "tradeoff",
+        "export",
+    ),
 }
 LAST_GROUP = "Research"
 """Of commands that are in none."""
