@@ -5,8 +5,9 @@
 # make wheel  what pip installs, in dist    make docs    the documentation as a site
 # make steady every test beside twenty busy loops: names those that a busy machine can fail
 # make tuned  docs/tuned.md, in an hour       make trixie  demo and tests in a bare Debian 13
+# make wheel-systems  dist's wheel tried in bare Debians without a compiler
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo unit test check format bench papers tuned soak steady trixie wheel docs lock clean
+.PHONY: help setup build demo unit test check format bench papers tuned soak steady trixie wheel wheel-systems docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -100,7 +101,11 @@ soak: build
 	$(PYTHON) -m pytest -m soak
 
 wheel: build
+	@scripts/setup.sh wheel
 	PYTHON=$(PYTHON) scripts/build-wheel.sh
+
+wheel-systems:
+	scripts/try-wheel.sh dist/tare-*-manylinux_2_28_x86_64.whl
 
 docs: build
 	$(PYTHON) -m mkdocs build --strict

@@ -37,7 +37,7 @@ TEXT_OF_CRATES = {
     "scudo": "scudo-standalone/LICENSE",
 }
 """Where the licence of an allocator lies in the crate that carries it."""
-BY_HAND = ("dlmalloc", "dlmalloc27", "mallocng", "snmalloc", "tcmalloc")
+BY_HAND = ("dlmalloc", "dlmalloc27", "elfutils", "mallocng", "snmalloc", "tcmalloc")
 CRATES_FILE = LICENCES / "rust-crates.txt"
 
 

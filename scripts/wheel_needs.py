@@ -21,10 +21,10 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 EVERYWHERE = frozenset(
-    """ld-linux-x86-64.so.2 libc.so.6 libdl.so.2 libgcc_s.so.1 libm.so.6 libpthread.so.0 librt.so.1
-    libstdc++.so.6""".split()
+    "ld-linux-x86-64.so.2 libc.so.6 libdl.so.2 libgcc_s.so.1 libm.so.6 libpthread.so.0 "
+    "librt.so.1".split()
 )
-"""Of the libraries that PEP 600 allows, those that may matter here."""
+"""Of the libraries that PEP 600 allows, the C library's and one that it needs itself."""
 
 Version = tuple[int, ...]
 
@@ -45,11 +45,13 @@ def needs(wheel: Path) -> tuple[Version, dict[str, list[str]]]:
     """The glibc that is needed, and what is needed beyond the libraries of every Linux, by whom."""
     glibc: Version = (2, 5)
     needed_by: dict[str, list[str]] = {}
-    for name, elf in programs(wheel):
+    found = list(programs(wheel))
+    there = EVERYWHERE | {Path(name).name for name, _ in found}
+    for name, elf in found:
         for section in elf.iter_sections():
             if isinstance(section, DynamicSection):
                 for tag in section.iter_tags("DT_NEEDED"):
-                    if tag.needed not in EVERYWHERE:
+                    if tag.needed not in there:
                         needed_by.setdefault(tag.needed, []).append(Path(name).name)
             elif isinstance(section, GNUVerNeedSection):
                 glibc = max(glibc, *versions(section), (0,))

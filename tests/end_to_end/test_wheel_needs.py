@@ -35,6 +35,8 @@ def test_libraries_and_versions_are_those_of_the_linker(
     glibc, needed_by = wheel_needs.needs(wheel_of(tmp_path, "linux_x86_64", program))
     assert [Path(name).name for name in needed_by] == ["libours.so.7"]
     assert [*needed_by.values()] == [["asks"]]
+    together = wheel_of(tmp_path, "linux_x86_64", program, library)
+    assert not wheel_needs.needs(together)[1], "what a wheel has itself"
     # __libc_start_main has this version since glibc 2.34.
     assert glibc >= (2, 34)
 
