@@ -16,12 +16,13 @@ export CXXFLAGS="$CFLAGS"
 export RUSTFLAGS="--remap-path-prefix=$PWD=/tare --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 compilers=$("$python" scripts/older_system.py)
 export CC=$compilers/gcc CXX=$compilers/g++
-export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$CC
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$compilers/rust-linker
 
 # A program or an object for LD_PRELOAD does not care for the version of Python.
 _PYTHON_HOST_PLATFORM=$tag-x86_64 "$python" -m pip wheel --no-deps --no-build-isolation \
 	--wheel-dir dist --config-settings=wheel.py-api=py3 \
-	--config-settings=build-dir=build/$tag --config-settings=cmake.define.TARE_ALONE=ON "$@" .
+	--config-settings=build-dir="build/$(basename "$(dirname "$compilers")")" \
+	--config-settings=cmake.define.TARE_ALONE=ON "$@" .
 "$python" scripts/sort_wheel.py dist/tare-*-${tag}_x86_64.whl
 "$python" scripts/wheel_needs.py dist/tare-*-${tag}_x86_64.whl
 "$python" -m auditwheel show dist/tare-*-${tag}_x86_64.whl | tee build/auditwheel.txt

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print the folder of the compilers of wheels, gcc and g++; make it first if need be.
+"""Print the folder of the compilers of wheels: gcc, g++ and rust-linker; make it first if need be.
 
 They are those of this system, but link with the C library of Debian 11, so that what they make runs
 on systems older than this one; platform/older has what that library lacks. The folder lies in the
@@ -25,6 +25,7 @@ PACKAGES = {
     ),
 }
 MACHINE = "x86_64-linux-gnu"
+COMPILERS = {"gcc": "gcc", "g++": "g++", "rust-linker": "gcc"}
 OLDER = Path(__file__).resolve().parent.parent / "platform" / "older"
 
 
@@ -55,7 +56,7 @@ def make(made: Path, root: Path) -> None:
     make_archive(made / "symbols.a", made.parent)
     write_libraries(made, root)
     (made / "bin").mkdir()
-    for compiler in ("gcc", "g++"):
+    for compiler in COMPILERS:
         write_compiler(made / "bin" / compiler, root)
 
 
@@ -102,16 +103,21 @@ def write_libraries(made: Path, root: Path) -> None:
 
 def write_compiler(script: Path, root: Path) -> None:
     """Cargo, and the builds of others, take the name of a compiler and nothing more."""
-    found = shutil.which(script.name)
+    found = shutil.which(COMPILERS[script.name])
     if found is None:
-        sys.exit(f"older_system: there is no {script.name}")
-    # This system's libgcc_s.so.1 needs this system's C library. What is static needs none.
+        sys.exit(f"older_system: there is no {COMPILERS[script.name]}")
+    options = f"-isystem '{root}/include' -B'{root}/usr/lib/{MACHINE}' -static-libstdc++"
+    # This system's libgcc_s.so.1 needs this system's C library.
+    options += " -Wl,--allow-shlib-undefined"
+    if script.name == "rust-linker":
+        # Rust takes what is newer where it is there; where it is ours, no newer version is noted.
+        options += " -Wl,-u,gettid"
+    # What is static needs no C library of a system.
     script.write_text(f"""#!/bin/sh
 for option; do
   case $option in -static | -m32) exec {found} "$@" ;; esac
 done
-exec {found} -isystem '{root}/include' -B'{root}/usr/lib/{MACHINE}' -static-libstdc++ \\
-  -Wl,--allow-shlib-undefined "$@"
+exec {found} {options} "$@"
 """)
     script.chmod(0o755)
 
