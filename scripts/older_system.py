@@ -78,7 +78,7 @@ def fetched(package: str, digest: str) -> bytes:
 def make_archive(archive: Path, objects: Path) -> None:
     for source in sorted((OLDER / "symbols").glob("*.c")):
         compiled = objects / f"{source.stem}.o"
-        options = ["-O2", "-fPIC", "-fvisibility=hidden", "-g0", "-I", OLDER / "include"]
+        options = ["-O2", "-fPIC", "-fvisibility=hidden", "-g0", f"-I{OLDER / 'include'}"]
         subprocess.run(["gcc", "-c", *options, source, "-o", compiled], check=True)
         subprocess.run(["ar", "rcsD", archive, compiled], check=True)
 

@@ -25,7 +25,8 @@ def wheel_of(folder: Path, tag: str, *files: Path) -> Path:
 def test_libraries_and_versions_are_those_of_the_linker(
     compile_c: Callable[..., Path], tmp_path: Path
 ) -> None:
-    library = compile_c("int answer(void) { return 42; }", "-shared", "-fPIC", name="libours.so.7")
+    options = ["-shared", "-fPIC", "-Wl,-soname,libours.so.7"]
+    library = compile_c("int answer(void) { return 42; }", *options, name="libours.so.7")
     program = compile_c(
         "int answer(void); int main(void) { return answer(); }",
         str(library),
