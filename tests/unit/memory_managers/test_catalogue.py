@@ -127,7 +127,10 @@ def test_the_catalogue_is_whole() -> None:
     assert recipes["glibc"].kind == "system"
     assert recipes["bdwgc"].kind == "collector"
     for recipe in recipes.values():
-        assert recipe.build == "none" or (recipe.folder / "CMakeLists.txt").is_file()
+        built_before = "classics" in recipe.folder.parts and "_native" in recipe.folder.parts
+        assert (
+            recipe.build == "none" or built_before or (recipe.folder / "CMakeLists.txt").is_file()
+        )
 
 
 def test_a_good_recipe(tmp_path: Path) -> None:

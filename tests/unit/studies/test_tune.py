@@ -339,7 +339,7 @@ def test_what_a_program_must_set_itself_is_said() -> None:
 @pytest.mark.parametrize(
     ("words", "first"),
     [
-        (("java", "-jar", "a.jar"), "jvm.own"),
+        (("/jdk/bin/java", "-jar", "a.jar"), "jvm.own"),  # a path: it need not be installed
         (("node", "a.js"), "node.v8"),
         (("python3", "a.py"), "cpython.gc"),
         (("sh", "-c", "exit"), ""),
@@ -351,7 +351,7 @@ def test_a_program_of_a_runtime_has_its_collectors(words: tuple[str, ...], first
 
 
 def test_options_that_the_program_sets_itself_are_left_alone() -> None:
-    program = Program("p", ("java", "-Xmx64m", "-jar", "a.jar"))
+    program = Program("p", ("/jdk/bin/java", "-Xmx64m", "-jar", "a.jar"))
     space = space_of(["jvm.serial"], partial(can_be, program))
     assert {choice.option for choice in space["jvm.serial"]} == {"young"}
 
