@@ -2,7 +2,8 @@
 """What of a wheel works where it is installed.
 
     scripts/try_wheel.py try NAME WHEEL RESULT     in a system; needs venv, pipx, and the network
-    scripts/try_wheel.py table RESULT…             of several systems, and together in one file
+    scripts/try_wheel.py table RESULT…             of several systems
+    scripts/try_wheel.py page RESULT…              the same, as the rows of docs/systems.md
 
 In a system, each command is one of: works, left out (Tare's exit code 3: it says what is missing),
 failed. RESULT is JSON. scripts/try-wheel.sh makes the systems.
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ def main() -> int:
             return try_here(name, Path(wheel).resolve(), Path(result))
         case ["table", *results] if results:
             return print_table([json.loads(Path(result).read_text()) for result in results])
+        case ["page", *results] if results:
+            return print_rows([json.loads(Path(result).read_text()) for result in results])
     print(__doc__, file=sys.stderr)
     return 2
 
@@ -148,6 +151,27 @@ def print_table(results: list[dict[str, Any]]) -> int:
                 wrong += step["state"] == "failed"
                 print(f"{result['system']}, {step['step']}, {step['state']}: {step['said']}")
     return 1 if wrong else 0
+
+
+def print_rows(results: list[dict[str, Any]]) -> int:
+    """A row for each system; a cell names what did not work, of several steps."""
+    for result in results:
+        states = {step["step"]: step for step in result["steps"]}
+        tests = states.get("unit tests", {"said": "not tried"})["said"]
+        cells = [
+            f"{result['system']}, {result['libc']}, Python {result['python']}",
+            _together(states, lambda name: name.startswith(("python3", "pip ", "pipx", "uv "))),
+            _together(states, lambda name: name.startswith("tare ")),
+            tests.partition(" in ")[0].strip("= "),
+        ]
+        print(f"| {' | '.join(cells)} |")
+    return 0
+
+
+def _together(states: dict[str, dict[str, Any]], belongs: Callable[[str], bool]) -> str:
+    found = [step for name, step in states.items() if belongs(name)]
+    wrong = [f"{step['step']}: {step['state']}" for step in found if step["state"] != "works"]
+    return "; ".join(wrong) or ("works" if found else "not tried")
 
 
 if __name__ == "__main__":
