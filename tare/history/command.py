@@ -74,7 +74,9 @@ def command(
         of = described(commit)
         for each in measured:
             ledger.add(each, of, folder)
-    found = history(ledger.read(folder), DEFAULT_METRICS, share)
+    from tare.studykit.progress import TerminalWatcher  # what draws takes long to load
+
+    found = history(ledger.read(folder, TerminalWatcher(False).note), DEFAULT_METRICS, share)
     if not found.series:
         raise UsageError(f"{folder} has none of the figures that are looked at")
     shown = report(found, folder, share)

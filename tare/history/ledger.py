@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 from tare.base.errors import UsageError
@@ -22,7 +23,7 @@ from tare.programs.checkouts import Commit
 from tare.records.results import CANARY, Results
 
 SCHEMA = 1
-MOST_FILES = 20_000
+MOST_FILES, MANY_FILES = 5_000, 200
 MOST_BYTES = 4 << 20
 """Of a file."""
 _TEXTS = (
@@ -90,7 +91,7 @@ def _rows(results: Results, commit: Commit) -> pl.DataFrame:
     return whole.select([*columns()]).cast(pl.Schema(columns())).sort(key)
 
 
-def read(folder: Path) -> pl.DataFrame:
+def read(folder: Path, note: Callable[[str], None] = lambda _: None) -> pl.DataFrame:
     """All that was added, in the order of the commits' dates. UsageError where a file is not what
     ``add`` writes."""
     if not folder.is_dir():
@@ -100,6 +101,8 @@ def read(folder: Path) -> pl.DataFrame:
         raise UsageError(f"{folder} holds no history", "name results to begin one with")
     if len(files) > MOST_FILES:
         raise UsageError(f"{folder} holds more than {MOST_FILES:,} files")
+    if len(files) > MANY_FILES:
+        note(f"reading {len(files):,} files")
     for path in files:
         if path.stat().st_size > MOST_BYTES:
             raise UsageError(f"{path} is larger than what a history holds")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ _MOST_COMMITS = 8
 """With changes, in words."""
 _MOST_WORDS = 6
 _MOST_FIGURES = 12
+_MOST_POINTS = 150
+"""Of a line: the newest commits."""
 _LONGEST_SUMMARY = 60
 
 
@@ -164,12 +167,16 @@ def _figures(series: Sequence[Series]) -> list[Figure]:
 
 
 def _figure(number: int, program: str, metric: str, lines: Sequence[Series]) -> Figure:
-    lines = sorted(lines, key=lambda each: each.manager)[: len(SERIES)]
+    lines = [
+        replace(each, points=each.points[-_MOST_POINTS:])
+        for each in sorted(lines, key=lambda each: each.manager)[: len(SERIES)]
+    ]
     names = [_line_name(each, lines) for each in lines]
     dates = {point.commit: point.committed for each in lines for point in each.points}
     places = {name: place for place, name in enumerate(sorted(dates, key=dates.__getitem__))}
     steps = sorted(
-        {step.point.commit for each in lines for step in each.steps}, key=lambda name: places[name]
+        places.keys() & {step.point.commit for each in lines for step in each.steps},
+        key=lambda name: places[name],
     )
     drawn = [
         {
@@ -193,7 +200,7 @@ def _figure(number: int, program: str, metric: str, lines: Sequence[Series]) -> 
         },
     }
     y = ratio_axis([1.0, *(row["low"] for row in drawn), *(row["high"] for row in drawn)], "")
-    y["axis"]["title"] = f"{TIMES} the first commit"
+    y["axis"]["title"] = f"{TIMES} the first commit here"
     at = {"x": measure("place", x), "y": measure("value", y)}
     colours: Spec = {
         "field": "name",
@@ -221,12 +228,12 @@ def _figure(number: int, program: str, metric: str, lines: Sequence[Series]) -> 
     told = (
         f"Changed at {listed([visible(commit[:_SHORT]) for commit in steps])}: dashed lines."
         if steps
-        else "No commit changed it for good."
+        else "None of these changed it for good."
     )
     return Figure(
         f"figure-history-{number}",
         f"{figure_title(metric).capitalize()} of {visible(shortened(program, 40))}",
-        f"Medians, with the extremes of a commit's runs. {told}",
+        f"Medians, with the extremes of a commit's runs, of {_MOST_POINTS} commits at most. {told}",
         {"params": params(), "height": 200, "layer": layers},
         essential=bool(steps) or number == 0,
     )
