@@ -91,7 +91,7 @@ def _words(found: Sequence[tuple[Series, Step]], *, several: bool) -> list[str]:
     """What one commit changed; what is the same under several managers once."""
     alike: dict[tuple[str, str, str], list[tuple[Series, Step]]] = {}
     for each, step in found:
-        key = (each.program, each.metric, f"{_change(step):+.1%}")
+        key = (each.program, each.metric, _change_text(step))
         alike.setdefault(key, []).append((each, step))
     words = []
     for (program, metric, change), pairs in list(alike.items())[:_MOST_WORDS]:
@@ -105,6 +105,10 @@ def _words(found: Sequence[tuple[Series, Step]], *, several: bool) -> list[str]:
 
 def _change(step: Step) -> float:
     return step.after / step.before - 1 if step.before else float("inf")
+
+
+def _change_text(step: Step) -> str:
+    return f"{_change(step):+.1%}" if step.before else "from nothing"
 
 
 def _named(point: Point) -> str:
@@ -153,7 +157,7 @@ def _last_change(row: Series) -> str:
     if not row.steps:
         return "none"
     step = row.steps[-1]
-    return f"{_named(step.point)} {_change(step):+.1%}"
+    return f"{_named(step.point)} {_change_text(step)}"
 
 
 def _figures(series: Sequence[Series]) -> list[Figure]:

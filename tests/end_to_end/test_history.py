@@ -119,6 +119,11 @@ def test_the_commit_that_changed_a_figure_is_named(tmp_path: Path) -> None:
     assert sentence.startswith("000000000 Change 2 (2026-11-03): instructions +4.2%")
 
 
+def test_what_began_from_nothing_has_no_ratio(tmp_path: Path) -> None:
+    found = history(kept(tmp_path, INSTRUCTIONS, [0, 1000]), DEFAULT_METRICS, 0.01)
+    assert "instructions from nothing (0 → 1.00 k, own)" in findings(found, 0.01)[0]
+
+
 def test_where_nothing_changed_that_is_said(tmp_path: Path) -> None:
     found = history(kept(tmp_path, INSTRUCTIONS, [1000, 1001]), DEFAULT_METRICS, 0.01)
     assert findings(found, 0.01) == ["No commit changed a figure by more than 1.0%."]

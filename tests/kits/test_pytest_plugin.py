@@ -44,7 +44,7 @@ class TestMany:
         assert "TARE_RECORDER_FOLDER" not in os.environ
 
     def test_skipped(self):
-        pytest.skip()
+        pytest.skip("as any test may")
 
 class TestOfUnittest(unittest.TestCase):
     @pytest.mark.tare(objects=1e6)
