@@ -69,6 +69,8 @@ def command(
     FOLDER, which can lie on a branch of its own.
     """
     share = parse_share(threshold)
+    if not 0 <= share <= 1:
+        raise UsageError(f"a threshold of {threshold}: give a share from 0% to 100%")
     if results:
         measured = [load(each) for each in results]
         of = described(commit)

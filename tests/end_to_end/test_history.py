@@ -178,6 +178,7 @@ def test_a_history_is_begun_shown_and_written(
         (["past"], "there is no folder past"),
         (["past", "r"], "r"),
         (["past", "--threshold", "much"], "not a share"),
+        (["past", "--threshold", "nan"], "from 0% to 100%"),
     ],
 )
 def test_bad_input(
