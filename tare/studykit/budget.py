@@ -12,6 +12,7 @@ says so in ``applies(results)``. ``tare.weighing.sections`` finds them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -41,7 +42,8 @@ TOTAL_SECONDS = {Effort.QUICK: 20.0, Effort.DEFAULT: 105.0, Effort.THOROUGH: 360
 @dataclass(frozen=True)
 class Setting:
     """``pilot_seconds`` is the wall time of one run before anything was planned;
-    ``budget_seconds`` is what one section may take; ``managers_asked`` says that the user named
+    ``budget_seconds`` is what one section may take, and ``bill_seconds`` what all together may;
+    ``managers_asked`` says that the user named
     the managers, so that none may be left out; ``pilot`` holds what was measured in that run;
     ``storage_runtime`` is the runtime whose storage management can be broken down, if any; ``pace``
     is how many times as long as it was judged by the pilot the section's runs really took; ``runs``
@@ -59,6 +61,7 @@ class Setting:
     storage_runtime: str = ""
     pace: float = 1.0
     runs: int = 0
+    bill_seconds: float = math.inf
 
     @property
     def run_seconds(self) -> float:

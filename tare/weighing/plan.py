@@ -1,7 +1,7 @@
 """The plan of a bill, made again after each part with what it really took.
 
 First comes the least of each section, the cheap and telling ones before the others, as long as it
-fits; then enough runs for a verdict by time; then what is left goes in turns to the sections that
+fits: a few runs with call sites tell more than many whose times show no difference. Then come enough runs for a verdict by time, and what is left goes in turns to the sections that
 know what to do with more.
 """
 
@@ -32,7 +32,7 @@ class Plan:
 
     def __init__(self, sections: Sequence[WeighSection], whole: Setting) -> None:
         self._sections = [each for each in sections if each.least_seconds(whole) > 0]
-        self._whole = whole
+        self._whole = replace(whole, bill_seconds=whole.budget_seconds)
         self._known = {each.IDENTIFIER: _Progress() for each in self._sections}
         self._sections.sort(key=lambda each: each.least_seconds(whole) / worth(each))
 

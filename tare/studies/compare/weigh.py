@@ -47,6 +47,8 @@ COUNTING = "count"
 _QUICK_MANAGERS = ("mimalloc", "jemalloc")
 _MOST_RUNS = {Effort.QUICK: 10, Effort.DEFAULT: 20, Effort.THOROUGH: 200}
 _FEWEST_RUNS = 3
+_MOST_OF_A_BILL = 0.25
+"""What the fewest runs under all managers may take of the whole bill."""
 _THOROUGH_PRECISION = 0.01
 _START_SECONDS = 0.005
 """What starting a run takes beside the program's own time."""
@@ -54,17 +56,27 @@ _START_SECONDS = 0.005
 
 def plan(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> rounds.Plan:
     """As many rounds as the section's share of the time allows, within bounds. ``quick`` are the
-    managers that a quick bill tries beside the baseline, unless they were asked for."""
+    managers that a quick bill tries beside the baseline, unless they were asked for, and so does
+    one of a program whose few runs under all would leave little time for the other sections."""
     managers = setting.managers
-    if setting.effort is Effort.QUICK and not setting.managers_asked:
-        kept = {setting.baseline, *quick}
-        managers = tuple(manager for manager in managers if manager in kept)
-    most = _MOST_RUNS[setting.effort]
     warmup = 0 if setting.effort is Effort.QUICK else 1
-    a_round = len(managers) - 1 + rounds.BASELINE_RUNS_A_ROUND
-    left = setting.budget_seconds - warmup * len(managers) * run_seconds(setting)
-    most_rounds = left / (a_round * run_seconds(setting))
-    runs = setting.runs or max(_FEWEST_RUNS, min(most, math.floor(most_rounds)))
+    is_long = setting.effort is Effort.DEFAULT and not setting.runs
+    if is_long:
+        is_long = _seconds(setting, managers, _FEWEST_RUNS, warmup) > (
+            _MOST_OF_A_BILL * setting.bill_seconds
+        )
+    if is_long or setting.effort is Effort.QUICK:
+        warmup = 0
+        if not setting.managers_asked:
+            kept = {setting.baseline, OWN, *quick}
+            managers = tuple(manager for manager in managers if manager in kept)
+    fewest = _FEWEST_RUNS
+    if is_long and _seconds(setting, managers, fewest, 0) > setting.bill_seconds / 2:
+        fewest = 1
+    most = _MOST_RUNS[setting.effort]
+    left = setting.budget_seconds - _seconds(setting, managers, 0, warmup)
+    most_rounds = left / _seconds(setting, managers, 1, 0)
+    runs = setting.runs or max(fewest, min(most, math.floor(most_rounds)))
     thorough = setting.effort is Effort.THOROUGH and not setting.runs
     return rounds.Plan(
         programs=(setting.program,),
@@ -76,6 +88,11 @@ def plan(setting: Setting, quick: Sequence[str] = _QUICK_MANAGERS) -> rounds.Pla
         precision=_THOROUGH_PRECISION if thorough else None,
         most_runs=most,
     )
+
+
+def _seconds(setting: Setting, managers: Sequence[str], runs: int, warmup: int) -> float:
+    a_round = len(managers) - 1 + rounds.BASELINE_RUNS_A_ROUND
+    return (runs * a_round + warmup * len(managers)) * run_seconds(setting)
 
 
 def run_seconds(setting: Setting) -> float:
@@ -116,10 +133,23 @@ def section(results: Results) -> Section:
         whole,
         identifier=IDENTIFIER,
         title=TITLE,
-        findings=findings,
+        findings=[*findings, *left_out(results)],
         tables=[*failure_tables(results), *whole.tables],
         commands=commands,
     )
+
+
+def left_out(results: Results) -> list[str]:
+    """The managers for which a program takes too long, and how to have them."""
+    run = results.run
+    if run.request.effort != Effort.DEFAULT:
+        return []
+    names = sorted({*run.managers} - {*results.measurements["manager"]})
+    if not names:
+        return []
+    return [
+        f"Left out, as the program runs long: {', '.join(names)}. A longer `--time` has them, too."
+    ]
 
 
 def compared(results: Results, kind: str = "allocator") -> Comparison:

@@ -73,7 +73,7 @@ def section(results: Results) -> Section:
         whole,
         identifier=IDENTIFIER,
         title=TITLE,
-        findings=[*findings, *_as_it_is(results.run)],
+        findings=[*findings, *time_and_memory.left_out(results), *_as_it_is(results.run)],
         tables=[*failure_tables(results, compare.STUDY), *tables],
         commands=commands,
     )

@@ -220,6 +220,16 @@ def test_few_runs_give_no_verdict_by_time() -> None:
     assert "too few runs for a 95% interval" in sentences[-1]
 
 
+def test_managers_that_a_long_program_left_no_time_for_are_named() -> None:
+    three = described("weigh", ["p"], ["glibc", "jemalloc", "snmalloc"])
+    few = measured({"glibc": STEADY[:6], "jemalloc": STEADY[:3]})
+    default = {**three, "request": {"effort": "default"}}
+    (sentence,) = time_and_memory.left_out(replace(few, document=default))
+    assert "Left out, as the program runs long: snmalloc." in sentence
+    quick = {**three, "request": {"effort": "quick"}}
+    assert time_and_memory.left_out(replace(few, document=quick)) == []
+
+
 def test_nothing_to_compare() -> None:
     assert weighed(compared()) == (["No other allocator could be measured."], [])
 
@@ -289,8 +299,21 @@ def test_a_short_program_is_not_run_without_end() -> None:
     assert plan(setting(Effort.DEFAULT, 0.0001)).runs <= 20
 
 
-def test_a_long_program_still_gets_its_fewest_runs() -> None:
-    assert plan(setting(Effort.DEFAULT, 600.0)).runs == 3
+def test_a_long_program_is_run_under_few_managers_and_leaves_time_for_its_sites() -> None:
+    found = chosen("", Effort.DEFAULT)
+    for seconds in (1.3, 2.0, 3.0):
+        whole = setting(Effort.DEFAULT, seconds)
+        done = carried_out(found, whole)
+        assert done.runs["time-and-memory"] >= 3 * 4, "three rounds under three managers"
+        assert done.runs.keys() >= {"time-and-memory", "space"}
+        assert sum(done.seconds.values()) <= whole.budget_seconds
+    asked = replace(setting(Effort.DEFAULT, 2.0), managers_asked=True)
+    assert carried_out(found, asked).runs["time-and-memory"] >= 3 * 6
+
+
+def test_a_very_long_program_is_run_once_under_each() -> None:
+    done = carried_out(chosen("", Effort.DEFAULT), setting(Effort.DEFAULT, 600.0))
+    assert done.runs == {"time-and-memory": 4}, "the baseline twice, and two others"
 
 
 def test_thorough_goes_on_until_the_interval_is_narrow() -> None:
