@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, NotRequired, TypedDict
 
@@ -22,6 +23,8 @@ _STANDARD_NAME = re.compile(
     r"|(str|wcs)n?dup$|(get|v?as)(line|delim|printf)$|f(d|mem|re)?open(64)?$|opendir$"
 )
 """What the languages' own libraries define, which a static program has in its file."""
+_DERIVED = re.compile(r"<.+ as (core|std)::clone::Clone>::clone(_from)?(::h[0-9a-f]{16})?$")
+"""What Rust derives: the place to change is what asks for the copy."""
 _OF_RUST = re.compile(r"[<_]*(\$LT\$)?(std|core|alloc)(::|\.\.).*::h[0-9a-f]{16}$")
 _STANDARD_OBJECT = re.compile(
     r"(ld(-linux[\w-]*|-musl[\w-]*)?|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|c\+\+|c\+\+abi))"
@@ -35,7 +38,10 @@ _LIBRARY_FILE = re.compile(
     r"|/rustc/|.*/\.(cargo/registry|rustup)/"
 )
 _PYTHON_LIBRARY = re.compile(r".*/lib/(python3(\.\d+)?/|python3\d+\.zip/)|<frozen ")
-_PYTHON_PACKAGES = re.compile(r".*/lib/python3(\.\d+)?/(site|dist)-packages/")
+_PYTHON_PACKAGES = re.compile(
+    r"(?P<prefix>.*)/lib/python3(\.\d+)?/(site|dist)-packages/(?P<package>[^/]*)"
+)
+_START_SCRIPT = re.compile(r"(?P<prefix>.*)/bin/[^/]+")
 _SYSTEM_LIBRARY = re.compile(r"(/usr)?/lib\w*/.*\.so(\.|$)")
 _INTERPRETER = re.compile(r"(.*/)?((lib)?python3\.[^/]*|node(js)?|libnode\.so[^/]*)")
 
@@ -88,7 +94,7 @@ def stack_texts(frames: Sequence[Frame]) -> list[str]:
     the function that the own code calls. What called the program's outermost is left out."""
     texts: list[str] = []
     frames = from_main(frames)
-    for is_library, group in groupby(frames, _is_library):
+    for is_library, group in groupby(frames, partial(_is_library, package=_own_package(frames))):
         run = list(group)
         if not is_library:
             texts += map(frame_text, run)
@@ -124,7 +130,8 @@ def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
     """Those of the program's own code; where there are none, those of libraries other than the
     language's own, else all but those that hand on a request for memory."""
     found = program_frames(frames)
-    own = [frame for frame in found if not _is_library(frame)]
+    package = _own_package(frames)
+    own = [frame for frame in found if not _is_library(frame, package)]
     other = own or [frame for frame in found if not _is_standard(frame)]
     return other or [frame for frame in found if _is_python(frame)] or found
 
@@ -174,13 +181,33 @@ def _is_standard(frame: Frame) -> bool:
     return _lies_in_standard(frame) or (not _is_python(frame) and _is_named_standard(frame))
 
 
-def _is_library(frame: Frame) -> bool:
+def _own_package(frames: Sequence[Frame]) -> str:
+    """The installed package of Python that is the program: a script that was installed with it
+    starts it, or `python -m`. As the paths of its files begin; empty where there is none."""
+    prefix = None
+    for frame in reversed(frames):
+        path = frame["file"] or ""
+        if not _is_python(frame) or _is_of_python(path):
+            continue
+        if package := _PYTHON_PACKAGES.match(path):
+            return package[0] if prefix in (None, package["prefix"]) else ""
+        script = _START_SCRIPT.fullmatch(path)
+        if prefix is not None or not script:
+            return ""
+        prefix = script["prefix"]
+    return ""
+
+
+def _is_library(frame: Frame, package: str) -> bool:
     if _lies_in_standard(frame):
         return True
-    if _PYTHON_LIBRARY.match(frame["object"] or frame["file"] or ""):
-        return True
+    path = frame["object"] or frame["file"] or ""
+    if _PYTHON_LIBRARY.match(path):
+        return not package or not (path + "/").startswith(package + "/")
     if _is_python(frame):
         return False
+    if _DERIVED.match(frame["function"] or ""):
+        return True
     if frame["file"]:
         return _LIBRARY_FILE.match(frame["file"]) is not None
     object_ = frame["object"] or ""

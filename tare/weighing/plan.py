@@ -1,8 +1,9 @@
 """The plan of a bill, made again after each part with what it really took.
 
 First comes the least of each section, the cheap and telling ones before the others, as long as it
-fits: a few runs with call sites tell more than many whose times show no difference. Then come enough runs for a verdict by time, and what is left goes in turns to the sections that
-know what to do with more.
+fits: a few runs with call sites tell more than many whose times show no difference. Then come
+enough runs for a verdict by time, and what is left goes in turns to the sections that know what to
+do with more.
 """
 
 from __future__ import annotations

@@ -177,6 +177,39 @@ def test_a_python_program_without_own_code_is_in_its_library() -> None:
     )
 
 
+PACKAGES = "/opt/py/lib/python3.12/site-packages"
+TOOL = python("check", f"{PACKAGES}/tool/api.py", 39)
+NUMPY = python("zeros", f"{PACKAGES}/numpy/core.py", 3)
+OTHER = python("check", f"{PACKAGES}/toolbox/api.py", 3)
+
+
+@pytest.mark.parametrize(
+    "starts",
+    [
+        [python("<module>", "/opt/py/bin/tool", 8)],
+        [python("<module>", f"{PACKAGES}/tool/__main__.py", 2), python("run", "<frozen runpy>")],
+    ],
+)
+def test_an_installed_tool_of_python_is_the_program(starts: list[dict[str, Any]]) -> None:
+    place = Place("check", TOOL["file"], 39)
+    assert place_of([INTERPRETER, NUMPY, OTHER, TOOL, *starts]) == place
+    assert place_of([INTERPRETER, TOOL, TOOL, *starts]) == place
+
+
+@pytest.mark.parametrize("script", ["/home/me/bin/report", "/home/me/report.py", "<string>"])
+def test_a_package_that_a_script_of_ones_own_calls_is_a_library(script: str) -> None:
+    own = python("<module>", script, 4)
+    assert place_of([INTERPRETER, TOOL, own]) == Place("<module>", script, 4)
+
+
+@pytest.mark.parametrize("hash_", ["", "::h0123456789abcdef"])
+def test_a_derived_copy_is_made_where_it_is_asked_for(hash_: str) -> None:
+    clone = frame(f"<app::Word as core::clone::Clone>::clone{hash_}", "/home/me/word.rs", 2)
+    union = frame("app::union", "/home/me/main.rs", 91)
+    assert place_of([clone, clone, union]) == Place("app::union", "/home/me/main.rs", 91, PROGRAM)
+    assert place_of([clone]) is not None
+
+
 @pytest.mark.parametrize(
     "own",
     [
