@@ -41,6 +41,8 @@ _PYTHON_LIBRARY = re.compile(r".*/lib/(python3(\.\d+)?/|python3\d+\.zip/)|<froze
 _PYTHON_PACKAGES = re.compile(
     r"(?P<prefix>.*)/lib/python3(\.\d+)?/(site|dist)-packages/(?P<package>[^/]*)"
 )
+_GENERATED_PYTHON = re.compile(r"<(?!string>|stdin>)")
+"""The file of what a library compiles at run time, as decorators do. The others are of `-c`."""
 _START_SCRIPT = re.compile(r"(?P<prefix>.*)/bin/[^/]+")
 _SYSTEM_LIBRARY = re.compile(r"(/usr)?/lib\w*/.*\.so(\.|$)")
 _INTERPRETER = re.compile(r"(.*/)?((lib)?python3\.[^/]*|node(js)?|libnode\.so[^/]*)")
@@ -187,7 +189,7 @@ def _own_package(frames: Sequence[Frame]) -> str:
     prefix = None
     for frame in reversed(frames):
         path = frame["file"] or ""
-        if not _is_python(frame) or _is_of_python(path):
+        if not _is_python(frame) or _is_of_python(path) or _GENERATED_PYTHON.match(path):
             continue
         if package := _PYTHON_PACKAGES.match(path):
             return package[0] if prefix in (None, package["prefix"]) else ""
@@ -205,7 +207,7 @@ def _is_library(frame: Frame, package: str) -> bool:
     if _PYTHON_LIBRARY.match(path):
         return not package or not (path + "/").startswith(package + "/")
     if _is_python(frame):
-        return False
+        return _GENERATED_PYTHON.match(path) is not None
     if _DERIVED.match(frame["function"] or ""):
         return True
     if frame["file"]:

@@ -151,6 +151,7 @@ def python(function: str, file: str, line: int = 1) -> dict[str, Any]:
         python("read_csv", "/opt/py/lib/python3.12/site-packages/pandas/io.py"),
         python("split", "/usr/lib/python3/dist-packages/yaml/scanner.py"),
         python("_find_and_load", "<frozen importlib._bootstrap>"),
+        python("argmap_empty_graph_9", "<class 'networkx.argmap'> compilation 16", 4),
         frame("scan", "/src/_json.c", 1, "/opt/py/lib/python3.12/lib-dynload/_json.cpython.so"),
     ],
 )
