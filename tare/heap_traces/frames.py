@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any, NotRequired, TypedDict
 
@@ -13,6 +13,8 @@ from tare.heap_traces.function_names import short_name
 from tare.records.actions import LONGEST_FUNCTION, Place
 
 SHOWN_FRAMES = 3
+_cached = functools.lru_cache(1 << 16)
+"""A trace has far fewer functions and files than stacks have frames."""
 _WRAPPER = re.compile(
     r"\w*(malloc|calloc|realloc|aligned_alloc|memalign)$"
     r"|operator new|(std::|__gnu_cxx::)(__)?(new_)?(allocator|allocator_traits)\b"
@@ -96,7 +98,8 @@ def stack_texts(frames: Sequence[Frame]) -> list[str]:
     the function that the own code calls. What called the program's outermost is left out."""
     texts: list[str] = []
     frames = from_main(frames)
-    for is_library, group in groupby(frames, partial(_is_library, package=_own_package(frames))):
+    package = _own_package(frames)
+    for is_library, group in groupby(frames, lambda frame: _is_library(frame, package)):
         run = list(group)
         if not is_library:
             texts += map(frame_text, run)
@@ -149,8 +152,13 @@ def program_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 def from_main(frames: Sequence[Frame]) -> Sequence[Frame]:
     """Without what runs before the program, or a thread of it, does."""
-    starts = (n for n, frame in enumerate(frames) if n and _START.match(frame["function"] or ""))
+    starts = (n for n, frame in enumerate(frames) if n and _is_start(frame["function"] or ""))
     return frames[: next(starts, None)]
+
+
+@_cached
+def _is_start(function: str) -> bool:
+    return _START.match(function) is not None
 
 
 def _is_python(frame: Frame) -> bool:
@@ -173,6 +181,7 @@ def is_interpreter(module: str) -> bool:
     return _INTERPRETER.fullmatch(module) is not None
 
 
+@_cached
 def _is_of_python(path: str) -> bool:
     """In Python's own library, and in no package that was installed beside it."""
     return bool(_PYTHON_LIBRARY.match(path) and not _PYTHON_PACKAGES.match(path))
@@ -180,7 +189,9 @@ def _is_of_python(path: str) -> bool:
 
 def _is_standard(frame: Frame) -> bool:
     """Whether it is of the language's own libraries."""
-    return _lies_in_standard(frame) or (not _is_python(frame) and _is_named_standard(frame))
+    return _lies_in_standard(frame["object"] or "", frame["file"] or "") or (
+        not _is_python(frame) and _is_named_standard(frame["function"] or "")
+    )
 
 
 def _own_package(frames: Sequence[Frame]) -> str:
@@ -201,31 +212,35 @@ def _own_package(frames: Sequence[Frame]) -> str:
 
 
 def _is_library(frame: Frame, package: str) -> bool:
-    if _lies_in_standard(frame):
-        return True
-    path = frame["object"] or frame["file"] or ""
-    if _PYTHON_LIBRARY.match(path):
-        return not package or not (path + "/").startswith(package + "/")
-    if _is_python(frame):
-        return _GENERATED_PYTHON.match(path) is not None
-    if _DERIVED.match(frame["function"] or ""):
-        return True
-    if frame["file"]:
-        return _LIBRARY_FILE.match(frame["file"]) is not None
-    object_ = frame["object"] or ""
-    return _is_named_standard(frame) or is_of_system(object_)
-
-
-def _lies_in_standard(frame: Frame) -> bool:
-    path = frame["object"] or ""
-    return bool(
-        _STANDARD_OBJECT.match(path.rpartition("/")[2])
-        or _is_of_python(path or frame["file"] or "")
+    return _is_in_library(
+        frame["function"] or "", frame["object"] or "", frame["file"] or "", package
     )
 
 
-def _is_named_standard(frame: Frame) -> bool:
-    name = frame["function"] or ""
+@_cached
+def _is_in_library(function: str, module: str, file: str, package: str) -> bool:
+    """Of a frame; of Python where there is no ``module``, and not in the ``package`` that is the
+    program."""
+    if _lies_in_standard(module, file):
+        return True
+    if _PYTHON_LIBRARY.match(module or file):
+        return not package or not ((module or file) + "/").startswith(package + "/")
+    if file and not module:
+        return _GENERATED_PYTHON.match(file) is not None
+    if _DERIVED.match(function):
+        return True
+    if file:
+        return _LIBRARY_FILE.match(file) is not None
+    return _is_named_standard(function) or is_of_system(module)
+
+
+@_cached
+def _lies_in_standard(module: str, file: str) -> bool:
+    return bool(_STANDARD_OBJECT.match(module.rpartition("/")[2]) or _is_of_python(module or file))
+
+
+@_cached
+def _is_named_standard(name: str) -> bool:
     return bool(_STANDARD_NAME.match(short_name(name)) or _OF_RUST.match(name))
 
 

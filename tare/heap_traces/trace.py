@@ -312,12 +312,7 @@ class Trace(Displayed):
         """The stacks of call sites, given as (process, site): for each its frames, the innermost
         first, as dicts of function, object, file, line and offset. A site that is not there has
         none."""
-        wanted = {process for process, _ in sites}
-        table = self.sites().filter(pl.col("process").is_in(wanted)).collect()
-        place = {
-            key: row for row, key in enumerate(zip(table["process"], table["site"], strict=True))
-        }
-        callers = table["caller"].to_list()
+        table, place, callers = self._placed_sites
         stacks = []
         for process, site in sites:
             at: int | None = site
@@ -327,11 +322,26 @@ class Trace(Displayed):
                 at = callers[rows[-1]]
             stacks.append(rows)
         named = [*{row for rows in stacks for row in rows}]
-        frames = dict(zip(named, table.select(_FRAME_COLUMNS)[named].to_dicts(), strict=True))
+        alike = table.select(_FRAME_COLUMNS)[named].with_columns(
+            row=pl.Series(named, dtype=pl.Int64)
+        )
+        frames: dict[int, dict[str, Any]] = {}
+        for *values, numbers in alike.group_by(_FRAME_COLUMNS).agg("row").iter_rows():
+            frame = dict(zip(_FRAME_COLUMNS, values, strict=True))
+            frames.update((row, frame) for row in numbers)
         return [[frames[row] for row in rows] for rows in stacks]
 
+    @cached_property
+    def _placed_sites(
+        self,
+    ) -> tuple[pl.DataFrame, Mapping[tuple[int, int], int], Sequence[int | None]]:
+        """The table of call sites, the row of each (process, site), and the caller of each row."""
+        table = self.sites().collect()
+        keys = table.select("process", "site").iter_rows()
+        return table, {key: row for row, key in enumerate(keys)}, table["caller"].to_list()
+
     def frames_of(self, process: int, site: int) -> list[dict[str, Any]]:
-        """The stack of one call site; see ``stacks``, which reads the file only once for many."""
+        """The stack of one call site; see ``stacks``."""
         return self.stacks([(process, site)])[0]
 
     def size_bytes(self) -> int:
