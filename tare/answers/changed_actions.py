@@ -53,11 +53,12 @@ def _comparable(old: Results, new: Results) -> bool:
 
 
 def _key(action: Action) -> Hashable:
-    """Lines move when a program is changed."""
+    """Lines move when a program is changed, and folders when it is built elsewhere."""
     place = action.place
     if place is None:
         return action.kind, action.text.partition(":")[0]
-    return action.kind, place.function, place.file.rpartition("/")[2], place.module
+    files = (path.rpartition("/")[2] for path in (place.file, place.module))
+    return action.kind, place.function, *files
 
 
 def _named(action: Action) -> str:

@@ -64,6 +64,15 @@ def visit(workspace: Path) -> list[Outcome]:
     return [runner.run_once(program, own, limits, workspace) for _ in range(RUNS_A_VISIT)]
 
 
+def pace(workspace: Path) -> list[float]:
+    """The wall times of one visit; none where the canary is not built."""
+    return [
+        outcome.values["wall_seconds"]
+        for outcome in visit(workspace)
+        if outcome.status is Status.OK
+    ]
+
+
 def records_of(
     outcomes: Sequence[Outcome], started: str, earlier: Sequence[Record], machine: str, group: str
 ) -> list[Record]:
@@ -122,14 +131,31 @@ def drifts(records: Sequence[Record]) -> list[Drift]:
     ]
 
 
+def noise(times: Sequence[float]) -> float:
+    """By how much a visit differs at most from the usual where nothing changed, in seconds, by the
+    ``times`` of at least two visits."""
+    usual = statistics.median(times)
+    steps = statistics.median(abs(after - before) for before, after in pairwise(times))
+    return max(LEAST_CHANGE * usual, DEVIATIONS * _DEVIATION_OF_STEPS * steps)
+
+
+def visit_seconds(records: Sequence[Record]) -> list[float]:
+    """How long each visit took that ended well."""
+    machines = dict.fromkeys(record.run.machine for record in records if _visits(record))
+    return [
+        visit.seconds
+        for machine in machines
+        for visit in _seen([r for r in records if r.run.machine == machine])
+    ]
+
+
 def _drifts_of(records: Sequence[Record]) -> list[Drift]:
     seen = _seen(records)
     if len(seen) < FEWEST_VISITS:
         return []
     times = [visit.seconds for visit in seen]
     usual = statistics.median(times)
-    steps = statistics.median(abs(after - before) for before, after in pairwise(times))
-    most = max(LEAST_CHANGE * usual, DEVIATIONS * _DEVIATION_OF_STEPS * steps)
+    most = noise(times)
     off = [abs(seconds - usual) > most for seconds in times]
     found = []
     for is_off, numbers in groupby(range(len(seen)), key=lambda number: off[number]):

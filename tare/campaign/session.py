@@ -10,15 +10,14 @@ import contextlib
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from tare.base.errors import InterruptedStudy, MissingError, TareError, UsageError
-from tare.campaign import executor, rounds
-from tare.campaign.canary import Clock
+from tare.campaign import canary, executor, rounds
 from tare.campaign.cluster import Cluster
 from tare.campaign.watching import Watcher
 from tare.memory_managers import manager as managers_module
@@ -61,7 +60,8 @@ class Question:
     """What a study asks. ``doing`` is what progress says of its runs; ``asked`` is what the request
     holds beyond programs and managers, and ``facts`` are kept in run.json. ``observers`` are those
     that not every study has. With ``narrow`` programs of 32 bits are taken, too, where no manager
-    is put under them."""
+    is put under them; with ``timed`` the canary is visited before and after, so that the times of
+    two folders can be compared."""
 
     study: str
     doing: str
@@ -70,6 +70,7 @@ class Question:
     observers: Mapping[str, Observe] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     narrow: bool = False
+    timed: bool = False
 
 
 class Rounds(Protocol):
@@ -173,7 +174,26 @@ def measure(question: Question, plan: Callable[[int], Planned], where: Where) ->
             doing_runs = partial(campaign.execute, planners, rig, store, watcher, where.cluster)
             return _keeping_what_is_measured(store, watcher, doing_runs)
         planner = adding_managers(planned.planner, known, store)
-        return execute(store, planner, rig, watcher, Clock() if where.canary else None)
+        clock = canary.Clock() if where.canary else None
+        with noting_pace(store) if question.timed else contextlib.nullcontext():
+            return execute(store, planner, rig, watcher, clock)
+
+
+@contextlib.contextmanager
+def noting_pace(store: Store) -> Iterator[None]:
+    """Keeps in run.json how fast the machine was before and after what is done within; of a folder
+    that is finished, nothing more."""
+    finished = store.run.finished
+    if not finished and "start" not in store.run.canary_seconds:
+        _note_pace(store, "start")
+    yield
+    if not finished:
+        _note_pace(store, "end")
+
+
+def _note_pace(store: Store, when: str) -> None:
+    if seconds := canary.pace(store.workspace):
+        store.update(canary_seconds={**store.run.canary_seconds, when: seconds})
 
 
 def adding_managers(
@@ -216,7 +236,7 @@ def execute(
     planner: executor.Planner,
     rig: executor.Rig,
     watcher: Watcher,
-    clock: Clock | None = None,
+    clock: canary.Clock | None = None,
 ) -> Results:
     """Run what the planner asks for; on any interruption the folder is still made whole."""
     if store.run.observer_seconds is None:

@@ -17,6 +17,7 @@ import click
 from tare.base.errors import UsageError
 from tare.base.interrupts import termination_as_interrupt
 from tare.gating.changes import BASE, HEAD
+from tare.gating.folders import GateOfFolders, gate_folders
 from tare.gating.question import gate
 from tare.gating.report import STUDY, is_broken
 from tare.gating.request import Gate
@@ -32,6 +33,7 @@ Examples:
   tare gate old/report new/report -- --quiet words.txt
   tare gate main HEAD --build 'make -s' -- ./report words.txt
   tare gate main/ branch/ -- ./report words.txt
+  tare gate before/ after/
   tare gate --skip time --markdown comment.md old/report new/report
 """
 
@@ -109,13 +111,15 @@ def command(sides: _Sides, markdown: Path | None, output: Output, **asked: objec
     """Judge a change: what HEAD needs beside BASE.
 
     BASE and HEAD are two builds of a program, which run with the same arguments; or folders, or
-    commits, and what follows -- is a program that runs in each. Instructions, objects and bytes are
-    counted and decide first, time and memory by runs in turns. Exit code 1 when something got
-    worse or failed.
+    commits, and what follows -- is a program that runs in each; or two results folders, which are
+    judged by the runs in them. Instructions, objects and bytes are counted and decide first, time
+    and memory by runs in turns. Exit code 1 when something got worse or failed.
     """
     from tare.studykit.progress import TerminalWatcher  # what draws takes long to load
 
     watcher = TerminalWatcher(output.quiet)
+    if _are_results(sides):
+        return _of_folders(sides, markdown, output, asked)
     given = {name: value for name, value in asked.items() if value is not None}
     folder = output.folder or default_folder(STUDY, Path((sides.words or (sides.head,))[0]).name)
     with ExitStack() as during:
@@ -132,6 +136,30 @@ def command(sides: _Sides, markdown: Path | None, output: Output, **asked: objec
         ]
         request = Gate(*programs, folder=folder, watcher=watcher, **given)  # type: ignore[arg-type]
         results = inspect.unwrap(gate)(request)
+    return Answer(results, output, markdown, exit_code=1 if is_broken(results) else 0)
+
+
+def _are_results(sides: _Sides) -> bool:
+    return all((Path(side) / RUN_FILE).exists() for side in (sides.base, sides.head))
+
+
+def _of_folders(
+    sides: _Sides, markdown: Path | None, output: Output, asked: Mapping[str, object]
+) -> Answer:
+    if sides.words or sides.build or sides.stdin:
+        raise UsageError(
+            "two results folders are judged by the runs in them",
+            "nothing is run, so leave out what follows --, --build and --input",
+        )
+    given = {
+        name: value
+        for name in ("manager", "threshold", "skip")
+        if (value := asked.get(name)) is not None
+    }
+    folder = output.folder or default_folder(STUDY, Path(sides.head).name)
+    results = gate_folders(
+        GateOfFolders(Path(sides.base), Path(sides.head), folder, **given)  # type: ignore[arg-type]
+    )
     return Answer(results, output, markdown, exit_code=1 if is_broken(results) else 0)
 
 
@@ -164,6 +192,6 @@ def _program(side: str, sides: _Sides) -> Program:
     if not folder.is_dir():
         return program_from_command([side, *sides.words], **settings)
     if (folder / RUN_FILE).exists():
-        raise UsageError(f"{side} is a results folder", "two of these: tare diff BASE HEAD")
+        raise UsageError(f"{side} is a results folder", "the other must be one, too")
     _require(sides.words)
     return replace(program_from_command(sides.words, **settings), directory=folder.resolve())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tare.base.errors import MissingError, UsageError
 from tare.campaign.session import Compared, Planned, Question, check_counts, measure
-from tare.gating.changes import BASE, HEAD
+from tare.gating.changes import BASE, HEAD, check_threshold
 from tare.gating.plan import Plan, next_round, planned_runs
 from tare.gating.report import STUDY
 from tare.gating.request import COUNT, TIME, Gate
@@ -28,13 +28,8 @@ def gate(request: Gate) -> Results:
     grew by ``threshold`` or less is no regression. Raises MissingError where nothing can be
     counted here, unless ``skip`` has ``count``."""
     check_counts(request.runs, 0)
-    if not 0 <= request.threshold <= 1:
-        raise UsageError(f"a threshold of {request.threshold:g}: give a share from 0% to 100%")
-    if unknown := sorted(set(request.skip) - {COUNT, TIME}):
-        raise UsageError(f"there is no part '{unknown[0]}' to skip", f"known: {COUNT}, {TIME}")
+    check_threshold(request.threshold, request.skip)
     parts = tuple(part for part in (COUNT, TIME) if part not in request.skip)
-    if not parts:
-        raise UsageError("nothing is left to measure", f"skip {COUNT} or {TIME}, not both")
     programs = [_named(BASE, request.base), _named(HEAD, request.head)]
     manager = resolve(request.manager)
     if COUNT in parts:

@@ -11,6 +11,7 @@ from tare.gating.changes import (
     COUNTED,
     HEAD,
     IMPROVEMENT,
+    MEASURED,
     REGRESSION,
     SAME,
     UNTOLD,
@@ -21,7 +22,7 @@ from tare.gating.changes import (
     is_worse,
 )
 from tare.gating.request import COUNT
-from tare.gating.sites import SiteChange, difference_figures, site_changes, sites_table
+from tare.gating.sites import ChangedSites, changed_sites
 from tare.heap_traces.frames import site_text
 from tare.programs.program import display_name
 from tare.records.header import Header
@@ -30,15 +31,30 @@ from tare.records.results import Results, read_records
 from tare.records.runs import Record
 from tare.report.fields import Field, table, text, texts
 from tare.report.model import Cell, Section, Table
+from tare.studykit.changed_sites import (
+    QUANTITIES,
+    SiteChange,
+    change_sentence,
+    difference_figures,
+    sites_table,
+)
 
 STUDY = "gate"
 TITLE = "What the change did"
 _TONES = {REGRESSION: "bad", IMPROVEMENT: "good", SAME: "quiet", UNTOLD: "quiet"}
 _WORDS = {
     **dict.fromkeys(("instructions", "objects"), ("more", "fewer")),
-    **dict.fromkeys(("max_live_bytes", "peak_resident_bytes"), ("higher", "lower")),
+    **dict.fromkeys(
+        ("max_live_bytes", "peak_free_bytes", "peak_resident_bytes"), ("higher", "lower")
+    ),
+}
+_TITLES = {
+    "allocated_bytes": "bytes allocated",
+    "max_live_bytes": "peak of live bytes",
+    "simulated_cycles": "simulated cycles",
 }
 _SITES_IN_MARKDOWN = 10
+_IN_MARKDOWN = ("calls", "objects", "bytes", "stall_cycles", "peak_bytes")
 
 
 def subject(run: Header) -> str:
@@ -55,14 +71,32 @@ def is_broken(results: Results) -> bool:
 
 def section(results: Results) -> Section:
     records = read_records(results.folder)
-    sites = site_changes(records)
+    found = [each for each in sites_of(records) if each.changes]
+    program = subject(results.run)
+    tables, figures = [_table(changes(results))], []
+    for number, each in enumerate(found):
+        tag = f"-{each.study}" if number else ""
+        notes = [each.keeps.NOTE] if each.keeps.NOTE else []
+        tables.append(sites_table(each.changes, f"table-sites{tag}", each.keeps.TITLE, notes))
+        figures += difference_figures(program, each.changes, identifier=f"figure{tag}")
     return Section(
         identifier=STUDY,
         title=TITLE,
-        findings=findings(results, records, sites),
-        tables=[_table(changes(results)), *([sites_table(sites)] if sites else [])],
-        figures=difference_figures(subject(results.run), sites),
+        findings=findings(results, records, first_changes(found)),
+        tables=tables,
+        figures=figures,
     )
+
+
+def sites_of(records: Sequence[Record]) -> list[ChangedSites]:
+    """Between the two programs."""
+    base, head = ([each for each in records if each.run.program == name] for name in (BASE, HEAD))
+    return changed_sites(base, head)
+
+
+def first_changes(found: Sequence[ChangedSites]) -> Sequence[SiteChange]:
+    """Of the study that tells most, or none."""
+    return next((each.changes for each in found if each.changes), ())
 
 
 def findings(results: Results, records: Sequence[Record], sites: Sequence[SiteChange]) -> list[str]:
@@ -73,7 +107,10 @@ def findings(results: Results, records: Sequence[Record], sites: Sequence[SiteCh
     worse = [each for each in found if each.verdict == REGRESSION]
     better = [each for each in found if each.verdict == IMPROVEMENT]
     same = [each for each in found if each.verdict == SAME]
-    untold = [each for each in found if each.verdict == UNTOLD]
+    untold: dict[str, list[Change]] = {}
+    for each in found:
+        if each.verdict == UNTOLD:
+            untold.setdefault(each.reason, []).append(each)
     sentences = _failures(records)
     if worse:
         sentences.append(f"Regression: {listed([_told(each) for each in worse])}.")
@@ -82,12 +119,17 @@ def findings(results: Results, records: Sequence[Record], sites: Sequence[SiteCh
     if same:
         names = listed([figure_title(each.metric) for each in same])
         sentences.append(f"Not changed by more than {threshold}: {names}.")
-    if untold:
-        sentences.append(f"Cannot tell: {listed([_doubt(each) for each in untold])}.")
+    for reason, doubtful in untold.items():
+        because = f", as {reason}" if reason else ""
+        sentences.append(f"Cannot tell: {listed([_doubt(each) for each in doubtful])}{because}.")
     if sites and (worse or better):
-        sentences.append(_of_site(sites[0]))
+        sentences.append(change_sentence(sites[0]))
     if outputs_differ(records):
         sentences.append("What the two print differs.")
+    if asked.pace and not asked.pace.has_canary and any(each.metric in MEASURED for each in found):
+        sentences.append(f"There is {asked.pace.known}.")
+    if asked.once and any(each.metric in COUNTED and each.runs < 2 for each in found):
+        sentences.append(f"Counts were made once, and may lie {format_percent(asked.once)} apart.")
     if COUNT in asked.skip:
         sentences.append("Nothing was counted: --skip count.")
     if not any(each.metric in COUNTED for each in found) and COUNT not in asked.skip:
@@ -127,9 +169,7 @@ def outputs_differ(records: Sequence[Record]) -> bool:
 def figure_title(metric: str) -> str:
     """A metric in a sentence about a change."""
     title = METRICS[metric].title
-    return {"allocated_bytes": "bytes allocated", "max_live_bytes": "peak of live bytes"}.get(
-        metric, title
-    )
+    return _TITLES.get(metric, title)
 
 
 def _told(each: Change) -> str:
@@ -156,24 +196,6 @@ def _doubt(each: Change) -> str:
     return f"{figure_title(each.metric)} ({low:+.1%} to {high:+.1%})"
 
 
-def _of_site(site: SiteChange) -> str:
-    parts = [
-        f"{format_value(abs(amount), unit)} {words[amount < 0]}"
-        for amount, unit, words in (
-            (site.more("calls"), "", ("more calls", "fewer calls")),
-            (site.more("bytes"), "B", ("more asked for", "less asked for")),
-        )
-        if amount
-    ]
-    if not parts:
-        amount = site.more("instructions")
-        parts = [
-            f"{format_value(abs(amount), '')} {'fewer' if amount < 0 else 'more'} instructions"
-        ]
-    place = f"{site_text(site.frames)}, {site.operation}"
-    return f"The call site that changed most: {place}: {listed(parts)}."
-
-
 def _table(found: Sequence[Change]) -> Table:
     fields: list[Field[Change]] = [
         texts("figure", "", lambda row: figure_title(row.metric)),
@@ -195,8 +217,10 @@ def _table(found: Sequence[Change]) -> Table:
             numeric=False,
         ),
     ]
-    present = {row.verdict for row in found}
+    present = {row.verdict for row in found if not row.reason}
     notes = [f"{word}: {what}" for word, what in VERDICTS.items() if word in present]
+    reasons = dict.fromkeys(row.reason for row in found if row.reason)
+    notes += [f"{UNTOLD}: {reason}." for reason in reasons]
     return table("table-changes", "Head against base", found, fields, notes)
 
 
@@ -226,7 +250,7 @@ def to_markdown(results: Results) -> str:
     """For the comment on a pull request: the verdict, a row for each figure, and the call sites
     that changed."""
     records = read_records(results.folder)
-    sites = site_changes(records)
+    sites = first_changes(sites_of(records))
     first, *others = findings(results, records, sites)
     lines = [f"**{first}**", "", *(f"- {each}" for each in others), *([""] if others else [])]
     lines += ["| figure | base | head | head/base | |", "| --- | ---: | ---: | ---: | --- |"]
@@ -234,11 +258,17 @@ def to_markdown(results: Results) -> str:
         word = row.verdict if row.verdict in (SAME, UNTOLD) else f"**{row.verdict}**"
         cells = [figure_title(row.metric), _cell(row, row.base).text, _cell(row, row.head).text]
         lines.append(f"| {' | '.join([*cells, _ratio(row).text, word])} |")
-    if sites:
-        lines += ["", "| call site | calls | bytes |", "| --- | ---: | ---: |"]
+    columns = [name for name in _IN_MARKDOWN if sites and name in sites[0].head]
+    if columns:
+        titles = " | ".join(QUANTITIES[name].title for name in columns)
+        lines += ["", f"| call site | {titles} |", f"| --- |{' ---: |' * len(columns)}"]
     for site in sites[:_SITES_IN_MARKDOWN]:
-        where = markdown_code(f"{site_text(site.frames)}: {site.operation}")
-        calls = format_value(site.base["calls"], ""), format_value(site.head["calls"], "")
-        sizes = format_value(site.base["bytes"], "B"), format_value(site.head["bytes"], "B")
-        lines.append(f"| {where} | {' → '.join(calls)} | {' → '.join(sizes)} |")
+        words = ": ".join(filter(None, (site_text(site.frames), site.operation)))
+        cells = [
+            " → ".join(
+                format_value(side[name], QUANTITIES[name].unit) for side in (site.base, site.head)
+            )
+            for name in columns
+        ]
+        lines.append(f"| {markdown_code(words)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -50,9 +50,10 @@ _Key: TypeAlias = tuple[str, str, str, int | None, int]
 def owners(
     trace: Trace, process: Process, moment: int, kept: Mapping[int, int] | None = None
 ) -> dict[str, Any]:
-    """``totals``; ``sites``, the most bytes at the peak first, each with ``frames`` of one of its
-    stacks; ``others``, the sums of the sites that are smaller; and ``stacks`` as ``_path`` makes
-    them, of numbers in ``frames``, with what they and thinner ones below them own.
+    """``threads``, how many allocated; ``totals``; ``sites``, the most bytes at the peak first,
+    each with ``frames`` of one of its stacks; ``others``, the sums of the sites that are smaller;
+    and ``stacks`` as ``_path`` makes them, of numbers in ``frames``, with what they and thinner
+    ones below them own.
 
     ``moment`` is that of the peak, on the clock of the process's order; ``kept`` is by site.
     """
@@ -85,7 +86,10 @@ def owners(
         for place, number in enumerate(dict.fromkeys(n for each in thick for n in each["stack"]))
     }
     keys = [*numbers]
+    of_process = trace.objects().slice(process.start, process.rows)
+    threads = of_process.select(pl.col("thread").n_unique()).collect(engine="streaming").item()
     return {
+        "threads": threads,
         "totals": totals,
         "sites": large,
         "others": {

@@ -190,6 +190,7 @@ def add_up(
     details = {
         "wall_seconds": counted.details["wall_seconds"],
         "processes": counted.details["processes"],
+        "threads": counted.details["threads"],
         "uncounted_processes": counted.details["uncounted_processes"],
         "models": [
             model_details(model, number, contexts, files)

@@ -185,6 +185,8 @@ class Header(Struct, frozen=True, kw_only=True):
     """Of the order of runs, and of the bootstrap."""
     environment: Environment = Environment()
     """Variables of Tare itself."""
+    canary_seconds: dict[str, tuple[Amount, ...]] = {}
+    """Wall times of the canary's runs, at ``start`` and ``end``, where times are measured."""
     drag_left_out: str = ""
     """Why objects are not followed (``tare regions``), or empty."""
     finished: str = ""

@@ -20,6 +20,7 @@ from tare.campaign.session import (
     execute,
     facts_of,
     managers_of,
+    noting_pace,
     on_machine,
     programs_of,
 )
@@ -126,12 +127,13 @@ def weigh(request: Weigh) -> Results:
         plan, shares = Plan(found, setting), {section.IDENTIFIER: 0.0 for section in found}
         results = store.finish()
         rig = executor.Rig({chosen.name: chosen}, resolved, limits)
-        while (step := plan.next()) is not None:
-            section, part = step
-            shares[section.IDENTIFIER] = part.budget_seconds
-            store.update(shares=shares)
-            results = _weigh_section(section, part, store, rig, watcher)
-            plan.took(section, part, _spent(store, section), _runs_of(store, section))
+        with noting_pace(store):
+            while (step := plan.next()) is not None:
+                section, part = step
+                shares[section.IDENTIFIER] = part.budget_seconds
+                store.update(shares=shares)
+                results = _weigh_section(section, part, store, rig, watcher)
+                plan.took(section, part, _spent(store, section), _runs_of(store, section))
         store.end()
         return Results(results.folder, store.document, results.measurements)
 

@@ -79,5 +79,6 @@ def compare(request: Compare) -> Results:
         request.asked(),
         {"runner": observe} if observe else {},
         {"heaps": heaps} if heaps else {},
+        timed=True,
     )
     return measure(question, plan, where)

@@ -64,6 +64,9 @@ class Stack(Sums, frozen=True, kw_only=True):
 
 
 class Owned(Struct, frozen=True, kw_only=True):
+    """``threads`` is how many allocated; 0 where an older Tare did not look."""
+
+    threads: Number = 0
     totals: Sums
     sites: tuple[Owner, ...]
     others: Others

@@ -21,12 +21,12 @@ from tare.gating.changes import (
     changes,
 )
 from tare.gating.plan import Plan, next_round, planned_runs
-from tare.gating.report import findings, is_broken, to_markdown
-from tare.gating.sites import SiteChange, difference_figures, site_changes
+from tare.gating.report import findings, first_changes, is_broken, sites_of, to_markdown
 from tare.heap_traces.frames import Frame
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, load, measurement_schema
 from tare.records.runs import Outcome, Record, Run
+from tare.studykit.changed_sites import SiteChange, difference_figures
 from tests.support.campaigns import described, write_campaign
 
 PLAN = Plan("own", ("count", "time"), 6, 1)
@@ -230,7 +230,7 @@ def gated(folder: Path, ends: Ends) -> tuple[Results, list[Record]]:
 def test_the_call_site_is_found_where_its_line_moved(tmp_path: Path) -> None:
     both = by_program(counted_with_sites(1000, 32, 6), counted_with_sites(1000, 64, 16))
     results, records = gated(tmp_path / "r", both)
-    (site,) = site_changes(records)
+    (site,) = first_changes(sites_of(records))
     assert (site.more("calls"), site.more("bytes")) == (0, 32_000)
     said = findings(results, records, [site])
     assert said[0] == "Regression: 100% more bytes allocated (31.2 KiB → 62.5 KiB)."
@@ -248,7 +248,7 @@ def test_the_call_site_is_found_where_its_line_moved(tmp_path: Path) -> None:
 def test_a_call_site_that_is_new_or_gone_has_nothing_on_the_other_side(tmp_path: Path) -> None:
     both = by_program(counted_with_sites(1000, 32, 6), counted_with_sites(1000, 32, 6, "fresh"))
     results, records = gated(tmp_path / "r", both)
-    assert {tuple(site.base.values()) for site in site_changes(records)} == {
+    assert {tuple(site.base.values()) for site in first_changes(sites_of(records))} == {
         (0, 0, 0),
         (1000, 50_000, 32_000),
     }
