@@ -41,14 +41,8 @@ _AMOUNTS = {
 }
 _ALSO = ("never_freed_bytes", "drag_ratio")
 """Never judged, but said of a program that changed."""
-_OF_SITES = {
-    "allocated_bytes": "bytes",
-    "instructions": "instructions",
-    "objects": "objects",
-    "max_live_bytes": "peak_bytes",
-    "peak_free_bytes": "peak_bytes",
-}
-"""What call sites have of a metric."""
+_OF_SITES = {"allocated_bytes": "bytes", "instructions": "instructions", "objects": "objects"}
+"""What call sites have of a metric: of sums over a run alone, as each peak has its own moment."""
 FIGURES = ("wall_seconds", "peak_resident_bytes")
 MOST_NAMED = 5
 _TONES = {

@@ -13,7 +13,7 @@ KEPT_BY = (DRAG, "space")
 TITLE = "Who owns memory differently"
 NOTE = (
     f"a call site with less than {format_percent(LEAST_SITE)} of everything is not kept, and "
-    "counts as none."
+    "counts as none. Each peak has its own moment."
 )
 _SUMMED = ("objects", "bytes", "peak_bytes", "never_freed_bytes")
 

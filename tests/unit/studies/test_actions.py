@@ -148,11 +148,12 @@ def test_a_difference_says_what_a_mended_fault_brought(tmp_path: Path) -> None:
     before, after = (results_of(rows, tmp_path / str(len(name))) for rows, name in
                      ((HELD, "a"), (MENDED, "bb")))  # fmt: skip
     found = diff(before, after).report.sections[0].findings
-    assert found[0] == (
+    assert found[0] == "1.00 MiB lower peak of live bytes (-25%)."
+    assert found[1] == (
         "Gone: free-earlier at make (list.c:7); it brought 25% less peak of live bytes "
         "(1.00 MiB); expected: 25% less."
     )
-    (back, *_) = diff(after, before).report.sections[0].findings
+    back = diff(after, before).report.sections[0].findings[1]
     assert back.startswith("Came up: Free what make (list.c:7) allocates")
     assert not any("Gone" in line for line in diff(before, before).report.sections[0].findings)
 
