@@ -143,15 +143,15 @@ def _headlines(rows: pl.DataFrame, run: Header, changed: Mapping[str, ChangedSit
         found = {
             row["metric"]: row
             for row in mine.iter_rows(named=True)
-            if row["verdict"] in ("regression", "improvement") and row["ratio"] is not None
+            if row["verdict"] in ("regression", "improvement")
         }
         order = [metric for metric in _FIRST if metric in found]
         if not order:
             continue
-        parts = [f"{_title(metric)} {found[metric]['ratio'] - 1:+.0%}" for metric in order]
+        parts = [_brief(found[metric]) for metric in order]
         parts[0] = _long(found[order[0]], changed.get(program))
         parts += [
-            f"{_title(row['metric'])} {_value(row, 'old').text} → {_value(row, 'new').text}"
+            _from_to(row)
             for row in mine.iter_rows(named=True)
             if row["metric"] in _ALSO and row["verdict"] in ("higher", "lower")
         ]
@@ -160,12 +160,20 @@ def _headlines(rows: pl.DataFrame, run: Header, changed: Mapping[str, ChangedSit
     return sentences[:MOST_NAMED]
 
 
+def _brief(row: Row) -> str:
+    known = row["ratio"] is not None
+    return f"{_title(row['metric'])} {row['ratio'] - 1:+.0%}" if known else _from_to(row)
+
+
+def _from_to(row: Row) -> str:
+    return f"{_title(row['metric'])} {_value(row, 'old').text} → {_value(row, 'new').text}"
+
+
 def _long(row: Row, changed: ChangedSites | None) -> str:
     amount = row["new"] - row["old"]
-    text = (
-        f"{format_value(abs(amount), row['unit'])} {_AMOUNTS[row['metric']][amount < 0]} "
-        f"({row['ratio'] - 1:+.0%})"
-    )
+    text = f"{format_value(abs(amount), row['unit'])} {_AMOUNTS[row['metric']][amount < 0]}"
+    if row["ratio"] is not None:
+        text += f" ({row['ratio'] - 1:+.0%})"
     name = _OF_SITES.get(row["metric"], "")
     sites = [each for each in (changed.changes if changed else ()) if each.more(name) * amount > 0]
     if not sites:
@@ -214,6 +222,8 @@ def _findings(judged: pl.DataFrame, means: Means) -> list[str]:
 
 
 def change_words(row: Mapping[str, Any]) -> str:
+    if row["ratio"] is None:
+        return f"{_title(row['metric'])} {_value(row, 'new').text} where there was nothing"
     direction = "higher" if row["ratio"] > 1 else "lower"
     bounds = sorted(bound - 1 for bound in (row["ratio_low"], row["ratio_high"]))
     interval = (
@@ -231,9 +241,10 @@ def _table(identifier: str, title: str, rows: pl.DataFrame, means: Means) -> Tab
     present = dict.fromkeys(row["verdict"] for row in ordered)
     notes = [f"{verdict}: {VERDICTS[verdict]}" for verdict in present]
     notes += [f"cannot tell: {reason}." for reason in rows["reason"].unique() if reason]
-    if identifier == "table-counts" and any(
-        min(row["runs_old"], row["runs_new"]) < 2 for row in ordered
-    ):
+    if identifier == "table-changes" and not means.pace.has_canary:
+        notes.append(f"{means.pace.known}.")
+    once = any(max(row["runs_old"], row["runs_new"]) < 2 for row in ordered)
+    if identifier == "table-counts" and once:
         notes.append(f"counts that were made once may lie {format_percent(means.once)} apart.")
 
     def tone(row: Row) -> str:

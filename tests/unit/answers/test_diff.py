@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from tare.answers.diff import VERDICTS, diff
 from tare.base.errors import UsageError
-from tare.records.metrics import METRICS
-from tare.records.results import Results, measurement_schema
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Results, load, measurement_schema
+from tare.records.runs import Outcome, Record, Run
 from tests.support import campaigns
 
 METRIC = "wall_seconds"
@@ -243,3 +245,158 @@ def test_the_report_explains_each_verdict_it_gives() -> None:
     for verdict in result.rows["verdict"].unique():
         assert f"{verdict}: {VERDICTS[verdict]}" in table.notes
     assert len(result.report.sections[0].figures) == 1
+
+
+# ---- a machine that changed ----
+
+
+def paced(seconds: float) -> dict[str, Any]:
+    return {"canary_seconds": {"start": [seconds], "end": [seconds]}}
+
+
+def test_times_of_a_machine_at_another_speed_are_not_judged_and_do_not_fail() -> None:
+    result = diff(two(1, **paced(0.05)), two(2, factor=1.5, **paced(0.07)))
+    assert verdict_of(result.rows) == "cannot tell"
+    assert not result.regressed
+    reason = "the machine ran at another speed: canary 1.00 vs 1.40"
+    assert result.rows["reason"].unique().to_list() == [reason]
+    (table,) = result.report.sections[0].tables
+    assert f"cannot tell: {reason}." in table.notes
+    assert any(f"Times are not judged: {reason}" in f for f in result.report.sections[0].findings)
+    same = diff(two(1, **paced(0.05)), two(2, factor=1.5, **paced(0.05)))
+    assert verdict_of(same.rows) == "regression"
+
+
+def test_memory_and_counts_are_judged_whatever_the_machine_did() -> None:
+    key = ("p", "glibc")
+    old = make({key: noisy(1, 1e6)}, metric="peak_resident_bytes", **paced(0.05))
+    new = make({key: noisy(2, 2e6)}, metric="peak_resident_bytes", **paced(0.09))
+    assert verdict_of(diff(old, new).rows, "glibc", "peak_resident_bytes") == "regression"
+    assert diff(counts([1000] * 2, **paced(0.05)), counts([1100] * 2, **paced(0.09))).regressed
+
+
+def test_without_a_canary_it_is_said_what_times_rest_on() -> None:
+    (table,) = diff(two(1), two(2)).report.sections[0].tables
+    assert any(note.startswith("no canary in old and new") for note in table.notes)
+
+
+# ---- counts ----
+
+
+def counts(values: list[float], metric: str = "allocated_bytes", **run: Any) -> Results:
+    results = make({("p", "glibc"): [*values]}, metric=metric, **run)
+    return Results(
+        results.folder,
+        {**results.document, "study": "count"},
+        results.measurements.with_columns(study=pl.lit("count")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ([1000, 1000], [1000, 1000], "no difference seen"),
+        ([1000, 1000], [1030, 1030], "regression"),
+        ([1000, 1000], [1010, 1010], "within threshold"),
+        ([1000, 1000], [900, 900], "improvement"),
+        ([1000, 1010], [1025, 1030], "cannot tell"),
+        ([1000], [1030], "cannot tell"),
+        ([1000], [1100], "regression"),
+        ([0, 0], [10, 10], "regression"),
+        ([0, 5], [10, 10], "no ratio"),
+    ],
+)
+def test_counts_are_judged_by_their_own_spread(
+    old: list[float], new: list[float], expected: str
+) -> None:
+    result = diff(counts(old), counts(new))
+    assert verdict_of(result.rows, "glibc", "allocated_bytes") == expected
+    assert result.regressed == (expected == "regression")
+
+
+def test_a_count_that_is_not_judged_never_fails() -> None:
+    old, new = (counts([value] * 2, "manager_instructions") for value in (100, 200))
+    result = diff(old, new)
+    assert verdict_of(result.rows, "glibc", "manager_instructions") == "higher"
+    assert not result.regressed
+
+
+def test_a_metric_of_several_studies_is_compared_within_one() -> None:
+    old, new = (counts([value] * 2, "objects") for value in (100, 100))
+    drag = new.measurements.with_columns(study=pl.lit("drag"), value=pl.lit(900.0))
+    both = Results(new.folder, new.document, pl.concat([new.measurements, drag]))
+    assert verdict_of(diff(old, both).rows, "glibc", "objects") == "no difference seen"
+
+
+# ---- call sites ----
+
+Costs = dict[tuple[str, int], tuple[int, int]]
+
+
+def with_sites(folder: Path, costs: Costs) -> Results:
+    """A count of one run, whose costs are calls and bytes by function and line."""
+    frames = [
+        {"function": name, "object": "/b/p", "file": "p.c", "line": line}
+        for name, line in (("main", 9), *costs)
+    ]
+    sites = [[0, 0], *([1, place] for place in range(1, len(frames)))]
+    found = {
+        "frames": frames,
+        "sites": sites,
+        "costs": [
+            [place, "malloc", False, calls, calls * 50, size]
+            for place, (calls, size) in enumerate(costs.values(), 2)
+        ],
+        "all_costs": len(costs),
+    }
+    size = sum(size for _, size in costs.values())
+    outcome = Outcome(
+        Status.OK,
+        values={"instructions": 1000, "allocated_bytes": size},
+        details={"operations": {}, "call_sites": found, "threads": 1},
+    )
+    campaigns.write_campaign(
+        folder, ["p"], ["glibc"], 0, study="count",
+        records=[Record(Run("count", "p", "glibc", 0, 1), outcome)],
+    )  # fmt: skip
+    (folder / "measurements.parquet").unlink()
+    return load(folder)
+
+
+OLD: Costs = {("parse", 10): (100, 6000), ("load", 20): (10, 3000), ("keep", 30): (10, 1000)}
+NEW: Costs = {("parse", 40): (100, 2500), ("load", 50): (10, 2500), ("keep", 60): (10, 1000)}
+
+
+def test_the_sites_that_changed_are_told_and_moved_lines_are_no_change(tmp_path: Path) -> None:
+    result = diff(with_sites(tmp_path / "old", OLD), with_sites(tmp_path / "new", NEW))
+    first, *_ = result.report.sections[0].findings
+    assert first == "3.91 KiB fewer bytes asked for (-40%), mostly in parse (p.c:40)."
+    table = result.report.sections[0].tables[0]
+    assert [row[0].text for row in table.rows] == [
+        "parse (p.c:40) ← main",
+        "load (p.c:50) ← main",
+    ]
+    (figure,) = [f for f in result.report.sections[0].figures if "asked for" in f.title]
+    assert figure.title == "Where less is asked for"
+    assert "parse (p.c:40): 3.42 KiB, 88%" in str(figure.spec)
+    assert not result.regressed
+
+
+def test_json_has_rows_and_sites(tmp_path: Path) -> None:
+    result = diff(with_sites(tmp_path / "new", NEW), with_sites(tmp_path / "old", OLD))
+    document = json.loads(result.to_json())
+    assert document["regressed"] is True
+    verdicts = {row["metric"]: row["verdict"] for row in document["changes"]}
+    assert verdicts == {"instructions": "no difference seen", "allocated_bytes": "regression"}
+    site = document["sites"][0]
+    assert (site["study"], site["place"]["function"], site["operation"]) == (
+        "count", "parse", "malloc",
+    )  # fmt: skip
+    assert (site["old"]["bytes"], site["new"]["bytes"]) == (2500, 6000)
+
+
+def test_code_without_symbols_is_known_by_addresses_and_that_is_said(tmp_path: Path) -> None:
+    costs: Costs = {("", 0): (10, 3000), ("keep", 30): (10, 1000)}
+    fewer: Costs = {("", 0): (10, 1000), ("keep", 30): (10, 1000)}
+    result = diff(with_sites(tmp_path / "old", costs), with_sites(tmp_path / "new", fewer))
+    assert any("by their addresses" in note for note in result.report.sections[0].tables[0].notes)

@@ -261,8 +261,8 @@ def test_what_is_asked_for_more_is_drawn_where_several_call_sites_do() -> None:
             {"function": name, "object": "p", "file": "p.c", "line": 1, "offset": 0}
             for name in (function, "main")
         ]
-        base, head = ({"calls": 1, "instructions": 9, "bytes": each} for each in (before, after))
-        return SiteChange("malloc", frames, base, head)
+        base: dict[str, float] = {"calls": 1, "instructions": 9, "bytes": before}
+        return SiteChange("malloc", frames, base, {**base, "bytes": after})
 
     changed = [site("parse", 10, 40), site("index", 5, 15), site("render", 30, 10)]
     (figure,) = difference_figures("p", changed)
