@@ -14,7 +14,7 @@ from tare.base.units import format_percent, format_value
 from tare.gating.changes import COUNTED
 from tare.gating.report import figure_title
 from tare.gating.sites import ChangedSites
-from tare.heap_traces.frames import place_of
+from tare.heap_traces.frames import site_text
 from tare.records.evidence import UNSEEN
 from tare.records.header import Header
 from tare.records.metrics import METRICS
@@ -180,8 +180,7 @@ def _long(row: Row, changed: ChangedSites | None) -> str:
         return text
     most = max(sites, key=lambda site: abs(site.more(name)))
     where = "mostly" if abs(most.more(name)) >= abs(amount) / 2 else "most of it"
-    place = place_of(most.frames)
-    return f"{text}, {where} in {place.name}" if place else text
+    return f"{text}, {where} in {site_text(most.frames)}"
 
 
 def _obtained(results: Results) -> str:

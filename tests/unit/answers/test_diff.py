@@ -370,7 +370,7 @@ NEW: Costs = {("parse", 40): (100, 2500), ("load", 50): (10, 2500), ("keep", 60)
 def test_the_sites_that_changed_are_told_and_moved_lines_are_no_change(tmp_path: Path) -> None:
     result = diff(with_sites(tmp_path / "old", OLD), with_sites(tmp_path / "new", NEW))
     first, *_ = result.report.sections[0].findings
-    assert first == "3.91 KiB fewer bytes asked for (-40%), mostly in parse (p.c:40)."
+    assert first == "3.91 KiB fewer bytes asked for (-40%), mostly in parse (p.c:40) ← main."
     table = result.report.sections[0].tables[0]
     assert [row[0].text for row in table.rows] == [
         "parse (p.c:40) ← main",
