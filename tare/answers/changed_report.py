@@ -129,9 +129,7 @@ def _sites_figures(changed: Sequence[tuple[str, ChangedSites]]) -> list[Figure]:
     return [
         figure
         for number, (program, each) in enumerate(changed, 1)
-        for figure in difference_figures(
-            program, each.changes, ("the old results", "the new results"), f"figure-{number}"
-        )
+        for figure in difference_figures(program, each.changes, ("old", "new"), f"figure-{number}")
     ]
 
 

@@ -15,6 +15,7 @@ Beside it lies what the study has of these:
     weigh           its section of the bill, see ``tare.studykit.budget``
     settings        ``settings(results)``, what to set: JSON has it under that name
     call_trees      ``call_trees(results, record, note)``, for the explorer
+    site_sums       what it keeps of call sites, see ``tare.studykit.changed_sites.KeepsSites``
     metrics.csv     its metrics, see ``tare.records.metrics``
     published.csv   what papers measured, to stand beside, see ``tare.studykit.published``
 

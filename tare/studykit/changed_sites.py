@@ -79,8 +79,8 @@ QUANTITIES = {
     ),
 }
 _DRAWN = {
-    "bytes": ("Where {} is asked for", "Bytes asked for: {}, where it asks for {}."),
-    "peak_bytes": ("Where {} is held at the peak", "Bytes at the peak: {}, where it holds {}."),
+    "bytes": ("Where {} is asked for", "Bytes asked for: {}, where they are {}."),
+    "peak_bytes": ("Where {} is held at the peak", "Bytes at the peak: {}, where they are {}."),
 }
 """The title and the caption of a figure, by its quantity."""
 
@@ -223,7 +223,9 @@ def difference_figures(
             ]
             if len(stacks) > 1:
                 tree = grown(program, "", "", [Weight(name, "B")], stacks)
-                told = caption.format(f"{sides[1]} minus {sides[0]}", word)
+                told = caption.format(
+                    f"{sides[1]} minus {sides[0]}", {"less": "fewer"}.get(word, word)
+                )
                 told += " Each frame lies below its caller, as wide as its share of the difference."
                 place = f"{identifier}-{word}" + ("" if name == "bytes" else "-peak")
                 drawn.append(icicle(place, title.format(word), told, tree))
