@@ -18,6 +18,7 @@ import click
 import tare.cli.commands
 import tare.studies
 from tare.base.errors import InterruptedStudy, TareError
+from tare.base.native import kits_folder
 from tare.base.text import printable
 from tare.base.version import __version__
 from tare.studykit.answer import Answer
@@ -104,8 +105,22 @@ def _written() -> dict[str, str]:
     }
 
 
+def _show_kits(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(kits_folder())
+        ctx.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tare")
+@click.option(
+    "--kits",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_kits,
+    help="Show the folder of the kits for CMake, benchmarks and pytest, and exit.",
+)
 def tare_group() -> None:
     """Weighs what memory management costs a program, under any manager.
 

@@ -40,7 +40,7 @@
 #include "reports/memsys_file.h"
 #include "sites/costs.h"
 #include "sites/shadow.h"
-#include "threads/region_requests.h"
+#include "threads/client_requests.h"
 #include "threads/threads.h"
 #include "translate/translate.h"
 
@@ -163,7 +163,7 @@ static void before_options(void) {
   VG_(needs_syscall_wrapper)(before_syscall, after_syscall);
   entries_initialise();
   threads_initialise();
-  if (FOLLOWS_MEMORY) region_requests_initialise();
+  if (FOLLOWS_MEMORY) client_requests_initialise();
   VG_(atfork)(NULL, NULL, start_child);
 }
 

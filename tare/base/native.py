@@ -27,6 +27,12 @@ def native_file(relative: str) -> Path:
     )
 
 
+def kits_folder() -> Path:
+    """What other tools' users take from Tare: kits for CMake, benchmarks and pytest."""
+    own = CHECKOUT / "kits"
+    return own if (own / "cmake" / "TareChecks.cmake").is_file() else native_file("kits")
+
+
 def native_roots() -> list[Path]:
     """Folders that can hold native parts, the package's own first."""
     import sysconfig

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What libtare-instrument-regions.so asks of the tool, by Valgrind's client requests, and with
-// what.
+// What libtare-instrument-regions.so and kits/benchmark ask of the tool, by Valgrind's client
+// requests, and with what.
 
 #ifndef TARE_INSTRUMENT_CLIENT_REQUESTS_H
 #define TARE_INSTRUMENT_CLIENT_REQUESTS_H
@@ -14,6 +14,9 @@ enum {
   REQUEST_DESTROY,                             // region
   REQUEST_BEGIN_OWN,
   REQUEST_END_OWN,
+  // Address, room in numbers of 64 bits, whether a new peak begins; answers with how many of the
+  // counts it wrote there.
+  REQUEST_COUNTS,
   REQUESTS_END
 };
 

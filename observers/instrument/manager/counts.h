@@ -53,6 +53,7 @@ typedef struct {
   ULong live_bytes;
   ULong max_live_objects;
   ULong max_live_bytes;
+  ULong asked_max_live_bytes;  // since the program began a new peak
   ULong resized_objects;
   ULong unknown_frees;    // of addresses that no counted call had returned
   ULong inherited_frees;  // of objects from before the fork

@@ -35,6 +35,8 @@ static void note_peak(void) {
   ProcessCount* const count = &process_count;
   if (count->live_objects > count->max_live_objects) count->max_live_objects = count->live_objects;
   if (count->live_bytes > count->max_live_bytes) count->max_live_bytes = count->live_bytes;
+  if (count->live_bytes > count->asked_max_live_bytes)
+    count->asked_max_live_bytes = count->live_bytes;
 }
 
 // Takes the object out of the figures of what is alive; False for one from before a fork.

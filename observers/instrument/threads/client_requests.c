@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "region_requests.h"
+#include "client_requests.h"
 
 #include "client/requests.h"
+#include "manager/counts.h"
 #include "objects/own_memory.h"
 #include "objects/regions.h"
 #include "sites/shadow.h"
@@ -14,8 +15,29 @@ static UInt site_in_frame(ThreadId id, Addr frame) {
   return sites_are_on() ? site_of_outer(&registers, returns_to) : 0;
 }
 
+// How many of the counts were written to `address`, where there is room for `room`.
+static UWord answer_counts(Addr address, UWord room, UWord new_peak) {
+  const ProcessCount* const count = &process_count;
+  const ULong proof = operation_counts[OP_PROOF].instructions;
+  ULong of_manager = 0;
+  for (Operation operation = 0; operation < OP_COUNT; ++operation)
+    if (operation != OP_PROOF) of_manager += operation_counts[operation].instructions;
+  const ULong counts[] = {threads_clock() - proof, of_manager,        count->objects,
+                          count->allocated_bytes,  count->live_bytes, count->asked_max_live_bytes};
+  const UWord filled =
+      room < sizeof counts / sizeof *counts ? room : sizeof counts / sizeof *counts;
+  if (!VG_(am_is_valid_for_client)(address, filled * sizeof *counts, VKI_PROT_WRITE)) return 0;
+  VG_(memcpy)((void*)address, counts, filled * sizeof *counts);
+  if (new_peak) process_count.asked_max_live_bytes = count->live_bytes;
+  return filled;
+}
+
 static Bool answer(ThreadId thread, UWord* request, UWord* result) {
   const UWord* const arguments = request + 1;
+  if (request[0] == REQUEST_COUNTS) {
+    *result = answer_counts(arguments[0], arguments[1], arguments[2]);
+    return True;
+  }
   if (!recording_is_on() || request[0] < REQUEST_CREATE || request[0] >= REQUESTS_END) return False;
   *result = 0;
   const ULong clock = threads_clock();
@@ -58,7 +80,7 @@ static Bool answer(ThreadId thread, UWord* request, UWord* result) {
   return True;
 }
 
-void region_requests_initialise(void) {
+void client_requests_initialise(void) {
   regions_initialise();
   VG_(needs_client_requests)(answer);
 }
