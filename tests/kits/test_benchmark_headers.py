@@ -107,7 +107,7 @@ def test_counters_of_google_benchmark_are_of_an_iteration(google: Path) -> None:
 
 def test_a_benchmark_that_is_not_counted_is_as_before(google: Path) -> None:
     out = google.with_name("plain.json")
-    words = [google, f"--benchmark_out={out}"]
+    words = [str(google), f"--benchmark_out={out}"]
     subprocess.run(words, check=True, capture_output=True)
     assert not {"objects", "bytes", "allocs_per_iter"} & figures(out)["two"].keys()
 
@@ -117,7 +117,7 @@ def test_another_valgrind_tool_counts_nothing(google: Path) -> None:
     if valgrind is None:
         pytest.skip("needs Valgrind: apt-get install valgrind")
     out = google.with_name("none.json")
-    words = [valgrind, "-q", "--tool=none", google]
+    words = [valgrind, "-q", "--tool=none", str(google)]
     words += ["--benchmark_filter=two", f"--benchmark_out={out}"]
     done = subprocess.run(words, check=True, capture_output=True, text=True)
     assert "objects" not in figures(out)["two"]
