@@ -47,6 +47,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 def test_version_and_help(tare: Tare) -> None:
     assert tare_package.__version__ in tare("--version").stdout
+    assert Path(tare("--kits").stdout.strip(), "cmake", "TareChecks.cmake").is_file()
     shown = tare("--help").stdout
     for title in ("Start here:", "Find the code:", "Compare and keep watch:", "Research:"):
         assert title in shown
