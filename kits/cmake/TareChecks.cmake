@@ -1,7 +1,7 @@
 # Tests that hold a program to limits on its time and memory, by `tare check`:
 #
 #   tare_add_check(NAME [TARGET target] [COMMAND program argument…] LIMITS metric=most…
-#                  [MANAGER manager] [RUNS n] [REQUIRED])
+#                  [MANAGER manager] [RUNS n] [WORKING_DIRECTORY folder] [REQUIRED])
 #
 # adds the test NAME. With both, COMMAND gives the arguments of TARGET. Where Tare, or what it needs,
 # is not there, the test is skipped, and with REQUIRED it fails. README.md says more.
@@ -18,7 +18,8 @@ function(_tare_quote variable text)
 endfunction()
 
 function(tare_add_check name)
-  cmake_parse_arguments(PARSE_ARGV 1 check REQUIRED "TARGET;MANAGER;RUNS" "COMMAND;LIMITS")
+  cmake_parse_arguments(PARSE_ARGV 1 check REQUIRED "TARGET;MANAGER;RUNS;WORKING_DIRECTORY"
+                        "COMMAND;LIMITS")
   if(check_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tare_add_check(${name}): what is ${check_UNPARSED_ARGUMENTS}?")
   endif()
@@ -53,6 +54,10 @@ function(tare_add_check name)
     _tare_quote(manager "${check_MANAGER}")
     string(PREPEND manager "manager = ")
   endif()
+  if(NOT check_WORKING_DIRECTORY)
+    set(check_WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
+  endif()
+  _tare_quote(directory "${check_WORKING_DIRECTORY}")
   string(TOLOWER "${name}" program)
   string(REGEX REPLACE "[^a-z0-9]" "-" program "${program}")
   string(SUBSTRING "${program}" 0 64 program)
@@ -65,6 +70,7 @@ description = \"by tare_add_check\"
 name = \"${program}\"
 description = \"by tare_add_check\"
 command = [${command}]
+directory = ${directory}
 ignore_output = true
 ${manager}
 
@@ -73,7 +79,7 @@ ${limits}")
 
   # Exit code 3 says that something is not installed, 4 that Tare could not go on.
   set(script [[
-command -v "$0" >/dev/null || { echo "tare is not installed: pip install tare"; exit 3; }
+command -v "$0" >/dev/null || { echo "$0 is not installed, or not on the path"; exit 3; }
 rm -rf "$1.results"
 "$0" check "$1.toml" -o "$1.results" --no-page $2
 code=$?

@@ -80,6 +80,17 @@ class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         | None
     ) = None
     """The file for standard input, by default an empty one."""
+    directory: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"\A[/{][^\0]*\Z",
+                description="a string, an absolute path or one that begins with a placeholder",
+            ),
+        ]
+        | None
+    ) = None
+    """Where it runs, by default in a fresh, empty folder."""
     prepare: Annotated[
         tuple[Command, ...], Meta(description="a list of commands, each a list of strings")
     ] = ()
@@ -114,8 +125,10 @@ class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         made = frozenset() if self.prepare else frozenset({"inputs"})
         for command in self.prepare:
             _check_command("prepare", command, _PREPARE_PLACEHOLDERS)
-        _check_command("command", self.command, _COMMAND_PLACEHOLDERS - made)
         others = _PREPARE_PLACEHOLDERS - made
+        alone = frozenset() if self.directory is None else frozenset({"scratch"})
+        _check_command("command", self.command, _COMMAND_PLACEHOLDERS - made - alone)
+        _check_placeholders("directory", filter(None, (self.directory,)), others)
         _check_placeholders("input", () if self.input is None else (self.input,), others)
         _check_placeholders("environment", self.environment.values(), others)
 
@@ -267,7 +280,8 @@ def as_program(program: SuiteProgram) -> Program:
         argv=tuple(_expand(argument, folders) for argument in program.command),
         stdin=None if program.input is None else Path(_expand(program.input, folders)),
         environment={name: _expand(value, folders) for name, value in program.environment.items()},
-        scratch=True,
+        directory=None if program.directory is None else Path(_expand(program.directory, folders)),
+        scratch=program.directory is None,
         ignore_output=program.ignore_output,
         output_sha256=program.output_sha256 or "",
         timeout_seconds=program.timeout_seconds,

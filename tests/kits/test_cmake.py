@@ -16,7 +16,7 @@ from tare.base.native import kits_folder
 Tested = Callable[..., tuple[int, str]]
 MODULE = kits_folder() / "cmake" / "TareChecks.cmake"
 PROJECT = f"""
-cmake_minimum_required(VERSION 3.18)
+cmake_minimum_required(VERSION 3.15)
 project(checked C)
 enable_testing()
 include({MODULE})
@@ -25,8 +25,10 @@ add_executable(fill fill.c)
 FILL = r"""
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 static void* volatile kept;
 int main(int count, char** words) {
+  if (access("CTestTestfile.cmake", F_OK)) return 8;
   if (count > 2 && strcmp(words[2], "a;b{suite} \"q\\")) return 7;
   for (int i = 0; i < atoi(words[1]); ++i) kept = malloc(16);
 }
@@ -66,6 +68,8 @@ def test_limits_that_are_kept_pass_and_others_fail(tested: Tested) -> None:
     code, output = tested(
         KEPT + "\ntare_add_check(over COMMAND fill 100 LIMITS peak=1KiB RUNS 2)\n"
         "tare_add_check(failing TARGET fill COMMAND 1 other LIMITS peak=1GiB RUNS 2)\n"
+        "tare_add_check(elsewhere TARGET fill COMMAND 1 LIMITS peak=1GiB RUNS 2\n"
+        "               WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})\n"
     )
     assert code == 8
     assert "kept .............................   Passed" in output
@@ -73,6 +77,8 @@ def test_limits_that_are_kept_pass_and_others_fail(tested: Tested) -> None:
     assert "1.00 KiB" in output
     assert "failing ..........................***Failed" in output
     assert "exit status 7" in output
+    assert "elsewhere ........................***Failed" in output
+    assert "exit status 8" in output
 
 
 def test_objects_are_counted(tested: Tested) -> None:
@@ -94,7 +100,7 @@ def test_without_tare_a_check_is_skipped_unless_required(tested: Tested) -> None
     assert "kept .............................***Skipped" in output
     code, output = tested(KEPT.replace(")", " REQUIRED)"), nowhere)
     assert code == 8
-    assert "tare is not installed: pip install tare" in output
+    assert f"{nowhere} is not installed" in output
 
 
 @pytest.mark.parametrize(

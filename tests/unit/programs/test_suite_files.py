@@ -109,6 +109,9 @@ def test_an_unknown_name_lists_the_shipped_ones() -> None:
         ('input = "x.txt"', ["input", "absolute"]),
         ('input = "{scratch}/x"', ["input", "{scratch}"]),
         ("input = 3", ["input", "string"]),
+        ('directory = "x"', ["directory", "absolute"]),
+        ('directory = "{scratch}/x"', ["directory", "{scratch}"]),
+        ('command = ["a", "{scratch}/x"]\ndirectory = "/"', ["command", "{scratch}"]),
         ('packages = ["no such; name"]', ["packages", "no such; name"]),
         ('environment = { "A=B" = "c" }', ["environment", "A=B"]),
         ("environment = { A = 1 }", ["environment.A", "must be a string"]),
@@ -200,6 +203,12 @@ def test_placeholders_become_folders(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert run.scratch
     assert run.stdin == inputs / "x"
     assert run.environment == {"HERE": str(tmp_path)}
+
+
+def test_a_program_runs_in_the_directory_that_it_names(tmp_path: Path) -> None:
+    run = as_program(only(write(tmp_path, f'{HEAD}{PROGRAM}directory = "{{suite}}/data"\n')))
+    assert run.directory == tmp_path / "data"
+    assert not run.scratch
 
 
 def make_counted(tmp_path: Path, extra: str = "") -> SuiteProgram:
