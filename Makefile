@@ -74,7 +74,7 @@ check: build
 	$(VENV)/bin/lint-imports --no-cache > /dev/null || { $(VENV)/bin/lint-imports --no-cache; exit 1; }
 	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
 	git ls-files '*.sh' .ci/run | xargs shellcheck
-	@scripts/check-rust.sh replay replay/mmtk
+	@scripts/check-rust.sh replay replay/mmtk kits/cargo-tare
 	@$(STEP) "C and C++ with warnings as errors" warnings "The log names the file and the line." \
 		scripts/check-warnings.sh
 
