@@ -213,7 +213,7 @@ fn stacks(found: &CallSites) -> Option<Vec<Stack>> {
 /// The innermost function of the workspace, or else the innermost that is not of Rust's or the
 /// system's libraries.
 pub fn place(frames: &[Frame], workspace: &Path) -> String {
-    let is_own = |frame: &&Frame| Path::new(&frame.file).starts_with(workspace);
+    let is_own = |frame: &&Frame| frame.line > 0 && Path::new(&frame.file).starts_with(workspace);
     let innermost = || frames.iter().rev();
     let found = innermost().find(is_own).or_else(|| innermost().find(|frame| is_of_crate(frame)));
     found.map_or_else(|| "(no line)".to_string(), |frame| written(frame, workspace))
@@ -279,6 +279,8 @@ mod tests {
         let of = |file: &str| Frame { function: "{closure#0}".into(), file: file.into(), line: 7 };
         let frames = [of("/c/registry/src/index-1/toml-0.9.0/src/lib.rs"), of("/rustc/1/alloc.rs")];
         assert_eq!(place(&frames, Path::new("/w")), "toml-0.9.0/src/lib.rs:7");
+        let unknown = Frame { line: 0, ..of("/w/src/main.rs") };
+        assert_eq!(place(&[of("/w/src/lib.rs"), unknown], Path::new("/w")), "src/lib.rs:7");
     }
 
     #[test]
