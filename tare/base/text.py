@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Sequence
 
 LONGEST_NAME = 90
+FORMULA_STARTS = tuple("=+-@\t\r")
+"""A text that begins with one a spreadsheet runs as a formula."""
 
 
 def writable(text: str) -> str:

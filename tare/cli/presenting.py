@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import webbrowser
 from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import TYPE_CHECKING, TextIO
@@ -75,6 +76,11 @@ def _open(page: Path | None) -> None:
 
 def print_address(what: str, path: Path, stream: TextIO) -> None:
     print(f"{what + ':':8} {printable(str(path))}", file=stream)
+
+
+def open_in_browser(address: str) -> None:
+    if not webbrowser.open(address):
+        print("no browser could be started: open the page yourself", file=sys.stderr)
 
 
 def _tell_of_failures(results: Results) -> None:

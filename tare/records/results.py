@@ -288,9 +288,10 @@ def counted(records: Sequence[Record]) -> list[Record]:
     return [record for record in answers if record.run.group == last[record.run.program]]
 
 
-def load(folder: Path | str) -> Results:
+def load(folder: Path | str, *, tried: bool = False) -> Results:
     """Read a results folder, finished or not. Measurements are made of the runs, where these are
-    there; of very many runs those that were made before are read, which is quicker."""
+    there; of very many runs those that were made before are read, which is quicker. ``tried``: they
+    are read of few runs as well, and the caller knows that their file can be decoded."""
     folder = Path(folder)
     document = read_document(folder)
     parquet = folder / MEASUREMENTS_FILE
@@ -298,18 +299,19 @@ def load(folder: Path | str) -> Results:
     if parquet.exists():
         runs = records_file.stat() if records_file.exists() else None
         if runs is None:
-            return Results(folder, document, _read_measurements(parquet))
-        if runs.st_size > _MANY_RECORDS and parquet.stat().st_mtime_ns >= runs.st_mtime_ns:
+            return Results(folder, document, _read_measurements(parquet, tried))
+        many = tried or runs.st_size > _MANY_RECORDS
+        if many and parquet.stat().st_mtime_ns >= runs.st_mtime_ns:
             with suppress(UsageError):
-                return Results(folder, document, _read_measurements(parquet))
+                return Results(folder, document, _read_measurements(parquet, tried))
     frame = measurements_frame(converted(document, Header), read_records(folder))
     return Results(folder, document, frame)
 
 
-def _read_measurements(path: Path) -> pl.DataFrame:
+def _read_measurements(path: Path, tried: bool) -> pl.DataFrame:
     """The rows of measurements.parquet. UsageError where they are not what runs leave there."""
     try:
-        if first_damaged({path: ""}) is not None:
+        if not tried and first_damaged({path: ""}) is not None:
             raise UsageError(f"{path} cannot be read: it is damaged")
         if pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() > _MOST_ROWS:
             raise UsageError(f"{path} has more than {_MOST_ROWS:,} rows")

@@ -202,9 +202,11 @@ def _places(report: Report, parts: Sequence[_Part], *, research: bool) -> list[t
     return [*first, *named, *last, *data]
 
 
-def render_document(title: str, content: str, style: str = "", script: str = "") -> str:
+def render_document(
+    title: str, content: str, style: str = "", script: str = "", connects: str = "'none'"
+) -> str:
     """A page around ``content``, which is HTML, with the theme and the script of all pages;
-    ``style`` and ``script`` are what this one has besides."""
+    ``style`` and ``script`` are what this one has besides. It reaches ``connects`` alone."""
     return render(
         "page.html",
         120,
@@ -213,6 +215,7 @@ def render_document(title: str, content: str, style: str = "", script: str = "")
         style=as_is(_style() + style),
         script=as_is(asset("page.js") + script),
         content=as_is(content),
+        connects=as_is(connects),
     )
 
 

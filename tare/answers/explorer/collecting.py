@@ -69,6 +69,16 @@ def collect(folder: Path, note: Callable[[str], None]) -> Collection:
 
 def results_folders(folder: Path) -> tuple[list[Path], list[str]]:
     """The newest ``MOST_RESULTS`` results folders in ``folder``, by name, and what was left out."""
+    found = all_results_folders(folder)
+    troubles = []
+    if (left := len(found) - MOST_RESULTS) > 0:
+        found.sort(key=lambda path: (path / RUN_FILE).stat().st_mtime_ns, reverse=True)
+        del found[MOST_RESULTS:]
+        troubles.append(f"only the newest {MOST_RESULTS} results are shown; {left:,} are left out")
+    return sorted(found), troubles
+
+
+def all_results_folders(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
     found: list[Path] = []
@@ -85,9 +95,4 @@ def results_folders(folder: Path) -> tuple[list[Path], list[str]]:
         elif len(path.relative_to(folder).parts) >= DEEPEST:
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-    troubles = []
-    if (left := len(found) - MOST_RESULTS) > 0:
-        found.sort(key=lambda path: (path / RUN_FILE).stat().st_mtime_ns, reverse=True)
-        del found[MOST_RESULTS:]
-        troubles.append(f"only the newest {MOST_RESULTS} results are shown; {left:,} are left out")
-    return sorted(found), troubles
+    return found

@@ -22,7 +22,17 @@ _DETAILS = (
     *(Detail(runs=False, nodes=1, rows=rows) for rows in (30_000, 10_000, 1000)),
 )
 """From all there is to what always fits."""
-_SCRIPTS = ("format", "elements", "data", "plane", "matrix", "program", "tree", "explorer")
+_SCRIPTS = (
+    "format",
+    "elements",
+    "data",
+    "scatter",
+    "plane",
+    "matrix",
+    "program",
+    "tree",
+    "explorer",
+)
 
 
 def write_explorer(collection: Collection) -> Path:
@@ -43,19 +53,25 @@ def render_explorer(collection: Collection) -> str:
 
 
 def _page(data: Mapping[str, Any]) -> str:
+    title = f"{data['folder']} explored"
+    content = with_data("explorer.html", data)
+    return render_document(title, content, asset("explorer.css"), script_of(_SCRIPTS))
+
+
+def with_data(name: str, data: Mapping[str, Any]) -> str:
+    """The asset ``name``, and ``data`` for the script."""
     # Within a script element only "<" could end it, whatever its type.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    content = f'{_asset("explorer.html")}<script type="application/json" id="data">{text}</script>'
-    return render_document(f"{data['folder']} explored", content, _asset("explorer.css"), _script())
+    return f'{asset(name)}<script type="application/json" id="data">{text}</script>'
 
 
 @cache
-def _script() -> str:
+def script_of(names: tuple[str, ...]) -> str:
     """One function over all parts, so that none of their names is the page's."""
-    parts = "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
+    parts = "\n".join(asset(f"{name}.js") for name in names)
     return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return files("tare.answers.explorer").joinpath("assets", name).read_text(encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import re
 import shlex
 import statistics
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ from msgspec import to_builtins
 from tare.answers.exports.sarif import to_sarif
 from tare.base.errors import UsageError
 from tare.base.libraries import pl
-from tare.base.text import markdown_code, shortened, visible
+from tare.base.text import FORMULA_STARTS, markdown_code, shortened, visible
 from tare.base.units import format_value
 from tare.checking import report as check
 from tare.checking.limits import judged
@@ -39,7 +38,6 @@ _SUMMARY_KEYS = (
     *("ratio", "ratio_low", "ratio_high", "verdict"),
 )
 _HEADLINES = ("wall_seconds", "peak_resident_bytes")
-_FORMULA_START = re.compile(r"^[=+\-@\t\r]")
 _SUCCESS = 0
 _NANOSECONDS = 1e9
 _APART = ("lower", "higher")
@@ -120,7 +118,7 @@ def to_csv(results: Results) -> str:
     """All measurements. A text which a spreadsheet would run as a formula starts with ``'``."""
     texts = [name for name, kind in results.measurements.schema.items() if kind == pl.String]
     frame = results.measurements.with_columns(
-        pl.when(pl.col(name).str.contains(_FORMULA_START.pattern))
+        pl.when(pl.col(name).str.slice(0, 1).is_in(FORMULA_STARTS))
         .then(pl.lit("'") + pl.col(name))
         .otherwise(pl.col(name))
         .alias(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import webbrowser
 from pathlib import Path
 
 import click
@@ -12,7 +11,7 @@ from tare.answers.answers import explore, write_page
 from tare.answers.building import build_report
 from tare.answers.explorer.collecting import is_results
 from tare.base.errors import UsageError
-from tare.cli.presenting import print_address
+from tare.cli.presenting import open_in_browser, print_address
 from tare.records.results import load
 from tare.report.terminal import print_report
 from tare.studykit.options import verbose_option
@@ -57,6 +56,6 @@ def command(folder: Path, no_page: bool, explorer: bool, opens: bool, verbose: b
         print()
     for page in pages:
         print_address("page", page, sys.stdout)
-    if opens and not webbrowser.open(pages[-1].resolve().as_uri()):
-        print("no browser could be started: open the page yourself", file=sys.stderr)
+    if opens:
+        open_in_browser(pages[-1].resolve().as_uri())
     return 0

@@ -199,6 +199,9 @@ def test_actions_are_sarif_with_lines_of_the_checkout(
     assert found["message"]["text"].startswith(first.text)
     physical = found["locations"][0]["physicalLocation"]
     assert physical["region"] == {"startLine": first.place.line}
+    for each in run["results"]:
+        assert each["message"]["text"]
+        assert each["properties"]["gain"].keys() >= {"metric", "value", "low", "high", "unit"}
     inside = replace(first, place=replace(first.place, file=str(tmp_path / "a b.c")))
     monkeypatch.setattr(sarif, "actions_of", lambda *_: [inside])
     (found,) = sarif.to_sarif(results, tmp_path)["runs"][0]["results"]

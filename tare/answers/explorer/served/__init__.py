@@ -1,0 +1,1 @@
+"""The explorer of any number of results: a page of a server on this machine, over an index."""
