@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
 from datetime import datetime
 from fractions import Fraction
 from itertools import count
+from pathlib import Path
 
 import pytest
 
+from tare.answers.explorer.served.index import renewed
 from tare.answers.explorer.served.overview import Asked, overview_sql, quick_sql, quoted
 from tare.answers.explorer.served.values import LONGEST_TEXT, in_csv, sendable
+from tare.base.errors import MissingError
 
 HOSTILE = "x' OR 1 = 1; DROP TABLE medians; --"
 
@@ -36,6 +40,15 @@ def test_what_is_asked_for_is_text_in_a_query() -> None:
     hostile = Asked(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE)
     for sql in (overview_sql(hostile), quick_sql(hostile)):
         assert len(connection.extract_statements(sql)) == 1
+
+
+def test_without_duckdb_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(MissingError, match=r"DuckDB.*pip install 'tare\[explore\]'") as told:
+        renewed(tmp_path, print)
+    assert told.value.exit_code == 3
 
 
 def test_bounds_of_medians_hold_95_percent() -> None:
