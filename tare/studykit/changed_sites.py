@@ -108,12 +108,13 @@ class KeepsSites(Protocol):
 
 @dataclass
 class SiteChange:
-    """Sums before and after."""
+    """Sums before and after. One that ``has_lines``, several of one function, is named by none."""
 
     operation: str
     frames: Sequence[Frame]
     base: dict[str, float] = field(default_factory=dict)
     head: dict[str, float] = field(default_factory=dict)
+    has_lines: bool = False
 
     def more(self, name: str) -> float:
         """After the change; 0 of what the study does not keep."""
@@ -124,16 +125,25 @@ def site_changes(base: Sequence[SiteSums], head: Sequence[SiteSums]) -> list[Sit
     """The call sites that changed, the largest change first."""
     found: dict[tuple[str, str], SiteChange] = {}
     for is_head, sites in ((False, base), (True, head)):
+        lines: dict[tuple[str, str], int | None] = {}
         for each in sites:
-            key = each.operation, _functions(each.frames)
+            own = _own(each.frames)
+            key = each.operation, " ← ".join(map(_function, own))
             site = found.setdefault(key, SiteChange(each.operation, each.frames))
             if is_head:
                 site.frames = each.frames
+            if own and lines.setdefault(key, own[0]["line"]) != own[0]["line"]:
+                site.has_lines = True
             sums = site.head if is_head else site.base
             for name, value in each.sums.items():
                 sums[name] = sums.get(name, 0) + value
     names = dict.fromkeys(name for each in (*base, *head) for name in each.sums)
     for site in found.values():
+        if site.has_lines:
+            first = _own(site.frames)[0]
+            site.frames = [
+                {**frame, "line": None} if frame is first else frame for frame in site.frames
+            ]
         site.base, site.head = (
             {**dict.fromkeys(names, 0), **side} for side in (site.base, site.head)
         )
@@ -148,9 +158,14 @@ def site_changes(base: Sequence[SiteSums], head: Sequence[SiteSums]) -> list[Sit
     return sorted(changed, key=share, reverse=True)[:_MOST_SITES]
 
 
-def _functions(frames: Sequence[Frame]) -> str:
-    own = own_frames(frames)[:SHOWN_FRAMES] or list(frames[:1])
-    return " ← ".join(frame_text(frame, with_place=False) for frame in own)
+def _own(frames: Sequence[Frame]) -> Sequence[Frame]:
+    return own_frames(frames)[:SHOWN_FRAMES] or frames[:1]
+
+
+def _function(frame: Frame) -> str:
+    """Of Python with its file: each has a `<module>`."""
+    name = frame_text(frame, with_place=False)
+    return name if frame["object"] else f"{name} {(frame['file'] or '').rpartition('/')[2]}"
 
 
 def _totals(found: Iterable[SiteChange], name: str) -> tuple[float, float]:
