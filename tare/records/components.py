@@ -134,12 +134,37 @@ COMPONENTS: dict[str, Component] = {
             "copying by realloc",
             "Copying resized objects to another place, by the C library's functions.",
         ),
+        Component(
+            "retain",
+            "retaining",
+            "Counting one more reference to an object, with the checks around it.",
+        ),
+        Component(
+            "release",
+            "releasing",
+            "Counting one reference to an object less, and whether it was the last.",
+        ),
+        Component(
+            "cycle_collection",
+            "collecting cycles",
+            "Finding objects that only refer to each other, and freeing them.",
+        ),
         Component(OTHER, "the program's own", "All other instructions."),
     )
 }
 """In the order of tables and bars; they sum to all instructions."""
-IN_COLLECTIONS = ("gc_entry", "roots", "copy", "promotion", "major", "moveback")
+IN_COLLECTIONS = (
+    "gc_entry",
+    "roots",
+    "copy",
+    "promotion",
+    "major",
+    "moveback",
+    "cycle_collection",
+)
 """Those of a garbage collection; the rest, but for ``other``, are of the program between them."""
+COUNTING = ("retain", "release")
+"""Those that count references."""
 
 
 def metric(component: str) -> str:

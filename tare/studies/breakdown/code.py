@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from iced_x86 import Decoder, FlowControl, Mnemonic, OpKind, Register, RegisterExt
+from iced_x86 import (
+    Decoder,
+    FlowControl,
+    MemorySizeExt,
+    Mnemonic,
+    OpKind,
+    Register,
+    RegisterExt,
+)
 from iced_x86 import Instruction as Decoded
 
 if TYPE_CHECKING:
@@ -36,13 +44,16 @@ kind."""
 
 
 class Instruction(NamedTuple):
-    """``ends``: what follows is not reached from here."""
+    """``ends``: what follows is not reached from here; ``atomic``: it locks memory;
+    ``width``: the bytes of its operand in memory."""
 
     address: int
     length: int
     mnemonic: str
     operands: tuple[Operand, ...]
     ends: bool
+    atomic: bool = False
+    width: int = 0
 
     @property
     def after(self) -> int:
@@ -98,6 +109,15 @@ def written(one: Instruction) -> tuple[str, ...]:
     return (*implicit, *(operand for operand in named if isinstance(operand, str)))
 
 
+def updates_object(one: Instruction) -> bool:
+    """Whether it writes memory that is not on the stack, but for what a comparison gave."""
+    first = one.operands[0] if one.operands else None
+    if not isinstance(first, Memory) or one.mnemonic in _READ_ONLY:
+        return False
+    on_stack = first.base == "rsp" or (first.base == "rbp" and first.displacement < 0)
+    return not on_stack and not one.mnemonic.startswith("set")
+
+
 def signed(value: int, bits: int = 64) -> int:
     """The number that so many bits are in two's complement."""
     value &= (1 << bits) - 1
@@ -133,6 +153,8 @@ def _instruction(decoded: Decoded, bits: int) -> Instruction:
         _NAMES[decoded.mnemonic],
         tuple(_operand(decoded, place, bits) for place in range(decoded.op_count)),
         decoded.flow_control in _ENDS,
+        decoded.has_lock_prefix,
+        MemorySizeExt.size(decoded.memory_size),
     )
 
 

@@ -79,6 +79,17 @@ class Routine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Their symbols."""
 
 
+class Inlined(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table ``[[inlined]]``: functions that compilers put into others, in all files with debug
+    information. Of those at an instruction, the innermost that is named in the descriptor counts.
+    """
+
+    component: Component
+    """What their own instructions are charged to; ``other``: the program."""
+    functions: tuple[re.Pattern[str], ...]
+    """Regular expressions for the whole of their names; those of Rust without hashes."""
+
+
 class Symbols(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """The table ``[symbols]``: how functions of a stripped executable get names."""
 
@@ -101,6 +112,8 @@ class Code(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     anonymous: bool = False
     """Whether it is what lies in no file."""
+    whole: bool = False
+    """Whether it is all of .text of the file that is recognised."""
     unwound: bool = True
     """False where it is all of .text without unwinding tables."""
     without: tuple[str, ...] = ()
@@ -120,7 +133,7 @@ class Code(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def has_ranges(self) -> bool:
-        return not self.unwound or self.prefix is not None
+        return self.whole or not self.unwound or self.prefix is not None
 
 
 class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -337,6 +350,8 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """What functions of the runtime, with all that they call, are charged to."""
     routines: tuple[Routine, ...] = field(name="routine", default=())
     """What functions that do not return are charged to."""
+    inlined: tuple[Inlined, ...] = ()
+    """What functions are charged to wherever they are inlined."""
     operations: dict[str, Component] = {}
     """Components of operations of malloc, such as ``calloc``, ``zeroing`` or ``copying``."""
     slow: dict[str, Component] = {}
@@ -466,6 +481,9 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     def code_ranges(self, image: Image) -> list[tuple[int, int]]:
         """The language's code in an executable, in order."""
         code = self.code
+        if code.whole:
+            start, text = image.text
+            return [(start, start + len(text))]
         if not code.unwound:
             return _between(image)
         if code.prefix is None:
@@ -480,6 +498,14 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
                     if behind is not None and behind > address:
                         found.append((address, behind))
         return sorted(found)
+
+    def component_of_functions(self, functions: Iterable[str]) -> str | None:
+        """Of an instruction in these, the innermost first."""
+        for function in functions:
+            for one in self.inlined:
+                if any(name.fullmatch(function) for name in one.functions):
+                    return one.component
+        return None
 
     def routine_ranges(self, image: Image) -> list[tuple[int, int, str]]:
         """Where the routines lie, from and to, with their components, in order."""

@@ -29,6 +29,7 @@ from tare.programs.java_command import with_options
 from tare.programs.program import Program, find_executable
 from tare.records.components import (
     COMPONENTS,
+    COUNTING,
     MALLOC,
     OTHER,
     Certainty,
@@ -37,13 +38,15 @@ from tare.records.components import (
 )
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
-from tare.studies.breakdown import allocation, frame_tables, perf_map
+from tare.studies.breakdown import allocation, frame_tables, inlining, perf_map
 from tare.studies.breakdown.allocation import Site
 from tare.studies.breakdown.classifier import Classifier
-from tare.studies.breakdown.code import Instruction, decode
+from tare.studies.breakdown.code import Instruction, decode, updates_object
 from tare.studies.breakdown.descriptor import Descriptor, shipped
 from tare.studies.breakdown.image import Image
+from tare.studies.breakdown.inlining import Place
 from tare.studies.breakdown.memory import Judged, Memory, simulator_text
+from tare.studies.breakdown.patterns import Mark
 from tare.studies.breakdown.perf_map import Pieces
 from tare.studies.breakdown.tables import read_columns
 
@@ -87,7 +90,8 @@ def _choose(program: Program, image: Image | None, runtime: str) -> tuple[Descri
     if launched:
         return launched
     found = find_descriptor(image) if image is not None else known[MALLOC]
-    return (found,) if found.recognise else tuple(known.values())
+    # Interpreters, and programs in C++ and Rust, start others.
+    return (found,) if found.recognise and not found.inlined else tuple(known.values())
 
 
 def _launches(program: Program, descriptor: Descriptor) -> bool:
@@ -298,7 +302,8 @@ class Found:
 
     ``components`` by name and certainty; ``unexplained`` are those in code that no rule is about,
     by object file; ``runtimes`` the instructions of processes by the runtime in them; ``calls`` by
-    operation, where quick and slow ones are told apart; ``allocated_bytes`` what was taken in line.
+    operation, where quick and slow ones are told apart; ``allocated_bytes`` what was taken in line;
+    ``updates`` how often counts of references were written, by component and whether atomically.
     """
 
     components: Counter[tuple[str, Certainty]] = field(default_factory=Counter)
@@ -306,6 +311,7 @@ class Found:
     unexplained: Counter[str] = field(default_factory=Counter)
     runtimes: Counter[str] = field(default_factory=Counter)
     calls: dict[str, Calls] = field(default_factory=dict)
+    updates: Counter[tuple[str, bool]] = field(default_factory=Counter)
     sites: int = 0
     tiled_sites: int = 0
     checked_sites: int = 0
@@ -336,7 +342,8 @@ class Found:
         """``components``: by name, instructions that are ``sure``, ``ambiguous`` and ``folded``;
         ``own``: those of the language's code that are no storage management; ``unexplained``: by
         object file; ``runtimes``, and the ``titles`` of those but malloc; ``calls``: of malloc's
-        operations, with their ``quick`` and ``slow`` instructions; ``sites``: places that
+        operations, with their ``quick`` and ``slow`` instructions; ``updates``: of counts of
+        references, ``all`` and the ``atomic`` ones; ``sites``: places that
         allocate, how many of them have headers that tile what they take, how many the runtime's own
         tables tell of, and how many agree."""
         return {
@@ -350,6 +357,11 @@ class Found:
             "runtimes": dict(self.runtimes),
             "titles": [shipped()[name].title for name in self.runtimes if name != MALLOC],
             "calls": {name: asdict(calls) for name, calls in self.calls.items()},
+            "updates": {
+                name: {"all": plain + atomic, "atomic": atomic}
+                for name in COUNTING
+                if (plain := self.updates[name, False]) + (atomic := self.updates[name, True])
+            },
             "sites": {
                 "all": self.sites,
                 "tiled": self.tiled_sites,
@@ -568,6 +580,8 @@ class _Charge:
         for number, one in enumerate(self.tables.objects):
             mine = (objects == number) & (counts > 0)
             rows = np.flatnonzero(mine)
+            if number not in language:
+                rows = self._add_inlined(rows, counts, one)
             if not len(rows):
                 continue
             if not self.descriptor.recognise:
@@ -581,6 +595,43 @@ class _Charge:
                 self.found.unexplained[Path(one["file"]).name or _NO_FILE] += int(
                     counts[rows].sum()
                 )
+
+    def _places(self, rows: NDArray[np.int64], one: Mapping[str, Any]) -> dict[int, Place]:
+        """By address in the process, where instructions of an object belong; nothing where it does
+        not matter."""
+        if not self.descriptor.inlined or not one["file"]:
+            return {}
+        addresses = np.unique(self.tables.code["address"][rows])
+        in_file = addresses - np.uint64(int(one["bias"]) & _WORD_MASK)
+        places = inlining.places(one["file"], in_file.tolist())
+        return dict(zip(addresses.tolist(), places, strict=True))
+
+    def _add_inlined(
+        self, rows: NDArray[np.int64], counts: NDArray[np.int64], one: Mapping[str, Any]
+    ) -> NDArray[np.int64]:
+        """Those in functions that the descriptor names, and in all that debug information
+        describes; returns the others."""
+        code, places = self.tables.code, self._places(rows, one)
+        left = []
+        for row in rows.tolist() if places else ():
+            address, count = int(code["address"][row]), int(counts[row])
+            component = self.descriptor.component_of_functions(places[address].functions)
+            if component is not None and component != OTHER:
+                length, low, high = (int(code[name][row]) for name in ("length", "low", "high"))
+                instruction = _decoded((address, length, low, high), self.descriptor.bits)
+                self._charge(instruction, Mark(component), count)
+                self.charged[address] = component
+            elif places[address].known:
+                self.found.own += count
+            else:
+                left.append(row)
+        return np.array(left, np.int64) if places else rows
+
+    def _charge(self, one: Instruction, mark: Mark, count: int) -> None:
+        self.found.components[mark.component, mark.certainty] += count
+        sure = mark.certainty is Certainty.SURE
+        if sure and mark.component in COUNTING and updates_object(one):
+            self.found.updates[mark.component, one.atomic] += count
 
     def _add_language(
         self,
@@ -608,7 +659,12 @@ class _Charge:
         found.unexplained[rest] += int(counts[rows[~is_language]].sum())
         classifier = Classifier(descriptor, image.names, image.bytes_at)
         rows, addresses = rows[is_language], addresses[is_language]
-        sites = self._add_instructions(rows, addresses, counts, classifier)
+        inlined = {
+            (address - bias) & _WORD_MASK: Mark(told)
+            for address, place in self._places(rows, one).items()
+            if (told := descriptor.component_of_functions(place.functions)) is not None
+        }
+        sites = self._add_instructions(rows, addresses, counts, classifier, inlined)
         _check_sites(descriptor, image, sites, found)
 
     def _add_made_code(self, rows: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
@@ -626,7 +682,7 @@ class _Charge:
                 self.found.unexplained[name] += int(counts[rows[place]])
         rows, addresses = rows[is_language], addresses[is_language]
         classifier = Classifier(self.descriptor, made.names)
-        _note_sites(self._add_instructions(rows, addresses, counts, classifier), self.found)
+        _note_sites(self._add_instructions(rows, addresses, counts, classifier, {}), self.found)
 
     def _add_instructions(
         self,
@@ -634,9 +690,10 @@ class _Charge:
         addresses: NDArray[np.uint64],
         counts: NDArray[np.int64],
         classifier: Classifier,
+        inlined: Mapping[int, Mark],
     ) -> list[Site]:
         """Those in code of the language, ``addresses`` in its file; returns the places that
-        allocate."""
+        allocate. What is ``inlined`` is surer than a pattern."""
         code, found, bits = self.tables.code, self.found, self.descriptor.bits
         bias = int(code["address"][rows[0]]) - int(addresses[0]) if len(rows) else 0
         executed: Counter[tuple[int, int, int, int]] = Counter()
@@ -649,13 +706,14 @@ class _Charge:
             strict=True,
         ):
             executed[address, length, low, high] += count
-        classification = classifier.classify(_decoded(row, bits) for row in executed)
-        for (address, length, _, _), count in executed.items():
-            mark = classification.marks.get((address, length))
-            if mark is None:
+        decoded = [_decoded(row, bits) for row in executed]
+        classification = classifier.classify(decoded)
+        for one, ((address, length, _, _), count) in zip(decoded, executed.items(), strict=True):
+            mark = inlined.get(address) or classification.marks.get((address, length))
+            if mark is None or mark.component == OTHER:
                 found.own += count
             else:
-                found.components[mark.component, mark.certainty] += count
+                self._charge(one, mark, count)
                 if mark.certainty is Certainty.SURE:
                     self.charged[(address + bias) & _WORD_MASK] = mark.component
         taken = {site.address: site.bytes for site in classification.sites}

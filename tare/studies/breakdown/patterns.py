@@ -4,6 +4,7 @@ A pattern is a list of lines, one an instruction, in Intel's order of operands:
 
     MNEMONIC|MNEMONIC OPERAND, OPERAND -> COMPONENT
 
+Behind the mnemonics can stand how many bytes its memory has: ``add.8``.
 An operand is a register by its 64-bit name or several (``rdi|rsi``), ``%a`` for any register, the
 same wherever it is named again, a number, ``odd``, ``number`` for any, or ``2%4`` for any that
 leaves 2 when divided by 4, memory such as ``[r14]``, ``[%a + %b*_ + 1]`` or ``[]`` for any, code by
@@ -36,6 +37,7 @@ _REGISTER = re.compile(r"r[a-z0-9]{1,3}|xmm\d{1,2}")
 _NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)")
 _REMAINDER = re.compile(r"(\d+)%([1-9]\d*)")
 _NAME = re.compile(r"%[a-z]+")
+_WIDTH = re.compile(r"\.(\d+)$")
 _ANY = "_"
 _GAP = "..."
 _CERTAINTIES = {"": Certainty.SURE, "?": Certainty.AMBIGUOUS, "~": Certainty.FOLDED}
@@ -57,6 +59,7 @@ class Line:
     operands: tuple[Matcher, ...]
     mark: Mark | None
     names: frozenset[str] = frozenset()
+    width: int = 0
 
     @property
     def is_gap(self) -> bool:
@@ -67,6 +70,7 @@ class Line:
         """Adds to ``bindings``, also where it does not match in the end."""
         return (
             one.mnemonic in self.mnemonics
+            and self.width in (0, one.width)
             and len(one.operands) == len(self.operands)
             and all(
                 matcher(operand, bindings, names)
@@ -86,12 +90,14 @@ def read_line(text: str) -> Line:
             raise ValueError(f"{text!r}: there is no component {match['component']}")
         mark = Mark(match["component"], _CERTAINTIES[match["certainty"]])
     mnemonics, _, rest = match["code"].strip().partition(" ")
+    width = _WIDTH.search(mnemonics)
     operands = [word.strip() for word in rest.split(",")] if rest.strip() else []
     return Line(
-        frozenset(mnemonics.split("|")),
+        frozenset(_WIDTH.sub("", mnemonics).split("|")),
         tuple(read_operand(word) for word in operands),
         mark,
         frozenset(_NAME.findall(rest)),
+        int(width[1]) if width else 0,
     )
 
 

@@ -24,6 +24,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "young collections": ("gc_entry", "roots", "copy", "promotion"),
     "old generation": ("major", "moveback"),
     "movable code": ("position_independent",),
+    "counting references": ("retain", "release", "cycle_collection"),
 }
 """Components as the figure shows them, one colour each."""
 

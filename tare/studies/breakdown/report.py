@@ -17,7 +17,14 @@ from tare.campaign import planning
 from tare.campaign.planning import Plan
 from tare.memory_managers.manager import OWN
 from tare.records import summary
-from tare.records.components import COMPONENTS, IN_COLLECTIONS, OTHER, Certainty, metric
+from tare.records.components import (
+    COMPONENTS,
+    COUNTING,
+    IN_COLLECTIONS,
+    OTHER,
+    Certainty,
+    metric,
+)
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
 from tare.records.runs import Record, Run
@@ -80,6 +87,7 @@ def section(results: Results, identifier: str = STUDY, title: str = TITLE) -> Se
             tag = f"{number}-{place}"
             tables.append(components_table(about, record, f"table-components-{tag}"))
             tables += calls_tables(about, record, f"table-calls-{tag}")
+            tables += updates_tables(about, record, f"table-updates-{tag}")
             tables += unexplained_tables(about, record, f"table-unexplained-{tag}")
     rows = {
         program if len(found) == 1 else f"{program}, {manager}": record
@@ -115,7 +123,9 @@ def shares_of(record: Record) -> dict[str, float]:
     """The share of all instructions that is surely each component's, but for ``other``."""
     values = record.outcome.values
     instructions = max(values["instructions"], 1)
-    return {name: values[metric(name)] / instructions for name in COMPONENTS if name != OTHER}
+    return {
+        name: values.get(metric(name), 0.0) / instructions for name in COMPONENTS if name != OTHER
+    }
 
 
 def highest_share(record: Record) -> float:
@@ -147,8 +157,8 @@ def _sentences(firsts: Mapping[str, Record]) -> list[str]:
             bounds = f"{bounds} to {format_percent(high)}"
         where = f" under {manager}" if len(firsts) > 1 else ""
         sentence = f"Storage management is {bounds} of the instructions{where}"
-        if details_of(record).titles:
-            collecting = sum(shares[name] for name in IN_COLLECTIONS)
+        collecting = sum(shares[name] for name in IN_COLLECTIONS)
+        if details_of(record).titles and collecting:
             sentence += (
                 f": {format_percent(collecting)} in collections, and "
                 f"at least {format_percent(low - collecting)} outside them"
@@ -160,7 +170,22 @@ def _sentences(firsts: Mapping[str, Record]) -> list[str]:
             if shares[name] > 0
         )
         sentences.append(f"{sentence}. The largest parts: {named}." if named else f"{sentence}.")
+        if details_of(record).updates:
+            sentences.append(_about_counting(record, shares, where))
     return sentences
+
+
+def _about_counting(record: Record, shares: Mapping[str, float], where: str) -> str:
+    """What references are counted for, and how much of the program this cannot be said of."""
+    values, updates = record.outcome.values, details_of(record).updates.values()
+    atomic = sum(one.atomic for one in updates) / max(sum(one.all for one in updates), 1)
+    unseen = values["unexplained_instructions"] / max(values["instructions"], 1)
+    return (
+        f"Counting references takes {format_percent(sum(shares[name] for name in COUNTING))} of "
+        f"the instructions{where}; {format_percent(atomic)} of the updates of counts are atomic. "
+        f"Whether counts are inlined in the {format_percent(unseen)} that no rule covers, Tare "
+        "cannot tell."
+    )
 
 
 def _about_rules(good: Sequence[Record]) -> list[str]:
@@ -241,7 +266,7 @@ def components_table(about: str, record: Record, identifier: str) -> Table:
     rows: list[Row] = [
         {**part, "title": text(component.title), "words": component.explanation, "most": most}
         for name, component in COMPONENTS.items()
-        if name != OTHER and (part := components[name]) and (most := sum(part.values()))
+        if name != OTHER and (part := components.get(name)) and (most := sum(part.values()))
     ]
     no_rule = values["unexplained_instructions"]
     rows += [
@@ -307,6 +332,38 @@ def calls_tables(about: str, record: Record, identifier: str) -> list[Table]:
     ]
     rows = [{**of, "operation": name} for name, of in operations.items()]
     return [table(identifier, f"Quick and slow calls: {about}", rows, fields)]
+
+
+def updates_tables(about: str, record: Record, identifier: str) -> list[Table]:
+    """How often counts of references were written."""
+    updates = details_of(record).updates
+    if not updates:
+        return []
+    values = record.outcome.values
+    fields: list[Field[Row]] = [
+        texts("component", "", "title"),
+        counts("updates", "How often a count was written.", "all"),
+        percents(
+            "atomic",
+            "Of these, with a locked instruction.",
+            lambda row: quotient(row["atomic"], row["all"]) or 0.0,
+        ),
+        Kind("{:.1f}".format)(
+            "instructions",
+            "Of the component, for each update; immortal objects have none.",
+            lambda row: row["instructions"] / max(row["all"], 1),
+        ),
+    ]
+    rows = [
+        {
+            "title": COMPONENTS[name].title,
+            "all": one.all,
+            "atomic": one.atomic,
+            "instructions": values[metric(name)],
+        }
+        for name, one in updates.items()
+    ]
+    return [table(identifier, f"Counts of references: {about}", rows, fields)]
 
 
 def pages_tables(records: Sequence[Record]) -> list[Table]:
