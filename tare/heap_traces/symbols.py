@@ -31,7 +31,7 @@ def unfold(frames: Sequence[Frame]) -> list[list[Frame]]:
     have it inlined, the innermost first, each with its line. The frame itself where nothing more is
     known: where the object is no file, has no names, or Tare was built without elfutils."""
     keys = {(frame.object, frame.offset) for frame in frames if frame.object and frame.offset}
-    paths = {name: _program(name) for name, _ in keys}
+    paths = {name: _program(name) for name in {name for name, _ in keys}}
     asked = sorted((key for key in keys if paths[key[0]]), key=lambda key: (paths[key[0]], key))
     answers = _ask([(paths[name], offset) for name, offset in asked])
     places = dict(zip(asked, answers, strict=False))

@@ -150,8 +150,15 @@ class Change(Struct, frozen=True, kw_only=True):
         )
 
 
+class Reuse(Struct, frozen=True):
+    """``frees``, and how many of them come right before an allocation of the same size."""
+
+    frees: Number
+    reusable: Number
+
+
 class Details(Kept, frozen=True, kw_only=True):
-    """``changes`` is None where an older Tare tried none."""
+    """``changes`` and ``reuse`` are None where an older Tare did not look."""
 
     clock: str
     processes: Number
@@ -166,4 +173,5 @@ class Details(Kept, frozen=True, kw_only=True):
     reason: str
     sites_known: bool
     changes: tuple[Change, ...] | None = None
+    reuse: Reuse | None = None
     counted: Mapping[str, Amount] = {}

@@ -17,6 +17,7 @@ from tare.heap_traces import ownership
 from tare.heap_traces.facts import facts_of
 from tare.heap_traces.predictions import predictions
 from tare.heap_traces.residence import analyse, processes, reading
+from tare.heap_traces.reuse import reuse
 from tare.heap_traces.trace import Trace, is_trace, open_trace, remove_trace
 from tare.memory_managers.manager import Manager
 from tare.observers import tracing
@@ -88,9 +89,9 @@ def run_once(
 
 
 def _analysed(trace: Trace, clock: str) -> tuple[dict[str, Any], dict[str, float]]:
-    """As ``analyse``, and of the process that holds most: who owns its memory, and, as ``changes``,
-    what changes of single places would bring; see ``tare.heap_traces.predictions``. With the
-    metrics of it."""
+    """As ``analyse``, and of the process that holds most: who owns its memory, as ``changes`` what
+    changes of single places would bring, and ``reuse``; see ``tare.heap_traces.predictions`` and
+    ``reuse``. With the metrics of it."""
     found = analyse(trace, clock)
     if found["main"]:
         found |= _of_main(trace, found)
@@ -110,7 +111,8 @@ def _of_main(trace: Trace, found: Mapping[str, Any]) -> dict[str, Any]:
         changes = (
             predictions(trace, mine, at, main["peaks"]["free"]) if found["sites_known"] else []
         )
-    return {ownership.DETAIL: owned, "changes": changes}
+        reused = reuse(trace.objects(), mine)
+    return {ownership.DETAIL: owned, "changes": changes, "reuse": reused}
 
 
 def observer(how: How) -> Observe:

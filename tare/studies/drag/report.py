@@ -237,6 +237,12 @@ def _about(found: Details) -> list[str]:
                 f"{format_bytes(size)} in {objects} were {what}, "
                 f"{format_percent(share)} of all bytes."
             )
+    if found.reuse is not None and found.reuse.reusable:
+        share = found.reuse.reusable / found.reuse.frees
+        sentences.append(
+            f"{format_percent(share)} of the frees come right before an allocation of the same "
+            "size by the same thread, which could reuse the memory in place."
+        )
     if not found.complete:
         sentences.append(
             f"The recording was cut off ({found.reason or 'it has no end'}): the figures are for "
