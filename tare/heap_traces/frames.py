@@ -39,6 +39,7 @@ _LIBRARY_FILE = re.compile(
     r"/usr/(local/)?(include|lib)/|.*/include/c\+\+/|.*/(glibc|musl)-[^/]*/"
     r"|/rustc/|.*/\.(cargo/registry|rustup)/"
 )
+_STANDARD_FILE = re.compile(r"/rustc/|.*/\.rustup/|.*/include/c\+\+/|.*/(glibc|musl)-[^/]*/")
 _PYTHON_LIBRARY = re.compile(r".*/lib/(python3(\.\d+)?/|python3\d+\.zip/)|<frozen ")
 _PYTHON_PACKAGES = re.compile(
     r"(?P<prefix>.*)/lib/python3(\.\d+)?/(site|dist)-packages/(?P<package>[^/]*)"
@@ -189,8 +190,11 @@ def _is_of_python(path: str) -> bool:
 
 def _is_standard(frame: Frame) -> bool:
     """Whether it is of the language's own libraries."""
-    return _lies_in_standard(frame["object"] or "", frame["file"] or "") or (
-        not _is_python(frame) and _is_named_standard(frame["function"] or "")
+    file = frame["file"] or ""
+    if _lies_in_standard(frame["object"] or "", file):
+        return True
+    return not _is_python(frame) and bool(
+        _STANDARD_FILE.match(file) or _is_named_standard(frame["function"] or "")
     )
 
 

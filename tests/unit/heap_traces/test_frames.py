@@ -60,6 +60,14 @@ STARTED = [
 ]
 
 
+def test_without_own_code_the_place_is_in_a_crate_rather_than_in_the_language() -> None:
+    alloc = frame("alloc", "/rustc/59807616e1fa/library/alloc/src/alloc.rs", 95)
+    crate = frame("with_nodes", "/home/me/.cargo/registry/src/x/petgraph-0.8.3/graph.rs", 9)
+    found = place_of([alloc, crate])
+    assert found is not None
+    assert found.name == "with_nodes (graph.rs:9)"
+
+
 def test_libraries_are_folded() -> None:
     own = frame("add", "/home/me/words.cc", 7)
     stack = [
