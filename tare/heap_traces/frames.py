@@ -25,16 +25,19 @@ _STANDARD_NAME = re.compile(
     r"|(str|wcs)n?dup$|(get|v?as)(line|delim|printf)$|f(d|mem|re)?open(64)?$|opendir$"
 )
 """What the languages' own libraries define, which a static program has in its file."""
-_DERIVED = re.compile(r"<.+ as (core|std)::clone::Clone>::clone(_from)?(::h[0-9a-f]{16})?$")
-"""What Rust derives: the place to change is what asks for the copy."""
+_COPY = re.compile(r"(.*::)?clone(_from)?(<.*>)?(::h[0-9a-f]{16})?$")
+_COPY_OF_RUST = re.compile(r"<.+ as (core|std)::clone::Clone>::clone")
+"""What Rust mostly derives: the place to change is what asks for the copy."""
 _OF_RUST = re.compile(r"[<_]*(\$LT\$)?(std|core|alloc)(::|\.\.).*::h[0-9a-f]{16}$")
 _STANDARD_OBJECT = re.compile(
     r"(ld(-linux[\w-]*|-musl[\w-]*)?|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|c\+\+|c\+\+abi))"
     r"(-[\d.]+)?\.so(\.|$)|(lib)?python3\."
 )
 _START = re.compile(
-    r"_start$|__libc_start_(call_)?main|\(below main\)$|clone3?$|start_thread$|thread_start$"
+    r"_start$|__libc_start_(call_)?main|\(below main\)$|start_thread$|thread_start$"
 )
+_CLONE = re.compile(r"clone3?$")
+"""The C library's, in assembly. Programs in Rust have functions of this name, too."""
 _LIBRARY_FILE = re.compile(
     r"/usr/(local/)?(include|lib)/|.*/include/c\+\+/|.*/(glibc|musl)-[^/]*/"
     r"|/rustc/|.*/\.(cargo/registry|rustup)/"
@@ -153,12 +156,18 @@ def program_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 def from_main(frames: Sequence[Frame]) -> Sequence[Frame]:
     """Without what runs before the program, or a thread of it, does."""
-    starts = (n for n, frame in enumerate(frames) if n and _is_start(frame["function"] or ""))
+    starts = (
+        number
+        for number, frame in enumerate(frames)
+        if number and _is_start(frame["function"] or "", frame["file"] or "")
+    )
     return frames[: next(starts, None)]
 
 
 @_cached
-def _is_start(function: str) -> bool:
+def _is_start(function: str, file: str) -> bool:
+    if _CLONE.match(function):
+        return not file or file.endswith(".S")
     return _START.match(function) is not None
 
 
@@ -231,7 +240,7 @@ def _is_in_library(function: str, module: str, file: str, package: str) -> bool:
         return not package or not ((module or file) + "/").startswith(package + "/")
     if file and not module:
         return _GENERATED_PYTHON.match(file) is not None
-    if _DERIVED.match(function):
+    if _COPY_OF_RUST.match(function) or (file.endswith(".rs") and _COPY.match(function)):
         return True
     if file:
         return _LIBRARY_FILE.match(file) is not None

@@ -60,6 +60,18 @@ STARTED = [
 ]
 
 
+def test_a_copy_in_rust_is_no_start_of_a_thread() -> None:
+    to_vec = frame("to_vec<u8>", "/rustc/59807616e1fa/library/alloc/src/slice.rs", 448)
+    clone = frame("clone", "/home/me/word.rs", 2)
+    union = frame("union", "/home/me/main.rs", 91)
+    started = [
+        frame("clone", object="/usr/lib/x86_64-linux-gnu/libc.so.6"),
+        frame("clone3", "../sysdeps/unix/sysv/linux/x86_64/clone3.S", 82),
+    ]
+    for start in started:
+        assert stack_texts([to_vec, clone, union, start])[-1] == "union (main.rs:91)"
+
+
 def test_without_own_code_the_place_is_in_a_crate_rather_than_in_the_language() -> None:
     alloc = frame("alloc", "/rustc/59807616e1fa/library/alloc/src/alloc.rs", 95)
     crate = frame("with_nodes", "/home/me/.cargo/registry/src/x/petgraph-0.8.3/graph.rs", 9)
@@ -211,9 +223,17 @@ def test_a_package_that_a_script_of_ones_own_calls_is_a_library(script: str) -> 
     assert place_of([INTERPRETER, TOOL, own]) == Place("<module>", script, 4)
 
 
-@pytest.mark.parametrize("hash_", ["", "::h0123456789abcdef"])
-def test_a_derived_copy_is_made_where_it_is_asked_for(hash_: str) -> None:
-    clone = frame(f"<app::Word as core::clone::Clone>::clone{hash_}", "/home/me/word.rs", 2)
+@pytest.mark.parametrize(
+    ("function", "file"),
+    [
+        ("<app::Word as core::clone::Clone>::clone", ""),
+        ("<app::Word as core::clone::Clone>::clone::h0123456789abcdef", ""),
+        ("app::word::{impl#3}::clone", "/home/me/word.rs"),
+        ("clone", "/home/me/word.rs"),
+    ],
+)
+def test_a_copy_in_rust_is_made_where_it_is_asked_for(function: str, file: str) -> None:
+    clone = frame(function, file, 2)
     union = frame("app::union", "/home/me/main.rs", 91)
     assert place_of([clone, clone, union]) == Place("app::union", "/home/me/main.rs", 91, PROGRAM)
     assert place_of([clone]) is not None
