@@ -59,7 +59,7 @@ pub fn settings(options: &Options, metadata: &Metadata) -> Vec<(String, String)>
         std::fs::read_to_string(metadata.workspace_root.join("Cargo.toml")).unwrap_or_default();
     // Tests are told apart by the names of functions, which line tables leave out where they are
     // inlined.
-    let level = if options.verb == Verb::Test { "full" } else { "line-tables-only" };
+    let level = if options.verb == Verb::Test { "full" } else { "limited" };
     let mut settings = wanted(&manifest.parse().unwrap_or_default(), &options.profile, level);
     settings.retain(|(name, _)| std::env::var_os(name).is_none());
     settings
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     fn names(manifest: &str, profile: &str) -> Vec<String> {
-        let level = if profile == "test" { "full" } else { "line-tables-only" };
+        let level = if profile == "test" { "full" } else { "limited" };
         let given = wanted(&manifest.parse().unwrap(), profile, level);
         given.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
     }
@@ -221,7 +221,7 @@ mod tests {
     fn profiles_without_line_tables_get_them() {
         assert_eq!(names("", "dev"), [] as [&str; 0]);
         assert_eq!(names("", "test"), [] as [&str; 0]);
-        assert_eq!(names("", "bench"), ["CARGO_PROFILE_BENCH_DEBUG=line-tables-only"]);
+        assert_eq!(names("", "bench"), ["CARGO_PROFILE_BENCH_DEBUG=limited"]);
         assert_eq!(names("profile.dev.debug = 0", "test"), ["CARGO_PROFILE_TEST_DEBUG=full"]);
         assert_eq!(names("profile.dev.debug = 1", "test"), ["CARGO_PROFILE_TEST_DEBUG=full"]);
         assert_eq!(names("profile.dev.debug = 'full'", "test"), [] as [&str; 0]);
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(names(own, "fast-1"), ["CARGO_PROFILE_FAST_1_STRIP=none"]);
         assert_eq!(
             names("profile.a.inherits = 'a'", "a"),
-            ["CARGO_PROFILE_A_DEBUG=line-tables-only"]
+            ["CARGO_PROFILE_A_DEBUG=limited"]
         );
     }
 }
