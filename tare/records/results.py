@@ -237,11 +237,11 @@ def read_document(folder: Path) -> dict[str, Any]:
     """All that run.json holds, once it is sure that it is a ``Header``."""
     path = folder / RUN_FILE
     try:
+        if not path.is_file():
+            raise UsageError(f"{folder} is not a results folder (it has no {RUN_FILE})")
         if path.stat().st_size > _RUN_FILE_LIMIT:
             raise UsageError(f"{path} is too large for a results folder")
         run = json.loads(path.read_text(encoding="utf-8"), parse_constant=no_number)
-    except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"{folder} is not a results folder (it has no {RUN_FILE})") from None
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
     if not isinstance(run, dict) or not isinstance(run.get("schema"), int):
@@ -261,7 +261,7 @@ def read_document(folder: Path) -> dict[str, Any]:
 def read_records(folder: Path) -> list[Record]:
     """All whole lines of runs.jsonl; a torn last line is dropped."""
     path = folder / RECORDS_FILE
-    if not path.exists():
+    if not path.is_file():  # a pipe would never end
         return []
     if path.stat().st_size > _RECORDS_LIMIT:
         raise UsageError(f"{path} is larger than {_RECORDS_LIMIT:,} bytes")
@@ -296,8 +296,8 @@ def load(folder: Path | str, *, tried: bool = False) -> Results:
     document = read_document(folder)
     parquet = folder / MEASUREMENTS_FILE
     records_file = folder / RECORDS_FILE
-    if parquet.exists():
-        runs = records_file.stat() if records_file.exists() else None
+    if parquet.is_file():
+        runs = records_file.stat() if records_file.is_file() else None
         if runs is None:
             return Results(folder, document, _read_measurements(parquet, tried))
         many = tried or runs.st_size > _MANY_RECORDS

@@ -168,6 +168,19 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     )
 
 
+def test_a_pipe_is_no_file_of_a_results_folder(tmp_path: Path) -> None:
+    """Whoever opened one would wait for ever."""
+    Store(tmp_path / "r", asked(), key="request").close()
+    for name in ("runs.jsonl", "measurements.parquet"):
+        (tmp_path / "r" / name).unlink(missing_ok=True)
+        os.mkfifo(tmp_path / "r" / name)
+    assert load(tmp_path / "r").measurements.is_empty()
+    (tmp_path / "r" / "run.json").unlink()
+    os.mkfifo(tmp_path / "r" / "run.json")
+    with pytest.raises(UsageError, match="not a results folder"):
+        load(tmp_path / "r")
+
+
 def test_two_writers_do_not_share_a_folder(tmp_path: Path) -> None:
     with (
         Store(tmp_path / "r", asked(), key="request"),
