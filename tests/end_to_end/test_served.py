@@ -6,14 +6,17 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
@@ -29,6 +32,9 @@ from tests.support.campaigns import write_campaign
 pytest.importorskip("duckdb", reason="the Python package duckdb")
 MANAGERS = ("glibc", "jemalloc")
 FOLDERS, RUNS = 7, 5
+ENDLESS = (
+    "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range % 7 = 3"
+)
 
 
 def note(_text: str) -> None:
@@ -183,7 +189,7 @@ def test_what_does_not_read_the_index_is_refused(visitor: Visitor, sql: str) -> 
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range % 7 = 3",
+        ENDLESS,
         "SELECT levenshtein(repeat('ab', 100000), repeat('ba', 100000))",
     ],
 )
@@ -212,15 +218,44 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
         text=True,
     )
     assert process.stdout is not None
-    assert process.stdout.readline().startswith("page:    http://127.0.0.1:")
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
-    assert (process.returncode, "tare: interrupted" in errors) == (130, True)
-    assert "Traceback" not in errors
+    try:
+        address = process.stdout.readline()
+        assert address.startswith("page:    http://127.0.0.1:")
+        # A browser keeps connections open that it may need.
+        with socket.create_connection(("127.0.0.1", urlsplit(address.split()[1]).port)) as kept:
+            kept.sendall(b"GET ")
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate()
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert errors.split("\n") == ["Ctrl-C ends it", "", "tare: interrupted", ""]
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     mine = {name for name in left if not name.startswith("cache/explore/")}
     assert mine == {"all/a/run.json", "all/a/measurements.parquet"}
     assert len(left - mine) == 1
+
+
+def test_a_query_does_not_outlive_who_asked(index: Index) -> None:
+    """Not even one that was killed. The query has an hour."""
+    code = (
+        "import sys, pathlib; from tare.answers.explorer.served.asking import ask; "
+        "ask(pathlib.Path(sys.argv[1]), sys.argv[2], 'json', 3600)"
+    )
+    asker = subprocess.Popen([sys.executable, "-c", code, str(index.path), ENDLESS])
+    try:
+        children = Path(f"/proc/{asker.pid}/task/{asker.pid}/children")
+        while not (found := children.read_text().split()):
+            time.sleep(0.05)
+        (child,) = map(int, found)
+        while "duckdb" not in Path(f"/proc/{child}/maps").read_text():
+            time.sleep(0.05)
+    finally:
+        asker.kill()
+        asker.wait()
+    with suppress(OSError):  # it is gone; or it has no command, until somebody has waited for it
+        while Path(f"/proc/{child}/cmdline").read_bytes():
+            time.sleep(0.05)
 
 
 # ---- the page ----

@@ -14,7 +14,7 @@ import pytest
 from tare.answers.explorer.served.index import renewed
 from tare.answers.explorer.served.overview import Asked, overview_sql, quick_sql, quoted
 from tare.answers.explorer.served.values import LONGEST_TEXT, in_csv, sendable
-from tare.base.errors import MissingError
+from tare.base.errors import MissingError, UsageError
 
 HOSTILE = "x' OR 1 = 1; DROP TABLE medians; --"
 
@@ -49,6 +49,14 @@ def test_without_duckdb_it_says_what_to_install(
     with pytest.raises(MissingError, match=r"DuckDB.*pip install 'tare\[explore\]'") as told:
         renewed(tmp_path, print)
     assert told.value.exit_code == 3
+
+
+def test_without_results_there_is_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("duckdb", reason="the Python package duckdb")
+    monkeypatch.setenv("TARE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(UsageError, match="holds no results that can be read"):
+        renewed(tmp_path, print)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_bounds_of_medians_hold_95_percent() -> None:

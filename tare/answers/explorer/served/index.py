@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +30,7 @@ from tare.base.files import writing
 from tare.base.libraries import pl
 from tare.base.parquet_files import first_damaged
 from tare.base.text import visible
+from tare.base.version import __version__
 from tare.campaign import drift
 from tare.programs.suite import cache_folder
 from tare.records.results import MEASUREMENTS_FILE, RECORDS_FILE, RUN_FILE, Results, load
@@ -35,8 +38,8 @@ from tare.records.results import MEASUREMENTS_FILE, RECORDS_FILE, RUN_FILE, Resu
 if TYPE_CHECKING:
     import duckdb
 
-VERSION = 1
-"""Of the tables below; an index of another is made again."""
+VERSION = f"1 {__version__}"
+"""Of the tables below, and of what reads results; an index of another is made again."""
 AT_ONCE = 100
 """Folders read before they are written. Few, so that little memory is needed."""
 NOTE_EVERY_SECONDS = 2.0
@@ -59,7 +62,7 @@ CREATE MACRO low95(x) AS CASE WHEN count(x) < 6 THEN min(x)
     ELSE list_sort(list(x) FILTER (x IS NOT NULL))[place95(count(x))] END;
 CREATE MACRO high95(x) AS CASE WHEN count(x) < 6 THEN max(x)
     ELSE list_sort(list(x) FILTER (x IS NOT NULL))[count(x) + 1 - place95(count(x))] END;
-CREATE TABLE about (version INTEGER);
+CREATE TABLE about (version VARCHAR);
 CREATE TABLE stamps (folder VARCHAR, stamp VARCHAR);
 CREATE TABLE troubles (folder VARCHAR, message VARCHAR);
 CREATE TABLE folders (
@@ -151,10 +154,12 @@ def renewed(folder: Path, note: Callable[[str], None]) -> Index:
     kept = cache_folder() / "explore"
     digest = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
     index = Index(kept / f"{digest}.duckdb", folder)
+    if not found:
+        raise _nothing(folder)
     known = _known(index.path)
     if known != stamps:
         with writing(kept, what_is_kept=" with TARE_CACHE"):
-            kept.mkdir(parents=True, exist_ok=True)
+            kept.mkdir(mode=0o700, parents=True, exist_ok=True)  # the results can be a secret
             _remove_unused(kept)
             _renew(index.path, known, stamps, _reading(found, known, stamps, note))
     with suppress(OSError):
@@ -162,11 +167,15 @@ def renewed(folder: Path, note: Callable[[str], None]) -> Index:
     with open_index(index.path) as connection:
         if connection.execute("SELECT count(*) FROM folders").fetchone() == (0,):
             first = connection.execute("SELECT message FROM troubles LIMIT 3").fetchall()
-            raise UsageError(
-                f"{folder} holds no results that can be read" + "".join(f"; {t}" for (t,) in first),
-                "name a results folder that Tare wrote, or a folder with such folders in it",
-            )
+            raise _nothing(folder, *(text for (text,) in first))
     return index
+
+
+def _nothing(folder: Path, *troubles: str) -> UsageError:
+    return UsageError(
+        "; ".join([f"{folder} holds no results that can be read", *troubles]),
+        "name a results folder that Tare wrote, or a folder with such folders in it",
+    )
 
 
 def _stamp(folder: Path) -> str:
@@ -193,8 +202,12 @@ def _known(path: Path) -> dict[str, str]:
 
 
 def _remove_unused(kept: Path) -> None:
-    for path in kept.glob("*.duckdb"):
-        if time.time() - path.stat().st_mtime > UNUSED_DAYS * 86_400:
+    for path in kept.iterdir():
+        if time.time() - path.stat().st_mtime <= UNUSED_DAYS * 86_400:
+            continue
+        if path.is_dir():  # of somebody who was killed
+            shutil.rmtree(path)
+        else:
             path.unlink(missing_ok=True)
 
 
@@ -203,26 +216,33 @@ def _renew(
 ) -> None:
     """Into a copy that takes the place of the index when it is whole: who reads the old one goes on
     doing so, and whoever is interrupted leaves it as it was."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        if known:
-            new.write_bytes(path.read_bytes())
-        with library().connect(str(new), config={"memory_limit": MEMORY}) as connection:
-            if not known:
-                connection.execute(_TABLES)
-                connection.execute("INSERT INTO about VALUES (?)", [VERSION])
-            stale = [name for name, stamp in known.items() if stamps.get(name) != stamp]
-            for table in _OF_A_FOLDER if stale else ():
-                connection.execute(f"DELETE FROM {table} WHERE folder IN (FROM unnest(?))", [stale])
-            for batch in batches:
-                batch.write(connection)
-            connection.execute(_OVERVIEW)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=path.parent) as place:
+        new = Path(place) / path.name
+        try:
+            if known:
+                shutil.copyfile(path, new)
+            with library().connect(str(new), config={"memory_limit": MEMORY}) as connection:
+                _write(connection, known, stamps, batches)
+        except library().Error as error:
+            raise TareError(f"the index {path} cannot be written: {str(error)[:300]}") from None
         new.replace(path)
-    except library().Error as error:
-        raise TareError(f"the index {path} cannot be written: {str(error)[:300]}") from None
-    finally:
-        new.unlink(missing_ok=True)
-        new.with_name(f"{new.name}.wal").unlink(missing_ok=True)
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection,
+    known: Mapping[str, str],
+    stamps: Mapping[str, str],
+    batches: Iterator[_Batch],
+) -> None:
+    if not known:
+        connection.execute(_TABLES)
+        connection.execute("INSERT INTO about VALUES (?)", [VERSION])
+    stale = [name for name, stamp in known.items() if stamps.get(name) != stamp]
+    for table in _OF_A_FOLDER if stale else ():
+        connection.execute(f"DELETE FROM {table} WHERE folder IN (FROM unnest(?))", [stale])
+    for batch in batches:
+        batch.write(connection)
+    connection.execute(_OVERVIEW)
 
 
 @dataclass

@@ -88,6 +88,8 @@ class Explorer(ThreadingHTTPServer):
         super().server_close()
         end_all()
         self.connection.close()
+        # What threads that still wait for a browser would hold at the end, DuckDB calls leaked.
+        del self.connection
 
     def handle_error(self, *_: object) -> None:
         """A browser that went away is no news."""
@@ -114,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
             method(self._path())
         except RefusedError as refusal:
             self._send(str(refusal).encode(), "text/plain", status=refusal.status)
-        except TareError as error:
+        except (TareError, OSError) as error:
             self._send(str(error).encode(), "text/plain", status=HTTPStatus.BAD_REQUEST)
 
     def _path(self) -> str:
