@@ -139,9 +139,9 @@ def open_index(path: Path) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": "false",
             "memory_limit": MEMORY,
             "temp_directory": "",
+            "lock_configuration": "true",
         },
     )
-    connection.execute("SET lock_configuration = true")
     return connection
 
 

@@ -71,7 +71,6 @@ class Explorer(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
-            self.connection.close()
             raise UsageError(
                 f"port {port} cannot be served: {error}", "leave --port out to have a free one"
             ) from None
