@@ -57,8 +57,10 @@ def kit() -> Path:
     """The folder of the command cargo-tare."""
     words: list[str | Path] = ["cargo", "build", "--quiet", "--locked", "--target-dir", TARGET]
     built = subprocess.run(words, cwd=KIT, capture_output=True, text=True)
-    if "failed to download" in built.stderr or "failed to get" in built.stderr:
+    if "failed to download" in built.stderr or "offline mode" in built.stderr:
         pytest.skip("the registry of crates cannot be reached")
+    if "requires rustc" in built.stderr:
+        pytest.skip("rustc is older than the kit's crates need")
     assert built.returncode == 0, built.stderr
     return TARGET / "debug"
 

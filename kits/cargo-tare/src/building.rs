@@ -183,7 +183,8 @@ pub fn chosen(
     metadata: &Metadata,
     mut found: Vec<Executable>,
 ) -> Result<Executable, Failure> {
-    let default = metadata.packages.iter().find_map(|package| package.default_run.as_ref());
+    let default =
+        metadata.workspace_packages().into_iter().find_map(|one| one.default_run.as_ref());
     if !options.names_program() && found.len() > 1 && default.is_some() {
         found.retain(|each| Some(&each.target) == default);
     }

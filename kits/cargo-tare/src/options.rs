@@ -102,7 +102,7 @@ impl Options {
 
     /// The value of an option of cargo.
     pub fn of_cargo(&self, name: &str) -> Option<&str> {
-        value_of(&self.cargo, &[name])
+        value_of(&self.cargo, name)
     }
 
     /// Whether one program was named.
@@ -167,7 +167,7 @@ pub fn parse(words: &[String]) -> Result<Asked, String> {
     }
     arguments.splice(0..0, names);
     let release = cargo.iter().any(|word| word == "--release" || word == "-r");
-    let profile = match (value_of(&cargo, &["--profile"]), verb) {
+    let profile = match (value_of(&cargo, "--profile"), verb) {
         (Some(given), _) => given.to_string(),
         (None, Verb::Bench) => "bench".to_string(),
         (None, Verb::Test) => if release { "release" } else { "test" }.to_string(),
@@ -194,10 +194,10 @@ pub fn parse(words: &[String]) -> Result<Asked, String> {
     }))
 }
 
-fn value_of<'a>(words: &'a [String], names: &[&str]) -> Option<&'a str> {
+fn value_of<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     words.iter().enumerate().find_map(|(at, word)| match word.split_once('=') {
-        Some((name, value)) if names.contains(&name) => Some(value),
-        None if names.contains(&word.as_str()) => words.get(at + 1).map(String::as_str),
+        Some((given, value)) if given == name => Some(value),
+        None if word == name => words.get(at + 1).map(String::as_str),
         _ => None,
     })
 }
