@@ -26,7 +26,7 @@ def carried_out(
         section, part = step
         name = section.IDENTIFIER
         assert len(done.order) < 100, "a plan without end"
-        judged = replace(part, pace=1.0)
+        judged = replace(part, pace=1.0, pilot_seconds=whole.pilot_seconds)
         one = section.expected_seconds(judged) / max(1, section.expected_runs(judged))
         factor = slowness if isinstance(slowness, float) else slowness.get(name, 1.0)
         runs = max(section.expected_runs(part), done.runs.get(name, 0))

@@ -342,11 +342,11 @@ def test_all_sections_together_keep_to_the_promised_time(
 ) -> None:
     done = carried_out(chosen("", effort), setting(effort, seconds), slowness)
     longest = max(done.seconds.values())
-    assert sum(done.seconds.values()) <= max(most_seconds, slowness * most_seconds, longest)
+    assert sum(done.seconds.values()) <= max(most_seconds, longest)
     assert done.runs["time-and-memory"] > 0
 
 
-@pytest.mark.parametrize("slowness", [0.3, 1.0, 1.3])
+@pytest.mark.parametrize("slowness", [0.3, 1.0, 1.6])
 def test_a_program_of_a_third_of_a_second_gets_all_sections(slowness: float) -> None:
     whole = setting(Effort.DEFAULT, 0.3)
     done = carried_out(chosen("", Effort.DEFAULT), whole, slowness)
