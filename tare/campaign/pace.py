@@ -53,7 +53,9 @@ def compared(old: Results, new: Results) -> Pace:
     records = [read_records(results.folder) for results in sides]
     runs = [results.run for results in sides]
     visits = [_visits(run, found) for run, found in zip(runs, records, strict=True)]
-    other = _hardware(*runs) or _host(*records) or _busy(*runs)
+    other = _hardware(*runs) or _host(*records)
+    if not all(visits) or _load(*runs):
+        other = other or _busy(*runs)
     if all(visits):
         before, after = visits
         usual = statistics.median(after) / statistics.median(before)

@@ -112,6 +112,13 @@ def test_a_load_that_the_canary_does_not_feel_is_no_other_speed(tmp_path: Path) 
     assert compared(old, new) == Pace("", "canary 1.00 vs 1.00")
 
 
+def test_a_machine_as_busy_as_before_is_the_same_where_the_canary_says_so(tmp_path: Path) -> None:
+    busy = results(tmp_path / "a", (0.05, 0.05), **machine(load_average=2.9))
+    assert compared(busy, busy).other == ""
+    idle = results(tmp_path / "b", (0.05, 0.05))
+    assert "busy, with a load average of 2.9" in compared(idle, busy).other
+
+
 def test_time_that_the_host_took_speaks_too(tmp_path: Path) -> None:
     def stolen(name: str, share: float) -> Results:
         steal = {"steal": {"seconds": share, "share": share}}
