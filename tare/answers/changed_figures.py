@@ -60,12 +60,13 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Means:
-    """What rows are judged by. ``once`` is how far counts that were made once may lie apart."""
+    """What rows are judged by. ``once`` is how far counts that were made once may lie apart, by
+    program."""
 
     threshold: float
     seed: int
     pace: Pace
-    once: float
+    once: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,13 @@ def _compare(old: Side, new: Side, means: Means) -> pl.DataFrame:
         **dict.fromkeys(floats, pl.Float64),
         **dict.fromkeys(("verdict", "reason"), pl.String),
     }
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    compared = pl.DataFrame(rows, schema=schema, orient="row")
+    figures = compared.filter(pl.col("metric") != "processes")  # all studies have that one
+    if figures["verdict"].is_in(["appeared", "disappeared"]).all():
+        raise UsageError(
+            "the two results have no figure in common", "measure both with the same command"
+        )
+    return compared
 
 
 def _compare_row(old: Side, new: Side, key: Key, means: Means, *, told: bool) -> tuple[Any, ...]:
@@ -195,7 +202,7 @@ def _compare_row(old: Side, new: Side, key: Key, means: Means, *, told: bool) ->
     )
     counted = key in old.counted and key in new.counted
     if counted and ratio is not None:
-        ratio = counted_ratio(before, after, means.once)
+        ratio = counted_ratio(before, after, means.once[program])
     word, reason = _status_verdict(old, new, key, told), ""
     if not word and counted:
         word = _counted_verdict(metric, before, after, ratio, means.threshold)

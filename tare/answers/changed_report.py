@@ -240,9 +240,11 @@ def _table(identifier: str, title: str, rows: pl.DataFrame, means: Means) -> Tab
     notes += [f"cannot tell: {reason}." for reason in rows["reason"].unique() if reason]
     if identifier == "table-changes" and not means.pace.has_canary:
         notes.append(f"{means.pace.known}.")
-    once = any(max(row["runs_old"], row["runs_new"]) < 2 for row in ordered)
+    once = {
+        means.once[row["program"]] for row in ordered if max(row["runs_old"], row["runs_new"]) < 2
+    }
     if identifier == "table-counts" and once:
-        notes.append(f"counts that were made once may lie {format_percent(means.once)} apart.")
+        notes.append(f"counts that were made once may lie {format_percent(max(once))} apart.")
 
     def tone(row: Row) -> str:
         return _TONES.get(row["verdict"], "")

@@ -90,7 +90,9 @@ def diff(old: Results, new: Results, *, threshold: float = DEFAULT_THRESHOLD) ->
 
 def _diff(old: Results, new: Results, threshold: float) -> DiffResult:
     records = [read_records(results.folder) for results in (old, new)]
-    once = once_of([*records[0], *records[1]])
+    everything = [*records[0], *records[1]]
+    programs = {*old.measurements["program"], *new.measurements["program"]}
+    once = {name: once_of(r for r in everything if r.run.program == name) for name in programs}
     means = Means(threshold, old.run.seed, compared(old, new), once)
     rows = changed_figures(old, new, records, means)
     regressed = bool(rows["verdict"].is_in(FAILING).any())

@@ -60,9 +60,9 @@ def gate_folders(asked: GateOfFolders) -> Results:
     found = {
         name: side.records(studies) for name, side in zip((BASE, HEAD), sides.values(), strict=True)
     }
-    if not all(found.values()):
+    if not set.intersection(*({each.run.study for each in side} for side in found.values())):
         raise UsageError(
-            "the two results have no runs of one program and manager that can be judged",
+            "the two results have no runs of one study and manager that can be judged",
             f"looked for {', '.join(sorted(studies))}; -m names another manager",
         )
     first, second = sides.values()

@@ -328,6 +328,38 @@ def test_a_metric_of_several_studies_is_compared_within_one() -> None:
     assert verdict_of(diff(old, both).rows, "glibc", "objects") == "no difference seen"
 
 
+def test_threads_of_one_program_say_nothing_of_another(tmp_path: Path) -> None:
+    def once(name: str, value: float) -> Results:
+        records = [
+            Record(
+                Run("count", program, "glibc", 0, 1),
+                Outcome(
+                    Status.OK,
+                    values={"objects": value},
+                    details={"operations": {}, "threads": threads},
+                ),
+            )
+            for program, threads in (("alone", 1), ("threaded", 4))
+        ]
+        folder = tmp_path / name
+        campaigns.write_campaign(
+            folder, ["alone", "threaded"], ["glibc"], 0, study="count", records=records
+        )
+        (folder / "measurements.parquet").unlink()
+        return load(folder)
+
+    rows = diff(once("old", 1000), once("new", 1040)).rows
+    assert dict(zip(rows["program"], rows["verdict"], strict=True)) == {
+        "alone": "regression",
+        "threaded": "cannot tell",
+    }
+
+
+def test_results_without_a_figure_in_common_are_no_pass() -> None:
+    with pytest.raises(UsageError, match="no figure in common"):
+        diff(counts([100.0], "objects"), counts([100.0], "instructions"))
+
+
 # ---- call sites ----
 
 Costs = dict[tuple[str, int], tuple[int, int]]

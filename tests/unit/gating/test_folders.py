@@ -127,6 +127,12 @@ def test_two_builds_by_other_names_are_held_against_each_other(tmp_path: Path) -
     assert verdicts(judged(old, new))["instructions"] == REGRESSION
 
 
+def test_folders_of_different_studies_are_no_pass(tmp_path: Path) -> None:
+    old, new = folder(tmp_path / "a", seconds=()), folder(tmp_path / "b", instructions=())
+    with pytest.raises(UsageError, match="no runs of one study and manager"):
+        judged(old, new)
+
+
 @pytest.mark.parametrize(
     ("base", "head", "asked", "said"),
     [
