@@ -230,9 +230,6 @@ mod tests {
         let own =
             "[profile.fast-1]\ninherits = 'release'\nstrip = true\n[profile.release]\ndebug = 1";
         assert_eq!(names(own, "fast-1"), ["CARGO_PROFILE_FAST_1_STRIP=none"]);
-        assert_eq!(
-            names("profile.a.inherits = 'a'", "a"),
-            ["CARGO_PROFILE_A_DEBUG=limited"]
-        );
+        assert_eq!(names("profile.a.inherits = 'a'", "a"), ["CARGO_PROFILE_A_DEBUG=limited"]);
     }
 }
