@@ -34,9 +34,9 @@ _STANDARD_OBJECT = re.compile(
     r"(-[\d.]+)?\.so(\.|$)|(lib)?python3\."
 )
 _START = re.compile(
-    r"_start$|__libc_start_(call_)?main|\(below main\)$|start_thread$|thread_start$"
+    r"_start$|__libc_start_(call_)?main|\(below main\)$|clone3$|start_thread$|thread_start$"
 )
-_CLONE = re.compile(r"clone3?$")
+_CLONE = "clone"
 """The C library's, in assembly. Programs in Rust have functions of this name, too."""
 _LIBRARY_FILE = re.compile(
     r"/usr/(local/)?(include|lib)/|.*/include/c\+\+/|.*/(glibc|musl)-[^/]*/"
@@ -166,7 +166,7 @@ def from_main(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 @_cached
 def _is_start(function: str, file: str) -> bool:
-    if _CLONE.match(function):
+    if function == _CLONE:
         return not file or file.endswith(".S")
     return _START.match(function) is not None
 

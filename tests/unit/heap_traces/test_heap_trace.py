@@ -202,12 +202,13 @@ def test_clocks_may_be_stored_as_they_are(small: Trace) -> None:
 def test_the_view_for_duckdb_gives_the_clocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The statements in docs/trace.md, on a trace of that name."""
+    """The statements of docs/trace.md and of its example, on a trace of that name."""
     lively(tmp_path, 2000)
     trace = converted(tmp_path / "recording")
     trace.folder.rename(tmp_path / "NAME.tare")
     page = (ROOT / "docs" / "trace.md").read_text()
-    view, query = (part.split("```")[0] for part in page.split("```sql\n")[1:3])
+    view = (ROOT / "docs" / "examples" / "clocks.sql").read_text()
+    query = page.split("```sql\n")[1].split("```")[0]
     monkeypatch.chdir(tmp_path)
     with duckdb.connect() as connection:
         connection.execute(view)
