@@ -43,6 +43,13 @@ Name = Annotated[str, Meta(pattern=r"\A[a-z0-9-]{1,64}\Z", description="1 to 64 
 Package = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9+.-]+(\|[a-z0-9][a-z0-9+.-]+)*\Z")]
 """A Debian package, or several of which one is enough; the first is the one to install."""
 Variable = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")]
+Located = Annotated[
+    str,
+    Meta(
+        pattern=r"\A[/{][^\0]*\Z",
+        description="a string, an absolute path or one that begins with a placeholder",
+    ),
+]
 Command = Annotated[
     tuple[PlainText, ...],
     Meta(
@@ -69,27 +76,9 @@ class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         tuple[Package, ...], Meta(description="a list of strings, names of packages")
     ] = ()
     """Debian packages that it needs. Of ``a|b`` one is enough."""
-    input: (
-        Annotated[
-            str,
-            Meta(
-                pattern=r"\A[/{][^\0]*\Z",
-                description="a string, an absolute path or one that begins with a placeholder",
-            ),
-        ]
-        | None
-    ) = None
+    input: Located | None = None
     """The file for standard input, by default an empty one."""
-    directory: (
-        Annotated[
-            str,
-            Meta(
-                pattern=r"\A[/{][^\0]*\Z",
-                description="a string, an absolute path or one that begins with a placeholder",
-            ),
-        ]
-        | None
-    ) = None
+    directory: Located | None = None
     """Where it runs, by default in a fresh, empty folder."""
     prepare: Annotated[
         tuple[Command, ...], Meta(description="a list of commands, each a list of strings")

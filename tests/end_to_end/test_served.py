@@ -244,7 +244,8 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_query_does_not_outlive_who_asked(index: Index) -> None:
-    """Not even one that was killed. The query has an hour."""
+    """Not even one that was killed. The query has an hour. Nothing tells of another's child, so
+    the kernel's files are asked until they say so, for as long as a test may take."""
     code = (
         "import sys, pathlib; from tare.answers.explorer.served.asking import ask; "
         "ask(pathlib.Path(sys.argv[1]), sys.argv[2], 'json', 3600)"

@@ -71,7 +71,7 @@ def counted(program: Path, *arguments: str) -> None:
     folder = program.parent
     words += ["-o", str(folder / "results"), "--", str(program), *arguments]
     done = subprocess.run(words, capture_output=True, text=True, cwd=folder)
-    if done.returncode == 3:
+    if done.returncode == 3 and "instrument" in done.stderr:
         pytest.skip("needs Tare's instrument: apt-get install valgrind, and build again")
     assert done.returncode == 0, done.stderr
 
