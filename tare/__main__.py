@@ -27,7 +27,7 @@ EXIT_INTERRUPTED = 130
 
 
 GROUPS = {
-    "Start here": ("weigh", "compare", "tune", "report", "explore", "managers", "doctor"),
+    "Start here": ("weigh", "compare", "serve", "tune", "report", "explore", "managers", "doctor"),
     "Find the code": ("drag", "space", "count", "memsys", "trace", "import"),
     "Compare and keep watch": (
         "diff",

@@ -27,7 +27,7 @@ from tare.observers.event_files import (
     merged_events,
     merged_phases,
 )
-from tare.observers.protocol import Observe
+from tare.observers.protocol import Observe, Observer
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
@@ -107,7 +107,7 @@ def seeing_regions(manager: Manager) -> Manager:
     return replace(manager, preload=(*manager.preload, native_file(REGIONS_OBJECT)))
 
 
-class Instrument:
+class Instrument(Observer):
     """The observer of one run, which leaves counts, of ``events`` as well; ``options`` ask the tool
     for more."""
 

@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,7 +82,8 @@ def run_once(
     1 MiB of it, is copied to ``keep_output`` where that is given and does not exist yet.
     """
     # Layers and runtimes say themselves what they serve, and an observer sees what is allocated.
-    looks = observer is None and manager.layer is None and manager.runtime is None
+    sees_allocations = observer is not None and observer.sees_allocations
+    looks = not sees_allocations and manager.layer is None and manager.runtime is None
     names = _ALWAYS if looks else _ALWAYS[:1]
     preloaded = (*(native_file(f"lib/libtare-{name}.so") for name in names), *manager.preload)
     # What a process shows may lie behind one of the links, so they stay until it is judged.
@@ -102,10 +103,14 @@ def run_once(
                 environment[variable] = str(counters.resolve())
             prefix = observer.prefix(folder) if observer else ()
             limits = replace(limits, conditions=manager.conditions.over(limits.conditions))
-            raw = _launch(started, limits, folder, scratch, environment, prefix)
+            launched = _launch(started, limits, folder, scratch, environment, prefix)
+            attending = observer.attend(launched.pid, folder) if observer else iter(())
+            raw = _collect(launched, attending)
         if raw["end"] == "error":
             _raise_start_error(program, raw)
         _refuse_full_disk(folder)
+        if observer is not None:
+            raw = observer.ended(raw)
         lines = _read_proof(proof)
         proofs = _proofs(lines)
         if observer is not None:
@@ -164,7 +169,8 @@ def observer_cost(workspace: Path, pairs: int = 5) -> float:
             walls = []
             for preload in (objects, ""):
                 environment = {**os.environ, "LD_PRELOAD": preload, "TARE_PROOF": str(proof)}
-                raw = _launch(program, Limits(timeout_seconds=10), folder, folder, environment, ())
+                limits = Limits(timeout_seconds=10)
+                raw = _collect(_launch(program, limits, folder, folder, environment, ()), iter(()))
                 walls.append(float(raw["wall_nanoseconds"]) / 1e9)
             differences.append(walls[0] - walls[1])
     return statistics.median(differences)
@@ -239,7 +245,7 @@ def _launch(
     scratch: Path,
     environment: Mapping[str, str],
     prefix: Sequence[str],
-) -> dict[str, Any]:
+) -> Launched:
     place = conditions.arguments(limits.conditions)
     timeout = limits.timeout_seconds or program.timeout_seconds
     directory = scratch if program.scratch else program.directory
@@ -277,32 +283,65 @@ def _launch(
         raise UsageError(f"{program.name}: cannot be started: {error.strerror}") from None
     finally:
         os.close(report_write)
-    return _collect(launcher, report_read)
+    return Launched(launcher, report_read)
 
 
-def _collect(launcher: subprocess.Popen[bytes], report_read: int) -> dict[str, Any]:
-    """Read the launcher's report; whatever interrupts the wait, its tree is ended first."""
-    try:
-        with open(report_read, "rb") as pipe:
-            # A signal that another thread of this process took does not end a read; so look up.
-            while not select.select([pipe], [], [], _LOOK_UP_SECONDS)[0]:
-                if _ending.is_set():
-                    raise KeyboardInterrupt
+class Launched:
+    """A command under tare-launch, which ends all that it started when this process ends."""
+
+    def __init__(self, launcher: subprocess.Popen[bytes], report: int) -> None:
+        self._launcher = launcher
+        self._report = report
+        self._is_read = False
+        self.pid = launcher.pid
+
+    def report(self, wait: float) -> dict[str, Any] | None:
+        """What it reports of its end, should that come within ``wait`` seconds."""
+        if not select.select([self._report], [], [], wait)[0]:
+            return None
+        with open(self._report, "rb") as pipe:
             text = pipe.read(_REPORT_LIMIT)
-        launcher.wait()
-    except BaseException:
-        launcher.send_signal(signal.SIGTERM)
-        launcher.wait()
-        raise
-    if not text:
-        raise TareError(
-            f"tare-launch ended without a report (exit status {launcher.returncode})",
-            "is the machine out of memory or of processes?",
-        )
-    report: dict[str, Any] = json.loads(text)
-    if report["end"] == "interrupted":
-        raise KeyboardInterrupt
-    return report
+        self._is_read = True
+        self._launcher.wait()
+        if not text:
+            raise TareError(
+                f"tare-launch ended without a report (exit status {self._launcher.returncode})",
+                "is the machine out of memory or of processes?",
+            )
+        report: dict[str, Any] = json.loads(text)
+        return report
+
+    def end(self) -> None:
+        """End its whole tree, if that has not ended."""
+        if self._launcher.poll() is None:
+            self._launcher.send_signal(signal.SIGTERM)
+            self._launcher.wait()
+        if not self._is_read:
+            os.close(self._report)
+            self._is_read = True
+
+
+def launch_beside(program: Program, limits: Limits, folder: Path) -> Launched:
+    """Start a command beside the program that is measured, under no manager; its output goes into
+    ``folder`` as of a run."""
+    return _launch(program, limits, folder, folder, {**os.environ, **program.environment}, ())
+
+
+def _collect(launched: Launched, attending: Iterator[float]) -> dict[str, Any]:
+    """Wait for the launcher's report; whatever interrupts the wait, its tree is ended first.
+    ``attending`` is asked what to wait between looks, and does its own work when asked."""
+    try:
+        # A signal that another thread of this process took does not end a wait; so look up.
+        while (report := launched.report(next(attending, _LOOK_UP_SECONDS))) is None:
+            if _ending.is_set():
+                raise KeyboardInterrupt
+        if report["end"] == "interrupted":
+            raise KeyboardInterrupt
+        return report
+    finally:
+        if isinstance(attending, Generator):
+            attending.close()
+        launched.end()
 
 
 def _raise_start_error(program: Program, raw: Mapping[str, Any]) -> None:

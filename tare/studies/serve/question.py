@@ -1,0 +1,90 @@
+"""`tare.serve`: which starts of a server it asks for."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from functools import partial
+
+from tare.base.errors import UsageError
+from tare.campaign.session import (
+    Compared,
+    Question,
+    check_counts,
+    in_rounds,
+    managers_of,
+    measure,
+    programs_of,
+)
+from tare.programs.program import Program
+from tare.records.results import Results
+from tare.studies.serve import report as serve_study
+from tare.studies.serve.loads import pattern_of
+from tare.studies.serve.observe import Asked, serve_once
+from tare.studies.serve.ready import PORT, ready_of
+from tare.studies.serve.request import Serve
+from tare.studykit.request import answers
+
+_SCRATCH = "{scratch}"
+_MOST_PERIODS = 100
+
+
+@answers(Serve)
+def serve(request: Serve) -> Results:
+    """Throughput, latencies and memory of a server under each manager.
+
+    ``load`` is a command that puts it under load and ends by itself; ``ready`` says how to tell
+    that it can begin. `{port}` in the commands becomes a free port of each start, and `{scratch}`
+    in that of the server an empty folder. Times are seconds. ``metrics`` are NAME=PATTERN, for
+    loads whose output is not known.
+    """
+    check_counts(request.runs, request.warmup)
+    if not 1 <= request.periods <= _MOST_PERIODS:
+        raise UsageError(f"{request.periods} periods: give a number from 1 to {_MOST_PERIODS}")
+    (program,) = programs_of(request.program)
+    asked = Asked(
+        ready_of(request.ready or _port_of(program)),
+        _words("--load", request.load),
+        request.periods,
+        request.idle,
+        request.ready_within,
+        _words("--stop", request.stop) if request.stop else (),
+        [pattern_of(text) for text in request.metrics],
+    )
+    server = replace(
+        program,
+        ignore_output=True,
+        scratch=any(_SCRATCH in word for word in program.argv),
+    )
+    compared = Compared((server,), *managers_of(request.managers, request.baseline))
+    question = Question(
+        serve_study.STUDY,
+        "starts of the server",
+        compared,
+        request.asked(),
+        {"serve": partial(serve_once, asked)},
+        timed=True,
+    )
+    return measure(question, in_rounds(serve_study, compared, request), request.where())
+
+
+def _port_of(program: Program) -> str:
+    if any(PORT in word for word in program.argv):
+        return f"tcp:{PORT}"
+    raise UsageError(
+        "nothing says when the server is ready",
+        f"give --ready tcp:6379, or write {PORT} for the port in the commands",
+    )
+
+
+def _words(option: str, command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"{option} {command}: {error}") from None
+    if not words:
+        raise UsageError(
+            f"{option} is missing" if not command else f"{option} names no command",
+            "as in --load 'redis-benchmark -p {port} -n 100000 -q'",
+        )
+    return words

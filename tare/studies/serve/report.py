@@ -1,0 +1,217 @@
+"""The study behind `tare serve`: a service under load, under each manager.
+
+Starts take turns in random order, the baseline twice a round, as those of `tare compare`. A value
+of a start is the median of its loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from tare.base.statistics import FEWEST_FOR_INTERVAL, TOO_FEW_RUNS
+from tare.base.units import format_percent
+from tare.campaign import rounds
+from tare.records.metrics import METRICS, Status
+from tare.records.results import Results, counted, read_records
+from tare.records.runs import Record
+from tare.records.summary import Row, summarise
+from tare.report.comparison import change, measured, medians, runs, summary_rows
+from tare.report.fields import MANAGER, Field, table, texts
+from tare.report.model import Cell, Section, Table
+from tare.studies.serve import figures
+from tare.studies.serve.details import Details, Served
+from tare.studies.serve.loads import PERCENTILES, RATE, known_loads
+from tare.studykit.safety import safety_tables
+
+STUDY = "serve"
+_LOAD_TIME = "load_seconds"
+_IDLE, _LOADED = "idle_resident_bytes", "loaded_resident_bytes"
+_MORE = (
+    _LOADED,
+    _LOAD_TIME,
+    "load_processor_seconds",
+    "load_minor_faults",
+    "peak_resident_bytes",
+    "ready_seconds",
+)
+_TURNED = {"good": "bad", "bad": "good"}
+_Rows = dict[tuple[str, str, str], Row]
+
+next_round = partial(rounds.next_round, study=STUDY, observer=STUDY)
+
+__all__ = ["STUDY", "next_round", "section", "summarise"]
+
+
+def section(results: Results) -> Section:
+    """What the service did under each manager: in sentences, tables and figures."""
+    run = results.run
+    summary = summarise(results.measurements, run.baseline, run.seed)
+    rows: _Rows = summary_rows(summary)
+    known = {metric for (_, _, metric), row in rows.items() if row["median"] is not None}
+    records = read_records(results.folder)
+    good = [
+        record
+        for record in counted(records)
+        if record.run.study == STUDY and record.outcome.status is Status.OK
+    ]
+    managers = [name for name in run.managers if any(manager == name for _, manager, _ in rows)]
+    program = next((program for program, _, _ in rows), "")
+    of = _Of(rows, program, managers, run.baseline)
+    tables = [_first_table(of, known)]
+    latencies = [metric for metric in PERCENTILES if metric in known]
+    if latencies:
+        tables.append(_medians_table("table-latencies", "Latencies (medians)", of, latencies))
+    tables.append(
+        _medians_table(
+            "table-more", "Other metrics (medians)", of, [m for m in _MORE if m in known]
+        )
+    )
+    drawn = [
+        figures.latency_figure(summary, managers, latencies),
+        figures.memory_figure(_typical(good, managers)),
+    ]
+    return Section(
+        identifier=STUDY,
+        title="The service under load",
+        findings=[*_findings(of, known), *_notes(good)],
+        tables=[*tables, *safety_tables(results, STUDY, records)],
+        figures=[figure for figure in drawn if figure is not None],
+    )
+
+
+class _Of:
+    """The rows of a summary, of one program."""
+
+    def __init__(self, rows: _Rows, program: str, managers: Sequence[str], baseline: str) -> None:
+        self.rows, self.program = rows, program
+        self.managers, self.baseline = managers, baseline
+        self.others = [manager for manager in managers if manager != baseline]
+
+    def row(self, metric: str, manager: str) -> Row | None:
+        return self.rows.get((self.program, manager, metric))
+
+
+def _speed(known: set[str]) -> str:
+    return RATE if RATE in known else _LOAD_TIME
+
+
+def _tail(known: set[str]) -> str:
+    """The latency that is judged: p99, or what is nearest to it."""
+    for metric in ("latency_p99_seconds", "latency_p90_seconds", "latency_max_seconds"):
+        if metric in known:
+            return metric
+    return ""
+
+
+def _first_table(of: _Of, known: set[str]) -> Table:
+    fields: list[Field[str]] = [texts("manager", MANAGER, str)]
+    for metric in (_speed(known), _tail(known), _IDLE):
+        if metric not in known:
+            continue
+        title, help = METRICS[metric].title, METRICS[metric].explanation
+        found = measured(
+            title,
+            help,
+            f"Divided by that under {of.baseline}.",
+            partial(of.row, metric),
+        )
+        fields += [_more_is_better(each) for each in found] if metric == RATE else found
+    fields.append(runs(partial(of.row, _IDLE)))
+    notes = ["Coloured: a difference beyond noise; dim: no difference seen."]
+    fewest = min(
+        (row["runs"] for manager in of.managers if (row := of.row(_IDLE, manager)) is not None),
+        default=0,
+    )
+    if fewest < FEWEST_FOR_INTERVAL:
+        notes.append(
+            f"With fewer than {FEWEST_FOR_INTERVAL} starts there is no 95% interval: the bounds "
+            "are the extreme ratios of the starts."
+        )
+    return table("table-serve", "Under load", of.managers, fields, notes)
+
+
+def _more_is_better(field: Field[str]) -> Field[str]:
+    def value(manager: str) -> Cell:
+        cell = field.value(manager)
+        return replace(cell, tone=_TURNED.get(cell.tone, cell.tone))
+
+    return replace(field, value=value)
+
+
+def _medians_table(identifier: str, title: str, of: _Of, metrics: Sequence[str]) -> Table:
+    fields: list[Field[str]] = [texts("manager", MANAGER, str)]
+    fields += [
+        medians(METRICS[metric].title, METRICS[metric].explanation, partial(of.row, metric))
+        for metric in metrics
+    ]
+    return table(identifier, title, of.managers, fields)
+
+
+def _findings(of: _Of, known: set[str]) -> list[str]:
+    """One sentence a manager: what it changes, beyond noise or not."""
+    words = {_speed(known): "requests per second" if RATE in known else "time for the load"}
+    if tail := _tail(known):
+        words[tail] = METRICS[tail].title.removeprefix("latency ")
+    words[_IDLE] = "memory when idle"
+    sentences = []
+    for manager in of.others:
+        found = [
+            (row, what, metric)
+            for metric, what in words.items()
+            if (row := of.row(metric, manager)) is not None and row["median"] is not None
+        ]
+        parts = [_changed(*each) for each in found if each[0]["verdict"] != TOO_FEW_RUNS]
+        few = [what for row, what, _ in found if row["verdict"] == TOO_FEW_RUNS]
+        if few:
+            parts.append(f"too few starts to see a difference in {' or '.join(few)}")
+        if parts:
+            sentences.append(f"{manager} against {of.baseline}: {', '.join(parts)}.")
+    return sentences
+
+
+def _changed(row: Row, what: str, metric: str) -> str:
+    if metric.startswith("latency") and row["verdict"] in ("lower", "higher"):
+        longer = "shorter" if row["ratio"] < 1 else "longer"
+        bounds = sorted((abs(1 - row["ratio_low"]), abs(1 - row["ratio_high"])))
+        between = " to ".join(map(format_percent, bounds))
+        return f"{what} {format_percent(1 - row['ratio'])} {longer} ({between})"
+    words = change(row, what)
+    return words.replace("less requests", "fewer requests") if metric == RATE else words
+
+
+def _notes(good: Sequence[Record]) -> list[str]:
+    found = []
+    served = [one for record in good if (one := _served(record)) is not None]
+    if (
+        served
+        and not any(one.reader for one in served)
+        and not any(RATE in load for one in served for load in one.loads)
+    ):
+        found.append(
+            "The output of the load was not understood, so only its time and the server's memory "
+            f"are shown: --metric says where figures are. Known: {', '.join(known_loads())}."
+        )
+    killed = sum(one.killed for one in served)
+    if killed:
+        found.append(
+            f"{killed} of {len(served)} starts did not end when they were told to, and were "
+            "killed: --stop names a command that ends the server."
+        )
+    return found
+
+
+def _served(record: Record) -> Served | None:
+    return record.outcome.details_as(Details).serve
+
+
+def _typical(good: Sequence[Record], managers: Sequence[str]) -> dict[str, Served]:
+    """By manager, the start whose memory when idle is in the middle."""
+    found = {}
+    for manager in managers:
+        mine = [record for record in good if record.run.manager == manager]
+        mine.sort(key=lambda record: record.outcome.values[_IDLE])
+        if mine and (served := _served(mine[len(mine) // 2])) is not None:
+            found[manager] = served
+    return found

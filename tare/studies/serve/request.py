@@ -1,0 +1,76 @@
+"""What `tare serve` asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+from tare.base.units import parse_duration
+from tare.studykit.request import (
+    Command,
+    Request,
+    baseline_option,
+    managers_option,
+    option,
+    runs_option,
+)
+
+
+@dataclass(frozen=True)
+class Serve(Request):
+    """Requests per second, latencies and memory of a SERVER under each manager, under a load.
+
+    The manager is put under the server alone. Each start of the server is made ready, put under the
+    load, left idle, and ended; the managers take turns in a random order. Write {port} in the
+    commands for a free port, and {scratch} in that of the server for an empty folder.
+    """
+
+    ANSWERED_BY: ClassVar[str] = "question.serve"
+    EXAMPLES: ClassVar[str] = """\
+  tare serve -m glibc -m jemalloc --load 'redis-benchmark -p {port} -t set -n 200000 -q' -- \\
+    redis-server --port {port} --save ''
+  tare serve --ready http://127.0.0.1:8080/health --load 'hey -z 5s http://127.0.0.1:8080/' -- \\
+    ./server --port 8080
+"""
+
+    program: Command
+    managers: Sequence[str] = managers_option()
+    _: KW_ONLY
+    load: str = option(
+        "",
+        metavar="COMMAND",
+        help="What puts the server under load, and ends by itself; without a shell.",
+    )
+    ready: str = option(
+        "",
+        metavar="HOW",
+        help="How to tell that the server is ready: tcp:PORT, http://HOST:PORT/PATH, log:TEXT or "
+        "command:COMMAND. Default: tcp:{port}.",
+    )
+    metrics: Sequence[str] = option(
+        (),
+        "--metric",
+        multiple=True,
+        metavar="NAME=PATTERN",
+        help="How to find a figure in the output of the load: a regular expression whose first "
+        "group is rps, p50, p90, p99, p99.9, p99.99 or max; can be repeated. Times without a unit "
+        "are seconds.",
+    )
+    stop: str = option("", metavar="COMMAND", help="What ends the server, instead of SIGTERM.")
+    periods: int = option(3, help="Loads in each start that count, after one that does not.")
+    idle: float = option(
+        1.0, parse=parse_duration, metavar="TIME", help="Time without load after each; default: 1s."
+    )
+    ready_within: float = option(
+        30.0,
+        parse=parse_duration,
+        metavar="TIME",
+        help="How long the server may take to be ready; default: 30s.",
+    )
+    runs: int = runs_option(6, "Starts under each manager; twice as many under the baseline.")
+    warmup: int = option(0, help="Starts under each manager that are not counted.")
+    baseline: str = baseline_option()
+
+
+REQUESTS = (Serve,)
