@@ -165,7 +165,7 @@ def _spent(store: Store, section: WeighSection) -> float:
 
 def storage_runtime(program: Program) -> str:
     """The runtime whose storage management can be broken down; empty where none is known."""
-    from tare.studies.breakdown.observe import chosen_descriptors  # loads a disassembler
+    from tare.studies.breakdown.runtime_of import chosen_descriptors  # loads a disassembler
 
     found = chosen_descriptors(program, "")
     return found[0].name if len(found) == 1 else ""

@@ -17,7 +17,7 @@ from tare.observers.event_files import Event, Events
 from tare.records.components import COMPONENTS, OTHER
 from tare.studies.breakdown import archive, info_tables
 from tare.studies.breakdown.image import Image
-from tare.studies.breakdown.patterns import Pattern, read_line, read_operand
+from tare.studies.breakdown.patterns import Mark, Pattern, read_line, read_operand
 from tare.studies.breakdown.signatures import Signature, find_functions, read_signatures
 
 Words = Mapping[str, int | str]
@@ -88,6 +88,8 @@ class Inlined(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What their own instructions are charged to; ``other``: the program."""
     functions: tuple[re.Pattern[str], ...]
     """Regular expressions for the whole of their names; those of Rust without hashes."""
+    writes_counts: bool = True
+    """Whether what retaining and releasing functions write are counts of references."""
 
 
 class Symbols(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -499,12 +501,12 @@ class Descriptor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
                         found.append((address, behind))
         return sorted(found)
 
-    def component_of_functions(self, functions: Iterable[str]) -> str | None:
+    def mark_of_functions(self, functions: Iterable[str]) -> Mark | None:
         """Of an instruction in these, the innermost first."""
         for function in functions:
             for one in self.inlined:
                 if any(name.fullmatch(function) for name in one.functions):
-                    return one.component
+                    return Mark(one.component, writes_counts=one.writes_counts)
         return None
 
     def routine_ranges(self, image: Image) -> list[tuple[int, int, str]]:

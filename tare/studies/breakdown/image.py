@@ -172,3 +172,13 @@ def _symbols(table: bytes, texts: bytes, bits: int) -> list[tuple[str, int, int,
         is_there = section != 0 and value != 0 and info & 15 in _TEXT_TYPES
         found.append((text, value, size, is_there))
     return found
+
+
+def read_image(images: dict[str, Image | None], file: str) -> Image | None:
+    """The image of an object file; None where it is none. ``images`` keeps those read before."""
+    if file not in images:
+        try:
+            images[file] = Image(Path(file)) if file else None
+        except TareError:
+            images[file] = None
+    return images[file]

@@ -45,10 +45,12 @@ _CERTAINTIES = {"": Certainty.SURE, "?": Certainty.AMBIGUOUS, "~": Certainty.FOL
 
 @dataclass(frozen=True)
 class Mark:
-    """What an instruction is charged to."""
+    """What an instruction is charged to; ``writes_counts``: if it writes memory, a count of
+    references."""
 
     component: str
     certainty: Certainty = Certainty.SURE
+    writes_counts: bool = True
 
 
 @dataclass(frozen=True)

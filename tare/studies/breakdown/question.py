@@ -26,24 +26,24 @@ def breakdown(request: Breakdown) -> Results:
     in the same run; none means that only instructions are counted. ``baseline`` and ``folder`` are
     as for ``compare``.
     """
-    from tare.studies.breakdown import observe as breakdown_run  # loads a disassembler
+    from tare.studies.breakdown import observe, runtime_of  # load a disassembler
 
     instrument.launcher()
-    descriptors = breakdown_run.described(programs_of(request.programs), request.runtime)
+    descriptors = runtime_of.described(programs_of(request.programs), request.runtime)
     models = request.models or ((memory.DEFAULT_MODEL,) if request.memory else ())
     loaded = memory.load(models)
     watched = Watched(
         study,
         "counting instructions by component",
-        breakdown_run.observer(request.runtime, loaded),
-        others={study.PAGES: breakdown_run.count_pages},
+        observe.observer(request.runtime, loaded),
+        others={study.PAGES: observe.count_pages},
         narrow=True,
     )
     asked: dict[str, Any] = {"runtime": request.runtime, "descriptors": descriptors}
     if loaded:
-        breakdown_run.refuse_narrow(programs_of(request.programs))
+        runtime_of.refuse_narrow(programs_of(request.programs))
         asked["models"] = memory.describe(loaded)
-    managers = request.managers or (breakdown_run.default_manager(programs_of(request.programs)),)
+    managers = request.managers or (runtime_of.default_manager(programs_of(request.programs)),)
     # What is looked at is the runtime's storage management, whoever serves its malloc.
     limits = replace(request.limits or Limits(), least_coverage=0.0)
     return watch(watched, replace(request, managers=managers, limits=limits), asked)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tare.base.errors import TareError
 from tare.base.libraries import NDArray, np
 from tare.heap_traces.recording import TableReader
+from tare.observers.instrument import Operation
+from tare.studies.breakdown.perf_map import Pieces
 
 _MOST_ROWS = 1 << 26
 
@@ -27,3 +32,15 @@ def read_columns(path: Path, name: str, columns: tuple[str, ...]) -> dict[str, N
         else np.zeros(0, np.uint64)
         for column in columns
     }
+
+
+@dataclass(frozen=True)
+class ProcessTables:
+    """The tables of one process, as columns; ``made`` is what it told of code of no file."""
+
+    code: Mapping[str, NDArray[np.uint64]]
+    executions: Mapping[str, NDArray[np.uint64]]
+    objects: Sequence[Mapping[str, Any]]
+    contexts: Sequence[Mapping[str, Any]]
+    operations: Mapping[str, Operation]
+    made: Pieces

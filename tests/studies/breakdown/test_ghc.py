@@ -23,7 +23,7 @@ from tare.studies.breakdown.classifier import Classifier
 from tare.studies.breakdown.code import Instruction, decode
 from tare.studies.breakdown.descriptor import Descriptor
 from tare.studies.breakdown.image import Function, Image
-from tare.studies.breakdown.observe import find_descriptor
+from tare.studies.breakdown.runtime_of import find_descriptor
 from tare.studies.breakdown.signatures import find_functions, read_signatures
 from tests.support import ROOT
 from tests.support.executions import run_tool

@@ -16,7 +16,8 @@ from tare.records.components import COMPONENTS, Certainty, metric
 from tare.records.results import read_records
 from tare.report.model import Table
 from tare.studies.breakdown import report as study
-from tare.studies.breakdown.observe import Calls, Found, read_folder
+from tare.studies.breakdown.found import Calls, Found
+from tare.studies.breakdown.processes import read_folder
 from tests.support.executions import run_tool
 from tests.support.valgrind import both_tools, needs_valgrind, ours, theirs
 

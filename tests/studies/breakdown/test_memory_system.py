@@ -20,7 +20,7 @@ from tare.records.components import (
 )
 from tare.studies.breakdown import memory
 from tare.studies.breakdown.image import Image
-from tare.studies.breakdown.observe import find_descriptor
+from tare.studies.breakdown.runtime_of import find_descriptor
 from tests.studies.breakdown.test_ocaml import CompileOcaml, compile_ocaml, needs_ocaml
 
 __all__ = ["compile_ocaml"]

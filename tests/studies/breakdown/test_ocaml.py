@@ -22,7 +22,7 @@ from tare.studies.breakdown.classifier import Classification, Classifier
 from tare.studies.breakdown.code import Instruction, decode, decode_all
 from tare.studies.breakdown.descriptor import Descriptor
 from tare.studies.breakdown.image import Image
-from tare.studies.breakdown.observe import find_descriptor
+from tare.studies.breakdown.runtime_of import find_descriptor
 from tests.support import ROOT
 from tests.support.executions import Executed, run_tool
 

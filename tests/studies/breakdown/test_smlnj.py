@@ -20,7 +20,7 @@ from tare.observers.instrument import TOOL_FOR_32_BITS
 from tare.records.components import COMPONENTS, OTHER, metric
 from tare.studies.breakdown import archive
 from tare.studies.breakdown.image import Image
-from tare.studies.breakdown.observe import read_folder
+from tare.studies.breakdown.processes import read_folder
 from tests.support.executions import run_tool
 from tests.support.valgrind import both_tools, needs_valgrind, ours, valgrind_environment
 from tests.unit.studies.breakdown.test_smlnj import HOME, RUNTIME, needs_smlnj

@@ -41,6 +41,7 @@ IN_PLACE = "std::_Sp_counted_ptr_inplace<T, std::allocator<void>, (__gnu_cxx::_L
         ("shared-ptr", [f"{SHARED}_M_release()", "main"], "release"),
         ("shared-ptr", [f"{IN_PLACE}_M_dispose()", f"{SHARED}_M_release()"], OTHER),
         ("shared-ptr", [f"{SHARED}_M_get_use_count() const"], None),
+        ("shared-ptr", ["std::__shared_count<2>::~__shared_count()", "main"], "release"),
         ("cpython", ["Py_INCREF", "_Py_NewRef", "list_append"], "retain"),
         ("cpython", ["_Py_IsImmortal", "Py_DECREF", "list_concat"], "release"),
         ("cpython", ["_Py_Dealloc"], None),
@@ -56,7 +57,8 @@ def test_functions_that_count(
     monkeypatch.setattr(inlining, "unfold", unfolded)
     (place,) = inlining.places("/program", [START])
     assert place.known
-    assert shipped()[runtime].component_of_functions(place.functions) == component
+    mark = shipped()[runtime].mark_of_functions(place.functions)
+    assert (mark.component if mark else None) == component
 
 
 def test_without_debug_information_what_is_inlined_is_not_known(
