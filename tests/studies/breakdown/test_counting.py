@@ -20,6 +20,8 @@ from tests.support.valgrind import needs_valgrind
 pytestmark = needs_valgrind
 
 TIMES = 3000
+PERIOD, OBJECT = 64 << 10, 64
+"""Bytes between two collections; of an object, with its counts."""
 
 SHARED_POINTERS = """
 #include <cstdlib>
@@ -35,6 +37,22 @@ int main(int count, char** words) {
   long sum = 0;
   for (long left = std::atol(words[1]); left > 0; --left) sum += use(one);
   return static_cast<int>(sum);
+}
+"""
+SHORT_LIVED = """
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+using Shared = std::shared_ptr<std::array<char, 48>>;
+__attribute__((noinline)) void use(Shared one) { asm volatile("" ::"r"(one.get()) : "memory"); }
+int main(int, char** words) {
+  long copies = 0;
+  for (long left = std::atol(words[1]); left > 0; --left, ++copies) {
+    const Shared one = std::make_shared<std::array<char, 48>>();
+    use(one);
+  }
+  std::printf("%ld\\n", copies);
 }
 """
 ARCS = """
@@ -93,6 +111,34 @@ def test_shared_pointers(threads: bool, tmp_path: Path) -> None:
     assert found == {"retain": (TIMES, atomic), "release": (TIMES + 1, atomic)}
     assert "C++ with shared_ptr" in said
     assert f"{'100' if threads else '0.0'}% of the updates of counts are atomic" in said
+
+
+def test_a_tracing_collector_instead(tmp_path: Path) -> None:
+    """The objects whose references the program counts are those that a replay collects."""
+    needs_symbols()
+    program = compiled(tmp_path, "short.cpp", SHORT_LIVED, "g++", "-O2", "-g", "-pthread")
+    words = (str(program), str(TIMES))
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    found, _ = counted(tmp_path, *words)
+    assert found["retain"] == (int(said), 0)
+    trace = api.trace(
+        Program("program", words), folder=tmp_path / "short.tare", what=api.Asked(pointers=True)
+    )
+    collector = f"marksweep(glibc, every={PERIOD >> 10}KiB)"
+    results = api.replay(
+        trace.folder,
+        [collector],
+        models=["two-level"],
+        folder=tmp_path / "replayed",
+        cache=True,
+    )
+    records = read_records(results.folder)
+    record = next(record for record in records if record.run.manager == collector)
+    model = record.outcome.details["models"][0]
+    freed = model["operations"]["free"]["calls"]
+    # Nothing is freed but by the collector, which comes once a period.
+    assert int(said) - PERIOD // OBJECT <= freed <= int(said)
+    assert model["phases"]["collector"]["instructions"] > freed
 
 
 def test_without_debug_information_nothing_is_claimed(tmp_path: Path) -> None:

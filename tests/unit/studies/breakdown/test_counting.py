@@ -61,6 +61,15 @@ def test_functions_that_count(
     assert (mark.component if mark else None) == component
 
 
+def test_what_only_asks_for_an_object_writes_no_counts() -> None:
+    marks = shipped()["shared-ptr"].mark_of_functions
+    asking = marks(["std::__shared_count<2>::~__shared_count()", "main"])
+    counting = marks([f"{SHARED}_M_release()", "std::__shared_count<2>::~__shared_count()"])
+    assert asking
+    assert counting
+    assert (asking.writes_counts, counting.writes_counts) == (False, True)
+
+
 def test_without_debug_information_what_is_inlined_is_not_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
