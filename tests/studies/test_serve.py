@@ -131,6 +131,8 @@ def test_what_fails_has_a_status_and_no_figures(
         (("--load", "a 'b"), "No closing quotation"),
         (("--load", "true", "--ready", "6379"), "give tcp:PORT"),
         (("--load", "true", "--periods", "0"), "0 periods"),
+        (("--load", "http://127.0.0.1:{port}/"), "a load of a URL needs a number of requests"),
+        (("--load", "redis://127.0.0.1:{port}", "--rate", "nan"), "--rate nan"),
         (("--load", "true", "--metric", "x=1"), "--metric x=1"),
     ],
 )
@@ -222,6 +224,38 @@ def test_whatever_ends_tare_ends_server_and_load(
         time.sleep(0.02)
 
 
+def test_a_url_is_put_under_load_at_a_rate(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    (tmp_path / "page").write_text("hello")
+    done = tare(
+        *("serve", "-m", "own", "-o", "out", "--rate", "200", "--for", "1s", "--connections", "4"),
+        *("--load", "http://127.0.0.1:{port}/page", "--request", "/page", "--request", "/"),
+        *(*ONE_START, "--", sys.executable, "-m", "http.server", "{port}", "-b", "127.0.0.1"),
+    )
+    assert done.returncode == 0, done.stderr
+    for outcome in outcomes(tmp_path / "out"):
+        values = outcome.values
+        assert 0 < values["service_p50_seconds"] <= values["latency_p50_seconds"] * 1.01
+        assert values["unsent_requests"] < 200
+        assert values["requests_per_second"] > 0
+        assert "latency_p9999_seconds" not in values  # of 200 requests none is so rare
+
+
+def test_answers_that_are_errors_give_no_figures(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    done = tare(
+        *("serve", "-m", "own", "-o", "out", "--rate", "50", "--for", "1s"),
+        *("--load", "http://127.0.0.1:{port}/", "--request", "/", "--request", "/missing"),
+        *(*ONE_START, "--", sys.executable, "-m", "http.server", "{port}", "-b", "127.0.0.1"),
+    )
+    assert done.returncode == 1
+    (first, *_) = outcomes(tmp_path / "out")
+    assert "the load had failed requests: errors" in first.reason
+    assert "404" in first.reason
+
+
 def test_redis_under_its_own_load(
     tare: Callable[..., Completed], tmp_path: Path, browser: Any
 ) -> None:
@@ -249,7 +283,7 @@ def test_redis_under_its_own_load(
     file.write_text(render_page(build_report(load_results(tmp_path / "out"))))
     page.goto(file.as_uri())
     assert page.locator("figure").count() == 2
-    assert page.locator("figure svg").count() == 2
+    page.locator("figure svg").nth(1).wait_for()
     assert page.locator("text=cannot be drawn").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert not complaints

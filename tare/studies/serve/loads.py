@@ -36,6 +36,7 @@ _NEAR = 0.9
 """A listed percentile stands for another one where it leaves out nine tenths as many requests, or
 more, but not more requests than that one."""
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_COUNTS = (RATE, "unsent_requests")
 _TIME = re.compile(r"(?P<number>[\d.]+)(?P<unit>us|ms|s|m|h)?")
 _MOST_TROUBLE = 200
 
@@ -144,7 +145,7 @@ def _number(metric: str, text: str, unit: str) -> float:
         number = float(match["number"]) if match else float(text)
     except ValueError:
         raise UsageError(f"the load printed {text[:40]!r} where a number was looked for") from None
-    if metric == RATE:
+    if metric in _COUNTS:
         return number
     return number * _SECONDS[(match["unit"] if match else None) or unit]
 

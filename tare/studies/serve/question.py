@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from tare.base.errors import UsageError
+from tare.base.native import native_file
 from tare.campaign.session import (
     Compared,
     Question,
@@ -27,6 +28,8 @@ from tare.studykit.request import answers
 
 _SCRATCH = "{scratch}"
 _MOST_PERIODS = 100
+_MOST_RATE = 1e6
+_URLS = ("http://", "redis://", "memcached://")
 
 
 @answers(Serve)
@@ -44,7 +47,7 @@ def serve(request: Serve) -> Results:
     (program,) = programs_of(request.program)
     asked = Asked(
         ready_of(request.ready or _port_of(program)),
-        _words("--load", request.load),
+        _load_of(request),
         request.periods,
         request.idle,
         request.ready_within,
@@ -75,6 +78,25 @@ def _port_of(program: Program) -> str:
         "nothing says when the server is ready",
         f"give --ready tcp:6379, or write {PORT} for the port in the commands",
     )
+
+
+def _load_of(request: Serve) -> list[str]:
+    if not request.load.startswith(_URLS):
+        return _words("--load", request.load)
+    if not 0 < request.rate <= _MOST_RATE:
+        raise UsageError(
+            f"--rate {request.rate:g}: a load of a URL needs a number of requests a second, "
+            f"to {_MOST_RATE:g}"
+        )
+    given = [word for text in request.requests for word in ("--request", text)]
+    return [
+        str(native_file("bin/tare-load")),
+        request.load,
+        *("--rate", f"{request.rate:g}"),
+        *("--for", f"{request.load_time:g}"),
+        *("--connections", str(request.connections)),
+        *given,
+    ]
 
 
 def _words(option: str, command: str) -> list[str]:

@@ -28,7 +28,11 @@ from tare.studykit.safety import safety_tables
 STUDY = "serve"
 _LOAD_TIME = "load_seconds"
 _IDLE, _LOADED = "idle_resident_bytes", "loaded_resident_bytes"
+_UNSENT = "unsent_requests"
 _MORE = (
+    "service_p50_seconds",
+    "service_p99_seconds",
+    _UNSENT,
     _LOADED,
     _LOAD_TIME,
     "load_processor_seconds",
@@ -192,6 +196,12 @@ def _notes(good: Sequence[Record]) -> list[str]:
         found.append(
             "The output of the load was not understood, so only its time and the server's memory "
             f"are shown: --metric says where figures are. Known: {', '.join(known_loads())}."
+        )
+    late = [record for record in good if record.outcome.values.get(_UNSENT)]
+    if late:
+        found.append(
+            f"In {len(late)} of {len(good)} starts the server did not keep up with the rate: "
+            "latencies grew as long as the load lasted. --rate asks for fewer requests."
         )
     killed = sum(one.killed for one in served)
     if killed:

@@ -40,7 +40,33 @@ class Serve(Request):
     load: str = option(
         "",
         metavar="COMMAND",
-        help="What puts the server under load, and ends by itself; without a shell.",
+        help="What puts the server under load: a command that ends by itself, without a shell; or "
+        "http://HOST:PORT/PATH, redis://HOST:PORT or memcached://HOST:PORT, with --rate.",
+    )
+    rate: float = option(
+        0.0,
+        type=float,
+        metavar="N",
+        help="Requests a second to the URL of --load. They are due at this rate whatever the "
+        "server's pace, and latencies count from when they were due.",
+    )
+    load_time: float = option(
+        5.0,
+        "--for",
+        parse=parse_duration,
+        metavar="TIME",
+        help="How long each load of a URL lasts; default: 5s.",
+    )
+    connections: int = option(8, help="Connections to the URL of --load.")
+    requests: Sequence[str] = option(
+        (),
+        "--request",
+        multiple=True,
+        metavar="TEXT",
+        help="What to ask the URL of --load for: of http a path, of redis a command, of memcached "
+        "'get KEY' or 'set KEY VALUE'; {random} becomes a number below 100000, {bytes} 100 "
+        "characters. Can be repeated; they take turns. Default: the URL's path, or to set random "
+        "keys.",
     )
     ready: str = option(
         "",

@@ -39,6 +39,22 @@ P50, P90, P99, P999, P9999, LONGEST = PERCENTILES
         ("ab", "ab", {RATE: 1272.21, P50: 2e-3, P90: 6e-3, P99: 14e-3, LONGEST: 19e-3}),
         ("wrk", "wrk", {RATE: 1644.6, P50: 1.84e-3, P90: 5.57e-3, P99: 9.73e-3, LONGEST: 16.15e-3}),
         ("hey", "hey", {RATE: 1718.7277, P50: 1.8e-3, P90: 4.2e-3, P99: 8.3e-3, LONGEST: 9.1e-3}),
+        (
+            "tare-load",
+            "tare-load",
+            {
+                RATE: 5000.165,
+                P50: 24.159e-6,
+                P90: 110.975e-6,
+                P99: 2.682879e-3,
+                P999: 6.266879e-3,
+                P9999: 7.118847e-3,
+                LONGEST: 7.348223e-3,
+                "service_p50_seconds": 23.919e-6,
+                "service_p99_seconds": 1.622015e-3,
+                "unsent_requests": 0,
+            },
+        ),
         ("pgbench", "pgbench", {RATE: 552.848848}),
         ("sysbench", "sysbench", {RATE: 1475.55, LONGEST: 20.37e-3}),
     ],
@@ -65,6 +81,8 @@ def test_failures_that_only_some_versions_print_are_told() -> None:
     output = (OUTPUTS / "ab.txt").read_text()
     failing = output.replace("Failed requests:        0", "Failed requests:        12")
     assert read_load(failing).trouble == "Failed requests: 12"
+    own = (OUTPUTS / "tare-load.txt").read_text().replace("errors 0", "errors 3 http status: 500")
+    assert read_load(own).trouble == "errors 3 http status: 500"
 
 
 def test_own_patterns_find_figures() -> None:
