@@ -21,6 +21,9 @@ from tare.base.version import __version__
 
 if TYPE_CHECKING:
     from tare.answers.answers import difference, explore, export_text, limits_broken, write_page
+    from tare.answers.figure import figure
+    from tare.answers.published import published
+    from tare.answers.required import require
     from tare.answers.summaries import summary, worst_status
     from tare.base.errors import InterruptedStudy, MissingError, TareError, UsageError
     from tare.campaign.watching import Watcher
@@ -69,11 +72,14 @@ _PLACES = {
     "examination": "cli.doctor",
     "explore": "answers.answers",
     "export_text": "answers.answers",
+    "figure": "answers.figure",
     "gate": "gating.question",
     "limits_broken": "answers.answers",
     "load": "records.results",
     "managers": "memory_managers.catalogue",
     "open_trace": "heap_traces.trace",
+    "published": "answers.published",
+    "require": "answers.required",
     "space_of_traces": "studies.space.question",
     "suite_programs": "programs.runnable",
     "summary": "answers.summaries",
@@ -107,6 +113,7 @@ __all__ = [
     "examination",
     "explore",
     "export_text",
+    "figure",
     "frequency",
     "gate",
     "lbo",
@@ -117,8 +124,10 @@ __all__ = [
     "minheap",
     "open_trace",
     "proximity",
+    "published",
     "regions",
     "replay",
+    "require",
     "space",
     "space_of_traces",
     "suite_programs",

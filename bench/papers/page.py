@@ -1,13 +1,12 @@
 """docs/papers.md: each table and figure of the papers, folded under its finding, with the command
 that repeats ours.
 
-Published figures are in published.csv, measured ones in measured.csv, and all text about them in
-exhibits.toml and preface.md; nothing on the page is written by hand.
+Published figures are in tare/answers/published.csv, measured ones in measured.csv, and all text
+about them in exhibits.toml and preface.md; nothing on the page is written by hand.
 """
 
 from __future__ import annotations
 
-import csv
 import fnmatch
 import html
 import math
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import tare
 from bench.papers.measured import DERIVED, Measured
 from bench.papers.steps import Size, Step, descendants, steps
 from tare.base.units import format_bytes, format_count, format_percent, format_seconds, parse_size
@@ -115,11 +115,10 @@ def _exhibit(table: Mapping[str, Any]) -> Exhibit:
 
 def load_published() -> dict[str, Cells]:
     found: dict[str, dict[tuple[str, str], dict[str, float]]] = {}
-    with HERE.joinpath("published.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            cells = found.setdefault(row["exhibit"], {})
-            values = cells.setdefault((row["program"], row["manager"]), {})
-            values[row["metric"]] = float(row["value"])
+    for row in tare.published().iter_rows(named=True):
+        cells = found.setdefault(row["exhibit"], {})
+        values = cells.setdefault((row["program"], row["manager"]), {})
+        values[row["metric"]] = row["value"]
     return {name: dict(cells) for name, cells in found.items()}
 
 

@@ -21,6 +21,10 @@ class TareError(Exception):
     def __str__(self) -> str:
         return f"{self.message}: {self.hint}" if self.hint else self.message
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message, as on the command line."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class UsageError(TareError):
     """The request cannot be understood or makes no sense: exit code 2."""

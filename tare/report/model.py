@@ -61,7 +61,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(Displayed):
     """``spec`` is a Vega-Lite specification with its data inline, without size, theme or config.
     The page folds what is not ``essential``; one that is ``wide`` has its whole width."""
 

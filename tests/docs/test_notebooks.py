@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import tare
 from tare.heap_traces.trace import open_trace
 from tare.report.model import Cell, Column, Figure, Report, Section, Table
 from tare.report.notebook import MOST_BYTES, as_html
+from tests.docs.test_pages import LINK, anchors
 from tests.end_to_end.test_page import MANAGERS, PAYLOADS, VARIABLES, contrast, make_report
 from tests.support import ROOT
 from tests.support.campaigns import write_campaign
@@ -115,25 +121,40 @@ def runs_of_notebooks() -> list[Any]:
     return [pytest.param(path, id=path.stem, marks=soak.get(path.stem, ())) for path in NOTEBOOKS]
 
 
-@pytest.mark.parametrize("path", runs_of_notebooks())
-def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def executed(path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The notebook, run in a folder. It is committed without outputs."""
     nbformat = pytest.importorskip("nbformat", reason="the Python package nbformat")
-    nbclient = pytest.importorskip("nbclient", reason="the Python package nbclient")
-    pytest.importorskip("ipykernel", reason="the Python package ipykernel")
-    if shutil.which("gawk") is None:
-        pytest.skip("gawk is not installed (package gawk)")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     book = nbformat.read(path, as_version=4)
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in cells)
-    where = {"metadata": {"path": str(tmp_path)}}
+    run_book(book, folder, monkeypatch)
+    return book
+
+
+def run_book(book: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="the Python package nbclient")
+    pytest.importorskip("ipykernel", reason="the Python package ipykernel")
+    monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
+    where = {"metadata": {"path": str(folder)}}
     nbclient.NotebookClient(book, kernel_name="python3", resources=where).execute()
-    pages = [
+
+
+def shown_pages(book: Any) -> list[str]:
+    """The HTML that its cells show."""
+    return [
         output["data"]["text/html"]
-        for cell in cells
+        for cell in book.cells
+        if cell.cell_type == "code"
         for output in cell.outputs
         if "text/html" in output.get("data", {})
     ]
+
+
+@pytest.mark.parametrize("path", runs_of_notebooks())
+def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("gawk") is None:
+        pytest.skip("gawk is not installed (package gawk)")
+    pages = shown_pages(executed(path, tmp_path, monkeypatch))
     ours = [page for page in pages if page.startswith('<div class="tare">')]
     assert ours
     assert len(pages) > len(ours)
@@ -143,3 +164,165 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_there_are_three_notebooks() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["allocators", "drag", "weigh"]
+
+
+def test_a_figure_shows_a_frame(browser: Any) -> None:
+    frame = pl.DataFrame({"manager": ["b", "a", "a"], "ratio": [1.5, 1.0, 2.0], "of": [*"ppq"]})
+    figure = tare.figure(frame, "Ratios", "All.", x="ratio", y="manager", row="of")
+    assert figure.spec["encoding"]["y"]["sort"] == ["b", "a"]
+    page = shown_in(browser, figure._repr_html_() or "")
+    assert page.locator(".tare h3, .tare h4").count() == 0
+    assert page.locator(".tare figure svg .mark-rect, .tare figure svg path").count() >= 3
+    text = page.locator(".tare figure").inner_text()
+    assert "Ratios" in text
+    assert "A figure cannot be drawn" not in text
+    page.close()
+    with pytest.raises(tare.UsageError, match="no column 'ratios'"):
+        tare.figure(frame, "Ratios", x="ratios")
+    with pytest.raises(tare.UsageError, match="logarithmic"):
+        tare.figure(frame, "Ratios", x={"field": "ratio", "scale": {"type": "log"}})
+    with pytest.raises(tare.UsageError, match="at most"):
+        tare.figure(pl.DataFrame({"x": range(9000)}), "Many", x="x")
+
+
+def test_an_error_in_a_notebook_is_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nbformat = pytest.importorskip("nbformat", reason="the Python package nbformat")
+    v4 = nbformat.v4
+    cell = v4.new_code_cell("import tare\ntare.require(['semispace'], commands=['no-such-word'])")
+    cell.metadata["tags"] = ["raises-exception"]
+    book = v4.new_notebook(cells=[cell])
+    run_book(book, tmp_path, monkeypatch)
+    (output,) = (each for each in cell.outputs if each.output_type == "error")
+    assert "\n".join(output.traceback).startswith("MissingError: ")
+    assert "no-such-word" in output.evalue
+    assert "Traceback" not in "\n".join(output.traceback)
+
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """``parameters`` are put in place of those of the notebook, so that it takes seconds;
+    ``frames`` are those that hold what the lesson is about."""
+
+    parameters: str
+    frames: tuple[str, ...]
+    check: Callable[..., None]
+    needs: str = ""
+
+
+def of_detlefs(beside: Rows, heaps: Rows) -> None:
+    of = {(row["program"], row["manager"]): row for row in beside}
+    assert set(of) == {(p, m) for p in ("Gawk", "Perl", "Cfrac") for m in ("Ultrix", "BW2.6")}
+    for program in ("Gawk", "Perl", "Cfrac"):
+        for year in ("1994", "today"):
+            column = f"an object, {year}"
+            assert of[program, "BW2.6"][column] > of[program, "Ultrix"][column] > 10
+    assert len(heaps) == 2 * len(of)
+    assert all(row["heap / live bytes"] > 1 for row in heaps)
+
+
+def of_berger(classes: Rows, instructions: Rows, peaks: Rows) -> None:
+    assert {"perclass", "dlmalloc27", "windowsxp"} < {row["manager"] for row in classes}
+    more = {row["objects come from"]: row["% more instructions"] for row in instructions}
+    assert more["its own regions"] == 0
+    assert max(more["plain regions"], more["reaps"]) < more["glibc"]
+    assert {row["year"] for row in peaks} == {"2002", "today"}
+    assert all(row["% higher"] >= 0 for row in peaks)
+
+
+def of_tarditi(table: Rows, by_room: Rows) -> None:
+    assert len({(row["program"], row["year"]) for row in table}) == len(table) == 8
+    assert all(0 < row["all, %"] < 100 for row in table)
+    small, large = (row["collector, %"] for row in by_room)
+    assert small > large > 0
+
+
+def of_sareen_2022(both: Rows, costs: Rows) -> None:
+    for what in ("time", "memory"):
+        programs = {row["program"] for row in both if row["what"] == what and row["value"]}
+        assert {"mimalloc-bench", "cfrac", "bc-cfrac"} <= programs
+    assert [row["size"] for row in costs] == ["1B", "64KiB", "2MiB"]
+    assert costs[2]["time over 1B"] > costs[0]["time over 1B"] == 1
+
+
+def of_sareen_2021(both: Rows, sizes: Rows) -> None:
+    over = {(row["manager"], row["of"]): row["heap over mark-sweep"] for row in both}
+    assert len(over) == len(both) == 8
+    for year in ("2021", "today"):
+        assert over["SemiSpace", year] > over["Immix", year] > 0
+    assert len(sizes) == 4 * 6
+    assert all(row["KiB"] > 0 for row in sizes)
+
+
+LESSONS = {
+    "berger2002": Lesson(
+        "names = ['dpkg-query']; scale = 0.01",
+        ("classes", "instructions", "peaks"),
+        of_berger,
+        "dpkg-query",
+    ),
+    "detlefs1994": Lesson(
+        "size = 0.02; allocators = {'kingsley': 'Ultrix', 'bdwgc': 'BW2.6'}",
+        ("beside", "heaps"),
+        of_detlefs,
+        "gawk perl bc",
+    ),
+    "sareen2021": Lesson(
+        "size = 0.1", ("both", "sizes"), of_sareen_2021, "gawk lua5.4 perl sqlite3"
+    ),
+    "sareen2022": Lesson(
+        "numbers = 1; runs = 1; allocators = {'tcmalloc': 'TCMalloc'}",
+        ("both", "costs"),
+        of_sareen_2022,
+        "bc",
+    ),
+    "tarditi1994": Lesson(
+        "size = 0.02; room = ['32k', '256k']", ("table", "by_room"), of_tarditi, "ocamlopt"
+    ),
+}
+PAPERS = ROOT / "docs" / "notebooks" / "papers"
+
+
+def test_each_paper_has_a_lesson() -> None:
+    assert {path.stem for path in PAPERS.glob("*.ipynb")} == set(LESSONS)
+    for path in PAPERS.glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        words = "".join(line for cell in cells for line in cell["source"])
+        for link in LINK.finditer(words):
+            target, _, anchor = link["target"].partition("#")
+            assert not anchor or anchor in anchors(path.parent / target), link["target"]
+            assert (path.parent / target).is_file(), link["target"]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_repeats_what_it_is_about(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nbformat = pytest.importorskip("nbformat", reason="the Python package nbformat")
+    lesson = LESSONS[name]
+    if absent := [word for word in lesson.needs.split() if shutil.which(word) is None]:
+        pytest.skip(f"not installed: {', '.join(absent)}")
+    book = nbformat.read(PAPERS / f"{name}.ipynb", as_version=4)
+    assert all(not cell.get("outputs") and not cell.get("execution_count") for cell in book.cells)
+    (parameters,) = (cell for cell in book.cells if "parameters" in cell.metadata.get("tags", ()))
+    given = {target.id for target in names_set(lesson.parameters)}
+    assert given <= {target.id for target in names_set(parameters.source)}
+    parameters.source += f"\n{lesson.parameters}"
+    told = "".join(f"print({frame}.write_json())\n" for frame in lesson.frames)
+    book.cells.append(nbformat.v4.new_code_cell(told))
+    run_book(book, tmp_path, monkeypatch)
+    text = "".join(each.text for each in book.cells[-1].outputs if each.name == "stdout")
+    lesson.check(*map(json.loads, text.splitlines()))
+    figures = [page for page in shown_pages(book) if page.startswith('<div class="tare">')]
+    assert figures
+    assert all("<svg" in page and len(page.encode()) < MOST_BYTES for page in figures)
+
+
+def names_set(source: str) -> list[ast.Name]:
+    found = [node for node in ast.parse(source).body if isinstance(node, ast.Assign)]
+    return [target for node in found for target in node.targets if isinstance(target, ast.Name)]
