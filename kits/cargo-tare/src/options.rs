@@ -61,6 +61,15 @@ pub enum Verb {
 }
 
 impl Verb {
+    fn named(word: &str) -> Option<Verb> {
+        match word {
+            "run" | "r" => Some(Verb::Run),
+            "test" | "t" => Some(Verb::Test),
+            "bench" | "b" => Some(Verb::Bench),
+            _ => None,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Verb::Run => "run",
@@ -114,16 +123,11 @@ impl Options {
 /// Of the words behind `cargo tare`.
 pub fn parse(words: &[String]) -> Result<Asked, String> {
     let mut words = words.iter().cloned().peekable();
-    let verb = match words.peek().map(String::as_str) {
-        Some("run" | "r") => Some(Verb::Run),
-        Some("test" | "t") => Some(Verb::Test),
-        Some("bench" | "b") => Some(Verb::Bench),
-        _ => None,
-    };
-    if verb.is_some() {
+    let named = words.peek().and_then(|word| Verb::named(word));
+    if named.is_some() {
         words.next();
     }
-    let verb = verb.unwrap_or(Verb::Run);
+    let verb = named.unwrap_or(Verb::Run);
     let (mut cargo, mut names, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
     let (mut study, mut tare, mut json) = (None, Vec::new(), None);
     let (mut strict, mut no_debug, mut dev) = (false, false, false);
@@ -160,7 +164,14 @@ pub fn parse(words: &[String]) -> Result<Asked, String> {
             }
             _ if word.starts_with('-') => cargo.push(word),
             _ if verb == Verb::Run => {
-                return Err(format!("{word}: arguments of the program come after --"))
+                let after = format!("{word}: arguments of the program come after --");
+                let misplaced = Verb::named(&word).filter(|_| named.is_none());
+                return Err(misplaced.map_or(after.clone(), |verb| {
+                    format!(
+                        "{after}, and the subcommand before all options: cargo tare {}",
+                        verb.name()
+                    )
+                }));
             }
             _ => names.push(word),
         }
@@ -252,6 +263,15 @@ mod tests {
         assert_eq!(asked("--tare-studio x").unwrap_err(), "there is no option --tare-studio");
         assert_eq!(asked("test --tare-json").unwrap_err(), "--tare-json needs a value");
         assert!(asked("bench --tare \"'\"").unwrap_err().contains("a quote has no end"));
-        assert!(asked("input.txt").unwrap_err().contains("come after --"));
+        assert_eq!(
+            asked("input.txt").unwrap_err(),
+            "input.txt: arguments of the program come after --"
+        );
+        assert_eq!(
+            asked("-p core t").unwrap_err(),
+            "t: arguments of the program come after --, and the subcommand before all options: \
+             cargo tare test"
+        );
+        assert!(asked("run bench").unwrap_err().ends_with("come after --"));
     }
 }
