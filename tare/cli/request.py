@@ -21,7 +21,7 @@ from tare.studykit.request import (
     warmup_option,
 )
 
-COMPARE = "compare"
+COMPARE, SERVE = "compare", "serve"
 OTHERS = over_programs()
 
 
@@ -38,7 +38,7 @@ class RunSuite(Request):
     study: str = option(
         COMPARE,
         type=click.Choice([COMPARE, *OTHERS]),
-        help="The study to run on each program. Default: compare.",
+        help="The study to run on each program. Default: compare, and serve for servers.",
     )
     managers: Sequence[str] = managers_option()
     baseline: str = baseline_option()

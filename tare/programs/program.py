@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,21 @@ from tare.programs.elf import refuse_immune
 
 NAME_LIMIT = 200
 _SHELL_SYNTAX = frozenset(" |&;<>()$`*?\t\n")
+
+
+PORT = "{port}"
+"""In the commands of a service: a port that nothing listens on, another for each start."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """How a server is put under load. ``load`` and ``stop`` are the words of commands; a load that
+    begins with a URL is Tare's own, with its options behind it; no ``stop`` is a signal. ``ready``
+    says how to tell that it can begin."""
+
+    load: tuple[str, ...]
+    ready: str = f"tcp:{PORT}"
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,7 @@ class Program:
     ignore_output: bool = False
     output_sha256: str = ""
     timeout_seconds: float | None = None
+    service: Service | None = None
 
 
 def program_from_command(
@@ -117,4 +133,5 @@ def describe_program(program: Program, executable: Path) -> dict[str, Any]:
         "ignore_output": program.ignore_output,
         "output_sha256": program.output_sha256,
         "timeout_seconds": program.timeout_seconds,
+        **({"service": asdict(program.service)} if program.service else {}),
     }

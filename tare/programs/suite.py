@@ -24,7 +24,7 @@ from tare.base.documents import DocumentError, PlainText, Sha256, Text, read_tom
 from tare.base.errors import TareError, UsageError
 from tare.base.native import CHECKOUT, NATIVE, native_roots
 from tare.base.process_groups import run_in_group
-from tare.programs.program import Program
+from tare.programs.program import PORT, Program, Service
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
 MAX_TIMEOUT_SECONDS = 24 * 3600.0
@@ -35,6 +35,7 @@ _PLACEHOLDER = re.compile(r"\{\{([a-z_]+)\}\}|\{([a-z_]+)\}")
 # Only a command has a run of its own, and so a scratch folder.
 _PREPARE_PLACEHOLDERS = frozenset({"workloads", "kernels", "suite", "inputs"})
 _COMMAND_PLACEHOLDERS = _PREPARE_PLACEHOLDERS | {"scratch"}
+_SERVICE_PLACEHOLDERS = frozenset({"workloads", "suite", "inputs", "port"})
 # What the run sets for its own purposes: a program that changes it would not be measured.
 _RESERVED_VARIABLES = frozenset({"LD_PRELOAD", "LD_AUDIT"})
 
@@ -59,6 +60,17 @@ Command = Annotated[
 ]
 
 Limit = Annotated[str | int | float, Meta(description="a number, or one with its unit")]
+
+
+class ServiceTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table ``[program.service]``: the program is a server, for ``tare serve``."""
+
+    load: Command
+    """The command that puts it under load, or a URL and options of Tare's own load."""
+    ready: Text = f"tcp:{PORT}"
+    """How to tell that it is ready, as for ``--ready``."""
+    stop: tuple[PlainText, ...] = ()
+    """The command that ends it, by default a signal."""
 
 
 class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,6 +117,8 @@ class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The manager that limits are for, by default glibc."""
     limits: dict[str, Limit] = {}
     """The most that metrics may be, for ``tare check``."""
+    service: ServiceTable | None = None
+    """How it is put under load. Its command can have ``{port}``."""
 
     def __post_init__(self) -> None:
         if self.ignore_output and self.output_sha256 is not None:
@@ -116,7 +130,11 @@ class ProgramTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             _check_command("prepare", command, _PREPARE_PLACEHOLDERS)
         others = _PREPARE_PLACEHOLDERS - made
         alone = frozenset() if self.directory is None else frozenset({"scratch"})
-        _check_command("command", self.command, _COMMAND_PLACEHOLDERS - made - alone)
+        ports = frozenset({"port"} if self.service is not None else ())
+        _check_command("command", self.command, (_COMMAND_PLACEHOLDERS | ports) - made - alone)
+        if self.service is not None:
+            _check_placeholders("load", self.service.load, _SERVICE_PLACEHOLDERS - made)
+            _check_placeholders("stop", self.service.stop, _SERVICE_PLACEHOLDERS - made)
         _check_placeholders("directory", filter(None, (self.directory,)), others)
         _check_placeholders("input", () if self.input is None else (self.input,), others)
         _check_placeholders("environment", self.environment.values(), others)
@@ -263,7 +281,9 @@ def as_program(program: SuiteProgram) -> Program:
         **_folders(program),
         "inputs": inputs_folder(program),
         "scratch": Path("{scratch}"),
+        "port": Path(PORT),
     }
+    service = program.service
     return Program(
         name=program.name,
         argv=tuple(_expand(argument, folders) for argument in program.command),
@@ -274,6 +294,13 @@ def as_program(program: SuiteProgram) -> Program:
         ignore_output=program.ignore_output,
         output_sha256=program.output_sha256 or "",
         timeout_seconds=program.timeout_seconds,
+        service=None
+        if service is None
+        else Service(
+            tuple(_expand(word, folders) for word in service.load),
+            service.ready,
+            tuple(_expand(word, folders) for word in service.stop),
+        ),
     )
 
 
@@ -444,7 +471,7 @@ def _files_behind(argument: str, folders: Mapping[str, Path]) -> list[Path]:
 def _lacking(argument: str, folders: Mapping[str, Path], *, executable: bool) -> str | None:
     """The file or program an argument names, when it cannot be found."""
     names = set(_placeholders(argument))
-    if names & {"inputs", "scratch"}:
+    if names & {"inputs", "scratch", "port"}:
         return None
     path = _expand(argument, folders)
     if executable:

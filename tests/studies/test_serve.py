@@ -224,9 +224,7 @@ def test_whatever_ends_tare_ends_server_and_load(
         time.sleep(0.02)
 
 
-def test_a_url_is_put_under_load_at_a_rate(
-    tare: Callable[..., Completed], tmp_path: Path
-) -> None:
+def test_a_url_is_put_under_load_at_a_rate(tare: Callable[..., Completed], tmp_path: Path) -> None:
     (tmp_path / "page").write_text("hello")
     done = tare(
         *("serve", "-m", "own", "-o", "out", "--rate", "200", "--for", "1s", "--connections", "4"),
@@ -254,6 +252,70 @@ def test_answers_that_are_errors_give_no_figures(
     (first, *_) = outcomes(tmp_path / "out")
     assert "the load had failed requests: errors" in first.reason
     assert "404" in first.reason
+
+
+SUITE = """
+schema = 1
+name = "servers"
+description = "two servers"
+[[program]]
+name = "first"
+description = "x"
+command = ["{suite}/service", "{port}", "well", "{suite}/pids"]
+[program.service]
+load = ["PYTHON", "LOAD", "{port}", "hello"]
+[[program]]
+name = "second"
+description = "x"
+command = ["{suite}/service", "{port}", "stays", "{suite}/pids"]
+[program.service]
+load = ["PYTHON", "LOAD", "{port}", "hold"]
+ready = "log:listening"
+stop = ["sh", "-c", "kill -INT $(tail -n 1 pids)"]
+[[program]]
+name = "third"
+description = "no server"
+command = ["true"]
+"""
+
+
+@pytest.fixture
+def servers(service: Path, tmp_path: Path) -> Path:
+    assert service.parent == tmp_path
+    load = str(PROGRAMS / "service_load.py")
+    (tmp_path / "pids").touch()  # a file that a suite names must be there
+    file = tmp_path / "servers.toml"
+    file.write_text(SUITE.replace("PYTHON", sys.executable).replace("LOAD", load))
+    return file
+
+
+def test_a_suite_of_servers(
+    tare: Callable[..., Completed], servers: Path, tmp_path: Path, browser: Any
+) -> None:
+    chosen = ("-p", "first", "-p", "second", "-m", "glibc", "-n", "1", "-o", "out")
+    done = tare("suite", "run", servers.name, *chosen)
+    assert done.returncode == 0, done.stderr
+    found = read_records(tmp_path / "out")
+    assert {record.run.study for record in found} == {"serve"}
+    assert [record.run.program for record in found] == ["first"] * 2 + ["second"] * 2
+    assert all(record.outcome.values["idle_resident_bytes"] > 0 for record in found)
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto((tmp_path / "out/report.html").as_uri())
+    page.locator("figure svg").nth(1).wait_for()
+    assert page.locator("text=second: under load").count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("-p", "first", "--study", "count"), ("-p", "first", "--warmup", "3")]
+)
+def test_what_does_not_fit_servers_is_refused(
+    tare: Callable[..., Completed], servers: Path, words: tuple[str, ...]
+) -> None:
+    done = tare("suite", "run", servers.name, "-m", "glibc", *words)
+    assert done.returncode == 2
+    assert "--study serve" in done.stderr
 
 
 def test_redis_under_its_own_load(

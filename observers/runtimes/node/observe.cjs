@@ -22,4 +22,12 @@ if (folder && isMainThread) {
   };
   note(false);
   process.on('exit', () => note(true));
+  // A service is ended by a signal. V8's events are written at an orderly end alone, so that is what
+  // a signal comes to where the program has not said otherwise.
+  const { signals } = require('os').constants;
+  for (const signal of ['SIGTERM', 'SIGINT']) {
+    process.on(signal, () => {
+      if (process.listenerCount(signal) === 1) process.exit(128 + signals[signal]);
+    });
+  }
 }

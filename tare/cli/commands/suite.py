@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from tare.base.errors import UsageError
 from tare.campaign.cluster import Cluster
-from tare.cli.request import COMPARE, OTHERS, RunSuite
+from tare.cli.request import COMPARE, OTHERS, SERVE, RunSuite
 from tare.observers import java_suites
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
@@ -72,6 +72,7 @@ def packages(suite_name: str) -> int:
 
 @asking([RunSuite])
 def run(request: RunSuite, output: Output) -> Answer:
+    request = _of_services(request)
     given = _given_to_others(request)
     if request.study == COMPARE:
         return Answer(_compared(request), output)
@@ -94,10 +95,27 @@ def run(request: RunSuite, output: Output) -> Answer:
 command.add_command(run, "run")
 
 
+def _of_services(request: RunSuite) -> RunSuite:
+    """A suite of servers is for the study that puts them under load, and for no other."""
+    if request.suite in java_suites.HARNESSES:
+        return request
+    suite = load_suite(request.suite)
+    are = {program.name: program.service is not None for program in suite.programs}
+    chosen = {are[name] for name in request.only or are if name in are}
+    if True not in chosen:
+        return request
+    if False in chosen or request.study not in (COMPARE, SERVE):
+        raise UsageError(
+            f"the suite {suite.name} has servers, which only --study {SERVE} puts under load",
+            "choose programs with -p, or leave --study out",
+        )
+    return replace(request, study=SERVE)
+
+
 def _given_to_others(request: RunSuite) -> dict[str, Any]:
     """What only some studies take. UsageError where the one asked for does not."""
     pairs = (("models", request.models), ("sites", request.sites))
-    given = {name: value for name, value in pairs if value}
+    given: dict[str, Any] = {name: value for name, value in pairs if value}
     for name in given:
         takers = {each: it.options[name] for each, it in OTHERS.items() if name in it.options}
         if request.study not in takers:
@@ -105,6 +123,8 @@ def _given_to_others(request: RunSuite) -> dict[str, Any]:
                 f"{next(iter(takers.values()))} does not apply to --study {request.study}",
                 f"it applies to {' and '.join(takers)}",
             )
+    if request.study in OTHERS and "runs" in OTHERS[request.study].options and _is_given("runs"):
+        given["runs"] = request.runs
     return given
 
 
@@ -154,13 +174,17 @@ def _with_patience(program: Program) -> Program:
 
 
 def _refuse_options_of_compare(study: str) -> None:
-    context = click.get_current_context()
     for name in _OF_COMPARE:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if name not in OTHERS[study].options and _is_given(name):
             raise UsageError(
                 f"--{name} does not apply to --study {study}",
                 f"leave it out, or measure time and memory: --study {COMPARE}",
             )
+
+
+def _is_given(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
 
 
 def _of_jar(request: RunSuite) -> tuple[list[Program], Observe]:

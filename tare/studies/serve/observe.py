@@ -20,18 +20,25 @@ from typing import Any, ClassVar
 from msgspec import to_builtins
 
 from tare.base.errors import TareError, UsageError
+from tare.base.native import native_file
 from tare.memory_managers.manager import Manager
 from tare.observers import runner
 from tare.observers.protocol import Observer
-from tare.programs.program import Program
+from tare.programs.program import PORT, Program, Service
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tare.studies.serve.details import Phase, Served
 from tare.studies.serve.loads import Pattern, read_load
 from tare.studies.serve.processes import Used, resident_bytes, tree_below, used_by
-from tare.studies.serve.ready import PORT, Ready, answers, free_port
+from tare.studies.serve.ready import Ready, answers, free_port, ready_of
 
 LONGEST = "latency_max_seconds"
+URLS = ("http://", "redis://", "memcached://")
+_OF_START = (
+    *("peak_resident_bytes", "collections", "full_collections", "pauses"),
+    *("collector_seconds", "max_pause_seconds"),
+)
+"""What is kept of the whole of a start."""
 WARM_UP, LOAD, IDLE = "warm-up", "load", "idle"
 _LOOK_SECONDS = 0.02
 _FIRST_SAMPLES_SECONDS = 0.1
@@ -46,24 +53,14 @@ _GOOD_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass(frozen=True)
 class Asked:
-    """What is done with each start. ``load`` and ``stop`` are words of commands, ``stop`` none for
-    a signal; times are seconds; ``own`` are the user's patterns for figures."""
+    """What is done with each start: after a load that does not count ``periods`` of them, with
+    ``idle_seconds`` after each; it may take ``ready_seconds`` to be ready. ``own`` are the user's
+    patterns for figures."""
 
-    ready: Ready
-    load: Sequence[str]
     periods: int
     idle_seconds: float
     ready_seconds: float
-    stop: Sequence[str] = ()
     own: Sequence[Pattern] = ()
-
-    def at(self, port: int) -> Asked:
-        return replace(
-            self,
-            ready=replace(self.ready, what=_filled(self.ready.what, port)),
-            load=[_filled(word, port) for word in self.load],
-            stop=[_filled(word, port) for word in self.stop],
-        )
 
 
 def serve_once(
@@ -77,20 +74,33 @@ def serve_once(
     """As ``runner.run_once``, of a server that is measured as ``asked``. `{port}` in the commands
     becomes a port that is free."""
     port = free_port()
-    here = asked.at(port)
-    program = replace(program, argv=tuple(_filled(word, port) for word in program.argv))
-    if answers(here.ready.address()):
-        host, used = here.ready.address() or ("", 0)
+    if program.service is None:
+        raise UsageError(f"{program.name} is no service: nothing says what puts it under load")
+    service = replace(
+        program.service,
+        load=_filled(program.service.load, port),
+        stop=_filled(program.service.stop, port),
+    )
+    ready = ready_of(program.service.ready.replace(PORT, str(port)))
+    program = replace(program, argv=_filled(program.argv, port))
+    if answers(ready.address()):
+        host, used = ready.address() or ("", 0)
         raise UsageError(
             f"port {used} of {host} is in use by a process that Tare did not start",
             f"end it, or write {PORT} for the port in all commands: a free one is put there",
         )
-    service = _Service(here)
-    return runner.run_once(program, manager, limits, workspace, keep_output, service)
+    observer = _Service(asked, service, ready)
+    return runner.run_once(program, manager, limits, workspace, keep_output, observer)
 
 
-def _filled(word: str, port: int) -> str:
-    return word.replace(PORT, str(port))
+def _filled(words: Sequence[str], port: int) -> tuple[str, ...]:
+    return tuple(word.replace(PORT, str(port)) for word in words)
+
+
+def load_command(load: Sequence[str]) -> list[str]:
+    """A load that begins with a URL is Tare's own."""
+    own = load[0].startswith(URLS)
+    return [str(native_file("bin/tare-load")), *load] if own else [*load]
 
 
 class _FailedError(Exception):
@@ -104,6 +114,8 @@ class _Service(Observer):
     sees_allocations: ClassVar[bool] = False
 
     asked: Asked
+    service: Service
+    ready: Ready
     launcher: int = 0
     folder: Path = Path()
     begun: float = 0.0
@@ -169,7 +181,10 @@ class _Service(Observer):
         )
         return replace(
             outcome,
-            values={**self._values(), "peak_resident_bytes": outcome.values["peak_resident_bytes"]},
+            values={
+                **self._values(),
+                **{name: outcome.values[name] for name in _OF_START if name in outcome.values},
+            },
             details={**outcome.details, "serve": to_builtins(served)},
         )
 
@@ -197,7 +212,7 @@ class _Service(Observer):
     def _until_ready(self) -> Iterator[float]:
         started = time.monotonic()
         output = [self.folder / "stdout", self.folder / "stderr"]
-        while not self.asked.ready.is_so(output):
+        while not self.ready.is_so(output):
             if time.monotonic() - started > self.asked.ready_seconds:
                 raise _FailedError(
                     f"it was not ready within {self.asked.ready_seconds:g} s (--ready)"
@@ -209,7 +224,7 @@ class _Service(Observer):
     def _load(self, name: str) -> Iterator[float]:
         folder = self.folder / f"load-{len(self.phases)}"
         folder.mkdir()
-        load = Program("the load", tuple(self.asked.load))
+        load = Program("the load", tuple(load_command(self.service.load)))
         limits = Limits(output_bytes=_OUTPUT_LIMIT)
         start = self._now()
         self.phases.append(Phase(name, round(start, 3), round(start, 3)))
@@ -222,7 +237,7 @@ class _Service(Observer):
         self._ends_phase()
         if raw["end"] == "error":
             raise UsageError(
-                f"the load {shlex.join(self.asked.load)} cannot be started: "
+                f"the load {shlex.join(self.service.load)} cannot be started: "
                 f"{os.strerror(raw['error_number'])}",
                 "name a command that is installed, as in --load 'ab -n 10000 http://…'",
             )
@@ -257,10 +272,10 @@ class _Service(Observer):
         self.told_to_end = True
         started = time.monotonic()
         tree = tree_below(self.launcher)
-        if self.asked.stop:
+        if self.service.stop:
             folder = self.folder / "stop"
             folder.mkdir()
-            stop = Program("--stop", tuple(self.asked.stop))
+            stop = Program("--stop", self.service.stop)
             launched = runner.launch_beside(stop, Limits(timeout_seconds=_STOP_SECONDS), folder)
             try:
                 while launched.report(0) is None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 from tare.base.errors import UsageError
-from tare.base.native import native_file
 from tare.campaign.session import (
     Compared,
     Question,
@@ -17,49 +16,41 @@ from tare.campaign.session import (
     measure,
     programs_of,
 )
-from tare.programs.program import Program
+from tare.programs.program import PORT, Program, Service
 from tare.records.results import Results
 from tare.studies.serve import report as serve_study
 from tare.studies.serve.loads import pattern_of
-from tare.studies.serve.observe import Asked, serve_once
-from tare.studies.serve.ready import PORT, ready_of
+from tare.studies.serve.observe import URLS, Asked, load_command, serve_once
+from tare.studies.serve.ready import ready_of
 from tare.studies.serve.request import Serve
 from tare.studykit.request import answers
 
 _SCRATCH = "{scratch}"
 _MOST_PERIODS = 100
 _MOST_RATE = 1e6
-_URLS = ("http://", "redis://", "memcached://")
 
 
 @answers(Serve)
 def serve(request: Serve) -> Results:
-    """Throughput, latencies and memory of a server under each manager.
+    """Throughput, latencies and memory of servers under each manager.
 
-    ``load`` is a command that puts it under load and ends by itself; ``ready`` says how to tell
-    that it can begin. `{port}` in the commands becomes a free port of each start, and `{scratch}`
-    in that of the server an empty folder. Times are seconds. ``metrics`` are NAME=PATTERN, for
-    loads whose output is not known.
+    ``load`` is a command that puts a server under load and ends by itself, or a URL, which is asked
+    ``rate`` times a second; ``ready`` says how to tell that it can begin. `{port}` in the commands
+    becomes a free port of each start, and `{scratch}` in that of the server an empty folder. Times
+    are seconds. ``metrics`` are NAME=PATTERN, for loads whose output is not known. Programs of a
+    suite bring their load.
     """
     check_counts(request.runs, request.warmup)
     if not 1 <= request.periods <= _MOST_PERIODS:
         raise UsageError(f"{request.periods} periods: give a number from 1 to {_MOST_PERIODS}")
-    (program,) = programs_of(request.program)
+    servers = [_server(program, request) for program in programs_of(request.programs)]
     asked = Asked(
-        ready_of(request.ready or _port_of(program)),
-        _load_of(request),
         request.periods,
         request.idle,
         request.ready_within,
-        _words("--stop", request.stop) if request.stop else (),
         [pattern_of(text) for text in request.metrics],
     )
-    server = replace(
-        program,
-        ignore_output=True,
-        scratch=any(_SCRATCH in word for word in program.argv),
-    )
-    compared = Compared((server,), *managers_of(request.managers, request.baseline))
+    compared = Compared(servers, *managers_of(request.managers, request.baseline))
     question = Question(
         serve_study.STUDY,
         "starts of the server",
@@ -69,6 +60,21 @@ def serve(request: Serve) -> Results:
         timed=True,
     )
     return measure(question, in_rounds(serve_study, compared, request), request.where())
+
+
+def _server(program: Program, request: Serve) -> Program:
+    service = program.service
+    if request.load or service is None:
+        stop = _words("--stop", request.stop) if request.stop else ()
+        service = Service(tuple(_load_of(request)), request.ready or _port_of(program), tuple(stop))
+    ready_of(service.ready)
+    load_command(service.load)
+    return replace(
+        program,
+        ignore_output=True,
+        scratch=program.scratch or any(_SCRATCH in word for word in program.argv),
+        service=service,
+    )
 
 
 def _port_of(program: Program) -> str:
@@ -81,7 +87,7 @@ def _port_of(program: Program) -> str:
 
 
 def _load_of(request: Serve) -> list[str]:
-    if not request.load.startswith(_URLS):
+    if not request.load.startswith(URLS):
         return _words("--load", request.load)
     if not 0 < request.rate <= _MOST_RATE:
         raise UsageError(
@@ -90,7 +96,6 @@ def _load_of(request: Serve) -> list[str]:
         )
     given = [word for text in request.requests for word in ("--request", text)]
     return [
-        str(native_file("bin/tare-load")),
         request.load,
         *("--rate", f"{request.rate:g}"),
         *("--for", f"{request.load_time:g}"),

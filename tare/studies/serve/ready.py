@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tare.base.errors import UsageError
+from tare.programs.program import PORT
 
-PORT = "{port}"
 LOCALHOST = "127.0.0.1"
 _PATIENCE = 1.0
 """Seconds for one attempt."""

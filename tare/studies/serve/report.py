@@ -6,10 +6,11 @@ of a start is the median of its loads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
+from tare.base.libraries import pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL, TOO_FEW_RUNS
 from tare.base.units import format_percent
 from tare.campaign import rounds
@@ -17,9 +18,9 @@ from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, read_records
 from tare.records.runs import Record
 from tare.records.summary import Row, summarise
-from tare.report.comparison import change, measured, medians, runs, summary_rows
+from tare.report.comparison import change, collections_table, measured, medians, runs, summary_rows
 from tare.report.fields import MANAGER, Field, table, texts
-from tare.report.model import Cell, Section, Table
+from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.serve import figures
 from tare.studies.serve.details import Details, Served
 from tare.studies.serve.loads import PERCENTILES, RATE, known_loads
@@ -49,39 +50,38 @@ __all__ = ["STUDY", "next_round", "section", "summarise"]
 
 
 def section(results: Results) -> Section:
-    """What the service did under each manager: in sentences, tables and figures."""
+    """What the services did under each manager: in sentences, tables and figures."""
     run = results.run
     summary = summarise(results.measurements, run.baseline, run.seed)
     rows: _Rows = summary_rows(summary)
-    known = {metric for (_, _, metric), row in rows.items() if row["median"] is not None}
     records = read_records(results.folder)
-    good = [
-        record
-        for record in counted(records)
-        if record.run.study == STUDY and record.outcome.status is Status.OK
-    ]
-    managers = [name for name in run.managers if any(manager == name for _, manager, _ in rows)]
-    program = next((program for program, _, _ in rows), "")
-    of = _Of(rows, program, managers, run.baseline)
-    tables = [_first_table(of, known)]
-    latencies = [metric for metric in PERCENTILES if metric in known]
-    if latencies:
-        tables.append(_medians_table("table-latencies", "Latencies (medians)", of, latencies))
-    tables.append(
-        _medians_table(
-            "table-more", "Other metrics (medians)", of, [m for m in _MORE if m in known]
+    programs = list(dict.fromkeys(program for program, _, _ in rows))
+    parts = []
+    for number, program in enumerate(programs, 1):
+        mine = {key: row for key, row in rows.items() if key[0] == program}
+        managers = [name for name in run.managers if any(each == name for _, each, _ in mine)]
+        good = [
+            record
+            for record in counted(records)
+            if (record.run.study, record.run.program) == (STUDY, program)
+            and record.outcome.status is Status.OK
+        ]
+        parts.append(
+            _Part(
+                _Of(mine, program, managers, run.baseline),
+                good,
+                "" if len(programs) == 1 else f"-{number}",
+            )
         )
-    )
-    drawn = [
-        figures.latency_figure(summary, managers, latencies),
-        figures.memory_figure(_typical(good, managers)),
-    ]
     return Section(
         identifier=STUDY,
-        title="The service under load",
-        findings=[*_findings(of, known), *_notes(good)],
-        tables=[*tables, *safety_tables(results, STUDY, records)],
-        figures=[figure for figure in drawn if figure is not None],
+        title="The service under load" if len(programs) == 1 else "The services under load",
+        findings=[found for part in parts for found in part.findings()],
+        tables=[
+            *(table for part in parts for table in part.tables()),
+            *safety_tables(results, STUDY, records),
+        ],
+        figures=[figure for part in parts for figure in part.figures(summary)],
     )
 
 
@@ -97,6 +97,53 @@ class _Of:
         return self.rows.get((self.program, manager, metric))
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What is shown of one program; ``good`` are its runs with figures. ``suffix`` is that of its
+    identifiers, "" where it is the only one."""
+
+    of: _Of
+    good: Sequence[Record]
+    suffix: str
+
+    @property
+    def known(self) -> set[str]:
+        return {metric for (_, _, metric), row in self.of.rows.items() if row["median"] is not None}
+
+    def findings(self) -> list[str]:
+        found = [*_findings(self.of, self.known), *_notes(self.good)]
+        return [f"{self.of.program}: {each}" for each in found] if self.suffix else found
+
+    def tables(self) -> Iterator[Table]:
+        known = self.known
+        if not known:
+            return
+        title = f"{self.of.program}: " if self.suffix else ""
+        heading = f"{title}under load" if title else "Under load"
+        yield _first_table(self.of, known, heading, self.suffix)
+        latencies = [metric for metric in PERCENTILES if metric in known]
+        wanted = (("Latencies", latencies), ("Other metrics", [m for m in _MORE if m in known]))
+        for what, metrics in wanted:
+            if metrics:
+                identifier = f"table-{what.split()[0].lower()}{self.suffix}"
+                made = _medians_table(identifier, f"{title}{what} (medians)", self.of, metrics)
+                yield replace(made, essential=not self.suffix)
+        if "collections" in known:
+            yield collections_table(self.of.rows, self.of.program, self.of.managers)
+
+    def figures(self, summary: pl.DataFrame) -> Iterator[Figure]:
+        of = self.of
+        mine = summary.filter(pl.col("program") == of.program)
+        latencies = [metric for metric in PERCENTILES if metric in self.known]
+        for figure in (
+            figures.latency_figure(mine, of.managers, latencies),
+            figures.memory_figure(_typical(self.good, of.managers)),
+        ):
+            if figure is not None:
+                title = f"{of.program}: {figure.title}" if self.suffix else figure.title
+                yield replace(figure, identifier=figure.identifier + self.suffix, title=title)
+
+
 def _speed(known: set[str]) -> str:
     return RATE if RATE in known else _LOAD_TIME
 
@@ -109,15 +156,14 @@ def _tail(known: set[str]) -> str:
     return ""
 
 
-def _first_table(of: _Of, known: set[str]) -> Table:
+def _first_table(of: _Of, known: set[str], title: str, suffix: str) -> Table:
     fields: list[Field[str]] = [texts("manager", MANAGER, str)]
     for metric in (_speed(known), _tail(known), _IDLE):
         if metric not in known:
             continue
-        title, help = METRICS[metric].title, METRICS[metric].explanation
         found = measured(
-            title,
-            help,
+            METRICS[metric].title,
+            METRICS[metric].explanation,
             f"Divided by that under {of.baseline}.",
             partial(of.row, metric),
         )
@@ -133,7 +179,7 @@ def _first_table(of: _Of, known: set[str]) -> Table:
             f"With fewer than {FEWEST_FOR_INTERVAL} starts there is no 95% interval: the bounds "
             "are the extreme ratios of the starts."
         )
-    return table("table-serve", "Under load", of.managers, fields, notes)
+    return table(f"table-serve{suffix}", title, of.managers, fields, notes)
 
 
 def _more_is_better(field: Field[str]) -> Field[str]:

@@ -7,18 +7,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from tare.base.units import parse_duration
-from tare.studykit.request import (
-    Command,
-    Request,
-    baseline_option,
-    managers_option,
-    option,
-    runs_option,
-)
+from tare.studykit.request import AgainstBaseline, option, runs_option
 
 
 @dataclass(frozen=True)
-class Serve(Request):
+class Serve(AgainstBaseline):
     """Requests per second, latencies and memory of a SERVER under each manager, under a load.
 
     The manager is put under the server alone. Each start of the server is made ready, put under the
@@ -34,8 +27,6 @@ class Serve(Request):
     ./server --port 8080
 """
 
-    program: Command
-    managers: Sequence[str] = managers_option()
     _: KW_ONLY
     load: str = option(
         "",
@@ -96,7 +87,6 @@ class Serve(Request):
     )
     runs: int = runs_option(6, "Starts under each manager; twice as many under the baseline.")
     warmup: int = option(0, help="Starts under each manager that are not counted.")
-    baseline: str = baseline_option()
 
 
 REQUESTS = (Serve,)

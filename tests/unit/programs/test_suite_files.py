@@ -63,7 +63,7 @@ def test_a_small_suite_is_read(tmp_path: Path) -> None:
     assert program.output_sha256 is None
 
 
-@pytest.mark.parametrize("name", ["quick", "papers", "kernels", "regions", "java"])
+@pytest.mark.parametrize("name", ["quick", "papers", "kernels", "regions", "services", "java"])
 def test_shipped_suites_are_correct(name: str) -> None:
     suite = load_suite(name)
     assert suite.name == name
@@ -258,3 +258,31 @@ def test_every_program_of_the_papers_is_in_the_suite() -> None:
         "253.perlbnk 254.gap 255.vortex 300.twolf espresso lindsay"
     ).split():
         assert ancestor in papers, ancestor
+
+
+SERVICE = (
+    '[[program]]\nname = "one"\ndescription = "a server"\ncommand = ["true", "{port}"]\n'
+    '[program.service]\nload = ["redis://127.0.0.1:{port}", "--request", "GET {{random}}"]\n'
+)
+
+
+def test_a_service_has_a_load_and_a_port(tmp_path: Path) -> None:
+    program = as_program(only(write(tmp_path, HEAD + SERVICE)))
+    assert program.argv == ("true", "{port}")
+    assert program.service is not None
+    assert program.service.load == ("redis://127.0.0.1:{port}", "--request", "GET {random}")
+    assert program.service.ready == "tcp:{port}"
+    assert program.service.stop == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD + PROGRAM.replace('"true"', '"true", "{port}"'), "unknown placeholder {port}"),
+        (HEAD + SERVICE.replace("{{random}}", "{random}"), "unknown placeholder {random}"),
+        (HEAD + SERVICE.replace("load =", "loads ="), "loads"),
+        (HEAD + SERVICE + 'stop = ["kill", "{scratch}"]\n', "unknown placeholder {scratch}"),
+    ],
+)
+def test_a_wrong_service_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    assert message in refused(write(tmp_path, text))
