@@ -21,6 +21,7 @@ from tare.gating.changes import (
     without_twins,
     word_of,
 )
+from tare.records.evidence import TIME_UNITS
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, measurement_schema
 from tare.records.runs import Record
@@ -28,8 +29,11 @@ from tare.studies.space import report as space
 from tare.studies.space.site_sums import totals
 
 MEASURED = ("wall_seconds", "user_seconds", "system_seconds", "peak_resident_bytes")
-JUDGED = (*MEASURED, *COUNTED)
-"""Metrics of which less is better whatever else holds. The others are shown, and never fail."""
+RATE = "requests_per_second"
+OF_SERVICES = (RATE, "latency_p99_seconds", "loaded_resident_bytes", "idle_resident_bytes")
+JUDGED = (*MEASURED, *COUNTED, *OF_SERVICES)
+"""Metrics of which less is better whatever else holds, and of the rate more. The others are shown,
+and never fail."""
 VERDICTS: dict[str, str] = {
     "newly failing": "All old runs succeeded, and some new ones failed.",
     "regression": "Worse beyond noise, and by more than the threshold.",
@@ -53,7 +57,6 @@ _OF_TIME = (
     "no difference seen",
 )
 """Verdicts on times that a machine that changed may have made."""
-_TIME_UNIT = "s"
 
 Key = tuple[str, str, str]
 
@@ -208,7 +211,7 @@ def _compare_row(old: Side, new: Side, key: Key, means: Means, *, told: bool) ->
         word = _counted_verdict(metric, before, after, ratio, means.threshold)
     elif not word:
         word = _value_verdict(metric, before, after, ratio, floor, means.threshold)
-        if METRICS[metric].unit == _TIME_UNIT and word in _OF_TIME and ratio is not None:
+        if METRICS[metric].unit in TIME_UNITS and word in _OF_TIME and ratio is not None:
             reason = means.pace.reason_against(ratio.low, ratio.high)
             word = "cannot tell" if reason else word
     return (
@@ -265,7 +268,8 @@ def _value_verdict(
         return word
     if 1 / (1 + threshold) <= ratio.median <= 1 + threshold:
         return "within threshold"
-    return "regression" if word == "higher" else "improvement"
+    worse = "lower" if metric == RATE else "higher"
+    return "regression" if word == worse else "improvement"
 
 
 def _counted_verdict(

@@ -27,6 +27,7 @@ from tare.studykit.changed_sites import difference_figures, sites_table
 _FIRST = (
     *("allocated_bytes", "instructions", "objects", "max_live_bytes", "peak_free_bytes"),
     *("simulated_cycles", "peak_resident_bytes", "wall_seconds"),
+    *("requests_per_second", "latency_p99_seconds", "idle_resident_bytes"),
 )
 """What a headline has, in this order."""
 _AMOUNTS = {
@@ -38,6 +39,9 @@ _AMOUNTS = {
     "simulated_cycles": ("more simulated cycles", "fewer simulated cycles"),
     "peak_resident_bytes": ("higher peak memory", "lower peak memory"),
     "wall_seconds": ("more wall time", "less wall time"),
+    "requests_per_second": ("more requests a second", "fewer requests a second"),
+    "latency_p99_seconds": ("longer p99", "shorter p99"),
+    "idle_resident_bytes": ("more memory when idle", "less memory when idle"),
 }
 _ALSO = ("never_freed_bytes", "drag_ratio")
 """Never judged, but said of a program that changed."""

@@ -39,7 +39,7 @@ _TO_SEE = 1.3
 answers: (2.9 + 0.84) / 2.9 standard errors."""
 _TO_PASS = 1.5
 """The same of the noise floor, by the simulated machines of few rounds."""
-_OF_TIME = ("s", "1/s")
+TIME_UNITS = ("s", "1/s")
 """Units of what a busy machine changes."""
 
 
@@ -87,7 +87,7 @@ def judge(runs: Runs, base: Runs, unit: str, error: float, seed: int = 0) -> Jud
     rounds = _rounds(runs, base)
     sure = statistics.round_interval(rounds, error) if len(rounds) >= needed else None
     if sure is None:
-        word = TOO_FEW_RUNS if unit in _OF_TIME else _by_spread(runs.values, base.values)
+        word = TOO_FEW_RUNS if unit in TIME_UNITS else _by_spread(runs.values, base.values)
         visible = None if word == TOO_FEW_RUNS else _visible_spread(runs.values, base.values)
         return Judged(word, ratio, None, number, needed, visible)
     shown = _widened(statistics.round_interval(rounds, ERROR), ratio)

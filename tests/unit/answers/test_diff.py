@@ -152,6 +152,29 @@ def test_other_metrics_never_fail() -> None:
     assert not result.regressed
 
 
+@pytest.mark.parametrize(
+    ("metric", "factor", "verdict", "headline"),
+    [
+        ("requests_per_second", 0.8, "regression", "fewer requests a second"),
+        ("requests_per_second", 1.25, "improvement", "more requests a second"),
+        ("latency_p99_seconds", 1.25, "regression", "longer p99"),
+        ("latency_p99_seconds", 0.8, "improvement", "shorter p99"),
+        ("idle_resident_bytes", 1.25, "regression", "more memory when idle"),
+    ],
+)
+def test_services_are_judged_and_of_requests_more_is_better(
+    metric: str, factor: float, verdict: str, headline: str
+) -> None:
+    old, new = (
+        make({("gawk", "glibc"): noisy(seed, level)}, metric=metric)
+        for seed, level in ((1, 1.0), (2, factor))
+    )
+    result = diff(old, new)
+    assert verdict_of(result.rows, "glibc", metric) == verdict
+    assert result.regressed == (verdict == "regression")
+    assert headline in result.report.sections[0].findings[0]
+
+
 def test_memory_is_judged() -> None:
     old = make({("p", "glibc"): noisy(1, 1e6)}, metric="peak_resident_bytes")
     new = make({("p", "glibc"): noisy(2, 2e6)}, metric="peak_resident_bytes")
