@@ -30,6 +30,7 @@ GROUPS = {
     "Start here": ("weigh", "compare", "serve", "tune", "report", "explore", "managers", "doctor"),
     "Find the code": ("drag", "space", "count", "memsys", "trace", "import"),
     "Compare and keep watch": (
+        "soak",
         "diff",
         "gate",
         "history",

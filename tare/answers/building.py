@@ -59,11 +59,12 @@ def _build_report(results: Results) -> Report:
     subject = programs[0] if len(programs) == 1 else f"{len(programs)} programs"
     if run.study == gate.STUDY:
         subject = gate.subject(run)
+    of_program = len(programs) == 1 and not run.request.trace  # else it is that of a replayer
     report = Report(
         title=f"tare {_command(run.study)}: {subject}",
         subtitle=_subtitle(run),
-        program=Path(run.programs[0].argv[0]).name if len(programs) == 1 else subject,
-        command=shlex.join(run.programs[0].argv) if len(programs) == 1 else "",
+        program=Path(run.programs[0].argv[0]).name if of_program else subject,
+        command=shlex.join(run.programs[0].argv) if of_program else "",
         commands=_commands(results),
         facts=_facts(results),
         sections=[_untitled(section, programs) for section in _sections(results)],

@@ -120,7 +120,7 @@ WITH_LIMITS: Mapping[str, tuple[str, ...]] = {
 """By study, the metrics that programs can have limits on. Some exist on some machines, or under
 some managers only."""
 
-REPLAYING = frozenset({"replay", "minheap", "collectors"})
+REPLAYING = frozenset({"replay", "minheap", "collectors", "soak"})
 """The observers that follow a trace instead of a program."""
 
 

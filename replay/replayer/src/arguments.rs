@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tare_harness::arguments::{no_option, Words};
 use tare_schedule::{Asked, Death};
@@ -11,11 +12,13 @@ tare-replay compile [--death free|unreachable|last-use] [--uses] [--threads] [--
        tare-replay run [--heap malloc|emulation|region|reap|null] [--threads] [--touch birth|first-line] [--report FILE] SCHEDULE
        tare-replay run --heap marksweep [--every BYTES] [--reclaim N] [--untimed] [--touch …]
                            [--report FILE] SCHEDULE
+       tare-replay soak --for SECONDS --report FILE SCHEDULE
        tare-replay show SCHEDULE";
 
 pub enum Arguments {
     Compile(Compile),
     Run(Run),
+    Soak(Soak),
     Show(PathBuf),
 }
 
@@ -35,6 +38,13 @@ pub struct Run {
     /// All lines of an object are written at its birth, and not only the first.
     pub touch: bool,
     pub report: Option<PathBuf>,
+    pub schedule: PathBuf,
+}
+
+/// A schedule that is followed again and again under malloc, for so long.
+pub struct Soak {
+    pub time: Duration,
+    pub report: PathBuf,
     pub schedule: PathBuf,
 }
 
@@ -76,6 +86,7 @@ impl Arguments {
         match command.to_str() {
             Some("compile") => Compile::parse(words).map(Arguments::Compile),
             Some("run") => Run::parse(words).map(Arguments::Run),
+            Some("soak") => Soak::parse(words).map(Arguments::Soak),
             Some("show") => match words.next_option()? {
                 None => words.file("file").map(Arguments::Show),
                 Some(_) => Err(words.unknown()),
@@ -148,5 +159,23 @@ impl Run {
             return Err("only malloc serves several --threads".to_owned());
         }
         Ok(run)
+    }
+}
+
+impl Soak {
+    fn parse(words: &mut Words) -> Result<Soak, String> {
+        let (mut time, mut report) = (None, None);
+        while let Some(option) = words.next_option()? {
+            match option.as_str() {
+                "--for" => time = Some(Duration::from_secs(words.number()?)),
+                "--report" => report = Some(words.value()?.into()),
+                _ => return Err(words.unknown()),
+            }
+        }
+        Ok(Soak {
+            time: time.ok_or("--for is missing")?,
+            report: report.ok_or("--report is missing")?,
+            schedule: words.file("file")?,
+        })
     }
 }

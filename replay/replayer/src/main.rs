@@ -11,6 +11,7 @@ mod reap;
 mod region;
 mod replay;
 mod run;
+mod soak;
 mod threads;
 
 use std::error::Error;
@@ -27,6 +28,7 @@ use tare_schedule::{compile, Header, Schedule};
 use crate::arguments::{Arguments, Compile};
 use crate::own_heap::OwnHeap;
 use crate::run::run_schedule;
+use crate::soak::soak_schedule;
 
 #[global_allocator]
 static OWN_HEAP: OwnHeap = OwnHeap::new();
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Arguments::Compile(asked) => compile_rows(asked),
         Arguments::Show(path) => show(path),
         Arguments::Run(asked) => run_schedule(asked),
+        Arguments::Soak(asked) => soak_schedule(asked),
     };
     tare_harness::run("tare-replay", arguments::USAGE, Arguments::parse, obey)
 }

@@ -57,7 +57,10 @@ fn print(arguments: &Arguments, load: &Load) {
     println!("requests_per_second {:.3}", load.per_second());
     println!("requests {}", load.answered);
     println!("unsent {}", load.unsent);
-    println!("{}", format!("errors {} {}", load.errors, load.first_error).trim_end());
+    println!(
+        "{}",
+        format!("errors {} {}", load.errors, load.first_error).trim_end()
+    );
     print_latencies("latency", &load.metered);
     print_latencies("service", &load.simple);
 }

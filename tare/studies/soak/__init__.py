@@ -1,0 +1,1 @@
+"""A recorded trace again and again: growth or plateau."""

@@ -1,0 +1,111 @@
+"""`tare soak`: a trace followed again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tare.records.results import read_records
+from tare.studies.soak.details import Details, Soaked
+from tests.conftest import Completed
+from tests.support.traces import Row, objects_frame, write_trace_folder
+
+KIB = 1 << 10
+# Two objects live to the end; of the others one lives at a time.
+ROWS: list[Row] = [
+    {"birth": 1, "size": 64 * KIB, "first": 1, "last": 90},
+    {"birth": 2, "size": 32 * KIB, "first": 2, "last": 90},
+    *(
+        {"birth": 10 + place, "size": 4 * KIB, "first": 10 + place, "free": 11 + place}
+        for place in range(0, 60, 2)
+    ),
+]
+# Every 16th free is forgotten.
+LEAKS = """
+#include <stddef.h>
+extern void* __libc_malloc(size_t);
+extern void __libc_free(void*);
+void* malloc(size_t size) { return __libc_malloc(size); }
+void free(void* object) {
+  static int calls;
+  if (object && ++calls % 16) __libc_free(object);
+}
+"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return write_trace_folder(tmp_path / "service.tare", objects_frame(ROWS))
+
+
+def soaked(folder: Path) -> list[Soaked]:
+    found = [record.outcome.details_as(Details).soak for record in read_records(folder)]
+    assert all(each is not None for each in found)
+    return [each for each in found if each is not None]
+
+
+def test_a_trace_is_followed_for_the_time(
+    tare: Callable[..., Completed], trace: Path, tmp_path: Path, browser: Any
+) -> None:
+    done = tare(
+        *("soak", "--for", "1s", "-n", "1", "-m", "glibc", "-m", "delay(glibc, size=64KiB)"),
+        *("-o", "out", trace),
+    )
+    assert done.returncode == 0, done.stderr
+    for each in soaked(tmp_path / "out"):
+        assert each.seconds >= 1
+        assert each.rounds >= len(each.looks) > 0
+        # What is left of a round is alive with what the next brings in its place, never twice.
+        assert each.peak_bytes == 100 * KIB
+        assert each.end_bytes == 96 * KIB
+        assert all(look.at_peak >= each.peak_bytes for look in each.looks)
+    assert done.stdout.startswith("tare soak: prog\n")
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto((tmp_path / "out/report.html").as_uri())
+    page.locator("figure svg").first.wait_for()
+    assert "tare-replay" not in page.locator("h1").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()
+
+
+def test_a_manager_that_forgets_frees_grows(
+    tare: Callable[..., Completed], compile_c: Callable[..., Path], trace: Path, tmp_path: Path
+) -> None:
+    leaks = compile_c(LEAKS, "-shared", "-fPIC", name="libleaks.so")
+    done = tare("soak", "--for", "1s", "-n", "1", "-m", leaks, "-o", "out", "--no-page", trace)
+    assert done.returncode == 0, done.stderr
+    first = soaked(tmp_path / "out")
+    leaking = max(first, key=lambda each: each.looks[-1].at_peak / each.rounds)
+    assert leaking.looks[-1].at_peak > 10 * leaking.peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-m", "immix(heap=64MiB)"), "cannot follow a trace again and again"),
+        (("--for", "0s"), "give one from 1s"),
+        (("-n", "0"), "0 runs"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    tare: Callable[..., Completed], trace: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = tare("soak", "-m", "glibc", *words, trace)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_a_manager_without_memory_has_a_status(
+    tare: Callable[..., Completed], compile_c: Callable[..., Path], trace: Path, tmp_path: Path
+) -> None:
+    source = LEAKS.replace(
+        "return __libc_malloc(size);", "return size == 65536 ? NULL : __libc_malloc(size);"
+    )
+    refuses = compile_c(source, "-shared", "-fPIC", name="librefuses.so")
+    done = tare("soak", "--for", "1s", "-n", "1", "-m", refuses, "-o", "out", "--no-page", trace)
+    assert done.returncode == 1
+    statuses = {record.outcome.status for record in read_records(tmp_path / "out")}
+    assert "out-of-memory" in statuses
