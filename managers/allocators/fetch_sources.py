@@ -5,8 +5,8 @@
     fetch_sources.py fetch --into DIR [--cmake FILE] [--optional] NAME...
 
 `fetch` puts each source in DIR/PACKAGE-VERSION and does nothing, not even look at the network,
-for what is already there. Only the standard library is used, because a build must be able to run
-this before anything is installed.
+for what is already there. Debian's archives are kept in the user's cache as well. Only the standard
+library is used, because a build must be able to run this before anything is installed.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class FetchError(Exception):
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / "manager.toml"
+    if not path.exists() and (folder / "source.toml").exists():
+        path = folder / "source.toml"  # of what is no manager
     try:
         with path.open("rb") as file:
             return tomllib.load(file)
@@ -150,21 +152,47 @@ def fetch_crates(sources: Sequence[dict[str, Any]], into: Path) -> None:
 def check(what: str, got: str, wanted: str) -> None:
     if got != wanted:
         raise FetchError(
-            f"checksum mismatch for {what}: got {got}, manager.toml says {wanted}. Nothing was "
-            "built from it. If the pin was changed on purpose, correct sha256 in manager.toml."
+            f"checksum mismatch for {what}: got {got}, its pin is {wanted}. Nothing was "
+            "built from it. If the pin was changed on purpose, correct its sha256."
         )
+
+
+def kept_archive(source: dict[str, Any]) -> Path:
+    """Where an archive is kept for later builds, in what `tare` has as its cache."""
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    if own := os.environ.get("TARE_CACHE"):
+        folder = Path(own)
+    elif os.path.isabs(shared):
+        folder = Path(shared) / "tare"
+    else:
+        folder = Path(os.path.expanduser("~")) / ".cache" / "tare"
+    return folder.absolute() / "archives" / str(source["sha256"])
+
+
+def digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def download(source: dict[str, Any], scratch: Path) -> Path:
     """Download a file of Debian's archive, which keeps past releases; apt knows proxies."""
+    archive, kept = scratch / "archive", kept_archive(source)
+    with contextlib.suppress(OSError):
+        shutil.copy(kept, archive)
+        if digest_of(archive) == source["sha256"]:
+            return archive
     address = f"{DEBIAN_MIRROR}/{source['archive']}"
     hint = f"Wanted: {address}; it must be reachable for apt, and apt be installed."
     helper = os.environ.get("APT_HELPER", "/usr/lib/apt/apt-helper")
-    run([helper, "download-file", address, "archive"], scratch, hint)
-    with (scratch / "archive").open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    check(source_key(source), digest, source["sha256"])
-    return scratch / "archive"
+    archive.unlink(missing_ok=True)
+    run([helper, "download-file", address, archive.name], scratch, hint)
+    check(source_key(source), digest_of(archive), source["sha256"])
+    # A cache that cannot be written to is no reason to fail.
+    with contextlib.suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+            Path(shutil.copy(archive, folder)).rename(kept)
+    return archive
 
 
 def fetch_debian(source: dict[str, Any], into: Path) -> None:

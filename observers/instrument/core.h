@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the instrument needs of Valgrind's core: the public tool headers, and the few entry points
-// which libcoregrind exports but no public header declares. The latter are copied from the core's
-// own headers of the versions that CMakeLists.txt names, which builds against no other.
+// What the instrument needs of Valgrind's core: the public tool headers, and a few entry points
+// that only the core's own headers declare. A distribution's package lacks these; their
+// declarations are copied here, from the versions that distribution/distribution.cmake accepts.
 
 #ifndef TARE_INSTRUMENT_CORE_H
 #define TARE_INSTRUMENT_CORE_H
@@ -26,6 +26,16 @@
 #include "pub_tool_tooliface.h"
 #include "pub_tool_vki.h"
 #include "pub_tool_vkiscnums.h"
+
+#ifdef TARE_PINNED_CORE
+
+#include "pub_core_aspacemgr.h"
+#include "pub_core_clientstate.h"
+#include "pub_core_debuginfo.h"
+#include "pub_core_libcfile.h"
+#include "pub_core_syscall.h"
+
+#else
 
 // pub_core_debuginfo.h: the symbols of an object, each at an address with all its names.
 typedef struct {
@@ -53,5 +63,7 @@ extern SysRes VG_(do_syscall)(UWord number, UWord, UWord, UWord, UWord, UWord, U
 
 // pub_core_clientstate.h: the limits of the program, as the kernel gave them.
 extern struct vki_rlimit VG_(client_rlimit_data);
+
+#endif
 
 #endif

@@ -72,8 +72,9 @@ static void after_syscall(ThreadId thread, UInt number, UWord* arguments, UInt c
   (void)count;
   if (!FOLLOWS_MEMORY || sr_isError(result)) return;
   const Mapping mapping = mapping_of(number, arguments, sr_Res(result));
-  reachability_note_mapping(mapping.start, mapping.bytes,
-                            !mapping.is_gone && load_registers(thread).inside != 0);
+  reachability_note_mapping(
+      mapping.start, mapping.bytes,
+      mapping.is_guard || (!mapping.is_gone && load_registers(thread).inside != 0));
 }
 
 // What the kernel reads and writes for the program.

@@ -80,7 +80,7 @@ _TOOLS = (
     ("cmake", "builds allocators on demand", "apt-get install cmake"),
     ("ninja", "builds allocators on demand", "apt-get install ninja-build"),
     ("g++", "builds allocators on demand", "apt-get install g++"),
-    ("valgrind", "builds the instrument behind tare count", "apt-get install valgrind"),
+    ("valgrind", "only for the tests of counts", "apt-get install valgrind"),
     ("chromium", "only for the tests of pages", "apt-get install chromium"),
 )
 

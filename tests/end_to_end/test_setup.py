@@ -222,7 +222,7 @@ def test_warnings_are_errors_only_in_checks() -> None:
 
 
 def test_messages_name_the_versions_of_valgrind_that_the_build_accepts() -> None:
-    cmake = (ROOT / "observers/instrument/CMakeLists.txt").read_text()
+    cmake = (ROOT / "observers/instrument/distribution/distribution.cmake").read_text()
     (versions,) = re.findall(r"set\(TARE_VALGRIND_VERSIONS (.*)\)", cmake)
     assert f"({', '.join(versions.split())})" in (ROOT / "tare/observers/instrument.py").read_text()
     page = (ROOT / "docs/instrument.md").read_text()

@@ -7,7 +7,7 @@
 #include "platform/guest.h"
 #include "pub_tool_rangemap.h"
 
-enum { OF_PROGRAM = 0, OF_MANAGER = 1 };
+enum { OF_PROGRAM = 0, NO_ROOT = 1 };
 
 static ULong period;
 static ULong next_search;
@@ -22,9 +22,9 @@ void reachability_initialise(ULong period_bytes) {
   owners = VG_(newRangeMap)(VG_(malloc), "tare.owners", VG_(free), OF_PROGRAM);
 }
 
-void reachability_note_mapping(Addr start, SizeT bytes, Bool of_manager) {
+void reachability_note_mapping(Addr start, SizeT bytes, Bool is_no_root) {
   if (owners != NULL && bytes > 0)
-    VG_(bindRangeMap)(owners, start, start + bytes - 1, of_manager ? OF_MANAGER : OF_PROGRAM);
+    VG_(bindRangeMap)(owners, start, start + bytes - 1, is_no_root ? NO_ROOT : OF_PROGRAM);
 }
 
 static void mark(Addr address) {
@@ -123,7 +123,7 @@ static void note_reachable(ULong clock) {
 static void claim_segment_of(Addr object) {
   UWord first, last, owner;
   VG_(lookupRangeMap)(&first, &last, &owner, owners, object);
-  if (owner == OF_MANAGER) return;
+  if (owner == NO_ROOT) return;
   const NSegment* const segment = VG_(am_find_nsegment)(object);
   if (segment != NULL && segment->kind == SkAnonC)
     reachability_note_mapping(segment->start, segment->end + 1 - segment->start, True);

@@ -21,7 +21,8 @@ static inline void reachability_after_birth(Addr object, ULong clock) {
 // The same after a birth in a region, whose memory need not be the manager's.
 void reachability_note_region_birth(ULong clock);
 
-// Mappings that are made inside an operation of the manager are the manager's.
-void reachability_note_mapping(Addr start, SizeT bytes, Bool of_manager);
+// No roots are the manager's mappings, which are made inside its operations, and what must not be
+// read.
+void reachability_note_mapping(Addr start, SizeT bytes, Bool is_no_root);
 
 #endif

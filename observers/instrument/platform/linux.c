@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "linux.h"
 
+enum { GUARD_INSTALL = 102, GUARD_REMOVE = 103 };  // madvise(2), since Linux 6.13
+
 Bool map_at(Addr start, SizeT bytes, UInt flags, Int file) {
   const SysRes result = VG_(am_do_mmap_NO_NOTIFY)(start, bytes, VKI_PROT_READ | VKI_PROT_WRITE,
                                                   flags | VKI_MAP_NORESERVE, (UInt)file, 0);
@@ -29,7 +31,7 @@ Bool starts_program(UInt syscall) { return syscall == __NR_execve || syscall == 
 static Mapping growth_of_heap(Addr end) {
   static Addr end_before;
   const Bool has_grown = end_before != 0 && end > end_before;
-  const Mapping growth = {end_before, has_grown ? end - end_before : 0, False};
+  const Mapping growth = {.start = end_before, .bytes = has_grown ? end - end_before : 0};
   end_before = end;
   return growth;
 }
@@ -39,12 +41,18 @@ Mapping mapping_of(UInt syscall, const UWord* arguments, Addr result) {
     case __NR_brk:
       return growth_of_heap(result);
     case __NR_mmap:
-      return (Mapping){result, arguments[1], False};
+      return (Mapping){.start = result, .bytes = arguments[1]};
     case __NR_mremap:
-      return (Mapping){result, arguments[2], False};
+      return (Mapping){.start = result, .bytes = arguments[2]};
     case __NR_munmap:
-      return (Mapping){arguments[0], arguments[1], True};
+      return (Mapping){.start = arguments[0], .bytes = arguments[1], .is_gone = True};
+    case __NR_madvise:
+      if (arguments[2] == GUARD_INSTALL || arguments[2] == GUARD_REMOVE)
+        return (Mapping){.start = arguments[0],
+                         .bytes = VG_PGROUNDUP(arguments[1]),
+                         .is_guard = arguments[2] == GUARD_INSTALL};
+      return (Mapping){.bytes = 0};
     default:
-      return (Mapping){0, 0, False};
+      return (Mapping){.bytes = 0};
   }
 }

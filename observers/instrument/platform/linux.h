@@ -21,6 +21,7 @@ typedef struct {
   Addr start;
   SizeT bytes;  // 0: none
   Bool is_gone;
+  Bool is_guard;  // part of a mapping that can be read, but must not be: glibc 2.42 has such stacks
 } Mapping;
 
 // What a call that succeeded with `result` has mapped, or no longer has.

@@ -13,16 +13,7 @@
 #include "threads/operations.h"
 #include "threads/usable_size.h"
 
-// The core asks this of each address to which a block might go on, and of each at which one begins;
-// in the first case without a place for `is_wrapper`. Where the answer is another address than it
-// asked for the block does not go on. So entries always begin a block, which they must: within one
-// the registers of the program are not up to date.
-extern Addr __real_vgPlain_redir_do_lookup(Addr address, Bool* is_wrapper);
-Addr __wrap_vgPlain_redir_do_lookup(Addr address, Bool* is_wrapper);
-Addr __wrap_vgPlain_redir_do_lookup(Addr address, Bool* is_wrapper) {
-  if (is_wrapper == NULL && entry_at(address) != NULL) return address + 1;
-  return __real_vgPlain_redir_do_lookup(address, is_wrapper);
-}
+Bool tare_begins_block(Addr address) { return entry_at(address) != NULL; }
 
 static void add_entry(Translation* translation, const Entry* entry) {
   bring_up_to_date(translation);

@@ -10,4 +10,7 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
                 const VexGuestExtents* extents, const VexArchInfo* host, IRType guest_word,
                 IRType host_word);
 
+// The core asks it of each address to which a block might go on (core/block-boundaries.patch).
+Bool tare_begins_block(Addr address);
+
 #endif

@@ -700,9 +700,6 @@ def test_lost_objects_are_found_by_the_next_search(tmp_path: Path, manager: str)
     assert len(held_by_chance) <= (0 if manager == "glibc" else 1), held_by_chance
 
 
-# ---- threads, processes, ends ----
-
-
 @pytest.fixture
 def program(compile_c: Compile) -> Callable[..., Path]:
     """Compile the body of main, after what stands before it."""
@@ -712,6 +709,33 @@ def program(compile_c: Compile) -> Callable[..., Path]:
         return compile_c(source, *OPTIONS, name=name)
 
     return build
+
+
+def test_a_search_passes_over_guards_within_a_mapping(tmp_path: Path, program: Compile) -> None:
+    """Stacks of glibc 2.42 have them. To read one would end the program."""
+    path = program("""
+      const int kind = MAP_PRIVATE | MAP_ANONYMOUS;
+      char *memory = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, kind, -1, 0);
+      void **behind = (void **)(memory + 131072), **removed = (void **)memory;
+      if (madvise(memory, 65536, 102) != 0) return puts("no guards") < 0;
+      *behind = malloc(701);
+      for (int i = 0; i < 100; ++i) free(malloc(1000));
+      madvise(memory, 4096, 103);
+      *removed = malloc(702);
+      for (int i = 0; i < 100; ++i) free(malloc(1000));
+      *behind = *removed = NULL;
+      for (int i = 0; i < 100; ++i) free(malloc(1000));""")
+    recording, printed = recorded(tmp_path, path, options=["--reachability=50000"])
+    if printed:
+        pytest.skip("the kernel has no guards (MADV_GUARD_INSTALL, Linux 6.13)")
+    searches = recording.marks["instructions"]
+    assert len(searches) >= 6
+    found = recording.deaths["unreachable_instructions"]
+    for size in (701, 702):
+        assert found[recording.only(size)] in searches[-2:]
+
+
+# ---- threads, processes, ends ----
 
 
 def test_threads(tmp_path: Path, program: Compile) -> None:

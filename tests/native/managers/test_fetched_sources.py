@@ -198,6 +198,7 @@ def fetch_debian_source(
     broken: bool = False,
     kind: str = "debian-source",
     commands: Path | None = None,
+    into: str = "sources",
 ) -> subprocess.CompletedProcess[str]:
     archive = tmp_path / "mine_0.1.2.tar.gz"
     digest = debian_archive(archive) if digest is None else digest
@@ -215,12 +216,13 @@ def fetch_debian_source(
     helper.chmod(0o755)
     command: list[str | Path] = [
         *(sys.executable, FETCH, "--root", tmp_path / "managers", "fetch", "mine"),
-        *("--into", tmp_path / "sources"),
+        *("--into", tmp_path / into),
     ]
     return subprocess.run(
         command,
         env={
             **os.environ,
+            "TARE_CACHE": str(tmp_path / "cache"),
             "APT_HELPER": str(helper),
             "PATH": os.pathsep.join([*([str(commands)] if commands else []), os.environ["PATH"]]),
         },
@@ -251,6 +253,17 @@ def test_a_debian_source_that_cannot_be_had(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Failed to fetch" in done.stderr
     assert "pool/main/m/mine/mine_0.1.2.tar.gz" in done.stderr
+
+
+def test_an_archive_is_kept_for_builds_without_a_network(tmp_path: Path) -> None:
+    assert fetch_debian_source(tmp_path).returncode == 0
+    (kept,) = (tmp_path / "cache/archives").iterdir()
+    done = fetch_debian_source(tmp_path, digest=kept.name, broken=True, into="again")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again/mine-0.1.2/c_src/mine.c").exists()
+    kept.write_bytes(b"another")
+    done = fetch_debian_source(tmp_path, digest=kept.name, broken=True, into="third")
+    assert "Failed to fetch" in done.stderr
 
 
 def test_a_built_package_of_another_release_is_had_by_its_address(tmp_path: Path) -> None:
