@@ -26,7 +26,7 @@ set(generated ${CMAKE_CURRENT_BINARY_DIR}/core)
 set(TARE_CORE_INCLUDE ${CMAKE_CURRENT_SOURCE_DIR}/core ${generated} ${source}/include
     ${source}/VEX/pub ${source}/coregrind)
 
-file(GLOB core_sources ${source}/VEX/priv/*.c ${source}/coregrind/m_*.[cS]
+file(GLOB core_sources RELATIVE ${source} ${source}/VEX/priv/*.c ${source}/coregrind/m_*.[cS]
      ${source}/coregrind/m_*/*.[cS])
 # Other systems and processors; code for tools that replace malloc; what another file includes.
 list(FILTER core_sources EXCLUDE REGEX
@@ -39,8 +39,8 @@ foreach(patched "address-bounds m_aspacemgr/aspacemgr-linux.c" "block-boundaries
   separate_arguments(patched)
   list(GET patched 0 patch)
   list(GET patched 1 file)
-  list(REMOVE_ITEM core_sources ${source}/coregrind/${file})
-  list(APPEND core_sources ${generated}/${file})
+  list(REMOVE_ITEM core_sources coregrind/${file})
+  list(APPEND patched_sources ${generated}/${file})
   cmake_path(GET file PARENT_PATH folder)
   file(MAKE_DIRECTORY ${generated}/${folder})
   add_custom_command(OUTPUT ${generated}/${file}
@@ -50,8 +50,8 @@ foreach(patched "address-bounds m_aspacemgr/aspacemgr-linux.c" "block-boundaries
     DEPENDS core/apply_patch.py core/${patch}.patch ${source}/.tare-complete
     VERBATIM)
 endforeach()
-add_custom_target(tare-patched-core DEPENDS ${generated}/m_aspacemgr/aspacemgr-linux.c
-  ${generated}/m_translate.c ${generated}/m_initimg/initimg-linux.c)
+# Two libraries have them: one target makes each of them once.
+add_custom_target(tare-patched-core DEPENDS ${patched_sources})
 
 file(WRITE ${generated}/vgversion.h "#define VGGIT \"patched by Tare\"\n")
 # Where registers lie in the state of a program, for assembly: as the compiler says.
@@ -68,7 +68,8 @@ function(tare_add_core processor other)
   set(platform ${processor}-linux)
   set(sources ${core_sources})
   list(FILTER sources EXCLUDE REGEX "[-_]${other}[-_.]")
-  add_library(tare-core-${platform} STATIC ${sources})
+  list(TRANSFORM sources PREPEND ${source}/)
+  add_library(tare-core-${platform} STATIC ${sources} ${patched_sources})
   add_dependencies(tare-core-${platform} tare-patched-core)
   target_include_directories(tare-core-${platform} SYSTEM PUBLIC ${TARE_CORE_INCLUDE}
     PRIVATE ${source} ${source}/coregrind/m_aspacemgr ${source}/coregrind/m_initimg)
