@@ -53,14 +53,14 @@ endforeach()
 # Two libraries have them: one target makes each of them once.
 add_custom_target(tare-patched-core DEPENDS ${patched_sources})
 
-file(WRITE ${generated}/vgversion.h "#define VGGIT \"patched by Tare\"\n")
+file(CONFIGURE OUTPUT ${generated}/vgversion.h CONTENT "#define VGGIT \"patched by Tare\"\n")
 # Where registers lie in the state of a program, for assembly: as the compiler says.
 execute_process(COMMAND ${CMAKE_C_COMPILER} -O -S -o - ${source}/VEX/auxprogs/genoffsets.c
   OUTPUT_VARIABLE offsets COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "#define [A-Za-z0-9_]+ xyzzy[^0-9]?[0-9]+" offsets "${offsets}")
 list(TRANSFORM offsets REPLACE "xyzzy[^0-9]?" "")
 list(JOIN offsets "\n" offsets)
-file(WRITE ${generated}/libvex_guest_offsets.h "${offsets}\n")
+file(CONFIGURE OUTPUT ${generated}/libvex_guest_offsets.h CONTENT "${offsets}\n" @ONLY)
 
 # tare_add_core(PROCESSOR OTHER OPTION…): the core for programs of PROCESSOR-linux, without what is
 # for the OTHER one, as a library of the tool's and as the object that it preloads.
@@ -86,7 +86,7 @@ function(tare_add_core processor other)
     POSITION_INDEPENDENT_CODE OFF)
   if(processor STREQUAL "x86")
     # elf.h and limits.h are there for 64 bits, and serve where their 32-bit package is missing.
-    file(WRITE ${generated}/gnu/stubs-32.h "")
+    file(CONFIGURE OUTPUT ${generated}/gnu/stubs-32.h CONTENT "")
     target_compile_options(tare-core-${platform} PRIVATE -mpreferred-stack-boundary=2
       "SHELL:-idirafter /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}")
   endif()
