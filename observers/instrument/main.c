@@ -22,6 +22,9 @@
 //   guest/                 the program as the core shows it
 //   platform/, output/, client/    what is the processor's or Linux's; files and tables; what is
 //                          preloaded into programs with regions
+//
+// Beside them: core/ builds Valgrind's core with our patches; distribution/ does what these do with
+// a core that is built already.
 
 #include "events/events.h"
 #include "events/phases.h"
