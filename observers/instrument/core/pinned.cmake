@@ -14,6 +14,9 @@ execute_process(
   COMMAND_ERROR_IS_FATAL ANY)
 include(${facts})
 if(NOT DEFINED TARE_core_VERSION)
+  if(TARE_ALONE)
+    message(FATAL_ERROR "What is built for other systems has the pinned core: licences/ names it.")
+  endif()
   message(WARNING "The source of Valgrind's core could not be fetched (see above); the core of this "
           "system's Valgrind is linked in its place.")
   return()
