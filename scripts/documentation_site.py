@@ -1,8 +1,8 @@
 """What the documentation site has besides the pages in docs: all that is made of the code.
 
 A hook of MkDocs, see mkdocs.yml; `make docs` builds the site. On a page of docs, `<!-- options -->`
-stands for the options of its command, `<!-- glossary -->` for the terms of the field, and
-`<!-- keys of NAME -->` for the keys of a file.
+stands for the options of its command, with a heading, `<!-- glossary -->` for the terms of the
+field, and `<!-- keys of NAME -->` for the keys of a file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     path = PurePosixPath(page.file.src_uri)
     if OPTIONS in markdown:
-        made = options_of(path.stem) if path.parent.name == "commands" else common_options()
+        of_command = path.parent.name == "commands"
+        made = ["## Options", "", *options_of(path.stem)] if of_command else common_options()
         markdown = markdown.replace(OPTIONS, "\n".join(made))
     markdown = markdown.replace(GLOSSARY, "\n".join(glossary()))
     markdown = KEYS.sub(lambda found: "\n".join(FILES[found[1]]()), markdown)
