@@ -123,11 +123,11 @@ impl Options {
 /// Of the words behind `cargo tare`.
 pub fn parse(words: &[String]) -> Result<Asked, String> {
     let mut words = words.iter().cloned().peekable();
-    let named = words.peek().and_then(|word| Verb::named(word));
-    if named.is_some() {
+    let subcommand = words.peek().and_then(|word| Verb::named(word));
+    if subcommand.is_some() {
         words.next();
     }
-    let verb = named.unwrap_or(Verb::Run);
+    let verb = subcommand.unwrap_or(Verb::Run);
     let (mut cargo, mut names, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
     let (mut study, mut tare, mut json) = (None, Vec::new(), None);
     let (mut strict, mut no_debug, mut dev) = (false, false, false);
@@ -165,7 +165,7 @@ pub fn parse(words: &[String]) -> Result<Asked, String> {
             _ if word.starts_with('-') => cargo.push(word),
             _ if verb == Verb::Run => {
                 let after = format!("{word}: arguments of the program come after --");
-                let misplaced = Verb::named(&word).filter(|_| named.is_none());
+                let misplaced = Verb::named(&word).filter(|_| subcommand.is_none());
                 return Err(misplaced.map_or(after.clone(), |verb| {
                     format!(
                         "{after}, and the subcommand before all options: cargo tare {}",

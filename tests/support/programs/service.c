@@ -1,7 +1,7 @@
-// A server for tests: service PORT HOW PIDS. It answers each line with the same line, and appends its
-// process's number to the file PIDS. A line "hold" makes it keep 64 MiB, "free" lets go of them.
-// HOW: "well"; "dies" ends it by abort at the line "die"; "leaves" ends it at once; "deaf" listens to
-// nobody; "stays" takes no notice of SIGTERM.
+// A server for tests: service PORT HOW PIDS. It answers each line with the same line, and appends
+// its process's number to the file PIDS. A line "hold" makes it keep 64 MiB, "free" lets go of
+// them. HOW: "well"; "dies" ends it by abort at the line "die"; "leaves" ends it at once; "deaf"
+// listens to nobody; "stays" takes no notice of SIGTERM.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
