@@ -61,7 +61,9 @@ def format_seconds(value: float) -> str:
         return f"{_three_digits(value)} s"
     if magnitude >= 1e-3:
         return f"{_three_digits(value * 1e3)} ms"
-    return f"{_three_digits(value * 1e6)} µs"
+    if magnitude >= 1e-6:
+        return f"{_three_digits(value * 1e6)} µs"
+    return f"{_three_digits(value * 1e9)} ns"
 
 
 def format_count(value: float) -> str:

@@ -82,6 +82,19 @@ class Manager:
         layer = self.layer if self.layer_serves else None
         return _is_file(layer or self.server, mapped_object)
 
+    def behind(self, front: Path, variables: Mapping[str, str]) -> Manager:
+        """This manager with the object ``front`` before it, which passes each call on: malloc and
+        free resolve to that, and the manager must be shown to stand behind it."""
+        layered = self.layer is not None
+        return replace(
+            self,
+            preload=(front, *self.preload),
+            environment={**self.environment, **variables},
+            server=self.server if layered else front,
+            layer=front if layered else None,
+            layer_serves=True,
+        )
+
     def stands_behind(self, mapped_object: str) -> bool:
         """Whether ``mapped_object`` is what must serve behind the layer."""
         return _is_file(self.server, mapped_object)

@@ -66,7 +66,6 @@ def in_front_of(
 ) -> Manager:
     """``manager`` with the recorder before it: malloc and free resolve to the recorder. If
     ``switched``, by the switch of the recording, and by a signal where its number is not 0."""
-    recorder = native_file(OBJECT)
     variables = {
         FOLDER_VARIABLE: str(recording.resolve()),
         STACKS_VARIABLE: "yes" if stacks else "no",
@@ -77,15 +76,7 @@ def in_front_of(
             SWITCH_VARIABLE: str(recording.resolve() / SWITCH_FILE),
             SIGNAL_VARIABLE: str(signal_number),
         }
-    layered = manager.layer is not None
-    return replace(
-        manager,
-        preload=(recorder, *manager.preload),
-        environment={**manager.environment, **variables},
-        server=manager.server if layered else recorder,
-        layer=recorder if layered else None,
-        layer_serves=True,
-    )
+    return manager.behind(native_file(OBJECT), variables)
 
 
 class Recorder(Observer):

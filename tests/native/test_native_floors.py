@@ -24,6 +24,7 @@ FOLDERS = (
     "managers/regions",
     "observers/instrument",
     "observers/jvm",
+    "observers/latency",
     "observers/recorder",
     "observers/runner",
     "platform",

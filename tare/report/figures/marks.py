@@ -36,7 +36,7 @@ LOGARITHMIC_FROM = 3.0
 """Ratios spanning more than this factor are drawn on a logarithmic axis."""
 ONLY_THIS_WIDTH = [{"filter": "datum.narrow === narrow"}]
 _STEPS = {
-    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")),
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
     "B": ((1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB")),
 }
 

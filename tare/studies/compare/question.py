@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tare.base.errors import UsageError
 from tare.campaign import executor, rounds
 from tare.campaign.cluster import Cluster
 from tare.campaign.session import (
@@ -18,9 +20,14 @@ from tare.campaign.session import (
     programs_of,
     rounds_of,
 )
+from tare.memory_managers.manager import Manager
+from tare.observers.protocol import Observe
 from tare.records.results import Results
+from tare.records.runs import Record, Run
 from tare.studies.compare import report as compare_study
 from tare.studies.compare.request import Compare
+from tare.studies.latency import observe as timed_calls
+from tare.studies.latency import report as latency_study
 from tare.studykit.least_heap import runtime_heaps
 from tare.studykit.request import answers
 
@@ -34,11 +41,12 @@ def compare(request: Compare) -> Results:
     of the wall-time ratio is within 1% of it, ``most_runs`` at most. A ``folder`` that holds an
     interrupted study of the same question is resumed. ``observe`` watches the runs instead of the
     runner. With ``cluster`` its workers do the runs; ``canary`` also looks whether the machine
-    drifts, as is always done on a cluster.
+    drifts, as is always done on a cluster. With ``latency`` further runs time each call of malloc.
     """
     check_counts(request.runs, request.warmup, request.most_runs, request.precision)
     chosen = programs_of(request.programs)
     resolved, baseline = managers_of(request.managers, request.baseline)
+    timing = _timing(resolved) if request.latency else {}
     observe = request.observe
     folder = request.folder
     heaps: dict[str, Any] = {}
@@ -59,13 +67,12 @@ def compare(request: Compare) -> Results:
             precision=request.precision,
             most_runs=request.most_runs,
         )
+        planner = _then_latency if request.latency else compare_study.next_round
+        runs = rounds.planned_runs(whole)
         return Planned(
-            partial(compare_study.next_round, whole),
-            rounds.planned_runs(whole),
-            {
-                name: partial(compare_study.next_round, replace(whole, programs=(name,)))
-                for name in whole.programs
-            },
+            partial(planner, whole),
+            runs + (latency_study.planned_runs(whole) if request.latency else 0),
+            {name: partial(planner, replace(whole, programs=(name,))) for name in whole.programs},
         )
 
     cluster = request.cluster or (Cluster(request.scheduler) if request.scheduler else None)
@@ -77,8 +84,28 @@ def compare(request: Compare) -> Results:
         "time and memory",
         compared,
         request.asked(),
-        {"runner": observe} if observe else {},
+        {**({"runner": observe} if observe else {}), **timing},
         {"heaps": heaps} if heaps else {},
         timed=True,
     )
     return measure(question, plan, where)
+
+
+def _timing(managers: Mapping[str, Manager]) -> dict[str, Observe]:
+    """What times calls of malloc, by the names of the observers."""
+    for manager in managers.values():
+        if manager.of_runtime_alone:
+            raise UsageError(
+                f"--latency times calls of malloc, and {manager.name} is a collector of a runtime",
+                "leave out --latency, or name allocators alone",
+            )
+    timed_calls.require()
+    return {
+        latency_study.OBSERVER: timed_calls.run_once,
+        latency_study.CAUSES_OBSERVER: timed_calls.run_with_causes,
+    }
+
+
+def _then_latency(plan: rounds.Plan, records: Sequence[Record]) -> list[Run]:
+    timed = compare_study.next_round(plan, records)
+    return timed or latency_study.next_round(plan, records)

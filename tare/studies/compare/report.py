@@ -20,6 +20,7 @@ from tare.records.summary import geometric_means, summarise
 from tare.report.comparison import MEMORY, TIME, change, comparison_section
 from tare.report.model import Section
 from tare.studies.compare.verdicts import comparison, conclusion, fastest, smallest
+from tare.studies.latency import report as latency
 from tare.studykit.safety import safety_tables
 
 STUDY = "compare"
@@ -31,12 +32,15 @@ next_round = partial(rounds.next_round, study=STUDY)
 def section(results: Results) -> Section:
     """What a comparison found: in sentences, tables and figures, and its failures."""
     run = results.run
-    summary = summarise(results.measurements, run.baseline, run.seed)
-    whole = comparison_section(results, summary)
+    mine = results.measurements.filter(pl.col("study") == STUDY)
+    whole = comparison_section(results, summarise(mine, run.baseline, run.seed))
+    timed = latency.section(results)
+    safety = safety_tables(results, STUDY, read_records(results.folder))
     return replace(
         whole,
-        findings=findings(results.measurements, run.baseline, run.seed),
-        tables=[*whole.tables, *safety_tables(results, STUDY, read_records(results.folder))],
+        findings=[*findings(mine, run.baseline, run.seed), *timed.findings],
+        tables=[*whole.tables, *timed.tables, *safety],
+        figures=[*whole.figures, *timed.figures],
     )
 
 
@@ -57,10 +61,11 @@ def findings(measurements: pl.DataFrame, baseline: str, seed: int) -> list[str]:
 def last_sentence(results: Results) -> str:
     """What `tare compare` ends with; "" where there is nothing to say."""
     run = results.run
-    programs = results.measurements["program"].unique().to_list()
+    mine = results.measurements.filter(pl.col("study") == STUDY)
+    programs = mine["program"].unique().to_list()
     if len(programs) != 1:
-        return next(iter(findings(results.measurements, run.baseline, run.seed)), "")
-    compared = comparison(results.measurements, STUDY, programs[0], run.baseline, run.seed)
+        return next(iter(findings(mine, run.baseline, run.seed)), "")
+    compared = comparison(mine, STUDY, programs[0], run.baseline, run.seed)
     return conclusion(compared) if compared.times else ""
 
 

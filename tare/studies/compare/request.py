@@ -30,6 +30,7 @@ class Compare(AgainstBaseline):
   tare compare -- gawk -f report.awk words.txt
   tare compare -m glibc -m mimalloc -m ./libmine.so -n 20 -- ./server --selftest
   tare compare -m jemalloc -m 'bdwgc(free=honoured)' -i input.sql -- sqlite3 my.db
+  tare compare --latency -m jemalloc -m mimalloc -- ./server --selftest
   tare compare --precision 1% --json out.json -- perl job.pl
 """
 
@@ -44,6 +45,10 @@ class Compare(AgainstBaseline):
         "0.01.",
     )
     most_runs: int = option(100, help="Most runs under each manager with --precision.")
+    latency: bool = option(
+        False,
+        help="Also time each call of malloc and free, in up to 6 further runs under each manager.",
+    )
     scheduler: str = scheduler_option()
     cluster: Cluster | None = None
     observe: Observe | None = None

@@ -20,9 +20,10 @@ from tare.records.runs import Record
 from tare.records.summary import Row, summarise
 from tare.report.comparison import change, collections_table, measured, medians, runs, summary_rows
 from tare.report.fields import MANAGER, Field, table, texts
+from tare.report.figures.percentiles import Percentiles, percentile_figure
 from tare.report.model import Cell, Figure, Section, Table
-from tare.studies.serve import figures
 from tare.studies.serve.details import Details, Served
+from tare.studies.serve.figures import memory_figure
 from tare.studies.serve.loads import PERCENTILES, RATE, known_loads
 from tare.studykit.safety import safety_tables
 
@@ -41,6 +42,7 @@ _MORE = (
     "peak_resident_bytes",
     "ready_seconds",
 )
+_BY_PERCENTILE = Percentiles("latency", "Latency by percentile", PERCENTILES, "starts")
 _TURNED = {"good": "bad", "bad": "good"}
 _Rows = dict[tuple[str, str, str], Row]
 
@@ -134,10 +136,9 @@ class _Part:
     def figures(self, summary: pl.DataFrame) -> Iterator[Figure]:
         of = self.of
         mine = summary.filter(pl.col("program") == of.program)
-        latencies = [metric for metric in PERCENTILES if metric in self.known]
         for figure in (
-            figures.latency_figure(mine, of.managers, latencies),
-            figures.memory_figure(_typical(self.good, of.managers)),
+            percentile_figure(mine, of.managers, _BY_PERCENTILE),
+            memory_figure(_typical(self.good, of.managers)),
         ):
             if figure is not None:
                 title = f"{of.program}: {figure.title}" if self.suffix else figure.title

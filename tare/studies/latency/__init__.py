@@ -1,0 +1,1 @@
+"""How long each call of malloc takes, under each manager."""

@@ -1,0 +1,40 @@
+"""What the record of a run holds beyond its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from tare.records.header import Amount
+from tare.records.runs import Number
+
+
+class OfSize(Struct, frozen=True):
+    """Calls that asked for up to ``bytes``, 0 for more than 1 MiB."""
+
+    bytes: Number
+    calls: Number
+    p50_seconds: Amount | None
+    p99_seconds: Amount | None
+
+
+class OfOperation(Struct, frozen=True):
+    calls: Number
+    max_seconds: Amount
+    percentiles: Mapping[str, Amount]
+    """Seconds, by name: ``p50``."""
+    sizes: tuple[OfSize, ...] = ()
+
+
+class Timed(Struct, frozen=True):
+    """``clock_seconds`` is what reading the clock took, which is in no other time; ``wall_seconds``
+    is the elapsed time of the program whose calls were timed."""
+
+    clock_seconds: Amount
+    wall_seconds: Amount
+    operations: Mapping[str, OfOperation]
+
+
+class Details(Struct, frozen=True):
+    latency: Timed | None = None
