@@ -265,6 +265,53 @@ def test_a_run_says_who_served(tmp_path: Path, compile_c: Compile) -> None:
     assert list(tmp_path.glob("*-*")) == []
 
 
+@pytest.mark.parametrize("linked", ["jemalloc", "glibc"])
+def test_a_program_as_it_is(tmp_path: Path, compile_c: Compile, linked: str) -> None:
+    library = resolve(linked).server
+    assert library is not None
+    flags = () if linked == "glibc" else (f"-Wl,--no-as-needed,-rpath,{library.parent}",)
+    program = compile_c(SMALL, "-fno-builtin", *flags, *([str(library)] if flags else []))
+    run = Program("small", (str(program), "2000"))
+    outcome = run_once(run, resolve("own"), Limits(), tmp_path, None)
+    assert outcome.status is Status.OK, outcome.reason
+    assert Path(outcome.server).samefile(library)
+    assert outcome.details["latency"]["operations"]["malloc"]["calls"] >= 2000
+
+
+BROUGHT = {
+    "in front of which nothing is": (
+        SMALL.replace("int main", "static char pool[1 << 20]; static size_t used;\n"
+        "void *malloc(size_t n) { return pool + (used = (used + n % 99 + 15) & 0xFFFF0); }\n"
+        "void free(void *p) { (void)p; }\nint main"),
+        "go to",
+    ),
+    "of other names": (
+        SMALL.replace("int main", "void *sn_rust_alloc(size_t a, size_t n) "
+        "{ return malloc(a + n); }"
+        "void sn_rust_dealloc(void *p, size_t a, size_t n) { (void)a; (void)n; free(p); }"
+        "void *sn_rust_realloc(void *p, size_t a, size_t n, size_t m) "
+        "{ (void)a; (void)n; return realloc(p, m); }"
+        "void *sn_rust_alloc_zeroed(size_t a, size_t n) { (void)a; return calloc(1, n); }"
+        "int main").replace("free(malloc(600 << 10));",
+        "sn_rust_dealloc(sn_rust_realloc(sn_rust_alloc(16, 9), 16, 9, 10), 16, 10),"
+        "sn_rust_dealloc(sn_rust_alloc_zeroed(16, 9), 16, 9);"),
+        "calls of sn_… in",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BROUGHT)
+def test_calls_that_do_not_reach_the_clock_are_told(
+    tmp_path: Path, compile_c: Compile, kind: str
+) -> None:
+    source, why = BROUGHT[kind]
+    program = Program("own", (str(compile_c(source, "-O0", "-fno-builtin", "-rdynamic")), "9"))
+    outcome = run_once(program, resolve("own"), Limits(), tmp_path, None)
+    assert outcome.status is Status.NOT_COVERED, outcome
+    assert why in outcome.reason
+    assert outcome.values == {}
+
+
 def test_without_room_the_program_goes_on(tmp_path: Path, compile_c: Compile) -> None:
     program = compile_c(SMALL, "-fno-builtin")
     command = f"ulimit -f 100; exec {program} 1000"

@@ -61,8 +61,7 @@ class _Clock(Observer):
             if not self.manager.serves(server):
                 reason = f"calls of process {pid} are served by {server}"
                 return _without(outcome, Status.NOT_LOADED, reason)
-        if self.manager.bare_name == OWN and (brought := _led_away(outcome)):
-            reason = f"calls of its own allocator cannot be timed: {brought}"
+        if self.manager.bare_name == OWN and (reason := self._passed_by(outcome)):
             return _without(outcome, Status.NOT_COVERED, reason)
         timed = _timed(found, outcome.values["wall_seconds"])
         return replace(
@@ -72,15 +71,18 @@ class _Clock(Observer):
             details={**outcome.details, "latency": to_builtins(timed)},
         )
 
+    def _passed_by(self, outcome: Outcome) -> str:
+        """Why calls of a program as it is do not reach the clock, or ""."""
+        if not self.manager.behind(require(), {}).serves(outcome.server):
+            return f"its calls of malloc go to {outcome.server} at once, so they cannot be timed"
+        for each in outcome.details_as(Covered).own_allocators:
+            if each.prefix:
+                return f"calls of {each.prefix}… in {each.file} are not of malloc, and not timed"
+        return ""
+
 
 def _without(outcome: Outcome, status: Status, reason: str) -> Outcome:
     return replace(outcome, status=status, reason=reason, values={})
-
-
-def _led_away(outcome: Outcome) -> str:
-    """The file of an allocator whose calls, under the clock, are served by the C library."""
-    brought = outcome.details_as(Covered).own_allocators
-    return next((each.file for each in brought if each.is_redirected), "")
 
 
 def _timed(found: Histograms, wall_seconds: float) -> Timed:
@@ -155,6 +157,8 @@ def _run(
         left = Path(folder).resolve()
         variables = {FOLDER_VARIABLE: str(left), CAUSES_VARIABLE: "yes" if causes else "no"}
         timed = manager.behind(require(), variables)
+        if manager.bare_name == OWN:  # what the program brings along is not led elsewhere
+            timed = replace(timed, server=None)
         observer = _Clock(left, manager, causes)
         return runner.run_once(program, timed, limits, workspace, keep_output, observer)
 
