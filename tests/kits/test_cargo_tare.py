@@ -49,7 +49,16 @@ mod tests {
 }
 """
 MAIN = 'fn main() { println!("{}", tiny::strings(300)); }'
-OUTER = "#[test] fn outer() { assert_eq!(tiny::strings(50), 50); }"
+OUTER = """
+use std::alloc::{GlobalAlloc, Layout, System};
+struct Own;
+unsafe impl GlobalAlloc for Own {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 { System.alloc(layout) }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) { System.dealloc(at, layout) }
+}
+#[global_allocator] static ALLOCATOR: Own = Own;
+#[test] fn outer() { assert_eq!(tiny::strings(50), 50); }
+"""
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +121,9 @@ def test_each_test_has_its_objects_and_the_next_run_their_change(kit: Path, crat
     assert rows["tiny", "tests::many"]["cost"]["objects"] == 501
     assert rows["tiny", "tests::many"]["cost"]["bytes"] >= 500 * 24 + 10 + 90 * 2 + 400 * 3
     assert rows["tiny outer", "outer"]["cost"]["objects"] >= 51
+    # No line of the program's own allocator, which is between the test and malloc.
+    places = rows["tiny outer", "outer"]["places"]
+    assert {place.partition(":")[0] for place in places} == {"src/lib.rs"}
     assert rows["tiny", "(outside of tests)"]["cost"]["objects"] > 0
     assert told["not_measured"] == []
 

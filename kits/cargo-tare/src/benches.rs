@@ -7,8 +7,9 @@
 //!   own time to warm up cannot be held to that: then the figures are those of the first iteration.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use cargo_metadata::Metadata;
 use serde_json::Value;
@@ -20,7 +21,7 @@ use crate::table::{Places, Row, Table};
 /// Beyond the first; criterion takes no fewer samples.
 const ITERATIONS: u32 = 10;
 const AT_ONCE: &str = "0.000000001";
-const WARMED_AT_ONCE: &str = "Warming up for 1.0000 ns";
+const WARMS_UP: &str = "Warming up for ";
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Harness {
@@ -31,14 +32,14 @@ pub enum Harness {
 }
 
 impl Harness {
-    /// By the names of variables that each reads.
+    /// By words of the help that each has. The name of a variable alone can be folded into the code.
     pub fn of(program: &Executable) -> Result<Harness, String> {
         let told = |error| format!("{}: {error}", program.path.display());
         Ok(Harness::with(&fs::read(&program.path).map_err(told)?))
     }
 
     fn with(content: &[u8]) -> Harness {
-        let criterion = ("CRITERION_HOME", Harness::Criterion);
+        let criterion = ("is a Criterion.rs benchmark", Harness::Criterion);
         let divan = ("DIVAN_SAMPLE_COUNT", Harness::Divan);
         let marks = [criterion, divan, ("RUST_TEST_THREADS", Harness::Libtest)];
         let found = marks.into_iter().find(|(mark, _)| holds(content, mark));
@@ -119,6 +120,17 @@ fn output(command: &mut Command) -> Result<Output, String> {
     Err(told(&done.stderr))
 }
 
+/// Whether criterion says so. Where it does not, it is not waited for.
+fn warms_up_at_once(command: &mut Command) -> bool {
+    let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let Ok(mut started) = started else { return false };
+    let output = BufReader::new(started.stderr.take().expect("it is piped"));
+    let line = output.lines().map_while(Result::ok).find(|line| line.contains(WARMS_UP));
+    let _ = started.kill();
+    let _ = started.wait();
+    line.is_some_and(|line| line.contains(&format!("{WARMS_UP}1.0000 ns")))
+}
+
 impl Bench<'_> {
     fn row(&self, name: &str, few: &Places, more: &Places, iterations: u32) -> Row {
         let row = Row::new(self.program.name(), name, &between(few, more, iterations));
@@ -144,8 +156,7 @@ impl Bench<'_> {
         let home = self.tare.scratch.join("criterion");
         let _ = fs::remove_dir_all(&home);
         let mut command = self.program.command(&self.program.path);
-        let tried = output(command.args(&words).env("CRITERION_HOME", &home));
-        if !tried.is_ok_and(|done| String::from_utf8_lossy(&done.stderr).contains(WARMED_AT_ONCE)) {
+        if !warms_up_at_once(command.args(&words).env("CRITERION_HOME", &home)) {
             return Ok(Row { is_first: true, ..Row::new(self.program.name(), name, &once) });
         }
         let _ = fs::remove_dir_all(&home);
@@ -232,8 +243,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn harnesses_are_known_by_their_variables() {
-        assert_eq!(Harness::with(b"..CRITERION_HOME.."), Harness::Criterion);
+    fn harnesses_are_known_by_their_help() {
+        let help = b"..This executable is a Criterion.rs benchmark.\n..";
+        assert_eq!(Harness::with(help), Harness::Criterion);
         assert_eq!(Harness::with(b"RUST_TEST_THREADS DIVAN_SAMPLE_COUNT"), Harness::Divan);
         assert_eq!(Harness::with(b""), Harness::Unknown);
     }

@@ -194,6 +194,12 @@ pub fn holds(content: &[u8], text: &str) -> bool {
     content.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
+/// Whether it is a function that `#[global_allocator]` makes, in the line of that static.
+fn is_entry(frame: &Frame) -> bool {
+    let made = ["__rust_alloc", "__rust_alloc_zeroed", "__rust_dealloc", "__rust_realloc"];
+    made.iter().any(|name| frame.function == *name || frame.function.contains(&format!("::{name}")))
+}
+
 /// None where they are damaged.
 fn stacks(found: &CallSites) -> Option<Vec<Stack>> {
     let stack = |row: &(usize, String, bool, f64, f64, f64)| {
@@ -204,6 +210,9 @@ fn stacks(found: &CallSites) -> Option<Vec<Stack>> {
             site = (caller < site).then_some(caller)?; // callers come first
         }
         frames.reverse();
+        // Inside is the allocator that the program brings along.
+        let own = frames.iter().position(is_entry);
+        frames.truncate(own.unwrap_or(frames.len()));
         let calls = Calls { count: row.3, instructions: row.4, bytes: row.5 };
         Some(Stack { frames, operation: row.1.clone(), calls })
     };
@@ -266,6 +275,23 @@ mod tests {
         assert_eq!((found[0].frames[1].line, place(&[], Path::new("/w"))), (9, "(no line)".into()));
         let sum: Cost = found.iter().map(|stack| stack.calls.cost(&stack.operation)).sum();
         assert_eq!(sum.by_metric().map(|(_, value)| value), [4.0, 1.0, 72.0, 159.0]);
+    }
+
+    #[test]
+    fn what_a_global_allocator_does_is_of_its_caller() {
+        let of = |function: &str| Frame { function: function.into(), ..Frame::default() };
+        let made = ["__rust_alloc", "a::_::__rust_realloc", "__rustc::__rust_dealloc::h0123"];
+        assert!(made.map(of).iter().all(is_entry));
+        assert!(!["alloc::alloc::alloc", "main", "a::__rust_all"].map(of).iter().any(is_entry));
+        let frames = json!([
+            {"function": "main", "file": "/w/src/main.rs", "line": 3},
+            {"function": "a::_::__rust_alloc", "file": "/w/src/main.rs", "line": 1},
+            {"function": "alloc", "file": "/r/mimalloc/lib.rs", "line": 9},
+        ]);
+        let costs = json!([[3, "malloc", false, 4, 100, 64]]);
+        let found = json!({"frames": frames, "sites": [[0, 0], [1, 1], [2, 2]], "costs": costs});
+        let found = stacks(&serde_json::from_value(found).unwrap()).unwrap();
+        assert_eq!(place(&found[0].frames, Path::new("/w")), "src/main.rs:3 (main)");
     }
 
     #[test]
