@@ -80,6 +80,7 @@ ${limits}")
   # Exit code 3 says that something is not installed, 4 that Tare could not go on.
   set(script [[
 command -v "$0" >/dev/null || { echo "$0 is not installed, or not on the path"; exit 3; }
+"$0" check --help >/dev/null || { echo "$0 does not start, or has no check"; exit 3; }
 rm -rf "$1.results"
 "$0" check "$1.toml" -o "$1.results" --no-page $2
 code=$?

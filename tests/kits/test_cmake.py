@@ -103,6 +103,18 @@ def test_without_tare_a_check_is_skipped_unless_required(tested: Tested) -> None
     assert f"{nowhere} is not installed" in output
 
 
+@pytest.mark.parametrize("content", ["#!/nowhere/python", "#!/bin/sh\nexit 1"])
+def test_a_tare_that_does_not_start_breaks_no_check(
+    tested: Tested, tmp_path: Path, content: str
+) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text(content + "\n")
+    broken.chmod(0o755)
+    code, output = tested(KEPT, str(broken))
+    assert code == 0
+    assert "***Skipped" in output
+
+
 @pytest.mark.parametrize(
     ("end", "skipped"), [("exit 3", True), ("exit 4", True), ("exit 2", False), ("exit 1", False)]
 )
@@ -110,7 +122,7 @@ def test_what_tare_cannot_measure_here_is_skipped(
     tested: Tested, tmp_path: Path, end: str, skipped: bool
 ) -> None:
     other = tmp_path / "other"
-    other.write_text(f"#!/bin/sh\n{end}\n")
+    other.write_text(f'#!/bin/sh\n[ "$2" = --help ] || {end}\n')
     other.chmod(0o755)
     code, output = tested(KEPT, str(other))
     assert ("***Skipped" in output, code == 0) == (skipped, skipped)

@@ -178,12 +178,25 @@ def test_without_the_recorder_tests_still_pass(tmp_path: Path) -> None:
     assert "not measured: test_it.py::test_it: recorder: " in output
 
 
-def test_without_tare_tests_still_pass(tmp_path: Path) -> None:
-    (tmp_path / "hiding.py").write_text("import sys\nsys.modules['tare'] = None\n")
+@pytest.mark.parametrize(
+    ("instead", "why"),
+    [
+        ("sys.modules['tare'] = None", "No module named 'tare"),
+        ("sys.modules['tare.base.units'] = sys", "module 'sys' has no attribute 'format_bytes'"),
+        (
+            "sys.modules['tare.base.units'] = type('', (), {'__getattr__': lambda *_: 1 / 0})()",
+            "division by zero",
+        ),
+    ],
+)
+def test_where_tare_cannot_be_loaded_tests_still_pass(
+    tmp_path: Path, instead: str, why: str
+) -> None:
+    (tmp_path / "hiding.py").write_text(f"import sys\n{instead}\n")
     text = "import pytest\n@pytest.mark.tare(peak='1KiB')\ndef test_it(): bytearray(2000)\n"
     code, output = run(tmp_path, text, "-p", "hiding", "--rootdir=.")
     assert code == 0, output
-    assert "not measured: test_it.py::test_it: tare: No module named 'tare" in output
+    assert f"not measured: test_it.py::test_it: tare: {why}" in output
 
 
 def test_without_marks_nothing_of_tare_is_loaded(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ import sys
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import suppress
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +25,10 @@ import pytest
 
 OBSERVER_OF = {"objects": "recorder", "bytes": "recorder", "drag": "instrument"}
 METRICS = ("peak", *OBSERVER_OF)
+OF_TARE = {
+    "tare.base.errors": ("TareError",),
+    "tare.base.units": ("format_bytes", "parse_share", "parse_size"),
+}
 INNER = "PYTEST_TARE_INNER"
 """In the environment of the second run: the observer that it runs under."""
 SIGNAL = signal.SIGRTMIN + 9
@@ -136,7 +142,7 @@ class Outer:
             return
         for item in items:
             if item.get_closest_marker("tare"):
-                with suppress(ImportError):  # told of where the test runs
+                with suppress(UnmeasuredError):  # told of where the test runs
                     _limits(item)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -147,7 +153,7 @@ class Outer:
             limits = _limits(item)
         except pytest.UsageError as error:
             pytest.fail(str(error), pytrace=False)
-        except ImportError as error:
+        except UnmeasuredError as error:
             result = yield
             self._finish(item, [], {"tare": str(error)})
             return result
@@ -227,10 +233,18 @@ class Outer:
                 self._notes.append(f"--tare-json: {error}")
 
 
+def _load() -> None:
+    """What this process uses of Tare; a broken installation can raise anything."""
+    try:
+        for module, names in OF_TARE.items():
+            attrgetter(*names)(import_module(module))
+    except Exception as error:
+        raise UnmeasuredError(str(error) or type(error).__name__) from None
+
+
 def _limits(item: pytest.Item) -> dict[str, float]:
     """The limits of a test by metric; those of the closest mark go before."""
-    import tare.base.units  # noqa: F401  # whether it can be loaded at all
-
+    _load()
     found: dict[str, float] = {}
     for mark in item.iter_markers("tare"):
         if mark.args:
