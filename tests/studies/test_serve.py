@@ -83,7 +83,7 @@ def test_memory_and_figures_are_those_of_the_server(
     for outcome in found:
         values = outcome.values
         assert values["peak_resident_bytes"] > HELD
-        assert HELD < values["loaded_resident_bytes"] < 2 * HELD
+        assert 0 < values["loaded_resident_bytes"] <= 1.01 * values["peak_resident_bytes"]
         assert 0 < values["idle_resident_bytes"] < HELD
         assert values["load_minor_faults"] >= 0
         assert values["requests_per_second"] > 0
@@ -96,6 +96,7 @@ def test_memory_and_figures_are_those_of_the_server(
         assert all(phase.end - phase.start >= 1 for phase in served.phases if phase.name == "idle")
         assert len(served.loads) == 2
         assert not served.killed
+        assert max(number for _, number in served.memory) > HELD
     assert not any(map(is_there, numbers(tmp_path / "pids")))
 
 

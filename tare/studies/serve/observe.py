@@ -44,7 +44,7 @@ _LOOK_SECONDS = 0.02
 _FIRST_SAMPLES_SECONDS = 0.1
 _MOST_SAMPLES = 1000
 _COST_SHARE = 50
-"""Looking at memory takes at most this part of the time."""
+"""Looking at memory takes at most one part in so many of a processor's time."""
 _STOP_SECONDS = 10.0
 _OUTPUT_LIMIT = 16 << 20
 _TAIL = 300
@@ -304,11 +304,12 @@ class _Service(Observer):
         """Looks at the memory where it is time to; the seconds until it is worth looking again."""
         now = self._now()
         if now >= self._next:
+            begun = time.thread_time()
             self.memory.append((now, resident_bytes(tree_below(self.launcher))))
             if len(self.memory) > _MOST_SAMPLES:
                 self.memory = self.memory[::2]
                 self._every *= 2
-            self._next = now + max(self._every, _COST_SHARE * (self._now() - now))
+            self._next = now + max(self._every, _COST_SHARE * (time.thread_time() - begun))
         return _LOOK_SECONDS
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import random
 import shlex
 import socket
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +20,7 @@ LOCALHOST = "127.0.0.1"
 _PATIENCE = 1.0
 """Seconds for one attempt."""
 _MOST_LOG = 1 << 20
+_PORTS = range(20_000, 32_000)
 _FORMS = "tcp:PORT, tcp:HOST:PORT, http://HOST:PORT/PATH, log:TEXT or command:COMMAND"
 
 
@@ -72,18 +75,20 @@ def answers(address: tuple[str, int] | None) -> bool:
     if address is None:
         return False
     try:
-        with socket.create_connection(address, timeout=_PATIENCE):
-            return True
+        with socket.create_connection(address, timeout=_PATIENCE) as made:
+            # Where nobody listens, a connection can meet itself.
+            return bool(made.getsockname() != made.getpeername())
     except OSError:
         return False
 
 
 def free_port() -> int:
-    """One that nothing listens on now."""
-    with socket.socket() as found:
-        found.bind((LOCALHOST, 0))
-        port: int = found.getsockname()[1]
-        return port
+    """One that nothing listens on now, and that no connection is given by the kernel."""
+    while True:
+        port = random.choice(_PORTS)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind((LOCALHOST, port))
+            return port
 
 
 def _serves(address: tuple[str, int] | None, url: str) -> bool:
