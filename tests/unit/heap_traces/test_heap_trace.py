@@ -39,6 +39,7 @@ from tare.heap_traces.trace import (
 from tare.heap_traces.writing import TableWriter
 from tare.heap_traces.writing import numbers as written
 from tare.observers import tracing
+from tare.observers.protocol import Observer
 from tare.records.runs import Outcome
 from tare.report.trace_summary import summary_report
 from tare.studykit.replayer import name_of
@@ -733,7 +734,7 @@ def test_stacks_too_deep_to_list_are_told(small: Trace, monkeypatch: pytest.Monk
 # ---- one run ----
 
 
-class Recorder:
+class Recorder(Observer):
     """Stands for the instrument: leaves the recording of a lively program when a run begins."""
 
     def __init__(self, *options: str) -> None:
