@@ -17,6 +17,7 @@
 // more than 1 GiB count as that much at their death.
 enum { NUMBER_BITS = 36, SIZE_BITS = 27, WORD_BYTES = 8 };
 #define HASHES (UINT64_C(1) << 31)
+#define OF_TWO UINT32_MAX
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char stem[4000];
@@ -66,7 +67,7 @@ static bool map_numbers(void) {
 
 // More objects than numbers: two of them would be taken for one. A test wants fewer.
 static void limit_objects(bool has_names) {
-  most_objects = has_names ? UINT32_MAX : (UINT64_C(1) << NUMBER_BITS) - 1;
+  most_objects = has_names ? OF_TWO - 1 : (UINT64_C(1) << NUMBER_BITS) - 1;
   const char* fewer = getenv("TARE_JVM_TRACE_OBJECTS");
   const uint64_t wanted = fewer == NULL ? 0 : strtoull(fewer, NULL, 10);
   if (wanted != 0 && wanted < most_objects) most_objects = wanted;
@@ -256,15 +257,21 @@ uint32_t recording_new_thread(void) {
   return thread;
 }
 
+// The JVM counts hashes without a lock, so a thread of its own can draw one that is drawn here:
+// what is stored in either object, or points to it, is lost rather than taken for the other's.
 void recording_name(uint32_t hash, int64_t tag) {
   pthread_mutex_lock(&lock);
-  if (hash < HASHES && numbers != NULL) numbers[hash] = (uint32_t)number_of(tag);
+  if (hash < HASHES && numbers != NULL) {
+    const uint32_t number = (uint32_t)number_of(tag), named = numbers[hash];
+    numbers[hash] = named == 0 || named == number ? number : OF_TWO;
+  }
   pthread_mutex_unlock(&lock);
 }
 
 // 0: of no object, or of none that is known.
 static uint64_t number_of_hash(uint32_t hash) {
-  return hash != 0 && hash < HASHES && numbers != NULL ? numbers[hash] : 0;
+  if (hash == 0 || hash >= HASHES || numbers == NULL) return 0;
+  return numbers[hash] == OF_TWO ? 0 : numbers[hash];
 }
 
 bool recording_store(uint32_t source, uint64_t offset, uint32_t target) {
