@@ -48,8 +48,6 @@ _Rows = dict[tuple[str, str, str], Row]
 
 next_round = partial(rounds.next_round, study=STUDY, observer=STUDY)
 
-__all__ = ["STUDY", "next_round", "section", "summarise"]
-
 
 def section(results: Results) -> Section:
     """What the services did under each manager: in sentences, tables and figures."""

@@ -10,9 +10,9 @@ from statistics import median
 
 from tare.base.units import format_bytes
 from tare.campaign import rounds
+from tare.records import summary
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, counted, read_records
-from tare.records.summary import summarise
 from tare.report.fields import SERVED, Field, counts, sizes, table, text, texts
 from tare.report.figures.marks import INK, SERIES, Scale, scale_for
 from tare.report.figures.profiles import Series, profile_spec
@@ -27,8 +27,7 @@ _TONES = {GROWTH: "bad", PLATEAU: "good", UNDECIDED: "quiet"}
 _LAST = "last_resident_bytes"
 
 next_round = partial(rounds.next_round, study=STUDY, observer=STUDY)
-
-__all__ = ["STUDY", "next_round", "section", "summarise"]
+summarise = summary.summarise
 
 
 @dataclass(frozen=True)
