@@ -14,7 +14,7 @@ PYTHON := $(VENV)/bin/python
 TARE := $(VENV)/bin/tare
 STEP := scripts/step.sh
 DICTIONARY := /usr/share/dict/american-english
-NATIVE_SOURCES := $(shell find observers managers platform replay workloads/kernels workloads/load -type f \
+NATIVE_SOURCES := $(shell find observers managers platform replay workloads/kernels -type f \
 	-not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
 
 help:
@@ -74,7 +74,7 @@ check: build
 	$(VENV)/bin/lint-imports --no-cache > /dev/null || { $(VENV)/bin/lint-imports --no-cache; exit 1; }
 	git ls-files '*.c' '*.cpp' '*.h' '*.hpp' | xargs $(VENV)/bin/clang-format --dry-run --Werror
 	git ls-files '*.sh' .ci/run | xargs shellcheck
-	@scripts/check-rust.sh replay replay/mmtk workloads/load kits/cargo-tare
+	@scripts/check-rust.sh replay replay/mmtk replay/load kits/cargo-tare
 	@$(STEP) "C and C++ with warnings as errors" warnings "The log names the file and the line." \
 		scripts/check-warnings.sh
 
