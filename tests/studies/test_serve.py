@@ -93,7 +93,8 @@ def test_memory_and_figures_are_those_of_the_server(
         assert served is not None
         names = [phase.name for phase in served.phases]
         assert names == ["warm-up", "load", "idle", "load", "idle"]
-        assert all(phase.end - phase.start >= 1 for phase in served.phases if phase.name == "idle")
+        idle = [phase.end - phase.start for phase in served.phases if phase.name == "idle"]
+        assert min(idle) > 0.99  # each end is rounded to a millisecond
         assert len(served.loads) == 2
         assert not served.killed
         assert max(number for _, number in served.memory) > HELD
