@@ -131,6 +131,7 @@ def test_what_fails_has_a_status_and_no_figures(
         ((), "--load is missing"),
         (("--load", "no-such-command {port}"), "the load no-such-command"),
         (("--load", "a 'b"), "No closing quotation"),
+        (("--load", "true", "--stop", "no-such-command"), "--stop no-such-command cannot be"),
         (("--load", "true", "--ready", "6379"), "give tcp:PORT"),
         (("--load", "true", "--periods", "0"), "0 periods"),
         (("--load", "http://127.0.0.1:{port}/"), "a load of a URL needs a number of requests"),

@@ -10,7 +10,7 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -223,24 +223,12 @@ class _Service(Observer):
 
     def _load(self, name: str) -> Iterator[float]:
         folder = self.folder / f"load-{len(self.phases)}"
-        folder.mkdir()
-        load = Program("the load", tuple(load_command(self.service.load)))
         limits = Limits(output_bytes=_OUTPUT_LIMIT)
         start = self._now()
         self.phases.append(Phase(name, round(start, 3), round(start, 3)))
-        launched = runner.launch_beside(load, limits, folder)
-        try:
-            while (raw := launched.report(0)) is None:
-                yield self._sampled()
-        finally:
-            launched.end()
+        command = load_command(self.service.load)
+        raw = yield from _beside("the load", command, limits, folder, self._sampled)
         self._ends_phase()
-        if raw["end"] == "error":
-            raise UsageError(
-                f"the load {shlex.join(self.service.load)} cannot be started: "
-                f"{os.strerror(raw['error_number'])}",
-                "name a command that is installed, as in --load 'ab -n 10000 http://…'",
-            )
         text = "".join(_text(folder / each) for each in ("stdout", "stderr"))
         read = read_load(text, self.asked.own)
         said = read.trouble or " ".join(text[-_TAIL:].split())
@@ -273,15 +261,9 @@ class _Service(Observer):
         started = time.monotonic()
         tree = tree_below(self.launcher)
         if self.service.stop:
+            limits = Limits(timeout_seconds=_STOP_SECONDS)
             folder = self.folder / "stop"
-            folder.mkdir()
-            stop = Program("--stop", self.service.stop)
-            launched = runner.launch_beside(stop, Limits(timeout_seconds=_STOP_SECONDS), folder)
-            try:
-                while launched.report(0) is None:
-                    yield _LOOK_SECONDS
-            finally:
-                launched.end()
+            yield from _beside("--stop", self.service.stop, limits, folder, lambda: _LOOK_SECONDS)
         elif tree:
             _signal(tree[0], signal.SIGTERM)
         while time.monotonic() - started < _STOP_SECONDS:
@@ -311,6 +293,26 @@ class _Service(Observer):
                 self._every *= 2
             self._next = now + max(self._every, _COST_SHARE * (time.thread_time() - begun))
         return _LOOK_SECONDS
+
+
+def _beside(
+    what: str, command: Sequence[str], limits: Limits, folder: Path, look: Callable[[], float]
+) -> Generator[float, None, dict[str, Any]]:
+    """Runs a command beside the server, with its output in a new ``folder``; its end, as the
+    launcher reports it. ``look`` gives the seconds between looks at it."""
+    folder.mkdir()
+    launched = runner.launch_beside(Program(what, tuple(command)), limits, folder)
+    try:
+        while (raw := launched.report(0)) is None:
+            yield look()
+    finally:
+        launched.end()
+    if raw["end"] == "error":
+        raise UsageError(
+            f"{what} {shlex.join(command)} cannot be started: {os.strerror(raw['error_number'])}",
+            "name a command that is installed",
+        )
+    return raw
 
 
 def _signal(pid: int, number: int) -> None:

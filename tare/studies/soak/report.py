@@ -79,14 +79,13 @@ def _findings(served: Sequence[_Served]) -> list[str]:
         alive = each.typical.peak_bytes
         share = f"{each.last / alive:.2f} times what is alive" if alive else "with nothing alive"
         memory = f"{format_bytes(each.last)} at the end, {share}"
-        match each.growth.word:
-            case word if word == GROWTH:
-                more = _per_thousand(each.growth.slope)
-                found.append(f"{each.manager} grows: {more} more in 1,000 rounds ({memory}).")
-            case word if word == PLATEAU:
-                found.append(f"{each.manager} has reached a plateau ({memory}).")
-            case _:
-                found.append(f"{each.manager}: cannot tell, more --for is needed ({memory}).")
+        if each.growth.word == GROWTH:
+            more = _per_thousand(each.growth.slope)
+            found.append(f"{each.manager} grows: {more} more in 1,000 rounds ({memory}).")
+        elif each.growth.word == PLATEAU:
+            found.append(f"{each.manager} has reached a plateau ({memory}).")
+        else:
+            found.append(f"{each.manager}: cannot tell, more --for is needed ({memory}).")
     found.sort(key=lambda sentence: "grows:" not in sentence)
     return [
         *found,
