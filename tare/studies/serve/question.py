@@ -92,7 +92,7 @@ def _load_of(request: Serve) -> list[str]:
     if not 0 < request.rate <= _MOST_RATE:
         raise UsageError(
             f"--rate {request.rate:g}: a load of a URL needs a number of requests a second, "
-            f"to {_MOST_RATE:g}"
+            f"to {_MOST_RATE:,.0f}"
         )
     given = [word for text in request.requests for word in ("--request", text)]
     return [
