@@ -10,6 +10,7 @@ import shlex
 import sys
 from functools import cache
 from importlib.machinery import FileFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -66,20 +67,24 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         names = self.list_commands(ctx)
+        modules = {**_written(), **{name: f"{at}.request" for name, at in _requested().items()}}
         grouped = {name for group in GROUPS.values() for name in group}
         rest = [name for name in names if name not in grouped]
         longest = max(map(len, names))
-        room = formatter.width - longest - 4
         for title, group in {**GROUPS, LAST_GROUP: rest}.items():
             with formatter.section(title):
                 formatter.write_dl(
-                    [(f"{name:{longest}}", self._short_help(ctx, name, room)) for name in group]
+                    [(f"{name:{longest}}", _summary(name, modules[name])) for name in group]
                 )
 
-    def _short_help(self, ctx: click.Context, name: str, longest: int) -> str:
-        command = self.get_command(ctx, name)
-        assert command is not None
-        return command.get_short_help_str(longest).partition(": ")[0].removesuffix(":...")
+
+def _summary(command: str, module: str) -> str:
+    """What the first line of the module says of its command; read, for loading all takes long."""
+    found = find_spec(module)
+    assert found is not None
+    assert found.origin is not None
+    with Path(found.origin).open(encoding="utf-8") as text:
+        return text.readline().partition(f"`tare {command}`: ")[2].strip().strip('."')
 
 
 @cache

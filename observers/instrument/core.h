@@ -34,6 +34,7 @@
 #include "pub_core_debuginfo.h"
 #include "pub_core_libcfile.h"
 #include "pub_core_syscall.h"
+#include "pub_core_transtab.h"
 
 #else
 
@@ -60,6 +61,9 @@ extern SysRes VG_(am_do_mmap_NO_NOTIFY)(Addr start, SizeT bytes, UInt protection
 
 // pub_core_syscall.h
 extern SysRes VG_(do_syscall)(UWord number, UWord, UWord, UWord, UWord, UWord, UWord, UWord, UWord);
+
+// pub_core_transtab.h: what was translated of this code is not used again.
+extern void VG_(discard_translations)(Addr start, ULong bytes, const HChar* who);
 
 // pub_core_clientstate.h: the limits of the program, as the kernel gave them.
 extern struct vki_rlimit VG_(client_rlimit_data);

@@ -32,6 +32,7 @@
 #include "executions/stretches.h"
 #include "manager/entries.h"
 #include "manager/proof.h"
+#include "manager/returns.h"
 #include "memsys/feed.h"
 #include "objects/objects.h"
 #include "objects/reachability.h"
@@ -166,6 +167,7 @@ static void before_options(void) {
   options_initialise();
   VG_(needs_syscall_wrapper)(before_syscall, after_syscall);
   entries_initialise();
+  returns_initialise();
   threads_initialise();
   if (FOLLOWS_MEMORY) client_requests_initialise();
   VG_(atfork)(NULL, NULL, start_child);

@@ -1,4 +1,4 @@
-"""What `tare weigh` asks."""
+"""`tare weigh`: what memory management costs a program, and what to change."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,9 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 
 import tare as tare_package
+from tare.__main__ import tare_group
 from tests.conftest import TARE, Completed
 from tests.native.test_runner import PASS_ON
 
@@ -51,7 +54,11 @@ def test_version_and_help(tare: Tare) -> None:
     shown = tare("--help").stdout
     for title in ("Start here:", "Find the code:", "Compare and keep watch:", "Research:"):
         assert title in shown
-    assert shown.count("\n  weigh ") == shown.count("\n  lbo ") == 1
+    listing = shown.partition("Start here:")[2]
+    listed = dict(re.findall(r"^  ([a-z]+) {2,}(\w.*)$", listing, re.M))
+    assert sorted(listed) == tare_group.list_commands(click.Context(tare_group))
+    assert all(len(summary.split()) >= 3 for summary in listed.values())
+    assert not re.search(r"^ {3,}", listing, re.M), "a summary takes more than its line"
     for command in ("weigh", "compare", "managers", "doctor", "report", "diff", "export", "suite"):
         assert command in shown
         text = tare(command, "--help").stdout

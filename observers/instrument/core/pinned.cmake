@@ -37,18 +37,19 @@ list(FILTER core_sources EXCLUDE REGEX
 list(FILTER core_sources EXCLUDE REGEX
      "s390_disasm|multiarch|vg_replace_malloc|remote-utils-shared\\.c")
 
-foreach(patched "address-bounds m_aspacemgr/aspacemgr-linux.c" "block-boundaries m_translate.c"
-        "heap-room m_initimg/initimg-linux.c")
+foreach(patched "address-bounds coregrind/m_aspacemgr/aspacemgr-linux.c"
+        "block-boundaries coregrind/m_translate.c" "heap-room coregrind/m_initimg/initimg-linux.c"
+        "add-to-memory VEX/priv/host_amd64_defs.c" "choose-add-to-memory VEX/priv/host_amd64_isel.c")
   separate_arguments(patched)
   list(GET patched 0 patch)
   list(GET patched 1 file)
-  list(REMOVE_ITEM core_sources coregrind/${file})
+  list(REMOVE_ITEM core_sources ${file})
   list(APPEND patched_sources ${generated}/${file})
   cmake_path(GET file PARENT_PATH folder)
   file(MAKE_DIRECTORY ${generated}/${folder})
   add_custom_command(OUTPUT ${generated}/${file}
     COMMAND ${Python3_EXECUTABLE} -I ${CMAKE_CURRENT_SOURCE_DIR}/core/apply_patch.py
-      ${CMAKE_CURRENT_SOURCE_DIR}/core/${patch}.patch ${source}/coregrind/${file}
+      ${CMAKE_CURRENT_SOURCE_DIR}/core/${patch}.patch ${source}/${file}
       ${generated}/${file}
     DEPENDS core/apply_patch.py core/${patch}.patch ${source}/.tare-complete
     VERBATIM)
@@ -75,7 +76,8 @@ function(tare_add_core processor other)
   add_library(tare-core-${platform} STATIC ${sources} ${patched_sources})
   add_dependencies(tare-core-${platform} tare-patched-core)
   target_include_directories(tare-core-${platform} SYSTEM PUBLIC ${TARE_CORE_INCLUDE}
-    PRIVATE ${source} ${source}/coregrind/m_aspacemgr ${source}/coregrind/m_initimg)
+    PRIVATE ${source} ${source}/coregrind/m_aspacemgr ${source}/coregrind/m_initimg
+      ${source}/VEX/priv)
   target_compile_definitions(tare-core-${platform}
     PUBLIC VGA_${processor}=1 VGO_linux=1 VGP_${processor}_linux=1
       VGPV_${processor}_linux_vanilla=1 TARE_VALGRIND_VERSION="${TARE_CORE_VERSION}"

@@ -4,12 +4,16 @@
 #include "guest/registers.h"
 #include "stretches.h"
 
+void add_to_clock(Translation* translation, IRExpr* instructions) {
+  const SizeT clock = offsetof(Registers, clock);
+  IRExpr* const now = get_register(translation, clock);
+  put_register(translation, clock, binary(translation, Iop_Add64, now, instructions));
+}
+
 void bring_up_to_date(Translation* translation) {
-  if (translation->counted == translation->stored) return;
   if (executions_are_on()) executions_add_stretch(translation);
-  IRExpr* const after =
-      binary(translation, Iop_Add64, clock_before(translation), number(translation->counted));
-  put_register(translation, offsetof(Registers, clock), after);
+  if (translation->counted == translation->stored) return;
+  add_to_clock(translation, number(translation->counted - translation->stored));
   translation->stored = translation->counted;
 }
 

@@ -7,7 +7,7 @@
 
 #include "guest/translation.h"
 
-#define NOT_STORED (~(UInt)0)
+void add_to_clock(Translation* translation, IRExpr* instructions);
 
 // Stores the clock, so that what is called next finds it right.
 void bring_up_to_date(Translation* translation);

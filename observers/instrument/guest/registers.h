@@ -39,6 +39,7 @@ static inline Registers* registers_of(GuestState* state) {
 
 // Of a thread that does not run.
 Registers load_registers(ThreadId id);
+Addr load_result(ThreadId id);
 void store_registers(ThreadId id, const Registers* registers);
 
 #endif

@@ -45,8 +45,10 @@ void put_register(Translation* translation, SizeT field, IRExpr* value) {
 }
 
 IRExpr* clock_before(Translation* translation) {
-  if (translation->before == NULL)
-    translation->before = get_register(translation, offsetof(Registers, clock));
+  if (translation->before == NULL) {
+    IRExpr* const now = get_register(translation, offsetof(Registers, clock));
+    translation->before = binary(translation, Iop_Sub64, now, number(translation->stored));
+  }
   return translation->before;
 }
 

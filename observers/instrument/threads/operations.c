@@ -7,6 +7,7 @@
 #include "executions/contexts.h"
 #include "guest/stack.h"
 #include "manager/entries.h"
+#include "manager/returns.h"
 #include "memsys/feed.h"
 #include "sites/costs.h"
 #include "sites/shadow.h"
@@ -87,6 +88,7 @@ HELPER void enter_operation(GuestState* state, const Entry* entry) {
   frame->entry = entry;
   frame->stack_pointer = stack_pointer;
   frame->returns_to = *(const Addr*)stack_pointer;  // the call has just written it
+  returns_add(frame->returns_to);
   if (FOLLOWS_MEMORY) note_arguments(state, registers, frame);
   be_inside(thread, registers, frame);
   if (feed_is_on() && entry->operation != OP_COUNT) feed_count_call();
@@ -106,6 +108,7 @@ HELPER void enter_memory_function(GuestState* state, const Entry* entry) {
   frame->entry = entry;
   frame->stack_pointer = state->GUEST_STACK_POINTER;
   frame->returns_to = *(const Addr*)state->GUEST_STACK_POINTER;
+  returns_add(frame->returns_to);
   be_inside(thread, registers, frame);
 }
 
@@ -128,9 +131,11 @@ void end_operation(Registers* registers, Addr next, Addr result, SizeT usable_si
   follow_top(thread, registers);
 }
 
-HELPER void leave_operation(GuestState* state, Addr next) {
-  Registers* const registers = registers_of(state);
+void end_what_returned(Registers* registers, Addr stack_pointer, Addr next, Addr result) {
   // Of a calloc that ends by a jump to memset both are over.
-  while (registers->leaves_above < state->GUEST_STACK_POINTER)
-    end_operation(registers, next, state->GUEST_RESULT, 0);
+  while (registers->leaves_above < stack_pointer) end_operation(registers, next, result, 0);
+}
+
+HELPER void leave_operation(GuestState* state, Addr next) {
+  end_what_returned(registers_of(state), state->GUEST_STACK_POINTER, next, state->GUEST_RESULT);
 }

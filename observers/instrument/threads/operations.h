@@ -14,6 +14,9 @@ HELPER void leave_operation(GuestState* state, Addr next);
 // The innermost operation ends and goes on at `next`, with `result`.
 void end_operation(Registers* registers, Addr next, Addr result, SizeT usable_size);
 
+// The operations that are over with this stack pointer, if any, end likewise.
+void end_what_returned(Registers* registers, Addr stack_pointer, Addr next, Addr result);
+
 // What is executed and used from now on is charged to what the thread is in.
 void follow_top(const Thread* thread, Registers* registers);
 void charge_accesses(const Thread* thread);

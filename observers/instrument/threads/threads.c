@@ -85,7 +85,9 @@ static void enter_handler(ThreadId id, Int signal_number, Bool alternative_stack
   Thread* const thread = threads[id];
   Registers registers = load_registers(id);
   const Addr interrupted_at = VG_(get_SP)(id);
-  // An operation may be interrupted at its first instruction.
+  // An operation may be interrupted when it has returned and code has not looked yet, and at its
+  // first instruction.
+  end_what_returned(&registers, interrupted_at, VG_(get_IP)(id), load_result(id));
   drop_abandoned(thread, &registers, interrupted_at, interrupted_at);
   registers.clock = clock_of(&registers);
   Frame* const interrupted = top(thread);

@@ -37,17 +37,20 @@ void add_side_exit(Translation* translation, const IRSB* in, IRStmt* exit, UInt 
     addStmtToIRSB(translation->block, exit);
     return;
   }
-  IRExpr* const executed = assign(
-      translation, Ity_I64, IRExpr_ITE(guard.first, number(translation->counted), number(certain)));
-  IRExpr* const clock = binary(translation, Iop_Add64, clock_before(translation), executed);
-  if (guard.exits_unless)
-    put_register(translation, offsetof(Registers, clock), clock);
-  else
+  const UInt stored = translation->stored, counted = translation->counted;
+  if (guard.exits_unless) {
+    add_to_clock(translation, assign(translation, Ity_I64,
+                                     IRExpr_ITE(guard.first, number(counted - stored),
+                                                number((ULong)certain - stored))));
+    translation->stored = counted;
+    addStmtToIRSB(translation->block, exit);
+  } else {
     bring_up_to_date(translation);
-  addStmtToIRSB(translation->block, exit);
-  if (!guard.exits_unless) {
-    translation->before = clock;
-    translation->counted = 0;
+    addStmtToIRSB(translation->block, exit);
+    add_to_clock(translation,
+                 assign(translation, Ity_I64,
+                        IRExpr_ITE(guard.first, number(0), number((ULong)certain - counted))));
+    translation->before = NULL;
+    translation->counted = translation->stored = 0;
   }
-  translation->stored = NOT_STORED;
 }

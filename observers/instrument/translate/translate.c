@@ -6,6 +6,7 @@
 #include "events/events.h"
 #include "executions/clock.h"
 #include "manager/entries.h"
+#include "manager/returns.h"
 #include "memsys/feed.h"
 #include "objects/recording.h"
 #include "objects/uses.h"
@@ -30,11 +31,21 @@ static void add_entry(Translation* translation, const Entry* entry) {
   if (FOLLOWS_MEMORY) uses_forget_map(translation);
 }
 
-static void add_exit(Translation* translation) {
-  IRExpr* const next = translation->block->next;
+static IRExpr* leaves_operation(Translation* translation) {
   IRExpr* const bound = get_address_register(translation, offsetof(Registers, leaves_above));
   IRExpr* const stack_pointer = get_word(translation, translation->stack_pointer);
-  IRExpr* const leaves = binary(translation, WORD_BELOW, bound, stack_pointer);
+  return binary(translation, WORD_BELOW, bound, stack_pointer);
+}
+
+static void add_return(Translation* translation, Addr address) {
+  call_if(translation, leaves_operation(translation), "leave_operation", leave_operation,
+          word(address));
+}
+
+// Before the jump itself: it may have to lead elsewhere, or not to where the operation returns.
+static void add_exit(Translation* translation) {
+  IRExpr* const next = translation->block->next;
+  IRExpr* const leaves = leaves_operation(translation);
   if (recording_asks_usable_size()) {
     IRExpr* const place = call_for_result_if(translation, leaves, "ask_and_leave_operation",
                                              ask_and_leave_operation, next);
@@ -56,13 +67,14 @@ static void add_end(Translation* translation, const IRSB* in, Bool moves_stack, 
     if (jumps) sites_add_jump(translation);
   }
   if (jumps || in->jumpkind == Ijk_Ret) events_add_return(translation);
-  if (jumps || (in->jumpkind == Ijk_Ret && may_end_operation(last))) add_exit(translation);
+  const Bool asks = in->jumpkind == Ijk_Ret && recording_asks_usable_size();
+  if (jumps || (asks && may_end_operation(last))) add_exit(translation);
 }
 
 IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layout,
                 const VexGuestExtents* extents, const VexArchInfo* host, IRType guest_word,
                 IRType host_word) {
-  (void)closure, (void)extents, (void)host, (void)guest_word, (void)host_word;
+  (void)closure, (void)host, (void)guest_word, (void)host_word;
   Translation translation = {
       .block = deepCopyIRSBExceptStmts(in),
       .registers = REGISTERS_AREA * layout->total_sizeB + REGISTERS_OFFSET,
@@ -72,6 +84,8 @@ IRSB* translate(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* layo
   const Bool feeds = feed_is_on();
   Origins origins = {0};
   if (follows_accesses) origins = origins_begin(in, layout->offset_SP);
+  if (may_be_returned_to(extents->base[0]) && !recording_asks_usable_size())
+    add_return(&translation, extents->base[0]);
   UInt certain = 0;
   Bool moves_stack = False, branched = False;
   Addr last = 0;

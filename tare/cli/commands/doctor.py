@@ -1,4 +1,4 @@
-"""`tare doctor`: what is installed, what works here, and why something does not."""
+"""`tare doctor`: what works on this machine, and why something does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tare explore`: the explorer of all results in a folder, as a page or served."""
+"""`tare explore`: all results in a folder, as a page or served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tare import`: a heap trace of what another tool recorded, or results of runs that it did."""
+"""`tare import`: heap traces and results from what other tools recorded."""
 # ruff: noqa: N999 - the module of a command has its name
 
 from __future__ import annotations

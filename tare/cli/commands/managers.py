@@ -1,4 +1,4 @@
-"""`tare managers`: what can serve a program's memory, and how to get what is missing."""
+"""`tare managers`: what can serve a program's memory, and how to get it."""
 
 from __future__ import annotations
 

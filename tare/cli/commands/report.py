@@ -1,4 +1,4 @@
-"""`tare report`: the tables and the page of a results folder, and the explorer of many."""
+"""`tare report`: the tables and the page of a results folder once more."""
 
 from __future__ import annotations
 

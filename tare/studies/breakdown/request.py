@@ -1,4 +1,4 @@
-"""What `tare breakdown` asks."""
+"""`tare breakdown`: how many instructions go to storage management, and for what."""
 
 from __future__ import annotations
 

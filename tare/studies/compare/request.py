@@ -1,4 +1,4 @@
-"""What `tare compare` asks."""
+"""`tare compare`: time and memory under each manager, with intervals."""
 
 from __future__ import annotations
 

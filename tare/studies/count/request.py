@@ -1,4 +1,4 @@
-"""What `tare count` asks."""
+"""`tare count`: instructions inside and outside of the memory manager."""
 
 from __future__ import annotations
 

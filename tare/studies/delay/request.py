@@ -1,4 +1,4 @@
-"""What `tare delay` asks."""
+"""`tare delay`: what it costs to hold frees back and do them in bulk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tare drag` asks."""
+"""`tare drag`: memory that is held without being used, by call site."""
 
 from __future__ import annotations
 

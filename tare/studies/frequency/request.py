@@ -1,4 +1,4 @@
-"""What `tare frequency` asks."""
+"""`tare frequency`: how often a collector should trace, and how often reclaim."""
 
 from __future__ import annotations
 

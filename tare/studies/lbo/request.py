@@ -1,4 +1,4 @@
-"""What `tare lbo` asks."""
+"""`tare lbo`: what a collector costs at least, by the size of the heap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tare memsys` asks."""
+"""`tare memsys`: misses and stall cycles in simulated memory systems."""
 
 from __future__ import annotations
 

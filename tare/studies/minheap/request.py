@@ -1,4 +1,4 @@
-"""What `tare minheap` asks."""
+"""`tare minheap`: the smallest heap that a program runs in, by collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tare proximity` asks."""
+"""`tare proximity`: whether events right after a collection are slower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tare regions` asks."""
+"""`tare regions`: what a program's own regions are worth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tare replay` asks."""
+"""`tare replay`: recorded allocations, done again under each manager."""
 
 from __future__ import annotations
 

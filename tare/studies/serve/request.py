@@ -1,4 +1,4 @@
-"""What `tare serve` asks."""
+"""`tare serve`: requests per second, latencies and memory of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tare soak` asks."""
+"""`tare soak`: whether memory grows when recorded allocations go on and on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tare space` asks."""
+"""`tare space`: where resident memory goes, and whose objects keep it."""
 
 from __future__ import annotations
 

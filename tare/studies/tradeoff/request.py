@@ -1,4 +1,4 @@
-"""What `tare tradeoff` asks."""
+"""`tare tradeoff`: what collectors cost by the size of the heap, against malloc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tare tune` asks."""
+"""`tare tune`: the allocator and options that take least time and memory."""
 
 from __future__ import annotations
 
