@@ -68,8 +68,8 @@ def main() -> int:
     for name in track(names, console=Console(stderr=True)):
         found += BENCHMARKS[name]()
     for row in found:
-        missed |= not row.met
-        style = "" if row.met else "red"
+        missed |= row.met is False
+        style = {True: "", False: "red", None: "yellow"}[row.met]
         table.add_row(row.what, row.measured, row.bar, style=style)
     Console().print(table)
     return 1 if missed else 0

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
-import statistics
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-TRIES = 3
+from tare.base.statistics import Interval, round_interval, rounds_needed
+
+ERROR = 0.05
+SEED = 1
 VALGRIND = "valgrind.bin"
 OPTIONS = ("--command-line-only=yes", "--quiet", "--vgdb=no")
 
@@ -60,24 +63,38 @@ def commands(folder: Path) -> dict[str, list[str]]:
     return {**found, "a C++ map": [churn]}
 
 
-def medians(tools: Mapping[str, Sequence[str]], command: Sequence[str]) -> dict[str, float]:
-    """Seconds of the command behind the words of each tool, the median; one after the other, so
-    that what disturbs the machine disturbs all."""
-    times: dict[str, list[float]] = {name: [] for name in tools}
-    for _ in range(TRIES):
-        for name, words in tools.items():
-            times[name].append(_seconds([*words, *command]))
-    return {name: statistics.median(each) for name, each in times.items()}
+@dataclass(frozen=True)
+class Times:
+    """Seconds of processor time of a command under each tool, a value a round."""
+
+    of: Mapping[str, Sequence[float]]
+
+    def ratio(self, tool: str, other: str) -> Interval:
+        """Of the time under ``tool`` to that under ``other``."""
+        pairs = zip(self.of[tool], self.of[other], strict=True)
+        interval = round_interval([([one], [two]) for one, two in pairs], ERROR)
+        assert interval is not None
+        return interval
+
+
+def times(tools: Mapping[str, Sequence[str]], command: Sequence[str]) -> Times:
+    """The command behind the words of each tool, in an order drawn anew each round, so that what
+    disturbs the machine disturbs all."""
+    found: dict[str, list[float]] = {name: [] for name in tools}
+    drawn = random.Random(SEED)
+    for _ in range(rounds_needed(ERROR, 1)):
+        for name in drawn.sample(list(tools), len(tools)):
+            found[name].append(_seconds([*tools[name], *command]))
+    return Times(found)
 
 
 def _seconds(command: Sequence[str]) -> float:
+    """Of processor time, which other programs disturb less than wall time."""
     environment = {**os.environ, "VALGRIND_LIB": "/usr/libexec/valgrind"}
-    begun = time.perf_counter()
-    subprocess.run(
-        command,
-        env=environment,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )
-    return time.perf_counter() - begun
+    streams = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+    streams += [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    process = os.posix_spawnp(command[0], list(command), environment, file_actions=streams)
+    _, status, used = os.wait4(process, 0)
+    if status != 0:
+        raise subprocess.CalledProcessError(os.waitstatus_to_exitcode(status), command)
+    return used.ru_utime + used.ru_stime
