@@ -29,6 +29,7 @@
 
 #include "clock.hpp"
 #include "counters.hpp"
+#include "groups.hpp"
 #include "processes.hpp"
 #include "report.hpp"
 #include "request.hpp"
@@ -83,7 +84,9 @@ class Supervision {
         report_.counts = counters_->read();
       }
       report_.oom_kills = kernel_oom_kills() - oom_kills_before;
+      report_.group = memory_of_groups(request_.groups);
     }
+    remove_groups(request_.groups);
     report_.pid = main_;
     write_all(request_.report_fd, report_.text() + "\n");
     return 0;
@@ -165,7 +168,7 @@ class Supervision {
     std::array<int, 2> reason{};
     if (!request_.directory.empty() && chdir(request_.directory.c_str()) != 0) {
       reason = {static_cast<int>(Step::kDirectory), errno};
-    } else if (!request_.setting.apply()) {
+    } else if (!enter_groups(request_.groups) || !request_.setting.apply()) {
       reason = {static_cast<int>(Step::kSetting), errno};
     } else {
       dup2(input_fd_, STDIN_FILENO);

@@ -17,22 +17,6 @@
 namespace tare::runner {
 namespace {
 
-// Reads a small file of /proc; empty when the process has gone.
-std::string read_small(const std::string& path) {
-  std::string text;
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text;
-  std::array<char, 4096> block{};
-  while (true) {
-    const ssize_t count = read(fd, block.data(), block.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    text.append(block.data(), static_cast<std::size_t>(count));
-  }
-  close(fd);
-  return text;
-}
-
 std::vector<pid_t> parse_pids(std::string_view text) {
   std::vector<pid_t> pids;
   const char* at = text.data();
@@ -62,6 +46,21 @@ void append_children(pid_t pid, std::vector<pid_t>& found) {
 }
 
 }  // namespace
+
+std::string read_small(const std::string& path) {
+  std::string text;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return text;
+  std::array<char, 4096> block{};
+  while (true) {
+    const ssize_t count = read(fd, block.data(), block.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    text.append(block.data(), static_cast<std::size_t>(count));
+  }
+  close(fd);
+  return text;
+}
 
 std::vector<pid_t> descendants() {
   std::vector<pid_t> found;

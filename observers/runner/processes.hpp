@@ -12,6 +12,9 @@
 
 namespace tare::runner {
 
+// A small file of /proc or the like; empty when it has gone.
+std::string read_small(const std::string& path);
+
 std::vector<pid_t> descendants();
 
 // These are 0 and empty when the process has gone.

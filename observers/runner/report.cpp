@@ -40,6 +40,8 @@ std::string Report::text() const {
       .Member("samples", samples)
       .Member("left_behind", left_behind.size())
       .Member("oom_kills", oom_kills)
+      .Member("group_kills", group.kills)
+      .Member("group_peak_bytes", group.peak_bytes)
       .Member("busy_milliseconds", processors.busy_milliseconds)
       .Member("stolen_milliseconds", processors.stolen_milliseconds)
       .Member("setting_broken", setting_broken);

@@ -15,6 +15,7 @@
 
 #include "clock.hpp"
 #include "counters.hpp"
+#include "groups.hpp"
 #include "processes.hpp"
 
 namespace tare::runner {
@@ -45,6 +46,7 @@ struct Report {
   std::uint64_t tree_bytes = 0;
   std::int64_t samples = 0;
   std::int64_t oom_kills = 0;
+  GroupMemory group;
   // Of the processors that the program could use, while it ran; -1: not known.
   ProcessorTime processors;
   // What of the setting did not hold; empty: all did, as far as was seen.

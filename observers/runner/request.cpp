@@ -83,6 +83,8 @@ Request parse(int argc, char** argv) {
       request.setting.nodes = parse_list(option, value);
     } else if (option == "--huge-pages") {
       request.setting.huge_pages = parse_huge_pages(value);
+    } else if (option == "--group") {
+      request.groups.emplace_back(value);
     } else {
       usage_error("unknown option " + std::string(option));
     }

@@ -29,6 +29,7 @@ struct Request {
   int report_fd = 1;
   std::vector<Counter> counters;
   Setting setting;
+  std::vector<std::string> groups;  // see groups.hpp
   char** command = nullptr;
 };
 

@@ -26,7 +26,7 @@ from tare.base.files import hash_file
 from tare.base.native import native_file
 from tare.memory_managers import layers, runtimes
 from tare.memory_managers.manager import Manager
-from tare.observers import conditions
+from tare.observers import conditions, containers
 from tare.observers.coverage import coverage_of, judged, with_own_allocators
 from tare.observers.protocol import Observer
 from tare.programs.program import Program
@@ -127,7 +127,7 @@ def run_once(
         if observer is not None and outcome.status is Status.OK:
             pids = {*raw["pids"], *(proof.pid for proof in proofs)}
             outcome = observer.complete(folder, pids, outcome)
-        outcome = replace(outcome, details={**outcome.details, **_steal(raw)})
+        outcome = replace(outcome, details={**outcome.details, **_steal(raw), **_container(raw)})
         output = folder / "stdout"
         if keep_output is not None and not keep_output.exists():
             _keep(output, keep_output)
@@ -250,6 +250,7 @@ def _launch(
     timeout = limits.timeout_seconds or program.timeout_seconds
     directory = scratch if program.scratch else program.directory
     report_read, report_write = os.pipe()
+    groups = containers.make(limits.container) if limits.container else []
     command = [
         str(native_file("bin/tare-launch")),
         *("--report-fd", str(report_write)),
@@ -258,6 +259,7 @@ def _launch(
         *("--stderr", str(folder / "stderr")),
         *("--output-limit", str(limits.output_bytes)),
         *place,
+        *(word for group in groups for word in ("--group", str(group))),
     ]
     if timeout is not None:
         command += ["--timeout-ms", str(max(1, round(timeout * 1000)))]
@@ -280,18 +282,23 @@ def _launch(
         )
     except OSError as error:
         os.close(report_read)
+        containers.remove(groups)
         raise UsageError(f"{program.name}: cannot be started: {error.strerror}") from None
     finally:
         os.close(report_write)
-    return Launched(launcher, report_read)
+    return Launched(launcher, report_read, groups)
 
 
 class Launched:
-    """A command under tare-launch, which ends all that it started when this process ends."""
+    """A command under tare-launch, which ends all that it started when this process ends, and
+    removes the ``groups`` that it ran in."""
 
-    def __init__(self, launcher: subprocess.Popen[bytes], report: int) -> None:
+    def __init__(
+        self, launcher: subprocess.Popen[bytes], report: int, groups: Sequence[Path] = ()
+    ) -> None:
         self._launcher = launcher
         self._report = report
+        self._groups = groups
         self._is_read = False
         self.pid = launcher.pid
 
@@ -316,6 +323,7 @@ class Launched:
         if self._launcher.poll() is None:
             self._launcher.send_signal(signal.SIGTERM)
             self._launcher.wait()
+        containers.remove(self._groups)  # of a launcher that was killed
         if not self._is_read:
             os.close(self._report)
             self._is_read = True
@@ -352,8 +360,8 @@ def _raise_start_error(program: Program, raw: Mapping[str, Any]) -> None:
             raise UsageError(f"{program.name}: cannot start, {subject}: {problem}")
         case "setting":
             raise TareError(
-                f"{program.name}: the kernel refused the requested processors, memory nodes or "
-                f"huge pages: {problem}"
+                f"{program.name}: the kernel refused the requested container, processors, memory "
+                f"nodes or huge pages: {problem}"
             )
         case _:
             raise TareError(f"cannot write {subject}: {problem}", "is the disk full?")
@@ -444,6 +452,12 @@ def _steal(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {"steal": {"seconds": stolen / 1e3, "share": round(share, 4)}}
 
 
+def _container(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The most memory that the control group had, with files and what the kernel keeps for it."""
+    peak = raw["group_peak_bytes"]
+    return {"container": {"peak_bytes": peak}} if peak >= 0 else {}
+
+
 def _judge_layer(
     outcome: Outcome, manager: Manager, proofs: list[_Proof], counters: Path, main: int
 ) -> Outcome:
@@ -487,6 +501,9 @@ def _status(
             return Status.OUT_OF_MEMORY, "it exceeded the memory limit and was killed"
         case "output-limit":
             return Status.FAILED, "it printed more than the output limit and was killed"
+    if raw["group_kills"] > 0:
+        return Status.OUT_OF_MEMORY, "the kernel killed a process of it at its container's limit"
+    match raw["end"]:
         case "signaled" if raw["signal"] == signal.SIGKILL and raw["oom_kills"] > 0:
             return Status.OUT_OF_MEMORY, "the kernel killed it for lack of memory"
         case "signaled":

@@ -37,6 +37,15 @@ class Conditions:
 WHOLE_MACHINE = Conditions()
 
 
+@dataclass(frozen=True)
+class Container:
+    """What a run may use that has control groups of its own: bytes of memory, without swap, and
+    processors, of which it still sees all. None is no limit."""
+
+    memory_bytes: int | None = None
+    processors: float | None = None
+
+
 def conditions_of(options: Mapping[str, str]) -> Conditions:
     """The inverse of ``Conditions.asked``, of what was typed. Raises UsageError."""
     known = [each.name.replace("_", "-") for each in fields(Conditions)]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, Struct
 
 from tare.base.documents import converted
-from tare.records.conditions import WHOLE_MACHINE, Conditions
+from tare.records.conditions import WHOLE_MACHINE, Conditions, Container
 from tare.records.metrics import METRICS, Status
 
 T = TypeVar("T")
@@ -31,13 +31,14 @@ Name = Annotated[
 class Limits:
     """Bounds of one run; None is no bound. Seconds and bytes. ``least_coverage`` is the share of a
     program's memory that its manager must serve. ``conditions`` say what of the machine it may use,
-    where its manager does not."""
+    where its manager does not; with a ``container`` it has control groups of its own."""
 
     timeout_seconds: float | None = None
     memory_bytes: int | None = None
     output_bytes: int = DEFAULT_OUTPUT_LIMIT
     least_coverage: float = LEAST_COVERAGE
     conditions: Conditions = WHOLE_MACHINE
+    container: Container | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
-"""`tare.minheap`: the minimum heaps of replays."""
+"""`tare.minheap`: which searches make its answer."""
 
 from __future__ import annotations
+
+import inspect
 
 from tare.base.errors import UsageError
 from tare.campaign.planning import Plan, planned_runs
@@ -9,7 +11,8 @@ from tare.heap_traces.trace import open_trace
 from tare.memory_managers.manager import options_of
 from tare.records.results import Results
 from tare.studies.minheap import replayed_report as study
-from tare.studies.minheap.request import Minheap
+from tare.studies.minheap.container import in_container
+from tare.studies.minheap.request import Minheap, MinheapOfProgram
 from tare.studykit import replayer
 from tare.studykit.least_heap.executed import minheap_executed
 from tare.studykit.least_heap.replayed import TRIALS_FILE, default_managers, observe, search_for
@@ -17,7 +20,16 @@ from tare.studykit.least_heap.search import PAGE
 from tare.studykit.replays import oracles, prepare
 from tare.studykit.request import answers
 
-__all__ = ["minheap", "minheap_executed"]
+
+@answers(MinheapOfProgram)
+def minheap_of_program(request: MinheapOfProgram) -> Results:
+    """As ``minheap_executed``; or the least limit of a container, with ``quota`` processors."""
+    if request.container:
+        return in_container(request)
+    if request.quota is not None:
+        raise UsageError("--quota is of a container", "add --container")
+    results: Results = inspect.unwrap(minheap_executed)(request)
+    return results
 
 
 @answers(Minheap)

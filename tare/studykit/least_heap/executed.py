@@ -9,7 +9,7 @@ be chance.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,8 @@ TRIALS_FILE = "trials.jsonl"
 DEFAULT_MANAGERS = jvm.LIMITED
 """Of JVMs."""
 
+Within = Callable[[Manager, Limits, int], tuple[Manager, Limits]]
+
 STUDY = "minheap-executed"
 OBSERVER = "minheap-executed"
 LOW = "min_heap_low_bytes"
@@ -61,9 +63,14 @@ def processor_seconds(outcome: Outcome) -> float:
     return outcome.values["user_seconds"] + outcome.values["system_seconds"]
 
 
-def observe(search: Search, slow: float, trials: Path) -> Observe:
+def with_heap(manager: Manager, limits: Limits, size: int) -> tuple[Manager, Limits]:
+    """What a trial of ``size`` bytes runs under."""
+    return resolve(in_heap(manager.name, size)), limits
+
+
+def observe(search: Search, slow: float, trials: Path, within: Within = with_heap) -> Observe:
     """What does one search, as an observer of the executor. The file ``trials`` keeps what an
-    interrupted one has found."""
+    interrupted one has found; ``within`` gives what sets a size."""
 
     def run_once(
         program: Program,
@@ -73,11 +80,10 @@ def observe(search: Search, slow: float, trials: Path) -> Observe:
         keep_output: Path | None = None,
     ) -> Outcome:
         def attempt(size: int, first: Trial | None = None) -> Outcome:
-            one = resolve(in_heap(manager.name, size))
-            allowed = limits
+            one, allowed = within(manager, limits, size)
             if first is not None and limits.timeout_seconds is None:
                 seconds = max(_LEAST_TIMEOUT_SECONDS, _WAITING * slow * first.seconds)
-                allowed = replace(limits, timeout_seconds=seconds)
+                allowed = replace(allowed, timeout_seconds=seconds)
             outcome = runner.run_once(program, one, allowed, workspace, keep_output)
             return outcome if first is None else _not_slow(outcome, first.outcome, slow)
 
@@ -105,7 +111,7 @@ def _not_slow(outcome: Outcome, first: Outcome, slow: float) -> Outcome:
     times = processor_seconds(outcome) / processor_seconds(first)
     if times <= slow:
         return outcome
-    reason = f"it took {times:.1f} times the processor time of a large heap"
+    reason = f"it took {times:.1f} times the processor time that it takes in much memory"
     return replace(outcome, status=Status.TIMEOUT, reason=reason, values={})
 
 

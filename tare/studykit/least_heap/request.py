@@ -14,7 +14,8 @@ SLOW = 4.0
 MANAGERS_HELP = (
     "A collector, without heap=, or for a trace another manager; can be repeated. Default: five "
     "collectors of the JVM, or go.limit or node.v8; for a trace, eight collectors of MMTk, glibc, "
-    "mimalloc, tcmalloc, and mark-sweep over the last two every 32, 64 and 128 KiB."
+    "mimalloc, tcmalloc, and mark-sweep over the last two every 32, 64 and 128 KiB; in a "
+    "container, glibc and the installed ones that `tare managers` marks with *."
 )
 
 
@@ -27,28 +28,17 @@ class Narrowed(Request):
         parse=parse_size,
         metavar="SIZE",
         help="Width of the interval, at least a page (4KiB). Default: 1MiB; for a trace, 1% of "
-        "the most bytes alive, at least 16KiB.",
+        "the most bytes alive, at least 16KiB; for a container, 1% of peak memory, at least "
+        "256KiB.",
     )
     repeats: int = option(3, help="Trials at each end of the interval.")
 
 
 @dataclass(frozen=True)
 class MinheapExecuted(Narrowed, OfProgram):
-    """Find the minimum heap in which each collector of its runtime can run PROGRAM, or in which
-    each collector can serve the allocations recorded in T.tare.
-
-    The program runs, or the trace is replayed, in heaps of fixed sizes; bisection narrows the
-    minimum to an interval. For a trace, managers without a limit for their heap are replayed once,
-    for their peak.
-    """
+    """The minimum heap of a program under each collector of its runtime."""
 
     ANSWERED_BY: ClassVar[str] = "question.minheap_executed"
-    EXAMPLES: ClassVar[str] = """\
-  tare trace -o gawk.tare -- gawk -f report.awk words.txt
-  tare minheap gawk.tare
-  tare minheap -m immix -m semispace -m 'marksweep(mimalloc, every=64KiB)' gawk.tare
-  tare minheap -m jvm.serial -m jvm.g1 -- java -cp classes Main
-"""
 
     managers: Sequence[str] = managers_option(help=MANAGERS_HELP)
     _: KW_ONLY
