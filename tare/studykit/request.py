@@ -90,6 +90,19 @@ def only_option() -> Any:
     return option((), "-p", "--program", multiple=True, metavar="P", help=help, asked=False)
 
 
+def metrics_option(where: str) -> Any:
+    """Figures that are read from what is printed, see ``tare.studykit.printed``."""
+    return option(
+        (),
+        "--metric",
+        multiple=True,
+        metavar="NAME=PATTERN",
+        help=f"How to find a figure in {where}: a regular expression whose first group is rps, "
+        "p50, p90, p99, p99.9, p99.99, max or number; can be repeated. Times without a unit are "
+        "seconds.",
+    )
+
+
 def runs_option(default: int, help: str) -> Any:
     return option(default, "-n", help=help)
 

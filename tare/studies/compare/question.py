@@ -28,6 +28,7 @@ from tare.studies.compare import report as compare_study
 from tare.studies.compare.request import Compare
 from tare.studies.latency import observe as timed_calls
 from tare.studies.latency import report as latency_study
+from tare.studykit import printed
 from tare.studykit.least_heap import runtime_heaps
 from tare.studykit.request import answers
 
@@ -42,12 +43,16 @@ def compare(request: Compare) -> Results:
     interrupted study of the same question is resumed. ``observe`` watches the runs instead of the
     runner. With ``cluster`` its workers do the runs; ``canary`` also looks whether the machine
     drifts, as is always done on a cluster. With ``latency`` further runs time each call of malloc.
+    ``metrics`` are NAME=PATTERN, for figures that the program prints.
     """
     check_counts(request.runs, request.warmup, request.most_runs, request.precision)
     chosen = programs_of(request.programs)
+    own = [printed.pattern_of(text) for text in request.metrics]
+    if own:  # a figure of its own differs from run to run
+        chosen = tuple(replace(program, ignore_output=True) for program in chosen)
     resolved, baseline = managers_of(request.managers, request.baseline)
     timing = _timing(resolved) if request.latency else {}
-    observe = request.observe
+    observe = request.observe or (partial(printed.observe, own) if own else None)
     folder = request.folder
     heaps: dict[str, Any] = {}
     if runtime_heaps.has_multiples(resolved):

@@ -21,6 +21,7 @@ from tare.report.comparison import MEMORY, TIME, change, comparison_section
 from tare.report.model import Section
 from tare.studies.compare.verdicts import comparison, conclusion, fastest, smallest
 from tare.studies.latency import report as latency
+from tare.studykit.printed import printed_tables
 from tare.studykit.safety import safety_tables
 
 STUDY = "compare"
@@ -33,13 +34,14 @@ def section(results: Results) -> Section:
     """What a comparison found: in sentences, tables and figures, and its failures."""
     run = results.run
     mine = results.measurements.filter(pl.col("study") == STUDY)
-    whole = comparison_section(results, summarise(mine, run.baseline, run.seed))
+    summary = summarise(mine, run.baseline, run.seed)
+    whole = comparison_section(results, summary)
     timed = latency.section(results)
     safety = safety_tables(results, STUDY, read_records(results.folder))
     return replace(
         whole,
         findings=[*findings(mine, run.baseline, run.seed), *timed.findings],
-        tables=[*whole.tables, *timed.tables, *safety],
+        tables=[*whole.tables, *printed_tables(summary, run.baseline), *timed.tables, *safety],
         figures=[*whole.figures, *timed.figures],
     )
 

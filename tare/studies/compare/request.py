@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from tare.campaign.cluster import Cluster
 from tare.observers.protocol import Observe
 from tare.studykit.request import (
     AgainstBaseline,
+    metrics_option,
     option,
     runs_option,
     scheduler_option,
@@ -49,6 +51,7 @@ class Compare(AgainstBaseline):
         False,
         help="Also time each call of malloc and free, in up to 6 further runs under each manager.",
     )
+    metrics: Sequence[str] = metrics_option("what the program prints")
     scheduler: str = scheduler_option()
     cluster: Cluster | None = None
     observe: Observe | None = None

@@ -28,9 +28,10 @@ from tare.programs.program import PORT, Program, Service
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tare.studies.serve.details import Phase, Served
-from tare.studies.serve.loads import Pattern, read_load
+from tare.studies.serve.loads import read_load
 from tare.studies.serve.processes import Used, resident_bytes, tree_below, used_by
 from tare.studies.serve.ready import Ready, answers, free_port, ready_of
+from tare.studykit.printed import Pattern, missing_from
 
 LONGEST = "latency_max_seconds"
 URLS = ("http://", "redis://", "memcached://")
@@ -239,9 +240,9 @@ class _Service(Observer):
             raise _FailedError(f"the load ended with {how}: {said}")
         if read.trouble:
             raise _FailedError(f"the load had failed requests: {read.trouble}")
-        if missing := [each.metric for each in self.asked.own if each.metric not in read.values]:
+        if missing := missing_from(read.values, self.asked.own):
             raise _FailedError(
-                f"the load printed nothing that --metric finds for {missing[0]}: {said}"
+                f"the load printed nothing that --metric finds for {missing}: {said}"
             )
         if name == LOAD:
             self.reader = read.reader

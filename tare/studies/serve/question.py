@@ -19,10 +19,10 @@ from tare.campaign.session import (
 from tare.programs.program import PORT, Program, Service
 from tare.records.results import Results
 from tare.studies.serve import report as serve_study
-from tare.studies.serve.loads import pattern_of
 from tare.studies.serve.observe import URLS, Asked, load_command, serve_once
 from tare.studies.serve.ready import ready_of
 from tare.studies.serve.request import Serve
+from tare.studykit.printed import pattern_of
 from tare.studykit.request import answers
 
 _SCRATCH = "{scratch}"

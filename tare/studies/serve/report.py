@@ -21,10 +21,11 @@ from tare.records.summary import Row, summarise
 from tare.report.comparison import change, collections_table, measured, medians, runs, summary_rows
 from tare.report.fields import MANAGER, Field, table, texts
 from tare.report.figures.percentiles import Percentiles, percentile_figure
-from tare.report.model import Cell, Figure, Section, Table
+from tare.report.model import Figure, Section, Table
 from tare.studies.serve.details import Details, Served
 from tare.studies.serve.figures import memory_figure
-from tare.studies.serve.loads import PERCENTILES, RATE, known_loads
+from tare.studies.serve.loads import known_loads
+from tare.studykit.printed import NUMBER, PERCENTILES, RATE, more_is_better
 from tare.studykit.safety import safety_tables
 
 STUDY = "serve"
@@ -32,6 +33,7 @@ _LOAD_TIME = "load_seconds"
 _IDLE, _LOADED = "idle_resident_bytes", "loaded_resident_bytes"
 _UNSENT = "unsent_requests"
 _MORE = (
+    NUMBER,
     "service_p50_seconds",
     "service_p99_seconds",
     _UNSENT,
@@ -43,7 +45,6 @@ _MORE = (
     "ready_seconds",
 )
 _BY_PERCENTILE = Percentiles("latency", "Latency by percentile", PERCENTILES, "starts")
-_TURNED = {"good": "bad", "bad": "good"}
 _Rows = dict[tuple[str, str, str], Row]
 
 next_round = partial(rounds.next_round, study=STUDY, observer=STUDY)
@@ -166,7 +167,7 @@ def _first_table(of: _Of, known: set[str], title: str, suffix: str) -> Table:
             f"Divided by that under {of.baseline}.",
             partial(of.row, metric),
         )
-        fields += [_more_is_better(each) for each in found] if metric == RATE else found
+        fields += [more_is_better(each) for each in found] if metric == RATE else found
     fields.append(runs(partial(of.row, _IDLE)))
     notes = ["Coloured: a difference beyond noise; dim: no difference seen."]
     fewest = min(
@@ -179,14 +180,6 @@ def _first_table(of: _Of, known: set[str], title: str, suffix: str) -> Table:
             "are the extreme ratios of the starts."
         )
     return table(f"table-serve{suffix}", title, of.managers, fields, notes)
-
-
-def _more_is_better(field: Field[str]) -> Field[str]:
-    def value(manager: str) -> Cell:
-        cell = field.value(manager)
-        return replace(cell, tone=_TURNED.get(cell.tone, cell.tone))
-
-    return replace(field, value=value)
 
 
 def _medians_table(identifier: str, title: str, of: _Of, metrics: Sequence[str]) -> Table:

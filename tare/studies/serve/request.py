@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from tare.base.units import parse_duration
-from tare.studykit.request import AgainstBaseline, option, runs_option
+from tare.studykit.request import AgainstBaseline, metrics_option, option, runs_option
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,7 @@ class Serve(AgainstBaseline):
         help="How to tell that the server is ready: tcp:PORT, http://HOST:PORT/PATH, log:TEXT or "
         "command:COMMAND. Default: tcp:{port}.",
     )
-    metrics: Sequence[str] = option(
-        (),
-        "--metric",
-        multiple=True,
-        metavar="NAME=PATTERN",
-        help="How to find a figure in the output of the load: a regular expression whose first "
-        "group is rps, p50, p90, p99, p99.9, p99.99 or max; can be repeated. Times without a unit "
-        "are seconds.",
-    )
+    metrics: Sequence[str] = metrics_option("the output of the load")
     stop: str = option("", metavar="COMMAND", help="What ends the server, instead of SIGTERM.")
     periods: int = option(3, help="Loads in each start that count, after one that does not.")
     idle: float = option(

@@ -10,8 +10,9 @@ from tare.base.errors import UsageError
 from tare.records.metrics import METRICS
 from tare.studies.serve.details import Phase, Served
 from tare.studies.serve.figures import memory_figure
-from tare.studies.serve.loads import PERCENTILES, RATE, pattern_of, read_load
+from tare.studies.serve.loads import read_load
 from tare.studies.serve.ready import ready_of
+from tare.studykit.printed import PERCENTILES, RATE, pattern_of
 
 OUTPUTS = Path(__file__).parent / "loads"
 P50, P90, P99, P999, P9999, LONGEST = PERCENTILES
