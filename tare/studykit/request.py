@@ -21,7 +21,7 @@ from tare.programs.program import Program
 from tare.records.results import default_folder
 from tare.records.runs import Limits
 from tare.studykit import options
-from tare.studykit.sweeps import heaps_of
+from tare.studykit.sweeps import numbers_of
 
 if TYPE_CHECKING:
     from tare.campaign.session import Where
@@ -120,7 +120,7 @@ def heaps_option(of: str, default: Sequence[float]) -> Any:
     shown = ",".join(f"{heap:g}" for heap in default)
     return option(
         tuple(default),
-        parse=heaps_of,
+        parse=numbers_of,
         metavar="X,X…",
         help=f"Heap sizes in multiples of {of}, from 1 to 64, at most 12 of them. Default: "
         f"{shown}.",

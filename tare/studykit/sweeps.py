@@ -93,8 +93,8 @@ def ascending(sizes: set[int]) -> tuple[int, ...]:
     return tuple(sorted(sizes))
 
 
-def heaps_of(text: str) -> tuple[float, ...]:
-    """The numbers of a list like ``1.5,2,3``: heaps in multiples of something."""
+def numbers_of(text: str) -> tuple[float, ...]:
+    """The numbers of a list like ``1.5,2,3``."""
     try:
         return tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:

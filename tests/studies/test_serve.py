@@ -23,6 +23,7 @@ from tare.records.runs import Outcome
 from tare.report.page import render_page
 from tare.studies.serve import observe
 from tare.studies.serve.details import Details
+from tare.studies.serve.report import ServeRun
 from tests.conftest import TARE, Completed
 from tests.support import ROOT
 
@@ -137,6 +138,9 @@ def test_what_fails_has_a_status_and_no_figures(
         (("--load", "http://127.0.0.1:{port}/"), "a load of a URL needs a number of requests"),
         (("--load", "redis://127.0.0.1:{port}", "--rate", "nan"), "--rate nan"),
         (("--load", "true", "--metric", "x=1"), "--metric x=1"),
+        (("--load", "true", "--rate", "5"), "--rate is of a load of Tare's own"),
+        (("--load", "http://h:1/", "--rate", "5,x"), "'5,x' is not a list of numbers"),
+        (("--load", "http://h:1/", "--rate", "5,-1"), "--rate -1"),
     ],
 )
 def test_a_wrong_question_is_refused(
@@ -241,6 +245,29 @@ def test_a_url_is_put_under_load_at_a_rate(tare: Callable[..., Completed], tmp_p
         assert values["unsent_requests"] < 200
         assert values["requests_per_second"] > 0
         assert "latency_p9999_seconds" not in values  # of 200 requests none is so rare
+
+
+def test_several_rates_have_starts_of_their_own(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    done = tare(
+        *("serve", "-m", "own", "-o", "out", "--rate", "100,20,100", "--for", "1s", "--load"),
+        *("http://127.0.0.1:{port}/", *ONE_START),
+        *("--", sys.executable, "-m", "http.server", "{port}", "-b", "127.0.0.1"),
+    )
+    assert done.returncode == 0, done.stderr
+    records = read_records(tmp_path / "out")
+    names = [record.run.program.rpartition(" at ")[2] for record in records]
+    assert names == ["20/s", "20/s", "100/s", "100/s"]
+    rates = [record.outcome.values["requests_per_second"] for record in records]
+    assert max(rates[:2]) < 25  # a little more than asked for where the load ends early
+    results = load_results(tmp_path / "out")
+    assert [*(results.run_as(ServeRun).rates or {}).values()] == [20, 100]
+    (section, *_) = build_report(results).sections
+    (by_rate,) = (each for each in section.tables if each.identifier == "table-rates")
+    assert [row[0].text for row in by_rate.rows] == ["20", "100"]
+    assert "latency-by-rate" in [figure.identifier for figure in section.figures]
+    assert "Latency by rate" in render_page(build_report(results))
 
 
 def test_answers_that_are_errors_give_no_figures(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from tare.base.units import format_bytes
+from tare.base.units import format_bytes, format_seconds
+from tare.records.summary import Row
 from tare.report.figures.marks import (
     LINE,
     WASH,
@@ -114,3 +115,60 @@ def _phase_name(phases: Sequence[Phase], number: int) -> str:
     name = phases[number].name
     same = [other for other in range(len(phases)) if phases[other].name == name]
     return name if len(same) == 1 else f"{name} {same.index(number) + 1}"
+
+
+def rates_figure(found: Mapping[str, Sequence[tuple[float, Row]]], title: str) -> Figure | None:
+    """The latency ``title`` against the rate, with its intervals."""
+    rows = [
+        {
+            "name": short_name(name),
+            "x": rate,
+            **{bound: row[bound] for bound in ("median", "low", "high")},
+            "tip": f"{short_name(name)}, {rate:g}/s: {format_seconds(row['median'])}",
+        }
+        for name, points in found.items()
+        for rate, row in points
+    ]
+    if not rows:
+        return None
+    scale = scale_for("s", min(float(row["median"]) for row in rows))
+    for row in rows:
+        for bound in ("median", "low", "high"):
+            row[bound] /= scale.divisor
+    x: Spec = {
+        "axis": {
+            "title": "requests due in a second",
+            "values": sorted({row["x"] for row in rows}),
+            "format": "~s",
+            "grid": False,
+        },
+        "scale": {"type": "log", "nice": False, "padding": 20},
+    }
+    y: Spec = {
+        "axis": {"title": f"{title}{scale.bracketed}", "tickCount": 5},
+        "scale": {"type": "log", "nice": False},
+    }
+    colour = colours([*found])
+    at = {"x": measure("x", x), "y": measure("median", y), "color": colour}
+    spec = {
+        "params": params(),
+        "height": _HEIGHT,
+        "layer": [
+            layer({"type": "line", "strokeWidth": 1.6, "aria": False}, rows, **at),
+            layer(
+                {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6, "aria": False},
+                rows,
+                x=measure("x", x),
+                y=measure("low", y),
+                y2={"field": "high"},
+                color=colour,
+            ),
+            layer({"type": "point", "filled": True, "size": 40, "opacity": 1}, rows, **at),
+        ],
+    }
+    return Figure(
+        "latency-by-rate",
+        "Latency by rate",
+        "Dots: medians over the starts; lines: their 95% intervals. Both axes are logarithmic.",
+        spec,
+    )

@@ -41,6 +41,8 @@ _OF_START = (
 )
 """What is kept of the whole of a start."""
 WARM_UP, LOAD, IDLE = "warm-up", "load", "idle"
+_FOR = "--for"
+_WARM_UP_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
 _FIRST_SAMPLES_SECONDS = 0.1
 _MOST_SAMPLES = 1000
@@ -98,10 +100,15 @@ def _filled(words: Sequence[str], port: int) -> tuple[str, ...]:
     return tuple(word.replace(PORT, str(port)) for word in words)
 
 
-def load_command(load: Sequence[str]) -> list[str]:
-    """A load that begins with a URL is Tare's own."""
-    own = load[0].startswith(URLS)
-    return [str(native_file("bin/tare-load")), *load] if own else [*load]
+def load_command(load: Sequence[str], most_seconds: float | None = None) -> list[str]:
+    """A load that begins with a URL is Tare's own; it can last ``most_seconds`` at most."""
+    if not load[0].startswith(URLS):
+        return [*load]
+    words = [str(native_file("bin/tare-load")), *load]
+    if most_seconds is not None and _FOR in words[:-1]:
+        place = words.index(_FOR) + 1
+        words[place] = f"{min(float(words[place]), most_seconds):g}"
+    return words
 
 
 class _FailedError(Exception):
@@ -227,7 +234,7 @@ class _Service(Observer):
         limits = Limits(output_bytes=_OUTPUT_LIMIT)
         start = self._now()
         self.phases.append(Phase(name, round(start, 3), round(start, 3)))
-        command = load_command(self.service.load)
+        command = load_command(self.service.load, _WARM_UP_SECONDS if name == WARM_UP else None)
         raw = yield from _beside("the load", command, limits, folder, self._sampled)
         self._ends_phase()
         text = "".join(_text(folder / each) for each in ("stdout", "stderr"))

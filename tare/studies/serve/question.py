@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -28,6 +29,7 @@ from tare.studykit.request import answers
 _SCRATCH = "{scratch}"
 _MOST_PERIODS = 100
 _MOST_RATE = 1e6
+_MOST_RATES = 12
 
 
 @answers(Serve)
@@ -37,44 +39,79 @@ def serve(request: Serve) -> Results:
     ``load`` is a command that puts a server under load and ends by itself, or a URL, which is asked
     ``rate`` times a second; ``ready`` says how to tell that it can begin. `{port}` in the commands
     becomes a free port of each start, and `{scratch}` in that of the server an empty folder. Times
-    are seconds. ``metrics`` are NAME=PATTERN, for loads whose output is not known. Programs of a
+    are seconds. With several rates the server is measured at each, by starts of its own.
+    ``metrics`` are NAME=PATTERN, for loads whose output is not known. Programs of a
     suite bring their load.
     """
     check_counts(request.runs, request.warmup)
     if not 1 <= request.periods <= _MOST_PERIODS:
         raise UsageError(f"{request.periods} periods: give a number from 1 to {_MOST_PERIODS}")
-    servers = [_server(program, request) for program in programs_of(request.programs)]
+    rates = _rates(request)
+    servers = {
+        server.name: (server, rate)
+        for program in programs_of(request.programs)
+        for server, rate in _servers(program, request, rates)
+    }
     asked = Asked(
         request.periods,
         request.idle,
         request.ready_within,
         [pattern_of(text) for text in request.metrics],
     )
-    compared = Compared(servers, *managers_of(request.managers, request.baseline))
+    compared = Compared(
+        [each for each, _ in servers.values()], *managers_of(request.managers, request.baseline)
+    )
     question = Question(
         serve_study.STUDY,
         "starts of the server",
         compared,
         request.asked(),
         {"serve": partial(serve_once, asked)},
+        {"rates": {name: rate for name, (_, rate) in servers.items()}} if len(rates) > 1 else {},
         timed=True,
     )
     return measure(question, in_rounds(serve_study, compared, request), request.where())
 
 
-def _server(program: Program, request: Serve) -> Program:
-    service = program.service
-    if request.load or service is None:
-        stop = _words("--stop", request.stop) if request.stop else ()
-        service = Service(tuple(_load_of(request)), request.ready or _port_of(program), tuple(stop))
-    ready_of(service.ready)
-    load_command(service.load)
-    return replace(
-        program,
-        ignore_output=True,
-        scratch=program.scratch or any(_SCRATCH in word for word in program.argv),
-        service=service,
-    )
+def _rates(request: Serve) -> list[float]:
+    """Of a load of Tare's own, ascending; of another one there is none."""
+    given = request.rate if isinstance(request.rate, Sequence) else [request.rate]
+    if not request.load.startswith(URLS):
+        if given:
+            raise UsageError("--rate is of a load of Tare's own", "give a URL to --load")
+        return []
+    for rate in given or [0.0]:
+        if not 0 < rate <= _MOST_RATE:
+            raise UsageError(
+                f"--rate {rate:g}: a load of a URL needs a number of requests a second, "
+                f"to {_MOST_RATE:,.0f}"
+            )
+    found = sorted(set(given))
+    if len(found) > _MOST_RATES:
+        raise UsageError(f"--rate has {len(found)} rates: give {_MOST_RATES} at most")
+    return found
+
+
+def _servers(
+    program: Program, request: Serve, rates: Sequence[float]
+) -> Iterator[tuple[Program, float]]:
+    """What is started: one at each rate."""
+    for rate in rates or [0.0]:
+        service = program.service
+        if request.load or service is None:
+            stop = _words("--stop", request.stop) if request.stop else ()
+            ready = request.ready or _port_of(program)
+            service = Service(tuple(_load_of(request, rate)), ready, tuple(stop))
+        ready_of(service.ready)
+        load_command(service.load)
+        server = replace(
+            program,
+            name=f"{program.name} at {rate:g}/s" if len(rates) > 1 else program.name,
+            ignore_output=True,
+            scratch=program.scratch or any(_SCRATCH in word for word in program.argv),
+            service=service,
+        )
+        yield server, rate
 
 
 def _port_of(program: Program) -> str:
@@ -86,18 +123,13 @@ def _port_of(program: Program) -> str:
     )
 
 
-def _load_of(request: Serve) -> list[str]:
-    if not request.load.startswith(URLS):
+def _load_of(request: Serve, rate: float) -> list[str]:
+    if not rate:
         return _words("--load", request.load)
-    if not 0 < request.rate <= _MOST_RATE:
-        raise UsageError(
-            f"--rate {request.rate:g}: a load of a URL needs a number of requests a second, "
-            f"to {_MOST_RATE:,.0f}"
-        )
     given = [word for text in request.requests for word in ("--request", text)]
     return [
         request.load,
-        *("--rate", f"{request.rate:g}"),
+        *("--rate", f"{rate:g}"),
         *("--for", f"{request.load_time:g}"),
         *("--connections", str(request.connections)),
         *given,

@@ -14,16 +14,18 @@ from tare.base.libraries import pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL, TOO_FEW_RUNS
 from tare.base.units import format_percent
 from tare.campaign import rounds
+from tare.records.header import Amount, Header
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, read_records
 from tare.records.runs import Record
 from tare.records.summary import Row, summarise
 from tare.report.comparison import change, collections_table, measured, medians, runs, summary_rows
-from tare.report.fields import MANAGER, Field, table, texts
+from tare.report.fields import MANAGER, Field, Kind, table, texts
 from tare.report.figures.percentiles import Percentiles, percentile_figure
 from tare.report.model import Figure, Section, Table
 from tare.studies.serve.details import Details, Served
-from tare.studies.serve.figures import memory_figure
+from tare.studies.serve.figures import memory_figure, rates_figure
+from tare.studies.serve.growing import grown, growth_figure, growth_findings, growth_table
 from tare.studies.serve.loads import known_loads
 from tare.studykit.printed import NUMBER, PERCENTILES, RATE, more_is_better
 from tare.studykit.safety import safety_tables
@@ -45,6 +47,14 @@ _MORE = (
     "ready_seconds",
 )
 _BY_PERCENTILE = Percentiles("latency", "Latency by percentile", PERCENTILES, "starts")
+
+
+class ServeRun(Header, frozen=True, kw_only=True):
+    """With the rate at which each server is asked, where there are several."""
+
+    rates: dict[str, Amount] | None = None
+
+
 _Rows = dict[tuple[str, str, str], Row]
 
 next_round = partial(rounds.next_round, study=STUDY, observer=STUDY)
@@ -57,6 +67,7 @@ def section(results: Results) -> Section:
     rows: _Rows = summary_rows(summary)
     records = read_records(results.folder)
     programs = list(dict.fromkeys(program for program, _, _ in rows))
+    rates = results.run_as(ServeRun).rates or {}
     parts = []
     for number, program in enumerate(programs, 1):
         mine = {key: row for key, row in rows.items() if key[0] == program}
@@ -72,18 +83,82 @@ def section(results: Results) -> Section:
                 _Of(mine, program, managers, run.baseline),
                 good,
                 "" if len(programs) == 1 else f"-{number}",
+                f"At {rates[program]:g}/s" if program in rates else program,
             )
         )
     return Section(
         identifier=STUDY,
-        title="The service under load" if len(programs) == 1 else "The services under load",
+        title="The service under load" if _is_one(results, programs) else "The services under load",
         findings=[found for part in parts for found in part.findings()],
         tables=[
+            *_by_rate(results, rows, programs),
             *(table for part in parts for table in part.tables()),
             *safety_tables(results, STUDY, records),
         ],
-        figures=[figure for part in parts for figure in part.figures(summary)],
+        figures=[
+            *_of_rates(results, rows, programs),
+            *(figure for part in parts for figure in part.figures(summary)),
+        ],
     )
+
+
+def _is_one(results: Results, programs: Sequence[str]) -> bool:
+    return len(programs) == 1 or bool(results.run_as(ServeRun).rates)
+
+
+@dataclass(frozen=True)
+class _AtRate:
+    program: str
+    rate: float
+
+
+def _rungs(results: Results, programs: Sequence[str]) -> list[_AtRate]:
+    rates = results.run_as(ServeRun).rates or {}
+    found = [_AtRate(name, float(rates[name])) for name in programs if name in rates]
+    return sorted(found, key=lambda each: each.rate)
+
+
+def _by_rate(results: Results, rows: _Rows, programs: Sequence[str]) -> Iterator[Table]:
+    """A line for each rate, with the latency under each manager."""
+    rungs, baseline = _rungs(results, programs), results.run.baseline
+    metric = _tail({metric for (_, _, metric), row in rows.items() if row["median"] is not None})
+    if not rungs or not metric:
+        return
+
+    def row(manager: str, what: str, rung: _AtRate) -> Row | None:
+        return rows.get((rung.program, manager, what))
+
+    title, words = METRICS[metric].title, METRICS[metric].explanation
+    fields: list[Field[_AtRate]] = [
+        Kind("{:g}".format)("rate", "Requests due in a second.", lambda rung: rung.rate),
+        medians(baseline, words, partial(row, baseline, metric)),
+    ]
+    for manager in results.run.managers:
+        if manager != baseline:
+            against = f"Divided by that under {baseline}."
+            fields += measured(manager, words, against, partial(row, manager, metric))
+    fields += [
+        medians(f"unsent, {manager}", METRICS[_UNSENT].explanation, partial(row, manager, _UNSENT))
+        for manager in results.run.managers
+    ]
+    yield table("table-rates", f"{title[0].upper()}{title[1:]} by rate", rungs, fields)
+
+
+def _of_rates(results: Results, rows: _Rows, programs: Sequence[str]) -> Iterator[Figure]:
+    rungs = _rungs(results, programs)
+    metric = _tail({metric for (_, _, metric), row in rows.items() if row["median"] is not None})
+    if len(rungs) > 1 and metric:
+        found = {
+            manager: [
+                (rung.rate, row)
+                for rung in rungs
+                if (row := rows.get((rung.program, manager, metric))) and row["median"]
+            ]
+            for manager in results.run.managers
+        }
+        figure = rates_figure(found, METRICS[metric].title)
+        if figure is not None:
+            yield figure
 
 
 class _Of:
@@ -101,25 +176,27 @@ class _Of:
 @dataclass(frozen=True)
 class _Part:
     """What is shown of one program; ``good`` are its runs with figures. ``suffix`` is that of its
-    identifiers, "" where it is the only one."""
+    identifiers, "" where it is the only one, else its ``label`` goes before titles."""
 
     of: _Of
     good: Sequence[Record]
     suffix: str
+    label: str
 
     @property
     def known(self) -> set[str]:
         return {metric for (_, _, metric), row in self.of.rows.items() if row["median"] is not None}
 
     def findings(self) -> list[str]:
-        found = [*_findings(self.of, self.known), *_notes(self.good)]
-        return [f"{self.of.program}: {each}" for each in found] if self.suffix else found
+        long = grown(_starts(self.good, self.of.managers))
+        found = [*_findings(self.of, self.known), *growth_findings(long), *_notes(self.good)]
+        return [f"{self.label}: {each}" for each in found] if self.suffix else found
 
     def tables(self) -> Iterator[Table]:
         known = self.known
         if not known:
             return
-        title = f"{self.of.program}: " if self.suffix else ""
+        title = f"{self.label}: " if self.suffix else ""
         heading = f"{title}under load" if title else "Under load"
         yield _first_table(self.of, known, heading, self.suffix)
         latencies = [metric for metric in PERCENTILES if metric in known]
@@ -132,15 +209,19 @@ class _Part:
         if "collections" in known:
             yield collections_table(self.of.rows, self.of.program, self.of.managers)
 
+        if long := grown(_starts(self.good, self.of.managers)):
+            yield growth_table(long, self.suffix, title)
+
     def figures(self, summary: pl.DataFrame) -> Iterator[Figure]:
         of = self.of
         mine = summary.filter(pl.col("program") == of.program)
         for figure in (
             percentile_figure(mine, of.managers, _BY_PERCENTILE),
             memory_figure(_typical(self.good, of.managers)),
+            growth_figure(long) if (long := grown(_starts(self.good, of.managers))) else None,
         ):
             if figure is not None:
-                title = f"{of.program}: {figure.title}" if self.suffix else figure.title
+                title = f"{self.label}: {figure.title}" if self.suffix else figure.title
                 yield replace(figure, identifier=figure.identifier + self.suffix, title=title)
 
 
@@ -252,6 +333,18 @@ def _notes(good: Sequence[Record]) -> list[str]:
 
 def _served(record: Record) -> Served | None:
     return record.outcome.details_as(Details).serve
+
+
+def _starts(good: Sequence[Record], managers: Sequence[str]) -> dict[str, list[Served]]:
+    """By manager, what its starts showed."""
+    return {
+        manager: [
+            served
+            for record in good
+            if record.run.manager == manager and (served := _served(record)) is not None
+        ]
+        for manager in managers
+    }
 
 
 def _typical(good: Sequence[Record], managers: Sequence[str]) -> dict[str, Served]:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from tare.base.units import parse_duration
 from tare.studykit.request import AgainstBaseline, metrics_option, option, runs_option
+from tare.studykit.sweeps import numbers_of
 
 
 @dataclass(frozen=True)
@@ -34,19 +35,21 @@ class Serve(AgainstBaseline):
         help="What puts the server under load: a command that ends by itself, without a shell; or "
         "http://HOST:PORT/PATH, redis://HOST:PORT or memcached://HOST:PORT, with --rate.",
     )
-    rate: float = option(
-        0.0,
-        type=float,
-        metavar="N",
+    rate: float | Sequence[float] = option(
+        (),
+        parse=numbers_of,
+        metavar="N,N…",
         help="Requests a second to the URL of --load. They are due at this rate whatever the "
-        "server's pace, and latencies count from when they were due.",
+        "server's pace, and latencies count from when they were due. Of several rates each has "
+        "starts of its own.",
     )
     load_time: float = option(
         5.0,
         "--for",
         parse=parse_duration,
         metavar="TIME",
-        help="How long each load of a URL lasts; default: 5s.",
+        help="How long each load of a URL lasts; default: 5s. From a minute on it is told "
+        "whether memory grows.",
     )
     connections: int = option(8, help="Connections to the URL of --load.")
     requests: Sequence[str] = option(

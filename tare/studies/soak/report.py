@@ -17,13 +17,12 @@ from tare.report.fields import SERVED, Field, counts, sizes, table, text, texts
 from tare.report.figures.marks import INK, SERIES, Scale, scale_for
 from tare.report.figures.profiles import Series, profile_spec
 from tare.report.model import Cell, Figure, Section, Table
-from tare.studies.soak.details import Details, Soaked
-from tare.studies.soak.growth import GROWTH, PLATEAU, UNDECIDED, Growth, growth_of, of_runs
+from tare.studies.soak.details import Details, Look, Soaked
+from tare.studykit.growth import GROWTH, PLATEAU, TONES, Growth, growth_of, of_runs
 
 STUDY = "soak"
 _STEPS = 200
 _THOUSAND = 1000
-_TONES = {GROWTH: "bad", PLATEAU: "good", UNDECIDED: "quiet"}
 _LAST = "last_resident_bytes"
 
 next_round = partial(rounds.next_round, study=STUDY, observer=STUDY)
@@ -69,8 +68,12 @@ def _served(results: Results) -> Iterator[_Served]:
         mine = [record.outcome for record in good if record.run.manager == manager]
         soaked = [one for each in mine if (one := each.details_as(Details).soak) is not None]
         if soaked:
-            growth = of_runs([growth_of(one.looks) for one in soaked])
+            growth = of_runs([_growth(one.looks) for one in soaked])
             yield _Served(manager, soaked, growth, median(each.values[_LAST] for each in mine))
+
+
+def _growth(looks: Sequence[Look]) -> Growth:
+    return growth_of([look.round for look in looks], [look.at_peak for look in looks])
 
 
 def _findings(served: Sequence[_Served]) -> list[str]:
@@ -104,7 +107,7 @@ def _table(served: Sequence[_Served]) -> Table:
         Field(
             "memory",
             "By the second half of the rounds: growth of more than 1%, a plateau, or undecided.",
-            lambda one: text(one.growth.word, _TONES[one.growth.word]),
+            lambda one: text(one.growth.word, TONES[one.growth.word]),
             numeric=False,
         ),
         counts("rounds", METRICS["soak_rounds"].explanation, lambda one: one.typical.rounds),
@@ -131,7 +134,7 @@ def _slope(one: _Served) -> Cell:
     if growth.low is None or growth.high is None:
         return Cell("–")
     bounds = " – ".join(map(_per_thousand, (growth.low, growth.high)))
-    return Cell(bounds, growth.slope, _TONES[growth.word])
+    return Cell(bounds, growth.slope, TONES[growth.word])
 
 
 def _figure(served: Sequence[_Served]) -> Figure:

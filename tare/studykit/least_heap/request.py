@@ -12,10 +12,10 @@ from tare.studykit.request import OfProgram, Request, managers_option, option
 SLOW = 4.0
 """A trial that takes so many times the processor time of the first that fitted does not fit."""
 MANAGERS_HELP = (
-    "A collector, without heap=, or for a trace another manager; can be repeated. Default: five "
-    "collectors of the JVM, or go.limit or node.v8; for a trace, eight collectors of MMTk, glibc, "
-    "mimalloc, tcmalloc, and mark-sweep over the last two every 32, 64 and 128 KiB; in a "
-    "container, glibc and the installed ones that `tare managers` marks with *."
+    "A collector, without heap=, or for a trace or a container another manager; can be repeated. "
+    "Default: five collectors of the JVM, or go.limit or node.v8; for a trace, eight collectors of "
+    "MMTk, glibc, mimalloc, tcmalloc, and mark-sweep over the last two; for a container, those of "
+    "`tare compare`."
 )
 
 

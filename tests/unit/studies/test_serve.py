@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,15 @@ from tare.base.errors import UsageError
 from tare.records.metrics import METRICS
 from tare.studies.serve.details import Phase, Served
 from tare.studies.serve.figures import memory_figure
+from tare.studies.serve.growing import (
+    LONG_SECONDS,
+    grown,
+    growth_figure,
+    growth_findings,
+    growth_table,
+)
 from tare.studies.serve.loads import read_load
+from tare.studies.serve.observe import load_command
 from tare.studies.serve.ready import ready_of
 from tare.studykit.printed import PERCENTILES, RATE, pattern_of
 
@@ -171,3 +180,44 @@ def test_memory_is_drawn_phase_by_phase() -> None:
 
 def test_without_samples_there_is_no_figure() -> None:
     assert memory_figure({"glibc": Served(0.1, (), (), ())}) is None
+
+
+def a_start(memory: Callable[[float], float], seconds: float) -> Served:
+    """Ready at once, loaded twice with a pause between; looked at every second."""
+    phases = (
+        Phase("warm-up", 0, 10),
+        Phase("load", 10, 10 + seconds / 2),
+        Phase("idle", 10 + seconds / 2, 20 + seconds / 2),
+        Phase("load", 20 + seconds / 2, 20 + seconds),
+    )
+    looks = tuple((float(when), memory(when)) for when in range(int(seconds) + 20))
+    return Served(0.1, looks, phases, ())
+
+
+def test_growth_is_that_of_time_under_load() -> None:
+    mib = 1 << 20
+    starts = {
+        "grows": [a_start(lambda when: 100 * mib + when * 65536, 600)] * 2,
+        "stays": [a_start(lambda _when: 100 * mib, 600)] * 2,
+        "differs": [
+            a_start(lambda _when: 100 * mib, 600),
+            a_start(lambda when: 100 * mib + when * 65536, 600),
+        ],
+        "short": [a_start(lambda when: 100 * mib + when * 65536, LONG_SECONDS - 2)],
+    }
+    found = {each.manager: each for each in grown(starts)}
+    words = {name: each.growth.word for name, each in found.items()}
+    assert words == {"grows": "growth", "stays": "plateau", "differs": "undecided"}
+    assert found["grows"].growth.slope == pytest.approx(65536, rel=0.02)
+    assert found["grows"].times[-1] == pytest.approx(600, abs=2)
+    table = growth_table([*found.values()], "", "")
+    assert [row[1].text for row in table.rows] == ["growth", "plateau", "undecided"]
+    assert "225 MiB" in " ".join(growth_findings([found["grows"]]))
+    assert growth_figure([*found.values()]).spec["layer"]
+
+
+def test_the_load_before_those_that_count_is_short() -> None:
+    load = ["http://127.0.0.1:1/", "--rate", "5", "--for", "28800"]
+    assert load_command(load)[-1] == "28800"
+    assert load_command(load, 60.0)[-1] == "60"
+    assert load_command(["wrk", "--for", "90"], 60.0) == ["wrk", "--for", "90"]

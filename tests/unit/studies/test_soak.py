@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tare.studies.soak.details import Look
-from tare.studies.soak.growth import GROWTH, PLATEAU, UNDECIDED, Growth, growth_of, of_runs
+from tare.studies.soak.report import _growth as growth_of
+from tare.studykit.growth import GROWTH, PLATEAU, UNDECIDED, Growth, of_runs
 
 MIB = 1 << 20
 

@@ -1,4 +1,4 @@
-"""Whether memory grows: the slope of resident memory over rounds, with its interval."""
+"""Whether memory grows: the slope of resident memory over rounds, or time, with its interval."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from statistics import median
 
 from tare.base.libraries import np
-from tare.studies.soak.details import Look
 
 GROWTH, PLATEAU, UNDECIDED = "growth", "plateau", "undecided"
 FEWEST_LOOKS = 20
+TONES = {GROWTH: "bad", PLATEAU: "good", UNDECIDED: "quiet"}
 _NOTABLE = 0.01
 """Of the memory: what it must gain for growth, and cannot gain on a plateau, in the second half."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """``slope`` in bytes a round with the bounds of its 95% interval, all of the second half of the
-    rounds; none where there were too few."""
+    """``slope`` in bytes a round, or a second, with the bounds of its 95% interval, all of the
+    second half; none where there were too few looks."""
 
     word: str
     slope: float | None = None
@@ -26,19 +26,19 @@ class Growth:
     high: float | None = None
 
 
-def growth_of(looks: Sequence[Look]) -> Growth:
-    """By the slope of Theil and Sen, the median of those of all pairs, which a few rounds that
-    differ do not move."""
+def growth_of(times: Sequence[float], memory: Sequence[float]) -> Growth:
+    """Of looks at the memory at ``times``, which can be rounds. By the slope of Theil and Sen, the
+    median of those of all pairs, which a few looks that differ do not move."""
     from scipy.stats import theilslopes  # takes long to load
 
-    half = looks[len(looks) // 2 :]
-    if len(half) < FEWEST_LOOKS // 2:
+    across, places = np.unique(np.array(times, dtype=np.float64), return_index=True)
+    first = len(across) // 2
+    if len(across) - first < FEWEST_LOOKS // 2:
         return Growth(UNDECIDED)
-    rounds = np.array([float(look.round) for look in half])
-    memory = np.array([float(look.at_peak) for look in half])
-    slope, _, low, high = (float(number) for number in theilslopes(memory, rounds, 0.95))
-    notable = _NOTABLE * median(memory.tolist())
-    span = float(rounds[-1] - rounds[0])
+    across, upwards = across[first:], np.array(memory, dtype=np.float64)[places[first:]]
+    slope, _, low, high = (float(number) for number in theilslopes(upwards, across, 0.95))
+    notable = _NOTABLE * float(np.median(upwards))
+    span = float(across[-1] - across[0])
     if low * span > notable:
         return Growth(GROWTH, slope, low, high)
     return Growth(PLATEAU if high * span < notable else UNDECIDED, slope, low, high)
