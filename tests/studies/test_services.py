@@ -1,0 +1,43 @@
+"""The servers of the suite `services` that run under a language or need another user."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tare as api
+from tare.records.metrics import Status
+from tare.records.results import read_records
+
+NEEDED = {
+    "postgres": (("pg_lsclusters", "unshare"), "postgresql"),
+    "java": (("java", "javac"), "openjdk-17-jdk-headless"),
+    "node": (("node",), "nodejs"),
+    "python": (("python3",), "python3"),
+}
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_the_manager_is_inside_the_server(name: str, tmp_path: Path) -> None:
+    """Also in PostgreSQL, which is not root there, and in each of its processes."""
+    commands, package = NEEDED[name]
+    if missing := [each for each in commands if shutil.which(each) is None]:
+        pytest.skip(f"{missing[0]} is not installed (package {package})")
+    programs = api.suite_programs("services", [name])
+    results = api.serve(
+        programs, ["jemalloc"], baseline="jemalloc", periods=1, runs=1, folder=tmp_path / "r"
+    )
+    records = read_records(results.folder)
+    assert records
+    for record in records:
+        outcome = record.outcome
+        assert outcome.status is Status.OK, outcome.reason
+        assert os.path.basename(outcome.server) == "libtare-jemalloc.so"
+        assert outcome.silent_processes == 0
+        assert outcome.values["requests_per_second"] > 0
+        assert outcome.values["idle_resident_bytes"] > 4 << 20
+    expected = "postgres" if name == "postgres" else commands[0]
+    assert Path(records[0].outcome.executable).name.startswith(expected)
