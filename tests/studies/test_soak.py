@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tare.records.results import read_records
+from tare.answers.building import build_report
+from tare.records.results import load, read_records
 from tare.studies.soak.details import Details, Soaked
 from tests.conftest import Completed
 from tests.support.traces import Row, objects_frame, write_trace_folder
@@ -80,6 +81,66 @@ def test_a_manager_that_forgets_frees_grows(
     first = soaked(tmp_path / "out")
     leaking = max(first, key=lambda each: each.looks[-1].at_peak / each.rounds)
     assert leaking.looks[-1].at_peak > 10 * leaking.peak_bytes
+
+
+# Two cases that are known of services. jemalloc keeps its small objects apart from its large ones.
+GIVES_BACK = "jemalloc(decay=0)"
+
+
+def connections(number: int, size: int, birth: int) -> list[Row]:
+    """Each has a buffer until all are closed, and leaves 64 bytes behind that stay."""
+    rows: list[Row] = []
+    for place in range(number):
+        at = birth + 2 * place
+        closed = birth + 10 * number + place
+        rows.append({"birth": at, "size": size, "first": at, "free": closed})
+        rows.append({"birth": at + 1, "size": 64, "first": at + 1, "last": 1_000_000})
+    return rows
+
+
+def soaked_by_manager(
+    tare: Callable[..., Completed], folder: Path, rows: list[Row]
+) -> dict[str, Soaked]:
+    trace = write_trace_folder(folder / "connections.tare", objects_frame(rows))
+    words = ("-n", "1", "-m", "glibc", "-m", GIVES_BACK, "-o", folder / "out", "--no-page")
+    done = tare("soak", "--for", "1s", *words, trace)
+    assert done.returncode == 0, done.stderr
+    found = {}
+    for record in read_records(folder / "out"):
+        one = record.outcome.details_as(Details).soak
+        assert one is not None
+        found[record.run.manager] = one
+    assert found.keys() == {"glibc", GIVES_BACK}
+    return found
+
+
+def test_memory_does_not_come_back_after_connections_close(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    """The last survivor holds the end of glibc's heap, which gives back only what lies there."""
+    ending = {"birth": 900_000, "size": 64, "first": 900_000, "last": 1_000_000}
+    found = soaked_by_manager(tare, tmp_path, [*connections(200, 64 * KIB, 10), ending])
+    for one in found.values():
+        assert one.peak_bytes > 200 * 64 * KIB
+        assert one.end_bytes < 0.01 * one.peak_bytes
+    last = {manager: one.looks[-1].at_end for manager, one in found.items()}
+    assert last["glibc"] > 0.9 * found["glibc"].peak_bytes
+    assert last[GIVES_BACK] < 0.2 * found[GIVES_BACK].peak_bytes
+    (section, *_) = build_report(load(tmp_path / "out")).sections
+    assert any(each.startswith("glibc keeps ") for each in section.findings)
+    assert not any(each.startswith(f"{GIVES_BACK} keeps ") for each in section.findings)
+
+
+def test_small_survivors_among_large_buffers_keep_them_from_larger_ones(
+    tare: Callable[..., Completed], tmp_path: Path
+) -> None:
+    """The second buffers do not fit between what the first ones left, in the first round: later
+    ones put survivors elsewhere."""
+    rows = [*connections(200, 64 * KIB, 10), *connections(200, 100 * KIB, 10_000)]
+    found = soaked_by_manager(tare, tmp_path, rows)
+    over = {manager: one.looks[0].at_peak / one.peak_bytes for manager, one in found.items()}
+    assert over["glibc"] > 1.5
+    assert over[GIVES_BACK] < 1.3
 
 
 @pytest.mark.parametrize(

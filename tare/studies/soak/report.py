@@ -23,7 +23,9 @@ from tare.studykit.growth import GROWTH, PLATEAU, TONES, Growth, growth_of, of_r
 STUDY = "soak"
 _STEPS = 200
 _THOUSAND = 1000
-_LAST = "last_resident_bytes"
+_LAST, _IDLE = "last_resident_bytes", "last_idle_resident_bytes"
+_MUCH = 2
+"""Times what is alive between rounds, and a tenth of the most: this much memory is told of."""
 
 next_round = partial(rounds.next_round, study=STUDY, observer=STUDY)
 summarise = summary.summarise
@@ -37,6 +39,7 @@ class _Served:
     soaked: Sequence[Soaked]
     growth: Growth
     last: float
+    idle: float
 
     @property
     def typical(self) -> Soaked:
@@ -69,7 +72,8 @@ def _served(results: Results) -> Iterator[_Served]:
         soaked = [one for each in mine if (one := each.details_as(Details).soak) is not None]
         if soaked:
             growth = of_runs([_growth(one.looks) for one in soaked])
-            yield _Served(manager, soaked, growth, median(each.values[_LAST] for each in mine))
+            last, idle = (median(each.values[name] for each in mine) for name in (_LAST, _IDLE))
+            yield _Served(manager, soaked, growth, last, idle)
 
 
 def _growth(looks: Sequence[Look]) -> Growth:
@@ -90,6 +94,12 @@ def _findings(served: Sequence[_Served]) -> list[str]:
         else:
             found.append(f"{each.manager}: cannot tell, more --for is needed ({memory}).")
     found.sort(key=lambda sentence: "grows:" not in sentence)
+    found += [
+        f"{each.manager} keeps {format_bytes(each.idle)} between rounds, when "
+        f"{format_bytes(each.typical.end_bytes)} are alive."
+        for each in served
+        if each.idle > max(_MUCH * each.typical.end_bytes, each.typical.peak_bytes / 10)
+    ]
     return [
         *found,
         "What is alive at the end of a round stays until the next puts another object in its "
@@ -121,6 +131,12 @@ def _table(served: Sequence[_Served]) -> Table:
             "alive",
             "The most bytes alive in a round, as asked for.",
             lambda one: one.typical.peak_bytes,
+        ),
+        sizes("between rounds", METRICS[_IDLE].explanation, lambda one: one.idle),
+        sizes(
+            "alive then",
+            "Bytes alive at the end of a round, as asked for.",
+            lambda one: one.typical.end_bytes,
         ),
         Field(
             "in 1,000 rounds", "Growth, by the slope of the second half; its 95% interval.", _slope
