@@ -1,4 +1,4 @@
-"""Recordings of other tools, made into heap traces.
+"""Recordings of other tools, made into heap traces or results.
 
 A format is a module here with ``TITLE``, ``recognises`` and ``read``; it is found by being there.
 """

@@ -81,9 +81,16 @@ def import_runs(
     chosen: RunsFormat,
     folder: Path | None = None,
     note: Callable[[str], None] = lambda _: None,
+    statistics: Path | None = None,
 ) -> Results:
-    """Make a results folder of the runs in ``path``."""
-    found = chosen.read_runs(path, note)
+    """Make a results folder of the runs in ``path``; of a heap profile with the manager's
+    ``statistics``."""
+    if statistics is None:
+        found = chosen.read_runs(path, note)
+    elif (read_with := getattr(chosen, "read_runs_with", None)) is not None:
+        found = read_with(path, statistics, note)
+    else:
+        raise UsageError(f"{path} is no heap profile that statistics go with")
     if not found.runs:
         raise UsageError(f"{path} has no run that can be read", *found.missing[:1])
     run = new_run(

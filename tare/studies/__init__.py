@@ -14,7 +14,8 @@ Beside it lies what the study has of these:
     details         structs of what the record of a run has beyond values, for ``details_as``
     weigh           its section of the bill, see ``tare.studykit.budget``
     settings        ``settings(results)``, what to set: JSON has it under that name
-    call_trees      ``call_trees(results, record, note)``, for the explorer
+    call_trees      ``call_trees(results, record, note)``, for the explorer; ``STUDY`` where that is
+                    not the folder's name
     site_sums       what it keeps of call sites, see ``tare.studykit.changed_sites.KeepsSites``
     metrics.csv     its metrics, see ``tare.records.metrics``
     published.csv   what papers measured, to stand beside, see ``tare.studykit.published``

@@ -13,7 +13,9 @@ from tare.studies import modules
 
 def call_trees(results: Results, note: Note) -> list[CallTree]:
     """All that the runs of a results folder recorded by call site or by kind of work."""
-    readers = {name: module.call_trees for name, module in modules("call_trees")}
+    readers = {
+        getattr(module, "STUDY", name): module.call_trees for name, module in modules("call_trees")
+    }
     if not set(results.measurements["study"].unique()) & readers.keys():
         return []
     found: list[CallTree] = []

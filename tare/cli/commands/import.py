@@ -26,6 +26,7 @@ Examples:
   tare import heaptrack.gawk.4711.raw.zst -o gawk.tare
   tare import mtrace.log -o program.tare
   tare import dhat.out.4711
+  tare import jeprof.4711.0.heap --statistics malloc_stats.json
   tare import running-ng-logs/host-2026-11-22/ -o results
 """
 
@@ -41,11 +42,21 @@ Examples:
     help="New folder for the trace or the results. Default: the file's name with .tare, or a new "
     "folder in tare-results.",
 )
+@click.option(
+    "--statistics",
+    type=click.Path(path_type=Path),
+    metavar="JSON",
+    help="Statistics of jemalloc, of the moment of its heap profile FILE: which call sites "
+    "keep partly empty slabs is estimated.",
+)
 @click.option("--force", is_flag=True, help="Replace an existing heap trace.")
 @click.option("-q", "--quiet", is_flag=True, help="Print no progress and no summary.")
-def command(file: Path, folder: Path | None, force: bool, quiet: bool) -> int | Answer:
-    """Convert FILE, recorded by heaptrack or glibc's mtrace, into a heap trace; or convert a
-    profile of DHAT, a folder of running-ng's logs, or DaCapo's files of latencies into results.
+def command(
+    file: Path, folder: Path | None, statistics: Path | None, force: bool, quiet: bool
+) -> int | Answer:
+    """Convert FILE, recorded by heaptrack or glibc's mtrace, into a heap trace; or convert a heap
+    profile or an account of the heap that a running program wrote, a profile of DHAT, a folder of
+    running-ng's logs, or DaCapo's files of latencies into results.
 
     The kind of file is recognised by its content. Compressed files are read directly.
     """
@@ -55,10 +66,12 @@ def command(file: Path, folder: Path | None, force: bool, quiet: bool) -> int | 
     if (runs := format_of(file)) is not None:
         if force:
             raise UsageError("--force replaces heap traces only", "name another folder with -o")
-        results = import_runs(file, runs, folder, TerminalWatcher(quiet).note)
+        results = import_runs(file, runs, folder, TerminalWatcher(quiet).note, statistics)
         output = Output(folder, None, None, page=True, quiet=quiet)
         missing = results.run.imported is not None and results.run.imported.missing
         return Answer(results, output, exit_code=1 if missing else None)
+    if statistics is not None:
+        raise UsageError(f"{file} is no heap profile that statistics go with")
     target = folder or Path(f"{file.name}.tare")
     trace = import_recording(file, target, replace=force, note=TerminalWatcher(quiet).note)
     if not quiet:

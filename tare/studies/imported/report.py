@@ -15,7 +15,8 @@ from tare.records.runs import Record
 from tare.records.summary import Row
 from tare.report.comparison import measured, summary_rows
 from tare.report.fields import Field, counts, numbers, sizes, table, texts
-from tare.report.model import Section, Table
+from tare.report.model import Figure, Section, Table
+from tare.studies.imported import dumps
 
 STUDY = "import"
 TITLE = "What was imported"
@@ -44,9 +45,15 @@ def section(results: Results) -> Section:
         _table(rows, program, run.baseline, f"table-imported-{number}")
         for number, program in enumerate(programs, 1)
     ]
+    figures: list[Figure] = []
     for number, record in enumerate(read_records(results.folder), 1):
         tables += _places_tables(record, f"table-places-{number}")
-    return Section(identifier=STUDY, title=TITLE, findings=findings, tables=tables)
+        if record.outcome.status is Status.OK and (dump := dumps.dump_of(record)) is not None:
+            program = record.run.program
+            tables += dumps.tables(program, dump, number)
+            figures += dumps.figures(program, dump, f"figure-dump-{number}")
+            findings += dumps.sentences(dump)
+    return Section(identifier=STUDY, title=TITLE, findings=findings, tables=tables, figures=figures)
 
 
 def _table(
