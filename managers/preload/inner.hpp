@@ -24,9 +24,17 @@ struct Inner {
 
 using platform::SizeInHeader;
 
+// An object that came into a running process stands in front of nothing: what it shows to nobody is
+// behind all.
+#ifdef TARE_ATTACHED
+#define TARE_BEHIND RTLD_DEFAULT
+#else
+#define TARE_BEHIND RTLD_NEXT
+#endif
+
 template <typename Function>
 bool FindNext(const char* symbol, Function*& found) {
-  found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, symbol));
+  found = reinterpret_cast<Function*>(dlsym(TARE_BEHIND, symbol));
   return found != nullptr;
 }
 
@@ -68,7 +76,7 @@ inline void Resolve(Inner& inner) {
   RequireNext("malloc_usable_size", inner.usable_size);
   if (ObjectOf(inner.free).dli_fbase == ObjectOf(inner.usable_size).dli_fbase) return;
   // A layer leaves it to the allocator. Asked only here: a look-up that fails allocates.
-  if (dlsym(RTLD_NEXT, "tare_layer_held") != nullptr) return;
+  if (dlsym(TARE_BEHIND, "tare_layer_held") != nullptr) return;
   Message message;
   message << "tare: " << FileOf(inner.free)
           << " defines free but not malloc_usable_size, so the size of what is freed is not known";

@@ -55,11 +55,38 @@ inline bool SizeIsInHeader() {
   return in_header;
 }
 
+// What is recorded, and where; nullptr where nothing is.
+struct Wanted {
+  const char* folder;
+  bool has_stacks;
+  std::size_t sample_bytes;
+  const char* switch_path;  // nullptr: it cannot be turned off
+};
+
+// The allocator must be known.
+inline void BeginAs(const Wanted& wanted, std::uint64_t early_births) {
+  // A program may write over its environment, to change its title.
+  static constinit char folder[kPathBytes] = {};
+  main_switch = &no_switch;
+  setting.inner.size_in_header = SizeIsInHeader();
+  setting.has_stacks = wanted.has_stacks;
+  setting.has_python = setting.has_stacks && python::FindInterpreter();
+  if (wanted.folder != nullptr) {
+    strncpy(folder, wanted.folder, sizeof folder - 1);
+    setting.folder = folder;
+  }
+  setting.sample_bytes = wanted.sample_bytes;
+  if (setting.sample_bytes != 0) sampled = static_cast<Sampled*>(MapOwn(sizeof(Sampled)));
+  ChooseClock();
+  pthread_key_create(&thread_end, EndOfThread);
+  process = static_cast<Process*>(MapOwn(sizeof(Process)));
+  if (process != nullptr && IsOpen()) process->header->early = early_births;
+  if (wanted.switch_path != nullptr) main_switch = MapSwitch(wanted.switch_path);
+}
+
 __attribute__((noinline)) inline void Begin() {
   // The dynamic linker allocates before the C library knows its environment.
   static constinit std::uint64_t early_births = 0;
-  // A program may write over its environment, to change its title.
-  static constinit char folder[kPathBytes] = {};
   const KeepErrno keep;
   snapshot::Prepare();
   if (setting.inner.usable_size == nullptr) ResolveBehindLayers(setting.inner);
@@ -67,22 +94,9 @@ __attribute__((noinline)) inline void Begin() {
     ++early_births;
     return;
   }
-  main_switch = &no_switch;
-  setting.inner.size_in_header = SizeIsInHeader();
-  setting.has_stacks = ReadChoice(kStacksVariable, true, "yes", "no");
-  setting.has_python = setting.has_stacks && python::FindInterpreter();
-  if (const char* const name = getenv(kFolderVariable); name != nullptr) {
-    strncpy(folder, name, sizeof folder - 1);
-    setting.folder = folder;
-  }
-  setting.sample_bytes = ReadBytes(kSampleVariable, 0, 0, kLargestSample);
-  if (setting.sample_bytes != 0) sampled = static_cast<Sampled*>(MapOwn(sizeof(Sampled)));
-  ChooseClock();
-  pthread_key_create(&thread_end, EndOfThread);
-  process = static_cast<Process*>(MapOwn(sizeof(Process)));
-  if (process != nullptr && IsOpen()) process->header->early = early_births;
-  if (const char* const path = getenv(kSwitchVariable); path != nullptr)
-    main_switch = MapSwitch(path);
+  BeginAs({getenv(kFolderVariable), ReadChoice(kStacksVariable, true, "yes", "no"),
+           ReadBytes(kSampleVariable, 0, 0, kLargestSample), getenv(kSwitchVariable)},
+          early_births);
   if (const std::size_t number = ReadBytes(kSignalVariable, 0, 0, SIGRTMAX);
       number != 0 && HasSwitch())
     TurnOnSignal(static_cast<int>(number));

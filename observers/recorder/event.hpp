@@ -164,7 +164,7 @@ __attribute__((noinline)) inline void RecordOwnOfRegion(const void* object) {
 inline bool IsSampledBirth(const void* object, std::size_t bytes) {
   if (sampled == nullptr) return true;
   std::uint64_t skipped = 0;
-  if (!TakeSample(bytes, skipped)) return false;
+  if (!TakeSample(bytes, skipped) || LeavesNow()) return false;
   sampled->Insert(object);
   if (skipped == 0) return true;
   Thread* const t = Enter();

@@ -22,7 +22,7 @@ inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kHeaderBytes = 4 * kPage;
 inline constexpr std::size_t kPathBytes = 4096;
 
-enum Ending : std::uint32_t { kRunning, kExit };
+enum Ending : std::uint32_t { kRunning, kExit, kLeft };  // kLeft: the process went on
 
 // Why events are missing; the first reason stays.
 enum Loss : std::uint32_t { kNothingLost, kNoRoom, kNoAddresses };

@@ -164,15 +164,15 @@ inline bool IsOwnProcess() {
          process->header->pid == static_cast<std::uint32_t>(getpid());
 }
 
-// The process comes to an end that it chose.
-inline void NoteEnd() {
-  if (!IsOwnProcess()) return;
+// The process comes to an end that it chose, or its recording does.
+inline void NoteEnd(Ending ending = kExit) {
+  if (!IsOwnProcess() || process->header->ending != kRunning) return;
   Header& header = *process->header;
   if (snapshot::on) snapshot::End();
   const BothClocks end = ReadBothClocks();
   header.end_ticks = end.ticks;
   header.end_nanoseconds = end.nanoseconds;
-  header.ending = kExit;
+  header.ending = ending;
 }
 
 }  // namespace tare::recorder

@@ -27,7 +27,9 @@ using tare::Next;
 
 namespace {
 
+#ifndef TARE_ATTACHED
 __attribute__((constructor)) void Constructor() { BeginOnce(); }
+#endif
 __attribute__((destructor)) void Destructor() {
   RecordRest();
   NoteEnd();
@@ -112,4 +114,6 @@ EXPORT [[noreturn]] void _exit(int status) {
   NoteEnd();
   for (;;) syscall(SYS_exit_group, status);
 }
+#ifndef TARE_ATTACHED
 EXPORT [[noreturn]] void _Exit(int status) { _exit(status); }
+#endif

@@ -36,7 +36,8 @@ struct alignas(8) SwitchState {
 struct Switch {
   static constexpr std::size_t kMostChanges = (kPage - 16) / sizeof(Change);
   std::atomic<SwitchState> state;
-  std::uint64_t unused;
+  std::atomic<std::uint64_t>
+      until;  // nanoseconds; who came into a process leaves it then; 0: never
   Change changes[kMostChanges];
 };
 static_assert(sizeof(Switch) == kPage && std::atomic<SwitchState>::is_always_lock_free);
@@ -46,6 +47,18 @@ constinit inline Switch not_begun{SwitchState{Power::kNotBegun, 0}, 0, {}};
 constinit inline Switch* main_switch = &not_begun;
 
 inline Power PowerNow() { return main_switch->state.load(std::memory_order_relaxed).power; }
+// What leaves the process; nullptr in who was there from the start.
+using Leaving = void();
+constinit inline Leaving* leave = nullptr;
+
+// Whether nobody waits for what is recorded any more, however the one who did came to an end.
+inline bool LeavesNow() {
+  if (leave == nullptr) return false;
+  const std::uint64_t until = main_switch->until.load(std::memory_order_relaxed);
+  if (until == 0 || Nanoseconds() < until) return false;
+  leave();
+  return true;
+}
 inline bool HasSwitch() { return main_switch != &no_switch && main_switch != &not_begun; }
 
 // May be called in a signal's handler. Who changes it at once does so in turn, so that an even

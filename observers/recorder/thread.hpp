@@ -14,6 +14,7 @@
 #include "python_frames.hpp"
 #include "signals.hpp"
 #include "snapshots/noted.hpp"
+#include "switch.hpp"
 #include "unwinding/walk.hpp"
 
 namespace tare::recorder {
@@ -94,6 +95,7 @@ inline std::size_t NextBlockBytes(const Thread& t) {
 }
 
 inline bool NextBlock(Thread& t) {
+  if (LeavesNow()) return false;
   const std::size_t bytes = NextBlockBytes(t);
   LeaveBlock(t);
   const std::uint64_t offset = process->events_end.fetch_add(bytes, std::memory_order_relaxed);

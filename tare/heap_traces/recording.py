@@ -89,7 +89,7 @@ _MOST_FRAMES = 4_000_000
 _LINE_LIMIT = 1 << 16
 _NAME_LIMIT = 4096
 _MOST_TEXTS = 100
-_ENDS = ("running", "exit", "exec")
+_ENDS = ("running", "exit", "exec", "left")
 _FILE_NAME = re.compile(r"(\d{1,10})\.(\d{1,10})\.json")
 _NUMBERS = (
     "parent",
@@ -108,9 +108,9 @@ Columns = dict[str, "NDArray[np.uint64]"]
 
 @dataclass(frozen=True)
 class Process:
-    """One program image of a process. ``end`` is ``exit``, ``exec``, or ``running`` where the
-    process did not live to write its end; then the instrument's numbers are 0. ``damage`` says in
-    sentences what the observer itself knows to be missing."""
+    """One program image of a process. ``end`` is ``exit``, ``exec``, ``left`` where it went on
+    unobserved, or ``running`` where it did not live to write its end; then the instrument's numbers
+    are 0. ``damage`` says in sentences what the observer itself knows to be missing."""
 
     pid: int
     serial: int

@@ -21,6 +21,8 @@ FILE = "switch"
 
 _PAGE_BYTES = 4096
 _HEAD = struct.Struct("<IIQ")
+_UNTIL = struct.Struct("<Q")
+_UNTIL_AT = 8
 _CHANGE = struct.Struct("<QQ")
 _MOST_CHANGES = (_PAGE_BYTES - _HEAD.size) // _CHANGE.size
 _ON, _OFF = 0, 1
@@ -51,7 +53,13 @@ class Switch:
             return
         change = time.monotonic_ns() << 1 | wanted
         _CHANGE.pack_into(self._page, _HEAD.size + used * _CHANGE.size, change, 0)
-        _HEAD.pack_into(self._page, 0, wanted, used + 1, 0)
+        (until,) = _UNTIL.unpack_from(self._page, _UNTIL_AT)
+        _HEAD.pack_into(self._page, 0, wanted, used + 1, until)
+
+    def until(self, moment: float) -> None:
+        """When a recorder that came into a running process leaves it by itself, in seconds of the
+        monotonic clock."""
+        _UNTIL.pack_into(self._page, _UNTIL_AT, int(moment * 1e9))
 
 
 @contextmanager

@@ -64,9 +64,16 @@ def _findings(meta: Mapping[str, Any]) -> list[str]:
             "Recording could be turned on and off: events.parquet says when. The objects and bytes "
             "below are those recorded while it was on."
         )
+    if pid := meta.get("attached"):
+        findings.append(
+            f"The recorder was put into process {pid} while it ran. Not in the trace: objects born "
+            "before, and calls by libraries that were loaded afterwards or by copies of malloc's "
+            "address. What was alive at the end need not be a leak."
+        )
     if (wall := meta.get("wall_seconds")) is not None:
         under = _OBSERVERS.get(meta["observer"], "Valgrind's core")
-        findings.append(f"The run took {format_seconds(wall)} under {under}.")
+        what = "It was recorded for" if meta.get("attached") else "The run took"
+        findings.append(f"{what} {format_seconds(wall)} under {under}.")
     return findings + _java_findings(meta)
 
 

@@ -3,6 +3,10 @@
 //
 //   tare-merge STEM     STEM is the path without ".events", which is removed at the end
 
+#include <signal.h>
+
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -12,6 +16,7 @@
 #include <vector>
 
 #include "../../json_text.h"
+#include "../switch.hpp"
 #include "input.hpp"
 #include "objects.hpp"
 #include "sites.hpp"
@@ -40,9 +45,21 @@ bool WasReplaced(const std::filesystem::path& stem) {
          std::filesystem::exists(stem.parent_path() / (next + ".json"));
 }
 
+// Whether the recorder came into a running process, and is to leave it.
+bool IsLeft(const std::filesystem::path& stem) {
+  const Input input((stem.parent_path() / "switch").string());
+  std::uint64_t until = 0;
+  if (input.size() >= sizeof(Switch))
+    memcpy(&until, input.data() + offsetof(Switch, until), sizeof until);
+  return until != 0;
+}
+
 std::string EndOf(const std::filesystem::path& stem, const Header& header) {
   if (header.ending == kExit) return "exit";
-  return WasReplaced(stem) ? "exec" : "running";
+  if (header.ending == kLeft) return "left";
+  if (WasReplaced(stem)) return "exec";
+  // A child of one that the recorder came into, which has its end only when it allocates again.
+  return IsLeft(stem) && kill(static_cast<pid_t>(header.pid), 0) == 0 ? "left" : "running";
 }
 
 // Sentences about what is missing.

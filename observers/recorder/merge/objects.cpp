@@ -278,7 +278,7 @@ Totals WriteObjects(const std::filesystem::path& stem, const Header& header) {
   Objects objects(stem, header, clock);
   Event event;
   while (events.Next(event)) objects.Add(event);
-  const std::uint64_t end = header.ending == kExit ? header.end_ticks : events.last_ticks;
+  const std::uint64_t end = header.ending != kRunning ? header.end_ticks : events.last_ticks;
   objects.Finish(end);
   Totals& totals = objects.totals;
   totals.threads = events.threads;
