@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a command in another Debian: scripts/in-system.sh SUITE COMMAND [ARG…], as root.
+# Runs a command in another Debian: scripts/in-system.sh SUITE[-ARCHITECTURE] COMMAND [ARG…], as root.
 #
 # The system is made by debootstrap below build/systems, once. Each time the files of this checkout,
 # without what git ignores, are copied to /tare in it, a repository of its own, and the command runs

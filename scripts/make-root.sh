@@ -1,10 +1,12 @@
 #!/bin/sh
-# make-root.sh SUITE FOLDER PACKAGES: makes the root of another Debian there by debootstrap, once, as
-# root. PACKAGES are joined by commas.
+# make-root.sh SUITE[-ARCHITECTURE] FOLDER PACKAGES: makes the root of another Debian there by
+# debootstrap, once, as root. PACKAGES are joined by commas.
 set -eu
 cd "$(dirname "$0")/.."
 
-suite=$1
+suite=${1%-*}
+architecture=""
+case "$1" in *-*) architecture=${1##*-} ;; esac
 root=$2
 case "$suite" in *[!a-z]* | "")
   echo "make-root: '$suite' is no name of a Debian suite, such as trixie" >&2
@@ -15,13 +17,25 @@ if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
   echo "make-root: it needs root, and the package debootstrap" >&2
   exit 3
 fi
+case "$architecture" in
+  arm64) emulated=aarch64 ;;
+  *) emulated="" ;;
+esac
+if [ -n "$emulated" ] && [ "$(uname -m)" != "$emulated" ] &&
+  [ ! -e "/proc/sys/fs/binfmt_misc/qemu-$emulated" ]; then
+  echo "make-root: this system does not run programs for $architecture yet. It needs the packages" >&2
+  echo "qemu-user-static and binfmt-support; where nothing has mounted it, binfmt_misc; and then" >&2
+  echo "    update-binfmts --enable qemu-$emulated" >&2
+  exit 3
+fi
 
 if [ ! -e "$root/.made" ]; then
   rm -rf "$root"
   mkdir -p "$root"
-  scripts/step.sh "a root of $suite" "debootstrap-$(basename "$root")" \
+  scripts/step.sh "a root of $1" "debootstrap-$(basename "$root")" \
     "The log names what was not to be had; the same command again begins anew." \
-    debootstrap --variant=minbase --include="ca-certificates,$3" "$suite" "$root"
+    debootstrap ${architecture:+"--arch=$architecture"} --variant=minbase \
+    --include="ca-certificates,$3" "$suite" "$root"
   touch "$root/.made"
 fi
 # Whoever signs for this network signs for the root, too.

@@ -28,7 +28,7 @@ inline constexpr std::size_t kMostRecords = 65536;
 inline constexpr std::size_t kSlotBytes = 64;
 inline constexpr std::size_t kRecordBytes = 128;
 inline constexpr std::size_t kRecordsOffset = kHeaderBytes + kMostSlots * kSlotBytes;
-static_assert(kRecordsOffset % platform::kPageBytes == 0);
+static_assert(kRecordsOffset % platform::kLeastPageBytes == 0);
 
 // Written by the thread that collects, but for the numbers of type SharedCount. What threads do
 // between collections is in their slots.
@@ -125,12 +125,12 @@ inline Slot* SlotsOf(Header* header) { return At<Slot>(header, kHeaderBytes); }
 
 // Where the next record goes; nullptr when there is no place or no page for it.
 inline Record* NextRecord(Header* header) {
-  constexpr std::size_t kInPage = platform::kPageBytes / sizeof(Record);
   if (header->records == kMostRecords) return nullptr;
   Record* const record = At<Record>(header, kRecordsOffset) + header->records;
   // A page that the disk cannot hold would be a SIGBUS when it is touched.
-  if (header->records % kInPage == 0 && !platform::Populate(record, platform::kPageBytes))
-    return nullptr;
+  const bool is_first_in_page =
+      header->records == 0 || reinterpret_cast<std::uintptr_t>(record) % platform::PageBytes() == 0;
+  if (is_first_in_page && !platform::Populate(record, sizeof *record)) return nullptr;
   return record;
 }
 

@@ -3,7 +3,7 @@
 // signal of the program's own came right after.
 //
 // The layer's handler stands for that of the program in the kernel, with the program's flags and
-// mask. On this architecture the kernel gives every handler all three arguments.
+// mask.
 
 #include <atomic>
 #include <csignal>
@@ -12,6 +12,7 @@
 #include "next.hpp"
 #include "process.hpp"
 #include "tare/platform/exported.hpp"
+#include "tare/platform/registers.hpp"
 
 namespace tare {
 namespace {
@@ -25,7 +26,7 @@ constinit std::atomic<sighandler_t> handlers[kSignals + 1]{};
 void CountAndHandle(int number, siginfo_t* information, void* where) {
   Thread& t = thread;
   t.handled = t.handled + 1;
-  EndCallOnItsWayBack(number, *static_cast<ucontext_t*>(where), t);
+  EndCallOnItsWayBack(number, platform::ContextOfHandler(where), t);
   Action action{};
   action.sa_handler = handlers[number].load(std::memory_order_relaxed);
   action.sa_sigaction(number, information, where);

@@ -43,7 +43,7 @@ struct KernelAction {
 inline bool IsCallInstruction(Address at, Address in) {
   unsigned char bytes[sizeof platform::kCallInstruction]{};
   const Address last = at + sizeof bytes - 1;
-  if (at / kPageBytes == in / kPageBytes && last / kPageBytes == in / kPageBytes) {
+  if (PageDown(at) == PageDown(in) && PageDown(last) == PageDown(in)) {
     memcpy(bytes, reinterpret_cast<const void*>(at), sizeof bytes);
   } else {
     const iovec to{bytes, sizeof bytes};
@@ -131,11 +131,15 @@ inline bool MayBeInterrupted(const platform::Interrupted& call) {
   }
 }
 
+inline Address FutexWord(const platform::Interrupted& call, const Thread& t) {
+  return static_cast<Address>(call.FirstArgument(reinterpret_cast<long>(t.semaphore)));
+}
+
 // The C library waits on a word inside of the semaphore until a fixed time: the same call again
 // waits for what is left of it.
 inline bool WaitsForSemaphore(const platform::Interrupted& call, const Thread& t) {
-  const auto word = static_cast<Address>(call.FirstArgument());
   const auto semaphore = reinterpret_cast<Address>(t.semaphore);
+  const Address word = FutexWord(call, t);
   return semaphore != 0 && word >= semaphore && word < semaphore + sizeof(sem_t) &&
          IsFutexWait(call);
 }
@@ -152,6 +156,7 @@ inline void NoteInterruptedCall(ucontext_t& context, Thread& t) {
   } else if (IsCallInstruction(before, next)) {
     const bool only_parked = !IsHandlerPending(context);
     if (only_parked && WaitsForSemaphore(call, t)) {
+      call.SetFirstArgument(static_cast<long>(FutexWord(call, t)));
       call.SetNext(before);
       call.SetCallNumber(SYS_futex);
       t.begun_again_at = before;

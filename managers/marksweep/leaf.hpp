@@ -24,6 +24,7 @@ inline constexpr std::size_t kGranule = 16;
 inline constexpr unsigned kBlockShift = 9;
 inline constexpr unsigned kSegmentShift = 14;
 inline constexpr unsigned kLeafShift = 26;
+inline constexpr std::size_t kPageBytes = platform::kLeastPageBytes;  // by which heaps are counted
 using platform::kAddressBits;
 inline constexpr std::size_t kBlockBytes = 1 << kBlockShift;
 inline constexpr std::size_t kLeafBytes = 1 << kLeafShift;

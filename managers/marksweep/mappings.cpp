@@ -48,7 +48,7 @@ EXPORT void* mmap64(void* address, size_t bytes, int protection, int flags, int 
 EXPORT int munmap(void* address, size_t bytes) noexcept {
   const tare::Critical critical;
   const tare::Address from = tare::AddressOf(address);
-  if (from % tare::kPageBytes == 0)
+  if (from == tare::PageDown(from))
     tare::ranges.Assign(from, tare::PageUp(from + bytes), tare::Owner::kNobody);
   return static_cast<int>(syscall(SYS_munmap, address, bytes));
 }

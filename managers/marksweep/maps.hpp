@@ -102,15 +102,14 @@ class PresentPages {
  public:
   template <typename Visit>
   void Each(Address from, Address to, Visit visit) {
-    using platform::kPageBytes;
+    const std::size_t page = platform::PageBytes();
     if (!pagemap_) pagemap_.emplace();
     static platform::PageEntry entries[512];
     Address begin = 0;
     for (Address at = platform::PageDown(from); at < to;) {
-      const std::size_t wanted =
-          std::min<std::size_t>(512, (platform::PageUp(to) - at) / kPageBytes);
-      const std::size_t read = pagemap_->Read(at / kPageBytes, entries, wanted);
-      for (std::size_t i = 0; i < wanted; ++i, at += kPageBytes) {
+      const std::size_t wanted = std::min<std::size_t>(512, (platform::PageUp(to) - at) / page);
+      const std::size_t read = pagemap_->Read(at / page, entries, wanted);
+      for (std::size_t i = 0; i < wanted; ++i, at += page) {
         const bool holds_data = i >= read || HoldsData(entries[i]);
         if (holds_data && begin == 0) begin = at;
         if (!holds_data && begin != 0) visit(std::max(begin, from), at);

@@ -235,8 +235,10 @@ EXPORT int posix_memalign(void** p, size_t a, size_t n) {
   *p = object;
   return 0;
 }
-EXPORT void* valloc(size_t n) { return tare::Aligned(tare::kPageBytes, n); }
-EXPORT void* pvalloc(size_t n) { return tare::Aligned(tare::kPageBytes, tare::PageUp(n)); }
+EXPORT void* valloc(size_t n) { return tare::Aligned(tare::platform::PageBytes(), n); }
+EXPORT void* pvalloc(size_t n) {
+  return tare::Aligned(tare::platform::PageBytes(), tare::PageUp(n));
+}
 EXPORT size_t malloc_usable_size(void* p) { return tare::UsableSize(p); }
 
 EXPORT void free(void* p) { tare::Free(p); }

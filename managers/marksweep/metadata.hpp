@@ -185,7 +185,7 @@ class Metadata {
 
   bool HasObjects(Address from, Address to) const {
     if (from < to && Find(from).start != 0) return true;
-    for (Address at = PageDown(from); at < to;) {
+    for (Address at = from & ~(kPageBytes - 1); at < to;) {
       const Leaf* const leaf = LeafOf(at);
       const Address next = (at + kGroupBytes) & ~(kGroupBytes - 1);
       if (leaf == nullptr) {
@@ -326,7 +326,7 @@ class Metadata {
 
   // Pages of an object that hold nothing else for sure: those between its first and its last.
   static std::size_t PagesBetween(Address object, Address last) {
-    const std::size_t pages = (PageDown(last) - PageDown(object)) / kPageBytes;
+    const std::size_t pages = last / kPageBytes - object / kPageBytes;
     return pages == 0 ? 0 : pages - 1;
   }
 

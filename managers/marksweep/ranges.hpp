@@ -25,7 +25,6 @@ namespace tare {
 
 using Address = std::uintptr_t;
 
-using platform::kPageBytes;
 using platform::PageDown;
 using platform::PageUp;
 

@@ -20,6 +20,7 @@
 #include "metadata.hpp"
 #include "process.hpp"
 #include "tare/platform/glibc.hpp"
+#include "tare/platform/thread_storage.h"
 #include "world.hpp"
 
 namespace tare {
@@ -42,12 +43,15 @@ class Roots {
     static_data_.Map();
     zones_.Map();
     found_.Map();
+    storage_ = tare_find_thread_storage();
   }
 
   // Before the world is stopped: a stopped thread may hold the linker's lock.
   void FindStaticData() {
     Modules modules{this, 0, 0};
+    const auto loaded = loaded_;
     dl_iterate_phdr(AddModule, &modules);
+    if (loaded != loaded_) dl_iterate_phdr(tare_widen_thread_storage, &storage_);
   }
 
   // False when the state of memory cannot be read.
@@ -147,9 +151,7 @@ class Roots {
   void AddStack(const StackInUse& in_use, PresentPages& present) {
     const Mapping* const home = mappings_.Of(in_use.thread_pointer);
     const Address top =
-        home == nullptr
-            ? 0
-            : std::min(PageUp(platform::EndOfThreadRecord(in_use.thread_pointer)), home->to);
+        home == nullptr ? 0 : std::min(PageUp(in_use.thread_pointer + storage_.above), home->to);
     bool at_home = false;
     for (const Address at : {in_use.stack, in_use.interrupted}) {
       const Mapping* const mapping = mappings_.Of(at);
@@ -169,7 +171,7 @@ class Roots {
     if (home == nullptr) return;
     if (!at_home) AddPages({home->from, top}, true, present);
     // Also when the thread is gone and its stack is kept by the library for another.
-    ranges.Assign(PageDown(in_use.thread_pointer), top, Owner::kProgram);
+    ranges.Assign(PageDown(in_use.thread_pointer - storage_.record_below), top, Owner::kProgram);
   }
 
   void AddStack(Address from, Address to, PresentPages& present) {
@@ -263,6 +265,7 @@ class Roots {
   OwnArray<Span> static_data_;
   OwnArray<Zone> zones_;
   OwnArray<Span> found_;
+  tare_thread_storage storage_{};
   unsigned long long loaded_ = 0, unloaded_ = 0;
   std::size_t bytes_ = 0;
   bool has_static_data_ = false;

@@ -65,8 +65,7 @@ class ParkedThreads {
   }
 
  private:
-  static constexpr unsigned kTagShift = 48;
-  static_assert(platform::kAddressBits <= kTagShift);
+  static constexpr unsigned kTagShift = platform::kAddressBits;
   static constexpr std::uint64_t kTag = ~std::uint64_t{0} << kTagShift;
   static std::uint64_t Tag(std::uint32_t epoch) { return std::uint64_t{epoch} << kTagShift; }
   static const Parked* At(std::uint64_t word) {
@@ -197,7 +196,7 @@ bool VisitThreads(Visit visit) {
   const auto fd = static_cast<int>(
       syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (fd < 0) return false;
-  alignas(8) char entries[platform::kPageBytes];
+  alignas(8) char entries[platform::kLeastPageBytes];
   long length = 0;
   while ((length = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0) {
     for (long at = 0; at < length;) {

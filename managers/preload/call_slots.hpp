@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tare/platform/elf.hpp"
 #include "tare/platform/memory.hpp"
-#include "tare/platform/relocations.hpp"
 
 namespace tare {
 
@@ -63,10 +63,10 @@ class CallSlots {
   static bool Write(void** place, void* address, bool is_sealed) {
     void* const page =
         reinterpret_cast<void*>(platform::PageDown(reinterpret_cast<std::uintptr_t>(place)));
-    if (is_sealed && mprotect(page, platform::kPageBytes, PROT_READ | PROT_WRITE) != 0)
+    if (is_sealed && mprotect(page, platform::PageBytes(), PROT_READ | PROT_WRITE) != 0)
       return false;
     __atomic_store_n(place, address, __ATOMIC_RELAXED);
-    if (is_sealed) mprotect(page, platform::kPageBytes, PROT_READ);
+    if (is_sealed) mprotect(page, platform::PageBytes(), PROT_READ);
     return true;
   }
 

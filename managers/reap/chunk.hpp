@@ -13,7 +13,7 @@
 
 namespace tare::reap {
 
-inline constexpr std::size_t kPage = platform::kPageBytes;
+inline constexpr std::size_t kPage = platform::kLeastPageBytes;
 inline constexpr std::size_t kSmallestChunk = 64 << 10;  // also what every chunk is aligned to
 inline constexpr std::size_t kLargestCached = 4 << 20;
 inline constexpr std::size_t kUnit = 16;  // of blocks

@@ -14,10 +14,7 @@
 
 namespace tare::recorder {
 
-// Of the function that called the one in which this is inlined, which has a frame of its own.
-__attribute__((always_inline)) inline Caller CallerHere() {
-  return platform::CallerOf(__builtin_frame_address(0));
-}
+using platform::CallerHere;
 
 // The operator new that this thread is in, for the calls that it makes itself. Whoever records the
 // birth takes it away.

@@ -131,7 +131,7 @@ inline bool OpenFiles() {
   if (setting.folder == nullptr || !ClaimStem()) return false;
   process->header = static_cast<Header*>(MapPart(FileOfProcess(".events").Text(), 0, kHeaderBytes));
   if (process->header == nullptr) return false;
-  process->events_end.store(kHeaderBytes, std::memory_order_relaxed);
+  process->events_end.store(platform::PageUp(kHeaderBytes), std::memory_order_relaxed);
   if (setting.has_stacks) process->stacks = MapStacks();
   if (!setting.has_python) process->native_stacks = process->stacks;
   Describe(*process->header);

@@ -20,12 +20,24 @@ constinit std::atomic<Region> last_region = 0;
 // Where a region has so many bytes left that no sample is due, while malloc's are its own.
 constinit thread_local TARE_INITIAL_EXEC std::uint64_t saved_bytes_left = 0;
 
+Caller CallerOfFrame(Thread& t, const Caller& here, const void* frame) {
+  const OwnBusiness own(t);
+  return process->native_stacks == nullptr
+             ? Caller{}
+             : t.walker.CallerOf(*process->native_stacks, here,
+                                 reinterpret_cast<std::uintptr_t>(frame));
+}
+
 // An event of numbers and a stack.
 template <typename... Numbers>
 void Record(RegionEvent what, const void* object, const void* frame, Numbers... values) {
   Thread* const t = Enter();
   if (t == nullptr) return;
-  const std::uint32_t stack = StackOf(*t, platform::CallerOf(frame));
+  const Caller here = platform::CallerHere();
+  const bool is_here = frame == __builtin_frame_address(0);
+  const std::uint32_t stack = StackOf(*t, platform::CallerOf(frame, [&] {
+    return is_here ? here : CallerOfFrame(*t, here, frame);
+  }));
   Event event(*t, kOfRegion, Ticks());
   event.Put(what);
   if (object != nullptr) event.PutRegionAddress(object);

@@ -90,7 +90,7 @@ inline void LeaveBlock(Thread& t) {
 // A thread that writes much gets larger blocks, while there are few such threads.
 inline std::size_t NextBlockBytes(const Thread& t) {
   if (t.block == nullptr || process->in_blocks.load(std::memory_order_relaxed) > kMostInLarge)
-    return kFirstBlock;
+    return std::max(kFirstBlock, platform::PageBytes());
   return std::min<std::size_t>(4 * std::size_t{t.block->bytes}, kLargestBlock);
 }
 

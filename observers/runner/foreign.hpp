@@ -153,16 +153,16 @@ class Resident {
     if (end - start > kMostListed) end = start + kMostListed;
     for (std::uintptr_t from = start; from < end;) {
       unsigned char present[4096];
-      const std::size_t count = (end - from) / platform::kPageBytes < sizeof present
-                                    ? static_cast<std::size_t>((end - from) / platform::kPageBytes)
+      const std::size_t count = (end - from) / platform::PageBytes() < sizeof present
+                                    ? static_cast<std::size_t>((end - from) / platform::PageBytes())
                                     : sizeof present;
       if (count == 0 ||
-          mincore(reinterpret_cast<void*>(from), count * platform::kPageBytes, present) != 0)
+          mincore(reinterpret_cast<void*>(from), count * platform::PageBytes(), present) != 0)
         break;
       for (std::size_t page = 0; page < count; ++page) pages += present[page] & 1;
-      from += count * platform::kPageBytes;
+      from += count * platform::PageBytes();
     }
-    return pages * platform::kPageBytes;
+    return pages * platform::PageBytes();
   }
 
   platform::Pagemap pagemap_;

@@ -11,11 +11,29 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 
+#include "tare/platform/elf.hpp"
+
 namespace tare::runner {
 namespace {
+
+// Whether all that runs here does so under an emulator of this processor: then the kernel knows of
+// the emulator alone, as what every process has executed.
+bool is_emulated() {
+  static const bool emulated = [] {
+    std::array<Elf64_Half, 10> head{};
+    constexpr std::size_t kMachineAt = offsetof(Elf64_Ehdr, e_machine) / sizeof(Elf64_Half);
+    // An emulator answers itself for /proc/self.
+    const int fd = open("/proc/thread-self/exe", O_RDONLY | O_CLOEXEC);
+    const bool known = fd >= 0 && read(fd, head.data(), sizeof head) == sizeof head;
+    if (fd >= 0) close(fd);
+    return known && head[kMachineAt] != platform::kElfMachine;
+  }();
+  return emulated;
+}
 
 std::vector<pid_t> parse_pids(std::string_view text) {
   std::vector<pid_t> pids;
@@ -100,6 +118,7 @@ std::uint64_t proportional_bytes(pid_t pid) {
 }
 
 std::string executable_of(pid_t pid) {
+  if (is_emulated()) return {};
   std::array<char, 4096> path{};
   const std::string link = "/proc/" + std::to_string(pid) + "/exe";
   const ssize_t length = readlink(link.c_str(), path.data(), path.size());

@@ -17,7 +17,7 @@ std::string read_small(const std::string& path);
 
 std::vector<pid_t> descendants();
 
-// These are 0 and empty when the process has gone.
+// These are 0 and empty when the process has gone, and an executable where an emulator runs all.
 pid_t parent_of(pid_t pid);
 std::string executable_of(pid_t pid);
 

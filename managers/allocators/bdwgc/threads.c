@@ -5,17 +5,16 @@
    its first instruction until its last destructor, and from the very top of its stack, where its
    local storage and thread-specific values lie. */
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <gc/gc.h>
 #include <limits.h>
-#include <link.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
 
 #include "bdwgc.h"
+#include "tare/platform/thread_storage.h"
 
 /* Keeps a thread's result alive from its end until someone joins it. */
 struct thread {
@@ -173,30 +172,12 @@ int tare_system_sigmask(int how, const sigset_t* set, sigset_t* old) {
   return system_sigmask(how, set, old);
 }
 
-struct tls_range {
-  uintptr_t thread_pointer;
-  uintptr_t low;
-};
-
-static int widen(struct dl_phdr_info* info, size_t size, void* argument) {
-  (void)size;
-  enum { NEAR = 1 << 20 };
-  struct tls_range* range = argument;
-  uintptr_t start = (uintptr_t)info->dlpi_tls_data;
-  if (start != 0 && start < range->low && range->thread_pointer - start < NEAR) range->low = start;
-  return 0;
-}
-
-/* The first thread's local storage was laid out by the dynamic linker, away from its stack. */
+/* The first thread's local storage was laid out by the dynamic linker, away from its stack. In
+   libc's own record of the thread, thread-specific values start. */
 static void add_first_thread(void) {
-  /* At the thread pointer begins libc's own record of the thread, where thread-specific values
-     start; its size in glibc for x86-64 is 0x900. */
-  enum { THREAD_RECORD = 0x900 };
-  struct tls_range range;
-  range.thread_pointer = (uintptr_t)__builtin_thread_pointer();
-  range.low = range.thread_pointer;
-  dl_iterate_phdr(widen, &range);
-  GC_add_roots((void*)(range.low & ~(uintptr_t)7), (void*)(range.thread_pointer + THREAD_RECORD));
+  const struct tare_thread_storage storage = tare_find_thread_storage();
+  const uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
+  GC_add_roots((void*)((thread - storage.below) & ~(uintptr_t)7), (void*)(thread + storage.above));
 }
 
 void tare_start_threads(void) {

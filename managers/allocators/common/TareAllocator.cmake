@@ -8,6 +8,8 @@
 #       The same for a shared library that another CMake project made.
 
 set(TARE_COMMON_DIR ${CMAKE_CURRENT_LIST_DIR})
+# Of the repository, or of the package.
+set(TARE_PLATFORM_DIRS ${TARE_COMMON_DIR}/../../../platform/include ${TARE_COMMON_DIR}/platform)
 set(TARE_NO_BUILTIN_MALLOC malloc calloc realloc free aligned_alloc posix_memalign)
 list(TRANSFORM TARE_NO_BUILTIN_MALLOC PREPEND -fno-builtin-)
 set(TARE_WEAK_RUNTIME "SHELL:-include \"${TARE_COMMON_DIR}/weak_runtime.h\"")

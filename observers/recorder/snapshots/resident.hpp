@@ -15,15 +15,12 @@
 
 namespace tare::recorder::snapshot {
 
-// The kernel has pages of its own behind those of the program.
-inline constexpr std::uint64_t kAddressEnd =
-    (std::uint64_t{1} << platform::kAddressBits) - platform::kPageBytes;
-
 // False for kernels without the scan.
 inline bool ScanPages(Writer& writer, const platform::Pagemap& pagemap) {
   static constinit platform::PageRange ranges[512];
-  for (std::uint64_t at = 0; at < kAddressEnd;) {
-    const int found = pagemap.Scan(at, kAddressEnd, ranges, std::size(ranges));
+  const std::uint64_t end = platform::AddressEnd();
+  for (std::uint64_t at = 0; at < end;) {
+    const int found = pagemap.Scan(at, end, ranges, std::size(ranges));
     if (found < 0) return false;
     for (int i = 0; i < found; ++i) {
       const platform::PageRange& range = ranges[i];
@@ -56,7 +53,7 @@ class PageRuns {
       start_ = address;
       flags_ = flags;
     }
-    bytes_ += platform::kPageBytes;
+    bytes_ += platform::PageBytes();
   }
 
   void Finish() {
@@ -79,19 +76,20 @@ inline bool IsVast(const platform::MapsRow& row, bool is_accessible) {
 
 // For kernels without the scan.
 inline void ReadPages(Writer& writer, const platform::Pagemap& pagemap) {
+  const std::size_t page = platform::PageBytes();
   PageRuns runs(writer);
   platform::MapsReader maps;
   for (platform::MapsRow row; maps.Next(row);) {
-    if (row.end > kAddressEnd || IsVast(row, row.readable || row.writable || row.executable))
+    if (row.end > platform::AddressEnd() ||
+        IsVast(row, row.readable || row.writable || row.executable))
       continue;
     platform::PageEntry entries[1024];
     for (std::uint64_t at = row.start; at < row.end;) {
-      const std::size_t wanted =
-          std::min<std::size_t>((row.end - at) / platform::kPageBytes, std::size(entries));
-      const std::size_t count = pagemap.Read(at / platform::kPageBytes, entries, wanted);
+      const std::size_t wanted = std::min<std::size_t>((row.end - at) / page, std::size(entries));
+      const std::size_t count = pagemap.Read(at / page, entries, wanted);
       if (count == 0) break;
-      for (std::size_t i = 0; i < count; ++i) runs.Add(at + i * platform::kPageBytes, entries[i]);
-      at += count * platform::kPageBytes;
+      for (std::size_t i = 0; i < count; ++i) runs.Add(at + i * page, entries[i]);
+      at += count * page;
     }
   }
   runs.Finish();

@@ -78,7 +78,7 @@ std::uint64_t NumberIn(const char* path, const char* before) {
 }
 
 // Quick, and off by 32 pages or more for each processor: the kernel counts apart there.
-std::uint64_t ResidentBytes() { return NumberIn("/proc/self/statm", " ") * platform::kPageBytes; }
+std::uint64_t ResidentBytes() { return NumberIn("/proc/self/statm", " ") * platform::PageBytes(); }
 
 // By a walk over all pages.
 std::uint64_t ExactResidentBytes() { return NumberIn("/proc/self/smaps_rollup", "Rss:") << 10; }

@@ -21,6 +21,7 @@ struct State {
   bool is_outermost;
   SavedFrame saved_frame;
   std::int64_t saved;
+  std::int64_t returned;
 };
 
 struct Common {  // of a CIE
@@ -50,9 +51,17 @@ inline bool Follow(Reader reader, State& state, const State& initial, const Comm
   int depth = 0;
   std::uint64_t place = 0;
   const auto save = [&](std::uint64_t which, SavedFrame how, std::int64_t where) {
+    if (which == kReturnAddress) {
+      state.returned = where;
+      state.is_unknown |= how == SavedFrame::kAtFrame;
+    }
     if (which != kFramePointer) return;
     state.saved_frame = how;
     state.saved = where;
+  };
+  const auto restore = [&](std::uint64_t which) {
+    if (which == kReturnAddress) state.returned = initial.returned;
+    if (which == kFramePointer) save(which, initial.saved_frame, initial.saved);
   };
   while (reader.HasMore()) {
     const std::uint8_t code = reader.Byte();
@@ -66,7 +75,7 @@ inline bool Follow(Reader reader, State& state, const State& initial, const Comm
              static_cast<std::int64_t>(reader.Unsigned()) * common.data_alignment);
         continue;
       case 3:  // restore
-        save(low, initial.saved_frame, initial.saved);
+        restore(low);
         continue;
       default:
         break;
@@ -91,7 +100,7 @@ inline bool Follow(Reader reader, State& state, const State& initial, const Comm
              static_cast<std::int64_t>(reader.Unsigned()) * common.data_alignment);
         break;
       case 0x06:  // restore_extended
-        save(reader.Unsigned(), initial.saved_frame, initial.saved);
+        restore(reader.Unsigned());
         break;
       case 0x07:  // undefined
         if (reader.Unsigned() == kReturnAddress) state.is_outermost = true;
@@ -102,7 +111,7 @@ inline bool Follow(Reader reader, State& state, const State& initial, const Comm
       case 0x09:  // register
         which = reader.Unsigned();
         reader.Unsigned();
-        if (which == kFramePointer) state.is_unknown = true;
+        if (which == kFramePointer || which == kReturnAddress) state.is_unknown = true;
         break;
       case 0x0a:  // remember_state
         if (depth == kDeepest) return false;
@@ -129,7 +138,8 @@ inline bool Follow(Reader reader, State& state, const State& initial, const Comm
         break;
       case 0x10:  // expression
         which = reader.Unsigned();
-        if (const Reader block = TakeBlock(reader); which == kFramePointer) {
+        if (const Reader block = TakeBlock(reader);
+            which == kFramePointer || which == kReturnAddress) {
           if (IsFrameExpression(block, false, offset))
             save(which, SavedFrame::kAtFrame, offset);
           else
@@ -151,13 +161,15 @@ inline bool Follow(Reader reader, State& state, const State& initial, const Comm
       case 0x14:  // val_offset
         which = reader.Unsigned();
         reader.Unsigned();
-        if (which == kFramePointer) state.is_unknown = true;
+        if (which == kFramePointer || which == kReturnAddress) state.is_unknown = true;
         break;
       case 0x16:  // val_expression
         which = reader.Unsigned();
         TakeBlock(reader);
-        if (which == kFramePointer) state.is_unknown = true;
+        if (which == kFramePointer || which == kReturnAddress) state.is_unknown = true;
         break;
+      case 0x2d:
+        break;  // AARCH64_negate_ra_state: it is signed, or not any more
       case 0x2e:
         reader.Unsigned();
         break;  // GNU_args_size

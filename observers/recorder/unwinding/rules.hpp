@@ -9,7 +9,9 @@
 
 #include "rule.hpp"
 #include "tables.hpp"
+#include "tare/platform/frames.hpp"
 #include "tare/platform/loaded_objects.hpp"
+#include "tare/platform/maps.hpp"
 
 namespace tare::recorder {
 
@@ -39,10 +41,22 @@ class RuleCache {
     if (platform::FindLoadedObject(place, object) && object.exception_frames != nullptr)
       rule =
           dwarf::ReadRule(static_cast<const dwarf::SearchTable*>(object.exception_frames), place);
+    if (rule.step == Step::kUnknown && IsReturnFromSignal(call)) rule = kSignalRule;
     const auto word = std::bit_cast<std::uint64_t>(rule);
     entry.rule.store(word, std::memory_order_relaxed);
     entry.mixed.store(word ^ call, std::memory_order_relaxed);
     return rule;
+  }
+
+  // Code that no exception tables tell of.
+  static bool IsReturnFromSignal(std::uintptr_t call) {
+    if (platform::kReturnSlot != 0) return false;
+    platform::MapsReader maps;
+    for (platform::MapsRow row; maps.Next(row);)
+      if (row.Contains(call))
+        return row.readable && row.executable &&
+               platform::ReturnsFromSignal(reinterpret_cast<const void*>(call));
+    return false;
   }
 
   Entry entries_[kEntries];

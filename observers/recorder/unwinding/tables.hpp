@@ -40,6 +40,8 @@ inline bool ReadCommon(const std::uint8_t* cie, Common& common) {
         case 'S':
           common.is_signal = true;
           break;
+        case 'B':  // on AArch64, by what key return addresses are signed
+          break;
         default:
           return false;
       }
@@ -87,6 +89,7 @@ inline const std::uint8_t* FindDescription(const SearchTable* table, std::uintpt
 }
 
 inline Rule RuleOf(const State& state) {
+  constexpr std::int64_t kWord = sizeof(std::uintptr_t);
   Rule rule{};
   if (state.is_outermost) {
     rule.step = Step::kOutermost;
@@ -99,10 +102,16 @@ inline Rule RuleOf(const State& state) {
     rule.step = Step::kFromStackPointer;
   else if (state.cfa_register == kFramePointer)
     rule.step = Step::kFromFrame;
-  rule.offset = static_cast<std::int32_t>(state.cfa_offset);
-  rule.saved = static_cast<std::int16_t>(state.saved / 8);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"  // what does not fit is seen below
+  rule.offset = state.cfa_offset / kWord;
+  rule.saved = state.saved / kWord;
+  rule.returned = state.returned / kWord;
+#pragma GCC diagnostic pop
   rule.saved_frame = state.saved_frame;
-  if (rule.offset != state.cfa_offset || rule.saved * 8 != state.saved) return {};
+  if (rule.offset * kWord != state.cfa_offset || rule.saved * kWord != state.saved ||
+      rule.returned * kWord != state.returned)
+    return {};
   return rule;
 }
 
@@ -123,9 +132,10 @@ inline Rule ReadRule(const SearchTable* table, std::uintptr_t place) {
   memcpy(&bytes, reader.at(), pointer);
   reader.Skip(pointer);
   if (place - function >= bytes) return {};
-  if (common.is_signal) return {0, 0, Step::kSignal, SavedFrame::kNotSaved};
+  if (common.is_signal) return kSignalRule;
   if (common.has_augmentation) TakeBlock(reader);
   State initial{};
+  initial.returned = platform::kReturnSlot * static_cast<std::int64_t>(sizeof(std::uintptr_t));
   if (!Follow(common.instructions, initial, initial, common, ~std::uint64_t{0})) return {};
   State state = initial;
   if (!Follow(reader, state, initial, common, place - function)) return {};

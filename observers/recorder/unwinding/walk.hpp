@@ -49,22 +49,33 @@ class Walker {
   const std::uintptr_t* CallsUpTo(Stacks& stacks, const Caller& caller, std::uintptr_t start,
                                   std::uintptr_t end, std::size_t& count) {
     if (!IsAtStack(stacks, caller)) return nullptr;
-    std::uintptr_t call = caller.call, slot = caller.stack_pointer - sizeof call;
-    std::uintptr_t frame_pointer = caller.frame_pointer;
+    Place place = PlaceOf(caller);
     const bool was_unsteady = is_unsteady_;
     bool is_found = false;
     for (count = 0; count < kDeepest; ++count) {
-      is_found = call - start < end - start;
+      is_found = place.call - start < end - start;
       if (is_found) break;
-      calls_[count] = call;
-      Frame frame{};
-      const Rule rule = stacks.rules.Get(call);
-      if (rule.step == Step::kOutermost || rule.step == Step::kSignal ||
-          !Up(rule, frame, call, slot, frame_pointer) || call == 0)
-        break;
+      calls_[count] = place.call;
+      if (!UpToCaller(stacks, place)) break;
     }
     is_unsteady_ = was_unsteady;
     return is_found ? calls_ : nullptr;
+  }
+
+  // Of the function whose __builtin_frame_address(0) is `frame`, which is `caller` or has called
+  // it, by way of others perhaps. No call where it is not found.
+  Caller CallerOf(Stacks& stacks, const Caller& caller, std::uintptr_t frame) {
+    if (!IsAtStack(stacks, caller)) return {};
+    Place place = PlaceOf(caller);
+    const bool was_unsteady = is_unsteady_;
+    bool is_found = false, has_more = true;
+    for (std::size_t count = 0; count < kDeepest && has_more && !is_found; ++count) {
+      is_found = place.frame_pointer == frame;
+      has_more = UpToCaller(stacks, place);
+    }
+    is_unsteady_ = was_unsteady;
+    if (!is_found || !has_more) return {};
+    return {place.call, place.slot + sizeof place.slot, place.frame_pointer};
   }
 
  private:
@@ -103,15 +114,37 @@ class Walker {
     memo.needs_frame = last_[frames_ - 1].needs_frame;
     for (std::size_t at = frames_ - 1; at > 0; --at) {
       const Frame &frame = last_[at], &outer = last_[at - 1];
-      memo.words[memo.count++] = {outer.slot, outer.call};
+      memo.words[memo.count++] = {outer.return_at, WordAt(outer.return_at)};
       if (frame.saved_at != 0) memo.words[memo.count++] = {frame.saved_at, outer.frame_pointer};
     }
     return true;
   }
 
-  // A frame of the last stack. Its return address lies at `slot`, just below the CFA of its callee.
+  // Where a walk is. `slot` is the word below the CFA of the callee, in which calls themselves put
+  // return addresses, if they do.
+  struct Place {
+    std::uintptr_t slot;
+    std::uintptr_t return_at;  // where the return address was found; 0: nowhere yet
+    std::uintptr_t call;
+    std::uintptr_t frame_pointer;
+    std::uintptr_t link_at;  // of a function that a signal interrupted: where its register is
+  };
+
+  static Place PlaceOf(const Caller& caller) {
+    return {caller.stack_pointer - sizeof caller.call, 0, caller.call, caller.frame_pointer, 0};
+  }
+
+  bool UpToCaller(Stacks& stacks, Place& place) {
+    Frame frame{};
+    const Rule rule = stacks.rules.Get(place.call);
+    return rule.step != Step::kOutermost && rule.step != Step::kSignal && Up(rule, frame, place) &&
+           place.call != 0;
+  }
+
+  // A frame of the last stack.
   struct Frame {
     std::uintptr_t slot;
+    std::uintptr_t return_at;
     std::uintptr_t call;
     std::uintptr_t frame_pointer;
     // Where this frame has saved the frame pointer of its caller, if that matters to the walk.
@@ -140,22 +173,23 @@ class Walker {
   // Puts the frames that are new into `fresh_`, the innermost first; returns how many of the known
   // frames, from the outermost on, are still there.
   std::size_t Walk(Stacks& stacks, const Caller& caller) {
-    std::uintptr_t call = caller.call, slot = caller.stack_pointer - sizeof call;
-    std::uintptr_t frame_pointer = caller.frame_pointer;
+    Place place = PlaceOf(caller);
     std::size_t known = frames_;
     fresh_count_ = 0;
     for (;;) {
-      while (known > 0 && last_[known - 1].slot < slot) --known;
-      if (known > 0 && IsKnown(last_[known - 1], slot, call, frame_pointer)) {
+      while (known > 0 && last_[known - 1].slot < place.slot) --known;
+      if (known > 0 && IsKnown(last_[known - 1], place)) {
+        last_[known - 1].return_at = place.return_at;
         const std::size_t intact = IntactUpTo(known);
         if (intact == known) return known;
         known = intact;
       }
       Frame& frame = fresh_[fresh_count_++];
-      const Rule rule = stacks.rules.Get(call);
-      frame = {.slot = slot,
-               .call = call,
-               .frame_pointer = frame_pointer,
+      const Rule rule = stacks.rules.Get(place.call);
+      frame = {.slot = place.slot,
+               .return_at = place.return_at,
+               .call = place.call,
+               .frame_pointer = place.frame_pointer,
                .saved_at = 0,
                .node = 0,
                .saves = 0,
@@ -163,18 +197,22 @@ class Walker {
                .uses_frame = rule.step == Step::kFromFrame,
                .saved = rule.saved_frame != SavedFrame::kNotSaved};
       if (rule.step == Step::kOutermost) return 0;
-      if (fresh_count_ == kDeepest || !Up(rule, frame, call, slot, frame_pointer)) {
+      if (fresh_count_ == kDeepest || !Up(rule, frame, place)) {
         NoteCut();
         return 0;
       }
-      if (call == 0) return 0;
+      if (place.call == 0) return 0;
     }
   }
 
-  static bool IsKnown(const Frame& frame, std::uintptr_t slot, std::uintptr_t call,
-                      std::uintptr_t frame_pointer) {
-    return frame.slot == slot && frame.call == call &&
-           (!frame.needs_frame || frame.frame_pointer == frame_pointer);
+  static bool IsKnown(const Frame& frame, const Place& place) {
+    return frame.slot == place.slot && frame.call == place.call &&
+           (!frame.needs_frame || frame.frame_pointer == place.frame_pointer);
+  }
+
+  // 0 where it still returns to the same call.
+  static std::uintptr_t ChangeOf(const Frame& frame) {
+    return (WordAt(frame.return_at) ^ frame.call) & platform::kAddressOfReturn;
   }
 
   // `known`, if every one of the known frames up to there is where it was; else how many of them
@@ -183,12 +221,10 @@ class Walker {
     std::size_t at = known - 1;
     for (; at >= 4; at -= 4) {
       const Frame* const f = last_ + at;
-      if (((WordAt(f[-1].slot) ^ f[-1].call) | (WordAt(f[-2].slot) ^ f[-2].call) |
-           (WordAt(f[-3].slot) ^ f[-3].call) | (WordAt(f[-4].slot) ^ f[-4].call)) != 0)
-        break;
+      if ((ChangeOf(f[-1]) | ChangeOf(f[-2]) | ChangeOf(f[-3]) | ChangeOf(f[-4])) != 0) break;
     }
     for (; at >= 1; --at)
-      if (WordAt(last_[at - 1].slot) != last_[at - 1].call) return at - 1;
+      if (ChangeOf(last_[at - 1]) != 0) return at - 1;
     for (at = known - 1; last_[at].saves != 0; --at) {
       const Frame& frame = last_[at];
       if (frame.saved_at != 0 && WordAt(frame.saved_at) != last_[at - 1].frame_pointer) return at;
@@ -198,54 +234,64 @@ class Walker {
   }
 
   // From a frame to its caller; false where the rule does not tell, or leads off the stack.
-  bool Up(const Rule& rule, Frame& frame, std::uintptr_t& call, std::uintptr_t& slot,
-          std::uintptr_t& frame_pointer) {
-    const std::uintptr_t stack_pointer = slot + sizeof call;
-    const auto offset = static_cast<std::uintptr_t>(std::int64_t{rule.offset});
+  bool Up(const Rule& rule, Frame& frame, Place& place) {
+    constexpr std::int64_t kWord = sizeof(std::uintptr_t);
+    const std::uintptr_t stack_pointer = place.slot + sizeof place.slot;
+    const auto offset = static_cast<std::uintptr_t>(rule.offset * kWord);
     std::uintptr_t cfa;
     switch (rule.step) {
       case Step::kFromStackPointer:
         cfa = stack_pointer + offset;
         break;
       case Step::kFromFrame:
-        cfa = frame_pointer + offset;
+        cfa = place.frame_pointer + offset;
         break;
       case Step::kThroughFrame:
-        if (!IsWord(frame_pointer + offset)) return false;
-        cfa = WordAt(frame_pointer + offset);
+        if (!IsWord(place.frame_pointer + offset)) return false;
+        cfa = WordAt(place.frame_pointer + offset);
         MeetNone();
         break;
       case Step::kSignal:
-        return UpFromHandler(stack_pointer, call, slot, frame_pointer);
+        return UpFromHandler(stack_pointer, place);
       default:
         return false;
     }
-    if (cfa <= stack_pointer || !IsWord(cfa - sizeof call)) return false;
+    // Only an interrupted function can have no frame, and its return address in a register.
+    const bool is_in_register = rule.returned == 0;
+    if (is_in_register ? place.link_at == 0 || cfa < stack_pointer : cfa <= stack_pointer)
+      return false;
+    const std::uintptr_t return_at =
+        is_in_register ? place.link_at : cfa + static_cast<std::uintptr_t>(rule.returned * kWord);
+    if (!IsWord(return_at) || !IsWord(cfa - sizeof cfa)) return false;
     if (rule.saved_frame != SavedFrame::kNotSaved) {
-      const auto words = static_cast<std::uintptr_t>(std::int64_t{rule.saved} * 8);
+      const auto distance = static_cast<std::uintptr_t>(rule.saved * kWord);
       const std::uintptr_t saved =
-          (rule.saved_frame == SavedFrame::kBelowCfa ? cfa : frame_pointer) + words;
+          (rule.saved_frame == SavedFrame::kBelowCfa ? cfa : place.frame_pointer) + distance;
       if (!IsWord(saved)) return false;
       frame.saved_at = saved;
-      frame_pointer = WordAt(saved);
+      place.frame_pointer = WordAt(saved);
     }
-    slot = cfa - sizeof call;
-    call = WordAt(slot);
+    place.slot = cfa - sizeof cfa;
+    place.return_at = return_at;
+    place.call = WordAt(return_at) & platform::kAddressOfReturn;
+    place.link_at = 0;
     return true;
   }
 
-  bool UpFromHandler(std::uintptr_t context, std::uintptr_t& call, std::uintptr_t& slot,
-                     std::uintptr_t& frame_pointer) {
+  bool UpFromHandler(std::uintptr_t context, Place& place) {
     const std::uintptr_t frame = context + platform::kInterruptedFramePointer;
     const std::uintptr_t stack = context + platform::kInterruptedStackPointer;
     const std::uintptr_t instruction = context + platform::kInterruptedInstruction;
     if (!IsWord(frame) || !IsWord(stack) || !IsWord(instruction)) return false;
     const std::uintptr_t stack_pointer = WordAt(stack);
-    if (stack_pointer <= context || !IsWord(stack_pointer - sizeof call)) return false;
-    frame_pointer = WordAt(frame);
+    if (stack_pointer <= context || !IsWord(stack_pointer - sizeof stack_pointer)) return false;
     // As if the interrupted instruction were a call.
-    call = WordAt(instruction) + 1;
-    slot = stack_pointer - sizeof call;
+    place = {
+        .slot = stack_pointer - sizeof stack_pointer,
+        .return_at = instruction,
+        .call = WordAt(instruction) + 1,
+        .frame_pointer = WordAt(frame),
+        .link_at = platform::kInterruptedReturn == 0 ? 0 : context + platform::kInterruptedReturn};
     MeetNone();
     return true;
   }

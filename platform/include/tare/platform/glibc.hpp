@@ -7,12 +7,6 @@
 #include <cstddef>
 #include <cstdlib>
 
-#include "tare/platform/processor.hpp"
-#if !__has_include(TARE_OF_PROCESSOR(glibc.hpp))
-#error "Tare's mark-sweep does not know glibc on this processor yet"
-#endif
-#include TARE_OF_PROCESSOR(glibc.hpp)
-
 namespace tare::platform {
 
 // By which it changes user ids in all threads: the one signal that it never lets a program block,

@@ -21,7 +21,7 @@ namespace tare::platform {
 // run that code meanwhile.
 class Relays {
  public:
-  static constexpr std::size_t kMost = kPageBytes / kRelayBytes;
+  static constexpr std::size_t kMost = kLeastPageBytes / kRelayBytes;
 
   // False where there is no page left near.
   bool Open(std::uintptr_t start, std::uintptr_t end) {
@@ -47,13 +47,13 @@ class Relays {
  private:
   bool Map(std::uintptr_t at) {
     constexpr int kNoReplace = 0x100000;  // MAP_FIXED_NOREPLACE, which older headers lack
-    const long found = syscall(SYS_mmap, at, kPageBytes, PROT_READ | PROT_EXEC,
+    const long found = syscall(SYS_mmap, at, PageBytes(), PROT_READ | PROT_EXEC,
                                MAP_PRIVATE | MAP_ANONYMOUS | kNoReplace, -1, 0);
     if (found == static_cast<long>(at)) {
       page_ = at;
       return true;
     }
-    if (found != -1) syscall(SYS_munmap, found, kPageBytes);
+    if (found != -1) syscall(SYS_munmap, found, PageBytes());
     return false;
   }
 

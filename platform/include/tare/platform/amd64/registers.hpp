@@ -34,11 +34,15 @@ class Interrupted {
   void SetCallNumber(long number) { registers_[REG_RAX] = number; }
   long CallResult() const { return registers_[REG_RAX]; }
   void SetCallResult(long result) { registers_[REG_RAX] = result; }
-  long FirstArgument() const { return registers_[REG_RDI]; }
+  long FirstArgument(long) const { return registers_[REG_RDI]; }
+  void SetFirstArgument(long value) { registers_[REG_RDI] = value; }
   long SecondArgument() const { return registers_[REG_RSI]; }
 
  private:
   greg_t* registers_;
 };
+
+// Every handler is given it.
+inline ucontext_t& ContextOfHandler(void* given) { return *static_cast<ucontext_t*>(given); }
 
 }  // namespace tare::platform
