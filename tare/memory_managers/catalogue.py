@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import platform
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ Month = Annotated[
 ]
 Year = Annotated[str, Meta(pattern=r"\A\d{4}\Z", description="a year such as 2012")]
 _MOST_SYMBOLS = 100
-DEBIAN_LIBRARY_FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib"))
+DEBIAN_LIBRARY_FOLDERS = (Path(f"/usr/lib/{platform.machine()}-linux-gnu"), Path("/usr/lib"))
 
 
 class RecipeError(TareError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import platform
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 
 LAUNCHER = "valgrind/tare-valgrind"
+PROCESSOR = "x86_64"
 TOOL_FOR_32_BITS = "valgrind/tareinst-x86-linux"
 REGIONS_OBJECT = "lib/libtare-instrument-regions.so"
 FORMAT, FORMAT_VERSION = "tare-count", 1
@@ -53,7 +55,13 @@ Operation = Mapping[str, Any]
 
 def launcher(bits: int = 64) -> Path:
     """The program that starts the tool. MissingError where Tare was built without it, or without
-    what programs of so many ``bits`` need."""
+    what programs of so many ``bits`` need, or the processor is one that it does not know."""
+    machine = platform.machine()
+    if machine != PROCESSOR:
+        raise MissingError(
+            f"the instrument, by which instructions are counted, is not made for {machine} yet",
+            f"a machine with {PROCESSOR}; what needs no counts works here",
+        )
     if bits == 32:
         _check_tool_for_32_bits()
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from tare.base.errors import ProgramError, UsageError
+from tare.base.errors import MissingError, ProgramError, UsageError
 from tare.campaign import executor
 from tare.campaign.session import (
     adding_managers,
@@ -165,7 +165,10 @@ def _spent(store: Store, section: WeighSection) -> float:
 
 def storage_runtime(program: Program) -> str:
     """The runtime whose storage management can be broken down; empty where none is known."""
-    from tare.studies.breakdown.runtime_of import chosen_descriptors  # loads a disassembler
+    try:
+        from tare.studies.breakdown.runtime_of import chosen_descriptors  # loads a disassembler
+    except MissingError:  # on a processor whose code it does not know
+        return ""
 
     found = chosen_descriptors(program, "")
     return found[0].name if len(found) == 1 else ""

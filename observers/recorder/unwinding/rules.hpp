@@ -54,8 +54,7 @@ class RuleCache {
     platform::MapsReader maps;
     for (platform::MapsRow row; maps.Next(row);)
       if (row.Contains(call))
-        return row.readable && row.executable &&
-               platform::ReturnsFromSignal(reinterpret_cast<const void*>(call));
+        return row.readable && platform::ReturnsFromSignal(reinterpret_cast<const void*>(call));
     return false;
   }
 

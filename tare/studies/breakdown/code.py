@@ -6,16 +6,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from iced_x86 import (
-    Decoder,
-    FlowControl,
-    MemorySizeExt,
-    Mnemonic,
-    OpKind,
-    Register,
-    RegisterExt,
-)
-from iced_x86 import Instruction as Decoded
+from tare.base.errors import MissingError
+
+try:
+    from iced_x86 import (
+        Decoder,
+        FlowControl,
+        MemorySizeExt,
+        Mnemonic,
+        OpKind,
+        Register,
+        RegisterExt,
+    )
+    from iced_x86 import Instruction as Decoded
+except ModuleNotFoundError:  # pyproject.toml wants it where this can be used
+    raise MissingError(
+        "a breakdown reads the code of amd64 and x86 alone, by iced-x86, which is not here",
+        "pip install iced-x86, on a machine with such a processor",
+    ) from None
 
 if TYPE_CHECKING:
     from iced_x86._iced_x86_py import Register as RegisterNumber
