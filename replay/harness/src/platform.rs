@@ -17,7 +17,11 @@ pub struct OwnLine<T>(pub T);
 pub const PAGE_BYTES: usize = 1 << PAGE_SHIFT;
 pub const PAGE_SHIFT: u32 = 12;
 /// Of any address that a program gets, unless it asks for a larger one.
-pub const ADDRESS_BITS: u32 = if cfg!(target_arch = "aarch64") { 48 } else { 47 };
+pub const ADDRESS_BITS: u32 = if cfg!(target_arch = "aarch64") {
+    48
+} else {
+    47
+};
 /// Of what malloc gives.
 pub const MALLOC_ALIGNMENT: usize = 16;
 
