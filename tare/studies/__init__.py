@@ -7,7 +7,8 @@ the runs without a figure. Where that can be an answer, ``failed(results)`` says
 Beside it lies what the study has of these:
 
     request         what is asked: the command of its name, its function's parameters, what run.json
-                    has as asked, and the options on its page, see ``tare.studykit.request``
+                    has as asked, and the options on its page, see ``tare.studykit.request``; its
+                    first line has the command's in `tare --help`
     question        the function of its name: which runs that makes; it starts nothing
     over_programs   how suites and limits ask for it, see ``tare.studykit.watched``
     observe         what watches a run, where that is more than an observer of ``tare.observers``

@@ -64,7 +64,8 @@ def section(results, identifier=STUDY, title="Printed"):
     found = [f"{row[0].text} printed {row[2].text} bytes." for row in rows]
     return Section(identifier, title, found, [Table("table-printed", title, columns, rows)])
 """,
-    "request.py": '''
+    "request.py": '''"""`tare printed`: how much a program prints."""
+
 from dataclasses import KW_ONLY, dataclass
 
 from tare.studykit.request import AgainstBaseline, option
@@ -190,7 +191,7 @@ def tare(with_study: Started, tmp_path: Path) -> Tare:
 
 
 def test_it_is_a_command_with_results(tare: Tare, tmp_path: Path) -> None:
-    assert re.search(r"^  printed +How much PROGRAM prints", tare("--help").stdout, re.M)
+    assert re.search(r"^  printed +how much a program prints$", tare("--help").stdout, re.M)
     done = tare(
         *("printed", "-m", "glibc", "-m", "mimalloc", "-o", "r", "--json", "out.json"),
         *("--", "echo", "hello"),
