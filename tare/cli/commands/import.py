@@ -70,7 +70,7 @@ def command(
         output = Output(folder, None, None, page=True, quiet=quiet)
         missing = results.run.imported is not None and results.run.imported.missing
         return Answer(results, output, exit_code=1 if missing else None)
-    if statistics is not None:
+    if statistics is not None and file.exists():
         raise UsageError(f"{file} is no heap profile that statistics go with")
     target = folder or Path(f"{file.name}.tare")
     trace = import_recording(file, target, replace=force, note=TerminalWatcher(quiet).note)

@@ -71,23 +71,10 @@ def percentile_figure(
         "axis": {"title": f"latency{scale.bracketed}", "tickCount": 5},
         "scale": {"type": "log", "nice": False},
     }
-    colour = colours(managers)
-    at = {"x": measure("x", x), "y": measure("median", y), "color": colour}
     spec = {
         "params": params(),
         "height": _HEIGHT,
-        "layer": [
-            layer({"type": "line", "strokeWidth": 1.6, "aria": False}, rows, **at),
-            layer(
-                {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6, "aria": False},
-                rows,
-                x=measure("x", x),
-                y=measure("low", y),
-                y2={"field": "high"},
-                color=colour,
-            ),
-            layer({"type": "point", "filled": True, "size": 40, "opacity": 1}, rows, **at),
-        ],
+        "layer": intervals_joined(rows, x, y, colours(managers)),
     }
     return Figure(
         percentiles.identifier,
@@ -96,6 +83,23 @@ def percentile_figure(
         "logarithmic: each further nine takes the same room.",
         spec,
     )
+
+
+def intervals_joined(rows: Sequence[Spec], x: Spec, y: Spec, colour: Spec) -> list[Spec]:
+    """Layers: a dot for each row, the interval around it, and lines from dot to dot."""
+    at = {"x": measure("x", x), "y": measure("median", y), "color": colour}
+    return [
+        layer({"type": "line", "strokeWidth": 1.6, "aria": False}, rows, **at),
+        layer(
+            {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6, "aria": False},
+            rows,
+            x=measure("x", x),
+            y=measure("low", y),
+            y2={"field": "high"},
+            color=colour,
+        ),
+        layer({"type": "point", "filled": True, "size": 40, "opacity": 1}, rows, **at),
+    ]
 
 
 def _nines(percent: float) -> float:

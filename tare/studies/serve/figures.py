@@ -16,7 +16,7 @@ from tare.report.figures.marks import (
     params,
     scale_for,
 )
-from tare.report.figures.percentiles import colours, labels_at, short_name
+from tare.report.figures.percentiles import colours, intervals_joined, labels_at, short_name
 from tare.report.model import Figure
 from tare.studies.serve.details import Phase, Served
 
@@ -148,23 +148,10 @@ def rates_figure(found: Mapping[str, Sequence[tuple[float, Row]]], title: str) -
         "axis": {"title": f"{title}{scale.bracketed}", "tickCount": 5},
         "scale": {"type": "log", "nice": False},
     }
-    colour = colours([*found])
-    at = {"x": measure("x", x), "y": measure("median", y), "color": colour}
     spec = {
         "params": params(),
         "height": _HEIGHT,
-        "layer": [
-            layer({"type": "line", "strokeWidth": 1.6, "aria": False}, rows, **at),
-            layer(
-                {"type": "rule", "strokeWidth": 1.5, "opacity": 0.6, "aria": False},
-                rows,
-                x=measure("x", x),
-                y=measure("low", y),
-                y2={"field": "high"},
-                color=colour,
-            ),
-            layer({"type": "point", "filled": True, "size": 40, "opacity": 1}, rows, **at),
-        ],
+        "layer": intervals_joined(rows, x, y, colours([*found])),
     }
     return Figure(
         "latency-by-rate",
