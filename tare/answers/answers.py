@@ -16,13 +16,14 @@ from tare.base.files import writing
 from tare.checking.limits import is_broken, judged
 from tare.records.results import PAGE_FILE, Results
 from tare.report import page
+from tare.report.model import Report
 
 
-def write_page(results: Results) -> Path:
-    """Write the page of a results folder; returns its path."""
+def write_page(results: Results, report: Report | None = None) -> Path:
+    """Write the page of a results folder; returns its path. ``report`` saves building it again."""
     path = results.folder / PAGE_FILE
     with writing(results.folder):
-        page.write_page(build_report(results), path)
+        page.write_page(report or build_report(results), path)
     return path
 
 

@@ -135,7 +135,11 @@ def _told(part: Mapping[str, str]) -> str:
 
 def _differences(old: Results, new: Results) -> list[str]:
     """What besides the thing under test was not the same, one sentence each."""
-    found = []
+    found = [
+        f"{results.folder} was not finished: only what had been measured is compared"
+        for results in (old, new)
+        if not results.run.finished
+    ]
     machines = old.document["machine"], new.document["machine"]
     for name in dict.fromkeys((*machines[0], *machines[1])):
         before, after = (machine.get(name) for machine in machines)

@@ -15,6 +15,7 @@ from tare.base.errors import UsageError
 from tare.base.files import descriptor_of, write_to
 from tare.base.text import printable
 from tare.records.results import Results
+from tare.report.figures.drawing import start_drawing
 from tare.studies.compare import report as compare
 from tare.studykit.answer import Answer
 
@@ -34,12 +35,16 @@ def present(answer: Answer) -> int:
             write_export(results, name, file)
     taken = any(file is not None and _is_standard_output(file) for file in files.values())
     stream = sys.stderr if taken else sys.stdout
+    if output.page:
+        start_drawing()
+    report = None
     if not output.quiet:
         from tare.answers.building import build_report
         from tare.report.terminal import print_report
 
-        print_report(build_report(results), stream, verbose=output.verbose)
-    page = write_page(results) if output.page else None
+        report = build_report(results)
+        print_report(report, stream, verbose=output.verbose)
+    page = write_page(results, report) if output.page else None
     if output.quiet:
         _tell_of_failures(results)
     else:

@@ -33,11 +33,10 @@ _STANDARD_OBJECT = re.compile(
     r"(ld(-linux[\w-]*|-musl[\w-]*)?|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|c\+\+|c\+\+abi))"
     r"(-[\d.]+)?\.so(\.|$)|(lib)?python3\."
 )
-_START = re.compile(
-    r"_start$|__libc_start_(call_)?main|\(below main\)$|clone3$|start_thread$|thread_start$"
-)
-_CLONE = "clone"
-"""The C library's, in assembly. Programs in Rust have functions of this name, too."""
+_START = re.compile(r"_start$|__libc_start_(call_)?main|\(below main\)$|clone3$")
+_START_OF_THREAD = re.compile(r"clone$|start_thread$|thread_start$")
+_FILE_OF_START = re.compile(r"$|.*\.S$|(.*/)?pthread_create\.c$")
+"""Of the C library, or not known: programs have functions of these names, too."""
 _LIBRARY_FILE = re.compile(
     r"/usr/(local/)?(include|lib)/|.*/include/c\+\+/|.*/(glibc|musl)-[^/]*/"
     r"|/rustc/|.*/\.(cargo/registry|rustup)/"
@@ -156,18 +155,20 @@ def program_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 def from_main(frames: Sequence[Frame]) -> Sequence[Frame]:
     """Without what runs before the program, or a thread of it, does."""
+    functions = [frame["function"] or "" for frame in frames]
+    after_main = functions.index("main") + 1 if "main" in functions else 1
     starts = (
         number
-        for number, frame in enumerate(frames)
-        if number and _is_start(frame["function"] or "", frame["file"] or "")
+        for number in range(after_main, len(frames))
+        if _is_start(functions[number], frames[number]["file"] or "")
     )
     return frames[: next(starts, None)]
 
 
 @_cached
 def _is_start(function: str, file: str) -> bool:
-    if function == _CLONE:
-        return not file or file.endswith(".S")
+    if _START_OF_THREAD.match(function):
+        return _FILE_OF_START.match(file) is not None
     return _START.match(function) is not None
 
 

@@ -13,6 +13,7 @@ from tare.answers.explorer.collecting import is_results
 from tare.base.errors import UsageError
 from tare.cli.presenting import open_in_browser, print_address
 from tare.records.results import load
+from tare.report.figures.drawing import start_drawing
 from tare.report.terminal import print_report
 from tare.studykit.options import verbose_option
 from tare.studykit.progress import TerminalWatcher
@@ -45,11 +46,14 @@ def command(folder: Path, no_page: bool, explorer: bool, opens: bool, verbose: b
     pages: list[Path] = []
     has_many = not is_results(folder)
     if no_page or not has_many:
+        if not no_page:
+            start_drawing()
         results = load(folder)
-        print_report(build_report(results), sys.stdout, verbose=verbose)
+        report = build_report(results)
+        print_report(report, sys.stdout, verbose=verbose)
         has_many = explorer or len(results.run.programs) > 1
         if not no_page:
-            pages.append(write_page(results))
+            pages.append(write_page(results, report))
     if has_many and not no_page:
         pages.append(explore(folder, TerminalWatcher(quiet=False).note))
     if pages:

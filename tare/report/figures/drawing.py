@@ -10,6 +10,7 @@ import html
 import math
 import re
 from collections.abc import Mapping
+from threading import Thread
 from typing import Any
 from xml.etree import ElementTree
 
@@ -122,6 +123,12 @@ _ATTRIBUTES = {
 }
 _COLOUR = re.compile(r"[#\w(),.%\s-]*")
 _LOCAL_REFERENCE = re.compile(r"url\(#([\w-]+)\)")
+
+
+def start_drawing() -> None:
+    """Start the JavaScript engine that draws, beside what else is done before the first figure."""
+    spec = {"data": {"values": [{}]}, "mark": "point"}
+    Thread(target=_vega, args=(spec,), name="first drawing", daemon=True).start()
 
 
 def draw(spec: Mapping[str, Any], width: float, *, narrow: bool, prefix: str) -> str:

@@ -245,13 +245,16 @@ def test_warnings_name_what_else_changed() -> None:
 
     old = two(1, **described("6.1", "a", "2.5"))
     assert diff(old, two(2, **described("6.1", "a", "2.5"))).report.warnings == ()
-    warnings = diff(old, two(2, **described("6.11", "b", "3.6"))).report.warnings
+    changed = described("6.11", "b", "3.6")
+    warnings = diff(old, two(2, **changed)).report.warnings
     assert len(warnings) == 4
     assert "the environment differs in GLIBC_TUNABLES" in warnings
     text = " ".join(warnings)
     assert "kernel: 6.1 → 6.11" in text
     assert "gawk was rebuilt" in text
     assert "mimalloc was 2.5 and is 3.6" in text
+    stopped = diff(old, two(2, **changed, finished="")).report.warnings
+    assert "results was not finished: only what had been measured is compared" in stopped
 
 
 def test_a_drifting_machine_is_suspected() -> None:

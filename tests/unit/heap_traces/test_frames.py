@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tare.heap_traces.frames import merged, place_of, site_text, stack_texts
+from tare.heap_traces.frames import from_main, merged, place_of, site_text, stack_texts
 from tare.heap_traces.spots import is_changeable
 from tare.records.actions import LONGEST_FUNCTION, Place
 
@@ -70,6 +70,13 @@ def test_a_copy_in_rust_is_no_start_of_a_thread() -> None:
     ]
     for start in started:
         assert stack_texts([to_vec, clone, union, start])[-1] == "union (main.rs:91)"
+
+
+@pytest.mark.parametrize("file", ["/home/me/pool.c", ""])
+@pytest.mark.parametrize("name", ["clone", "start_thread", "thread_start"])
+def test_own_functions_named_like_starts_hide_no_callers(name: str, file: str) -> None:
+    own, main = frame(name, file, 7), frame("main", "/home/me/main.c", 3)
+    assert from_main([own, own, main, *STARTED]) == [own, own, main]
 
 
 def test_without_own_code_the_place_is_in_a_crate_rather_than_in_the_language() -> None:
