@@ -210,14 +210,32 @@ def test_memory_is_limited(index: Index) -> None:
         asking.ask(index.path, "SELECT len(list_sort(range(2000000000)))", "json")
 
 
+def test_a_query_ends_when_who_asked_hangs_up(index: Index) -> None:
+    mine, theirs = socket.socketpair()
+    with mine:
+        theirs.close()
+        with pytest.raises(ConnectionAbortedError):
+            asking.ask(index.path, ENDLESS, "json", seconds=3600, asker=mine)
+
+
 # ---- the command ----
 
 
 def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
     write_campaign(tmp_path / "all" / "a", "p", MANAGERS, 2)
-    environment = {**os.environ, "TARE_CACHE": str(tmp_path / "cache")}
+    browser = tmp_path / "browser"
+    browser.write_text(
+        f'#!/bin/sh\necho "$1" >{tmp_path}/told\ncp "${{1#file://}}" {tmp_path}/led\n'
+    )
+    browser.chmod(0o755)
+    environment = {
+        **os.environ,
+        "TARE_CACHE": str(tmp_path / "cache"),
+        "BROWSER": str(browser),
+        "TMPDIR": str(tmp_path),
+    }
     process = subprocess.Popen(
-        [sys.executable, "-m", "tare", "explore", "--serve", "all"],
+        [sys.executable, "-m", "tare", "explore", "--serve", "--open", "all"],
         cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,
@@ -228,8 +246,12 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
     try:
         address = process.stdout.readline()
         assert address.startswith("page:    http://127.0.0.1:")
+        place = urlsplit(address.split()[1])
+        answer = http.client.HTTPConnection("127.0.0.1", place.port or 0)
+        answer.request("GET", place.path)
+        assert answer.getresponse().status == 200
         # A browser keeps connections open that it may need.
-        with socket.create_connection(("127.0.0.1", urlsplit(address.split()[1]).port)) as kept:
+        with socket.create_connection(("127.0.0.1", place.port)) as kept:
             kept.sendall(b"GET ")
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate()
@@ -239,8 +261,11 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
     assert errors.removeprefix("Ctrl-C ends it").strip() == "tare: interrupted"
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     mine = {name for name in left if not name.startswith("cache/explore/")}
-    assert mine == {"all/a/run.json", "all/a/measurements.parquet"}
+    assert mine == {"all/a/run.json", "all/a/measurements.parquet", "browser", "told", "led"}
     assert len(left - mine) == 1
+    token = place.path.strip("/")
+    assert token not in (tmp_path / "told").read_text()
+    assert token in (tmp_path / "led").read_text()
 
 
 def test_a_query_does_not_outlive_who_asked(index: Index) -> None:

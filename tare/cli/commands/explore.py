@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import click
 
@@ -55,7 +58,18 @@ def command(folder: Path, serve: bool, port: int, opens: bool) -> int:
         with Explorer(index, port) as server:
             print(f"page:    {server.address}", flush=True)
             print("Ctrl-C ends it", file=sys.stderr)
-            if opens:
-                open_in_browser(server.address)
-            server.serve_forever()
+            with ExitStack() as until_end:
+                if opens:
+                    open_in_browser(until_end.enter_context(_leading_to(server.address)))
+                server.serve_forever()
     return 0
+
+
+@contextmanager
+def _leading_to(address: str) -> Iterator[str]:
+    """The address of a file that leads to ``address``: others on the machine see what a browser is
+    told to open, and must not see the token."""
+    with NamedTemporaryFile("w", prefix="tare-explore-", suffix=".html") as file:
+        file.write(f'<meta http-equiv="refresh" content="0; url={address}">')
+        file.flush()
+        yield Path(file.name).as_uri()

@@ -15,12 +15,15 @@ import io
 import json
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
+from socket import socket
 from typing import IO, Any, NoReturn
 
 from tare.answers.explorer.served.index import library, open_index
@@ -42,8 +45,11 @@ _PR_SET_PDEATHSIG = 1
 _running: set[subprocess.Popen[bytes]] = set()
 
 
-def ask(index: Path, sql: str, form: str, seconds: int = SECONDS) -> IO[bytes]:
-    """The answer to ``sql``, as a file without a name. UsageError says why there is none."""
+def ask(
+    index: Path, sql: str, form: str, seconds: int = SECONDS, asker: socket | None = None
+) -> IO[bytes]:
+    """The answer to ``sql``, as a file without a name. UsageError says why there is none. The query
+    ends when ``asker`` hangs up, with ConnectionAbortedError."""
     output = tempfile.TemporaryFile()  # noqa: SIM115
     command = [sys.executable, "-P", "-m", __name__, str(index), form, str(seconds)]
     process = subprocess.Popen(
@@ -55,7 +61,12 @@ def ask(index: Path, sql: str, form: str, seconds: int = SECONDS) -> IO[bytes]:
     )
     _running.add(process)
     try:
-        process.communicate(sql.encode())
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin as given:
+            given.write(sql.encode())
+        if asker is not None:
+            _await_end(process, asker)
+        process.wait()
     finally:
         process.kill()
         process.wait()
@@ -65,6 +76,18 @@ def ask(index: Path, sql: str, form: str, seconds: int = SECONDS) -> IO[bytes]:
         return output
     with output:
         raise UsageError(_why(process.returncode, output, seconds))
+
+
+def _await_end(process: subprocess.Popen[bytes], asker: socket) -> None:
+    ended = os.pidfd_open(process.pid)
+    try:
+        events = select.poll()
+        events.register(ended, select.POLLIN)
+        events.register(asker, select.POLLRDHUP)
+        if ended not in dict(events.poll()):
+            raise ConnectionAbortedError("nobody waits for the answer any more")
+    finally:
+        os.close(ended)
 
 
 def _why(code: int, output: IO[bytes], seconds: int) -> str:

@@ -157,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.asking.acquire(blocking=False):
             raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "wait: other queries still run")
         try:
-            answer = ask(self.server.index.path, sql, form)
+            answer = ask(self.server.index.path, sql, form, asker=self.connection)
         finally:
             self.server.asking.release()
         with answer:
