@@ -14,6 +14,7 @@ from bench import (
     cost_per_run,
     count,
     delay,
+    growth,
     marksweep,
     memsys,
     minheap,
@@ -48,6 +49,7 @@ MODULES = (
     memsys,
     proximity,
     page,
+    growth,
 )
 BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     module.__name__.removeprefix("bench."): module.rows for module in MODULES

@@ -37,7 +37,7 @@ list(FILTER core_sources EXCLUDE REGEX
 list(FILTER core_sources EXCLUDE REGEX
      "s390_disasm|multiarch|vg_replace_malloc|remote-utils-shared\\.c")
 
-foreach(patched "address-bounds coregrind/m_aspacemgr/aspacemgr-linux.c"
+foreach(patched "address-space coregrind/m_aspacemgr/aspacemgr-linux.c"
         "block-boundaries coregrind/m_translate.c" "heap-room coregrind/m_initimg/initimg-linux.c"
         "add-to-memory VEX/priv/host_amd64_defs.c" "choose-add-to-memory VEX/priv/host_amd64_isel.c")
   separate_arguments(patched)

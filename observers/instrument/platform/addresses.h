@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Where the tool's tables lie that translated code looks into: above the core's own bound
-// (core/address-bounds.patch), which no mapping of the program takes.
+// (core/address-space.patch), which no mapping of the program takes.
 
 #ifndef TARE_INSTRUMENT_PLATFORM_ADDRESSES_H
 #define TARE_INSTRUMENT_PLATFORM_ADDRESSES_H

@@ -396,6 +396,55 @@ def test_a_killed_process_is_missed_and_told_of(tmp_path: Path, program: Compile
     assert list((tmp_path).glob("run-*")) == []
 
 
+PLACES = r"""
+#include <stdlib.h>
+#include <sys/mman.h>
+enum { kPages = 2048, kPage = 4096 };
+static char taken[kPages], *base;
+static char* map(long pages, int protection) {
+  return mmap(NULL, pages * kPage, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+static long first_fit(long pages) {
+  for (long at = 0, free = 0; at < kPages; at++)
+    if ((free = taken[at] ? 0 : free + 1) == pages) return at - pages + 1;
+  return -1;
+}
+int main(int words, char** word) {
+  base = map(kPages, PROT_NONE);
+  munmap(base, kPages * kPage);
+  while (map(1, PROT_READ) < base) continue; /* what is below is full */
+  taken[0] = 1;
+  srand(1);
+  for (int i = 0; i < 4000; i++) {
+    const long at = rand() % kPages, pages = 1 + rand() % (i % 3 ? 4 : 40);
+    if (taken[at]) {
+      long end = at;
+      while (end < kPages && end < at + pages && taken[end]) taken[end++] = 0;
+      munmap(base + at * kPage, (end - at) * kPage);
+    } else {
+      const long want = first_fit(pages);
+      if (want < 0) continue;
+      if (map(pages, i % 2 ? PROT_READ : PROT_NONE) != base + want * kPage) return 1;
+      for (long page = want; page < want + pages; page++) taken[page] = 1;
+      mprotect(base + want * kPage, (1 + rand() % pages) * kPage, PROT_READ | PROT_WRITE);
+    }
+  }
+  for (int i = atoi(word[1]); i > 0; i--)
+    if (map(1, i % 2 ? PROT_READ : PROT_NONE) == MAP_FAILED) return 2;
+  return 0;
+}
+"""
+
+
+def test_mappings_are_placed_as_valgrind_places_them_and_many_can_be_made(
+    tmp_path: Path, compile_c: Compile
+) -> None:
+    """At the lowest address where there is room; 30,000 are the most of Valgrind's own core."""
+    allowed = int(Path("/proc/sys/vm/max_map_count").read_text())
+    outcome = counted(tmp_path, compile_c(PLACES), str(min(50_000, allowed - 10_000)))
+    assert outcome.status is Status.OK, outcome.reason
+
+
 def test_the_program_s_errors_are_its_own(tmp_path: Path) -> None:
     done, _ = tool(tmp_path, "sh", "-c", "echo out; echo error >&2")
     assert (done.stdout, done.stderr) == ("out\n", "error\n")
