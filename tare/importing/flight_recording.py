@@ -1,13 +1,18 @@
-"""Java's flight recordings as ``jfr print --json`` writes them: allocations, sampled, by stack."""
+"""Java's flight recordings: allocations, sampled, by stack. The JDK's ``jfr`` reads them, so they
+come as it prints them, or it is started.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tare.base.errors import UsageError
+from tare.base.errors import MissingError, UsageError
 from tare.base.text import writable
 from tare.heap_traces.recording import Frame
 from tare.heap_traces.symbols import LONGEST_NAME
@@ -22,8 +27,12 @@ from tare.importing.dumps import (
     whole_text,
 )
 from tare.importing.runs import Imported
+from tare.importing.tools import TooLongError, first_bytes, written_by
+from tare.memory_managers.runtimes.jvm import PACKAGE
 
-TITLE = "Java's flight recordings (jfr print --json)"
+TITLE = "Java's flight recordings (.jfr, or jfr print --json)"
+_DEPTHS = (64, 16, 5)
+"""Of stacks: fewer frames where the text would be too long."""
 _MOST_BYTES = 256 << 20
 _MOST_LINE = 1 << 31
 _WEIGHTS = {
@@ -35,17 +44,48 @@ _HEAP = "jdk.GCHeapSummary"
 
 
 def recognises_runs(path: Path) -> bool:
-    start = head(path)
-    return start.startswith(b"FLR\0") or b"".join(start.split()).startswith(b'{"recording":')
+    return _is_raw(path) or b"".join(head(path).split()).startswith(b'{"recording":')
+
+
+def _is_raw(path: Path) -> bool:
+    return first_bytes(path).startswith(b"FLR\0")
 
 
 def read_runs(path: Path, note: Callable[[str], None]) -> Imported:
-    note(f"reading {path}")
-    if head(path).startswith(b"FLR\0"):
-        raise UsageError(
-            f"{path} is a flight recording in Java's own form",
-            "write its text, and import that: jfr print --json FILE > FILE.json",
-        )
+    if not _is_raw(path):
+        note(f"reading {path}")
+        return _imported(path)
+    jfr = _tool(path)
+    note(f"having {jfr} read {path}")
+    for depth in _DEPTHS:
+        try:
+            with written_by(
+                path, functools.partial(_printing, jfr, path, depth), _MOST_BYTES
+            ) as text:
+                return _imported(text)
+        except TooLongError:
+            if depth == _DEPTHS[-1]:
+                raise
+    raise AssertionError
+
+
+def _printing(jfr: str, path: Path, depth: int, _target: Path) -> list[str]:
+    events = ",".join([*_WEIGHTS, _HEAP])
+    return [jfr, "print", "--json", "--stack-depth", str(depth), "--events", events, str(path)]
+
+
+def _tool(path: Path) -> str:
+    home = os.environ.get("JAVA_HOME")
+    if found := (home and shutil.which(f"{home}/bin/jfr")) or shutil.which("jfr"):
+        return found
+    raise MissingError(
+        f"{path} is a flight recording in Java's own form, and a JDK's jfr is not installed",
+        f"apt-get install {PACKAGE}; or where there is one: jfr print --json FILE > FILE.json, and "
+        "import that",
+    )
+
+
+def _imported(path: Path) -> Imported:
     try:
         dump = _read(path, json.loads(whole_text(path, _MOST_BYTES)))
     except json.JSONDecodeError as error:

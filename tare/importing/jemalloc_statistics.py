@@ -40,19 +40,7 @@ def add_account(dump: Dump, path: Path) -> Dump:
     """The dump with what statistics of the same moment say of it."""
     if dump.manager != "jemalloc":
         raise UsageError(f"{path}: statistics of jemalloc go with a heap profile of jemalloc only")
-    try:
-        document = json.loads(whole_text(path, _MOST_BYTES))["jemalloc"]
-        values, classes = _account(document)
-    except json.JSONDecodeError as error:
-        raise malformed(path, error.lineno, f"not JSON: {error.msg}") from None
-    except RecursionError:
-        raise UsageError(f"{path} is not jemalloc's: it is nested too deeply") from None
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        what = f"lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise UsageError(
-            f"{path} is not jemalloc's statistics with those of bins: {what}",
-            'write them by malloc_stats_print(…, "J") without a, b and m among the options',
-        ) from None
+    values, classes = account(path)
     notes = [
         "The account of the heap is jemalloc's own and exact; cells in threads' caches count as "
         "live.",
@@ -64,6 +52,22 @@ def add_account(dump: Dump, path: Path) -> Dump:
             "with live objects of it, by their bytes."
         )
     return replace(dump, values={**values, **dump.values}, classes=classes, notes=notes)
+
+
+def account(path: Path) -> tuple[dict[str, float], list[SizeClass]]:
+    """The values and size classes in a file of statistics. UsageError where it is none."""
+    try:
+        return _account(json.loads(whole_text(path, _MOST_BYTES))["jemalloc"])
+    except json.JSONDecodeError as error:
+        raise malformed(path, error.lineno, f"not JSON: {error.msg}") from None
+    except RecursionError:
+        raise UsageError(f"{path} is not jemalloc's: it is nested too deeply") from None
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        what = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(
+            f"{path} is not jemalloc's statistics with those of bins: {what}",
+            'write them by malloc_stats_print(…, "J") without a, b and m among the options',
+        ) from None
 
 
 def _account(document: Mapping[str, Any]) -> tuple[dict[str, float], list[SizeClass]]:

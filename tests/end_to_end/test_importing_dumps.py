@@ -6,6 +6,7 @@ import ctypes.util
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +15,11 @@ import pytest
 import tare as api
 from tare.__main__ import run as tare_command
 from tare.heap_traces.frames import site_text
+from tare.importing.tools import TooLongError, written_by
 from tare.memory_managers.catalogue import load_recipes, object_path
 from tare.records.results import load, read_records
 from tare.records.runs import Limits
+from tests.native.runtimes.test_jvm import JAVAC, needs_java
 from tests.support import ROOT
 from tests.unit.importing.test_dumps import by_site, one_value
 
@@ -136,6 +139,70 @@ def test_free_cells_are_those_that_space_finds(tmp_path: Path) -> None:
     kept = {site_text(s["frames"]): s["kept"] for s in record.outcome.details["sites"]}
     names = [_ordered(charged)[:2], _ordered(kept)[:2]]
     assert names == [["keep_names", "index_entries"]] * 2
+
+
+# ---- forms that only their own tools read ----
+
+
+@needs_java
+def test_a_flight_recording(tmp_path: Path) -> None:
+    assert JAVAC is not None
+    subprocess.run([JAVAC, "-d", tmp_path, SOURCES / "Held.java"], check=True)
+    path = tmp_path / "held.jfr"
+    recording = f"-XX:StartFlightRecording=filename={path},settings=profile"
+    subprocess.run(
+        ["java", recording, "-cp", tmp_path, "Held"], check=True, capture_output=True, cwd=tmp_path
+    )
+    assert tare_command(["import", str(path), "-o", str(tmp_path / "r"), "-q"]) == 0
+    sites = by_site(load(tmp_path / "r"), "bytes")
+    assert _ordered(sites)[0] == "Held.drop"
+
+
+def test_a_recording_of_memray(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "held.bin"
+    memray = [sys.executable, "-m", "memray"]
+    subprocess.run([*memray, "run", "-q", "-o", path, SOURCES / "held.py"], check=True)
+    assert tare_command(["import", str(path), "-o", str(tmp_path / "r"), "-q"]) == 0
+    sites = by_site(load(tmp_path / "r"), "live_bytes")
+    first = max(sites.items(), key=lambda entry: entry[1])
+    assert first[0].startswith("<listcomp> (held.py:") or first[0].startswith("keep (held.py:")
+    assert 2000 * 3001 <= first[1] < 2000 * 3001 + (2 << 20)  # with an arena of small objects
+    cut = tmp_path / "cut.bin"
+    cut.write_bytes(path.read_bytes()[:3000])
+    assert tare_command(["import", str(cut), "-o", str(tmp_path / "cut"), "-q"]) == 2
+    assert f"{cut} cannot be read by python" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("start", "hint"),
+    [
+        (b"FLR\0\0\2\0\0", "jfr print --json FILE > FILE.json"),
+        (b"memray\0\x0d\0\0\0", "memray transform csv FILE -o FILE.csv"),
+    ],
+)
+def test_without_the_tool_it_says_what_to_run(
+    start: bytes,
+    hint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("tare.importing.memray.find_spec", lambda _: None)
+    path = tmp_path / "a.recording"
+    path.write_bytes(start)
+    assert tare_command(["import", str(path), "-o", str(tmp_path / "r")]) == 3
+    assert hint in capfd.readouterr().err
+
+
+def test_what_a_tool_writes_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with (
+        pytest.raises(TooLongError, match="is longer than 1 MiB as text"),
+        written_by(path, lambda _: ["yes"], 1 << 20),
+    ):
+        pass
 
 
 def _ordered(sites: dict[str, int]) -> list[str]:

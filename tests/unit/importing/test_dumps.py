@@ -241,13 +241,6 @@ def test_statistics_go_with_profiles_of_jemalloc_only(
     assert "lacks 'merged'" in capsys.readouterr().err
 
 
-def test_javas_own_form_is_told_how_to_write(tmp_path: Path) -> None:
-    path = tmp_path / "a.jfr"
-    path.write_bytes(b"FLR\0\0\2\0\0")
-    with pytest.raises(UsageError, match="in Java's own form"):
-        imported(path, tmp_path / "r")
-
-
 # ---- whose objects keep slabs ----
 
 
