@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tare.studies.proximity.question import proximity
     from tare.studies.regions.question import regions
     from tare.studies.replay.question import replay
-    from tare.studies.space.question import space, space_of_traces
+    from tare.studies.space.question import space, space_of_process, space_of_traces
     from tare.studies.tradeoff.question import tradeoff
     from tare.studykit.budget import Effort
     from tare.studykit.recording.question import trace
@@ -80,6 +80,7 @@ _PLACES = {
     "open_trace": "heap_traces.trace",
     "published": "answers.published",
     "require": "answers.required",
+    "space_of_process": "studies.space.question",
     "space_of_traces": "studies.space.question",
     "suite_programs": "programs.runnable",
     "summary": "answers.summaries",
@@ -129,6 +130,7 @@ __all__ = [
     "replay",
     "require",
     "space",
+    "space_of_process",
     "space_of_traces",
     "suite_programs",
     "summary",

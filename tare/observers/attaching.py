@@ -1,5 +1,6 @@
-"""Puts the recorder into a process that runs, and takes it out again. tare-inject has the process
-call the functions of observers/recorder/attached.cpp."""
+"""Puts the recorder into a process that runs, and takes it out again; and has its allocator report.
+tare-inject has the process call the functions of attached.cpp and account.cpp, both in
+observers/recorder."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ from tare.records.metrics import Status
 from tare.records.runs import now
 
 OBJECT = "lib/libtare-attached.so"
+ACCOUNT_OBJECT = "lib/libtare-account.so"
 INJECTOR = "bin/tare-inject"
 _CALM_SECONDS = 15.0
 _INJECTION_SECONDS = 60.0
@@ -92,7 +94,7 @@ def target_of(pid: int) -> Target:
             kind = file.read(5)[4:]
         words = (process / "cmdline").read_bytes()[:4096].decode(errors="replace").split("\0")
     except PermissionError:
-        raise _not_allowed(pid, "its files in /proc cannot be read") from None
+        raise not_allowed(pid, "its files in /proc cannot be read") from None
     except OSError as error:
         raise UsageError(f"process {pid} cannot be looked at: {error.strerror}") from None
     if kind != _CLASS_64:
@@ -145,6 +147,23 @@ def _code(executable: Path, places: list[tuple[int, int]]) -> tuple[int, int]:
     return (0, 0) if len(places) < 2 or _exported(executable, ("malloc",)) else places[1]
 
 
+def allocator_of(target: Target) -> str:
+    """The file whose malloc serves the process, empty where that is the C library."""
+    with Path("/proc", str(target.pid), "maps").open("rb") as file:
+        maps = os.fsdecode(file.read(_MAPS_BYTES))
+    paths: dict[str, None] = dict.fromkeys(re.findall(r"^\S+ ..x\S+ .* (/.*)$", maps, re.MULTILINE))
+    for path in [target.executable, *paths]:
+        is_system = re.match(r"(libc|ld)[-.]", Path(path).name)
+        if not is_system and exported_by(target, path, ("malloc",)):
+            return path
+    return ""
+
+
+def exported_by(target: Target, path: str, names: tuple[str, ...]) -> dict[str, int]:
+    """Those of the names that a file of the process exports, with their addresses in it."""
+    return _exported(Path("/proc", str(target.pid), "root", path[1:]), names)
+
+
 def _exported(path: Path, names: tuple[str, ...]) -> dict[str, int]:
     """Those of the names that a file exports, with their addresses in it."""
     from elftools.common.exceptions import ELFError
@@ -186,7 +205,8 @@ def _status(pid: int, name: str) -> str:
     return match[1] if match else ""
 
 
-def _not_allowed(pid: int, reason: str) -> UsageError:
+def not_allowed(pid: int, reason: str) -> UsageError:
+    """What to say where the kernel refuses."""
     scope = Path("/proc/sys/kernel/yama/ptrace_scope")
     limited = scope.is_file() and scope.read_text().strip() != "0"
     hint = (
@@ -209,22 +229,22 @@ class Attached:
         self._interrupted = False
 
     def __enter__(self) -> Attached:
-        self._claim()
+        self._claimed = _claim(self._target)
         # A copy of its own, which no other recording of this process has.
         library = self._recording / "libtare-attached.so"
         shutil.copyfile(native_file(OBJECT), library)
         self._switch = Switch(self._recording, paused=False)
         self._switch.until(time.monotonic() + _INJECTION_SECONDS + _ALONE_SECONDS)
-        names = self._target.functions
         try:
             patched, detach = self._inject(
                 "attach",
-                *(f"{names[name]:x}" for name in ("dlopen", "dlsym", "dlerror")),
-                str(library),
-                str(self._recording),
-                str(self._what.sample_bytes),
-                str(int(self._what.sites)),
-                str(self._recording / SWITCH_FILE),
+                *_loading(
+                    self._target,
+                    library,
+                    self._recording,
+                    self._what,
+                    str(self._recording / SWITCH_FILE),
+                ),
             )
             if int(patched) <= 0:
                 raise UsageError(
@@ -235,19 +255,6 @@ class Attached:
             raise
         self._detach = detach
         return self
-
-    def _claim(self) -> None:
-        """For this recording alone, and however it ends. The kernel knows names of sockets that lie
-        in no folder."""
-        name = f"\0tare-attached-{self._target.pid}-{self._target.started}"
-        self._claimed = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        try:
-            self._claimed.bind(name)
-        except OSError:
-            self._claimed.close()
-            raise UsageError(
-                f"process {self._target.pid} is watched already: another tare is attached to it"
-            ) from None
 
     def wait(self, seconds: float | None) -> bool:
         """Until the time is over, or the process is; whether it is still there."""
@@ -275,53 +282,95 @@ class Attached:
         self._claimed.close()
 
     def _inject(self, what: str, *words: str) -> list[str]:
-        """What the injector printed. It goes on to its end even where Tare is killed meanwhile."""
-        target, (start, end) = self._target, self._target.code
-        names = (target.functions["mmap"], target.functions["munmap"])
-        command = [
-            str(native_file(INJECTOR)),
-            what,
-            str(target.pid),
-            str(_CALM_SECONDS),
-            f"{start:x}-{end:x}",
-            *(f"{name:x}" for name in names),
-            *words,
-        ]
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as process:
-            said, reason = self._finished(process)
-        if process.returncode != 0:
-            raise self._refused(process.returncode, reason.strip())
-        return said.split()
+        said, is_interrupted = _injected(self._target, what, *words)
+        self._interrupted |= is_interrupted
+        return said
 
-    def _finished(self, process: subprocess.Popen[str]) -> tuple[str, str]:
-        """However impatient the user, it first lets the process go."""
-        while True:
+
+def account_of(target: Target, folder: Path) -> None:
+    """Has the process's allocator write what it knows of its heap into files in ``folder``: see
+    observers/recorder/account.cpp. UsageError where that cannot be."""
+    library = folder / Path(ACCOUNT_OBJECT).name
+    shutil.copyfile(native_file(ACCOUNT_OBJECT), library)
+    with _claim(target):
+        said, is_interrupted = _injected(target, "attach", *_loading(target, library, folder))
+    if is_interrupted:
+        raise KeyboardInterrupt
+    if int(said[0]) <= 0:
+        raise UsageError(f"the allocator of process {target.pid} could not report on its heap")
+
+
+def _claim(target: Target) -> socket.socket:
+    """For this Tare alone, and however it ends. The kernel knows names of sockets that lie in no
+    folder."""
+    claimed = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        claimed.bind(f"\0tare-attached-{target.pid}-{target.started}")
+    except OSError:
+        claimed.close()
+        raise UsageError(
+            f"process {target.pid} is watched already: another tare is attached to it"
+        ) from None
+    return claimed
+
+
+def _loading(
+    target: Target, library: Path, folder: Path, what: Asked | None = None, switch: str = ""
+) -> list[str]:
+    """The words that have the injector load a library."""
+    names = (target.functions[name] for name in ("dlopen", "dlsym", "dlerror"))
+    sample, sites = (what.sample_bytes, int(what.sites)) if what else (0, 0)
+    return [*(f"{name:x}" for name in names), str(library), str(folder), str(sample), str(sites),
+            switch]  # fmt: skip
+
+
+def _injected(target: Target, what: str, *words: str) -> tuple[list[str], bool]:
+    """What the injector printed, and whether the user interrupted. It goes on to its end even where
+    Tare is killed meanwhile."""
+    start, end = target.code
+    names = (target.functions["mmap"], target.functions["munmap"])
+    command = [
+        str(native_file(INJECTOR)),
+        what,
+        str(target.pid),
+        str(_CALM_SECONDS),
+        f"{start:x}-{end:x}",
+        *(f"{name:x}" for name in names),
+        *words,
+    ]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
+        is_interrupted = False
+        while True:  # however impatient the user, it first lets the process go
             try:
-                return process.communicate()
+                said, reason = process.communicate()
+                break
             except KeyboardInterrupt:
-                self._interrupted = True
+                is_interrupted = True
+    if process.returncode != 0:
+        raise _refused(target.pid, process.returncode, reason.strip())
+    return said.split(), is_interrupted
 
-    def _refused(self, status: int, reason: str) -> TareError:
-        pid = self._target.pid
-        if status == _NOT_PERMITTED:
-            return _not_allowed(pid, "the kernel does not permit it")
-        if status == _BUSY:
-            return UsageError(
-                f"process {pid} was at no place in {_CALM_SECONDS:.0f} s at which it can call "
-                "functions of the recorder safely",
-                "try again when it does other work",
-            )
-        if status == _NOT_LOADED:
-            return UsageError(f"process {pid} cannot load the recorder: {reason}")
-        return UsageError(f"process {pid} cannot be recorded: {reason or 'the injector failed'}")
+
+def _refused(pid: int, status: int, reason: str) -> TareError:
+    if status == _NOT_PERMITTED:
+        return not_allowed(pid, "the kernel does not permit it")
+    if status == _BUSY:
+        return UsageError(
+            f"process {pid} was at no place in {_CALM_SECONDS:.0f} s at which it can call "
+            "functions of Tare safely",
+            "try again when it does other work",
+        )
+    if status == _NOT_LOADED:
+        return UsageError(f"process {pid} cannot load a library of Tare: {reason}")
+    return UsageError(f"process {pid} cannot be recorded: {reason or 'the injector failed'}")
 
 
 def trace_of(

@@ -13,9 +13,11 @@ import click
 from click.core import ParameterSource
 
 from tare.base.errors import UsageError
+from tare.observers.waiting import When
 from tare.programs.program import Program
 from tare.studykit import options
 from tare.studykit.answer import Answer, Output
+from tare.studykit.attaching import attaching, optional_program, refuse_others
 from tare.studykit.request import Asking, Decorator, Request, own_fields, subject_of
 
 _Function = Callable[..., Any]
@@ -36,8 +38,10 @@ class _Taken:
 
 
 def command_of(study: str) -> click.Command:
-    """Of the study whose package is ``study``, by the ``REQUESTS`` of its module ``request``."""
-    requests: Sequence[type[Request]] = importlib.import_module(f"{study}.request").REQUESTS
+    """Of the study whose package is ``study``, by the ``REQUESTS`` of its module ``request``; where
+    that has ``OF_PROCESS``, this function answers for a process that runs already."""
+    module = importlib.import_module(f"{study}.request")
+    requests: Sequence[type[Request]] = module.REQUESTS
 
     def answer(request: Request, output: Output) -> Answer:
         module, name = request.ANSWERED_BY.split(".")
@@ -48,7 +52,23 @@ def command_of(study: str) -> click.Command:
         return Answer(results, output, exit_code=exit_code, opens=opens)
 
     output = functools.partial(options.output_options, brief=requests[0].BRIEF)
-    return asking(requests, common=(options.run_options, output))(answer)
+    common = (options.run_options, output)
+    if (attached := getattr(module, "OF_PROCESS", None)) is None:
+        return asking(requests, common=common)(answer)
+
+    def of_process(pid: int, when: When, given: Mapping[str, Any]) -> Answer:
+        from tare.studykit.progress import TerminalWatcher
+
+        refuse_others({"json_file", "csv_file", "no_page"})
+        output: Output = given["output"]
+        question = importlib.import_module(f"{study}.question")
+        results = getattr(question, attached)(
+            pid, when, folder=output.folder, watcher=TerminalWatcher(output.quiet)
+        )
+        return Answer(results, output)
+
+    own = attaching(of_process, module.OF_PROCESS_HELP)
+    return optional_program(asking(requests, common=(*common, own))(answer))
 
 
 def asking(

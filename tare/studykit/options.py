@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,20 @@ BASELINE_HELP = (
 def size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
     """A callback for an option that is a size."""
     return None if value is None else parse_size(value)
+
+
+def signal_number(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int:
+    """A callback for an option that is a signal's name; 0 where it is not given."""
+    if value is None:
+        return 0
+    name = value.upper().removeprefix("SIG")
+    try:
+        number = signal.Signals[f"SIG{name}"]
+    except KeyError:
+        raise UsageError(f"there is no signal {value}", "give USR2, say") from None
+    if number in (signal.SIGKILL, signal.SIGSTOP):
+        raise UsageError("no program can handle the signals KILL and STOP", "give USR2, say")
+    return number
 
 
 def _add(function: Command, *options: Callable[[Command], Command]) -> Command:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,14 @@ import click
 from tare.base.errors import UsageError
 from tare.base.text import printable
 from tare.base.units import parse_duration
+from tare.observers import attaching
 from tare.observers.asked import JVM, Asked
+from tare.observers.waiting import When, awaited
 from tare.records.metrics import Status
 from tare.report.terminal import print_report
 from tare.studykit import options
+from tare.studykit.attaching import attaching as attach_options
+from tare.studykit.attaching import optional_program, refuse_others
 from tare.studykit.command import asking
 from tare.studykit.recording.question import trace
 from tare.studykit.recording.request import Recording
@@ -28,74 +31,53 @@ if TYPE_CHECKING:
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="Print no progress and no summary.")
 
 
-_ATTACH = (
-    click.option(
-        "--attach",
-        type=click.IntRange(min=1),
-        metavar="PID",
-        help="Record a process that runs already, instead of PROGRAM: put the recorder into it, "
-        "and take it out at the end.",
-    ),
-    click.option(
-        "--for",
-        "seconds",
-        metavar="TIME",
-        callback=lambda _context, _parameter, text: parse_duration(text) if text else None,
-        help="With --attach: how long, 60s say. Without, until Ctrl-C.",
-    ),
+_FOR = click.option(
+    "--for",
+    "seconds",
+    metavar="TIME",
+    callback=lambda _context, _parameter, text: parse_duration(text) if text else None,
+    help="With --attach: how long, 60s say. Without, until Ctrl-C.",
 )
 
 
-def _attaching(function: Callable[..., int]) -> Callable[..., int]:
-    """Adds --attach and --for, which another question answers than that of a PROGRAM."""
-
-    @functools.wraps(function)
-    def chosen(attach: int | None, seconds: float | None, **given: Any) -> int:
-        if attach is not None:
-            return _attached(attach, seconds, given)
-        if seconds is not None:
-            raise UsageError("--for goes with --attach PID")
-        if not given["program"]:
-            raise click.MissingParameter(param_hint="'-- PROGRAM [ARG…]'", param_type="argument")
-        return function(**given)
-
-    for each in reversed(_ATTACH):
-        chosen = each(chosen)
-    return chosen
-
-
-def _attached(pid: int, seconds: float | None, given: Mapping[str, Any]) -> int:
+def _attached(pid: int, when: When, given: Mapping[str, Any]) -> int:
     from tare.base.interrupts import termination_as_interrupt
     from tare.heap_traces.trace import open_trace
-    from tare.observers import attaching, tracing
+    from tare.observers import tracing
     from tare.records.results import default_folder
     from tare.studykit.progress import TerminalWatcher
 
     what: Asked = given["what"]
-    if given["program"] or given["stdin"]:
-        raise UsageError("--attach is instead of a PROGRAM", "leave out the one or the other")
     if what != Asked(sites=what.sites, sample_bytes=what.sample_bytes):
         raise UsageError(
             "with --attach births and frees are recorded",
             "of the options that say what is recorded, give --sample and --no-sites only",
         )
+    refuse_others({"seconds", "sample_bytes", "no_sites", "replace"})
     target = attaching.target_of(pid)
     name = default_folder("trace", target.name)
     folder: Path = given["folder"] or name.with_name(f"{name.name}.tare")
     tracing.refuse_occupied(folder, replace_trace=given["replace"])
     note = TerminalWatcher(given["quiet"]).note
-    with termination_as_interrupt():
-        attaching.trace_of(target, folder, what, seconds, note)
+    with termination_as_interrupt(), awaited(target, when, note):
+        attaching.trace_of(target, folder, what, given["seconds"], note)
     return _shown(open_trace(folder), quiet=given["quiet"])
 
 
-@asking([Recording], common=[options.limit_options, _attaching, _QUIET])
+_ATTACHING = attach_options(
+    _attached,
+    "Record a process that runs already, instead of PROGRAM: put the recorder into it, and take it "
+    "out at the end.",
+    _FOR,
+)
+
+
+@asking([Recording], common=[options.limit_options, _ATTACHING, _QUIET])
 def command(request: Recording, quiet: bool) -> int:
     return _shown(inspect.unwrap(trace)(request), quiet=quiet)
 
 
-# With --attach there is none.
-next(each for each in command.params if each.name == "program").required = False
+optional_program(command)
 
 
 def _shown(found: Trace, *, quiet: bool) -> int:

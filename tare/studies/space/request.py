@@ -21,6 +21,7 @@ class Space(AgainstBaseline):
   tare space -- gawk -f report.awk words.txt
   tare space -m glibc -m 'delay(glibc, size=1MiB)' -- perl job.pl
   tare space --keep-trace -o results -- ./server --selftest
+  tare space --attach 4711 --when-resident 2GiB
   tare space --scheduler tcp://head:8786 /shared/*.tare
 """
 
@@ -40,3 +41,5 @@ class SpaceOfTraces(OfTraces):
 
 
 REQUESTS = (Space, SpaceOfTraces)
+OF_PROCESS = "space_of_process"
+OF_PROCESS_HELP = "Look at a process that runs already, instead of PROGRAM, and let it run on."

@@ -268,12 +268,18 @@ def split(
 ) -> tuple[Split, HeapPages]:
     """Divide the resident bytes. ``ever`` holds the usable bytes of all objects until then, those
     of ``objects`` included."""
-    found = areas(snapshot, ever, known)
+    return divided(snapshot, objects, ever, areas(snapshot, ever, known))
+
+
+def divided(
+    snapshot: Snapshot, objects: Objects, ever: Ranges, found: Areas, header: int | None = None
+) -> tuple[Split, HeapPages]:
+    """``split`` where it is known which addresses are what, and perhaps how large headers are."""
     requested = Coverage(
         objects.addresses, np.minimum(objects.addresses + objects.sizes, objects.ends)
     )
     usable = Coverage(objects.addresses, objects.ends)
-    header = header_bytes(objects, ever)
+    header = header_bytes(objects, ever) if header is None else header
     history = Coverage(ever[:, 0], ever[:, 1])
     headers = objects.addresses - header
     reused = np.cumsum(history.below(objects.addresses) - history.below(headers))

@@ -30,16 +30,6 @@ def _sample_interval(_context: click.Context, _option: click.Parameter, text: st
     return size
 
 
-def _signal_number(_context: click.Context, _option: click.Parameter, text: str | None) -> int:
-    if text is None:
-        return 0
-    name = text.upper().removeprefix("SIG")
-    try:
-        return signal.Signals[f"SIG{name}"]
-    except KeyError:
-        raise UsageError(f"there is no signal {text}", "give USR2, say") from None
-
-
 _OPTIONS = (
     click.option(
         "--last-use",
@@ -71,7 +61,7 @@ _OPTIONS = (
         "--signal",
         "signal_number",
         metavar="NAME",
-        callback=_signal_number,
+        callback=options.signal_number,
         help="Turn recording on and off when the program gets this signal.",
     ),
     click.option(
@@ -104,8 +94,6 @@ def _asked_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def chosen(**given: Any) -> Any:
         asked = {name: given.pop(name) for name in names & given.keys()}
-        if asked["signal_number"] in (signal.SIGKILL, signal.SIGSTOP):
-            raise UsageError("no program can handle the signals KILL and STOP", "give USR2, say")
         if asked["paused"] and asked["signal_number"] == 0 and asked["control"] is None:
             asked["signal_number"] = signal.SIGUSR2
         if asked["jvm"] and asked["reachability_bytes"] == 0:
