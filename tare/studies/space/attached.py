@@ -277,7 +277,7 @@ def _kinds(memory: ProcessMemory, heap: Ranges) -> Counter[str]:
 def _kind(area: Area, stacks: Sequence[int], is_behind_file: bool) -> str:
     if area.name == "[stack]" or any(area.start <= place < area.end for place in stacks):
         return STACKS
-    if area.access[3] == "s" or area.name.startswith(("/dev/shm/", "/memfd:", "/SYSV")):
+    if area.access[1::2] == "ws" or area.name.startswith(("/dev/shm/", "/memfd:", "/SYSV")):
         return SHARED
     if area.name.startswith("/"):
         return DATA if area.is_own else CODE

@@ -6,6 +6,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from tare.base.text import shortened, visible
 from tare.base.units import format_bytes, format_count, format_percent
 from tare.records import summary
 from tare.records.metrics import Status
@@ -61,7 +62,8 @@ def _sentences(program: str, found: Details) -> list[str]:
     whole = max(found.resident, 1)
     parts = found.parts
     sentences = [
-        f"Process {found.pid} ({program}) has {format_bytes(found.resident)} resident"
+        f"Process {found.pid} ({shortened(visible(program), 40)}) has "
+        f"{format_bytes(found.resident)} resident"
         + (f"; Tare waited until {found.over}." if found.over else ".")
     ]
     if found.how != UNKNOWN:
