@@ -49,10 +49,10 @@ SHORT = {
     "number": NUMBER,
 }
 """The metrics that ``--metric`` takes, by the names that people type."""
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NO_TIMES = (RATE, NUMBER, "unsent_requests")
 _MOST_OUTPUT = 16 << 20
-_TIME = re.compile(r"(?P<number>[\d.]+)(?P<unit>us|ms|s|m|h)?")
+_TIME = re.compile(r"(?P<number>[\d.]+)(?P<unit>[nuµm]?s|m|h)?")
 
 
 @dataclass(frozen=True)

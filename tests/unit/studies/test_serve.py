@@ -50,6 +50,23 @@ P50, P90, P99, P999, P9999, LONGEST = PERCENTILES
         ("wrk", "wrk", {RATE: 1644.6, P50: 1.84e-3, P90: 5.57e-3, P99: 9.73e-3, LONGEST: 16.15e-3}),
         ("hey", "hey", {RATE: 1718.7277, P50: 1.8e-3, P90: 4.2e-3, P99: 8.3e-3, LONGEST: 9.1e-3}),
         (
+            "vegeta",
+            "vegeta",
+            {RATE: 199.95, P50: 824.2e-6, P90: 1.472e-3, P99: 10.63e-3, LONGEST: 20.349e-3},
+        ),
+        (
+            "vegeta-json",
+            "vegeta-json",
+            {
+                RATE: 199.951374,
+                P50: 824.2e-6,
+                P90: 1.47215e-3,
+                P99: 10.630467e-3,
+                LONGEST: 20.349265e-3,
+            },
+        ),
+        ("memcaslap", "memcaslap", {RATE: 89019}),
+        (
             "tare-load",
             "tare-load",
             {
@@ -81,6 +98,7 @@ def test_the_output_of_a_load_is_read(name: str, reader: str, values: dict[str, 
     [
         ("wrk-refused", "Non-2xx or 3xx responses: 1587"),
         ("hey-refused", "[404] 100 responses"),
+        ("vegeta-refused", '"success":0,"status_codes":{"404":50}'),
     ],
 )
 def test_failed_requests_are_told(name: str, trouble: str) -> None:
@@ -93,6 +111,8 @@ def test_failures_that_only_some_versions_print_are_told() -> None:
     assert read_load(failing).trouble == "Failed requests: 12"
     own = (OUTPUTS / "tare-load.txt").read_text().replace("errors 0", "errors 3 http status: 500")
     assert read_load(own).trouble == "errors 3 http status: 500"
+    vegeta = (OUTPUTS / "vegeta.txt").read_text().replace("100.00%", "99.50%")
+    assert read_load(vegeta).trouble == "Success [ratio] 99.50%"
 
 
 def test_own_patterns_find_figures() -> None:
