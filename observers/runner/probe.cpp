@@ -104,7 +104,7 @@ void Report(const char* kind) {
   line.AppendTo(proof_path);
 }
 
-// That of the environment: the C library's own is not there yet.
+// That of the environment: glibc's own is not there yet.
 const char* ValueOf(const char* name, char** environment) {
   const std::size_t length = strlen(name);
   for (; *environment != nullptr; ++environment)
@@ -142,6 +142,9 @@ void tare_probe_fork() { Report("fork"); }
 
 // Linked to run before the constructors of all other objects, which may allocate.
 __attribute__((constructor)) void tare_probe_start(int, char**, char** environment) {
+#ifndef __GLIBC__  // musl gives constructors no arguments
+  environment = environ;
+#endif
   const char* const path = ValueOf("TARE_PROOF", environment);
   if (path == nullptr || strlen(path) >= sizeof proof_path) return;
   strcpy(proof_path, path);

@@ -27,6 +27,15 @@ def native_file(relative: str) -> Path:
     )
 
 
+def built_for_musl(path: Path) -> Path | None:
+    """What was built of the same source as the native file ``path``, for programs that are linked
+    with musl. None where there is none, or ``path`` is no native file."""
+    for root in native_roots():
+        if path.is_relative_to(root) and (other := root / "musl" / path.relative_to(root)).exists():
+            return other
+    return None
+
+
 def kits_folder() -> Path:
     """What other tools' users take from Tare: kits for CMake, benchmarks and pytest."""
     own = CHECKOUT / "kits"

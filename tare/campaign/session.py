@@ -10,7 +10,7 @@ import contextlib
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -296,20 +296,25 @@ def programs_of(given: Command | Sequence[Program]) -> tuple[Program, ...]:
 
 
 def managers_of(
-    names: Sequence[str], baseline: str, *, replays: bool = False
+    names: Sequence[str],
+    baseline: str,
+    *,
+    programs: Iterable[Program] = (),
+    replays: bool = False,
 ) -> tuple[dict[str, Manager], str]:
     """Resolve names, for runs or for replays; the baseline comes first. The default baseline is
-    glibc if it takes part."""
-    wanted = list(names) or managers_module.default_managers()
+    glibc if it takes part, or what musl has if one of ``programs`` is linked with that."""
+    usual = OWN if any(map(suitable.is_with_musl, programs)) else "glibc"
+    wanted = list(names) or managers_module.default_managers(usual)
     found = [managers_module.resolve(name, replays=replays) for name in wanted]
     resolved = {manager.name: manager for manager in found}
     if baseline:
         first = managers_module.resolve(baseline, replays=replays)
     else:
-        first = resolved.get("glibc") or next(iter(resolved.values()))
+        first = resolved.get(usual) or next(iter(resolved.values()))
         alone = len(resolved) == 1 and first.name not in ("glibc", OWN)
         if alone and first.runtime is None:
-            first = managers_module.resolve("glibc")
+            first = managers_module.resolve(usual)
     ordered = {first.name: first, **{n: m for n, m in resolved.items() if n != first.name}}
     for each in ordered.values():
         if each.server is not None and not each.server.exists():

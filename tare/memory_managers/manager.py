@@ -23,7 +23,7 @@ from typing import Any
 
 from tare.base.errors import MissingError, UsageError
 from tare.base.files import hash_file
-from tare.base.native import native_file
+from tare.base.native import built_for_musl, native_file
 from tare.memory_managers import conditions, layers, mmtk, runtimes
 from tare.memory_managers.catalogue import (
     Collector,
@@ -103,8 +103,9 @@ class Manager:
 def _is_file(expected: Path | None, path: str) -> bool:
     if expected is None:
         return True
+    of_musl = built_for_musl(expected)
     try:
-        return expected.samefile(path)
+        return expected.samefile(path) or (of_musl is not None and of_musl.samefile(path))
     except OSError:
         return False
 
@@ -277,14 +278,17 @@ def _layered(text: str, name: layers.LayerName) -> Manager:
     )
 
 
-def default_managers() -> list[str]:
-    """Names of the installed managers that `tare weigh` tries, the baseline glibc first."""
-    chosen = [
-        recipe.name
-        for recipe in load_recipes().values()
-        if recipe.default_weigh and (recipe.kind == "system" or object_path(recipe) is not None)
-    ]
-    return sorted(chosen, key=lambda name: (name != "glibc", name))
+def default_managers(baseline: str = "glibc") -> list[str]:
+    """Names of the installed managers that `tare weigh` tries, the baseline first: glibc, or own
+    for programs that are linked with musl."""
+    usual = (recipe for recipe in load_recipes().values() if recipe.default_weigh)
+    found = {recipe.name: object_path(recipe) for recipe in usual if recipe.kind != "system"}
+    others = sorted(
+        name
+        for name, path in found.items()
+        if path is not None and (baseline != OWN or built_for_musl(path) is not None)
+    )
+    return [baseline, *others]
 
 
 def machine_libc() -> Path:

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from tare.base.errors import TareError, UsageError
 from tare.base.files import hash_file
 from tare.base.native import native_file
-from tare.memory_managers import layers, runtimes
+from tare.memory_managers import layers, runtimes, suitable
 from tare.memory_managers.manager import Manager
 from tare.observers import conditions, containers
 from tare.observers.coverage import coverage_of, judged, with_own_allocators
@@ -85,7 +85,8 @@ def run_once(
     sees_allocations = observer is not None and observer.sees_allocations
     looks = not sees_allocations and manager.layer is None and manager.runtime is None
     names = _ALWAYS if looks else _ALWAYS[:1]
-    preloaded = (*(native_file(f"lib/libtare-{name}.so") for name in names), *manager.preload)
+    own = (native_file(f"lib/libtare-{name}.so") for name in names)
+    preloaded = suitable.built_for(program, (*own, *manager.preload))
     # What a process shows may lie behind one of the links, so they stay until it is judged.
     with _folder(workspace) as folder, _preloadable(preloaded) as preload:
         proof = folder / "proof"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tare.base.errors import MissingError, UsageError
+from tare.base.native import built_for_musl, native_file
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 _OCAML_SYMBOL = "caml_main"
 _SHEBANG_LIMIT = 256
 _SHEBANG_DEPTH = 4
+_MUSL = "/ld-musl-"
+_MUSL_ITSELF = re.compile(r"/ld-musl-[^/]*$|-linux-musl/libc\.so$")
 _MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 _NARROW_MACHINES = {"x86_64": "EM_386"}
 
@@ -125,14 +130,56 @@ def is_ocaml(path: Path) -> bool:
 
 def is_go(path: Path) -> bool:
     """Whether the file is a Go program."""
+    return _asked(path, _has_go)
+
+
+def is_of_musl(path: Path) -> bool:
+    """Whether the file is a program that is linked with musl, or a script for such a one."""
+    try:
+        return _asked(interpreter_of(path), lambda elf: _MUSL in str(_linker(elf)))
+    except (OSError, UsageError):  # told when the program is checked
+        return False
+
+
+def is_musl(path: str) -> bool:
+    """Whether a file's real path is that of musl, its dynamic linker and C library in one."""
+    return bool(_MUSL_ITSELF.search(path))
+
+
+def needs_glibc(path: Path) -> bool:
+    """Whether the file is an object that is linked with glibc."""
+    return _asked(path, _needs_glibc)
+
+
+def _asked(path: Path, ask: Callable[[ELFFile], bool]) -> bool:
+    """What an ELF file answers; False of another file, and of a damaged one."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
     with path.open("rb") as file:
         try:
-            return _has_go(ELFFile(file))
+            return ask(ELFFile(file))
         except (ELFError, UnicodeDecodeError, ValueError):
             return False
+
+
+def _needs_glibc(elf: ELFFile) -> bool:
+    from elftools.elf.dynamic import DynamicSegment
+
+    return any(
+        str(getattr(tag, "needed", "")).startswith(("libc.so.6", "ld-linux"))
+        for segment in elf.iter_segments("PT_DYNAMIC")
+        if isinstance(segment, DynamicSegment)
+        for tag in segment.iter_tags("DT_NEEDED")
+    )
+
+
+def _linker(elf: ELFFile) -> str | None:
+    """The dynamic linker that the program asks for."""
+    from elftools.elf.segments import InterpSegment
+
+    found = (s.get_interp_name() for s in elf.iter_segments() if isinstance(s, InterpSegment))
+    return next(found, None)
 
 
 def _has_go(elf: ELFFile) -> bool:
@@ -141,7 +188,6 @@ def _has_go(elf: ELFFile) -> bool:
 
 def _immune_elf(elf: object, narrow: bool) -> Immunity | None:
     from elftools.elf.elffile import ELFFile
-    from elftools.elf.segments import InterpSegment
 
     assert isinstance(elf, ELFFile)
     machine = platform.machine()
@@ -160,17 +206,15 @@ def _immune_elf(elf: object, narrow: bool) -> Immunity | None:
             "no manager can serve its heap; to measure its collector: "
             "tare compare -m go.gogc -m go.off",
         )
-    linker = next(
-        (s.get_interp_name() for s in elf.iter_segments() if isinstance(s, InterpSegment)), None
-    )
+    linker = _linker(elf)
     if linker is None:
         return Immunity(
             "it is statically linked: its malloc is part of it, and no manager can replace it",
             "link it dynamically, or link the manager into it and pass each build as a program",
         )
-    if "musl" in str(linker):
+    if _MUSL in str(linker) and built_for_musl(native_file("lib/libtare-probe.so")) is None:
         return Immunity(
-            "it is linked against musl, and the managers are built for glibc",
-            "build the program for glibc",
+            "it is linked with musl, and this Tare was built where there is no musl-gcc",
+            "build Tare from source, with the package musl-tools; or the program for glibc",
         )
     return None

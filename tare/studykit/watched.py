@@ -68,7 +68,7 @@ def watch(watched: Watched, request: AgainstBaseline, asked: Mapping[str, Any]) 
     """Do the runs of a study that is not about time; ``asked`` is what its request holds beyond
     programs and managers."""
     chosen = programs_of(request.programs)
-    resolved, baseline = managers_of(request.managers, request.baseline)
+    resolved, baseline = managers_of(request.managers, request.baseline, programs=chosen)
     study = watched.study
     suitable.check(chosen, resolved.values(), f"tare {study.STUDY}")
     plan = Plan(tuple(program.name for program in chosen), tuple(resolved), watched.runs)

@@ -26,6 +26,7 @@ from tare.campaign.session import (
 )
 from tare.campaign.watching import Watcher
 from tare.memory_managers import manager as managers_module
+from tare.memory_managers import suitable
 from tare.memory_managers.manager import OWN, Manager, describe_managers
 from tare.observers import conditions
 from tare.programs.program import Program, check_program, describe_program
@@ -68,13 +69,14 @@ def weigh(request: Weigh) -> Results:
     runtime = java_bill.runtime_of(
         chosen, [*request.managers, *([request.baseline] if request.baseline else [])]
     )
+    names = list(request.managers)
     if runtime:
-        names = list(request.managers) or java_bill.default_managers(chosen)
-    else:
-        names = list(request.managers) or managers_module.default_managers()
-    resolved, first = managers_of(names, request.baseline)
+        names = names or java_bill.default_managers(chosen)
+    resolved, first = managers_of(names, request.baseline, programs=[chosen])
     if runtime:
         java_bill.check(chosen, resolved.values())
+    else:
+        suitable.check([chosen], resolved.values())
     conditions.check(resolved.values(), limits)
     found = chosen_sections(runtime, request.effort, request.only, request.skip)
     asked = {

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tare.base.errors import UsageError
+from tare.programs import elf
 from tare.programs.elf import immunity, interpreter_of
 
 HELLO = "int main(void) { return 0; }"
@@ -46,7 +47,10 @@ def test_a_set_user_program_is_refused(compile_c: Callable[..., Path]) -> None:
     assert "privileges" in found.reason
 
 
-def test_another_dynamic_linker_is_refused(compile_c: Callable[..., Path]) -> None:
+def test_musl_is_refused_where_nothing_is_built_for_it(
+    compile_c: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elf, "built_for_musl", lambda _: None)
     program = compile_c(HELLO, "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1")
     found = immunity(program)
     assert found is not None

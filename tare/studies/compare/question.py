@@ -50,7 +50,7 @@ def compare(request: Compare) -> Results:
     own = [printed.pattern_of(text) for text in request.metrics]
     if own:  # a figure of its own differs from run to run
         chosen = tuple(replace(program, ignore_output=True) for program in chosen)
-    resolved, baseline = managers_of(request.managers, request.baseline)
+    resolved, baseline = managers_of(request.managers, request.baseline, programs=chosen)
     timing = _timing(resolved) if request.latency else {}
     observe = request.observe or (partial(printed.observe, own) if own else None)
     folder = request.folder

@@ -58,9 +58,8 @@ def serve(request: Serve) -> Results:
         request.ready_within,
         [pattern_of(text) for text in request.metrics],
     )
-    compared = Compared(
-        [each for each, _ in servers.values()], *managers_of(request.managers, request.baseline)
-    )
+    chosen = [each for each, _ in servers.values()]
+    compared = Compared(chosen, *managers_of(request.managers, request.baseline, programs=chosen))
     question = Question(
         serve_study.STUDY,
         "starts of the server",

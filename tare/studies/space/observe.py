@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from tare.base.documents import DocumentError, converted
 from tare.base.errors import TareError, UsageError
 from tare.base.libraries import NDArray, np, pl
-from tare.base.native import native_file
+from tare.base.native import built_for_musl, native_file
 from tare.base.text import plain
 from tare.heap_traces import growth, ownership, residence
 from tare.heap_traces.frames import place_of, site_text
@@ -28,6 +28,7 @@ from tare.heap_traces.trace import Trace, TraceDamageError, is_trace, open_trace
 from tare.memory_managers.manager import Manager, machine_libc
 from tare.observers import asked, tracing
 from tare.observers.protocol import Observe
+from tare.programs.elf import is_musl
 from tare.programs.program import Program
 from tare.records.actions import Place
 from tare.records.metrics import Status
@@ -179,9 +180,19 @@ def _with_snapshots(manager: Manager, folder: Path) -> Manager:
 def known(manager: Manager, server: str) -> Known:
     """What files are the manager's, of a run that ``server`` served."""
     files = [manager.server, manager.layer, Path(server) if server else None]
-    found = {path.resolve() for path in files if path is not None} - {machine_libc().resolve()}
-    own = [native_file(f"lib/libtare-{name}.so").resolve() for name in ("recorder", "probe")]
-    return Known(frozenset(map(str, found)), frozenset(map(str, own)))
+    own = [native_file(f"lib/libtare-{name}.so") for name in ("recorder", "probe")]
+    found = {str(path) for path in _resolved(files)} - {str(machine_libc().resolve())}
+    return Known(
+        frozenset(path for path in found if not is_musl(path)),
+        frozenset(str(path) for path in _resolved(own)),
+    )
+
+
+def _resolved(files: Iterable[Path | None]) -> Iterator[Path]:
+    """Each file, and what of it is built for musl."""
+    for path in files:
+        if path is not None:
+            yield from (each.resolve() for each in (path, built_for_musl(path)) if each)
 
 
 def values_of(found: Details) -> dict[str, float]:
