@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""What of a wheel works where it is installed.
+"""Which commands work in which system, each by running it there.
 
     scripts/try_wheel.py try NAME WHEEL RESULT     in a system; needs venv, pipx, and the network
+    scripts/try_wheel.py here NAME RESULT          by the Tare that is here, built from source
+    scripts/try_wheel.py musl RESULT               the same of programs that are linked with musl
     scripts/try_wheel.py table RESULT…             of several systems
-    scripts/try_wheel.py page RESULT…              the same, as the rows of docs/systems.md
+    scripts/try_wheel.py page RESULT…              the same, kept in docs/systems.json, and as the
+                                                   table of docs/systems.md
 
 In a system, each command is one of: works, left out (Tare's exit code 3: it says what is missing),
 failed. RESULT is JSON. scripts/try-wheel.sh makes the systems.
@@ -19,16 +22,40 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 PERL = "my %h; for my $i (1..60000) { $h{$i % 5000} = 'x' x ($i % 90) } print scalar(keys %h)"
+WITH_PERL = ["perl", "-e", PERL]
 ALLOCATORS = ["-m", "glibc", "-m", "mimalloc", "-m", "jemalloc"]
 TESTS = ["tests/unit", "-m", "not soak and not thorough", "-n", "2"]
 NEEDED_BY_TESTS = (
     "pytest pytest-timeout pytest-xdist hypothesis jsonschema duckdb scipy pandas".split()
 )
+OF_MUSL = ["-m", "own", "-m", "mimalloc", "-m", "jemalloc"]
+CHURN = """
+#include <stdlib.h>
+int main(void) {
+  for (int i = 0; i < 200000; ++i) { char* volatile p = malloc(16 + i % 90); *p = 1; free(p); }
+  return 0;
+}
+"""
+KEEP = """
+#include <stdlib.h>
+int main(void) {
+  static char* kept[5000];
+  for (int i = 0; i < 60000; ++i) {
+    free(kept[i % 5000]);
+    *(kept[i % 5000] = malloc(16 + i % 90)) = 1;
+  }
+  return 0;
+}
+"""
+PAGE, KEPT = Path("docs/systems.md"), Path("docs/systems.json")
+FACTS = ("system", "machine", "day", "libc", "python", "wheel")
+HELPERS = ("python3 -m venv", "pip install uv", "pip install pytest")
+MARKS = {"works": "✓", "left out": "left out", "failed": "fails", "": "not tried"}
 LEFT_OUT = 3
 SECONDS = 1200
 
@@ -36,62 +63,114 @@ SECONDS = 1200
 def main() -> int:
     match sys.argv[1:]:
         case ["try", name, wheel, result]:
-            return try_here(name, Path(wheel).resolve(), Path(result))
+            with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+                steps = of_wheel(Path(wheel).resolve(), Path(folder))
+                return attempts(name, Path(wheel).name, steps, Path(folder), Path(result))
+        case ["here", name, result]:
+            with tempfile.TemporaryDirectory() as folder:
+                return attempts(name, "", of_this(), Path(folder), Path(result))
+        case ["musl", result]:
+            with tempfile.TemporaryDirectory() as folder:
+                steps = of_musl(Path(folder))
+                return attempts("programs of musl", "", steps, Path(folder), Path(result))
         case ["table", *results] if results:
             return print_table([json.loads(Path(result).read_text()) for result in results])
         case ["page", *results] if results:
-            return print_rows([json.loads(Path(result).read_text()) for result in results])
+            return write_page([json.loads(Path(result).read_text()) for result in results])
     print(__doc__, file=sys.stderr)
     return 2
 
 
-def try_here(name: str, wheel: Path, result: Path) -> int:
+Steps = Iterator[tuple[str, list[str]]]
+
+
+def attempts(name: str, wheel: str, commands: Steps, folder: Path, result: Path) -> int:
+    """Run each of ``commands`` in ``folder``, and write what comes of it to ``result``."""
     steps: list[dict[str, Any]] = []
     found: dict[str, Any] = {
         "system": name,
+        "machine": platform.machine(),
+        "day": time.strftime("%Y-%m-%d"),
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
         "compiler": shutil.which("cc") or "none",
-        "wheel": wheel.name,
+        "wheel": wheel,
         "steps": steps,
     }
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        for step, command in commands(wheel, Path(folder)):
-            steps.append(attempt(step, command, Path(folder)))
-            print(f"{name}: {step}: {steps[-1]['state']}", file=sys.stderr, flush=True)
-            result.write_text(json.dumps(found, indent=1) + "\n")
+    for step, command in commands:
+        steps.append(attempt(step, command, folder))
+        print(f"{name}: {step}: {steps[-1]['state']}", file=sys.stderr, flush=True)
+        result.write_text(json.dumps(found, indent=1) + "\n")
     return 1 if any(step["state"] == "failed" for step in steps) else 0
 
 
-def commands(wheel: Path, folder: Path) -> Iterator[tuple[str, list[str]]]:
+def of_wheel(wheel: Path, folder: Path) -> Steps:
     venv = folder / "venv"
     pip, tare = [str(venv / "bin" / "pip"), "install", "-q"], str(venv / "bin" / "tare")
     yield "python3 -m venv", [sys.executable, "-m", "venv", str(venv)]
     yield "pip install", [*pip, str(wheel)]
     yield "tare doctor", [tare, "doctor"]
-    kernels = [*venv.glob("lib/python*/site-packages/tare/_native/kernels/list-tree"), Path("none")]
-    kernel = [str(kernels[0]), "--scale", "0.1"]
-    perl = ["perl", "-e", PERL]
-    yield "tare compare", [tare, "compare", "-n", "3", *ALLOCATORS, "-o", "compare", "--", *kernel]
-    yield "tare count", [tare, "count", *ALLOCATORS, "-o", "count", "--", *kernel]
-    yield "tare trace", [tare, "trace", "--last-use", "-o", "t.tare", "--", *perl]
-    yield "tare drag", [tare, "drag", "-o", "drag", "--", *perl]
-    yield "tare space", [tare, "space", *ALLOCATORS, "-o", "space", "--", *perl]
-    managers = ["-m", "glibc", "-m", "immix", "-m", "marksweep(glibc, every=256KiB)"]
-    yield "tare replay", [tare, "replay", *managers, "-n", "3", "-o", "replay", "t.tare"]
-    yield "tare memsys", [tare, "memsys", "-m", "glibc", "-o", "memsys", "--", *kernel]
-    yield "tare weigh", [tare, "weigh", "--quick", "-o", "weigh", "--", *perl]
+    yield from of_commands(tare, ALLOCATORS, kernel_of(venv), WITH_PERL)
     yield "pipx run", ["pipx", "run", "--spec", str(wheel), "tare", "--version"]
     yield "pip install uv", [*pip, "uv"]
     uv = str(venv / "bin" / "uv")
     yield "uv tool install", [uv, "tool", "install", "--native-tls", "--force", str(wheel)]
     yield (
         "tare of uv",
-        [str(folder / "bin" / "tare"), "compare", "-n", "2", *ALLOCATORS, "--", *perl],
+        [str(folder / "bin" / "tare"), "compare", "-n", "2", *ALLOCATORS, "--", *WITH_PERL],
     )
     if Path("tests").is_dir():
         yield "pip install pytest", [*pip, *NEEDED_BY_TESTS]
         yield "unit tests", [str(venv / "bin" / "python"), "-m", "pytest", "-q", *TESTS]
+
+
+def of_commands(tare: str, allocators: list[str], kernel: list[str], other: list[str]) -> Steps:
+    """The commands that measure a program: ``kernel``, or ``other``, whose objects live long."""
+    first = allocators[:2]
+    yield "tare compare", [tare, "compare", "-n", "3", *allocators, "-o", "compare", "--", *kernel]
+    yield "tare count", [tare, "count", *allocators, "-o", "count", "--", *kernel]
+    yield "tare trace", [tare, "trace", *first, "-o", "t.tare", "--", *other]
+    yield "tare drag", [tare, "drag", *first, "-o", "drag", "--", *other]
+    yield "tare space", [tare, "space", *allocators, "-o", "space", "--", *other]
+    yield "tare delay", [tare, "delay", *first, "-o", "delay", "--", *kernel]
+    managers = ["-m", "glibc", "-m", "mimalloc", "-m", "marksweep(glibc, every=256KiB)"]
+    yield "tare replay", [tare, "replay", *managers, "-n", "3", "-o", "replay", "t.tare"]
+    plans = ["-m", "immix", "-m", "semispace"]
+    yield "tare replay -m immix", [tare, "replay", *plans, "-n", "3", "-o", "collect", "t.tare"]
+    yield "tare minheap", [tare, "minheap", "-m", "glibc", "-m", "immix", "-o", "least", "t.tare"]
+    yield "tare lbo", [tare, "lbo", *plans, "-m", "glibc", "-n", "3", "-o", "lbo", "t.tare"]
+    swept = ["-m", "marksweep(glibc, every=64KiB)"]
+    threads = [str(Path(kernel[0]).with_name("thread-churn")), *kernel[1:]]
+    if allocators is ALLOCATORS:
+        yield (
+            "tare compare -m marksweep(glibc)",
+            [tare, "compare", "-n", "1", *swept, "-o", "sweep", "--", *threads],
+        )
+    yield "tare memsys", [tare, "memsys", *first, "-o", "memsys", "--", *kernel]
+    yield "tare weigh", [tare, "weigh", "--quick", "-o", "weigh", "--", *other]
+
+
+def kernel_of(venv: Path) -> list[str]:
+    """The kernel list-tree of the Tare that is installed in ``venv``, as a command."""
+    found = [*venv.glob("lib/python*/site-packages/tare/_native/kernels/list-tree"), Path("none")]
+    return [str(found[0]), "--scale", "0.1"]
+
+
+def of_this() -> Steps:
+    tare = Path(sys.executable).with_name("tare")
+    yield "tare doctor", [str(tare), "doctor"]
+    yield from of_commands(str(tare), ALLOCATORS, kernel_of(tare.parent.parent), WITH_PERL)
+
+
+def of_musl(folder: Path) -> Steps:
+    """Programs that are linked with musl, which musl-gcc makes here."""
+    programs = {"churn": CHURN, "keep": KEEP}
+    for name, source in programs.items():
+        (folder / f"{name}.c").write_text(source)
+        yield f"musl-gcc {name}.c", ["musl-gcc", "-O1", "-g", "-o", name, f"{name}.c"]
+    tare = str(Path(sys.executable).with_name("tare"))
+    kernel, other = ([str(folder / name)] for name in programs)
+    yield from of_commands(tare, OF_MUSL, kernel, other)
 
 
 def attempt(step: str, command: list[str], folder: Path) -> dict[str, Any]:
@@ -153,25 +232,57 @@ def print_table(results: list[dict[str, Any]]) -> int:
     return 1 if wrong else 0
 
 
-def print_rows(results: list[dict[str, Any]]) -> int:
-    """A row for each system; a cell names what did not work, of several steps."""
-    for result in results:
-        states = {step["step"]: step for step in result["steps"]}
-        tests = states.get("unit tests", {"said": "not tried"})["said"]
-        cells = [
-            f"{result['system']}, {result['libc']}, Python {result['python']}",
-            _together(states, lambda name: name.startswith(("python3", "pip ", "pipx", "uv "))),
-            _together(states, lambda name: name.startswith("tare ")),
-            tests.partition(" in ")[0].strip("= "),
-        ]
-        print(f"| {' | '.join(cells)} |")
+def write_page(results: list[dict[str, Any]]) -> int:
+    """Keeps ``results`` in docs/systems.json in place of older ones of the same systems, and renews
+    the table."""
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else []
+    new = {result["system"] for result in results}
+    kept = [each for each in kept if each["system"] not in new] + [_kept(each) for each in results]
+    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+    before, _, rest = PAGE.read_text().partition("\n|")
+    behind = rest[rest.index("\n\n") :]
+    PAGE.write_text(before + "\n" + "\n".join(rows(kept)) + behind)
     return 0
 
 
-def _together(states: dict[str, dict[str, Any]], belongs: Callable[[str], bool]) -> str:
-    found = [step for name, step in states.items() if belongs(name)]
-    wrong = [f"{step['step']}: {step['state']}" for step in found if step["state"] != "works"]
-    return "; ".join(wrong) or ("works" if found else "not tried")
+def _kept(result: dict[str, Any]) -> dict[str, Any]:
+    """Without what was printed, but the last line where something did not work."""
+    steps = [
+        {
+            "step": step["step"],
+            "state": step["state"],
+            "said": step["said"]
+            if step["state"] != "works" or step["step"] == "unit tests"
+            else "",
+        }
+        for step in result["steps"]
+    ]
+    return {**{name: result[name] for name in FACTS}, "steps": steps}
+
+
+def rows(kept: list[dict[str, Any]]) -> list[str]:
+    """The table of docs/systems.md: systems as columns, and a row for all steps that went alike."""
+    states = [{step["step"]: step for step in result["steps"]} for result in kept]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name in dict.fromkeys(step["step"] for result in kept for step in result["steps"]):
+        if name not in HELPERS and not name.startswith("musl-gcc"):
+            cells = tuple(_cell(name, state.get(name)) for state in states)
+            alike.setdefault(cells, []).append(name.removeprefix("tare "))
+    heads = [
+        f"{result['system']}, {result['machine']}, {result['libc']}, Python {result['python']}"
+        for result in kept
+    ]
+    lines = [["", *heads], ["---"] * (len(kept) + 1)]
+    lines += [[", ".join(names), *cells] for cells, names in alike.items()]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def _cell(name: str, step: dict[str, Any] | None) -> str:
+    if step is None:
+        return MARKS[""]
+    if name == "unit tests" and step["said"]:
+        return str(step["said"]).partition(" in ")[0].strip("= ")
+    return MARKS[step["state"]]
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from scripts.file_keys import FILES
+from scripts.try_wheel import KEPT, PAGE, rows
 from tare.__main__ import tare_group
 from tare.answers.diff import VERDICTS
 from tare.answers.exports.formats import FORMATS
@@ -258,3 +259,8 @@ def test_the_floors_of_the_architecture_are_those_that_are_checked() -> None:
     for _, name, charter in rows:
         code = ast.parse((ROOT / "tare" / name / "__init__.py").read_text(encoding="utf-8"))
         assert charter == (ast.get_docstring(code) or "").partition("\n")[0]
+
+
+def test_the_table_of_systems_is_that_of_what_was_run() -> None:
+    table = rows(json.loads((ROOT / KEPT).read_text()))
+    assert "\n".join(["", *table, ""]) in (ROOT / PAGE).read_text()
