@@ -55,6 +55,7 @@ class Message {
     const ssize_t ignored = write(fd, text_, used_);
     static_cast<void>(ignored);
   }
+  std::size_t Bytes() const { return used_; }
   const char* Text() {
     text_[used_ < sizeof text_ ? used_ : sizeof text_ - 1] = '\0';
     return text_;

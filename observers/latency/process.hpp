@@ -31,6 +31,7 @@ inline constexpr const char* kFolderVariable = "TARE_LATENCY_FOLDER";
 inline constexpr const char* kCausesVariable = "TARE_LATENCY_CAUSES";
 inline constexpr const char* kEnding = ".latency";
 inline constexpr std::uint64_t kLongNanoseconds = 20'000;
+inline constexpr std::size_t kMostObjects = 512;  // that long calls are told to come from
 
 struct Process {
   SpinLock lock;
@@ -39,6 +40,10 @@ struct Process {
   std::uint32_t threads;
   std::atomic<Shard*> shards[kShards + 1];  // by the number of a thread, which 0 is not
   char path[kPathBytes];                    // longer ones cannot be opened
+  // Of the file of long calls: its bytes, and what it tells of by where that starts.
+  std::uint64_t called_bytes;
+  std::size_t objects;
+  std::uintptr_t object_starts[kMostObjects];
 };
 
 struct Setting {

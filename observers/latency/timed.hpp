@@ -10,6 +10,7 @@
 
 #include "clock.hpp"
 #include "format.hpp"
+#include "long_calls.hpp"
 #include "next.hpp"
 #include "process.hpp"
 
@@ -35,6 +36,7 @@ inline void Add(Count& count) {
 }
 
 __attribute__((noinline)) inline void CountLong(Shard& shard, Operation operation,
+                                                std::size_t bytes, std::uint64_t ticks,
                                                 const Usage& before) {
   std::uint32_t causes = 0;
   if (setting.has_causes) {
@@ -44,6 +46,7 @@ __attribute__((noinline)) inline void CountLong(Shard& shard, Operation operatio
              (now.waits != before.waits ? kWaited : 0U);
   }
   Add(shard.long_calls[operation][causes]);
+  if (setting.has_causes) WriteLong(operation, causes, bytes, ticks);
 }
 
 inline void CountCall(Shard& shard, Operation operation, std::size_t bytes, std::uint64_t ticks,
@@ -55,7 +58,7 @@ inline void CountCall(Shard& shard, Operation operation, std::size_t bytes, std:
   while (ticks > known && !longest.compare_exchange_weak(known, ticks, std::memory_order_relaxed)) {
   }
   if (ticks > setting.long_ticks) [[unlikely]]
-    CountLong(shard, operation, before);
+    CountLong(shard, operation, bytes, ticks, before);
 }
 
 template <Operation kOperation, typename Call>

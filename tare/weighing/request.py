@@ -53,7 +53,8 @@ class Weigh(Request):
     """What memory management costs PROGRAM, and what to change: every section on one page.
 
     It takes up to two minutes; each section shows its expected and its actual time. The sections
-    are time, space, drag, count, breakdown, collectors and, for researchers, delay.
+    are time, space, drag, count, breakdown, collectors and, for researchers, delay and
+    latency.
     """
 
     ANSWERED_BY: ClassVar[str] = "bill.weigh"

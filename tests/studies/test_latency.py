@@ -99,9 +99,30 @@ def test_the_slow_calls_of_an_allocator_are_found(
     assert 20_000 <= calls < 20_100
     assert not list((tmp_path / "out").glob("latency-*"))
 
+    assert "Where calls longer than 20 µs come from" in done.stdout
+    (causes,) = (record for record in of_slow if record["observer"] == "latency-causes")
+    slowest = causes["details"]["latency"]["long_sites"][0]
+    assert (slowest["operation"], slowest["frames"][0]["function"]) == ("malloc", "main")
+    assert slowest["calls"] >= slowest["waited"] >= 20
+    assert slowest["max_seconds"] >= 2e-3
+
     again = tare(*words, "--warmup", "0", "-o", "out", "--json", "again.json", "--", program)
     assert again.returncode == 0, again.stderr
     assert rows(tmp_path / "again.json") == found, "a finished folder is not measured again"
+
+
+def test_a_bill_that_is_asked_has_the_long_calls(
+    tare: Tare, compile_c: Compile, tmp_path: Path
+) -> None:
+    program = compile_c(PROGRAM, "-fno-builtin")
+    slow = compile_c(SLOW, "-shared", "-fPIC", "-fno-builtin", name="libslow.so")
+    words = ["weigh", "--only", "latency", "-m", slow, "--baseline", slow, "-o", "out"]
+    done = tare(*words, "--", program)
+    assert done.returncode == 0, done.stderr
+    assert "by main" in done.stdout
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "How long calls of malloc and free take" in page
+    assert "Where calls longer than 20 µs come from" in page
 
 
 def test_without_the_option_nothing_is_timed(tare: Tare, tmp_path: Path) -> None:

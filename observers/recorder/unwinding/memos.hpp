@@ -7,15 +7,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "tare/platform/frames.hpp"
+#include "step.hpp"
 
 namespace tare::recorder {
-
-using platform::Caller;
-
-inline std::uintptr_t WordAt(std::uintptr_t address) {
-  return *reinterpret_cast<const std::uintptr_t*>(address);
-}
 
 // A stack that was found from `caller`: it is the same when all these words are.
 struct StackMemo {

@@ -15,6 +15,28 @@
 
 namespace tare::recorder {
 
+// Code that no exception tables tell of.
+inline bool IsReturnFromSignal(std::uintptr_t call) {
+  if (platform::kReturnSlot != 0) return false;
+  platform::MapsReader maps;
+  for (platform::MapsRow row; maps.Next(row);)
+    if (row.Contains(call))
+      return row.readable && platform::ReturnsFromSignal(reinterpret_cast<const void*>(call));
+  return false;
+}
+
+// Of the function that `call` returns to.
+inline Rule ReadRuleOf(std::uintptr_t call) {
+  Rule rule{};
+  platform::LoadedObject object;
+  // The call is before the return address, which can be another function's.
+  const std::uintptr_t place = call - 1;
+  if (platform::FindLoadedObject(place, object) && object.exception_frames != nullptr)
+    rule = dwarf::ReadRule(static_cast<const dwarf::SearchTable*>(object.exception_frames), place);
+  if (rule.step == Step::kUnknown && IsReturnFromSignal(call)) rule = kSignalRule;
+  return rule;
+}
+
 // Rules by return address. Each entry is two words, of which one is mixed with the other: a reader
 // that sees halves of two writes sees none.
 class RuleCache {
@@ -34,28 +56,11 @@ class RuleCache {
   static constexpr std::size_t kEntries = 1 << 16;
 
   __attribute__((noinline)) Rule Read(std::uintptr_t call, Entry& entry) {
-    Rule rule{};
-    platform::LoadedObject object;
-    // The call is before the return address, which can be another function's.
-    const std::uintptr_t place = call - 1;
-    if (platform::FindLoadedObject(place, object) && object.exception_frames != nullptr)
-      rule =
-          dwarf::ReadRule(static_cast<const dwarf::SearchTable*>(object.exception_frames), place);
-    if (rule.step == Step::kUnknown && IsReturnFromSignal(call)) rule = kSignalRule;
+    const Rule rule = ReadRuleOf(call);
     const auto word = std::bit_cast<std::uint64_t>(rule);
     entry.rule.store(word, std::memory_order_relaxed);
     entry.mixed.store(word ^ call, std::memory_order_relaxed);
     return rule;
-  }
-
-  // Code that no exception tables tell of.
-  static bool IsReturnFromSignal(std::uintptr_t call) {
-    if (platform::kReturnSlot != 0) return false;
-    platform::MapsReader maps;
-    for (platform::MapsRow row; maps.Next(row);)
-      if (row.Contains(call))
-        return row.readable && platform::ReturnsFromSignal(reinterpret_cast<const void*>(call));
-    return false;
   }
 
   Entry entries_[kEntries];

@@ -10,26 +10,10 @@
 #include "../stacks.hpp"
 #include "memos.hpp"
 #include "rule.hpp"
+#include "step.hpp"
 #include "tare/platform/frames.hpp"
-#include "tare/platform/maps.hpp"
 
 namespace tare::recorder {
-
-using platform::Caller;
-
-// Addresses that can be read: a stack, or the part of one that lies in one mapping.
-struct Range {
-  std::uintptr_t start, end;
-  bool Contains(std::uintptr_t address) const { return address - start < end - start; }
-};
-
-// The mapping that `address` lies in; empty where there is none.
-inline Range MappingOf(std::uintptr_t address) {
-  platform::MapsReader maps;
-  for (platform::MapsRow row; maps.Next(row);)
-    if (row.Contains(address)) return {row.start, row.end};
-  return {0, 0};
-}
 
 inline void NoteCut() { __atomic_fetch_add(&process->header->stacks_cut, 1, __ATOMIC_RELAXED); }
 
@@ -49,7 +33,7 @@ class Walker {
   const std::uintptr_t* CallsUpTo(Stacks& stacks, const Caller& caller, std::uintptr_t start,
                                   std::uintptr_t end, std::size_t& count) {
     if (!IsAtStack(stacks, caller)) return nullptr;
-    Place place = PlaceOf(caller);
+    Place place = Place::Of(caller);
     const bool was_unsteady = is_unsteady_;
     bool is_found = false;
     for (count = 0; count < kDeepest; ++count) {
@@ -66,7 +50,7 @@ class Walker {
   // it, by way of others perhaps. No call where it is not found.
   Caller CallerOf(Stacks& stacks, const Caller& caller, std::uintptr_t frame) {
     if (!IsAtStack(stacks, caller)) return {};
-    Place place = PlaceOf(caller);
+    Place place = Place::Of(caller);
     const bool was_unsteady = is_unsteady_;
     bool is_found = false, has_more = true;
     for (std::size_t count = 0; count < kDeepest && has_more && !is_found; ++count) {
@@ -120,20 +104,6 @@ class Walker {
     return true;
   }
 
-  // Where a walk is. `slot` is the word below the CFA of the callee, in which calls themselves put
-  // return addresses, if they do.
-  struct Place {
-    std::uintptr_t slot;
-    std::uintptr_t return_at;  // where the return address was found; 0: nowhere yet
-    std::uintptr_t call;
-    std::uintptr_t frame_pointer;
-    std::uintptr_t link_at;  // of a function that a signal interrupted: where its register is
-  };
-
-  static Place PlaceOf(const Caller& caller) {
-    return {caller.stack_pointer - sizeof caller.call, 0, caller.call, caller.frame_pointer, 0};
-  }
-
   bool UpToCaller(Stacks& stacks, Place& place) {
     Frame frame{};
     const Rule rule = stacks.rules.Get(place.call);
@@ -173,7 +143,7 @@ class Walker {
   // Puts the frames that are new into `fresh_`, the innermost first; returns how many of the known
   // frames, from the outermost on, are still there.
   std::size_t Walk(Stacks& stacks, const Caller& caller) {
-    Place place = PlaceOf(caller);
+    Place place = Place::Of(caller);
     std::size_t known = frames_;
     fresh_count_ = 0;
     for (;;) {
@@ -233,76 +203,12 @@ class Walker {
     return known;
   }
 
-  // From a frame to its caller; false where the rule does not tell, or leads off the stack.
   bool Up(const Rule& rule, Frame& frame, Place& place) {
-    constexpr std::int64_t kWord = sizeof(std::uintptr_t);
-    const std::uintptr_t stack_pointer = place.slot + sizeof place.slot;
-    const auto offset = static_cast<std::uintptr_t>(rule.offset * kWord);
-    std::uintptr_t cfa;
-    switch (rule.step) {
-      case Step::kFromStackPointer:
-        cfa = stack_pointer + offset;
-        break;
-      case Step::kFromFrame:
-        cfa = place.frame_pointer + offset;
-        break;
-      case Step::kThroughFrame:
-        if (!IsWord(place.frame_pointer + offset)) return false;
-        cfa = WordAt(place.frame_pointer + offset);
-        MeetNone();
-        break;
-      case Step::kSignal:
-        return UpFromHandler(stack_pointer, place);
-      default:
-        return false;
-    }
-    // Only an interrupted function can have no frame, and its return address in a register.
-    const bool is_in_register = rule.returned == 0;
-    if (is_in_register ? place.link_at == 0 || cfa < stack_pointer : cfa <= stack_pointer)
-      return false;
-    const std::uintptr_t return_at =
-        is_in_register ? place.link_at : cfa + static_cast<std::uintptr_t>(rule.returned * kWord);
-    if (!IsWord(return_at) || !IsWord(cfa - sizeof cfa)) return false;
-    if (rule.saved_frame != SavedFrame::kNotSaved) {
-      const auto distance = static_cast<std::uintptr_t>(rule.saved * kWord);
-      const std::uintptr_t saved =
-          (rule.saved_frame == SavedFrame::kBelowCfa ? cfa : place.frame_pointer) + distance;
-      if (!IsWord(saved)) return false;
-      frame.saved_at = saved;
-      place.frame_pointer = WordAt(saved);
-    }
-    place.slot = cfa - sizeof cfa;
-    place.return_at = return_at;
-    place.call = WordAt(return_at) & platform::kAddressOfReturn;
-    place.link_at = 0;
-    return true;
+    const Stepped stepped = StepUp(stack_, rule, place);
+    frame.saved_at = stepped.saved_at;
+    is_unsteady_ |= stepped.is_unsteady;
+    return stepped.is_there;
   }
-
-  bool UpFromHandler(std::uintptr_t context, Place& place) {
-    const std::uintptr_t frame = context + platform::kInterruptedFramePointer;
-    const std::uintptr_t stack = context + platform::kInterruptedStackPointer;
-    const std::uintptr_t instruction = context + platform::kInterruptedInstruction;
-    if (!IsWord(frame) || !IsWord(stack) || !IsWord(instruction)) return false;
-    const std::uintptr_t stack_pointer = WordAt(stack);
-    if (stack_pointer <= context || !IsWord(stack_pointer - sizeof stack_pointer)) return false;
-    // As if the interrupted instruction were a call.
-    place = {
-        .slot = stack_pointer - sizeof stack_pointer,
-        .return_at = instruction,
-        .call = WordAt(instruction) + 1,
-        .frame_pointer = WordAt(frame),
-        .link_at = platform::kInterruptedReturn == 0 ? 0 : context + platform::kInterruptedReturn};
-    MeetNone();
-    return true;
-  }
-
-  bool IsWord(std::uintptr_t address) const {
-    return address % sizeof address == 0 && stack_.Contains(address) &&
-           stack_.Contains(address + sizeof address - 1);
-  }
-
-  // This stack has a frame whose place a return address does not tell: it is not to be met again.
-  void MeetNone() { is_unsteady_ = true; }
 
   // Puts the fresh frames onto the `met` outermost ones; the node of the innermost.
   std::uint32_t Join(Stacks& stacks, std::size_t met) {

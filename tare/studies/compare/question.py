@@ -96,7 +96,7 @@ def compare(request: Compare) -> Results:
     return measure(question, plan, where)
 
 
-def _timing(managers: Mapping[str, Manager]) -> dict[str, Observe]:
+def _timing(managers: Mapping[str, Manager]) -> Mapping[str, Observe]:
     """What times calls of malloc, by the names of the observers."""
     for manager in managers.values():
         if manager.of_runtime_alone:
@@ -105,10 +105,7 @@ def _timing(managers: Mapping[str, Manager]) -> dict[str, Observe]:
                 "leave out --latency, or name allocators alone",
             )
     timed_calls.require()
-    return {
-        latency_study.OBSERVER: timed_calls.run_once,
-        latency_study.CAUSES_OBSERVER: timed_calls.run_with_causes,
-    }
+    return timed_calls.OBSERVERS
 
 
 def _then_latency(plan: rounds.Plan, records: Sequence[Record]) -> list[Run]:

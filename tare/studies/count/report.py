@@ -244,6 +244,14 @@ def totals_table(program: str, firsts: Mapping[str, Record], identifier: str) ->
     return table(identifier, f"Instructions: {program}", rows, fields, notes)
 
 
+_TAILS = {
+    "99%": ("99 of 100 calls", 0.99),
+    "99.9%": ("999 of 1,000 calls", 0.999),
+    "99.99%": ("9,999 of 10,000 calls", 0.9999),
+}
+"""Of so many calls that one is left beyond."""
+
+
 def operations_table(program: str, firsts: Mapping[str, Record], identifier: str) -> Table:
     """A line per manager and operation: how a usual call differs from the costliest."""
     collects = any(details_of(record).collector is not None for record in firsts.values())
@@ -256,11 +264,15 @@ def operations_table(program: str, firsts: Mapping[str, Record], identifier: str
         means("mean", "Instructions of a call, on average.", _per("instructions", "calls")),
         counts("median", "Half of the calls took no more instructions.", "median"),
         counts("95%", "95 of 100 calls took no more instructions.", "most of 95%"),
+        *(
+            counts(title, f"{words} took no more instructions.", title, essential=False)
+            for title, (words, _) in _TAILS.items()
+        ),
         counts("most", "Instructions of the costliest call.", "most"),
         means("mean alone", alone, _per("alone", "calls"), shown=collects),
         counts("instructions", "Of all calls together.", "instructions", essential=False),
     ]
-    notes = ["median and 95% are exact below 1,024 instructions, and within 3% above."]
+    notes = ["median and percentages are exact below 1,024 instructions, and within 3% above."]
     if collects:
         notes.append(
             "a call during which a collection ran includes it in mean, median, 95% and most, but "
@@ -284,6 +296,12 @@ def _operations(record: Record) -> Iterator[Row]:
                 "alone": counted.instructions - collecting.get(name, 0),
                 "median": counted.quantile(0.5),
                 "most of 95%": counted.quantile(0.95),
+                **{
+                    title: counted.quantile(part)
+                    if round(counted.calls * (1 - part), 6) >= 1
+                    else None
+                    for title, (_, part) in _TAILS.items()
+                },
             }
 
 

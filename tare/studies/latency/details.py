@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from tare.heap_traces.frames import RecordedFrame
 from tare.records.header import Amount
 from tare.records.runs import Number
 
@@ -27,13 +28,30 @@ class OfOperation(Struct, frozen=True):
     sizes: tuple[OfSize, ...] = ()
 
 
+class OfSite(Struct, frozen=True):
+    """Long calls of one stack, the innermost frame first: ``seconds`` of all together; ``bytes``
+    are what the longest asked for. The last three are how many had each cause."""
+
+    operation: str
+    frames: tuple[RecordedFrame, ...]
+    calls: Number
+    seconds: Amount
+    max_seconds: Amount
+    bytes: Number
+    faulted: Number
+    waited: Number
+    preempted: Number
+
+
 class Timed(Struct, frozen=True):
     """``clock_seconds`` is what reading the clock took, which is in no other time; ``wall_seconds``
-    is the elapsed time of the program whose calls were timed."""
+    is the elapsed time of the program whose calls were timed. ``long_sites`` are those of a run
+    that looks for causes."""
 
     clock_seconds: Amount
     wall_seconds: Amount
     operations: Mapping[str, OfOperation]
+    long_sites: tuple[OfSite, ...] = ()
 
 
 class Details(Struct, frozen=True):

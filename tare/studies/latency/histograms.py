@@ -158,7 +158,7 @@ class Histograms:
 
     def longest(self, operation: str) -> float:
         """Seconds."""
-        return self._seconds(float(self._longest[OPERATIONS.index(operation)]))
+        return self.seconds(float(self._longest[OPERATIONS.index(operation)]))
 
     def percentile(self, operation: str, parts: int, size: int | None = None) -> float | None:
         """Seconds that ``parts`` of SHARE_PARTS of the calls take at most, within 1/64; None of too
@@ -169,9 +169,10 @@ class Histograms:
             return None
         rank = -(-total * parts // SHARE_PARTS)
         bucket = int(np.searchsorted(np.cumsum(calls), rank))
-        return min(self._seconds(middle(bucket)), self.longest(operation))
+        return min(self.seconds(middle(bucket)), self.longest(operation))
 
-    def _seconds(self, ticks: float) -> float:
+    def seconds(self, ticks: float) -> float:
+        """Without what reading the clock takes."""
         return max(ticks - self._empty, 1.0) * self._nanoseconds / self._ticks / 1e9
 
 

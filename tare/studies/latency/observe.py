@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from msgspec import to_builtins
+from msgspec.structs import replace as replace_fields
 
 from tare.base.native import native_file
 from tare.memory_managers.manager import OWN, Manager
@@ -31,7 +32,10 @@ from tare.studies.latency.histograms import (
     UnreadableError,
     read_folder,
 )
+from tare.studies.latency.long_calls import read_sites
 
+OBSERVER = "latency"
+CAUSES_OBSERVER = "latency-causes"
 OBJECT = "lib/libtare-latency.so"
 FOLDER_VARIABLE = "TARE_LATENCY_FOLDER"
 CAUSES_VARIABLE = "TARE_LATENCY_CAUSES"
@@ -64,6 +68,8 @@ class _Clock(Observer):
         if self.manager.bare_name == OWN and (reason := self._passed_by(outcome)):
             return _without(outcome, Status.NOT_COVERED, reason)
         timed = _timed(found, outcome.values["wall_seconds"])
+        if self.causes:
+            timed = replace_fields(timed, long_sites=read_sites(self.left, found.seconds))
         return replace(
             outcome,
             server=os.path.realpath(found.servers[0][1]),
@@ -168,3 +174,5 @@ run_once: Observe = partial(_run, False)
 run_with_causes: Observe = partial(_run, True)
 """One that also asks the kernel before each call, and so says what happened in the long ones; that
 makes calls slower, so their times are not those of other runs."""
+OBSERVERS: Mapping[str, Observe] = {OBSERVER: run_once, CAUSES_OBSERVER: run_with_causes}
+"""By the names that runs call them."""

@@ -10,11 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
+from typing import Any
+
+from msgspec.structs import asdict
 
 from tare.base.libraries import pl
 from tare.base.statistics import FEWEST_FOR_INTERVAL
 from tare.base.units import format_bytes, format_percent, format_seconds
 from tare.campaign import planning, rounds
+from tare.heap_traces.frames import site_text
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, read_records
 from tare.records.runs import Record, Run
@@ -28,20 +32,23 @@ from tare.report.comparison import (
     summary_rows,
 )
 from tare.report.fields import MANAGER, Field, Kind, counts, seconds, table, texts
+from tare.report.fields import Row as FieldRow
 from tare.report.figures.percentiles import Percentiles, percentile_figure
 from tare.report.model import Cell, Figure, Section, Table
-from tare.studies.latency.details import Details, OfSize, Timed
-from tare.studies.latency.observe import PERCENTILES, WITH_METRICS
+from tare.studies.latency.details import Details, OfSite, OfSize, Timed
+from tare.studies.latency.observe import CAUSES_OBSERVER, OBSERVER, PERCENTILES, WITH_METRICS
 
 STUDY = "latency"
-OBSERVER = "latency"
-CAUSES_OBSERVER = "latency-causes"
 TITLE = "How long calls of malloc and free take"
 MOST_RUNS = FEWEST_FOR_INTERVAL
 _CAUSES = (
     *("long_calls", "long_faulted_calls", "long_waited_calls"),
     *("long_preempted_calls", "long_other_calls"),
 )
+_MOST_ORIGINS = 5
+"""Call sites under each manager that a table has."""
+_FEWEST_TO_COMPARE = 2
+"""Timed runs, with those that are not; one says nothing."""
 _SHARES = (50, 99, 99.9, 99.99)
 _Rows = Mapping[tuple[str, str, str], Row]
 
@@ -111,7 +118,8 @@ def section(results: Results) -> Section:
         of = _Of(program, number, len(programs) > 1, rows, list(run.managers))
         timed = _timed(records, program)
         tables += [_operation_table(of, operation, timed) for operation in WITH_METRICS]
-        tables += [_causes_table(of), _sizes_table(of, timed)]
+        sites = _long_sites(records, program)
+        tables += [_causes_table(of), _origins_table(of, sites), _sizes_table(of, timed)]
         here = summary.filter(pl.col("program") == program)
         figures += [
             figure
@@ -121,7 +129,11 @@ def section(results: Results) -> Section:
     return Section(
         identifier=STUDY,
         title=TITLE,
-        findings=[*_findings(rows, run.baseline, programs), *_cost(results, records)],
+        findings=[
+            *_findings(rows, run.baseline, programs),
+            *longest_calls(results, records),
+            *_cost(results, records),
+        ],
         tables=[each for each in tables if each.rows],
         figures=figures,
     )
@@ -225,6 +237,77 @@ def _causes_table(of: _Of) -> Table:
     return table(f"table-latency-causes-{of.number}", title, managers, fields, notes)
 
 
+def _long_sites(records: Sequence[Record], program: str) -> dict[str, Sequence[OfSite]]:
+    """By manager, where the long calls of a program come from."""
+    return {
+        r.run.manager: seen.long_sites
+        for r in records
+        if (r.run.program, r.run.observer) == (program, CAUSES_OBSERVER)
+        and (seen := r.outcome.details_as(Details).latency) is not None
+    }
+
+
+def longest_calls(results: Results, records: Sequence[Record]) -> list[str]:
+    """Which call took longest under the baseline, of one program."""
+    run = results.run
+    if len(run.programs) != 1:
+        return []
+    sites = _long_sites(records, run.programs[0].name).get(run.baseline, ())
+    if not sites:
+        return []
+    longest = max(sites, key=lambda site: site.max_seconds)
+    size = f" of {format_bytes(longest.bytes)}" if longest.operation != "free" else ""
+    return [
+        f"The longest call under {run.baseline} took {format_seconds(longest.max_seconds)}: "
+        f"{longest.operation}{size} by {site_text(longest.frames)}."
+    ]
+
+
+def _origins_table(of: _Of, sites: Mapping[str, Sequence[OfSite]]) -> Table:
+    rows = [row for name in of.managers for row in _origins(of, name, sites.get(name, ()))]
+    fields: list[Field[FieldRow]] = [
+        texts("manager", MANAGER, "manager"),
+        texts("call site", "What called, and what called that. ← reads: called by.", _of_site),
+        texts("operation", "What it called.", "operation"),
+        counts("long calls", METRICS["long_calls"].explanation, "calls"),
+        seconds("longest", "The longest of them.", "max_seconds"),
+        seconds("together", "All of them.", "seconds"),
+        counts(*_title("long_faulted_calls"), "faulted"),
+        counts(*_title("long_waited_calls"), "waited"),
+        counts(*_title("long_preempted_calls"), "preempted"),
+    ]
+    title = f"Where calls longer than 20 µs come from{of.of}"
+    return table(f"table-latency-origins-{of.number}", title, rows, fields)
+
+
+def _title(metric: str) -> tuple[str, str]:
+    return METRICS[metric].title, METRICS[metric].explanation
+
+
+def _origins(of: _Of, manager: str, sites: Sequence[OfSite]) -> list[FieldRow]:
+    """The call sites whose long calls took most time, and how many calls all others have, those of
+    which no stack is known among them."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for site in sites:
+        one = {**asdict(site), "manager": manager}
+        key = site.operation, site_text(site.frames)
+        if (first := found.setdefault(key, one)) is not one:
+            for name in ("calls", "seconds", "faulted", "waited", "preempted"):
+                first[name] += one[name]
+            first["max_seconds"] = max(first["max_seconds"], one["max_seconds"])
+    ordered = sorted(found.values(), key=lambda one: -one["seconds"])
+    shown, row = ordered[:_MOST_ORIGINS], of.row("long_calls", manager)
+    left = (int(row["median"]) if row else 0) - sum(one["calls"] for one in shown)
+    if not shown or left <= 0:
+        return [*shown]
+    others = {"manager": manager, "operation": "", "calls": left}
+    return [*shown, others]
+
+
+def _of_site(row: FieldRow) -> str:
+    return site_text(row["frames"]) if "frames" in row else "all others"
+
+
 def _sizes_table(of: _Of, timed: Mapping[str, Sequence[Timed]]) -> Table:
     """p99 of malloc by what is asked for."""
     sizes = {
@@ -267,7 +350,7 @@ def _cost(results: Results, records: Sequence[Record]) -> list[str]:
         pl.col("status") == str(Status.OK),
     )["value"].to_list()
     seen = _timed(records, run.programs[0].name).get(run.baseline, [])
-    if len(run.programs) != 1 or not plain or not seen:
+    if len(run.programs) != 1 or not plain or len(seen) < _FEWEST_TO_COMPARE:
         return []
     more = median(one.wall_seconds for one in seen) / median(plain) - 1
     took = f"took {format_percent(more)} {'more' if more >= 0 else 'less'} time"

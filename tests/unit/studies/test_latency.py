@@ -13,7 +13,7 @@ import pytest
 from tare.campaign import rounds
 from tare.records.metrics import METRICS, Status
 from tare.records.runs import Outcome, Record, Run
-from tare.studies.latency import report
+from tare.studies.latency import report, weigh
 from tare.studies.latency.histograms import (
     BUCKETS,
     OPERATIONS,
@@ -23,7 +23,9 @@ from tare.studies.latency.histograms import (
     read_folder,
     read_process,
 )
+from tare.studies.latency.long_calls import read_sites
 from tare.studies.latency.observe import PERCENTILES, WITH_METRICS
+from tare.studykit.budget import Effort, Setting
 from tests.support.mutations import mutated
 
 ROWS = 4 * SIZES + 1
@@ -151,6 +153,43 @@ def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
                 seconds = found.percentile(operation, parts)
                 assert seconds is None or seconds > 0
     assert 0 < read < 150
+
+
+CALLS = """\
+M 1000 2000 1000 /no/such/object
+C 0 4 100 900 1101 1201
+C 0 2 700 5000 1101 1201
+C 4 0 0 400 1301 99
+C 4 0 0 40"""
+"""The last has been cut off."""
+
+
+def test_long_calls_are_summed_by_operation_and_stack(tmp_path: Path) -> None:
+    (tmp_path / "7.0.latency.calls").write_text(CALLS)
+    malloc, free = read_sites(tmp_path, lambda ticks: ticks / 1000)
+    assert [frame["offset"] for frame in malloc.frames] == [100, 200]
+    assert {frame["object"] for frame in malloc.frames} == {"/no/such/object"}
+    assert (malloc.operation, malloc.calls, malloc.bytes) == ("malloc", 2, 700)
+    assert (malloc.seconds, malloc.max_seconds) == (5.9, 5.0)
+    assert (malloc.faulted, malloc.waited, malloc.preempted) == (0, 1, 1)
+    assert (free.operation, free.calls, free.faulted) == ("free", 1, 0)
+    assert [frame["object"] for frame in free.frames] == ["/no/such/object", ""]
+
+
+def test_damaged_lines_of_long_calls_are_left_out(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    seen = set()
+    for _ in range(100):
+        (tmp_path / "7.0.latency.calls").write_bytes(mutated(CALLS.encode(), chance))
+        seen.add(sum(site.calls for site in read_sites(tmp_path, float)))
+    assert 3 in seen
+    assert min(seen) < 3
+
+
+def test_a_bill_leaves_out_an_allocator_of_the_programs_own() -> None:
+    setting = Setting("p", ("own",), "own", Effort.THOROUGH, 1.0, 60.0, 1)
+    assert weigh.next_runs(setting, []) == []
+    assert weigh.expected_seconds(setting) == 0
 
 
 def test_each_value_is_a_metric() -> None:
