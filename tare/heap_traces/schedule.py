@@ -53,7 +53,8 @@ _OF_ROW = " of the trace: "
 class How:
     """``death`` is of ``DEATHS``, ``touch`` of ``TOUCHES``. ``process`` None is the one with the
     most objects. With ``threads`` the schedule says which thread does what; with ``pointers`` it
-    has the stores of pointers, where they were recorded. ``regions`` is of ``REGIONS``, or empty
+    has the stores of pointers, where they were recorded; with ``pace``
+    when things happened. ``regions`` is of ``REGIONS``, or empty
     where objects are to have none."""
 
     death: str = "free"
@@ -62,6 +63,7 @@ class How:
     threads: bool = False
     pointers: bool = True
     regions: str = ""
+    pace: bool = False
 
 
 def is_collected(trace: Trace) -> bool:
@@ -94,6 +96,12 @@ def check(trace: Trace, how: How) -> int:
             f"{trace.folder} is a sample of the objects: a replay needs all of them",
             "record it again, without sampling",
         )
+    if how.pace and order_clock(trace.header.observed) != "nanoseconds":
+        raise UsageError(
+            f"{trace.folder} has no times, so its pace is not known",
+            "record it with the recorder: tare trace, without --last-use, --reachability and "
+            "--pointers",
+        )
     if how.process is None:
         return max(range(len(trace.processes)), key=lambda n: trace.header.processes[n].objects)
     if not 0 <= how.process < len(trace.processes):
@@ -114,6 +122,7 @@ def compile_trace(trace: Trace, how: How, target: Path) -> dict[str, int]:
     flags = {
         "--uses": how.touch == "uses",
         "--threads": how.threads,
+        "--pace": how.pace,
         "--clocks": trace.clocks_are_stored,
     }
     command += [flag for flag, given in flags.items() if given]

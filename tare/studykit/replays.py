@@ -36,10 +36,12 @@ class Counted(Struct, frozen=True):
     objects: Number = 0
     allocated_bytes: Number = 0
     peak_bytes: Number = 0
+    threads: Number = 1
 
 
 class AskedHow(Struct, frozen=True):
     death: str
+    threads: bool = False
 
 
 class AskedOfReplay(Asked, frozen=True, kw_only=True):
@@ -71,7 +73,11 @@ class Replayable:
         return {
             "trace": str(self.trace.folder.resolve()),
             "meta_sha256": hash_file(self.trace.folder / META_FILE),
-            "how": asdict(self.how),
+            "how": {
+                name: value
+                for name, value in asdict(self.how).items()
+                if value or name != "pace"  # which an earlier version did not know
+            },
         }
 
 
@@ -119,7 +125,12 @@ def measure_replays(
     what all such studies ask."""
     repeated = replace(
         question,
-        asked={**prepared.asked(), "runs": request.runs, "warmup": request.warmup},
+        asked={
+            **question.asked,
+            **prepared.asked(),
+            "runs": request.runs,
+            "warmup": request.warmup,
+        },
         facts={"schedule": prepared.counted, **question.facts},
     )
     where = request.where(folder=prepared.folder, watcher=prepared.watcher)

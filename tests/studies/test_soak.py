@@ -83,6 +83,47 @@ def test_a_manager_that_forgets_frees_grows(
     assert leaking.looks[-1].at_peak > 10 * leaking.peak_bytes
 
 
+THREADS = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void* objects[64];
+static void* work(void* unused) {
+  for (int i = 0; i < 64; i++) free(objects[i]), objects[i] = malloc(1000 + i), usleep(2000);
+  return unused;
+}
+int main(void) {
+  pthread_t thread;
+  for (int i = 0; i < 2; i++) {
+    pthread_create(&thread, NULL, work, NULL);
+    pthread_join(thread, NULL);
+  }
+}
+"""
+
+
+def test_threads_and_pace_are_those_of_the_recording(
+    tare: Callable[..., Completed], compile_c: Callable[..., Path], tmp_path: Path
+) -> None:
+    program = compile_c(THREADS, "-pthread", "-fno-builtin")
+    assert tare("trace", "-o", "threads.tare", "--", program).returncode == 0
+    words = ("soak", "-n", "1", "-m", "glibc", "--threads", "recorded", "threads.tare")
+    done = tare(*words, "--for", "1s", "--pace", "recorded", "-o", "out", "--no-page")
+    assert done.returncode == 0, done.stderr
+    assert "followed by 3 threads, at the recorded pace." in done.stdout
+    (one,) = soaked(tmp_path / "out")
+    assert one.seconds / one.rounds >= 128 * 0.002, "the waits between calls"
+    assert all(look.at_peak >= one.peak_bytes >= 64_000 for look in one.looks)
+
+    slow = tare(*words, "--for", "1s", "--pace", "0.01", "-o", "slow")
+    assert slow.returncode == 2
+    assert "longer than --for" in slow.stderr
+
+    fast = tare(*words, "--for", "1s", "-o", "fast", "--no-page")
+    assert fast.returncode == 0, fast.stderr
+    assert soaked(tmp_path / "fast")[0].rounds > one.rounds
+
+
 # Two cases that are known of services. jemalloc keeps its small objects apart from its large ones.
 GIVES_BACK = "jemalloc(decay=0)"
 
@@ -148,6 +189,8 @@ def test_small_survivors_among_large_buffers_keep_them_from_larger_ones(
     [
         (("-m", "immix(heap=64MiB)"), "cannot follow a trace again and again"),
         (("--for", "0s"), "give one from 1s"),
+        (("--pace", "recorded"), "has no times"),
+        (("--pace", "fast"), "give recorded, or how many times as fast"),
         (("-n", "0"), "0 runs"),
     ],
 )

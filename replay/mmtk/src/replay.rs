@@ -76,7 +76,7 @@ pub fn replay<const P: u8, const B: u8, const POST: bool, const TOUCH: bool, con
                     unsafe { heap.store(get(source), offset, target.map(get)) };
                 }
             }
-            Event::Thread { .. } => {}
+            Event::Thread { .. } | Event::Until { .. } => {}
         }
         if POLL {
             WORLD.safepoint();

@@ -7,12 +7,12 @@ use tare_harness::arguments::{no_option, Words};
 use tare_schedule::{Asked, Death};
 
 pub const USAGE: &str = "usage: \
-tare-replay compile [--death free|unreachable|last-use] [--uses] [--threads] [--clocks] [--stores FD]
-                           OUTPUT
+tare-replay compile [--death free|unreachable|last-use] [--uses] [--threads] [--pace] [--clocks]
+                           [--stores FD] OUTPUT
        tare-replay run [--heap malloc|emulation|region|reap|null] [--threads] [--touch birth|first-line] [--report FILE] SCHEDULE
        tare-replay run --heap marksweep [--every BYTES] [--reclaim N] [--untimed] [--touch …]
                            [--report FILE] SCHEDULE
-       tare-replay soak --for SECONDS --report FILE SCHEDULE
+       tare-replay soak --for SECONDS [--threads] [--pace FACTOR] --report FILE SCHEDULE
        tare-replay show SCHEDULE";
 
 pub enum Arguments {
@@ -44,6 +44,10 @@ pub struct Run {
 /// A schedule that is followed again and again under malloc, for so long.
 pub struct Soak {
     pub time: Duration,
+    /// Each thread of the schedule has one of its own.
+    pub threads: bool,
+    /// How many times as fast as recorded; otherwise as fast as possible.
+    pub pace: Option<f64>,
     pub report: PathBuf,
     pub schedule: PathBuf,
 }
@@ -105,6 +109,7 @@ impl Compile {
                 "--death" => what.death = words.choice(&Death::ALL.map(|d| (d.name(), d)))?,
                 "--uses" => what.uses = true,
                 "--threads" => what.threads = true,
+                "--pace" => what.pace = true,
                 "--clocks" => what.clocks = true,
                 "--stores" => {
                     let open = |text: &str| text.parse().ok().filter(|&file| file > 2);
@@ -164,15 +169,24 @@ impl Run {
 
 impl Soak {
     fn parse(words: &mut Words) -> Result<Soak, String> {
-        let (mut time, mut report) = (None, None);
+        let (mut time, mut report, mut threads, mut pace) = (None, None, false, None);
+        let factor = |text: &str| {
+            text.parse()
+                .ok()
+                .filter(|&f: &f64| f.is_finite() && f > 0.0)
+        };
         while let Some(option) = words.next_option()? {
             match option.as_str() {
                 "--for" => time = Some(Duration::from_secs(words.number()?)),
                 "--report" => report = Some(words.value()?.into()),
+                "--threads" => threads = true,
+                "--pace" => pace = Some(words.parsed("a number above 0", factor)?),
                 _ => return Err(words.unknown()),
             }
         }
         Ok(Soak {
+            threads,
+            pace,
             time: time.ok_or("--for is missing")?,
             report: report.ok_or("--report is missing")?,
             schedule: words.file("file")?,

@@ -1,5 +1,6 @@
 //! `tare-replay`: makes schedules of heap traces, and follows them under a manager.
 
+mod again;
 mod arguments;
 mod heap;
 mod marksweep;

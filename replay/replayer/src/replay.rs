@@ -96,7 +96,7 @@ impl<H: Heap, const TOUCH: bool> Follow for Replay<'_, H, TOUCH> {
                     unsafe { place.cast::<*mut u8>().write_unaligned(value) };
                 }
             }
-            Event::Thread { .. } => {}
+            Event::Thread { .. } | Event::Until { .. } => {}
         }
         Ok(())
     }

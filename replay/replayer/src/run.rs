@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -19,7 +20,7 @@ use crate::objects::Objects;
 use crate::reap::Reap;
 use crate::region::{Bump, Emulated, Regions};
 use crate::replay::{Replay, Stopped};
-use crate::threads::replay_by_threads;
+use crate::threads::{replay_by_threads, Once};
 
 pub fn run_schedule(asked: &Run) -> Result<ExitCode, Box<dyn Error>> {
     let schedule = Schedule::open(&asked.schedule)?;
@@ -49,7 +50,7 @@ fn measured<H: Heap>(
     schedule: &Schedule,
     graph: &FinalGraph,
 ) -> Result<ExitCode, Box<dyn Error>> {
-    let mut streams = asked.threads.then(|| Streams::of(schedule));
+    let mut streams = asked.threads.then(|| Arc::new(Streams::of(schedule)));
     let shares = streams.as_ref().map(|all| Shares {
         threads: all.threads(),
         waits: all.waits(),
@@ -63,8 +64,12 @@ fn measured<H: Heap>(
     let ended = match (streams.take(), asked.touch) {
         (None, true) => replay::<H, true>(&mut heap, schedule, objects, &others, &mut clock),
         (None, false) => replay::<H, false>(&mut heap, schedule, objects, &others, &mut clock),
-        (Some(streams), true) => clock.run(|| replay_by_threads::<true>(streams, objects)),
-        (Some(streams), false) => clock.run(|| replay_by_threads::<false>(streams, objects)),
+        (Some(streams), true) => {
+            clock.run(|| replay_by_threads(&streams, Once::<true>(objects), &mut || {}))
+        }
+        (Some(streams), false) => {
+            clock.run(|| replay_by_threads(&streams, Once::<false>(objects), &mut || {}))
+        }
     };
     let peak = measure::peak_resident_bytes()?;
     let at_end = others.resident()?.heap;

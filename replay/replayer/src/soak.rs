@@ -6,19 +6,20 @@
 use std::error::Error;
 use std::fs;
 use std::process::ExitCode;
-use std::ptr::null_mut;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tare_harness::report::{json, seconds};
 use tare_harness::OUT_OF_MEMORY;
-use tare_schedule::{Event, Events, Follow, Schedule};
+use tare_schedule::{Event, Schedule, Streams};
 
+use crate::again::{Pace, Round};
 use crate::arguments::Soak;
-use crate::heap::{Heap, Malloc};
 use crate::measure::Others;
 use crate::objects::Objects;
-use crate::replay::{Replay, Stopped};
+use crate::replay::Stopped;
+use crate::threads::{replay_by_threads, Doing};
 
 /// Rounds whose memory is looked at, evenly over the time.
 const LOOKS: u32 = 400;
@@ -45,6 +46,9 @@ struct Look {
 
 pub fn soak_schedule(asked: &Soak) -> Result<ExitCode, Box<dyn Error>> {
     let schedule = Schedule::open(&asked.schedule)?;
+    let streams = asked
+        .threads
+        .then(|| Arc::new(Streams::meeting_at_peak(&schedule)));
     let objects = Objects::new(schedule.header().slots as usize)?;
     let others = Others::now()?;
     let mut report = Report {
@@ -59,14 +63,27 @@ pub fn soak_schedule(asked: &Soak) -> Result<ExitCode, Box<dyn Error>> {
     let mut next_look = Duration::ZERO;
     while begun.elapsed() < asked.time {
         let looks = begun.elapsed() >= next_look;
-        let (before, after) = schedule.events_around_peak();
         let mut at_peak = 0;
-        let ended = follow(before, objects).and_then(|()| {
+        let mut look = || {
             if looks {
                 at_peak = others.resident().map_or(0, |resident| resident.heap);
             }
-            follow(after, objects)
+        };
+        let pace = asked.pace.map(|factor| Pace {
+            begun: Instant::now(),
+            factor,
         });
+        let round = Round { objects, pace };
+        let ended = match &streams {
+            Some(streams) => replay_by_threads(streams, round, &mut look),
+            None => {
+                let (before, after) = schedule.events_around_peak();
+                round.follow(before).and_then(|()| {
+                    look();
+                    round.follow(after)
+                })
+            }
+        };
         match ended {
             Ok(()) => {}
             Err(Stopped::OutOfMemory(bytes)) => {
@@ -91,37 +108,6 @@ pub fn soak_schedule(asked: &Soak) -> Result<ExitCode, Box<dyn Error>> {
         .map_err(|error| format!("{} cannot be written: {error}", asked.report.display()))?;
     println!("followed");
     Ok(ExitCode::SUCCESS)
-}
-
-#[inline(never)]
-fn follow(events: Events, objects: Objects) -> Result<(), Stopped> {
-    let replay = Replay::<Malloc, true> {
-        heap: &mut Malloc,
-        objects,
-    };
-    events.follow(&mut Again { replay })
-}
-
-struct Again<'a> {
-    replay: Replay<'a, Malloc, true>,
-}
-
-impl Follow for Again<'_> {
-    type Stop = Stopped;
-
-    #[inline(always)]
-    fn event(&mut self, event: Event) -> Result<(), Stopped> {
-        if let Event::Allocate { slot, .. } = event {
-            let left = self.replay.objects.get(slot);
-            if !left.is_null() {
-                self.replay.objects.set(slot, null_mut());
-                // SAFETY: it is of the round before, in which nothing freed it, and the address is
-                // gone.
-                unsafe { self.replay.heap.free(slot, left, false) };
-            }
-        }
-        self.replay.event(event)
-    }
 }
 
 fn bytes_at_end(schedule: &Schedule) -> u64 {

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tare_harness::platform::OwnLine;
-use tare_schedule::{Stream, Streams, What};
+use tare_schedule::{Events, Streams, What};
 
 use crate::heap::Malloc;
 use crate::objects::Objects;
@@ -20,39 +20,66 @@ const OFFERS: u32 = 20;
 const OFFERED: u32 = LOOKS + OFFERS;
 const SLEEP: Duration = Duration::from_micros(50);
 
-struct Shared {
-    streams: Streams,
-    objects: Objects,
+/// Does events of one of the threads.
+pub trait Doing: Copy + Send + Sync + 'static {
+    fn follow(self, events: Events) -> Result<(), Stopped>;
+}
+
+/// Does them once. With `TOUCH`, every line of an object is written at its birth.
+#[derive(Clone, Copy)]
+pub struct Once<const TOUCH: bool>(pub Objects);
+
+impl<const TOUCH: bool> Doing for Once<TOUCH> {
+    #[inline(never)]
+    fn follow(self, events: Events) -> Result<(), Stopped> {
+        let mut replay = Replay::<Malloc, TOUCH> {
+            heap: &mut Malloc,
+            objects: self.0,
+        };
+        events.follow(&mut replay)
+    }
+}
+
+struct Shared<D> {
+    streams: Arc<Streams>,
+    doing: D,
     /// By thread, how many words of its stream it has told to be done.
     told: Vec<OwnLine<AtomicUsize>>,
     /// How many threads have not done their share of each part yet.
     parts: Vec<AtomicU32>,
     /// All parts before this one are done.
     parts_done: AtomicU32,
+    /// How many threads have come to where they meet, and whether they may go on.
+    came: AtomicU32,
+    have_met: AtomicBool,
     stopped: AtomicBool,
     why: Mutex<Option<Stopped>>,
     running: Mutex<Vec<Option<JoinHandle<()>>>>,
 }
 
-/// Replays what each thread of `streams` did by a thread of its own.
-pub fn replay_by_threads<const TOUCH: bool>(
-    streams: Streams,
-    objects: Objects,
+/// Replays what each thread of `streams` did by a thread of its own. Where threads meet, `look` is
+/// called while all others wait.
+pub fn replay_by_threads<D: Doing>(
+    streams: &Arc<Streams>,
+    doing: D,
+    look: &mut dyn FnMut(),
 ) -> Result<(), Stopped> {
     let threads = streams.threads() as usize;
     let first = streams.first();
     let shared = Arc::new(Shared {
-        objects,
+        doing,
         told: (0..threads).map(|_| OwnLine::default()).collect(),
         parts: streams.parts().iter().map(|&n| n.into()).collect(),
         parts_done: AtomicU32::new(0),
+        came: AtomicU32::new(0),
+        have_met: AtomicBool::new(false),
         stopped: AtomicBool::new(false),
         why: Mutex::new(None),
         running: Mutex::new((0..threads).map(|_| None).collect()),
-        streams,
+        streams: Arc::clone(streams),
     });
     shared.pass_parts();
-    run::<TOUCH>(&shared, first);
+    run(&shared, first, Some(look));
     for thread in 0..threads {
         shared.join(thread);
     }
@@ -64,19 +91,24 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run<const TOUCH: bool>(shared: &Arc<Shared>, thread: u32) {
-    if let Err(stopped) = follow::<TOUCH>(shared, thread) {
+fn run<D: Doing>(shared: &Arc<Shared<D>>, thread: u32, look: Option<&mut dyn FnMut()>) {
+    if let Err(stopped) = follow(shared, thread, look) {
         lock(&shared.why).get_or_insert(stopped);
         shared.stopped.store(true, Ordering::Release);
     }
 }
 
-/// Does what `thread` did; ends early, without an error, where another has stopped.
-fn follow<const TOUCH: bool>(shared: &Arc<Shared>, thread: u32) -> Result<(), Stopped> {
+/// Does what `thread` did; ends early, without an error, where another has stopped. The thread that
+/// can `look` does so where all meet.
+fn follow<D: Doing>(
+    shared: &Arc<Shared<D>>,
+    thread: u32,
+    mut look: Option<&mut dyn FnMut()>,
+) -> Result<(), Stopped> {
     let stream = shared.streams.stream(thread);
     let mut done = 0;
     for step in &stream.steps {
-        events::<TOUCH>(shared.objects, stream, done, step.after)?;
+        shared.doing.follow(stream.events(done..step.after))?;
         done = step.after;
         match step.what {
             What::Wait {
@@ -91,7 +123,7 @@ fn follow<const TOUCH: bool>(shared: &Arc<Shared>, thread: u32) -> Result<(), St
             What::Tell => shared.told[thread as usize]
                 .0
                 .store(done, Ordering::Release),
-            What::Start { thread } => start::<TOUCH>(shared, thread)?,
+            What::Start { thread } => start(shared, thread)?,
             What::Join { thread } => shared.join(thread as usize),
             What::Enter { part } => {
                 let begins = || shared.parts_done.load(Ordering::Acquire) + 1 >= part;
@@ -103,34 +135,25 @@ fn follow<const TOUCH: bool>(shared: &Arc<Shared>, thread: u32) -> Result<(), St
                 shared.parts[part as usize].fetch_sub(1, Ordering::AcqRel);
                 shared.pass_parts();
             }
+            What::Meet => {
+                if !shared.meet(look.as_deref_mut()) {
+                    return Ok(());
+                }
+            }
         }
     }
-    events::<TOUCH>(shared.objects, stream, done, stream.words())
+    shared.doing.follow(stream.events(done..stream.words()))
 }
 
-#[inline(never)]
-fn events<const TOUCH: bool>(
-    objects: Objects,
-    stream: &Stream,
-    from: usize,
-    to: usize,
-) -> Result<(), Stopped> {
-    let mut replay = Replay::<Malloc, TOUCH> {
-        heap: &mut Malloc,
-        objects,
-    };
-    stream.events(from..to).follow(&mut replay)
-}
-
-fn start<const TOUCH: bool>(shared: &Arc<Shared>, thread: u32) -> Result<(), Stopped> {
+fn start<D: Doing>(shared: &Arc<Shared<D>>, thread: u32) -> Result<(), Stopped> {
     let mine = Arc::clone(shared);
-    let started = thread::Builder::new().spawn(move || run::<TOUCH>(&mine, thread));
+    let started = thread::Builder::new().spawn(move || run(&mine, thread, None));
     let handle = started.map_err(|error| Stopped::NoThread(error.to_string()))?;
     lock(&shared.running)[thread as usize] = Some(handle);
     Ok(())
 }
 
-impl Shared {
+impl<D> Shared<D> {
     /// Waits until `comes` is true; false where a thread has stopped instead.
     fn wait(&self, comes: impl Fn() -> bool) -> bool {
         let mut looks = 0;
@@ -148,6 +171,21 @@ impl Shared {
             }
             looks = OFFERED.min(looks + 1);
         }
+    }
+
+    /// Waits until all have come, and the one that can has looked; false as of `wait`.
+    fn meet(&self, look: Option<&mut (dyn FnMut() + '_)>) -> bool {
+        let all = self.streams.meeting();
+        self.came.fetch_add(1, Ordering::AcqRel);
+        let Some(look) = look else {
+            return self.wait(|| self.have_met.load(Ordering::Acquire));
+        };
+        let have_come = self.wait(|| self.came.load(Ordering::Acquire) == all);
+        if have_come {
+            look();
+            self.have_met.store(true, Ordering::Release);
+        }
+        have_come
     }
 
     /// Passes over the parts that are done.

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use crate::due::Due;
-use crate::event::{Event, MOST_THREADS};
+use crate::event::{Event, LATEST_UNTIL, MOST_THREADS};
 use crate::hash::Numbered;
 use crate::header::Header;
 use crate::pending::Pending;
@@ -24,6 +24,9 @@ use crate::writer::Writer;
 const ROWS_AT_A_TIME: usize = 1024;
 /// In place of a slot, before the object has one: the number of its row among those.
 const OF_ROW: u32 = 1 << 31;
+/// A thread is told of the time again once so many nanoseconds have gone by: much less cannot be
+/// slept.
+const STEP: u64 = 100_000;
 
 /// Why there is no schedule.
 #[derive(Debug)]
@@ -66,7 +69,7 @@ pub fn compile(
     asked: Asked,
 ) -> Result<Header, CompileError> {
     // What most replays need is compiled for itself.
-    if asked.uses || asked.threads || stores.is_some() {
+    if asked.uses || asked.threads || asked.pace || stores.is_some() {
         Compiler::<false>::new(output, asked, stores.is_some())?.compile(objects, stores, asked)
     } else {
         Compiler::<true>::new(output, asked, false)?.compile(objects, stores, asked)
@@ -100,6 +103,10 @@ struct Compiler<const ALONE: bool> {
     /// Dense numbers of the threads as recorded, where threads are kept.
     threads: Option<HashMap<u64, u32>>,
     regions: Regions,
+    /// Where times are to be told, by thread the last that was.
+    told: Option<Vec<u64>>,
+    /// When the first object was born.
+    begun: u64,
 }
 
 /// The last object of a slot.
@@ -129,6 +136,8 @@ impl<const ALONE: bool> Compiler<ALONE> {
             slot_of: has_stores.then(SlotOf::default),
             threads: asked.threads.then(HashMap::new),
             regions: Regions::default(),
+            told: asked.pace.then(Vec::new),
+            begun: NEVER,
         })
     }
 
@@ -222,6 +231,28 @@ impl<const ALONE: bool> Compiler<ALONE> {
         }
     }
 
+    /// What `thread` does next happened at `time`, which it is told of where that is asked for.
+    #[inline(always)]
+    fn at(&mut self, thread: u32, time: u64) -> io::Result<()> {
+        if ALONE {
+            return Ok(());
+        }
+        self.begun = self.begun.min(time);
+        let (thread, since) = (thread as usize, time - self.begun);
+        let Some(told) = &mut self.told else {
+            return Ok(());
+        };
+        if told.len() <= thread {
+            told.resize(thread + 1, 0);
+        }
+        if since < told[thread] + STEP {
+            return Ok(());
+        }
+        told[thread] = since;
+        let nanoseconds = since.min(LATEST_UNTIL);
+        self.writer.write(Event::Until { nanoseconds }, 0)
+    }
+
     /// Slots by the numbers of their objects, where stores are to be told.
     #[inline(always)]
     fn slot_of(&mut self) -> Option<&mut SlotOf> {
@@ -233,6 +264,7 @@ impl<const ALONE: bool> Compiler<ALONE> {
         let resized = self.advance_to_birth(row)?;
         let [user, freer] = self.threads_of(id, row)?;
         self.of_thread(user);
+        self.at(user, row.birth)?;
         let slot = match resized {
             Some(slot) => {
                 let before = self.objects[slot as usize].size;
@@ -343,6 +375,7 @@ impl<const ALONE: bool> Compiler<ALONE> {
         let order = key & 3;
         if ALONE || order == END {
             self.of_thread(object.freer);
+            self.at(object.freer, key >> 2)?;
             let with_region = object.freed_with_region;
             let event = Event::Free { slot, with_region };
             self.writer.write(event, object.size)?;
@@ -357,6 +390,7 @@ impl<const ALONE: bool> Compiler<ALONE> {
             return Ok(());
         }
         self.of_thread(object.user);
+        self.at(object.user, key >> 2)?;
         let size = u32::try_from(object.size).unwrap_or(u32::MAX);
         let event = match order {
             FIRST_USE => Event::Write { slot, size },

@@ -11,6 +11,7 @@
 //! | 5 `WRITE`, 6 `READ` | the object | its size, or the greatest number where that is less |
 //! | 7 `STORE` | the object written to | target + 1 or 0 (28 bits), the field (4 bits) |
 //! | 8 `THREAD` | the number of a thread | how many words follow that are its own |
+//! | 9 `UNTIL` | lower 28 bits of nanoseconds | upper 32 bits of them |
 //!
 //! The extension of an allocation holds the upper half of its size in 32 bits, then the binary
 //! logarithm of its alignment in 6, and its region + 1 or 0 in 22; that of a store the offset in
@@ -35,6 +36,7 @@ const WRITE: u64 = 5;
 const READ: u64 = 6;
 const STORE: u64 = 7;
 const THREAD: u64 = 8;
+const UNTIL: u64 = 9;
 
 const FIELD_BYTES: u64 = 8;
 const FIELD_IS_EXTENDED: u64 = 15;
@@ -45,6 +47,8 @@ pub const MOST_SLOTS: usize = SLOT_MASK as usize;
 pub const LARGEST_OBJECT: u64 = 1 << 56;
 /// The most regions that can have objects at once.
 pub const MOST_REGIONS: usize = (1 << 22) - 1;
+/// The latest time, in nanoseconds; after more than any run can last.
+pub const LATEST_UNTIL: u64 = (1 << (SLOT_BITS + 32)) - 1;
 /// The most threads.
 pub const MOST_THREADS: u32 = 1 << 16;
 
@@ -77,6 +81,8 @@ pub enum Event {
     },
     /// The next `words` words, counted by [`crate::Events::skip_words`], are what `thread` did.
     Thread { thread: u32, words: u32 },
+    /// What comes next of this thread happened so long after the first event.
+    Until { nanoseconds: u64 },
 }
 
 #[inline(always)]
@@ -128,6 +134,10 @@ impl Event {
                 }
             }
             Event::Thread { thread, words } => [0, word(THREAD, thread, u64::from(words))],
+            Event::Until { nanoseconds } => {
+                let slot = (nanoseconds & SLOT_MASK) as u32;
+                [0, word(UNTIL, slot, nanoseconds >> SLOT_BITS)]
+            }
         }
     }
 
@@ -194,6 +204,9 @@ pub(crate) fn hand_over<F: Follow>(
         THREAD => follower.event(Event::Thread {
             thread: slot,
             words: operand as u32,
+        }),
+        UNTIL => follower.event(Event::Until {
+            nanoseconds: u64::from(slot) | operand << SLOT_BITS,
         }),
         _ => Ok(()),
     }

@@ -149,6 +149,10 @@ mod tests {
                 thread: 65_535,
                 words: u32::MAX,
             },
+            Event::Until {
+                nanoseconds: crate::event::LATEST_UNTIL,
+            },
+            Event::Until { nanoseconds: 1 },
         ];
         let words: Vec<u64> = events
             .iter()

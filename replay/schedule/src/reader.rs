@@ -45,6 +45,11 @@ impl Schedule {
         Events::of(self.words())
     }
 
+    /// After so many words most bytes are alive at once.
+    pub(crate) fn peak_word(&self) -> usize {
+        self.peak_word
+    }
+
     /// All events, in two parts: after the first, most bytes are alive at once.
     pub fn events_around_peak(&self) -> (Events<'_>, Events<'_>) {
         let (before, after) = self.words().split_at(self.peak_word);
@@ -204,6 +209,7 @@ impl Checker {
                 self.counts.thread(thread);
                 self.run_end = end + words as usize;
             }
+            Event::Until { .. } => {}
         }
         if is_peak {
             self.peak_word = end;

@@ -34,6 +34,8 @@ pub struct Asked {
     pub uses: bool,
     /// The schedule says which thread does what.
     pub threads: bool,
+    /// The schedule says when things happened; clocks are nanoseconds.
+    pub pace: bool,
     /// Moments are clocks; otherwise each is a distance from the one before, as traces store them.
     pub clocks: bool,
 }

@@ -19,6 +19,7 @@ pub struct Streams {
     by_thread: Vec<Stream>,
     first: u32,
     parts: Vec<u32>,
+    meeting: u32,
     waits: u64,
 }
 
@@ -51,6 +52,8 @@ pub enum What {
     Enter { part: u32 },
     /// All of a part is done that is this thread's.
     Leave { part: u32 },
+    /// Wait until all threads that there are have come here.
+    Meet,
 }
 
 impl Stream {
@@ -72,7 +75,12 @@ impl Stream {
 
 impl Streams {
     pub fn of(schedule: &Schedule) -> Streams {
-        Builder::new(schedule).build()
+        Builder::new(schedule).build(None)
+    }
+
+    /// The same; threads meet when most bytes are alive, or before where that is at once.
+    pub fn meeting_at_peak(schedule: &Schedule) -> Streams {
+        Builder::new(schedule).build(Some(schedule.peak_word()))
     }
 
     pub fn threads(&self) -> u32 {
@@ -91,6 +99,11 @@ impl Streams {
     /// How many threads have a share in each part.
     pub fn parts(&self) -> &[u32] {
         &self.parts
+    }
+
+    /// How many threads meet.
+    pub fn meeting(&self) -> u32 {
+        self.meeting
     }
 
     /// How often a thread waits for an event of another.
@@ -134,6 +147,9 @@ struct Builder<'a> {
     waits: u64,
     /// Threads that are not joined yet, the next to end last, with where their last words end.
     ending: Vec<(usize, u32)>,
+    /// How many threads meet; none yet.
+    meeting: u32,
+    joined: Vec<bool>,
 }
 
 impl<'a> Builder<'a> {
@@ -153,16 +169,22 @@ impl<'a> Builder<'a> {
             parts: vec![0; schedule.words().len() / WORDS_IN_A_PART + 1],
             waits: 0,
             ending: Vec::new(),
+            meeting: 0,
+            joined: vec![false; threads],
         }
     }
 
-    fn build(mut self) -> Streams {
+    /// Threads meet before the word `meets_at`, if any.
+    fn build(mut self, meets_at: Option<usize>) -> Streams {
         let first = self.find_ends();
         let words = self.schedule.words();
         let mut events = self.schedule.events();
         let (mut thread, mut run_end) = (first, 0);
         loop {
             let at = words.len() - events.words_left();
+            if self.meeting == 0 && meets_at.is_some_and(|peak| at >= peak) {
+                self.meet(first);
+            }
             let Some(event) = events.next() else { break };
             let end = words.len() - events.words_left();
             if let Event::Thread {
@@ -190,6 +212,7 @@ impl<'a> Builder<'a> {
             by_thread: self.streams,
             first,
             parts: self.parts,
+            meeting: self.meeting,
             waits: self.waits,
         }
     }
@@ -229,9 +252,27 @@ impl<'a> Builder<'a> {
                 break;
             }
             self.ending.pop();
+            self.joined[thread as usize] = true;
             starter.step(What::Join { thread });
         }
         starter.step(What::Start { thread: next });
+    }
+
+    /// All threads that were started and not joined wait for each other. They leave their parts, lest
+    /// one waits here for what another may not begin yet.
+    fn meet(&mut self, first: u32) {
+        for thread in 0..self.streams.len() {
+            let is_there = self.streams[thread].words() > 0 && !self.joined[thread];
+            if !is_there && thread as u32 != first {
+                continue;
+            }
+            let stream = &mut self.streams[thread];
+            if let Some(part) = self.part_of[thread].take() {
+                stream.step(What::Leave { part });
+            }
+            stream.step(What::Meet);
+            self.meeting += 1;
+        }
     }
 
     fn add(&mut self, thread: u32, event: Event, words: &[u64], at: usize) {
@@ -254,6 +295,10 @@ impl<'a> Builder<'a> {
                     self.wait(thread, part, self.touched[target as usize].address);
                 }
                 (source, false)
+            }
+            Event::Until { .. } => {
+                self.streams[thread as usize].words.extend(words);
+                return;
             }
             Event::Thread { .. } => return,
         };

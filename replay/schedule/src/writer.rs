@@ -133,7 +133,7 @@ impl Writer {
             Event::Free { .. } => counts.free(size),
             Event::Write { .. } | Event::Read { .. } => counts.header.touches += 1,
             Event::Store { .. } => counts.header.stores += 1,
-            Event::Thread { .. } => {}
+            Event::Thread { .. } | Event::Until { .. } => {}
         }
     }
 

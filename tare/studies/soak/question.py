@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from tare.base.errors import UsageError
 from tare.base.native import native_file
+from tare.base.units import format_duration
 from tare.campaign.session import Compared, Question, check_counts
-from tare.heap_traces.schedule import How
+from tare.heap_traces.schedule import check
 from tare.heap_traces.trace import open_trace
 from tare.records.results import Results
 from tare.studies.soak import report as study
@@ -31,15 +32,30 @@ def soak(request: Soak) -> Results:
                 f"{name} cannot follow a trace again and again",
                 "compare allocators, or layers that delay their frees",
             )
-    prepared = prepare(opened, How(), study.STUDY, request)
-    words = ("soak", "--for", f"{request.seconds:.0f}", "--report", REPORT_FILE)
+    how = replace(request.how, pace=request.pace > 0)
+    process = check(opened, how)
+    if how.pace:
+        _check_round(opened.header.processes[process].nanoseconds / 1e9 / request.pace, request)
+    prepared = prepare(opened, how, study.STUDY, request)
+    words = ["soak", "--for", f"{request.seconds:.0f}", "--report", REPORT_FILE]
+    words += ["--threads"] if how.threads else []
+    words += ["--pace", f"{request.pace:g}"] if how.pace else []
     command = (str(native_file("bin/tare-replay")), *words, str(prepared.schedule))
     prepared = replace(prepared, program=replace(prepared.program, argv=command))
     question = Question(
         study.STUDY,
         "following the trace",
         Compared([prepared.program], resolved, baseline),
-        asked={"seconds": request.seconds},
+        asked={"seconds": request.seconds, **({"pace": request.pace} if how.pace else {})},
         observers={study.STUDY: soak_once},
     )
     return measure_replays(prepared, study, request, question)
+
+
+def _check_round(seconds: float, request: Soak) -> None:
+    """UsageError where no round of so many seconds would end."""
+    if seconds > request.seconds:
+        raise UsageError(
+            f"a round takes {format_duration(seconds)} at that pace, longer than --for",
+            "give more time to --for, or how many times as fast to --pace, as 10",
+        )

@@ -11,6 +11,7 @@ from statistics import median
 from tare.base.units import format_bytes
 from tare.campaign import rounds
 from tare.records import summary
+from tare.records.header import Amount
 from tare.records.metrics import METRICS, Obtained, Status
 from tare.records.results import Results, counted, read_records
 from tare.report.fields import SERVED, Field, counts, sizes, table, text, texts
@@ -19,6 +20,7 @@ from tare.report.figures.profiles import Series, profile_spec
 from tare.report.model import Cell, Figure, Section, Table
 from tare.studies.soak.details import Details, Look, Soaked
 from tare.studykit.growth import GROWTH, PLATEAU, TONES, Growth, growth_of, of_runs
+from tare.studykit.replays import AskedOfReplay, ReplayRun
 
 STUDY = "soak"
 _STEPS = 200
@@ -29,6 +31,14 @@ _MUCH = 2
 
 next_round = partial(rounds.next_round, study=STUDY, observer=STUDY)
 summarise = summary.summarise
+
+
+class AskedOfSoak(AskedOfReplay, frozen=True, kw_only=True):
+    pace: Amount = 0.0
+
+
+class SoakRun(ReplayRun, frozen=True, kw_only=True):
+    request: AskedOfSoak
 
 
 @dataclass(frozen=True)
@@ -51,14 +61,27 @@ class _Served:
 def section(results: Results) -> Section:
     """Who grows, who reaches a plateau, in sentences, a table and a figure."""
     served = [*_served(results)]
+    run = results.run_as(SoakRun)
     return Section(
         identifier=STUDY,
         title="The same trace, again and again",
-        findings=_findings(served),
+        findings=[*_findings(served), *_way(run)],
         tables=[_table(served)],
         figures=[_figure(served)] if served else [],
         obtained=Obtained.REPLAYED,
     )
+
+
+def _way(run: SoakRun) -> list[str]:
+    """How the trace was followed, where that is not as fast as possible by one thread."""
+    pace, parts = run.request.pace, []
+    if run.request.how.threads:
+        threads = run.schedule.threads
+        parts.append(f"by {threads} thread{'s' if threads > 1 else ''}")
+    if pace:
+        fast = "" if pace == 1 else f"{pace:g} times "
+        parts.append(f"at {fast}the recorded pace")
+    return [f"The trace was followed {', '.join(parts)}."] if parts else []
 
 
 def _served(results: Results) -> Iterator[_Served]:

@@ -10,7 +10,7 @@
 mod model;
 mod trace;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -134,18 +134,19 @@ fn slot_of(event: Event) -> u32 {
         | Event::Write { slot, .. }
         | Event::Read { slot, .. }
         | Event::Store { source: slot, .. } => slot,
-        Event::Thread { .. } => unreachable!("no event of an object"),
+        Event::Thread { .. } | Event::Until { .. } => unreachable!("no event of an object"),
     }
 }
 
 /// Lets the threads of a schedule take turns of one step each, as `turns` has them, and gives the
-/// events in the order in which they were done.
-fn interleaved(streams: &Streams, turns: &[usize]) -> Vec<Event> {
+/// events in the order in which they were done. Where all meet, `met` gets those so far.
+fn interleaved(streams: &Streams, turns: &[usize], met: impl Fn(&[Event])) -> Vec<Event> {
     let threads = streams.threads() as usize;
     let mut started = vec![false; threads];
     let (mut done, mut step_of, mut told) = (vec![0; threads], vec![0; threads], vec![0; threads]);
     let mut ended = vec![false; threads];
     let mut parts = streams.parts().to_vec();
+    let mut came = HashSet::new();
     let mut events = Vec::new();
     let mut turn = turns.iter().cycle();
     started[streams.first() as usize] = true;
@@ -155,6 +156,7 @@ fn interleaved(streams: &Streams, turns: &[usize]) -> Vec<Event> {
             .collect();
         if left.is_empty() {
             assert!(parts.iter().all(|&left| left == 0));
+            assert_eq!(came.len(), streams.meeting() as usize);
             return events;
         }
         // Whose turn it is may have to wait; then it is the next one's.
@@ -183,11 +185,18 @@ fn interleaved(streams: &Streams, turns: &[usize]) -> Vec<Event> {
                     }
                 }
                 What::Leave { part } => parts[part as usize] -= 1,
+                What::Meet if came.insert(thread) => {
+                    if came.len() == streams.meeting() as usize {
+                        met(&events);
+                    }
+                    return true;
+                }
+                What::Meet if came.len() < streams.meeting() as usize => return false,
                 What::Tell => told[thread] = done[thread],
                 What::Start { thread } => {
                     assert!(!std::mem::replace(&mut started[thread as usize], true));
                 }
-                What::Wait { .. } | What::Join { .. } => {}
+                What::Wait { .. } | What::Join { .. } | What::Meet => {}
             }
             step_of[thread] += 1;
             true
@@ -222,10 +231,19 @@ fn by_slot(events: impl Iterator<Item = Event>) -> HashMap<u32, Vec<(Event, usiz
 /// What happens to each object happens in the order of the schedule, whoever's turn it is, and
 /// pointers are stored to what is there.
 fn compare_streams(schedule: &Schedule, turns: &[usize]) {
-    let done = interleaved(&Streams::of(schedule), turns);
-    let is_of_object = |event: &Event| !matches!(event, Event::Thread { .. });
+    compare_order(schedule, interleaved(&Streams::of(schedule), turns, |_| {}));
+    let at_peak = |events: &[Event]| {
+        let live = live_bytes(events.iter().copied());
+        assert_eq!(live, schedule.header().peak_bytes);
+    };
+    let meeting = Streams::meeting_at_peak(schedule);
+    compare_order(schedule, interleaved(&meeting, turns, at_peak));
+}
+
+fn compare_order(schedule: &Schedule, done: Vec<Event>) {
+    let is_of_object = |event: &Event| !matches!(event, Event::Thread { .. } | Event::Until { .. });
     let expected = by_slot(schedule.events().filter(is_of_object));
-    let found = by_slot(done.into_iter());
+    let found = by_slot(done.into_iter().filter(is_of_object));
     assert_eq!(found.len(), expected.len());
     for (slot, expected) in expected {
         let found = &found[&slot];

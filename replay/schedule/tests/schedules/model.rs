@@ -6,6 +6,9 @@ use tare_schedule::{Death, Event, Header, Schedule};
 
 use crate::trace::{Object, Store, Trace, NEVER};
 
+/// Nanoseconds after which a thread is told of the time again.
+const STEP: u64 = 100_000;
+
 /// Of what happens at one moment: the order in which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
@@ -199,6 +202,7 @@ impl<'a> Model<'a> {
     pub fn follow(&mut self, schedule: &Schedule) {
         let mut events = schedule.events();
         let mut run: Option<(u32, usize)> = None;
+        let mut told: HashMap<Option<u32>, u64> = HashMap::new();
         loop {
             let left = events.words_left();
             let Some(event) = events.next() else { break };
@@ -216,7 +220,18 @@ impl<'a> Model<'a> {
                 *thread
             });
             assert_eq!(thread.is_some(), self.trace.asked.threads);
+            let told = told.entry(thread).or_insert(0);
+            if let Event::Until { nanoseconds } = event {
+                assert!(self.trace.asked.pace, "times that nobody asked for");
+                assert!(nanoseconds >= *told + STEP, "a time that is no news");
+                *told = nanoseconds;
+                continue;
+            }
             let does = self.event(event, thread.unwrap_or(0));
+            if let (Event::Allocate { slot, .. }, true) = (event, self.trace.asked.pace) {
+                let since = self.object(self.live[&slot]).birth - self.trace.objects[0].birth;
+                assert!((*told..*told + STEP).contains(&since), "at another time");
+            }
             if let Some(thread) = thread {
                 assert_eq!(thread, self.threads[&does], "{event:?}");
             }
@@ -284,7 +299,7 @@ impl<'a> Model<'a> {
                 self.counted.stores += 1;
                 self.object(source).thread
             }
-            Event::Thread { .. } => unreachable!("taken before"),
+            Event::Thread { .. } | Event::Until { .. } => unreachable!("taken before"),
         }
     }
 

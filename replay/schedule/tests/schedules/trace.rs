@@ -41,6 +41,7 @@ pub struct What {
     pub death: Death,
     pub uses: bool,
     pub threads: bool,
+    pub pace: bool,
     pub clocks: bool,
 }
 
@@ -50,6 +51,7 @@ impl What {
             death: self.death,
             uses: self.uses,
             threads: self.threads,
+            pace: self.pace,
             clocks: self.clocks,
         }
     }
@@ -308,11 +310,13 @@ pub fn any_trace(objects: Range<usize>) -> impl Strategy<Value = Trace> {
         any::<bool>(),
         any::<bool>(),
         any::<bool>(),
+        any::<bool>(),
     )
-        .prop_map(|(death, uses, threads, clocks)| What {
+        .prop_map(|(death, uses, threads, pace, clocks)| What {
             death,
             uses,
             threads,
+            pace,
             clocks,
         });
     (
