@@ -12,10 +12,9 @@ import pytest
 
 from tare.base.errors import UsageError
 from tare.programs.iterations import HEADER, Iteration, read_iterations, steady_from
-from tare.programs.suite import load_suite, workloads_folder
-from tests.support.java import skip_without_network
+from tare.programs.suite import load_suite
+from tests.support.java import BUILD, workloads_jar
 
-BUILD = workloads_folder() / "java" / "build.py"
 APPLICATIONS = [program.name for program in load_suite("java").programs]
 SMALL = {
     "batik": 2,
@@ -41,16 +40,7 @@ Java = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    for program in ("java", "javac", "mvn"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed (packages default-jdk-headless, maven)")
-    folder = tmp_path_factory.mktemp("java")
-    done = subprocess.run(
-        [sys.executable, BUILD, BUILD.parent, folder], capture_output=True, text=True, check=False
-    )
-    skip_without_network(done.stderr)
-    assert done.returncode == 0, done.stderr
-    return folder / "tare-workloads.jar"
+    return workloads_jar(tmp_path_factory.mktemp("java"))
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ import pytest
 import tare as api
 from tare.records.metrics import Status
 from tare.records.results import read_records
+from tests.support.java import workloads_jar
 
 NEEDED = {
     "postgres": (("pg_lsclusters", "unshare"), "postgresql"),
     "java": (("java", "javac"), "openjdk-17-jdk-headless"),
+    "tomcat": (("java", "mvn"), "maven"),
     "node": (("node",), "nodejs"),
     "python": (("python3",), "python3"),
 }
@@ -26,6 +28,8 @@ def test_the_manager_is_inside_the_server(name: str, tmp_path: Path) -> None:
     commands, package = NEEDED[name]
     if missing := [each for each in commands if shutil.which(each) is None]:
         pytest.skip(f"{missing[0]} is not installed (package {package})")
+    if name == "tomcat":
+        workloads_jar(tmp_path)
     programs = api.suite_programs("services", [name])
     results = api.serve(
         programs, ["jemalloc"], baseline="jemalloc", periods=1, runs=1, folder=tmp_path / "r"

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tare.base.errors import MissingError, TareError
 from tare.observers.event_agent import agent_jar
+from tare.programs.suite import workloads_folder
+
+BUILD = workloads_folder() / "java" / "build.py"
 
 _NO_NETWORK = ("Could not transfer", "Unknown host", "Network is unreachable")
 
@@ -29,3 +34,16 @@ def event_agent() -> Path:
 def skip_without_network(said: str) -> None:
     if any(words in said for words in _NO_NETWORK):
         pytest.skip("Maven Central cannot be reached")
+
+
+def workloads_jar(folder: Path) -> Path:
+    """The Java workloads, linked into ``folder``. Skips where they cannot be built here."""
+    for program in ("java", "javac", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed (packages default-jdk-headless, maven)")
+    done = subprocess.run(
+        [sys.executable, BUILD, BUILD.parent, folder], capture_output=True, text=True, check=False
+    )
+    skip_without_network(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return folder / "tare-workloads.jar"

@@ -35,18 +35,28 @@ final class TomcatServer implements Workload {
     private final long seed;
 
     TomcatServer(Options options) throws IOException, LifecycleException {
+        this(options, 0);
+    }
+
+    private TomcatServer(Options options, int port) throws IOException, LifecycleException {
         LOGGER.setLevel(Level.SEVERE);
         requests = options.sizeOr(REQUESTS);
         threads = options.threads();
         seed = options.seed();
         folder = Files.createTempDirectory("tare-tomcat-");
         tomcat.setBaseDir(folder.toString());
-        tomcat.setPort(0);
+        tomcat.setPort(port);
         tomcat.getConnector().setProperty("address", "127.0.0.1");
         Context context = tomcat.addContext("", folder.toString());
         Tomcat.addServlet(context, "pages", new Pages());
         context.addServletMappingDecoded("/pages/*", "pages");
         tomcat.start();
+    }
+
+    /** The server alone, until a signal ends it. TomcatServer PORT */
+    public static void main(String[] arguments) throws IOException, LifecycleException {
+        Options options = Options.parse(new String[] {"tomcat"});
+        new TomcatServer(options, Integer.parseInt(arguments[0])).tomcat.getServer().await();
     }
 
     @Override
