@@ -21,9 +21,9 @@ pub struct Pace {
 impl Pace {
     #[cold]
     fn wait(self, nanoseconds: u64) {
-        // A time that is too large to be one is clipped: nothing waits for so long.
-        let after = Duration::try_from_secs_f64(nanoseconds as f64 / 1e9 / self.factor);
-        let after = after.unwrap_or(Duration::MAX);
+        let seconds = Duration::from_nanos(nanoseconds).as_secs_f64() / self.factor;
+        // Beyond what can be told, it is for ever.
+        let after = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         if let Some(left) = after.checked_sub(self.begun.elapsed()) {
             thread::sleep(left);
         }

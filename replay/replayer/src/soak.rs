@@ -74,15 +74,14 @@ pub fn soak_schedule(asked: &Soak) -> Result<ExitCode, Box<dyn Error>> {
             factor,
         });
         let round = Round { objects, pace };
-        let ended = match &streams {
-            Some(streams) => replay_by_threads(streams, round, &mut look),
-            None => {
-                let (before, after) = schedule.events_around_peak();
-                round.follow(before).and_then(|()| {
-                    look();
-                    round.follow(after)
-                })
-            }
+        let ended = if let Some(streams) = &streams {
+            replay_by_threads(streams, round, &mut look)
+        } else {
+            let (before, after) = schedule.events_around_peak();
+            round.follow(before).and_then(|()| {
+                look();
+                round.follow(after)
+            })
         };
         match ended {
             Ok(()) => {}

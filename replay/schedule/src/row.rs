@@ -27,6 +27,10 @@ pub(crate) const END: u64 = 2;
 pub(crate) const BIRTH: u64 = 3;
 
 /// What is compiled of a trace.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
     pub death: Death,

@@ -36,6 +36,10 @@ pub struct Store {
     pub target: u64,
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 #[derive(Clone, Copy, Debug)]
 pub struct What {
     pub death: Death,
