@@ -71,6 +71,11 @@ def is_built() -> bool:
     return True
 
 
+def applies(results: Results) -> bool:
+    """To a bill that was asked for it."""
+    return IDENTIFIER in (results.run.asked_sections or ())
+
+
 def section(results: Results) -> Section:
     """Times and the call sites of long calls, or why they were not measured."""
     if any(record.run.study == latency.STUDY for record in read_records(results.folder)):
