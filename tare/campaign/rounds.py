@@ -1,4 +1,4 @@
-"""Rounds of runs in random order, the baseline twice in each where others are compared with it."""
+"""Rounds of runs in random order, the baseline twice in each."""
 
 from __future__ import annotations
 
@@ -82,8 +82,9 @@ def _next_round_of(
 
 
 def _share(plan: Plan, manager: str) -> int:
-    is_held_against = len(plan.managers) > 1 and manager in (plan.baseline, *plan.references)
-    return BASELINE_RUNS_A_ROUND if is_held_against else 1
+    if plan.runs == 1 and len(plan.managers) == 1:
+        return 1  # nothing is compared, not even the manager with itself
+    return BASELINE_RUNS_A_ROUND if manager in (plan.baseline, *plan.references) else 1
 
 
 def _target_runs(plan: Plan, records: Sequence[Record], rounds_done: int) -> int:

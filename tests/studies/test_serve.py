@@ -200,7 +200,7 @@ def test_what_does_not_end_is_killed_and_told(
     )
     assert all(outcome.values for outcome in outcomes(results.folder))
     (section, *_) = build_report(results).sections
-    assert "2 of 2 starts did not end when they were told to" in " ".join(section.findings)
+    assert "1 of 1 starts did not end when they were told to" in " ".join(section.findings)
     assert not any(map(is_there, numbers(tmp_path / "pids")))
 
 
@@ -258,9 +258,9 @@ def test_several_rates_have_starts_of_their_own(
     assert done.returncode == 0, done.stderr
     records = read_records(tmp_path / "out")
     names = [record.run.program.rpartition(" at ")[2] for record in records]
-    assert names == ["20/s", "20/s", "100/s", "100/s"]
+    assert names == ["20/s", "100/s"]
     rates = [record.outcome.values["requests_per_second"] for record in records]
-    assert max(rates[:2]) < 25  # a little more than asked for where the load ends early
+    assert rates[0] < 25  # a little more than asked for where the load ends early
     results = load_results(tmp_path / "out")
     assert [*(results.run_as(ServeRun).rates or {}).values()] == [20, 100]
     (section, *_) = build_report(results).sections
@@ -327,7 +327,7 @@ def test_a_suite_of_servers(
     assert done.returncode == 0, done.stderr
     found = read_records(tmp_path / "out")
     assert {record.run.study for record in found} == {"serve"}
-    assert [record.run.program for record in found] == ["first"] * 2 + ["second"] * 2
+    assert [record.run.program for record in found] == ["first", "second"]
     assert all(record.outcome.values["idle_resident_bytes"] > 0 for record in found)
     page = browser.new_page(viewport={"width": 390, "height": 800})
     page.goto((tmp_path / "out/report.html").as_uri())
