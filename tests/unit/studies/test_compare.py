@@ -188,3 +188,11 @@ def test_means_are_over_the_programs_that_all_managers_ran() -> None:
     fast = means.filter((pl.col("manager") == "fast") & (pl.col("metric") == "wall_seconds"))
     assert fast["ratio"].to_list() == [pytest.approx(1.0)]
     assert fast["programs"].to_list() == [2]
+
+
+@pytest.mark.parametrize(("managers", "runs", "expected"), [("a", 1, 1), ("a", 2, 4), ("ab", 1, 3)])
+def test_the_baseline_runs_twice_where_something_is_compared(
+    managers: str, runs: int, expected: int
+) -> None:
+    plan = Plan(("p",), tuple(managers), "a", runs=runs, warmup=0)
+    assert planned_runs(plan) == expected
