@@ -1,8 +1,8 @@
 // libtare-account.so: has a running process's allocator write what it knows of its heap. A debugger
 // has the process load it and calls tare_attach, as with libtare-attached.so; nothing is recorded.
 //
-// It writes FOLDER/jemalloc.json, by malloc_stats_print with the option J; or FOLDER/tcmalloc.txt, a
-// line NAME VALUE for each property that gperftools documents in malloc_extension.h.
+// It writes FOLDER/jemalloc.json, by malloc_stats_print with the option J; or FOLDER/tcmalloc.txt,
+// a line NAME VALUE for each property that gperftools documents in malloc_extension.h.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ enum Result : int { kDone = 1, kUnknown = -1, kNoFile = -2 };
 using Print = void (*)(void (*)(void*, const char*), void*, const char*);
 using Property = int (*)(const char*, std::size_t*);
 constexpr const char* kProperties[] = {
-    "generic.current_allocated_bytes",  "tcmalloc.current_total_thread_cache_bytes",
+    "generic.current_allocated_bytes",   "tcmalloc.current_total_thread_cache_bytes",
     "tcmalloc.central_cache_free_bytes", "tcmalloc.transfer_cache_free_bytes",
     "tcmalloc.pageheap_free_bytes",      "tcmalloc.pageheap_unmapped_bytes",
 };
