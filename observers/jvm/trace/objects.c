@@ -10,7 +10,7 @@
 #include "stacks.h"
 
 _Thread_local bool is_observing;
-static _Thread_local uint32_t thread_number;
+static jfieldID thread_id;
 
 // Identity hashes follow one another (-XX:hashCode=3), but the JVM does not count under a lock.
 // This one is held while the JVM is called, so no callback of a collection may take it.
@@ -50,18 +50,36 @@ static uint32_t site_here(jvmtiEnv* tools, JNIEnv* java, jclass type) {
   return site;
 }
 
-void record_allocation(jvmtiEnv* tools, JNIEnv* java, jobject object, jclass type, jlong size,
+bool objects_begin(JNIEnv* java) {
+  const jclass type = (*java)->FindClass(java, "java/lang/Thread");
+  if (type != NULL) thread_id = (*java)->GetFieldID(java, type, "tid", "J");
+  (*java)->ExceptionClear(java);
+  return thread_id != NULL;
+}
+
+// Of the thread of Java, as Thread.threadId() has it: a virtual one runs on several of the
+// system's, one after another. A thread that is being attached has no number yet.
+static uint32_t thread_of(JNIEnv* java, jthread thread) {
+  static _Thread_local uint32_t known = JVM_THREAD;
+  if (thread == NULL) return JVM_THREAD;
+  const uint32_t number = (uint32_t)(*java)->GetLongField(java, thread, thread_id);
+  if (number != known) recording_thread(number);
+  known = number;
+  return number;
+}
+
+void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocation,
                        struct wanted wanted) {
-  struct birth birth = {.size = (uint64_t)size};
+  const jobject object = allocation.object;
+  struct birth birth = {.size = (uint64_t)allocation.size};
   uint32_t hash = 0;
   if (wanted.sites || wanted.names) {
     pthread_mutex_lock(&naming);
     if (wanted.names) hash = hash_of(tools, object);
-    if (wanted.sites) birth.site = site_here(tools, java, type);
+    if (wanted.sites) birth.site = site_here(tools, java, allocation.type);
     pthread_mutex_unlock(&naming);
   }
-  if (thread_number == 0) thread_number = recording_new_thread();
-  birth.thread = thread_number;
+  birth.thread = thread_of(java, allocation.thread);
   const jlong tag = recording_birth(birth);
   if (tag == 0) return;
   if (wanted.names) recording_name(hash, tag);

@@ -14,7 +14,18 @@ struct wanted {
   bool names;  // which stores need
 };
 
-void record_allocation(jvmtiEnv* tools, JNIEnv* java, jobject object, jclass type, jlong size,
+// What the JVM tells of it.
+struct allocation {
+  jthread thread;
+  jobject object;
+  jclass type;
+  jlong size;
+};
+
+// False where threads have no numbers.
+bool objects_begin(JNIEnv* java);
+
+void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocation,
                        struct wanted wanted);
 
 // Gives an object of the program that no event told of a birth, if it has none, and makes it known

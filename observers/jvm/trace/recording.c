@@ -43,6 +43,8 @@ static uint64_t most_reachable_bytes;
 static uint64_t before_mark_objects;
 static uint64_t before_mark_words;
 static uint32_t threads;
+static uint64_t* known_threads;  // a bit of each number
+static size_t thread_words;
 
 static uint64_t first_objects;
 static uint64_t first_bytes;
@@ -250,11 +252,25 @@ bool recording_is_due(uint64_t period) {
   return due;
 }
 
-uint32_t recording_new_thread(void) {
+void recording_thread(uint32_t number) {
+  enum { WORD_BITS = 64, FIRST_WORDS = 1024 };
+  const size_t word = number / WORD_BITS;
+  const uint64_t bit = UINT64_C(1) << number % WORD_BITS;
   pthread_mutex_lock(&lock);
-  const uint32_t thread = ++threads;
+  if (word >= thread_words) {
+    const size_t words = 2 * word + FIRST_WORDS;
+    uint64_t* const more = realloc(known_threads, words * sizeof *more);
+    if (more != NULL) {
+      memset(more + thread_words, 0, (words - thread_words) * sizeof *more);
+      known_threads = more;
+      thread_words = words;
+    }
+  }
+  if (number != JVM_THREAD && word < thread_words) {
+    threads += (known_threads[word] & bit) == 0;
+    known_threads[word] |= bit;
+  }
   pthread_mutex_unlock(&lock);
-  return thread;
 }
 
 // The JVM counts hashes without a lock, so a thread of its own can draw one that is drawn here:

@@ -45,7 +45,8 @@ void recording_mark_end(void);
 // Whether so many bytes were allocated since this was last true.
 bool recording_is_due(uint64_t period);
 
-uint32_t recording_new_thread(void);
+// A thread of this number, which the JVM gave it, allocates.
+void recording_thread(uint32_t number);
 
 // From now on the object of the tag is known by this identity hash.
 void recording_name(uint32_t hash, int64_t tag);

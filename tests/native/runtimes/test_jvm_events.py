@@ -13,7 +13,7 @@ import pytest
 
 from tare.observers.event_agent import agent_option
 from tare.studies.proximity.analysis import CONTROLS, WORDS, Recorded, read_recorded
-from tests.support.java import event_agent
+from tests.support.java import event_agent, java_since
 
 MOST = 4_000_000
 
@@ -58,14 +58,19 @@ def classes(tmp_path: Path) -> Classes:
 @pytest.fixture
 def run(jar: Path, tmp_path: Path) -> Callable[..., Ended]:
     def run_java(
-        folder: Path, *events: str, every: int = 0, length_ns: int = 0, flags: tuple[str, ...] = ()
+        folder: Path,
+        *events: str,
+        every: int = 0,
+        length_ns: int = 0,
+        flags: tuple[str, ...] = (),
+        java: str = "java",
     ) -> Ended:
         where = tmp_path / "out=put, of events"
         where.mkdir()
         option = agent_option(jar, events, where / "events-%p", every, length_ns)
         done = subprocess.run(
             [
-                "java",
+                java,
                 "-Xshare:auto",
                 "-XX:TieredStopAtLevel=1",
                 *flags,
@@ -208,6 +213,19 @@ def test_threads_lose_nothing(classes: Classes, run: Callable[..., Ended]) -> No
     assert len(events) == 80_000
     for thread in np.unique(events.thread):
         assert events.key[events.thread == thread].tolist() == list(range(20_000))
+
+
+def test_the_processor_time_of_virtual_threads_is_not_known(
+    classes: Classes, run: Callable[..., Ended]
+) -> None:
+    java = java_since(21)
+    start = 'Thread.class.getMethod("startVirtualThread", Runnable.class).invoke'
+    source = THREADS.replace("new Thread(() ->", f"(Thread) {start}(null, (Runnable) () ->")
+    source = source.replace("threads[t].start();", "").replace("20000", "300")
+    events = run(classes(Main=source), "Main.work", java=java).only.events
+    assert len(events) == 4 * 300
+    assert np.unique(events.thread).size == 4
+    assert not events.cpu.any()
 
 
 def test_pauses_are_put_in(classes: Classes, run: Callable[..., Ended]) -> None:

@@ -19,7 +19,7 @@ from tare.heap_traces.trace import Trace, open_trace, violations
 from tare.observers.asked import Asked
 from tare.observers.jvm_trace import require
 from tare.studies.replay.question import replay
-from tests.support.java import event_agent
+from tests.support.java import event_agent, java_since
 
 PERIOD = 64 << 10
 
@@ -100,7 +100,10 @@ public class Pointers {
         volatile Object swapped;
         volatile Object updated;
     }
-    class Inner { Object pointed; }
+    class Inner {
+        Object pointed;
+        Object outer() { return bound; }  // javac leaves out an outer object that is not used
+    }
     static Object[] roots = new Object[64];
     static Object fixed;
 
@@ -171,6 +174,44 @@ public class Threads {
             all[i].start();
         }
         for (Thread each : all) each.join();
+    }
+}
+"""
+
+# By reflection, for compilers of before Java 21.
+VIRTUAL = """
+import java.lang.reflect.Method;
+
+public class Virtual {
+    static class Made {}
+    static volatile Object sink;
+    static final Object lock = new Object();
+
+    static void make() {
+        for (int i = 0; i < 500; i++) {
+            sink = new Made();
+            if (i % 10 == 0) {
+                synchronized (lock) { sink.hashCode(); }
+                Thread.yield();
+            }
+        }
+    }
+
+    static void deep(int depth) {
+        if (depth == 0) make(); else deep(depth - 1);
+    }
+
+    public static void main(String[] words) throws Exception {
+        Method start = Thread.class.getMethod("startVirtualThread", Runnable.class);
+        StringBuilder ids = new StringBuilder();
+        Thread[] all = new Thread[8];
+        for (int i = 0; i < all.length; i++) {
+            int depth = 10 * (i % 2);
+            all[i] = (Thread) start.invoke(null, (Runnable) () -> deep(depth));
+            ids.append(all[i].getId()).append(' ');
+        }
+        for (Thread each : all) each.join();
+        java.nio.file.Files.writeString(java.nio.file.Path.of(words[0]), ids);
     }
 }
 """
@@ -454,6 +495,44 @@ def test_threads_lose_nothing(recorded: Recorded) -> None:
         for source, target in zip(linked["source"], linked["target"], strict=True)
     )
     assert 0 <= 4 * (5000 - 50 - 1) - linked.height <= lost
+
+
+def test_a_virtual_thread_is_a_thread(compiled: Compiled, tmp_path: Path) -> None:
+    java = java_since(21)
+    _, *rest = compiled("Virtual", VIRTUAL)
+    what = Asked(jvm=True, reachability_bytes=PERIOD)
+    command = [java, *rest, str(tmp_path / "ids")]
+    trace = api.trace(command, what=what, folder=tmp_path / "t.tare")
+    made = of_type(objects_with_types(trace), "Virtual$Made")
+    ids = {int(word) for word in (tmp_path / "ids").read_text().split()}
+    assert dict(made.group_by("thread").len().rows()) == dict.fromkeys(ids, 500)
+    assert trace.meta["jvm"]["wrong_stacks"] == 0
+    callers = [
+        [frame["function"] for frame in trace.frames_of(0, site)]
+        for site in made["site"].unique().to_list()
+    ]
+    below = ["new Virtual$Made", "Virtual.make", "Virtual.deep"]
+    assert all(functions[:3] == below for functions in callers)
+    # Those of the thread that carries it are not its own.
+    assert not any("ForkJoin" in name for functions in callers for name in functions)
+
+
+def test_compact_headers_make_objects_smaller(compiled: Compiled, tmp_path: Path) -> None:
+    java = java_since(25)
+    event_agent()
+    _, *rest = compiled("Lives", LIVES)
+    what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=True, last_seen=True)
+    command = [java, "-XX:+UseCompactObjectHeaders", *rest]
+    trace = api.trace(command, what=what, folder=tmp_path / "t.tare")
+    assert violations(trace) == {}
+    assert trace.meta["jvm"]["lost_stores"] == 0
+    objects = objects_with_types(trace)
+    assert of_type(objects, "Lives$Filler")["size"].unique().to_list() == [8 + 4 * 8]
+    kept = of_type(objects, "Lives$Kept")
+    assert kept["size"].unique().to_list() == [8 + 8]
+    links = trace.pointers().filter(pl.col("source").is_in(kept["id"].implode())).collect()
+    assert links["offset"].unique().to_list() == [8]
+    assert links["target"].drop_nulls().to_list() == kept["id"].to_list()[:-1]
 
 
 def test_a_replay_is_the_same_under_a_collector(recorded: Recorded, tmp_path: Path) -> None:

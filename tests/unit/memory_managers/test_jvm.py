@@ -51,6 +51,19 @@ def test_names_that_mean_nothing_are_refused(name: str) -> None:
         resolve(name)
 
 
+@pytest.mark.parametrize(("version", "passed"), [("21.0.8", True), ("25.0.3", False)])
+def test_an_option_that_the_jvm_lost_is_left_out(
+    version: str, passed: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "release").write_text(f'JAVA_VERSION="{version}"\n')
+    program = Program("test", (str(tmp_path / "bin" / "java"), "Main"))
+    setting = resolve("jvm.parallel(period=4MiB)").runtime
+    assert setting is not None
+    words = jvm.advice(setting, program).argv
+    assert "-XX:+UseParallelGC" in words
+    assert ("-XX:-ScavengeBeforeFullGC" in words) == passed
+
+
 def test_a_name_can_be_typed_in_again() -> None:
     name = "jvm.serial(heap=64MiB, period=4MiB, full-period=64MiB)"
     assert resolve(name).name == name

@@ -60,6 +60,10 @@ _THREAD_BUFFER = "64k"
 """With a fixed period: the part of a thread's buffer that a collection finds unused is allocated,
 too, so the buffers must be small and of one size."""
 
+_NO_SCAVENGE = "-XX:-ScavengeBeforeFullGC"
+_NEVER_SCAVENGES = 25
+"""The release that has no such option, and no young collection before a full one."""
+
 
 @dataclass(frozen=True)
 class Collector:
@@ -232,18 +236,30 @@ def recipes() -> dict[str, Recipe]:
     }
 
 
-@cache
 def _installed_version() -> str:
-    """As the JVM's folder tells it, without starting it."""
     java = runtimes.found("java")
-    if java is None:
-        return ""
+    return "" if java is None else _version_of(java)
+
+
+@cache
+def _version_of(java: Path) -> str:
+    """As the JVM's folder tells it, without starting it; "" where it does not."""
     try:
         text = (java.parent.parent / "release").read_text(errors="replace")
     except OSError:
         return ""
     match = re.search(r'^JAVA_VERSION="([\w.+-]{1,40})"', text, re.MULTILINE)
     return match[1] if match else ""
+
+
+def _java_of(program: Program) -> Path | None:
+    """What the command runs as `java`, or finds under that name."""
+    word = program.argv[0] if java_command.is_java(program) else "java"
+    if "/" in word:
+        return (program.directory or Path.cwd()).joinpath(word).resolve()
+    path = program.environment.get("PATH", os.environ.get("PATH", os.defpath))
+    found = shutil.which(word, path=path)
+    return None if found is None else Path(found).resolve()
 
 
 def runs(program: Program) -> bool:
@@ -294,6 +310,14 @@ def _arguments(setting: Setting) -> list[str]:
     return words
 
 
+def _arguments_for(setting: Setting, program: Program) -> list[str]:
+    """Those that the program's JVM knows."""
+    java = _java_of(program)
+    release = "" if java is None else _version_of(java).partition(".")[0]
+    never_scavenges = release.isdecimal() and int(release) >= _NEVER_SCAVENGES
+    return [word for word in _arguments(setting) if not (never_scavenges and word == _NO_SCAVENGE)]
+
+
 def _period_arguments(collector: str, period: int) -> list[str]:
     """A young generation of a fixed size, in which exactly ``period`` bytes can be allocated. It
     has two more parts, for survivors, of which each takes the whole divided by a ratio."""
@@ -312,7 +336,7 @@ def _period_arguments(collector: str, period: int) -> list[str]:
     words = [f"-Xmn{young}", f"-XX:TLABSize={_THREAD_BUFFER}", "-XX:-ResizeTLAB"]
     if collector == "parallel":
         ratios = [f"-XX:InitialSurvivorRatio={ratio}", f"-XX:MinSurvivorRatio={min(ratio, 3)}"]
-        return [*words, "-XX:-UseAdaptiveSizePolicy", "-XX:-ScavengeBeforeFullGC", *ratios]
+        return [*words, "-XX:-UseAdaptiveSizePolicy", _NO_SCAVENGE, *ratios]
     return [*words, f"-XX:SurvivorRatio={ratio - 2}"]
 
 
@@ -334,10 +358,8 @@ def _full_every(setting: Setting) -> int:
 def check(setting: Setting, program: Program) -> None:
     agent()
     runtimes.refuse_multiple(setting)
-    if java_command.is_java(program) and "/" not in program.argv[0]:
-        path = program.environment.get("PATH", os.environ.get("PATH", os.defpath))
-        if shutil.which(program.argv[0], path=path) is None:
-            raise MissingError("java is not installed", f"apt-get install {PACKAGE}")
+    if java_command.is_java(program) and _java_of(program) is None:
+        raise MissingError("java is not installed", f"apt-get install {PACKAGE}")
     given = {*setting.options, *([] if setting.collector == OWN else [""])}
     for word in java_command.options_of(program):
         for option, pattern in _CLASHES:
@@ -385,7 +407,9 @@ def has(program: Program, collector: str) -> bool:
 
 def advice(setting: Setting, program: Program) -> Program:
     """The program with the options that choose the collector, as a user would type them."""
-    return java_command.with_options(without(program, "", *setting.options), _arguments(setting))
+    return java_command.with_options(
+        without(program, "", *setting.options), _arguments_for(setting, program)
+    )
 
 
 def agent() -> Path:
@@ -401,7 +425,7 @@ def agent() -> Path:
 def under(setting: Setting, program: Program, folder: Path) -> Program:
     every = _full_every(setting)
     options = [
-        *_arguments(setting),
+        *_arguments_for(setting, program),
         "-XX:+ExitOnOutOfMemoryError",
         # Warnings go to standard output unless told otherwise, which is compared; and first of all
         # is what no version knows every part of.

@@ -88,7 +88,8 @@ public final class Events {
                 if (readsCpu) {
                     lastCpu = THREADS.getCurrentThreadCpuTime();
                     lastRead = System.nanoTime();
-                    used = Math.max(lastCpu - cpu, 1);
+                    // Of a virtual thread it is not known: the clock says -1.
+                    used = lastCpu < 0 ? 0 : Math.max(lastCpu - cpu, 1);
                 }
                 records.add(EVENT, start, end - start, used, key, thread);
                 count++;
