@@ -423,7 +423,7 @@ def test_canaries_are_visited_on_each_worker(
     )  # fmt: skip
     records = read_records(tmp_path / "r")
     visits = [record for record in records if record.run.study == CANARY]
-    assert len(records) - len(visits) == 2
+    assert len(records) - len(visits) == 1
     assert len(visits) >= 2 * canary.RUNS_A_VISIT
     assert {record.outcome.status for record in visits} == {Status.OK}
     assert {record.run.machine for record in visits} == set(read_run(tmp_path / "r").machines)
