@@ -113,7 +113,9 @@ public final class Stores {
         int to = System.identityHashCode(target);
         if (!stored(from, offset, to)) {
             introduce(source, target);
-            stored(from, offset, to);
+            if (!stored(from, offset, to)) {
+                lost();
+            }
         }
     }
 
