@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,10 @@ _LEFT = re.compile(r"tare-(\d+)-\d+")
 _PERIOD_MICROSECONDS = 100_000
 _MEMORY, _PROCESSORS = "memory", "cpu"
 _OWN = Path("/proc/self")
+_HINT = (
+    "run as root, or by systemd-run --user --scope -p Delegate=yes tare …; a container of another "
+    "tool needs /sys/fs/cgroup writable, as docker run --privileged makes it"
+)
 _numbers = itertools.count()
 
 
@@ -44,10 +48,11 @@ def check(container: Container) -> None:
 def make(container: Container, own: Path = _OWN) -> list[Path]:
     """New groups, empty, with what ``container`` says."""
     controllers = [_MEMORY] + ([_PROCESSORS] if container.processors is not None else [])
+    places = _places(controllers, own)
     made: dict[Path, Path] = {}
     try:
         for controller in controllers:
-            place = _place(controller, own)
+            place = places[controller]
             group = made.get(place.folder)
             if group is None:
                 _remove_left(place.folder)
@@ -59,7 +64,7 @@ def make(container: Container, own: Path = _OWN) -> list[Path]:
                 _write(group / file, value)
     except OSError as error:
         remove(made.values())
-        raise _refused(f"{error.filename}: {error.strerror}") from None
+        raise _refused(f"{error.filename}: {error.strerror}", _HINT) from None
     except BaseException:
         remove(made.values())
         raise
@@ -75,7 +80,7 @@ def remove(groups: Iterable[Path]) -> None:
 
 def version(own: Path = _OWN) -> int:
     """Of the interface that limits memory here."""
-    return 2 if _place(_MEMORY, own).unified else 1
+    return 2 if _places([_MEMORY], own)[_MEMORY].unified else 1
 
 
 def _values(controller: str, unified: bool, container: Container) -> dict[str, str]:
@@ -110,38 +115,63 @@ def _write(file: Path, value: str) -> None:
     path.write_text(value)
 
 
-def _place(controller: str, own: Path) -> _Place:
+def _places(controllers: Collection[str], own: Path) -> dict[str, _Place]:
+    """By controller. A process is in one group of the second version, so what the first version
+    does not have gets one place there that passes it all on."""
     memberships = dict(_memberships((own / "cgroup").read_text()))
-    for mount, root, kind, options in _mounts((own / "mountinfo").read_text()):
-        if kind == "cgroup" and controller in options:
+    mounts = list(_mounts((own / "mountinfo").read_text()))
+    places: dict[str, _Place] = {}
+    for mount, root, kind, options in mounts:
+        for controller in options.intersection(controllers) if kind == "cgroup" else ():
             folder = _below(mount, root, memberships.get(controller, "/"))
-            if os.access(folder, os.W_OK):
-                return _Place(folder, unified=False)
-            raise _refused(f"{folder} cannot be written to")
-    for mount, root, kind, _ in _mounts((own / "mountinfo").read_text()):
-        if kind != "cgroup2" or controller not in _words(mount / "cgroup.controllers"):
-            continue
-        inside = _below(mount, root, memberships.get("", "/"))
-        for folder in (inside, *inside.parents):
-            if controller in _words(folder / "cgroup.subtree_control") and os.access(
-                folder, os.W_OK
-            ):
-                return _Place(folder, unified=True)
-            if folder == mount:
-                break
-        raise _refused(
-            f"no group above this process has '{controller}' in cgroup.subtree_control and can be "
-            "written to"
-        )
-    raise _refused(f"the kernel offers no control groups with the controller '{controller}'")
+            if not os.access(folder, os.W_OK):
+                raise _refused(f"{folder} cannot be written to", _HINT)
+            places[controller] = _Place(folder, unified=False)
+    rest = [controller for controller in controllers if controller not in places]
+    if not rest:
+        return places
+    for mount, root, kind, _ in mounts:
+        if kind == "cgroup2" and _has(mount / "cgroup.controllers", rest):
+            inside = _below(mount, root, memberships.get("", "/"))
+            place = _Place(_passing_on(rest, inside, mount), unified=True)
+            return {**places, **dict.fromkeys(rest, place)}
+    raise _refused(f"the kernel offers no control groups with the controller {_shown(rest)}", _HINT)
 
 
-def _refused(why: str) -> MissingError:
-    return MissingError(
-        f"no container can be made here: {why}",
-        "run as root, or by systemd-run --user --scope -p Delegate=yes tare …; without systemd, as "
-        "root: echo +memory +cpu > /sys/fs/cgroup/cgroup.subtree_control",
+def _passing_on(controllers: Collection[str], inside: Path, mount: Path) -> Path:
+    """The nearest group at or above ``inside`` whose new groups get the ``controllers``."""
+    above = [inside, *inside.parents]
+    writable = [
+        folder
+        for folder in above[: above.index(mount) + 1]
+        if os.access(folder, os.W_OK) and _has(folder / "cgroup.controllers", controllers)
+    ]
+    for folder in writable:
+        if _has(folder / "cgroup.subtree_control", controllers):
+            return folder
+    hint = _HINT
+    if writable:
+        # But for the kernel's first group, one with processes of its own cannot pass them on.
+        group, emptied = writable[-1], ""
+        if (group / "cgroup.type").exists():
+            emptied = (
+                f"mkdir -p {group}/all; xargs -n1 <{group}/cgroup.procs >{group}/all/cgroup.procs; "
+            )
+        passed = " ".join(f"+{controller}" for controller in controllers)
+        hint = f"run first: {emptied}echo {passed} >{group}/cgroup.subtree_control"
+    raise _refused(
+        f"no group at or above that of this process has {_shown(controllers)} in "
+        "cgroup.subtree_control and can be written to",
+        hint,
     )
+
+
+def _refused(why: str, hint: str) -> MissingError:
+    return MissingError(f"no container can be made here: {why}", hint)
+
+
+def _shown(controllers: Iterable[str]) -> str:
+    return " and ".join(f"'{controller}'" for controller in controllers)
 
 
 def _memberships(text: str) -> Iterator[tuple[str, str]]:
@@ -169,11 +199,11 @@ def _below(mount: Path, root: str, path: str) -> Path:
     return folder if not inside.startswith("..") and folder.is_dir() else mount
 
 
-def _words(file: Path) -> list[str]:
+def _has(file: Path, words: Iterable[str]) -> bool:
     try:
-        return file.read_text().split()
+        return set(words) <= set(file.read_text().split())
     except OSError:
-        return []
+        return False
 
 
 def _remove_left(folder: Path) -> None:

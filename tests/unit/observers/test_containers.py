@@ -21,15 +21,23 @@ def own(tmp_path: Path) -> Path:
     return folder
 
 
-def unified(own: Path, mount: Path, *with_controllers: str) -> Path:
-    """A process in the group /user/session, where these groups pass their controllers on."""
+def unified(own: Path, mount: Path, **passing: str) -> Path:
+    """A process in the group user/session, where first (the mount), user and session pass these
+    controllers on; with the files and lines of Linux 6.1 under systemd 252."""
     inside = mount / "user/session"
     inside.mkdir(parents=True)
-    (mount / "cgroup.controllers").write_text("cpu io memory\n")
-    for group in with_controllers:
-        (mount / group / "cgroup.subtree_control").write_text("cpu memory\n")
+    available = "cpuset cpu io memory hugetlb pids rdma misc"
+    for name, group in {"first": mount, "user": mount / "user", "session": inside}.items():
+        (group / "cgroup.controllers").write_text(f"{available}\n")
+        available = passing.get(name, "")
+        (group / "cgroup.subtree_control").write_text(f"{available}\n")
+        if group != mount:  # the kernel's first group has no type
+            (group / "cgroup.type").write_text("domain\n")
     (own / "cgroup").write_text("0::/user/session\n")
-    (own / "mountinfo").write_text(f"30 1 0:2 / {mount} rw - cgroup2 cgroup2 rw,nsdelegate\n")
+    (own / "mountinfo").write_text(
+        f"31 24 0:26 / {mount} rw,nosuid,nodev,noexec,relatime shared:9 - cgroup2 cgroup2 "
+        "rw,nsdelegate,memory_recursiveprot\n"
+    )
     return inside
 
 
@@ -49,7 +57,7 @@ def test_the_nearest_group_that_passes_its_controllers_on_has_the_new_one(
     own: Path, tmp_path: Path
 ) -> None:
     mount = tmp_path / "cgroup"
-    unified(own, mount, ".", "user")
+    unified(own, mount, first="cpu memory pids", user="cpu memory pids")
     (group,) = containers.make(Container(64 * MIB, 0.5), own)
     assert group.parent == mount / "user"
     assert (group / "memory.max").read_text() == str(64 * MIB)
@@ -57,11 +65,22 @@ def test_the_nearest_group_that_passes_its_controllers_on_has_the_new_one(
     assert containers.version(own) == 2
 
 
+def test_one_group_has_all_controllers_of_the_second_version(own: Path, tmp_path: Path) -> None:
+    """As of systemd-run --user --scope without Delegate=yes: the nearest passes memory on alone. A
+    process that entered a second group would leave the first, and its limit."""
+    mount = tmp_path / "cgroup"
+    unified(own, mount, first="cpu memory pids", user="memory pids")
+    (group,) = containers.make(Container(64 * MIB, 0.5), own)
+    assert group.parent == mount
+    (without_quota,) = containers.make(Container(64 * MIB), own)
+    assert without_quota.parent == mount / "user"
+
+
 def test_swap_is_off_where_there_is_any(
     own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mount = tmp_path / "cgroup"
-    unified(own, mount, ".")
+    unified(own, mount, first="cpu memory pids")
     mkdir = Path.mkdir
 
     def of_the_kernel(path: Path) -> None:
@@ -97,15 +116,38 @@ def test_groups_of_processes_that_are_no_more_are_removed(own: Path, tmp_path: P
     assert {name: (folder / name).exists() for name in names} == names
 
 
-@pytest.mark.parametrize("passing", [[], ["user/session"]])
+@pytest.mark.parametrize("passing", [{}, {"first": "cpu memory pids", "user": "memory"}])
 def test_who_may_make_none_is_told_what_to_do(
-    own: Path, tmp_path: Path, passing: list[str], monkeypatch: pytest.MonkeyPatch
+    own: Path, tmp_path: Path, passing: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unified(own, tmp_path / "cgroup", *passing)
+    unified(own, tmp_path / "cgroup", **passing)
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with pytest.raises(MissingError, match="no container can be made here") as refused:
         containers.make(Container(), own)
     assert "Delegate=yes" in refused.value.hint
+
+
+def test_the_first_group_is_told_to_pass_controllers_on(own: Path, tmp_path: Path) -> None:
+    mount = tmp_path / "cgroup"
+    unified(own, mount)
+    with pytest.raises(MissingError, match="'memory' and 'cpu'") as refused:
+        containers.make(Container(processors=1), own)
+    assert refused.value.hint == f"run first: echo +memory +cpu >{mount}/cgroup.subtree_control"
+
+
+def test_a_group_with_processes_is_told_to_become_empty_first(own: Path, tmp_path: Path) -> None:
+    """As of a container with a namespace of its own: other groups than the kernel's first refuse
+    (EBUSY) to pass controllers on while they have processes."""
+    mount = tmp_path / "cgroup"
+    unified(own, mount)
+    (own / "cgroup").write_text("0::/\n")
+    (mount / "cgroup.type").write_text("domain\n")
+    with pytest.raises(MissingError) as refused:
+        containers.make(Container(), own)
+    moved = f"mkdir -p {mount}/all; xargs -n1 <{mount}/cgroup.procs >{mount}/all/cgroup.procs"
+    assert refused.value.hint == (
+        f"run first: {moved}; echo +memory >{mount}/cgroup.subtree_control"
+    )
 
 
 def test_a_kernel_without_groups_is_told_apart(own: Path) -> None:
