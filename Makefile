@@ -7,8 +7,9 @@
 # make tuned  docs/tuned.md, in an hour       make trixie  demo and tests in a bare Debian 13
 # make arm64  a wheel for arm64, tried in a bare Debian 12 under QEMU
 # make wheel-systems  dist's wheel tried in bare Debians without a compiler
+# make machine  tests of containers under control groups of version 2, in QEMU
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo unit test check format bench papers tuned soak steady trixie arm64 wheel wheel-systems docs lock clean
+.PHONY: help setup build demo unit test check format bench papers tuned soak steady trixie machine arm64 wheel wheel-systems docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -66,6 +67,9 @@ steady: build
 
 trixie:
 	scripts/in-system.sh trixie make demo test
+
+machine: build
+	scripts/in-machine.sh $(PYTHON) -m pytest -q tests/studies/test_minheap_container.py
 
 arm64: $(VENV)/.dependencies
 	PYTHON=$(PYTHON) scripts/build-arm64.sh
