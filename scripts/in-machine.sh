@@ -21,7 +21,7 @@ prefix=$(.venv/bin/python -c 'import sys; print(sys.base_prefix)')
 [ "$prefix" != /usr ] || prefix=
 tar -C / --exclude="${PWD#/}/build" --exclude=__pycache__ -cf - "${PWD#/}" ${prefix:+"${prefix#/}"} |
   tar -C "$root" -xf -
-rm -f "$root/etc/resolv.conf"
+chmod 711 "$root/root" # other users run a Python that lies below it
 : >"$root/etc/tmpfiles.d/tmp.conf" # so that nothing clears /tmp, should the checkout lie there
 cat >"$root/command.sh" <<'COMMAND'
 cd "$1" && shift && "$@"
