@@ -34,6 +34,8 @@ INJECTOR = "bin/tare-inject"
 _CALM_SECONDS = 15.0
 _INJECTION_SECONDS = 60.0
 _NOT_PERMITTED, _BUSY, _NOT_LOADED = 3, 4, 5
+_NO_ROOM = "static TLS block"
+"""In what glibc's loader says of a library whose variables of each thread have no room."""
 _AT_ONCE = 1e-9
 _ALONE_SECONDS = 30
 """After which the process goes on unobserved, where Tare has not been seen."""
@@ -355,11 +357,12 @@ def _injected(target: Target, what: str, *words: str) -> tuple[list[str], bool]:
             except KeyboardInterrupt:
                 is_interrupted = True
     if process.returncode != 0:
-        raise _refused(target.pid, process.returncode, reason.strip())
+        raise refused(target.pid, process.returncode, reason.strip())
     return said.split(), is_interrupted
 
 
-def _refused(pid: int, status: int, reason: str) -> TareError:
+def refused(pid: int, status: int, reason: str) -> TareError:
+    """What the injector's exit ``status`` means; ``reason`` is what it printed."""
     if status == _NOT_PERMITTED:
         return not_allowed(pid, "the kernel does not permit it")
     if status == _BUSY:
@@ -367,6 +370,12 @@ def _refused(pid: int, status: int, reason: str) -> TareError:
             f"process {pid} was at no place in {_CALM_SECONDS:.0f} s at which it can call "
             "functions of Tare safely",
             "try again when it does other work",
+        )
+    if status == _NOT_LOADED and _NO_ROOM in reason:
+        return UsageError(
+            f"process {pid} was attached to too often: each time leaves a library in it, and its "
+            "threads' static memory has room for no more",
+            "restart it; and record for longer rather than again and again",
         )
     if status == _NOT_LOADED:
         return UsageError(f"process {pid} cannot load a library of Tare: {reason}")
