@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -69,7 +69,7 @@ def command(folder: Path, serve: bool, port: int, opens: bool) -> int:
 def _leading_to(address: str) -> Iterator[str]:
     """The address of a file that leads to ``address``: others on the machine see what a browser is
     told to open, and must not see the token."""
-    with NamedTemporaryFile("w", prefix="tare-explore-", suffix=".html") as file:
-        file.write(f'<meta http-equiv="refresh" content="0; url={address}">')
-        file.flush()
-        yield Path(file.name).as_uri()
+    with TemporaryDirectory(prefix="tare-explore-", ignore_cleanup_errors=True) as folder:
+        file = Path(folder, "explorer.html")
+        file.write_text(f'<meta http-equiv="refresh" content="0; url={address}">')
+        yield file.as_uri()
