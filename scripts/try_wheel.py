@@ -54,7 +54,7 @@ int main(void) {
 """
 PAGE, KEPT = Path("docs/systems.md"), Path("docs/systems.json")
 FACTS = ("system", "machine", "day", "libc", "python", "wheel")
-HELPERS = ("python3 -m venv", "pip install uv", "pip install pytest")
+HELPERS = ("python3 -m venv", "pip install uv", "tare of uv", "pip install pytest")
 MARKS = {"works": "✓", "left out": "left out", "failed": "fails", "": "not tried"}
 LEFT_OUT = 3
 SECONDS = 1200
@@ -269,12 +269,13 @@ def rows(kept: list[dict[str, Any]]) -> list[str]:
             cells = tuple(_cell(name, state.get(name)) for state in states)
             alike.setdefault(cells, []).append(name.removeprefix("tare "))
     heads = [
-        f"{result['system']}, {result['machine']}, {result['libc']}, Python {result['python']}"
+        f"{result['system']}{', the wheel' if result['wheel'] else ''}, "
+        f"{result['libc']}, Python {result['python']}"
         for result in kept
     ]
     lines = [["", *heads], ["---"] * (len(kept) + 1)]
     lines += [[", ".join(names), *cells] for cells, names in alike.items()]
-    return ["| " + " | ".join(line) + " |" for line in lines]
+    return ["|" + "|".join(line) + "|" for line in lines]
 
 
 def _cell(name: str, step: dict[str, Any] | None) -> str:

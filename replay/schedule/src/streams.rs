@@ -149,6 +149,7 @@ struct Builder<'a> {
     ending: Vec<(usize, u32)>,
     /// How many threads meet; none yet.
     meeting: u32,
+    started: Vec<bool>,
     joined: Vec<bool>,
 }
 
@@ -170,6 +171,7 @@ impl<'a> Builder<'a> {
             waits: 0,
             ending: Vec::new(),
             meeting: 0,
+            started: vec![false; threads],
             joined: vec![false; threads],
         }
     }
@@ -243,7 +245,7 @@ impl<'a> Builder<'a> {
     /// A run of `next` begins after one of `before`, which starts it where it is new, once those
     /// that have ended by then are gone.
     fn start(&mut self, before: u32, next: u32, first: u32, at: usize) {
-        if next == first || self.streams[next as usize].words() > 0 {
+        if next == first || std::mem::replace(&mut self.started[next as usize], true) {
             return;
         }
         let starter = &mut self.streams[before as usize];
