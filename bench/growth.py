@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import resource
 import statistics
 import subprocess
@@ -199,6 +198,6 @@ def _seconds(folder: Path, engine: str, work: str, size: int) -> float:
 
 def _tare(words: Sequence[str]) -> None:
     command = [sys.executable, "-m", "tare", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(words)}: {done.stderr[-2000:] or done.stdout[-2000:]}")
