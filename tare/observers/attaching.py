@@ -39,7 +39,7 @@ _NO_ROOM = "static TLS block"
 _AT_ONCE = 1e-9
 _ALONE_SECONDS = 30
 """After which the process goes on unobserved, where Tare has not been seen."""
-_LOOK_SECONDS = 0.2
+_LOOK_SECONDS = 1.0
 _MAPS_BYTES = 64 << 20
 _CLASS_64 = b"\x02"
 _NEEDED = ("mmap", "munmap", "dlopen", "dlsym", "dlerror")

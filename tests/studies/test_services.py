@@ -1,4 +1,4 @@
-"""The servers of the suite `services` that run under a language or need another user."""
+"""The servers of the suite `services`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from tare.records.results import read_records
 from tests.support.java import workloads_jar
 
 NEEDED = {
+    "redis": (("redis-server",), "redis-server"),
+    "memcached": (("memcached",), "memcached"),
+    "nginx": (("nginx", "wrk"), "nginx-light wrk"),
+    "apache": (("apache2", "wrk"), "apache2-bin wrk"),
     "postgres": (("pg_lsclusters", "unshare"), "postgresql"),
     "java": (("java", "javac"), "openjdk-17-jdk-headless"),
     "tomcat": (("java", "mvn"), "maven"),
