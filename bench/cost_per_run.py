@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -10,17 +9,19 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from bench.row import Row
+from bench.row import Row, seconds_row
+from tare.base.statistics import Interval, median_interval
 from tare.base.units import format_seconds
 from tare.memory_managers.catalogue import load_recipes, object_path
 from tare.memory_managers.manager import default_managers
 from tare.records.results import read_records
 from tare.records.runs import Record
 
-TRIES = 5
+TRIES = 7
 RUNS = 10
 MANAGERS = 6
-BAR_SECONDS = 0.015
+BAR_SECONDS = 0.01
+SEED = 1
 
 
 def rows() -> list[Row]:
@@ -44,18 +45,23 @@ def rows() -> list[Row]:
             if not page:
                 running.append((_span(records) - own) / counted)
     what = f"compare, {len(managers)} managers x {RUNS} runs of true, {counted} in all"
-    bar = f"under {format_seconds(BAR_SECONDS)}"
-    median = statistics.median
     return [
-        Row(f"{what}: starting and accounting, a run", format_seconds(median(running))),
-        Row(f"{what}: the command without its page, a run", format_seconds(median(without_page))),
-        Row(
-            f"{what}: the whole command, a run",
-            format_seconds(median(with_page)),
-            bar,
-            median(with_page) < BAR_SECONDS,
-        ),
+        Row(f"{what}: starting and accounting, a run", _told(running)),
+        Row(f"{what}: the command without its page, a run", _told(without_page)),
+        seconds_row(f"{what}: the whole command, a run", _interval(with_page), BAR_SECONDS),
     ]
+
+
+def _interval(seconds: list[float]) -> Interval:
+    interval = median_interval(seconds, SEED)
+    assert interval is not None
+    return interval
+
+
+def _told(seconds: list[float]) -> str:
+    found = _interval(seconds)
+    median, low, high = map(format_seconds, (found.median, found.low, found.high))
+    return f"{median} ({low} to {high})"
 
 
 def _one_command(managers: list[str], page: bool) -> tuple[float, list[Record]]:

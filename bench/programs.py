@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tare.base.statistics import Interval, round_interval, rounds_needed
+from tare.base.statistics import Interval, median_interval, round_interval, rounds_needed
 
 ERROR = 0.05
 SEED = 1
@@ -73,6 +73,13 @@ class Times:
         """Of the time under ``tool`` to that under ``other``."""
         pairs = zip(self.of[tool], self.of[other], strict=True)
         interval = round_interval([([one], [two]) for one, two in pairs], ERROR)
+        assert interval is not None
+        return interval
+
+    def more(self, tool: str, other: str) -> Interval:
+        """Seconds that ``tool`` took more than ``other`` in the same round."""
+        pairs = zip(self.of[tool], self.of[other], strict=True)
+        interval = median_interval([one - two for one, two in pairs], SEED)
         assert interval is not None
         return interval
 

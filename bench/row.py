@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tare.base.statistics import Interval
+from tare.base.units import format_seconds
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,21 @@ class Row:
 
 def ratio_row(what: str, ratio: Interval, most: float, more: str) -> Row:
     """A ratio with its interval, which tells where the bar lies outside of it."""
-    met = None if ratio.low <= most < ratio.high else ratio.high <= most
-    told = "" if met is not None else "cannot tell: "
+    met, told = _judged(ratio, most)
     measured = f"{told}{ratio.median:.2f}x ({ratio.low:.2f} to {ratio.high:.2f}; {more})"
     return Row(what, measured, f"at most {most}x", met)
+
+
+def seconds_row(what: str, seconds: Interval, most: float, more: str = "") -> Row:
+    """As ``ratio_row``, of seconds."""
+    met, told = _judged(seconds, most)
+    median, low, high = map(format_seconds, (seconds.median, seconds.low, seconds.high))
+    behind = f"; {more}" if more else ""
+    measured = f"{told}{median} ({low} to {high}{behind})"
+    return Row(what, measured, f"at most {format_seconds(most)}", met)
+
+
+def _judged(found: Interval, most: float) -> tuple[bool | None, str]:
+    """Whether the bar is kept, and what stands before the figure."""
+    met = None if found.low <= most < found.high else found.high <= most
+    return met, "" if met is not None else "cannot tell: "

@@ -1,31 +1,54 @@
-"""Start-up time of the command line."""
+"""What every user pays each day: the processor time of commands that do next to nothing, with all
+the processes that they start, beside Python's own start on the same machine."""
 
 from __future__ import annotations
 
+import contextlib
 import statistics
-import subprocess
 import sys
-import time
+import tempfile
 
-from bench.row import Row
+from bench.programs import times
+from bench.row import Row, ratio_row, seconds_row
 from tare.base.units import format_seconds
 
-TRIES = 9
-COMMANDS = (
-    ("python, doing nothing", ["-c", "pass"]),
-    ("import tare", ["-c", "import tare"]),
-    ("tare --version", ["-m", "tare", "--version"]),
-    ("tare compare --help", ["-m", "tare", "compare", "--help"]),
-    ("tare managers", ["-m", "tare", "managers"]),
-)
+PYTHON_SECONDS = 0.015
+"""What ``python -c pass`` takes where the bars hold: they are ratios to it."""
+PASS = "python -c pass"
+_TARE = [sys.executable, "-m", "tare"]
+_COMPARE = [*_TARE, "compare", "-m", "glibc", "-n", "1", "--quiet"]
+_COMMANDS = {
+    "tare --help": ([*_TARE, "--help"], 0.12),
+    "tare managers": ([*_TARE, "managers"], 0.15),
+    "tare compare, one run of true": ([*_COMPARE, "--no-page", "--", "true"], 0.35),
+    "tare count, one run of true": ([*_TARE, "count", "--quiet", "--no-page", "--", "true"], 0.6),
+    "tare trace of true": ([*_TARE, "trace", "--", "true"], 0.6),
+}
+_WITH_PAGE = [*_COMPARE, "--", "true"]
+PAGE_SECONDS = 0.4
 
 
 def rows() -> list[Row]:
-    """Median wall time of each command, tries interleaved."""
-    times: dict[str, list[float]] = {name: [] for name, _ in COMMANDS}
-    for _ in range(TRIES):
-        for name, arguments in COMMANDS:
-            begun = time.perf_counter()
-            subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
-            times[name].append(time.perf_counter() - begun)
-    return [Row(f"start-up: {n}", format_seconds(statistics.median(t))) for n, t in times.items()]
+    """Each command in turn."""
+    commands = {name: command for name, (command, _) in _COMMANDS.items()}
+    without = "tare compare, one run of true"
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        took = times(
+            {PASS: [sys.executable, "-c", "pass"], **commands, "with page": _WITH_PAGE}, ()
+        )
+
+    def median(name: str) -> float:
+        return statistics.median(took.of[name])
+
+    found = [Row(f"processor time of {PASS}", format_seconds(median(PASS)))]
+    for name, (_, most) in _COMMANDS.items():
+        found.append(
+            ratio_row(
+                f"processor time of {name}, beside {PASS}",
+                took.ratio(name, PASS),
+                round(most / PYTHON_SECONDS, 1),
+                f"{format_seconds(median(name))}; bar {most} s where that takes {PYTHON_SECONDS} s",
+            )
+        )
+    page = took.more("with page", without)
+    return [*found, seconds_row("processor time of the page of a comparison", page, PAGE_SECONDS)]

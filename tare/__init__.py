@@ -20,8 +20,9 @@ from tare.base.earlier_names import find_earlier_names
 from tare.base.version import __version__
 
 if TYPE_CHECKING:
-    from tare.answers.answers import difference, explore, export_text, limits_broken, write_page
+    from tare.answers.answers import difference, explore, export_text, limits_broken
     from tare.answers.figure import figure
+    from tare.answers.pages import write_page
     from tare.answers.published import published
     from tare.answers.required import require
     from tare.answers.summaries import summary, worst_status
@@ -87,7 +88,7 @@ _PLACES = {
     "trace": "studykit.recording.question",
     "weigh": "weighing.bill",
     "worst_status": "answers.summaries",
-    "write_page": "answers.answers",
+    "write_page": "answers.pages",
 }
 """Where each name lives that is not the function of a study."""
 

@@ -1,30 +1,18 @@
-"""What can be had of a results folder: summary, page, differences, other tools' formats."""
+"""What can be had of results folders: the explorer, differences, other tools' formats."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from tare.answers.building import build_report
 from tare.answers.diff import DiffResult, diff
 from tare.answers.explorer.collecting import collect
 from tare.answers.explorer.page import write_explorer
 from tare.answers.exports.formats import FORMATS
 from tare.answers.summaries import summary
 from tare.base.errors import UsageError
-from tare.base.files import writing
 from tare.checking.limits import is_broken, judged
-from tare.records.results import PAGE_FILE, Results
-from tare.report import page
-from tare.report.model import Report
-
-
-def write_page(results: Results, report: Report | None = None) -> Path:
-    """Write the page of a results folder; returns its path. ``report`` saves building it again."""
-    path = results.folder / PAGE_FILE
-    with writing(results.folder):
-        page.write_page(report or build_report(results), path)
-    return path
+from tare.records.results import Results
 
 
 def explore(folder: Path | str, note: Callable[[str], None] = lambda _text: None) -> Path:

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-import re
+import importlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from msgspec import structs
-
-from tare.answers import first_screen
 from tare.base.errors import UsageError
 from tare.base.units import format_duration, format_seconds
 from tare.campaign import drift
-from tare.checking import report as check
-from tare.gating import report as gate
-from tare.records.header import DescribedProgram, Header
+from tare.records.header import Header
 from tare.records.metrics import Obtained
 from tare.records.results import Results, read_records, telling_damage
-from tare.report.advice import with_actions
 from tare.report.comparison import coverage_warnings, failure_tables
 from tare.report.model import Report, Section
-from tare.studies import Reporting, studies
-from tare.studykit.advice import run_as
-from tare.weighing import own_heap
-from tare.weighing.actions import actions_of
-from tare.weighing.sections import of_results
+from tare.studies import Reporting, study_called
 
-SHORT = {
-    "time-and-memory": "Allocators",
-    "space": "Peak memory",
-    "instructions": "Cost of malloc",
-    "drag": "Held too long",
-    "storage": "By component",
-    "java-time": "Collectors",
-    "java-costs": "Cost of collectors",
-    "java-pauses": "Pauses",
-    "java-least-heap": "Minimum heap",
-    "java-malloc": "Malloc",
-}
-"""Of sections of the bill, by their identifiers."""
 TIMES_TABLE = "Time and memory"
-RESEARCH = ("delay", "collectors")
-_COMMAND = re.compile(r"`(tare (?!weigh\b|trace\b|minheap\b)\w+[^`]*)`")
-"""In the words of a section that was left out: what measures the same without a limit."""
+CHECK, GATE = "check", "gate"
+_OTHERS = {CHECK: "tare.checking.report", GATE: "tare.gating.report"}
+"""What has results, and is no study; loaded where it is asked for, as studies are."""
 
 
 def build_report(results: Results) -> Report:
@@ -57,8 +34,8 @@ def _build_report(results: Results) -> Report:
     run = results.run
     programs = [program.name for program in run.programs]
     subject = programs[0] if len(programs) == 1 else f"{len(programs)} programs"
-    if run.study == gate.STUDY:
-        subject = gate.subject(run)
+    if run.study == GATE:
+        subject = importlib.import_module(_OTHERS[GATE]).subject(run)
     of_program = len(programs) == 1 and not run.request.trace  # else it is that of a replayer
     report = Report(
         title=f"tare {_command(run.study)}: {subject}",
@@ -73,23 +50,11 @@ def _build_report(results: Results) -> Report:
             *drift.warnings(run, read_records(results.folder)),
         ],
     )
-    return _bill(report, results) if run.study == "weigh" else report
+    if run.study != "weigh":
+        return report
+    from tare.answers import bill
 
-
-def _bill(report: Report, results: Results) -> Report:
-    """The report with the first screen of a bill."""
-    trust, trusted = first_screen.trust(results, report.sections)
-    actions = actions_of(results)
-    return replace(
-        report,
-        about=own_heap.about(results),
-        sections=[with_actions(section, actions) for section in report.sections],
-        verdict=first_screen.verdict(report.sections),
-        actions=actions,
-        tiles=first_screen.tiles(results),
-        trust=trust,
-        trusted=trusted,
-    )
+    return bill.with_first_screen(report, results)
 
 
 def _commands(results: Results) -> list[tuple[str, str]]:
@@ -123,14 +88,16 @@ def _command(study: str) -> str:
 
 
 def _sections(results: Results) -> list[Section]:
-    if results.run.study == "weigh":
-        return _sections_of_bill(results)
-    study = results.run.study
-    every: tuple[Reporting, ...] = (*studies(), check, gate)
-    found = [_whole(each, results) for each in every if study == each.STUDY]
-    if not found:
-        raise UsageError(f"this Tare does not know the study '{study}' of {results.folder}")
-    return found
+    name = results.run.study
+    if name == "weigh":
+        from tare.answers import bill
+
+        return bill.sections(results)
+    study: Reporting | None
+    study = importlib.import_module(_OTHERS[name]) if name in _OTHERS else study_called(name)
+    if study is None:
+        raise UsageError(f"this Tare does not know the study '{name}' of {results.folder}")
+    return [_whole(study, results)]
 
 
 def _whole(study: Reporting, results: Results) -> Section:
@@ -155,29 +122,6 @@ def _untitled(section: Section, programs: Sequence[str]) -> Section:
         tables=[replace(table, title=title(table.title)) for table in section.tables],
         figures=[replace(figure, title=title(figure.title)) for figure in section.figures],
     )
-
-
-def _sections_of_bill(results: Results) -> list[Section]:
-    costs = {name: structs.asdict(cost) for name, cost in results.run.sections.items()}
-    program = results.run.programs[0]
-    found = []
-    for each in of_results(results):
-        section = replace(
-            each.section(results),
-            research=each.IDENTIFIER in RESEARCH,
-            short=SHORT.get(each.IDENTIFIER, ""),
-            **costs.get(each.IDENTIFIER, {}),
-        )
-        if section.is_left_out:
-            section = replace(section, commands=_without_limit(section.findings, program))
-        found.append(section)
-    return found
-
-
-def _without_limit(findings: Sequence[str], program: DescribedProgram) -> list[tuple[str, str]]:
-    named = _COMMAND.search(" ".join(findings))
-    command = named[1] if named else "tare weigh --thorough"
-    return [("Without a limit", f"{command} {shlex.join(run_as(program))}")]
 
 
 def _subtitle(run: Header) -> str:

@@ -9,18 +9,16 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import TYPE_CHECKING, TextIO
 
-from tare.answers.answers import write_page
 from tare.answers.summaries import summary, worst_status
 from tare.base.errors import UsageError
 from tare.base.files import descriptor_of, write_to
 from tare.base.text import printable
 from tare.records.results import Results
-from tare.report.figures.drawing import start_drawing
-from tare.studies.compare import report as compare
 from tare.studykit.answer import Answer
 
 if TYPE_CHECKING:
     from tare.heap_traces.trace import Trace
+    from tare.report.model import Report
 
 
 OPENER_SECONDS = 5.0
@@ -36,6 +34,8 @@ def present(answer: Answer) -> int:
     taken = any(file is not None and _is_standard_output(file) for file in files.values())
     stream = sys.stderr if taken else sys.stdout
     if output.page:
+        from tare.report.figures.drawing import start_drawing
+
         start_drawing()
     report = None
     if not output.quiet:
@@ -44,7 +44,7 @@ def present(answer: Answer) -> int:
 
         report = build_report(results)
         print_report(report, stream, verbose=output.verbose)
-    page = write_page(results, report) if output.page else None
+    page = _page(results, report) if output.page else None
     if output.quiet:
         _tell_of_failures(results)
     else:
@@ -52,11 +52,26 @@ def present(answer: Answer) -> int:
         print_address("results", results.folder, stream)
         if page is not None:
             print_address("page", page, stream)
-        if results.run.study == compare.STUDY and (sentence := compare.last_sentence(results)):
+        if sentence := _last_sentence(results):
             print(f"\n{printable(sentence)}", file=stream)
     if answer.opens:
         _open(page)
     return int(worst_status(results)) if answer.exit_code is None else answer.exit_code
+
+
+def _page(results: Results, report: Report | None) -> Path:
+    from tare.answers.pages import write_page
+
+    return write_page(results, report)
+
+
+def _last_sentence(results: Results) -> str:
+    """What the command ends with, or ""."""
+    if results.run.study != "compare":
+        return ""
+    from tare.studies.compare import report as compare
+
+    return compare.last_sentence(results)
 
 
 def _open(page: Path | None) -> None:

@@ -1,9 +1,14 @@
-"""What a heap trace is to hold."""
+"""What is asked of observers: what a heap trace is to hold, and when a process that runs is to be
+looked at."""
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
+
+from tare.base.units import format_bytes
 
 JVM = "jvm"
 """What records Java programs."""
@@ -66,3 +71,24 @@ class Asked:
             "address": self.observer == "recorder",
         }
         return [word for word, there in wanted.items() if there]
+
+
+@dataclass(frozen=True)
+class When:
+    """When its resident memory is over ``resident_bytes``, or this Tare gets the signal; what is 0
+    is not waited for, and where both are, it is at once."""
+
+    resident_bytes: int = 0
+    signal_number: int = 0
+
+    def __str__(self) -> str:
+        words = []
+        if self.resident_bytes:
+            words.append(f"over {format_bytes(self.resident_bytes)} are resident")
+        if self.signal_number:
+            name = signal.Signals(self.signal_number).name.removeprefix("SIG")
+            words.append(f"kill -{name} {os.getpid()}")
+        return " or ".join(words)
+
+
+AT_ONCE = When()

@@ -8,36 +8,15 @@ import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from tare.base.errors import ProgramError
 from tare.base.units import format_bytes
+from tare.observers.asked import AT_ONCE, When
 from tare.observers.attaching import Target
 from tare.observers.process_memory import PAGE
 
 _LOOK_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class When:
-    """When its resident memory is over ``resident_bytes``, or this Tare gets the signal; what is 0
-    is not waited for, and where both are, it is at once."""
-
-    resident_bytes: int = 0
-    signal_number: int = 0
-
-    def __str__(self) -> str:
-        words = []
-        if self.resident_bytes:
-            words.append(f"over {format_bytes(self.resident_bytes)} are resident")
-        if self.signal_number:
-            name = signal.Signals(self.signal_number).name.removeprefix("SIG")
-            words.append(f"kill -{name} {os.getpid()}")
-        return " or ".join(words)
-
-
-AT_ONCE = When()
 
 
 @contextmanager

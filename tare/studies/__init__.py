@@ -65,13 +65,24 @@ def over_programs() -> dict[str, OverPrograms]:
 
 def studies() -> list[Study]:
     """All of them, in the order of their names."""
-    found = [cast(Study, importlib.import_module(name)) for name in sorted(_reports())]
-    return sorted(found, key=lambda study: study.STUDY)
+    return sorted(map(_loaded, _reports()), key=lambda study: study.STUDY)
+
+
+def study_called(name: str) -> Study | None:
+    """The one whose STUDY is ``name``. The folder that begins it is looked into first, for loading
+    all takes as long as measuring a short program."""
+    first = f"{__name__}.{name.partition('-')[0]}."
+    reports = sorted(_reports(), key=lambda module: not module.startswith(first))
+    return next((study for study in map(_loaded, reports) if name == study.STUDY), None)
+
+
+def _loaded(module: str) -> Study:
+    return cast(Study, importlib.import_module(module))
 
 
 def _reports() -> Iterator[str]:
     for folder in pkgutil.iter_modules(__path__):
-        package = importlib.import_module(f"{__name__}.{folder.name}")
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        inside = [f"{path}/{folder.name}" for path in __path__]
+        for module in pkgutil.iter_modules(inside, f"{__name__}.{folder.name}."):
             if module.name.endswith("report"):
                 yield module.name

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from tare.base.errors import UsageError
-from tare.observers.waiting import When
+from tare.observers.asked import When
 from tare.studykit import options
 
 _WHEN = (

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from tare.base.errors import UsageError
-from tare.observers.waiting import When
+from tare.observers.asked import When
 from tare.programs.program import Program
 from tare.studykit import options
 from tare.studykit.answer import Answer, Output

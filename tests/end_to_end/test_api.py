@@ -83,6 +83,25 @@ for name in tare_group.list_commands(None):
     assert set(said) == {"[]"}
 
 
+def test_a_comparison_loads_no_other_study(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from tare.__main__ import run
+words = ["compare", "-m", "glibc", "-n", "1", "--quiet", "--no-page", "-o", {str(tmp_path / "r")!r}]
+assert run([*words, "--", "true"]) == 0
+print(*sys.modules)
+"""
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    heavy = {
+        *("vl_convert", "jinja2", "duckdb", "pyarrow", "scipy", "distributed", "optuna"),
+        *("tare.heap_traces.conversion", "tare.report.page", "tare.answers.explorer"),
+        *("tare.weighing", "tare.gating.report"),
+    }
+    assert not heavy & {*loaded}
+    reports = {name for name in loaded if name.startswith("tare.studies.") and "report" in name}
+    assert reports == {"tare.studies.compare.report", "tare.studies.latency.report"}
+
+
 def test_the_programs_of_a_suite(tmp_path: Path) -> None:
     suite = tmp_path / "mine.toml"
     suite.write_text(

@@ -19,7 +19,7 @@ import tare as api
 from tare.__main__ import run as tare_command
 from tare.base.errors import ProgramError, UsageError
 from tare.memory_managers.catalogue import load_recipes, object_path
-from tare.observers.waiting import When
+from tare.observers.asked import When
 from tare.records.results import read_records
 from tests.native.recorder.recorder_programs import compile_cpp
 

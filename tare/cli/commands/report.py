@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
-from tare.answers.answers import explore, write_page
+from tare.answers.answers import explore
 from tare.answers.building import build_report
 from tare.answers.explorer.collecting import is_results
+from tare.answers.pages import write_page
 from tare.base.errors import UsageError
 from tare.cli.presenting import open_in_browser, print_address
 from tare.records.results import load

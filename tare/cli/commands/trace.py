@@ -14,8 +14,8 @@ from tare.base.errors import UsageError
 from tare.base.text import printable
 from tare.base.units import parse_duration
 from tare.observers import attaching
-from tare.observers.asked import JVM, Asked
-from tare.observers.waiting import When, awaited
+from tare.observers.asked import JVM, Asked, When
+from tare.observers.waiting import awaited
 from tare.records.metrics import Status
 from tare.report.terminal import print_report
 from tare.studykit import options

@@ -10,8 +10,9 @@ from tare.base.interrupts import termination_as_interrupt
 from tare.campaign.many_traces import analyse_all
 from tare.campaign.watching import Watcher
 from tare.observers import attaching, recorder
+from tare.observers.asked import AT_ONCE, When
 from tare.observers.attaching import Target
-from tare.observers.waiting import AT_ONCE, When, awaited
+from tare.observers.waiting import awaited
 from tare.programs.program import NAME_LIMIT
 from tare.records.results import Results, Store, default_folder, new_run
 from tare.records.runs import Outcome, Record, Run, now
