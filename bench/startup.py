@@ -17,11 +17,12 @@ PYTHON_SECONDS = 0.015
 PASS = "python -c pass"
 _TARE = [sys.executable, "-m", "tare"]
 _COMPARE = [*_TARE, "compare", "-m", "glibc", "-n", "1", "--quiet"]
+_COUNT = [*_TARE, "count", "-m", "glibc", "--quiet"]
 _COMMANDS = {
     "tare --help": ([*_TARE, "--help"], 0.12),
     "tare managers": ([*_TARE, "managers"], 0.15),
-    "tare compare, one run of true": ([*_COMPARE, "--no-page", "--", "true"], 0.35),
-    "tare count, one run of true": ([*_TARE, "count", "--quiet", "--no-page", "--", "true"], 0.6),
+    "tare compare -n 1 of true": ([*_COMPARE, "--no-page", "--", "true"], 0.35),
+    "tare count of true": ([*_COUNT, "--no-page", "--", "true"], 0.6),
     "tare trace of true": ([*_TARE, "trace", "--", "true"], 0.6),
 }
 _WITH_PAGE = [*_COMPARE, "--", "true"]
@@ -31,7 +32,7 @@ PAGE_SECONDS = 0.4
 def rows() -> list[Row]:
     """Each command in turn."""
     commands = {name: command for name, (command, _) in _COMMANDS.items()}
-    without = "tare compare, one run of true"
+    without = "tare compare -n 1 of true"
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         took = times(
             {PASS: [sys.executable, "-c", "pass"], **commands, "with page": _WITH_PAGE}, ()
