@@ -52,6 +52,7 @@ _STOPS_SUFFIX = ".stops"
 _LOG_SUFFIX = ".gc.log"
 _OUT_OF_MEMORY_EXIT = 3
 _REFUSED_EXIT = 1
+_OF_MMTK = "ThirdPartyHeapOperation"
 _LEAST_SLACK = 4 << 20
 """A JVM rounds its heap up, to whole regions for instance."""
 _TRIAL_SECONDS = 20.0
@@ -424,19 +425,25 @@ def agent() -> Path:
 
 def under(setting: Setting, program: Program, folder: Path) -> Program:
     every = _full_every(setting)
+    log = gc_log.OF_MMTK if _uses_mmtk(setting, program) else gc_log.SELECTION
     options = [
         *_arguments_for(setting, program),
         "-XX:+ExitOnOutOfMemoryError",
         # Warnings go to standard output unless told otherwise, which is compared; and first of all
         # is what no version knows every part of.
         "-Xlog:disable",
-        f"-Xlog:{gc_log.SELECTION}:file={folder}/%p{_LOG_SUFFIX}:{gc_log.DECORATIONS}:filecount=0",
+        f"-Xlog:{log}:file={folder}/%p{_LOG_SUFFIX}:{gc_log.DECORATIONS}:filecount=0",
         "-Xlog:all=warning:stderr",
         f"-agentpath:{agent()}={folder}",
     ]
     changed = java_command.with_options(program, options)
     variables = {**_plan(setting), **({_FULL_EVERY: str(every)} if every else {})}
     return replace(changed, environment={**changed.environment, **variables})
+
+
+def _uses_mmtk(setting: Setting, program: Program) -> bool:
+    (option,) = COLLECTORS[MMTK].options
+    return setting.collector == MMTK or option in java_command.options_of(program)
 
 
 def read_processes(folder: Path) -> list[Process]:
@@ -477,8 +484,8 @@ def _process(seen: Stops, log: GcLog) -> Process:
 
 
 def _with_stops_as_collections(log: GcLog) -> GcLog:
-    """MMTk's collections have no lines of their own: each is a safepoint with a name of MMTk's."""
-    stops = [each for each in log.safepoints if each.operation.startswith("MMTk")]
+    """MMTk's collections have no lines of their own: each is a safepoint of that name."""
+    stops = [each for each in log.safepoints if each.operation == _OF_MMTK]
     collections = [
         Logged(number, stop.start_ns, stop.end_ns, {"Pause"}, [stop.end_ns])
         for number, stop in enumerate(stops)

@@ -19,6 +19,8 @@ from pathlib import Path
 from tare.base.errors import TareError
 
 SELECTION = "gc,gc+init,gc+start,gc+heap+exit,gc+exit=debug,gc+heap+coops=debug,safepoint"
+OF_MMTK = "gc,gc+init,gc+start,safepoint"
+"""The same, of MMTk: it crashes when it should print its heap, which to it is all addresses."""
 DECORATIONS = "timenanos,tags"
 _MOST_BYTES = 1 << 30
 _LONGEST_LINE = 1 << 12
