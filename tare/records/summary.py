@@ -136,10 +136,12 @@ def _figures(
     )
 
 
-def geometric_means(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.DataFrame:
-    """Geometric means over the programs that ran well under every manager, so that all are over the
-    same programs: columns manager, metric, programs, runs (the fewest that any rests on), ratio,
-    ratio_low, ratio_high.
+def geometric_means(
+    measurements: pl.DataFrame, metrics: Sequence[str], baseline: str, seed: int
+) -> pl.DataFrame:
+    """Geometric means over the programs that have the metric under every manager, so that all are
+    over the same programs: columns manager, metric, programs, runs (the fewest that any rests on),
+    ratio, ratio_low, ratio_high.
 
     A manager that ran no program at all has no mean, and does not take those of the others away.
     """
@@ -155,7 +157,7 @@ def geometric_means(measurements: pl.DataFrame, baseline: str, seed: int) -> pl.
         "ratio_high": pl.Float64,
     }
     rows = []
-    for metric in ("wall_seconds", "user_seconds", "peak_resident_bytes", "iteration_seconds"):
+    for metric in metrics:
         groups: dict[str, dict[str, list[float]]] = {}
         of_metric = good.filter(pl.col("metric") == metric)
         for key, part in of_metric.group_by(["program", "manager"], maintain_order=True):

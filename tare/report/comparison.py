@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tare.base.libraries import pl
-from tare.base.statistics import FEWEST_FOR_INTERVAL, TOO_FEW_RUNS
+from tare.base.statistics import FEWEST_FOR_INTERVAL, TOO_FEW_RUNS, Interval, verdict
 from tare.base.units import format_floor, format_percent, format_ratio, format_value
 from tare.records.coverage import NOTABLE, Covered
 from tare.records.evidence import UNSEEN
@@ -63,7 +63,7 @@ _OF_COLLECTORS = (
     "mutator_seconds",
 )
 _ESSENTIAL_METRICS = 5
-_TABLES_ON_A_TERMINAL = 3
+TABLES_ON_A_TERMINAL = 3
 OF_TERMINALS = re.compile(r"\b(tty|terminal)\b", re.IGNORECASE)
 NO_TERMINAL = (
     "a measured program has no terminal: its standard input is empty, and its output goes to a "
@@ -96,7 +96,7 @@ def comparison_section(results: Results, summary: pl.DataFrame) -> Section:
         identifier = f"table-program-{number}"
         ranked = ranking(rows, program, managers, baseline)
         table = time_and_memory_table(rows, program, ranked, baseline, identifier)
-        tables.append(replace(table, essential=len(programs) <= _TABLES_ON_A_TERMINAL))
+        tables.append(replace(table, essential=len(programs) <= TABLES_ON_A_TERMINAL))
         if len(programs) == 1:
             tables.append(details_table(rows, program, ranked))
             if any((program, manager, "collector_seconds") in rows for manager in ranked):
@@ -281,10 +281,8 @@ def ratio_table(
         medians(baseline, f"Median {title} under the baseline.", row_of(baseline)),
         *(compared(m, f"{title} divided by that under {baseline}.", row_of(m)) for m in others),
     ]
-    means = geometric_means(results.measurements, baseline, results.run.seed)
-    by_manager = {
-        row["manager"]: row for row in means.iter_rows(named=True) if row["metric"] == metric
-    }
+    means = geometric_means(results.measurements, [metric], baseline, results.run.seed)
+    by_manager = {row["manager"]: row for row in means.iter_rows(named=True)}
     notes = ["– : no good run. Coloured: a difference beyond noise; dim: no difference seen."]
     below: list[list[Cell]] = []
     if by_manager:
@@ -295,12 +293,18 @@ def ratio_table(
             below.append(_mean_line("± half its 95% interval", map(_half_interval, found)))
         if count < len(programs):
             notes.append(
-                f"The mean is over the {count} of {len(programs)} programs that ran without errors "
+                f"The mean is over the {count} of {len(programs)} programs that have a figure "
                 "under every manager."
             )
     named = f"{title}, relative to {baseline}"
     made = table(f"table-ratio-{metric}", named, programs, fields, notes)
     return replace(made, rows=[*made.rows, *below])
+
+
+def seen_mean(mean: Row) -> Row:
+    """A geometric mean with the verdict that its interval allows."""
+    ratio = Interval(mean["ratio"], mean["ratio_low"], mean["ratio_high"])
+    return {**mean, "verdict": verdict(ratio, None, mean["runs"])}
 
 
 def _mean_line(title: str, cells: Iterable[Cell]) -> list[Cell]:

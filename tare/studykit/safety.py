@@ -157,7 +157,7 @@ def _line(manager: str, measurements: pl.DataFrame, seed: int, runs: Sequence[Ou
     pair = measurements.filter(pl.col("manager").is_in([manager, each.allocator]))
     means = {
         row["metric"]: row
-        for row in geometric_means(pair, each.allocator, seed).iter_rows(named=True)
+        for row in geometric_means(pair, (TIME, MEMORY), each.allocator, seed).iter_rows(named=True)
         if row["manager"] == manager
     }
     swept = [run.details_as(_Details).marksweep for run in runs]

@@ -6,10 +6,8 @@ that comparing it with itself gives the noise floor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from tare.base import statistics
 from tare.base.libraries import pl
@@ -17,7 +15,7 @@ from tare.base.units import format_percent
 from tare.campaign import rounds
 from tare.records.results import Results, read_records
 from tare.records.summary import geometric_means, summarise
-from tare.report.comparison import MEMORY, TIME, change, comparison_section
+from tare.report.comparison import MEMORY, TIME, change, comparison_section, seen_mean
 from tare.report.model import Section
 from tare.studies.compare.verdicts import comparison, conclusion, fastest, smallest
 from tare.studies.latency import report as latency
@@ -51,7 +49,7 @@ def findings(measurements: pl.DataFrame, baseline: str, seed: int) -> list[str]:
     runs, of several by the geometric means."""
     programs = measurements["program"].unique().to_list()
     if len(programs) > 1:
-        return _of_means(geometric_means(measurements, baseline, seed), baseline)
+        return _of_means(geometric_means(measurements, (TIME, MEMORY), baseline, seed), baseline)
     compared = comparison(measurements, STUDY, programs[0], baseline, seed)
     if not compared.times:
         return []
@@ -75,7 +73,7 @@ def _of_means(means: pl.DataFrame, baseline: str) -> list[str]:
     sentences = []
     for metric, what, least in ((TIME, "wall time", "fastest"), (MEMORY, "memory", "smallest")):
         rows = [
-            _as_seen(row)
+            seen_mean(row)
             for row in means.iter_rows(named=True)
             if row["metric"] == metric and row["manager"] != baseline
         ]
@@ -97,9 +95,3 @@ def _of_means(means: pl.DataFrame, baseline: str) -> list[str]:
                 f"{format_percent(visible)} would show."
             )
     return sentences
-
-
-def _as_seen(mean: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A geometric mean with the verdict that its interval allows."""
-    ratio = statistics.Interval(mean["ratio"], mean["ratio_low"], mean["ratio_high"])
-    return {**mean, "verdict": statistics.verdict(ratio, None, mean["runs"])}

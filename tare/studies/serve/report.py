@@ -6,7 +6,7 @@ of a start is the median of its loads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,8 +18,18 @@ from tare.records.header import Amount, Header
 from tare.records.metrics import METRICS, Status
 from tare.records.results import Results, counted, read_records
 from tare.records.runs import Record
-from tare.records.summary import Row, summarise
-from tare.report.comparison import change, collections_table, measured, medians, runs, summary_rows
+from tare.records.summary import Row, geometric_means, summarise
+from tare.report.comparison import (
+    TABLES_ON_A_TERMINAL,
+    change,
+    collections_table,
+    measured,
+    medians,
+    ratio_table,
+    runs,
+    seen_mean,
+    summary_rows,
+)
 from tare.report.fields import MANAGER, Field, Kind, table, texts
 from tare.report.figures.percentiles import Percentiles, percentile_figure
 from tare.report.model import Figure, Section, Table
@@ -68,6 +78,7 @@ def section(results: Results) -> Section:
     records = read_records(results.folder)
     programs = list(dict.fromkeys(program for program, _, _ in rows))
     rates = results.run_as(ServeRun).rates or {}
+    is_one = len(programs) == 1 or bool(rates)
     parts = []
     for number, program in enumerate(programs, 1):
         mine = {key: row for key, row in rows.items() if key[0] == program}
@@ -84,13 +95,18 @@ def section(results: Results) -> Section:
                 good,
                 "" if len(programs) == 1 else f"-{number}",
                 f"At {rates[program]:g}/s" if program in rates else program,
+                is_one or len(programs) <= TABLES_ON_A_TERMINAL,
             )
         )
     return Section(
         identifier=STUDY,
-        title="The service under load" if _is_one(results, programs) else "The services under load",
-        findings=[found for part in parts for found in part.findings()],
+        title="The service under load" if is_one else "The services under load",
+        findings=[
+            *([] if is_one else _in_the_mean(results, rows)),
+            *(found for part in parts for found in part.findings(judged=is_one)),
+        ],
         tables=[
+            *([] if is_one else _over_services(results, rows, programs)),
             *_by_rate(results, rows, programs),
             *(table for part in parts for table in part.tables()),
             *safety_tables(results, STUDY, records),
@@ -102,8 +118,39 @@ def section(results: Results) -> Section:
     )
 
 
-def _is_one(results: Results, programs: Sequence[str]) -> bool:
-    return len(programs) == 1 or bool(results.run_as(ServeRun).rates)
+def _known(rows: _Rows) -> set[str]:
+    return {metric for (_, _, metric), row in rows.items() if row["median"] is not None}
+
+
+def _over_services(results: Results, rows: _Rows, programs: Sequence[str]) -> Iterator[Table]:
+    """What is judged, of all services: a table for each metric, programs down, managers across."""
+    managers = [name for name in results.run.managers if any(each == name for _, each, _ in rows)]
+    for metric in _judged(_known(rows)):
+        made = ratio_table(results, rows, programs, managers, metric)
+        yield _more_is_better(made) if metric == RATE else made
+
+
+def _more_is_better(made: Table) -> Table:
+    turned = {"good": "bad", "bad": "good"}
+    return replace(
+        made,
+        rows=[
+            [replace(cell, tone=turned.get(cell.tone, cell.tone)) for cell in row]
+            for row in made.rows
+        ],
+    )
+
+
+def _in_the_mean(results: Results, rows: _Rows) -> list[str]:
+    """One sentence a manager, from the geometric means over the services."""
+    run, known = results.run, _known(rows)
+    means = geometric_means(results.measurements, list(_judged(known)), run.baseline, run.seed)
+    found = {(row["manager"], row["metric"]): seen_mean(row) for row in means.iter_rows(named=True)}
+    others = [manager for manager in run.managers if manager != run.baseline]
+    of_services = _sentences(
+        others, run.baseline, _judged(known), lambda metric, manager: found.get((manager, metric))
+    )
+    return [f"In the mean of the services, {each}" for each in of_services]
 
 
 @dataclass(frozen=True)
@@ -121,7 +168,7 @@ def _rungs(results: Results, programs: Sequence[str]) -> list[_AtRate]:
 def _by_rate(results: Results, rows: _Rows, programs: Sequence[str]) -> Iterator[Table]:
     """A line for each rate, with the latency under each manager."""
     rungs, baseline = _rungs(results, programs), results.run.baseline
-    metric = _tail({metric for (_, _, metric), row in rows.items() if row["median"] is not None})
+    metric = _tail(_known(rows))
     if not rungs or not metric:
         return
 
@@ -146,7 +193,7 @@ def _by_rate(results: Results, rows: _Rows, programs: Sequence[str]) -> Iterator
 
 def _of_rates(results: Results, rows: _Rows, programs: Sequence[str]) -> Iterator[Figure]:
     rungs = _rungs(results, programs)
-    metric = _tail({metric for (_, _, metric), row in rows.items() if row["median"] is not None})
+    metric = _tail(_known(rows))
     if len(rungs) > 1 and metric:
         found = {
             manager: [
@@ -176,20 +223,26 @@ class _Of:
 @dataclass(frozen=True)
 class _Part:
     """What is shown of one program; ``good`` are its runs with figures. ``suffix`` is that of its
-    identifiers, "" where it is the only one, else its ``label`` goes before titles."""
+    identifiers, "" where it is the only one, else its ``label`` goes before titles. ``essential``:
+    its first table is for terminals, too."""
 
     of: _Of
     good: Sequence[Record]
     suffix: str
     label: str
+    essential: bool
 
     @property
     def known(self) -> set[str]:
-        return {metric for (_, _, metric), row in self.of.rows.items() if row["median"] is not None}
+        return _known(self.of.rows)
 
-    def findings(self) -> list[str]:
-        long = grown(_starts(self.good, self.of.managers))
-        found = [*_findings(self.of, self.known), *growth_findings(long), *_notes(self.good)]
+    def findings(self, *, judged: bool) -> list[str]:
+        """``judged``: with a sentence for each manager."""
+        of = self.of
+        of_managers = _sentences(of.others, of.baseline, _judged(self.known), of.row)
+        long = grown(_starts(self.good, of.managers))
+        found = [*growth_findings(long), *_notes(self.good)]
+        found = [*of_managers, *found] if judged else found
         return [f"{self.label}: {each}" for each in found] if self.suffix else found
 
     def tables(self) -> Iterator[Table]:
@@ -198,7 +251,8 @@ class _Part:
             return
         title = f"{self.label}: " if self.suffix else ""
         heading = f"{title}under load" if title else "Under load"
-        yield _first_table(self.of, known, heading, self.suffix)
+        first = _first_table(self.of, known, heading, self.suffix)
+        yield replace(first, essential=self.essential)
         latencies = [metric for metric in PERCENTILES if metric in known]
         wanted = (("Latencies", latencies), ("Other metrics", [m for m in _MORE if m in known]))
         for what, metrics in wanted:
@@ -237,11 +291,18 @@ def _tail(known: set[str]) -> str:
     return ""
 
 
+def _judged(known: set[str]) -> dict[str, str]:
+    """The metrics that managers are judged by, as sentences name them."""
+    words = {_speed(known): "requests per second" if RATE in known else "time for the load"}
+    if tail := _tail(known):
+        words[tail] = METRICS[tail].title.removeprefix("latency ")
+    words[_IDLE] = "memory when idle"
+    return {metric: what for metric, what in words.items() if metric in known}
+
+
 def _first_table(of: _Of, known: set[str], title: str, suffix: str) -> Table:
     fields: list[Field[str]] = [texts("manager", MANAGER, str)]
-    for metric in (_speed(known), _tail(known), _IDLE):
-        if metric not in known:
-            continue
+    for metric in _judged(known):
         found = measured(
             METRICS[metric].title,
             METRICS[metric].explanation,
@@ -272,25 +333,27 @@ def _medians_table(identifier: str, title: str, of: _Of, metrics: Sequence[str])
     return table(identifier, title, of.managers, fields)
 
 
-def _findings(of: _Of, known: set[str]) -> list[str]:
-    """One sentence a manager: what it changes, beyond noise or not."""
-    words = {_speed(known): "requests per second" if RATE in known else "time for the load"}
-    if tail := _tail(known):
-        words[tail] = METRICS[tail].title.removeprefix("latency ")
-    words[_IDLE] = "memory when idle"
+def _sentences(
+    managers: Sequence[str],
+    baseline: str,
+    words: Mapping[str, str],
+    row_of: Callable[[str, str], Row | None],
+) -> list[str]:
+    """One a manager: what it changes, beyond noise or not. ``words`` name the metrics; ``row_of``
+    gives that of a metric and a manager, of a summary or a mean."""
     sentences = []
-    for manager in of.others:
+    for manager in managers:
         found = [
             (row, what, metric)
             for metric, what in words.items()
-            if (row := of.row(metric, manager)) is not None and row["median"] is not None
+            if (row := row_of(metric, manager)) and row.get("median", row["ratio"]) is not None
         ]
         parts = [_changed(*each) for each in found if each[0]["verdict"] != TOO_FEW_RUNS]
         few = [what for row, what, _ in found if row["verdict"] == TOO_FEW_RUNS]
         if few:
             parts.append(f"too few starts to see a difference in {' or '.join(few)}")
         if parts:
-            sentences.append(f"{manager} against {of.baseline}: {', '.join(parts)}.")
+            sentences.append(f"{manager} against {baseline}: {', '.join(parts)}.")
     return sentences
 
 

@@ -184,7 +184,7 @@ def test_means_are_over_the_programs_that_all_managers_ran() -> None:
         *walls("r", "glibc", [1.0] * 4),
         ("r", "fast", 0, "wall_seconds", None, "failed"),
     ]
-    means = geometric_means(frame(rows), "glibc", 1)
+    means = geometric_means(frame(rows), ["wall_seconds"], "glibc", 1)
     fast = means.filter((pl.col("manager") == "fast") & (pl.col("metric") == "wall_seconds"))
     assert fast["ratio"].to_list() == [pytest.approx(1.0)]
     assert fast["programs"].to_list() == [2]
