@@ -177,7 +177,7 @@ def test_a_recording_of_memray(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     cut = tmp_path / "cut.bin"
     cut.write_bytes(path.read_bytes()[:3000])
     assert tare_command(["import", str(cut), "-o", str(tmp_path / "cut"), "-q"]) == 2
-    assert f"{cut} cannot be read by python" in capfd.readouterr().err
+    assert f"{cut} cannot be read by " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
