@@ -9,9 +9,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from bench.row import Row, seconds_row
+from bench.row import Row, in_seconds, seconds_row
 from tare.base.statistics import Interval, median_interval
-from tare.base.units import format_seconds
 from tare.memory_managers.catalogue import load_recipes, object_path
 from tare.memory_managers.manager import default_managers
 from tare.records.results import read_records
@@ -46,8 +45,8 @@ def rows() -> list[Row]:
                 running.append((_span(records) - own) / counted)
     what = f"compare, {len(managers)} managers x {RUNS} runs of true, {counted} in all"
     return [
-        Row(f"{what}: starting and accounting, a run", _told(running)),
-        Row(f"{what}: the command without its page, a run", _told(without_page)),
+        Row(f"{what}: starting and accounting, a run", in_seconds(_interval(running))),
+        Row(f"{what}: the command without its page, a run", in_seconds(_interval(without_page))),
         seconds_row(f"{what}: the whole command, a run", _interval(with_page), BAR_SECONDS),
     ]
 
@@ -56,12 +55,6 @@ def _interval(seconds: list[float]) -> Interval:
     interval = median_interval(seconds, SEED)
     assert interval is not None
     return interval
-
-
-def _told(seconds: list[float]) -> str:
-    found = _interval(seconds)
-    median, low, high = map(format_seconds, (found.median, found.low, found.high))
-    return f"{median} ({low} to {high})"
 
 
 def _one_command(managers: list[str], page: bool) -> tuple[float, list[Record]]:

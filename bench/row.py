@@ -26,13 +26,15 @@ def ratio_row(what: str, ratio: Interval, most: float, more: str) -> Row:
     return Row(what, measured, f"at most {most}x", met)
 
 
-def seconds_row(what: str, seconds: Interval, most: float, more: str = "") -> Row:
+def seconds_row(what: str, seconds: Interval, most: float) -> Row:
     """As ``ratio_row``, of seconds."""
     met, told = _judged(seconds, most)
-    median, low, high = map(format_seconds, (seconds.median, seconds.low, seconds.high))
-    behind = f"; {more}" if more else ""
-    measured = f"{told}{median} ({low} to {high}{behind})"
-    return Row(what, measured, f"at most {format_seconds(most)}", met)
+    return Row(what, told + in_seconds(seconds), f"at most {format_seconds(most)}", met)
+
+
+def in_seconds(found: Interval) -> str:
+    median, low, high = map(format_seconds, (found.median, found.low, found.high))
+    return f"{median} ({low} to {high})"
 
 
 def _judged(found: Interval, most: float) -> tuple[bool | None, str]:

@@ -283,7 +283,7 @@ def ratio_table(
     ]
     means = geometric_means(results.measurements, [metric], baseline, results.run.seed)
     by_manager = {row["manager"]: row for row in means.iter_rows(named=True)}
-    notes = ["– : no good run. Coloured: a difference beyond noise; dim: no difference seen."]
+    notes = ["– : no figure. Coloured: a difference beyond noise; dim: no difference seen."]
     below: list[list[Cell]] = []
     if by_manager:
         count = next(iter(by_manager.values()))["programs"]

@@ -25,7 +25,7 @@ def called(place: Place, caller: Place | None) -> str:
 def verifying(run: Header, study: str, program: str, other: str | None = None) -> str:
     """The command of ``study`` for a program of a results folder, under its baseline; with
     ``other``, beside that manager."""
-    described = next(each for each in run.programs if each.name == program)
+    described = {each.name: each for each in run.programs}[program]
     words = ["tare", study]
     if other is not None or run.baseline != _DEFAULT:
         words += ["-m", run.baseline]

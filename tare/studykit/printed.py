@@ -116,10 +116,17 @@ def joined(metric: str, values: Sequence[float]) -> float:
 
 # ---- tables ----
 
+_TURNED = {"good": "bad", "bad": "good"}
+
 
 def more_is_better(field: Field[Any]) -> Field[Any]:
     """A field of ratios whose colours are turned."""
-    return _toned(field, {"good": "bad", "bad": "good"})
+    return _toned(field, _TURNED)
+
+
+def turned(made: Table) -> Table:
+    """A table of ratios of what is better the more there is of it."""
+    return replace(made, rows=[[_in_tones(cell, _TURNED) for cell in row] for row in made.rows])
 
 
 def printed_tables(summary: pl.DataFrame, baseline: str) -> list[Table]:
@@ -160,11 +167,11 @@ def _fields(metric: str, baseline: str, row: Callable[[str], Row | None]) -> lis
 
 
 def _toned(field: Field[Any], tones: Mapping[str, str]) -> Field[Any]:
-    def value(row: Any) -> Cell:
-        cell = field.value(row)
-        return replace(cell, tone=tones.get(cell.tone, cell.tone))
+    return replace(field, value=lambda row: _in_tones(field.value(row), tones))
 
-    return replace(field, value=value)
+
+def _in_tones(cell: Cell, tones: Mapping[str, str]) -> Cell:
+    return replace(cell, tone=tones.get(cell.tone, cell.tone))
 
 
 # ---- runs ----

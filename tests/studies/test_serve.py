@@ -135,7 +135,7 @@ def test_what_fails_has_a_status_and_no_figures(
         (("--load", "true", "--stop", "no-such-command"), "--stop no-such-command cannot be"),
         (("--load", "true", "--ready", "6379"), "give tcp:PORT"),
         (("--load", "true", "--periods", "0"), "0 periods"),
-        (("--load", "http://127.0.0.1:{port}/"), "a load of a URL needs a number of requests"),
+        (("--load", "http://127.0.0.1:{port}/"), "a load of a URL needs --rate N"),
         (("--load", "redis://127.0.0.1:{port}", "--rate", "nan"), "--rate nan"),
         (("--load", "true", "--metric", "x=1"), "--metric x=1"),
         (("--load", "true", "--rate", "5"), "--rate is of a load of Tare's own"),

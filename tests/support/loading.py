@@ -77,11 +77,12 @@ def _draw_for(listening: socket.socket, ended: int) -> None:
         channel, _ = listening.accept()
         with channel, suppress(BrokenPipeError, ConnectionResetError):
             with channel.makefile("rb") as file:
-                spec, options = json.loads(file.read())
+                asked = file.read()
             import vl_convert
 
             try:
+                spec, options = json.loads(asked)
                 answer = (True, vl_convert.vegalite_to_svg(spec, **options))
-            except ValueError as error:
+            except ValueError as error:  # also what a command sent that was killed meanwhile
                 answer = (False, str(error))
             channel.sendall(json.dumps(answer).encode())

@@ -80,10 +80,30 @@ def _percentiles(reader: _Reader, output: str) -> dict[str, float]:
             for percent, value in listed
             if _NEAR * rest <= round(100 - percent, 6) <= round(rest, 6)
         ]
-        if near:
-            nearest = min(percent for percent, _ in near)
-            found[metric] = max(value for percent, value in near if percent == nearest)
+        nearest = min((percent for percent, _ in near), default=None)
+        values = [value for percent, value in near if percent == nearest]
+        values += [each[-1][1] for each in _lists(listed) if _is_greatest_at(wanted, each)]
+        if values:
+            found[metric] = max(values)
     return found
+
+
+def _lists(listed: Sequence[tuple[float, float]]) -> list[list[tuple[float, float]]]:
+    """Percentiles and values list by list: where a percentile is less than the one before it,
+    another list begins."""
+    lists: list[list[tuple[float, float]]] = []
+    for percent, value in listed:
+        if not lists or percent < lists[-1][-1][0]:
+            lists.append([])
+        lists[-1].append((percent, value))
+    return lists
+
+
+def _is_greatest_at(wanted: float, ascending: Sequence[tuple[float, float]]) -> bool:
+    """Whether a percentile up to ``wanted`` has the value of 100%: then all in between have it, and
+    a list may leave them out."""
+    percent, greatest = ascending[-1]
+    return percent == 100 and any(value == greatest for each, value in ascending if each <= wanted)
 
 
 @functools.cache

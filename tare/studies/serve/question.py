@@ -79,7 +79,9 @@ def _rates(request: Serve) -> list[float]:
         if given:
             raise UsageError("--rate is of a load of Tare's own", "give a URL to --load")
         return []
-    for rate in given or [0.0]:
+    if not given:
+        raise UsageError("a load of a URL needs --rate N, the requests a second")
+    for rate in given:
         if not 0 < rate <= _MOST_RATE:
             raise UsageError(
                 f"--rate {rate:g}: a load of a URL needs a number of requests a second, "

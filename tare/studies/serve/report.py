@@ -37,7 +37,7 @@ from tare.studies.serve.details import Details, Served
 from tare.studies.serve.figures import memory_figure, rates_figure
 from tare.studies.serve.growing import grown, growth_figure, growth_findings, growth_table
 from tare.studies.serve.loads import known_loads
-from tare.studykit.printed import NUMBER, PERCENTILES, RATE, more_is_better
+from tare.studykit.printed import NUMBER, PERCENTILES, RATE, more_is_better, turned
 from tare.studykit.safety import safety_tables
 
 STUDY = "serve"
@@ -127,18 +127,7 @@ def _over_services(results: Results, rows: _Rows, programs: Sequence[str]) -> It
     managers = [name for name in results.run.managers if any(each == name for _, each, _ in rows)]
     for metric in _judged(_known(rows)):
         made = ratio_table(results, rows, programs, managers, metric)
-        yield _more_is_better(made) if metric == RATE else made
-
-
-def _more_is_better(made: Table) -> Table:
-    turned = {"good": "bad", "bad": "good"}
-    return replace(
-        made,
-        rows=[
-            [replace(cell, tone=turned.get(cell.tone, cell.tone)) for cell in row]
-            for row in made.rows
-        ],
-    )
+        yield turned(made) if metric == RATE else made
 
 
 def _in_the_mean(results: Results, rows: _Rows) -> list[str]:

@@ -15,6 +15,7 @@ from tare.answers import changed_actions
 from tare.answers.diff import diff
 from tare.answers.exports import sarif
 from tare.answers.exports.formats import to_json
+from tare.base.errors import UsageError
 from tare.records.actions import Action, Kind
 from tare.records.results import Results, load, read_records
 from tare.studies.drag.actions import POOL_INSTRUCTIONS
@@ -62,6 +63,14 @@ def test_an_action_has_a_place_a_gain_and_a_command(tmp_path: Path) -> None:
         "at the peak, after their last use."
     )
     assert action.verify == "tare drag --ignore-output -- prog"
+
+
+def test_a_program_that_the_folder_does_not_name_is_damage(tmp_path: Path) -> None:
+    results = results_of(HELD, tmp_path)
+    (program,) = results.document["programs"]
+    document = results.document | {"programs": [program | {"name": "another"}]}
+    with pytest.raises(UsageError, match="is damaged"):
+        actions_of(Results(results.folder, document, results.measurements))
 
 
 def test_json_has_the_actions(tmp_path: Path) -> None:

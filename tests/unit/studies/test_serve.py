@@ -156,6 +156,23 @@ def test_a_listed_percentile_stands_for_one_nearby_alone() -> None:
     assert found.values == pytest.approx({RATE: 1, P90: 2e-3, P999: 5e-3})
 
 
+def test_percentiles_that_are_left_out_before_the_greatest_have_its_value() -> None:
+    """redis-benchmark lists none of those once all requests are counted."""
+    lists = (
+        ((50.0, 1), (98.438, 2), (99.805, 5), (100.0, 5)),
+        ((50.0, 1), (99.805, 3), (99.902, 4), (100.0, 6)),
+        ((90.0, 2), (99.0, 3), (100.0, 7)),
+    )
+    listed = "".join(
+        f"{percent:.3f}% <= {value} milliseconds (cumulative count 1)\n"
+        for each in lists
+        for percent, value in each
+    )
+    found = read_load(f"throughput summary: 1.00 requests per second\n{listed}").values
+    assert found[P999] == 5e-3
+    assert found["latency_p9999_seconds"] == 5e-3
+
+
 def test_all_that_is_read_is_published() -> None:
     assert {RATE, *PERCENTILES} <= METRICS.keys()
 
