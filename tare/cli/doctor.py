@@ -14,7 +14,7 @@ from tare.base.documents import converted
 from tare.base.errors import TareError
 from tare.base.libraries import pl
 from tare.base.native import native_file
-from tare.base.units import format_seconds
+from tare.base.units import format_percent, format_seconds
 from tare.memory_managers import runtimes, suitable
 from tare.memory_managers.catalogue import broken_recipes, load_recipes, object_path
 from tare.memory_managers.manager import OWN, machine_libc, resolve
@@ -25,6 +25,7 @@ from tare.records.header import Machine
 from tare.records.machine import describe_machine, noise_warnings, set_quiet
 from tare.records.metrics import HARDWARE_METRICS, Status
 from tare.records.runs import Limits
+from tare.records.stalls import MUCH, Stalls, measure_stalls
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def examine() -> list[Finding]:
         Finding(warning.setting, "noise", warning.effect, warning.mend)
         for warning in noise_warnings(converted(describe_machine(), Machine))
     ]
-    return findings
+    return [*findings, finding_of(measure_stalls())]
 
 
 def fix() -> list[Finding]:
@@ -83,6 +84,21 @@ _TOOLS = (
     ("valgrind", "only for the tests of counts", "apt-get install valgrind"),
     ("chromium", "only for the tests of pages", "apt-get install chromium"),
 )
+
+
+def finding_of(found: Stalls) -> Finding:
+    took = (
+        f"they took {format_percent(found.share)} of a busy thread's time, the longest "
+        f"{format_seconds(found.longest_seconds)}"
+    )
+    if found.share < MUCH:
+        return Finding("stalls", "works", took)
+    return Finding(
+        "stalls",
+        "noise",
+        f"{took}: latencies above p{100 * (1 - found.share):.4g} are the machine's",
+        "stop other programs, or measure on processors that nobody shares",
+    )
 
 
 def _tried(subject: str, attempt: Callable[[], str], needed: bool = False) -> Finding:

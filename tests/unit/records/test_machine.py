@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import pytest
 from tare import __main__ as main
 from tare.base.documents import converted
 from tare.cli import doctor
-from tare.records import machine
+from tare.records import machine, stalls
 from tare.records.header import Machine
 from tare.records.machine import Warning_, describe_machine, noise_warnings, set_quiet
+from tare.records.stalls import Stalls
 
 QUIET = {
     **describe_machine(),
@@ -114,6 +117,26 @@ def test_fix_says_what_it_did_and_how_to_undo_it(
     assert file.read_text() == "0"
     monkeypatch.setattr(doctor, "noise_warnings", lambda _machine: warnings)
     assert main.run(["doctor", "--fix"]) == 4
+
+
+def test_stalls_are_what_the_clock_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.accumulate(itertools.cycle([2e-3, *[2e-5] * 900]))  # stalls take a tenth
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    usable = os.sched_getaffinity(0)
+    found = stalls.measure_stalls()
+    assert found.share == pytest.approx(0.1, abs=0.01)
+    assert found.longest_seconds == pytest.approx(2e-3)
+    assert os.sched_getaffinity(0) == usable
+
+
+def test_doctor_says_which_latencies_are_the_machines() -> None:
+    assert doctor.finding_of(Stalls(0.0009, 0.0002)).state == "works"
+    finding = doctor.finding_of(Stalls(0.0069, 0.0055))
+    assert finding.state == "noise"
+    assert finding.detail == (
+        "they took 0.7% of a busy thread's time, the longest 5.50 ms: "
+        "latencies above p99.31 are the machine's"
+    )
 
 
 def test_clocks_are_those_that_the_kernel_tells(tmp_path: Path) -> None:
