@@ -113,7 +113,9 @@ class SharedWork {
 };
 static_assert(kGroupsInLeaf % SharedWork::kGroupsTaken == 0);
 
-class Marker {
+// Apart from the next one: each writes to its own all the time, and processors fetch lines in
+// pairs.
+class alignas(128) Marker {
  public:
   // Bytes from one word that can be a pointer to the next: 8, or 4 for programs that pack them.
   static inline constinit std::size_t step = sizeof(Address);
