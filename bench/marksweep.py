@@ -26,10 +26,10 @@ from tare.records.metrics import Status
 from tare.records.runs import Limits
 
 TRIES, MEMORY_TRIES = 5, 2
-MOST_OF_BDWGC = 1.2
+MOST_OF_BDWGC = 0.8
 LEAST_OF_TWO = 1.7
-MOST_CPU = 1.1
-MOST_PAIR = 15.0
+MOST_CPU = 1.05
+MOST_PAIR = 10.0
 MOST_MEMORY = 1.032
 BOOKS = "marksweep(glibc, every=never, free=honour)"
 
