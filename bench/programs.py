@@ -6,8 +6,9 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tare.base.statistics import Interval, median_interval, round_interval, rounds_needed
@@ -65,7 +66,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of processor time of a command under each tool, a value a round."""
+    """Seconds of processor time under each tool, unless said otherwise, a value a round."""
 
     of: Mapping[str, Sequence[float]]
 
@@ -73,6 +74,12 @@ class Times:
         """Of the time under ``tool`` to that under ``other``."""
         pairs = zip(self.of[tool], self.of[other], strict=True)
         interval = round_interval([([one], [two]) for one, two in pairs], ERROR)
+        assert interval is not None
+        return interval
+
+    def each(self, tool: str, divisor: float) -> Interval:
+        """The time under ``tool`` divided by ``divisor``."""
+        interval = median_interval([value / divisor for value in self.of[tool]], SEED)
         assert interval is not None
         return interval
 
@@ -85,13 +92,18 @@ class Times:
 
 
 def times(tools: Mapping[str, Sequence[str]], command: Sequence[str]) -> Times:
-    """The command behind the words of each tool, in an order drawn anew each round, so that what
-    disturbs the machine disturbs all."""
-    found: dict[str, list[float]] = {name: [] for name in tools}
+    """Of the command behind the words of each tool."""
+    return in_turns({name: partial(_seconds, [*words, *command]) for name, words in tools.items()})
+
+
+def in_turns(measures: Mapping[str, Callable[[], float]]) -> Times:
+    """What each gives, in an order drawn anew each round, so that what disturbs the machine
+    disturbs all."""
+    found: dict[str, list[float]] = {name: [] for name in measures}
     drawn = random.Random(SEED)
     for _ in range(rounds_needed(ERROR, 1)):
-        for name in drawn.sample(list(tools), len(tools)):
-            found[name].append(_seconds([*tools[name], *command]))
+        for name in drawn.sample(list(measures), len(measures)):
+            found[name].append(measures[name]())
     return Times(found)
 
 

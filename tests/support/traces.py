@@ -78,9 +78,9 @@ def sites_frame(processes: Sequence[int] = (0,), sites: int = len(FRAMES)) -> pl
     return pl.DataFrame(rows, schema=SITES, orient="row")
 
 
-def put_table(folder: Path, name: str, table: Any) -> None:
+def put_table(folder: Path, name: str, table: Any, *, statistics: bool = True) -> None:
     """Another content of a table, a pyarrow.Table, with its digest."""
-    pq.write_table(table, folder / f"{name}.parquet")
+    pq.write_table(table, folder / f"{name}.parquet", write_statistics=statistics)
     meta = json.loads((folder / "meta.json").read_text())
     meta["files"][name] = hash_file(folder / f"{name}.parquet")
     (folder / "meta.json").write_text(json.dumps(meta))

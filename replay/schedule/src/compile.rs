@@ -93,7 +93,9 @@ struct Compiler<const ALONE: bool> {
     due: Due,
     due_before: u64,
     /// Of those rows whose objects are born already.
-    slots_of_rows: Vec<u32>,
+    slots_of_rows: [u32; ROWS_AT_A_TIME],
+    /// What happens to the objects of the rows after that, which waits until these have slots.
+    later_of_rows: Vec<(u64, u32)>,
     /// What happens after that.
     later: Pending,
     /// By slot.
@@ -117,9 +119,9 @@ struct Object {
     region: Option<u32>,
     freed_with_region: bool,
     /// Who took the slot, who allocates and uses the object, and who frees it.
-    owner: u32,
-    user: u32,
-    freer: u32,
+    owner: u16,
+    user: u16,
+    freer: u16,
 }
 
 impl<const ALONE: bool> Compiler<ALONE> {
@@ -129,7 +131,8 @@ impl<const ALONE: bool> Compiler<ALONE> {
             at_birth: Vec::new(),
             due: Due::new(),
             due_before: 0,
-            slots_of_rows: Vec::new(),
+            slots_of_rows: [0; ROWS_AT_A_TIME],
+            later_of_rows: Vec::new(),
             later: Pending::new(),
             objects: Vec::new(),
             slots: Slots::new(asked.threads),
@@ -159,21 +162,28 @@ impl<const ALONE: bool> Compiler<ALONE> {
                 let some = columns.map(|column| &column[start..][..count]);
                 start += count;
                 rows.clear();
+                self.expect(some[0][count - 1]);
                 for row in 0..count {
-                    let row = Row::of(some.map(|column| column[row]), asked, before);
-                    let number = id + rows.len() as u64 + 1;
-                    let row = row.map_err(|what| CompileError::Row(number, what))?;
+                    let row = Row::of::<ALONE>(some.map(|column| column[row]), asked);
+                    let number = rows.len() as u32;
+                    let row = row.checked(before);
+                    let row =
+                        row.map_err(|what| CompileError::Row(id + u64::from(number) + 1, what))?;
                     before = row.birth;
+                    self.expect_of(number, &row);
                     rows.push(row);
                 }
-                self.expect(&rows);
-                for row in &rows {
+                self.due.sort();
+                for (number, row) in rows.iter().enumerate() {
                     while let Some(store) = next_store.filter(|store| store.time < row.birth) {
                         self.store(store)?;
                         next_store = read_store(stores.as_mut())?;
                     }
                     id += 1;
-                    self.object(id, row)?;
+                    self.object(id, number, row)?;
+                }
+                for &(key, number) in &self.later_of_rows {
+                    self.later.push(key, self.slots_of_rows[number as usize]);
                 }
             }
         }
@@ -185,23 +195,27 @@ impl<const ALONE: bool> Compiler<ALONE> {
         Ok(self.writer.finish()?)
     }
 
-    /// Sorts what happens until the last of these objects is born.
-    fn expect(&mut self, rows: &[Row]) {
-        let Some(last) = rows.last() else { return };
-        self.due_before = last.birth << 2 | BIRTH;
-        self.slots_of_rows.clear();
-        self.due.clear();
+    /// Takes what happens until the last of the next rows is born from what waits.
+    fn expect(&mut self, last_birth: u64) {
+        self.due_before = last_birth << 2 | BIRTH;
+        self.later_of_rows.clear();
         let due = &mut self.due;
+        due.clear();
         self.later
-            .drain_before(self.due_before, |key, slot| due.add(key, slot));
-        for (number, row) in (0..).zip(rows) {
-            for (time, order) in row.events::<ALONE>() {
-                if time > row.birth && time << 2 | order < self.due_before {
-                    due.add(time << 2 | order, OF_ROW | number);
-                }
+            .drain_before(self.due_before, |keys| due.add_all(keys));
+    }
+
+    /// Adds what happens to the object of one of these rows.
+    #[inline(always)]
+    fn expect_of(&mut self, number: u32, row: &Row) {
+        for (time, order) in row.events::<ALONE>() {
+            let key = time << 2 | order;
+            if key < self.due_before {
+                self.due.add(key, OF_ROW | number, time > row.birth);
+            } else if time != NEVER {
+                self.later_of_rows.push((key, number));
             }
         }
-        due.sort();
     }
 
     /// The next that happens before `bound`.
@@ -211,12 +225,9 @@ impl<const ALONE: bool> Compiler<ALONE> {
             return self.at_birth.pop();
         }
         if let Some((key, whose)) = self.due.pop_before(bound) {
-            let slot = if whose & OF_ROW == 0 {
-                whose
-            } else {
-                self.slots_of_rows[(whose & !OF_ROW) as usize]
-            };
-            return Some((key, slot));
+            let of_row = self.slots_of_rows[whose as usize % ROWS_AT_A_TIME];
+            let is_of_row = whose & OF_ROW != 0;
+            return Some((key, if is_of_row { of_row } else { whose }));
         }
         if bound > self.due_before {
             return self.later.pop_before(bound);
@@ -260,37 +271,43 @@ impl<const ALONE: bool> Compiler<ALONE> {
     }
 
     #[inline(always)]
-    fn object(&mut self, id: u64, row: &Row) -> Result<(), CompileError> {
+    fn object(&mut self, id: u64, number: usize, row: &Row) -> Result<(), CompileError> {
         let resized = self.advance_to_birth(row)?;
         let [user, freer] = self.threads_of(id, row)?;
         self.of_thread(user);
         self.at(user, row.birth)?;
-        let slot = match resized {
-            Some(slot) => {
-                let before = self.objects[slot as usize].size;
-                let size = row.size;
-                self.writer.write(Event::Resize { slot, size }, before)?;
-                if let Some(slot_of) = self.slot_of() {
-                    slot_of.remove(&row.resized_from);
-                }
-                slot
+        let (slot, region, owner) = if let Some(slot) = resized {
+            let before = self.objects[slot as usize];
+            let size = row.size;
+            self.writer
+                .write(Event::Resize { slot, size }, before.size)?;
+            if let Some(slot_of) = self.slot_of() {
+                slot_of.remove(&row.resized_from);
             }
-            None => self.allocate(id, row, user)?,
+            (slot, before.region, before.owner)
+        } else {
+            let (slot, region) = self.allocate(id, row, user)?;
+            (slot, region, user as u16)
         };
-        let object = &mut self.objects[slot as usize];
-        (object.id, object.size) = (id, row.size);
-        object.freed_with_region = row.is_freed_with_region();
-        (object.user, object.freer) = (user, freer);
+        if slot as usize >= self.objects.len() {
+            self.objects.resize(slot as usize + 1, Object::default());
+        }
+        self.objects[slot as usize] = Object {
+            id,
+            size: row.size,
+            region,
+            freed_with_region: row.is_freed_with_region(),
+            owner,
+            user: user as u16,
+            freer: freer as u16,
+        };
         if let Some(slot_of) = self.slot_of() {
             slot_of.insert(id, slot);
         }
-        self.slots_of_rows.push(slot);
+        self.slots_of_rows[number % ROWS_AT_A_TIME] = slot;
         for (time, order) in row.events::<ALONE>().rev() {
-            let key = time << 2 | order;
             if time == row.birth {
-                self.at_birth.push((key, slot));
-            } else if key >= self.due_before && time != NEVER {
-                self.later.push(key, slot);
+                self.at_birth.push((time << 2 | order, slot));
             }
         }
         Ok(())
@@ -316,15 +333,17 @@ impl<const ALONE: bool> Compiler<ALONE> {
     }
 
     #[inline(always)]
-    fn allocate(&mut self, id: u64, row: &Row, thread: u32) -> Result<u32, CompileError> {
+    fn allocate(
+        &mut self,
+        id: u64,
+        row: &Row,
+        thread: u32,
+    ) -> Result<(u32, Option<u32>), CompileError> {
         let slot = self.slots.take(thread).ok_or(CompileError::Row(
             id,
             "more objects live at once than can be replayed",
         ))?;
-        if slot as usize >= self.objects.len() {
-            self.objects.resize(slot as usize + 1, Object::default());
-        }
-        let region = match row.region {
+        let region = match row.region() {
             None => None,
             Some(region) => Some(self.regions.enter(region).ok_or(CompileError::Row(
                 id,
@@ -339,9 +358,7 @@ impl<const ALONE: bool> Compiler<ALONE> {
             region,
         };
         self.writer.write(event, row.size)?;
-        let object = &mut self.objects[slot as usize];
-        (object.region, object.owner) = (region, thread);
-        Ok(slot)
+        Ok((slot, region))
     }
 
     /// Does all that happens before the birth of `row`, and at the same moment. Gives the slot of
@@ -351,7 +368,9 @@ impl<const ALONE: bool> Compiler<ALONE> {
     fn advance_to_birth(&mut self, row: &Row) -> Result<Option<u32>, CompileError> {
         let mut resized = None;
         while let Some((key, slot)) = self.next_before(row.birth << 2 | BIRTH) {
-            let is_resized = key & 3 == END && self.objects[slot as usize].id == row.resized_from;
+            let is_resized = row.resized_from != NEVER
+                && key & 3 == END
+                && self.objects[slot as usize].id == row.resized_from;
             if is_resized {
                 resized = Some(slot);
             } else {
@@ -374,23 +393,23 @@ impl<const ALONE: bool> Compiler<ALONE> {
         let object = self.objects[slot as usize];
         let order = key & 3;
         if ALONE || order == END {
-            self.of_thread(object.freer);
-            self.at(object.freer, key >> 2)?;
+            self.of_thread(object.freer.into());
+            self.at(object.freer.into(), key >> 2)?;
             let with_region = object.freed_with_region;
             let event = Event::Free { slot, with_region };
             self.writer.write(event, object.size)?;
             if let Some(region) = object.region {
                 self.regions.leave(region);
             }
-            self.slots.give_back(slot, object.owner);
+            self.slots.give_back(slot, object.owner.into());
             let id = object.id;
             if let Some(slot_of) = self.slot_of() {
                 slot_of.remove(&id);
             }
             return Ok(());
         }
-        self.of_thread(object.user);
-        self.at(object.user, key >> 2)?;
+        self.of_thread(object.user.into());
+        self.at(object.user.into(), key >> 2)?;
         let size = u32::try_from(object.size).unwrap_or(u32::MAX);
         let event = match order {
             FIRST_USE => Event::Write { slot, size },
@@ -413,7 +432,7 @@ impl<const ALONE: bool> Compiler<ALONE> {
         if end.is_none_or(|end| end > object.size) {
             return Ok(());
         }
-        self.writer.of_thread(object.user);
+        self.writer.of_thread(object.user.into());
         let event = Event::Store {
             source,
             offset: store.offset,

@@ -5,7 +5,6 @@ use crate::header::{Death, Header};
 pub(crate) struct Counts {
     pub(crate) header: Header,
     live_bytes: u64,
-    live_objects: u64,
 }
 
 impl Counts {
@@ -13,18 +12,18 @@ impl Counts {
         Counts {
             header: Header::empty(death),
             live_bytes: 0,
-            live_objects: 0,
         }
     }
 
     /// Gives whether more bytes are alive than ever before.
     #[inline(always)]
     pub(crate) fn allocate(&mut self, size: u64, region: Option<u32>) -> bool {
-        let region_end = region.map_or(0, |region| u64::from(region) + 1);
-        self.header.regions = self.header.regions.max(region_end);
+        if let Some(region) = region {
+            self.header.regions = self.header.regions.max(u64::from(region) + 1);
+        }
         self.header.objects += 1;
-        self.live_objects += 1;
-        self.header.peak_objects = self.header.peak_objects.max(self.live_objects);
+        let live = self.header.objects - self.header.frees;
+        self.header.peak_objects = self.header.peak_objects.max(live);
         self.grow(0, size)
     }
 
@@ -39,7 +38,6 @@ impl Counts {
     pub(crate) fn free(&mut self, size: u64) {
         self.header.frees += 1;
         self.live_bytes -= size;
-        self.live_objects -= 1;
     }
 
     pub(crate) fn thread(&mut self, thread: u32) {

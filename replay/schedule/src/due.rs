@@ -2,66 +2,102 @@
 
 /// Fewer are sorted by comparing them.
 const FEW: usize = 64;
-const DIGIT_BITS: u32 = 8;
-const DIGITS: usize = 1 << DIGIT_BITS;
+const MOST_DIGIT_BITS: u32 = 11;
+const DIGITS: usize = 1 << MOST_DIGIT_BITS;
+const LAST: (u64, u32) = (u64::MAX, 0);
 
 /// Keys with their values.
 pub(crate) struct Due {
+    /// Of these, the keys are the first `count`, and the greatest of all comes behind them.
     sorted: Vec<(u64, u32)>,
+    count: usize,
     next: usize,
-    /// Room to sort in.
+    /// Room to sort in, and how many keys have a digit, or where the next of them goes.
     other: Vec<(u64, u32)>,
+    places: [u32; DIGITS],
 }
 
 impl Due {
     pub(crate) fn new() -> Due {
         Due {
-            sorted: Vec::new(),
+            sorted: vec![LAST],
+            count: 0,
             next: 0,
             other: Vec::new(),
+            places: [0; DIGITS],
         }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.sorted.clear();
-        self.next = 0;
+        (self.count, self.next) = (0, 0);
+        self.sorted[0] = LAST;
     }
 
-    /// All are added before any is taken.
+    /// All are added before any is taken. A key that is not `wanted` is written over by the next.
     #[inline(always)]
-    pub(crate) fn add(&mut self, key: u64, value: u32) {
-        self.sorted.push((key, value));
+    pub(crate) fn add(&mut self, key: u64, value: u32, wanted: bool) {
+        if self.count == self.sorted.len() {
+            self.reserve(1);
+        }
+        self.sorted[self.count] = (key, value);
+        self.count += usize::from(wanted);
     }
 
+    pub(crate) fn add_all(&mut self, keys: &[(u64, u32)]) {
+        self.reserve(keys.len());
+        self.sorted[self.count..][..keys.len()].copy_from_slice(keys);
+        self.count += keys.len();
+    }
+
+    /// Makes room for so many more.
+    #[cold]
+    fn reserve(&mut self, more: usize) {
+        let room = self.count + more;
+        if room > self.sorted.len() {
+            self.sorted.resize(room.next_power_of_two(), (0, 0));
+        }
+    }
+
+    /// Keys that are equal stay in their order, unless there are few.
     pub(crate) fn sort(&mut self) {
-        let Some(&(first, _)) = self.sorted.first() else {
-            return;
-        };
-        if self.sorted.len() < FEW {
-            self.sorted.sort_unstable_by_key(|&(key, _)| key);
+        self.sort_keys();
+        self.add(LAST.0, LAST.1, false);
+    }
+
+    fn sort_keys(&mut self) {
+        let keys = &mut self.sorted[..self.count];
+        if keys.len() < FEW {
+            keys.sort_unstable_by_key(|&(key, _)| key);
             return;
         }
-        let differing = |bits, &(key, _): &(u64, u32)| bits | (key ^ first);
-        let differing = self.sorted.iter().fold(0, differing);
+        let first = keys[0].0;
+        let differing = keys.iter().fold(0, |bits, &(key, _)| bits | (key ^ first));
+        if differing == 0 {
+            return;
+        }
         self.other.resize(self.sorted.len(), (0, 0));
-        for shift in (0..u64::BITS).step_by(DIGIT_BITS as usize) {
-            if differing >> shift & (DIGITS as u64 - 1) != 0 {
-                self.sort_by_digit(shift);
-            }
+        let (lowest, end) = (differing.trailing_zeros(), differing.ilog2() + 1);
+        let digits = (end - lowest).div_ceil(MOST_DIGIT_BITS);
+        let digit_bits = (end - lowest).div_ceil(digits);
+        for shift in (lowest..end).step_by(digit_bits as usize) {
+            self.sort_by_digit(shift, digit_bits);
         }
     }
 
-    fn sort_by_digit(&mut self, shift: u32) {
-        let digit = |key: u64| (key >> shift) as usize % DIGITS;
-        let mut places = [0u32; DIGITS];
-        for &(key, _) in &self.sorted {
+    fn sort_by_digit(&mut self, shift: u32, bits: u32) {
+        let mask = (1u64 << bits) - 1;
+        let digit = |key: u64| (key >> shift & mask) as usize % DIGITS;
+        let places = &mut self.places;
+        places[..=mask as usize].fill(0);
+        let keys = &self.sorted[..self.count];
+        for &(key, _) in keys {
             places[digit(key)] += 1;
         }
         let mut place = 0;
-        for count in &mut places {
+        for count in &mut places[..=mask as usize] {
             place += std::mem::replace(count, place);
         }
-        for &(key, value) in &self.sorted {
+        for &(key, value) in keys {
             let place = &mut places[digit(key)];
             self.other[*place as usize] = (key, value);
             *place += 1;
@@ -72,7 +108,7 @@ impl Due {
     /// The least key, if it is below `bound`, taken out.
     #[inline(always)]
     pub(crate) fn pop_before(&mut self, bound: u64) -> Option<(u64, u32)> {
-        let &(key, value) = self.sorted.get(self.next)?;
+        let (key, value) = self.sorted[self.next];
         if key >= bound {
             return None;
         }
@@ -98,7 +134,8 @@ mod tests {
                         .wrapping_mul(6_364_136_223_846_793_005)
                         .wrapping_add(1);
                     let key = (1 << 62) + (random >> shift);
-                    due.add(key, value);
+                    due.add(key, value, true);
+                    due.add(0, value, false);
                     expected.push(key);
                 }
                 due.sort();

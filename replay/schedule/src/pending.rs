@@ -77,8 +77,8 @@ impl Pending {
         }
     }
 
-    /// Takes out all keys below `bound`, in any order, and gives them to `take`.
-    pub(crate) fn drain_before(&mut self, bound: u64, mut take: impl FnMut(u64, u32)) {
+    /// Takes out all keys below `bound`, in any order, and gives them to `take`, some at a time.
+    pub(crate) fn drain_before(&mut self, bound: u64, mut take: impl FnMut(&[(u64, u32)])) {
         while let Some((level, digit)) = self.lowest_below(bound) {
             let bucket = &mut self.levels[level].buckets[digit];
             // Above the lowest digit of a level, all keys of a bucket are the same.
@@ -89,9 +89,8 @@ impl Pending {
                 continue;
             }
             self.last = std::mem::replace(&mut bucket.least, u64::MAX);
-            for (key, value) in bucket.keys.drain(..) {
-                take(key, value);
-            }
+            take(&bucket.keys);
+            bucket.keys.clear();
             bucket.keys.shrink_to(ROOM_KEPT);
             self.emptied(level, digit);
         }
@@ -151,7 +150,7 @@ mod tests {
             while let Some(taken) = popped.pop_before(now + 1000) {
                 expected.push(taken);
             }
-            drained.drain_before(now + 1000, |key, value| found.push((key, value)));
+            drained.drain_before(now + 1000, |keys| found.extend_from_slice(keys));
             found.sort_unstable();
             assert_eq!(found, expected);
         }

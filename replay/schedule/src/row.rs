@@ -51,17 +51,14 @@ pub(crate) struct Row {
     first_use: u64,
     last_use: u64,
     pub(crate) resized_from: u64,
-    pub(crate) region: Option<u64>,
+    region: u64,
     about: u64,
 }
 
 impl Row {
+    /// Not checked yet. With `ALONE`, without uses.
     #[inline(always)]
-    pub(crate) fn of(
-        columns: [u64; OBJECT_COLUMNS],
-        asked: Asked,
-        birth_before: u64,
-    ) -> Result<Row, &'static str> {
+    pub(crate) fn of<const ALONE: bool>(columns: [u64; OBJECT_COLUMNS], asked: Asked) -> Row {
         let [birth, size, about, mut first, mut last, mut free, mut gone, resized_from, region] =
             columns;
         if !asked.clocks {
@@ -83,20 +80,37 @@ impl Row {
             Death::LastUse if last == NEVER => birth,
             Death::LastUse => last,
         };
-        if !asked.uses {
+        if ALONE || !asked.uses {
             (first, last) = (NEVER, NEVER);
         }
+        Row {
+            birth,
+            size,
+            end,
+            first_use: first,
+            last_use: last,
+            resized_from,
+            region,
+            about: if about == NEVER { 0 } else { about },
+        }
+    }
+
+    /// With times in their order, or what is wrong.
+    #[inline(always)]
+    pub(crate) fn checked(mut self, birth_before: u64) -> Result<Row, &'static str> {
+        let birth = self.birth;
         let cannot_be = |time: u64| time >= LATEST && time != NEVER;
-        if birth >= LATEST || cannot_be(end) || cannot_be(first) || cannot_be(last) {
+        let times = [self.end, self.first_use, self.last_use];
+        if birth >= LATEST || times.into_iter().any(cannot_be) {
             return Err("a time that no run can last");
         }
         if birth < birth_before {
             return Err("its birth is before that of the one before it");
         }
-        if size > LARGEST_OBJECT {
+        if self.size > LARGEST_OBJECT {
             return Err("larger than any memory");
         }
-        let end = end.max(birth);
+        let end = self.end.max(birth);
         let within = |time: u64| {
             if time == NEVER {
                 NEVER
@@ -104,16 +118,10 @@ impl Row {
                 time.clamp(birth, end)
             }
         };
-        Ok(Row {
-            birth,
-            size,
-            end,
-            first_use: within(first),
-            last_use: within(last),
-            resized_from,
-            region: Some(region).filter(|&region| region != NEVER),
-            about: if about == NEVER { 0 } else { about },
-        })
+        self.end = end;
+        self.first_use = within(self.first_use);
+        self.last_use = within(self.last_use);
+        Ok(self)
     }
 
     /// What is to happen to the object, in this order.
@@ -125,6 +133,10 @@ impl Row {
             (self.end, END),
         ];
         all.into_iter().skip(if ALONE { 2 } else { 0 })
+    }
+
+    pub(crate) fn region(&self) -> Option<u64> {
+        Some(self.region).filter(|&region| region != NEVER)
     }
 
     pub(crate) fn is_zeroed(&self) -> bool {

@@ -12,6 +12,11 @@ const MOST_ROWS: u64 = 1 << 22;
 pub(crate) struct Rows<R, const COLUMNS: usize> {
     input: R,
     columns: [Vec<u64>; COLUMNS],
+    /// In place of columns that are not there.
+    ones: Vec<u64>,
+    /// A bit for each column that is there, and how many rows the batch has.
+    there: u64,
+    count: usize,
     next: usize,
 }
 
@@ -20,6 +25,9 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
         Rows {
             input,
             columns: std::array::from_fn(|_| Vec::new()),
+            ones: Vec::new(),
+            there: 0,
+            count: 0,
             next: 0,
         }
     }
@@ -27,16 +35,14 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
     /// The next row; None when there are no more.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> io::Result<Option<[u64; COLUMNS]>> {
-        while self.next == self.columns[0].len() {
+        while self.next == self.count {
             if !self.read_batch()? {
                 return Ok(None);
             }
         }
         let row = self.next;
         self.next += 1;
-        Ok(Some(std::array::from_fn(|column| {
-            self.columns[column][row]
-        })))
+        Ok(Some(self.batch().map(|column| column[row])))
     }
 
     /// The columns of the next batch, all of the same length; None when there are no more.
@@ -44,10 +50,21 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
         if !self.read_batch()? {
             return Ok(None);
         }
-        self.next = self.columns[0].len();
-        Ok(Some(std::array::from_fn(|column| {
-            self.columns[column].as_slice()
-        })))
+        self.next = self.count;
+        Ok(Some(self.batch()))
+    }
+
+    #[inline(always)]
+    fn batch(&self) -> [&[u64]; COLUMNS] {
+        std::array::from_fn(|column| {
+            let is_there = self.there >> column & 1 != 0;
+            let column = if is_there {
+                &self.columns[column]
+            } else {
+                &self.ones
+            };
+            &column[..self.count]
+        })
     }
 
     #[cold]
@@ -58,19 +75,16 @@ impl<R: Read, const COLUMNS: usize> Rows<R, COLUMNS> {
         if rows > MOST_ROWS {
             return Err(io::Error::other(format!("a batch of {rows} rows")));
         }
-        let there = self
+        self.there = self
             .read_number()?
             .ok_or(io::Error::from(io::ErrorKind::UnexpectedEof))?;
-        let rows = rows as usize;
-        self.next = 0;
+        (self.count, self.next) = (rows as usize, 0);
+        self.ones.resize(self.count, u64::MAX);
         for (number, column) in self.columns.iter_mut().enumerate() {
-            if there >> number & 1 == 0 {
-                column.clear();
-                column.resize(rows, u64::MAX);
-                continue;
+            if self.there >> number & 1 != 0 {
+                column.resize(self.count, 0);
+                self.input.read_exact(bytemuck::cast_slice_mut(column))?;
             }
-            column.resize(rows, 0);
-            self.input.read_exact(bytemuck::cast_slice_mut(column))?;
         }
         Ok(true)
     }

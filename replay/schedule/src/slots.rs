@@ -11,7 +11,7 @@ pub(crate) const SLOTS_AT_ONCE: u32 = 8;
 /// And it has so many free ones before it takes one again, lest it wait for the thread that freed it.
 const FREE_BEFORE_REUSE: usize = 64;
 
-/// The free slots of one thread, or of all where threads are not kept.
+/// The free slots of one thread.
 #[derive(Default)]
 struct Free {
     given_back: VecDeque<u32>,
@@ -21,6 +21,8 @@ struct Free {
 /// Slots that have no object. A slot belongs to the thread that takes it first.
 pub(crate) struct Slots {
     of_thread: Vec<Free>,
+    /// Where threads are not kept.
+    of_all: Vec<u32>,
     made: u32,
     keeps_threads: bool,
 }
@@ -28,7 +30,8 @@ pub(crate) struct Slots {
 impl Slots {
     pub(crate) fn new(keeps_threads: bool) -> Slots {
         Slots {
-            of_thread: vec![Free::default()],
+            of_thread: Vec::new(),
+            of_all: Vec::new(),
             made: 0,
             keeps_threads,
         }
@@ -40,7 +43,7 @@ impl Slots {
         if self.keeps_threads {
             return self.take_of(thread as usize);
         }
-        let taken = self.of_thread[0].given_back.pop_back();
+        let taken = self.of_all.pop();
         taken.or_else(|| self.make(1)?.next())
     }
 
@@ -60,7 +63,11 @@ impl Slots {
 
     #[inline(always)]
     pub(crate) fn give_back(&mut self, slot: u32, thread: u32) {
-        self.of_thread[thread as usize].given_back.push_back(slot);
+        if self.keeps_threads {
+            self.of_thread[thread as usize].given_back.push_back(slot);
+        } else {
+            self.of_all.push(slot);
+        }
     }
 
     fn make(&mut self, count: u32) -> Option<Range<u32>> {

@@ -67,7 +67,7 @@ impl Writer {
     #[inline(always)]
     pub fn write(&mut self, event: Event, size: u64) -> io::Result<()> {
         self.count(event, size);
-        if self.waiting + MOST_WORDS_AT_ONCE > BUFFER_WORDS {
+        if self.waiting > BUFFER_WORDS - MOST_WORDS_AT_ONCE {
             self.flush()?;
         }
         let [extension, word] = event.words();

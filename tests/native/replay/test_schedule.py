@@ -96,6 +96,18 @@ def test_all_happens_between_the_births_where_it_did(
     assert {before: sorted(events) for before, events in found.items()} == plain_reading(rows, how)
 
 
+def test_what_a_file_does_not_tell_of_its_columns_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "t.tare"
+    write_trace_folder(folder, objects_frame(crowded(2_000, seed=1)), observed=("free",))
+    table = pq.read_table(folder / "objects.parquet")
+    schedules = []
+    for statistics in (True, False):
+        put_table(folder, "objects", table, statistics=statistics)
+        compile_trace(open_trace(folder), How(), tmp_path / "schedule")
+        schedules.append((tmp_path / "schedule").read_bytes())
+    assert schedules[0] == schedules[1]
+
+
 def steady(count: int, live: int) -> pl.DataFrame:
     """Objects of which so many live at one moment, but for the beginning."""
     known: dict[str, pl.Expr] = {
