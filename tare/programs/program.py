@@ -13,7 +13,7 @@ from typing import Any
 from tare.base.errors import UsageError
 from tare.base.files import hash_file
 from tare.base.text import writable
-from tare.programs.elf import refuse_immune
+from tare.programs.elf import is_of_musl, refuse_immune
 
 NAME_LIMIT = 200
 _SHELL_SYNTAX = frozenset(" |&;<>()$`*?\t\n")
@@ -133,5 +133,6 @@ def describe_program(program: Program, executable: Path) -> dict[str, Any]:
         "ignore_output": program.ignore_output,
         "output_sha256": program.output_sha256,
         "timeout_seconds": program.timeout_seconds,
+        "with_musl": is_of_musl(executable),
         **({"service": asdict(program.service)} if program.service else {}),
     }

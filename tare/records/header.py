@@ -80,6 +80,8 @@ class DescribedProgram(Struct, frozen=True, kw_only=True):
     """Whether outputs are not compared."""
     output_sha256: str
     """SHA-256 of the expected output, or empty."""
+    with_musl: bool = False
+    """Whether it is linked with musl."""
 
 
 class DescribedManager(Struct, frozen=True):

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from tare.base.errors import UsageError
+from tare.base.native import built_for_musl
 from tare.memory_managers import conditions, runtimes
 from tare.memory_managers.catalogue import Recipe, load_recipes
 from tare.memory_managers.manager import OWN, parse_name
@@ -34,16 +36,17 @@ def called(run: Header, manager: str) -> str:
     return manager
 
 
-def how(manager: str) -> str:
-    """Where it comes from and how a program gets it, for a sentence; "" where nothing is known."""
+def how(run: Header, manager: str) -> str:
+    """Where it comes from and how the program gets it, for a sentence; "" where nothing is
+    known."""
     if (setting := _of_runtime(manager)) is not None:
         by_hand = runtimes.runtime(setting.runtime).BY_HAND
         said = {setting.collector: "", **setting.options}
         return "; ".join(by_hand[name].format(v) for name, v in said.items() if name in by_hand)
     variables, inner = runtimes.variables_over_malloc(manager)
     if not variables:
-        return _where(inner)
-    ways = [f"set {' '.join(_assigned(variables))}", _where(inner)]
+        return _where(run, inner)
+    ways = [f"set {' '.join(_assigned(variables))}", _where(run, inner)]
     return "; ".join(way for way in ways if way not in ("", _IN_THE_C_LIBRARY))
 
 
@@ -60,18 +63,24 @@ def _of_runtime(manager: str) -> runtimes.Setting | None:
         return None
 
 
-def _where(manager: str) -> str:
+def _with_musl(run: Header) -> bool:
+    """A distribution's packages for glibc are then of no use."""
+    return any(program.with_musl for program in run.programs)
+
+
+def _where(run: Header, manager: str) -> str:
     recipe = recipe_of(manager)
     if recipe is None:
         return ""
-    if recipe.use is not None:
+    if recipe.use is not None and not _with_musl(run):
         linked = f", or link with {recipe.use.link} ({recipe.use.development})"
         return f"install {recipe.use.package} and set LD_PRELOAD={recipe.use.preload}{linked}"
     if recipe.kind == "system":
         return _IN_THE_C_LIBRARY
+    build = "build it with musl" if _with_musl(run) else "no package: build it"
     if recipe.source is not None and recipe.source.type == "crate":
-        return f"no package: build it from the crate {recipe.source.package}"
-    return f"no package: build it from {recipe.homepage}"
+        return f"{build} from the crate {recipe.source.package}"
+    return f"{build} from {recipe.homepage}"
 
 
 def command(run: Header, manager: str) -> tuple[str, str]:
@@ -93,7 +102,7 @@ def command(run: Header, manager: str) -> tuple[str, str]:
     if recipe is None and inner != OWN and "/" not in inner:
         return "", ""
     program = shlex.join(run.programs[0].argv)
-    if recipe is not None and recipe.use is not None:
+    if recipe is not None and recipe.use is not None and not _with_musl(run):
         label += f", of Debian's package {recipe.use.package}"
     elif recipe is not None and recipe.kind != "system":
         return f"where {manager} comes from", f"tare managers show {recipe.name}"
@@ -111,14 +120,20 @@ def environment(run: Header, manager: str) -> Mapping[str, str]:
     variables, inner = runtimes.variables_over_malloc(manager)
     settings = {**variables, **(described.environment if described else {})}
     recipe = recipe_of(inner)
-    if recipe is not None and recipe.use is not None:
+    if recipe is not None and recipe.use is not None and not _with_musl(run):
         settings["LD_PRELOAD"] = recipe.use.preload
     elif (recipe is None or recipe.kind != "system") and inner != OWN and described:
-        settings["LD_PRELOAD"] = described.object or ""
+        settings["LD_PRELOAD"] = _preloaded(run, described.object or "")
     return {name: value for name, value in settings.items() if value}
 
 
-def link(manager: str) -> str:
-    """The flag of the linker that puts it into a program; "" where no distribution has one."""
+def _preloaded(run: Header, path: str) -> str:
+    """The object itself, or what was built of it for musl and is here."""
+    found = built_for_musl(Path(path)) if _with_musl(run) else None
+    return str(found or path)
+
+
+def link(run: Header, manager: str) -> str:
+    """The flag of the linker that puts it into the program; "" where no distribution has one."""
     recipe = recipe_of(runtimes.variables_over_malloc(manager)[1])
-    return recipe.use.link if recipe is not None and recipe.use is not None else ""
+    return recipe.use.link if recipe and recipe.use and not _with_musl(run) else ""

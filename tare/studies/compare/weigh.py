@@ -258,7 +258,7 @@ def _action(run: Header, choice: Choice, medians: Mapping[str, float], kind: Kin
     metric = choice.evidence.metric
     if kind is Kind.ALLOCATOR and choice.manager.endswith(")"):
         kind = Kind.OPTION
-    way = adoption.how(choice.manager)
+    way = adoption.how(run, choice.manager)
     change = difference(choice.evidence.known[choice.manager], metric)
     return Action(
         kind,

@@ -181,7 +181,7 @@ def _ways(run: TuneRun, chosen: Mapping[str, Pair]) -> list[str]:
             for key, value in variables.items()
             if key != "LD_PRELOAD"
         ]
-        parts += [way] if (way := adoption.how(name)) else []
+        parts += [way] if (way := adoption.how(run, name)) else []
         if parts:
             ways.append(f"To use {name}: {'; '.join(parts)}.")
     return ways

@@ -124,7 +124,7 @@ def settings(results: Results) -> list[Setting]:
         Setting(
             name,
             adoption.environment(results.run, name),
-            adoption.link(name),
+            adoption.link(results.run, name),
             pair[0]["metric"],
             *(float(row[key]) for row in pair for key in ("ratio", "ratio_low", "ratio_high")),
         )

@@ -331,9 +331,10 @@ def test_settings_of_runtimes_have_variables(
 
 
 def test_what_a_program_must_set_itself_is_said() -> None:
-    assert adoption.how("cpython.gc(threshold=200)") == "call gc.set_threshold(200)"
-    assert adoption.how("cpython.off").startswith("call gc.disable()")
-    assert adoption.how("go.gogc(gogc=50)") == ""
+    run = converted(described(STUDY, ["p"], ["glibc"]), Header)
+    assert adoption.how(run, "cpython.gc(threshold=200)") == "call gc.set_threshold(200)"
+    assert adoption.how(run, "cpython.off").startswith("call gc.disable()")
+    assert adoption.how(run, "go.gogc(gogc=50)") == ""
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,32 @@ def test_the_fastest_is_advised_with_what_it_costs_in_memory() -> None:
 def test_a_manager_of_all_objects_of_a_runtime_says_how_to_have_it(
     manager: str, way: str, line: str
 ) -> None:
-    assert adoption.how(manager).startswith(way)
+    assert adoption.how(RUN, manager).startswith(way)
     _, command = adoption.command(RUN, manager)
     assert command == f"{line} ./p 'an argument'"
+
+
+def test_a_program_of_musl_is_not_sent_to_packages_that_are_for_glibc() -> None:
+    program = structs.replace(RUN.programs[0], with_musl=True)
+    run = structs.replace(RUN, programs=(program,))
+    assert adoption.how(run, "jemalloc") == "build it with musl from the crate tikv-jemalloc-sys"
+    assert adoption.link(run, "jemalloc") == ""
+    assert adoption.link(RUN, "jemalloc") == "-ljemalloc"
+    label, _ = adoption.command(run, "jemalloc")
+    assert label == "where jemalloc comes from"
+    assert adoption.environment(run, "fast")["LD_PRELOAD"] == "/lib/fast one.so"
+
+
+def test_an_object_that_was_built_for_musl_as_well_is_the_one_to_preload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tare.base.native.native_roots", lambda: [tmp_path])
+    (tmp_path / "musl").mkdir()
+    (tmp_path / "musl" / "a.so").touch()
+    measured = DescribedManager("5", str(tmp_path / "a.so"), {})
+    program = structs.replace(RUN.programs[0], with_musl=True)
+    run = structs.replace(RUN, programs=(program,), managers={"jemalloc": measured})
+    assert adoption.environment(run, "jemalloc") == {"LD_PRELOAD": str(tmp_path / "musl" / "a.so")}
 
 
 OWN_JEMALLOC = OwnAllocator("/bin/p", "_rjem_", 6, True, "jemalloc", "build it without it")
