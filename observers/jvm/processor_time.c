@@ -36,7 +36,7 @@ static const struct {
     {"Shenand", COLLECTOR},   {"ZDriver", COLLECTOR},       {"ZDirect", COLLECTOR},
     {"ZWorker", COLLECTOR},   {"ZStat", COLLECTOR},         {"ZUncomm", COLLECTOR},
     {"ZUnmapp", COLLECTOR},   {"RuntimeWorker", COLLECTOR}, {"C1 Comp", COMPILER},
-    {"C2 Comp", COMPILER},    {"tare-jvm", OBSERVER},
+    {"C2 Comp", COMPILER},    {"tare-jvm", OBSERVER},       {"MMTk Co", COLLECTOR},
 };
 
 struct thread {

@@ -11,9 +11,9 @@ import pytest
 import tare
 from tare.studies.frequency.executed_report import CONTRASTS, NEVER, Setting, section
 from tests.conftest import Completed
-from tests.native.runtimes.test_jvm import classes, needs_java
+from tests.native.runtimes.test_jvm import classes, like_mmtk, needs_java
 
-__all__ = ["classes"]
+__all__ = ["classes", "like_mmtk"]
 MIB = 1 << 20
 
 
@@ -75,6 +75,23 @@ def test_collections_come_at_their_periods(tmp_path: Path, classes: Path) -> Non
     assert all(len(table.rows) == len(settings) for table in report.tables)
 
 
+@needs_java
+def test_mmtk_has_one_period(tmp_path: Path, like_mmtk: tuple[str, ...]) -> None:
+    results = tare.frequency(
+        like_mmtk,
+        ["jvm.mmtk(plan=Immix)"],
+        periods=[4 * MIB, 16 * MIB],
+        runs=1,
+        warmup=0,
+        folder=tmp_path / "r",
+    )
+    settings = [(each["period"], each["full"]) for each in results.document["settings"]]
+    assert settings == [(4 * MIB, NEVER), (16 * MIB, NEVER)]
+    _, collections = section(results).tables
+    often, seldom = (float(row[4].key or 0) for row in collections.rows)
+    assert often > 2 * seldom > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -83,6 +100,7 @@ def test_collections_come_at_their_periods(tmp_path: Path, classes: Path) -> Non
         (["-m", "jvm.serial", "-m", "glibc", "--", "java", "Main"], "measure these separately"),
         (["-m", "jvm.serial", "--full", "6MiB", "--", "java", "Main"], "multiple of period"),
         (["-m", "jvm.serial", "--reclaim", "4", "--", "java", "Main"], "mark-sweep"),
+        (["-m", "jvm.mmtk", "--full", "64MiB", "--", "java", "Main"], "no option 'full-period'"),
         (["--full", "64MiB", "--", "true"], "java command"),
     ],
 )

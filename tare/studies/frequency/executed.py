@@ -38,19 +38,22 @@ def serves(managers: Sequence[str]) -> bool:
 def frequency_executed(request: Frequency) -> Results:
     """As ``frequency``, of one program under collectors of a JVM.
 
-    ``managers`` are jvm.serial or jvm.parallel. ``periods`` are bytes allocated between young
-    collections; none means 4, 8, 16 and 32 MiB. ``full`` are bytes between full ones, multiples of
-    each period; none means 64 MiB, and no full ones always take part.
+    ``managers`` are jvm.serial, jvm.parallel or jvm.mmtk. ``periods`` are bytes allocated between
+    young collections, of jvm.mmtk between all; none means 4, 8, 16 and 32 MiB. ``full`` are bytes
+    between full ones, multiples of each period; none means 64 MiB, and no full ones always take
+    part. It is not for jvm.mmtk.
     """
     if request.reclaim:
         raise UsageError("--reclaim is for a mark-sweep collector, not for a JVM", "leave it out")
     check_counts(request.runs, request.warmup)
     (chosen,) = programs_of(request.programs)
+    for name in request.managers:
+        _check(resolve(name), options_of(name))
     found = [
         study.Setting(_named(name, period, each), name, period, each)
         for name in dict.fromkeys(request.managers)
         for period in ascending(set(request.periods or DEFAULT_PERIODS))
-        for each in (study.NEVER, *ascending(set(request.full or DEFAULT_FULL)))
+        for each in (study.NEVER, *_full_periods(name, request.full))
     ]
     resolved, baseline = managers_of([each.manager for each in found], found[0].manager)
 
@@ -65,9 +68,19 @@ def frequency_executed(request: Frequency) -> Results:
     return measure(question, in_rounds(study, compared, request), request.where())
 
 
+def _full_periods(manager: str, asked: Sequence[int]) -> list[int]:
+    if _has(resolve(manager), "full-period"):
+        return ascending(set(asked or DEFAULT_FULL))
+    if asked:
+        raise UsageError(
+            f"{manager} has no option 'full-period': its full collections cannot be set",
+            "leave out --full, or measure this collector separately",
+        )
+    return []
+
+
 def _named(manager: str, period: int, full: int) -> str:
     options = options_of(manager)
-    _check(resolve(manager), options)
     heap = min(MOST_HEAP, describe_machine()["memory_bytes"] // 4) // MIB * MIB
     settings = {"heap": size_text(heap), **options, "period": size_text(period)}
     if full != study.NEVER:
@@ -81,14 +94,19 @@ def _check(manager: Manager, options: dict[str, str]) -> None:
             f"{manager.name} is not a collector of a JVM, but other managers given are",
             "measure these separately: their periods are not comparable",
         )
-    setting = manager.runtime
-    known = runtimes.runtime(setting.runtime).recipes()[f"{setting.runtime}.{setting.collector}"]
-    if all(option.name != "period" for option in known.options):
+    if not _has(manager, "period"):
         raise UsageError(
             f"{manager.name} has no option 'period': how often it collects cannot be set",
-            "give jvm.serial or jvm.parallel, or vary the heap of this collector with `tare lbo`",
+            "give jvm.serial, jvm.parallel or jvm.mmtk, or vary this one's heap with `tare lbo`",
         )
     if {"period", "full-period", "young"} & options.keys():
         raise UsageError(
             f"{manager.name}: --every and --full set the periods", "leave them out of the name"
         )
+
+
+def _has(manager: Manager, option: str) -> bool:
+    setting = manager.runtime
+    assert setting is not None
+    known = runtimes.runtime(setting.runtime).recipes()[f"{setting.runtime}.{setting.collector}"]
+    return any(each.name == option for each in known.options)

@@ -25,6 +25,7 @@ from tare.studykit.sweeps import size_text
 STUDY = "frequency-executed"
 TITLE = "How often a JVM collects"
 MUTATOR, COLLECTOR = "mutator_seconds", "collector_seconds"
+_NOT_OF_MMTK = ("heap_allocated_bytes", "full_collections")
 NEVER = 0
 """A full period: no full collection is asked for."""
 
@@ -97,7 +98,7 @@ def section(results: Results) -> Section:
 
 
 def _full_text(full: int) -> str:
-    return "never" if full == NEVER else size_text(full)
+    return "not asked" if full == NEVER else size_text(full)
 
 
 def _findings(answers: Answers) -> list[str]:
@@ -113,14 +114,14 @@ def _findings(answers: Answers) -> list[str]:
                 said = effect(rows, "mutator time")
                 sentences.append(f"{collector}, {contrast.what}: {said}.")
     sentences.append(
-        "Mutator time is wall time without the pauses. The period also sets the size of the young "
-        "generation, so effects on caches and page faults are part of the result."
+        "Mutator time is wall time without the pauses. A longer period also touches more memory, "
+        "so effects on caches and page faults are part of the result."
     )
     return sentences
 
 
 def _setting_fields(setting: Callable[[R], Setting], asked: str = "") -> list[Field[R]]:
-    young = "Bytes allocated between young collections"
+    young = "Bytes allocated between young collections, under MMTk between all"
     return [
         texts("collector", "The collector.", lambda row: setting(row).collector),
         option_sizes("young", f"{young}{asked}.", lambda row: setting(row).period),
@@ -151,14 +152,19 @@ def _table(answers: Answers) -> Table:
     return table("table-frequency-executed", "Mutator time", answers.settings, fields, notes)
 
 
+def _measured(row: Row) -> float | None:
+    allocated, collections = row.get("heap_allocated_bytes"), row["collections"]
+    return None if allocated is None else allocated / collections if collections else 0.0
+
+
 def _collections_table(answers: Answers) -> Table:
-    allocated, wall, longest = "heap_allocated_bytes", "wall_seconds", "max_pause_seconds"
+    wall, longest = "wall_seconds", "max_pause_seconds"
     fields: list[Field[Row]] = [
         *_setting_fields(lambda row: row["setting"], ", as asked"),
         Kind(lambda period: f"{period / (1 << 20):.2f} MiB")(
             "measured",
             "Bytes allocated in the heap divided by the number of collections.",
-            lambda row: row[allocated] / row["collections"] if row["collections"] else 0.0,
+            _measured,
         ),
         counts("collections", "All of them.", "collections"),
         counts("full ones", "Collections of the whole heap.", "full_collections"),
@@ -168,9 +174,10 @@ def _collections_table(answers: Answers) -> Table:
         ),
         seconds("longest", "The longest pause.", longest),
     ]
-    rows = answers.with_medians(
-        allocated, "collections", "full_collections", COLLECTOR, wall, longest
-    )
+    rows = [
+        {**row, **(answers.medians(row["setting"], *_NOT_OF_MMTK) or {})}
+        for row in answers.with_medians("collections", COLLECTOR, wall, longest)
+    ]
     notes = [
         "medians of the runs. A full collection cuts the current young period short, so with full "
         "collections the measured period is shorter than asked."

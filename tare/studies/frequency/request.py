@@ -24,7 +24,8 @@ from tare.studykit.sweeps import MOST_VALUES, sizes_of
 MOST_RECLAIM = 1_000_000
 _MANAGERS = (
     "An allocator to put the collector over; for a trace, a collector; for a java command, "
-    "jvm.serial or jvm.parallel; can be repeated. Default: glibc; for a trace, immix and genimmix."
+    "jvm.serial, jvm.parallel or jvm.mmtk; can be repeated. Default: glibc; for a trace, immix and "
+    "genimmix."
 )
 
 
@@ -80,7 +81,7 @@ class Frequency(Varied, OfPrograms):
     large that nothing but the period makes them collect it.
 
     Under jvm.serial or jvm.parallel the JVM's own collector does young and full collections at the
-    periods given.
+    periods given, under jvm.mmtk those that its plan chooses.
     """
 
     ANSWERED_BY: ClassVar[str] = "question.frequency"

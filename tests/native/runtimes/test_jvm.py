@@ -308,13 +308,25 @@ def test_pauses_are_told_by_their_length(run: Run) -> None:
 # ---- a JVM with MMTk, for which another stands in ----
 
 LIKE_MMTK = r"""#!{python}
-# Runs a JVM under another collector, and makes its log one of MMTk's, as its source has it: no line
-# of a collection, and safepoints for a ThirdPartyHeapOperation. It cannot print its heap.
+# Runs a JVM under another collector, and makes its log one of MMTk's, as real ones are in
+# tests/unit/memory_managers/gc-logs/mmtk: no line of a collection, and safepoints for a
+# ThirdPartyHeapOperation. It cannot print its heap, and NoGC ends as the real one does. A period is
+# a young generation here.
 import os, re, subprocess, sys
 words = ["-XX:+UseSerialGC" if word == "-XX:+UseThirdPartyHeap" else word for word in sys.argv[1:]]
+period = re.compile(r"-XX:ThirdPartyHeapOptions=stress_factor=([0-9]+),precise_stress=false$")
+words = [period.sub(r"-Xmn\1", word) for word in words]
 (log,) = [re.match("-Xlog:.*:file=([^:]*)/%p", word) for word in words if ":file=" in word]
 if "+heap+" in "".join(words):
     sys.exit("guarantee(false) failed: print on not supported")
+if os.environ["MMTK_PLAN"] == "NoGC":
+    sys.stderr.write(
+        "\nthread '<unnamed>' (7537) panicked at mmtk-core/src/plan/nogc/global.rs:78:9:\n"
+        "internal error: entered unreachable code: GC triggered in nogc\nstack backtrace:\n"
+        "fatal runtime error: failed to initiate panic, error 5, aborting\n"
+    )
+    sys.stderr.flush()
+    os.abort()
 done = subprocess.run([{java!r}, *words])
 for name in os.listdir(log[1]):
     if name.endswith(".gc.log"):
@@ -328,21 +340,34 @@ sys.exit(done.returncode)
 """
 
 
-@needs_java
-def test_a_jvm_with_mmtk(run: Run, classes: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def like_mmtk(classes: Path, tmp_path: Path) -> tuple[str, ...]:
+    """A command of the program under a JVM that behaves as one with MMTk."""
     folder = tmp_path / "jdk"
     folder.mkdir()
     java = folder / "java"
     java.write_text(LIKE_MMTK.format(python=sys.executable, java=JAVA))
     java.chmod(0o755)
-    argv = (str(java), "-cp", str(classes), "Churn", "200", "4")
-    outcome = run("jvm.mmtk(plan=Immix, heap=24MiB)", argv=argv)
+    return (str(java), "-cp", str(classes), "Churn", "200", "4")
+
+
+@needs_java
+def test_a_jvm_with_mmtk(run: Run, like_mmtk: tuple[str, ...]) -> None:
+    outcome = run("jvm.mmtk(plan=Immix, heap=24MiB)", argv=like_mmtk)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
     assert outcome.values["collections"] == outcome.values["pauses"] > 5
     assert 0 < outcome.values["collector_seconds"] < outcome.values["wall_seconds"]
-    assert not {"collector_cpu_seconds", "full_collections"} & outcome.values.keys()
+    assert "full_collections" not in outcome.values
+    assert outcome.values["collector_cpu_seconds"] > 0
     (process,) = outcome.details["jvm"]["processes"]
     assert process["collector"] == "mmtk"
+
+
+@needs_java
+def test_mmtk_that_never_collects_runs_out_of_memory(run: Run, like_mmtk: tuple[str, ...]) -> None:
+    outcome = run("jvm.mmtk(plan=NoGC, heap=24MiB)", argv=like_mmtk)
+    assert outcome.status is Status.OUT_OF_MEMORY
+    assert "never collects" in outcome.reason
 
 
 @needs_java

@@ -101,6 +101,20 @@ def test_allocated_bytes_are_what_the_program_allocated(name: str, tmp_path: Pat
     assert process.allocated_bytes - rounded <= 43 << 20
 
 
+@pytest.mark.parametrize("log", sorted((DATA / "mmtk").glob("*.log")), ids=lambda log: log.stem)
+def test_collections_of_mmtk_are_those_that_it_counts(log: Path, tmp_path: Path) -> None:
+    """It counts from the end of the first, which its statistics begin with."""
+    (tmp_path / "7.gc.log").write_bytes(log.read_bytes())
+    write_stops(tmp_path / "7.stops", [], ended_ns=1)
+    (process,) = read_processes(tmp_path)
+    assert process.collector == "mmtk"
+    counted, milliseconds = log.with_suffix(".txt").read_text().splitlines()[1].split()
+    _, *collections = process.collections
+    assert len(collections) == int(counted)
+    pauses = sum(each.pause_ns for each in collections) / 1e6
+    assert pauses == pytest.approx(float(milliseconds), rel=0.05)
+
+
 def test_a_cause_in_parentheses_of_its_own(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(

@@ -44,6 +44,7 @@ def test_options_are_inserted_where_the_jvm_reads_them() -> None:
         "delay(jvm.g1)",
         "jvm.g1(plan=Immix)",
         "jvm.mmtk(plan=NoSuchPlan)",
+        "jvm.mmtk(full-period=64MiB)",
     ],
 )
 def test_names_that_mean_nothing_are_refused(name: str) -> None:

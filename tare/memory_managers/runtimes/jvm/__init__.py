@@ -53,6 +53,8 @@ _LOG_SUFFIX = ".gc.log"
 _OUT_OF_MEMORY_EXIT = 3
 _REFUSED_EXIT = 1
 _OF_MMTK = "ThirdPartyHeapOperation"
+_NEEDED_COLLECTION = "internal error: entered unreachable code: GC triggered in nogc"
+"""What MMTk's NoGC ends with instead of an OutOfMemoryError."""
 _LEAST_SLACK = 4 << 20
 """A JVM rounds its heap up, to whole regions for instance."""
 _TRIAL_SECONDS = 20.0
@@ -165,6 +167,7 @@ _THREADS = Option(
     tried=("1",),
 )
 _PERIOD = Option("period", "bytes allocated between young collections", "size", "")
+_PERIOD_OF_MMTK = Option("period", "bytes allocated between collections", "size", "")
 _FULL_PERIOD = Option("full-period", "bytes allocated between full collections", "size", "")
 _PLANS = (
     "Compressor",
@@ -201,7 +204,13 @@ _CLASHES = (
         ),
     ),
     ("young", re.compile(r"-Xmn|-XX:(MaxNewSize|NewSize|NewRatio|SurvivorRatio)=")),
-    ("period", re.compile(r"-Xmn|-XX:(MaxNewSize|NewSize|NewRatio|\w*SurvivorRatio|TLABSize)=")),
+    (
+        "period",
+        re.compile(
+            r"-Xmn|-XX:(MaxNewSize|NewSize|NewRatio|\w*SurvivorRatio|TLABSize"
+            r"|ThirdPartyHeapOptions)="
+        ),
+    ),
     ("threads", re.compile(r"-XX:(ParallelGCThreads|ConcGCThreads)=")),
 )
 """Options of the program that say what an option of the manager says; "" stands for its name."""
@@ -218,7 +227,7 @@ def options_of(collector: str) -> tuple[Option, ...]:
         *([_YOUNG] if facts.young else []),
         *([_THREADS] if facts.threads else []),
         *([_PERIOD, _FULL_PERIOD] if facts.unit else []),
-        *([_PLAN] if collector == MMTK else []),
+        *([_PERIOD_OF_MMTK, _PLAN] if collector == MMTK else []),
     )
 
 
@@ -321,7 +330,10 @@ def _arguments_for(setting: Setting, program: Program) -> list[str]:
 
 def _period_arguments(collector: str, period: int) -> list[str]:
     """A young generation of a fixed size, in which exactly ``period`` bytes can be allocated. It
-    has two more parts, for survivors, of which each takes the whole divided by a ratio."""
+    has two more parts, for survivors, of which each takes the whole divided by a ratio. MMTk has
+    none, and adds up what threads took from the heap whenever one takes more."""
+    if collector == MMTK:
+        return [f"-XX:ThirdPartyHeapOptions=stress_factor={period},precise_stress=false"]
     unit = COLLECTORS[collector].unit
     if period % unit or period < 8 * unit:
         raise UsageError(
@@ -470,8 +482,7 @@ def _process(seen: Stops, log: GcLog) -> Process:
         ended=seen.ended_ns != 0,
         collections=tuple(_collections(log, pauses)),
         pauses=tuple(pauses),
-        # Threads are known as the collector's by names that are not those of MMTk.
-        collector_cpu_ns=None if collector == MMTK else seen.collector_cpu_ns,
+        collector_cpu_ns=seen.collector_cpu_ns,
         observer_cpu_ns=seen.observer_cpu_ns,
         allocated_bytes=(
             log.allocated_bytes
@@ -620,6 +631,9 @@ def _judge_failure(outcome: Outcome, processes: Sequence[Process], said: str) ->
         if match or outcome.exit_code == _OUT_OF_MEMORY_EXIT:
             reason = match[1] if match else "the JVM exited: out of memory"
             return replace(outcome, status=Status.OUT_OF_MEMORY, reason=reason)
+    if _NEEDED_COLLECTION in said:
+        reason = "the heap was full, and this plan of MMTk never collects"
+        return replace(outcome, status=Status.OUT_OF_MEMORY, reason=reason)
     if begun or outcome.exit_code != _REFUSED_EXIT:
         return outcome
     if _TOO_SMALL.search(said):
