@@ -68,7 +68,7 @@ def frequency_executed(request: Frequency) -> Results:
     return measure(question, in_rounds(study, compared, request), request.where())
 
 
-def _full_periods(manager: str, asked: Sequence[int]) -> list[int]:
+def _full_periods(manager: str, asked: Sequence[int]) -> tuple[int, ...]:
     if _has(resolve(manager), "full-period"):
         return ascending(set(asked or DEFAULT_FULL))
     if asked:
@@ -76,7 +76,7 @@ def _full_periods(manager: str, asked: Sequence[int]) -> list[int]:
             f"{manager} has no option 'full-period': its full collections cannot be set",
             "leave out --full, or measure this collector separately",
         )
-    return []
+    return ()
 
 
 def _named(manager: str, period: int, full: int) -> str:
