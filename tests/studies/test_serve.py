@@ -30,6 +30,7 @@ from tests.support import ROOT
 PROGRAMS = ROOT / "tests/support/programs"
 LOAD = f"{sys.executable} {PROGRAMS / 'service_load.py'} {{port}}"
 OWN = ("--metric", "rps=([0-9.]+) requests", "--metric", "max=slowest ([0-9.]+us)")
+FOR_EVER = "sh -c 'echo Running 1s test @ here; echo unable to connect; exec sleep 9999'"
 HELD = 64 << 20
 ONE_START = ("-n", "1", "--periods", "1", "--no-page")
 
@@ -111,6 +112,7 @@ def test_memory_and_figures_are_those_of_the_server(
         ("well", (), "false", "the load ended with status 1"),
         ("well", ("--metric", "p99=p99 ([0-9]+)"), f"{LOAD} hello", "for latency_p99_seconds"),
         ("well", (), "echo Running 1s test @ here; Socket errors: 3", "had failed requests"),
+        ("well", (), FOR_EVER, "the load had failed requests: unable to connect"),
     ],
 )
 def test_what_fails_has_a_status_and_no_figures(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ from tare.programs.program import PORT, Program, Service
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tare.studies.serve.details import Phase, Served
-from tare.studies.serve.loads import read_load
+from tare.studies.serve.loads import Read, read_load
 from tare.studies.serve.processes import Used, resident_bytes, tree_below, used_by
 from tare.studies.serve.ready import Ready, answers, free_port, ready_of
 from tare.studykit.printed import Pattern, missing_from
@@ -44,6 +45,9 @@ WARM_UP, LOAD, IDLE = "warm-up", "load", "idle"
 _FOR = "--for"
 _WARM_UP_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
+_READ_SECONDS = 1.0
+_OUTPUTS = ("stdout", "stderr")
+_FIRST_OUTPUT = 1 << 16
 _FIRST_SAMPLES_SECONDS = 0.1
 _MOST_SAMPLES = 1000
 _COST_SHARE = 50
@@ -139,6 +143,7 @@ class _Service(Observer):
     used: list[Used] = field(default_factory=list)
     _every: float = _FIRST_SAMPLES_SECONDS
     _next: float = 0.0
+    _next_read: float = 0.0
 
     def attend(self, launcher: int, folder: Path) -> Iterator[float]:
         self.launcher, self.folder = launcher, folder
@@ -235,9 +240,10 @@ class _Service(Observer):
         start = self._now()
         self.phases.append(Phase(name, round(start, 3), round(start, 3)))
         command = load_command(self.service.load, _WARM_UP_SECONDS if name == WARM_UP else None)
-        raw = yield from _beside("the load", command, limits, folder, self._sampled)
+        look = partial(self._sampled_unless_failed, folder)
+        raw = yield from _beside("the load", command, limits, folder, look)
         self._ends_phase()
-        text = "".join(_text(folder / each) for each in ("stdout", "stderr"))
+        text = "".join(_text(folder / each) for each in _OUTPUTS)
         read = read_load(text, self.asked.own)
         said = read.trouble or " ".join(text[-_TAIL:].split())
         if raw["end"] == "output-limit":
@@ -245,8 +251,7 @@ class _Service(Observer):
         if raw["end"] != "exited" or raw["code"] != 0:
             how = f"signal {raw['signal']}" if raw["end"] == "signaled" else f"status {raw['code']}"
             raise _FailedError(f"the load ended with {how}: {said}")
-        if read.trouble:
-            raise _FailedError(f"the load had failed requests: {read.trouble}")
+        _refuse(read)
         if missing := missing_from(read.values, self.asked.own):
             raise _FailedError(
                 f"the load printed nothing that --metric finds for {missing}: {said}"
@@ -290,6 +295,14 @@ class _Service(Observer):
         last = self.phases[-1]
         self.phases[-1] = Phase(last.name, last.start, round(self._now(), 3))
 
+    def _sampled_unless_failed(self, folder: Path) -> float:
+        """As ``_sampled``; a load may go on for ever after it has said that its requests fail."""
+        now = self._now()
+        if now >= self._next_read:
+            self._next_read = now + _READ_SECONDS
+            _refuse(read_load("".join(_first_lines(folder / each) for each in _OUTPUTS)))
+        return self._sampled()
+
     def _sampled(self) -> float:
         """Looks at the memory where it is time to; the seconds until it is worth looking again."""
         now = self._now()
@@ -326,6 +339,21 @@ def _beside(
 def _signal(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _refuse(read: Read) -> None:
+    if read.trouble:
+        raise _FailedError(f"the load had failed requests: {read.trouble}")
+
+
+def _first_lines(path: Path) -> str:
+    """Whole ones; none where nothing was written yet."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_FIRST_OUTPUT).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return text[: text.rfind("\n") + 1]
 
 
 def _text(path: Path) -> str:
