@@ -65,8 +65,12 @@ static void write_files(const HChar* end) {
 }
 
 static void before_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count) {
-  (void)arguments, (void)count;
+  (void)count;
   if (ends_handler(number)) threads_before_sigreturn(thread);
+  if (FOLLOWS_MEMORY) {
+    const Mapping guard = guard_of(number, arguments);
+    reachability_note_mapping(guard.start, guard.bytes, True);
+  }
   // Nothing of this process is left to write a file once the exec has worked.
   if (starts_program(number)) write_files("exec");
 }
@@ -74,11 +78,12 @@ static void before_syscall(ThreadId thread, UInt number, UWord* arguments, UInt 
 static void after_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count,
                           SysRes result) {
   (void)count;
-  if (!FOLLOWS_MEMORY || sr_isError(result)) return;
-  const Mapping mapping = mapping_of(number, arguments, sr_Res(result));
-  reachability_note_mapping(
-      mapping.start, mapping.bytes,
-      mapping.is_guard || (!mapping.is_gone && load_registers(thread).inside != 0));
+  if (!FOLLOWS_MEMORY) return;
+  const Bool failed = sr_isError(result);
+  const Mapping mapping =
+      failed ? guard_of(number, arguments) : mapping_of(number, arguments, sr_Res(result));
+  reachability_note_mapping(mapping.start, mapping.bytes,
+                            !failed && !mapping.is_gone && load_registers(thread).inside != 0);
 }
 
 // What the kernel reads and writes for the program.

@@ -36,6 +36,11 @@ static Mapping growth_of_heap(Addr end) {
   return growth;
 }
 
+static Mapping advised(const UWord* arguments, UWord advice) {
+  const SizeT bytes = arguments[2] == advice ? VG_PGROUNDUP(arguments[1]) : 0;
+  return (Mapping){.start = arguments[0], .bytes = bytes};
+}
+
 Mapping mapping_of(UInt syscall, const UWord* arguments, Addr result) {
   switch (syscall) {
     case __NR_brk:
@@ -47,12 +52,12 @@ Mapping mapping_of(UInt syscall, const UWord* arguments, Addr result) {
     case __NR_munmap:
       return (Mapping){.start = arguments[0], .bytes = arguments[1], .is_gone = True};
     case __NR_madvise:
-      if (arguments[2] == GUARD_INSTALL || arguments[2] == GUARD_REMOVE)
-        return (Mapping){.start = arguments[0],
-                         .bytes = VG_PGROUNDUP(arguments[1]),
-                         .is_guard = arguments[2] == GUARD_INSTALL};
-      return (Mapping){.bytes = 0};
+      return advised(arguments, GUARD_REMOVE);
     default:
       return (Mapping){.bytes = 0};
   }
+}
+
+Mapping guard_of(UInt syscall, const UWord* arguments) {
+  return syscall == __NR_madvise ? advised(arguments, GUARD_INSTALL) : (Mapping){.bytes = 0};
 }

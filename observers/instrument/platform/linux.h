@@ -21,10 +21,13 @@ typedef struct {
   Addr start;
   SizeT bytes;  // 0: none
   Bool is_gone;
-  Bool is_guard;  // part of a mapping that can be read, but must not be: glibc 2.42 has such stacks
 } Mapping;
 
 // What a call that succeeded with `result` has mapped, or no longer has.
 Mapping mapping_of(UInt syscall, const UWord* arguments, Addr result);
+
+// What a call makes a guard of: part of a mapping that can be read, but must not be, as in stacks
+// of glibc 2.42. Other threads run during the call, and after it until the tool hears of its end.
+Mapping guard_of(UInt syscall, const UWord* arguments);
 
 #endif

@@ -766,6 +766,35 @@ def test_threads(tmp_path: Path, program: Compile) -> None:
     assert threads == {2, 3, 4, 5}
 
 
+def test_a_guard_is_not_read_while_another_thread_makes_it(
+    tmp_path: Path, program: Compile
+) -> None:
+    """glibc 2.42 makes guards of stacks so; other threads run during the call."""
+    path = program(
+        """
+      pthread_t thread;
+      pthread_create(&thread, NULL, guards, NULL);
+      for (int i = 0; i < 4000; ++i) free(malloc(700));
+      is_over = 1;
+      void *refused;
+      pthread_join(thread, &refused);
+      return refused != NULL;""",
+        """static volatile int is_over;
+        static void *guards(void *unused) {
+          while (!is_over) {
+            const int kind = MAP_PRIVATE | MAP_ANONYMOUS;
+            char *p = mmap(NULL, 16 << 12, PROT_READ | PROT_WRITE, kind, -1, 0);
+            if (madvise(p + (8 << 12), 4096, 102 /* MADV_GUARD_INSTALL */) != 0) return p;
+            munmap(p, 16 << 12);
+          }
+          return unused; }""",
+    )
+    done, _ = tool(tmp_path, path, options=["--reachability=1000"])
+    if (done.returncode, done.stderr) == (1, ""):
+        pytest.skip("the kernel has no guards of this kind (Linux 6.13)")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_thousand_threads(tmp_path: Path, program: Compile) -> None:
     path = program(
         """
