@@ -711,6 +711,9 @@ def program(compile_c: Compile) -> Callable[..., Path]:
     return build
 
 
+NO_GUARDS = "the kernel has no guards (MADV_GUARD_INSTALL, Linux 6.13)"
+
+
 def test_a_search_passes_over_guards_within_a_mapping(tmp_path: Path, program: Compile) -> None:
     """Stacks of glibc 2.42 have them. To read one would end the program."""
     path = program("""
@@ -727,7 +730,7 @@ def test_a_search_passes_over_guards_within_a_mapping(tmp_path: Path, program: C
       for (int i = 0; i < 100; ++i) free(malloc(1000));""")
     recording, printed = recorded(tmp_path, path, options=["--reachability=50000"])
     if printed:
-        pytest.skip("the kernel has no guards (MADV_GUARD_INSTALL, Linux 6.13)")
+        pytest.skip(NO_GUARDS)
     searches = recording.marks["instructions"]
     assert len(searches) >= 6
     found = recording.deaths["unreachable_instructions"]
@@ -791,7 +794,7 @@ def test_a_guard_is_not_read_while_another_thread_makes_it(
     )
     done, _ = tool(tmp_path, path, options=["--reachability=1000"])
     if (done.returncode, done.stderr) == (1, ""):
-        pytest.skip("the kernel has no guards of this kind (Linux 6.13)")
+        pytest.skip(NO_GUARDS)
     assert (done.returncode, done.stderr) == (0, "")
 
 
