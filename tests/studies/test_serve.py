@@ -154,10 +154,16 @@ def test_a_wrong_question_is_refused(
     assert "Traceback" not in done.stderr
 
 
-def test_how_to_be_ready_must_be_known(tare: Callable[..., Completed]) -> None:
-    done = tare("serve", "-m", "glibc", "--load", "true", "--", "sleep", "9")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [((), "--load is missing"), (("--load", "true"), "nothing says when the server is ready")],
+)
+def test_how_to_be_ready_must_be_known(
+    tare: Callable[..., Completed], words: tuple[str, ...], message: str
+) -> None:
+    done = tare("serve", "-m", "glibc", *words, "--", "sleep", "9")
     assert done.returncode == 2
-    assert "nothing says when the server is ready" in done.stderr
+    assert message in done.stderr
 
 
 def test_a_port_of_somebody_else_is_not_measured(serve: Served, tmp_path: Path) -> None:

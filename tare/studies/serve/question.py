@@ -101,8 +101,8 @@ def _servers(
         service = program.service
         if request.load or service is None:
             stop = _words("--stop", request.stop) if request.stop else ()
-            ready = request.ready or _port_of(program)
-            service = Service(tuple(_load_of(request, rate)), ready, tuple(stop))
+            load = tuple(_load_of(request, rate))
+            service = Service(load, request.ready or _port_of(program), tuple(stop))
         ready_of(service.ready)
         load_command(service.load)
         server = replace(
