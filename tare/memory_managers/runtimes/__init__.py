@@ -138,8 +138,8 @@ class Runtime(Protocol):
     the option, which has {} for its value."""
     REFERENCE: str
     """The collector whose minimum heap is the unit of heaps; "" where no collector has a heap."""
-    OFF: str
-    """The collector that never collects, or ""."""
+    OFF: Mapping[str, Mapping[str, str]]
+    """The collectors that never collect, each with the options under which it does not."""
     TELLS_WHEN: bool
     """Whether its pauses are known by process and time."""
     NO_HEAP: str
@@ -294,11 +294,16 @@ def running(program: Program) -> Runtime:
     return next((each for each in found if each.runs(program)), runtime(_UNKNOWN))
 
 
+def never_collects(setting: Setting) -> bool:
+    off = runtime(setting.runtime).OFF
+    return setting.collector in off and (off[setting.collector].items() <= setting.options.items())
+
+
 def has_heap(setting: Setting) -> bool:
     """Whether the collector collects by a heap whose size can be given."""
     module = runtime(setting.runtime)
     options = module.recipes()[f"{setting.runtime}.{setting.collector}"].options
-    return setting.collector != module.OFF and any(each.name == HEAP for each in options)
+    return not never_collects(setting) and any(each.name == HEAP for each in options)
 
 
 def numbers(setting: Setting, options: Sequence[Option]) -> dict[str, int]:

@@ -47,7 +47,8 @@ BY_HAND = {
     "threshold": "call gc.set_threshold({})",
 }
 REFERENCE = ""
-OFF = "off"
+_NOTHING = "off"
+OFF: Mapping[str, Mapping[str, str]] = {_NOTHING: {}}
 TELLS_WHEN = True
 NO_HEAP = "CPython collects by counts of objects; tare compare shows its peak memory"
 MALLOC = "malloc"
@@ -152,7 +153,7 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
     path = folder / NAME
     path.symlink_to(runtimes.inside("cpython/sitecustomize.py").parent)
     before = runtimes.variable(program, _PATH)
-    asked = "off" if setting.collector == OFF else str(_numbers(setting).get("threshold", ""))
+    asked = "off" if setting.collector == _NOTHING else str(_numbers(setting).get("threshold", ""))
     variables = {
         **advice(setting, program).environment,
         _PATH: ":".join([str(path), *([before] if before else [])]),
@@ -201,7 +202,7 @@ def _process(facts: Mapping[str, Any], path: Path) -> Process:
     return Process(
         pid=facts["pid"],
         version=facts["version"],
-        collector="gc" if facts["enabled"] else OFF,
+        collector="gc" if facts["enabled"] else _NOTHING,
         heap_bytes=None,
         ended=facts["ended"],
         collections=tuple(collections),

@@ -33,7 +33,7 @@ SWEEP = ("go.gogc(gogc=50)", "go.gogc", "go.gogc(gogc=200)", "go.gogc(gogc=400)"
 TUNED = ("go.gogc",)
 BY_HAND: Mapping[str, str] = {}
 REFERENCE = "limit"
-OFF = "off"
+OFF: Mapping[str, Mapping[str, str]] = {"off": {}}
 TELLS_WHEN = False
 NO_HEAP = "-m go.limit collects when Go's soft memory limit is reached"
 OVER_MALLOC: Mapping[str, Mapping[str, str]] = {}

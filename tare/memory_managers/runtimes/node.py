@@ -32,7 +32,7 @@ SWEEP = ("node.v8", "node.v8(semi=1MiB)", "node.v8(semi=32MiB)")
 TUNED = ("node.v8",)
 BY_HAND: Mapping[str, str] = {}
 REFERENCE = "v8"
-OFF = ""
+OFF: Mapping[str, Mapping[str, str]] = {}
 TELLS_WHEN = True
 NO_HEAP = ""
 OVER_MALLOC: Mapping[str, Mapping[str, str]] = {}

@@ -48,7 +48,7 @@ SLOW = 10.0
 _LEAST_TIMEOUT_SECONDS = 30.0
 REFERENCE = f"{jvm.NAME}.{jvm.REFERENCE}"
 """Of JVMs, the collector whose minimum heap is the unit of heaps."""
-_EPSILON = f"{jvm.NAME}.{jvm.OFF}"
+_EPSILON = f"{jvm.NAME}.epsilon"
 """Is given a heap for all that is allocated. Other collectors that never collect need none."""
 _EPSILON_SPARE = 1.25
 """Of the bytes allocated under the reference: some differ from run to run."""

@@ -8,6 +8,7 @@ be chance.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -139,10 +140,10 @@ def check_collectors(managers: Sequence[Manager]) -> None:
         setting, runtime = manager.runtime, runtimes.runtime(manager.runtime.runtime)
         if HEAP in setting.options:
             raise UsageError(f"{manager.name}: the heap is searched for", "leave out heap=")
-        if setting.collector == runtime.OFF:
+        if runtimes.never_collects(setting):
             raise UsageError(
                 f"{manager.name} never collects: its minimum heap is all memory ever allocated",
-                f"tare compare -m {manager.name} shows what that takes",
+                f"tare compare -m {shlex.quote(manager.name)} shows what that takes",
             )
         if not runtimes.has_heap(setting):
             raise UsageError(f"{manager.name} has no limit for its heap", runtime.NO_HEAP)

@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tare.base.errors import UsageError
+from tare.memory_managers.manager import resolve
 from tare.observers.runner import side_by_side
 from tare.records.metrics import Status
 from tare.records.runs import Outcome
+from tare.studykit.least_heap.executed import check_collectors
 from tare.studykit.least_heap.search import (
     MOST_GROWTH,
     PAGE,
@@ -221,3 +224,9 @@ def test_an_error_of_one_run_ends_those_beside_it() -> None:
     with pytest.raises(ValueError, match="of one"):
         side_by_side([waits, fails])
     assert side_by_side([lambda: 1, lambda: 2]) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["jvm.epsilon", "jvm.mmtk(plan=NoGC)", "go.off", "cpython.off"])
+def test_what_never_collects_has_no_minimum_heap(name: str) -> None:
+    with pytest.raises(UsageError, match="never collects"):
+        check_collectors([resolve("jvm.mmtk(plan=Immix)"), resolve(name)])
