@@ -17,7 +17,8 @@ enum {
   MOST_THREADS = 4096,
   MOST_COMPILERS = 64,
   NAME_BYTES = 16,
-  LOOKS_UNTIL_NAMED = 3,  // a new thread still bears its creator's name for a moment
+  LOOKS_UNTIL_NAMED = 3,     // a new thread still bears its creator's name for a moment
+  LOOKS_WITHOUT_NAME = 100,  // and on a busy machine that of the JVM's first one for longer
   LOOK_MILLISECONDS = 100,
   MOST_LINKS = 128,  // with more threads than that a collection does not look for new ones
 };
@@ -33,7 +34,7 @@ static const struct {
 } names[] = {
     {"VM Thread", COLLECTOR}, {"GC Thread#", COLLECTOR},    {"G1 Main", COLLECTOR},
     {"G1 Conc", COLLECTOR},   {"G1 Refi", COLLECTOR},       {"G1 Serv", COLLECTOR},
-    {"Shenand", COLLECTOR},   {"ZDriver", COLLECTOR},       {"ZDirect", COLLECTOR},
+    {"Shen", COLLECTOR},      {"ZDriver", COLLECTOR},       {"ZDirect", COLLECTOR},
     {"ZWorker", COLLECTOR},   {"ZStat", COLLECTOR},         {"ZUncomm", COLLECTOR},
     {"ZUnmapp", COLLECTOR},   {"RuntimeWorker", COLLECTOR}, {"C1 Comp", COMPILER},
     {"C2 Comp", COMPILER},    {"tare-jvm", OBSERVER},       {"MMTk Co", COLLECTOR},
@@ -42,6 +43,7 @@ static const struct {
 struct thread {
   int id;
   int looks;
+  bool named;
   enum kind kind;
   uint64_t cpu_ns;
 };
@@ -49,6 +51,7 @@ struct thread {
 static struct tare_jvm_header* header;
 static struct thread threads[MOST_THREADS];
 static int thread_count;
+static char first_name[NAME_BYTES + 1];
 static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic int compilers[MOST_COMPILERS];
@@ -64,15 +67,19 @@ uint64_t nanoseconds_of(int clock) {
 // The kernel's clock of a thread by its number, as pthread_getcpuclockid makes it.
 static int clock_of_thread(int id) { return (int)((~(unsigned)id << 3) | 6); }
 
-static enum kind kind_of_thread(int id) {
+static bool read_name(int id, char name[NAME_BYTES + 1]) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/task/%d/comm", id);
   const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return OTHER;
-  char name[NAME_BYTES + 1];
+  if (file < 0) return false;
   const ssize_t length = read(file, name, NAME_BYTES);
   close(file);
-  name[length > 0 ? length : 0] = '\0';
+  if (length <= 0) return false;
+  name[length - 1] = '\0';  // in place of the end of the line
+  return true;
+}
+
+static enum kind kind_of(const char* name) {
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
     if (strncmp(name, names[i].prefix, strlen(names[i].prefix)) == 0) return names[i].kind;
   return OTHER;
@@ -94,11 +101,15 @@ static void add_compiler(int id) {
 }
 
 static bool may_get_a_name(const struct thread* thread) {
-  return thread->kind == OTHER && thread->looks < LOOKS_UNTIL_NAMED;
+  const int most = thread->named ? LOOKS_UNTIL_NAMED : LOOKS_WITHOUT_NAME;
+  return thread->kind == OTHER && thread->looks < most;
 }
 
 static void recognise(struct thread* thread) {
-  thread->kind = kind_of_thread(thread->id);
+  char name[NAME_BYTES + 1];
+  if (!read_name(thread->id, name)) return;
+  thread->named = strcmp(name, first_name) != 0;
+  thread->kind = kind_of(name);
   if (thread->kind == COMPILER) add_compiler(thread->id);
 }
 
@@ -151,6 +162,7 @@ static void* watch(void* unused) {
 
 bool start_watching_threads(struct tare_jvm_header* target) {
   header = target;
+  pthread_getname_np(pthread_self(), first_name, sizeof first_name);
   // Signals are for the JVM's threads.
   sigset_t all;
   sigset_t before;

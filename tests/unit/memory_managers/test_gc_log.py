@@ -43,7 +43,7 @@ def process_of(name: str, folder: Path) -> Process:
 
 
 def test_every_collector_of_every_version_is_there() -> None:
-    assert {name.split("-")[0] for name in LOGS} == {"11", "17", "21", "25"}
+    assert {name.split("-")[0] for name in LOGS} == {"11", "17", "21", "25", "27"}
     assert {name.split("-")[1] for name in LOGS} == {
         "Serial",
         "Parallel",
@@ -92,13 +92,13 @@ def test_collections_are_those_that_the_log_numbers(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", [name for name in LOGS if not name.endswith(("Z", "Shenandoah"))])
 def test_allocated_bytes_are_what_the_program_allocated(name: str, tmp_path: Path) -> None:
-    """40 MiB in objects, and up to 3 that a JVM needs for itself; the log rounds each collection
+    """40 MiB in objects, and up to 4 that a JVM needs for itself; the log rounds each collection
     to whole MiB."""
     process = process_of(name, tmp_path)
     assert process.allocated_bytes is not None
     rounded = len(process.collections) << 19
     assert process.allocated_bytes + rounded >= 40 << 20
-    assert process.allocated_bytes - rounded <= 43 << 20
+    assert process.allocated_bytes - rounded <= 44 << 20
 
 
 @pytest.mark.parametrize("log", sorted((DATA / "mmtk").glob("*.log")), ids=lambda log: log.stem)

@@ -55,6 +55,8 @@ _REFUSED_EXIT = 1
 _OF_MMTK = "ThirdPartyHeapOperation"
 _NEEDED_COLLECTION = "internal error: entered unreachable code: GC triggered in nogc"
 """What MMTk's NoGC ends with instead of an OutOfMemoryError."""
+_MAPPINGS = re.compile(r"Failed at (un)?protecting memory .{1,200} kind: OutOfMemory")
+"""What PageProtect ends with at the kernel's limit of mappings, which are a few for each object."""
 _LEAST_SLACK = 4 << 20
 """A JVM rounds its heap up, to whole regions for instance."""
 _TRIAL_SECONDS = 20.0
@@ -634,6 +636,12 @@ def _judge_failure(outcome: Outcome, processes: Sequence[Process], said: str) ->
     if _NEEDED_COLLECTION in said:
         reason = "the heap was full, and this plan of MMTk never collects"
         return replace(outcome, status=Status.OUT_OF_MEMORY, reason=reason)
+    if _MAPPINGS.search(said):
+        reason = (
+            "MMTk could not protect its pages, for the kernel allows a process no more mappings: "
+            "raise vm.max_map_count by sysctl, or choose another plan"
+        )
+        return replace(outcome, reason=reason)
     if begun or outcome.exit_code != _REFUSED_EXIT:
         return outcome
     if _TOO_SMALL.search(said):
