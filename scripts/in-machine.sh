@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs a command of this checkout in a virtual machine: scripts/in-machine.sh COMMAND [ARG…], as root,
 # with the packages debootstrap and qemu-system-x86. It is a Debian under systemd, with control groups
-# of version 2. What was built here, and its Python, are there under the same paths.
+# of version 2, and of version 1 after KERNEL=systemd.unified_cgroup_hierarchy=0 in the environment.
+# What was built here, and its Python, are there under the same paths.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -49,7 +50,7 @@ mke2fs -q -F -t ext4 -d "$root" "$systems/machine.img" 8G
 # Without -enable-kvm it runs on any machine, slowly.
 qemu-system-x86_64 -cpu max -m 3G -display none -serial stdio -nic none -no-reboot \
   -kernel "$root"/boot/vmlinuz-* -initrd "$root"/boot/initrd.img-* \
-  -append "root=/dev/vda rw quiet systemd.mask=serial-getty@ttyS0.service" \
+  -append "root=/dev/vda rw quiet systemd.mask=serial-getty@ttyS0.service ${KERNEL:-}" \
   -drive "file=$systems/machine.img,if=virtio,format=raw,cache=unsafe" </dev/null
 status=$(debugfs -R 'cat /status' "$systems/machine.img" 2>/dev/null)
 rm "$systems/machine.img"

@@ -18,9 +18,10 @@ from tare.base.units import format_percent, format_seconds
 from tare.memory_managers import runtimes, suitable
 from tare.memory_managers.catalogue import broken_recipes, load_recipes, object_path
 from tare.memory_managers.manager import OWN, machine_libc, resolve
-from tare.observers import instrument, recorder
+from tare.observers import containers, instrument, recorder
 from tare.observers.runner import run_once
 from tare.programs.program import Program
+from tare.records.conditions import Container
 from tare.records.header import Machine
 from tare.records.machine import describe_machine, noise_warnings, set_quiet
 from tare.records.metrics import HARDWARE_METRICS, Status
@@ -48,6 +49,7 @@ def examine() -> list[Finding]:
         _tried("instrument", lambda: str(instrument.launcher())),
         _tried("recorder", lambda: str(recorder.require())),
         _tried("C library", lambda: str(machine_libc()), needed=True),
+        _tried("containers", _containers),
     ]
     if all(finding.state == "works" for finding in findings if finding.needed):
         findings += _run_findings()
@@ -106,6 +108,11 @@ def _tried(subject: str, attempt: Callable[[], str], needed: bool = False) -> Fi
         return Finding(subject, "works", attempt(), needed=needed)
     except TareError as error:
         return Finding(subject, "missing", error.message, error.hint, needed)
+
+
+def _containers() -> str:
+    containers.check(Container(processors=1.0))
+    return f"for minheap --container, by control groups of version {containers.version()}"
 
 
 def _tool(name: str, purpose: str, mend: str) -> Finding:

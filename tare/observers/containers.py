@@ -24,10 +24,12 @@ _LEFT = re.compile(r"tare-(\d+)-\d+")
 _PERIOD_MICROSECONDS = 100_000
 _MEMORY, _PROCESSORS = "memory", "cpu"
 _OWN = Path("/proc/self")
-_HINT = (
-    "run as root, or by systemd-run --user --scope -p Delegate=yes tare …; a container of another "
-    "tool needs /sys/fs/cgroup writable, as docker run --privileged makes it"
+_IN_ANOTHER = (
+    "; a container of another tool needs /sys/fs/cgroup writable, as docker run --privileged makes "
+    "it"
 )
+_HINT = f"run as root, or by systemd-run --user --scope -p Delegate=yes tare …{_IN_ANOTHER}"
+_HINT_OF_FIRST = f"run as root: this version of control groups is for nobody else{_IN_ANOTHER}"
 _numbers = itertools.count()
 
 
@@ -125,7 +127,7 @@ def _places(controllers: Collection[str], own: Path) -> dict[str, _Place]:
         for controller in options.intersection(controllers) if kind == "cgroup" else ():
             folder = _below(mount, root, memberships.get(controller, "/"))
             if not os.access(folder, os.W_OK):
-                raise _refused(f"{folder} cannot be written to", _HINT)
+                raise _refused(f"{folder} cannot be written to", _HINT_OF_FIRST)
             places[controller] = _Place(folder, unified=False)
     rest = [controller for controller in controllers if controller not in places]
     if not rest:

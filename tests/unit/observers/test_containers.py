@@ -127,6 +127,17 @@ def test_who_may_make_none_is_told_what_to_do(
     assert "Delegate=yes" in refused.value.hint
 
 
+def test_nobody_but_root_is_sent_to_the_first_version(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    separate(own, tmp_path)
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    with pytest.raises(MissingError, match="memory/of/job cannot be written to") as refused:
+        containers.make(Container(), own)
+    assert "run as root" in refused.value.hint
+    assert "systemd-run" not in refused.value.hint
+
+
 def test_the_first_group_is_told_to_pass_controllers_on(own: Path, tmp_path: Path) -> None:
     mount = tmp_path / "cgroup"
     unified(own, mount)
