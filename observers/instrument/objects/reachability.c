@@ -54,9 +54,9 @@ static void mark_from_root(Addr start, Addr end) {
   }
 }
 
+// An operation has just returned to the thread that runs: what the others hold is the manager's.
 static void mark_from_register(ThreadId thread, const HChar* name, UWord value) {
-  (void)thread, (void)name;
-  mark(value);
+  if (thread != VG_(get_running_tid)() || is_kept_by_calls(name)) mark(value);
 }
 
 // The part of [start, end) before `end` that has one owner; its end is the result.
@@ -131,14 +131,15 @@ static void claim_segment_of(Addr object) {
 
 void reachability_note_birth(Addr object, ULong clock) {
   claim_segment_of(object);
-  reachability_note_region_birth(clock);
+  reachability_note_region_birth(object, clock);
 }
 
-void reachability_note_region_birth(ULong clock) {
+void reachability_note_region_birth(Addr object, ULong clock) {
   if (recording_options.reachability_bytes == 0 || process_count.allocated_bytes < next_search)
     return;
   next_search = process_count.allocated_bytes + period;
   ++searches;
+  mark(object);
   VG_(apply_to_GP_regs)(mark_from_register);
   mark_from_memory();
   own_memory_visit(mark_from_root);

@@ -108,7 +108,7 @@ void regions_allocate(UWord name, const Birth* described) {
   if (slot == 0) return;
   make_room(region);
   region->members[region->used++] = (Member){object_in(slot)->id, object_in(slot)->forks, slot};
-  reachability_note_region_birth(birth.clock);
+  reachability_note_region_birth(birth.address, birth.clock);
 }
 
 static void end_objects(Region* region, ULong clock) {

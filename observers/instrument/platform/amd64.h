@@ -47,6 +47,14 @@ enum {
   CHANGED_BY_CALLS_END = offsetof(GuestState, guest_R12),
 };
 
+// By the core's name of a register.
+static inline Bool is_kept_by_calls(const HChar* name) {
+  static const HChar* const kept[] = {"RBX", "RSP", "RBP", "R12", "R13", "R14", "R15"};
+  for (UInt i = 0; i < sizeof kept / sizeof *kept; ++i)
+    if (VG_STREQ(name, kept[i])) return True;
+  return False;
+}
+
 typedef struct {
   ULong rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11;
 } CallerSaved;
