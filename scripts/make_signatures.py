@@ -83,7 +83,8 @@ def of_member(name: str, data: bytes, places: dict[str, str]) -> Iterator[Found]
             continue
         code = section.data()
         free = set_by_linker(elf, section.name, len(code))
-        is_whole = section.name == ".text"
+        # What GHC compiles has no unwinding tables, and functions that are too short or alike.
+        is_whole = section.name == ".text" and elf.get_section_by_name(".eh_frame") is None
         if is_whole:
             yield name, len(code), shown(code, free, 0, len(code), len(code))
         for symbol in symbols.iter_symbols() if symbols is not None else ():
@@ -95,8 +96,8 @@ def of_member(name: str, data: bytes, places: dict[str, str]) -> Iterator[Found]
             for inner, place in places.items():
                 outer, _, offset = place.partition("+")
                 if outer == title:
-                    at = start + int(offset, 0)
-                    yield inner, size - at, shown(code, free, at, size - at)
+                    at = int(offset, 0)
+                    yield inner, size - at, shown(code, free, start + at, size - at)
 
 
 def of_library(archive: Path, places: dict[str, str]) -> Iterator[Found]:

@@ -42,8 +42,8 @@ def image_of(name: str) -> tuple[Image, Descriptor]:
         pytest.skip(f"Debian's package {name} is missing")
     image = Image(Path(path).resolve())
     descriptor = find_descriptor(image)
-    if descriptor.name != "ghc-9":
-        pytest.skip(f"{name} is not of GHC 9.0")
+    if descriptor.family != "ghc-9":
+        pytest.skip(f"{name} is not of GHC 9.0 or 9.6")
     return image, descriptor
 
 
@@ -84,20 +84,20 @@ def test_signatures(tmp_path: Path) -> None:
             read_signatures(path)
 
 
-# ---- one run of happy ----
+# ---- one run of alex ----
 
 
 @pytest.fixture
-def grammar(tmp_path: Path) -> Path:
-    """One for which happy collects garbage a few times, of both generations."""
-    path = tmp_path / "grammar.y"
-    subprocess.run([sys.executable, GRAMMARS, "happy", "3", path], check=True)
+def lexer(tmp_path: Path) -> Path:
+    """One for which alex collects garbage a few times, of both generations."""
+    path = tmp_path / "lexer.x"
+    subprocess.run([sys.executable, GRAMMARS, "alex", "3", path], check=True)
     return path
 
 
-def test_against_what_the_runtime_and_the_compiler_say(tmp_path: Path, grammar: Path) -> None:
-    image, descriptor = image_of("happy")
-    command = (image.path, grammar, "-o", tmp_path / "parser.hs")
+def test_against_what_the_runtime_and_the_compiler_say(tmp_path: Path, lexer: Path) -> None:
+    image, descriptor = image_of("alex")
+    command = (image.path, lexer, "-o", tmp_path / "lexer.hs")
     said = subprocess.run([*command, "+RTS", "-s"], capture_output=True, text=True, check=True)
     events = as_text(descriptor.events(image)).splitlines()
     (process,) = run_tool(tmp_path, *command, events=events)
@@ -151,12 +151,12 @@ def failed(one: Instruction) -> int:
 # ---- the command ----
 
 
-def test_components_sum_to_all_instructions(tare: Tare, grammar: Path) -> None:
-    image_of("happy")
+def test_components_sum_to_all_instructions(tare: Tare, lexer: Path) -> None:
+    image_of("alex")
 
     def run() -> dict[str, Any]:
-        done = tare("breakdown", "--quiet", "--no-page", "--json", "-", "--", "happy", grammar,
-                    "-o", "parser.hs")  # fmt: skip
+        done = tare("breakdown", "--quiet", "--no-page", "--json", "-", "--", "alex", lexer,
+                    "-o", "lexer.hs")  # fmt: skip
         assert done.returncode == 0, done.stderr
         return {m["metric"]: m["value"] for m in json.loads(done.stdout)["measurements"]}
 
@@ -170,6 +170,8 @@ def test_components_sum_to_all_instructions(tare: Tare, grammar: Path) -> None:
         assert found[metric(name)] == 0, name
     again = run()
     assert sum(again[metric(name)] for name in COMPONENTS) == again["instructions"]
-    # The runtime's clock interrupts the program now and then, which takes a check each time.
+    # The runtime's clock interrupts the program now and then, which takes a check each time, and
+    # decides in which blocks the few objects lie that are promoted.
     for name in COMPONENTS:
-        assert again[metric(name)] == pytest.approx(found[metric(name)], rel=0.01), name
+        near = 0.3 if name == "promotion" else 0.01
+        assert again[metric(name)] == pytest.approx(found[metric(name)], rel=near), name

@@ -40,8 +40,7 @@ def image_of(name: str) -> tuple[Image, Descriptor]:
         pytest.skip(f"{name} is not installed")
     image = Image(Path(path).resolve())
     descriptor = find_descriptor(image)
-    if descriptor.name != "ocaml-4":
-        pytest.skip(f"{name} is not of OCaml 4")
+    assert descriptor.name in ("ocaml-4", "ocaml-5")
     return image, descriptor
 
 
@@ -73,6 +72,18 @@ def check_sites(name: str, fewest: int) -> None:
 @pytest.mark.parametrize(("name", "fewest"), [("ocamllex.opt", 1000), ("menhir", 4000)])
 def test_places_that_allocate_are_those_of_the_frame_tables(name: str, fewest: int) -> None:
     check_sites(name, fewest)
+
+
+@needs_ocaml
+def test_functions_of_a_stripped_program(compile_ocaml: CompileOcaml) -> None:
+    program = compile_ocaml("let () = ()")
+    whole = Image(program)
+    descriptor = find_descriptor(whole)
+    subprocess.run(["strip", program], check=True)
+    stripped = Image(program)
+    assert find_descriptor(stripped) == descriptor
+    places = {name: whole.symbols[name] for name in descriptor.named & set(whole.symbols)}
+    assert {name: stripped.symbols.get(name) for name in places} == places
 
 
 @pytest.mark.soak
@@ -252,13 +263,13 @@ def test_components_sum_to_all_instructions_and_repeat(
 
 
 def test_what_is_shown(tare: Tare, tmp_path: Path) -> None:
-    image_of("ocamllex.opt")
+    _, descriptor = image_of("ocamllex.opt")
     (tmp_path / "words.mll").write_text("rule word = parse ['a'-'z']+ { 1 } | eof { 0 }\n")
     done = tare("breakdown", "-o", "results", "--", "ocamllex.opt", "-q", "-o", "words.ml",
                 "words.mll")  # fmt: skip
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
-    assert "Runtime: OCaml 4." in text
+    assert f"Runtime: {descriptor.title}." in text
     assert "Lexgen (1994)" in text
     page = (tmp_path / "results" / "report.html").read_text()
     assert "position-independent code" in page
