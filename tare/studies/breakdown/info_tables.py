@@ -14,7 +14,7 @@ from tare.studies.breakdown.code import Memory, decode_all
 _TABLE = struct.Struct("<IIII")
 """How many pointers, how many other words, the kind, and where static references are."""
 _PLAIN = frozenset((*range(1, 14), 38, 39, 40, 41, 47, 48))
-"""Kinds by rts/storage/ClosureTypes.h of GHC 9.0 and 9.6: data, functions, and what can be changed."""
+"""Kinds by rts/storage/ClosureTypes.h of GHC 9.0 and 9.6: data, functions, and what can change."""
 _THUNKS = frozenset(range(15, 21))
 _SELECTOR = 22
 _BYTES = 42
