@@ -54,7 +54,13 @@ int main(void) {
 """
 PAGE, KEPT = Path("docs/systems.md"), Path("docs/systems.json")
 FACTS = ("system", "machine", "day", "libc", "python", "wheel")
-HELPERS = ("python3 -m venv", "pip install uv", "tare of uv", "pip install pytest")
+HELPERS = (
+    "python3 -m venv",
+    "uv pip install",
+    "pip install uv",
+    "tare of uv",
+    "pip install pytest",
+)
 MARKS = {"works": "✓", "left out": "left out", "failed": "fails", "": "not tried"}
 LEFT_OUT = 3
 SECONDS = 1200
@@ -106,14 +112,20 @@ def attempts(name: str, wheel: str, commands: Steps, folder: Path, result: Path)
 
 def of_wheel(wheel: Path, folder: Path) -> Steps:
     venv = folder / "venv"
-    pip, tare = [str(venv / "bin" / "pip"), "install", "-q"], str(venv / "bin" / "tare")
-    yield "python3 -m venv", [sys.executable, "-m", "venv", str(venv)]
-    yield "pip install", [*pip, str(wheel)]
+    python, tare = str(venv / "bin" / "python"), str(venv / "bin" / "tare")
+    pip = [str(venv / "bin" / "pip"), "install", "-q"]
+    uv = shutil.which("uv")  # of another processor, where this one is emulated
+    if uv:
+        pip = [uv, "pip", "install", "-q", "--native-tls", "--python", python]
+    of_venv = [sys.executable, "-m", "venv", *(["--without-pip"] if uv else [])]
+    yield "python3 -m venv", [*of_venv, str(venv)]
+    yield "uv pip install" if uv else "pip install", [*pip, str(wheel)]
     yield "tare doctor", [tare, "doctor"]
     yield from of_commands(tare, ALLOCATORS, kernel_of(venv), WITH_PERL)
-    yield "pipx run", ["pipx", "run", "--spec", str(wheel), "tare", "--version"]
-    yield "pip install uv", [*pip, "uv"]
-    uv = str(venv / "bin" / "uv")
+    if not uv:
+        yield "pipx run", ["pipx", "run", "--spec", str(wheel), "tare", "--version"]
+        yield "pip install uv", [*pip, "uv"]
+        uv = str(venv / "bin" / "uv")
     yield "uv tool install", [uv, "tool", "install", "--native-tls", "--force", str(wheel)]
     yield (
         "tare of uv",
@@ -121,7 +133,7 @@ def of_wheel(wheel: Path, folder: Path) -> Steps:
     )
     if Path("tests").is_dir():
         yield "pip install pytest", [*pip, *NEEDED_BY_TESTS]
-        yield "unit tests", [str(venv / "bin" / "python"), "-m", "pytest", "-q", *TESTS]
+        yield "unit tests", [python, "-m", "pytest", "-q", *TESTS]
 
 
 def of_commands(tare: str, allocators: list[str], kernel: list[str], other: list[str]) -> Steps:

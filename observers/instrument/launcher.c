@@ -13,7 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef __aarch64__
+#define TOOL "tareinst-arm64-linux"
+#else
 #define TOOL "tareinst-amd64-linux"
+#endif
 #define TOOL_FOR_32_BITS "tareinst-x86-linux"
 
 enum { PATH_BYTES = 4096, MOST_SCRIPTS = 4 };

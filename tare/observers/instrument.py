@@ -34,7 +34,7 @@ from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 
 LAUNCHER = "valgrind/tare-valgrind"
-PROCESSOR = "x86_64"
+PROCESSORS = ("x86_64", "aarch64")
 TOOL_FOR_32_BITS = "valgrind/tareinst-x86-linux"
 REGIONS_OBJECT = "lib/libtare-instrument-regions.so"
 FORMAT, FORMAT_VERSION = "tare-count", 1
@@ -57,10 +57,10 @@ def launcher(bits: int = 64) -> Path:
     """The program that starts the tool. MissingError where Tare was built without it, or without
     what programs of so many ``bits`` need, or the processor is one that it does not know."""
     machine = platform.machine()
-    if machine != PROCESSOR:
+    if machine not in PROCESSORS:
         raise MissingError(
             f"the instrument, by which instructions are counted, is not made for {machine} yet",
-            f"a machine with {PROCESSOR}; what needs no counts works here",
+            f"a machine with {' or '.join(PROCESSORS)}; what needs no counts works here",
         )
     if bits == 32:
         _check_tool_for_32_bits()

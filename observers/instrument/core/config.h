@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What Valgrind's configure would find out, of what the core asks on Linux on amd64 and x86.
+// What Valgrind's configure would find out, of what the core asks on Linux on amd64, x86 and arm64.
 
 #define HAVE_BUILTIN_CLZ 1
 #define HAVE_BUILTIN_CTZ 1

@@ -31,15 +31,19 @@ set(TARE_CORE_INCLUDE ${CMAKE_CURRENT_SOURCE_DIR}/core ${generated} ${source}/in
 
 file(GLOB core_sources RELATIVE ${source} ${source}/VEX/priv/*.c ${source}/coregrind/m_*.[cS]
      ${source}/coregrind/m_*/*.[cS])
-# Other systems and processors; code for tools that replace malloc; what another file includes.
-list(FILTER core_sources EXCLUDE REGEX
-     "darwin|freebsd|solaris|m_mach/|macho|[-_](arm|arm64|mips|mipsdsp|nanomips|ppc|s390x?)([-_.]|32|64)")
-list(FILTER core_sources EXCLUDE REGEX
-     "s390_disasm|multiarch|vg_replace_malloc|remote-utils-shared\\.c")
+# Other systems; code for tools that replace malloc; what another file includes.
+list(FILTER core_sources EXCLUDE REGEX "darwin|freebsd|solaris|m_mach/|macho|multiarch")
+list(FILTER core_sources EXCLUDE REGEX "s390_disasm|vg_replace_malloc|remote-utils-shared\\.c")
 
-foreach(patched "address-space coregrind/m_aspacemgr/aspacemgr-linux.c"
-        "block-boundaries coregrind/m_translate.c" "heap-room coregrind/m_initimg/initimg-linux.c"
-        "add-to-memory VEX/priv/host_amd64_defs.c" "choose-add-to-memory VEX/priv/host_amd64_isel.c")
+set(patches "address-space coregrind/m_aspacemgr/aspacemgr-linux.c"
+    "block-boundaries coregrind/m_translate.c" "heap-room coregrind/m_initimg/initimg-linux.c")
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  list(APPEND patches "add-to-memory VEX/priv/host_amd64_defs.c"
+       "choose-add-to-memory VEX/priv/host_amd64_isel.c")
+else()
+  list(APPEND patches "pass-guest-state VEX/priv/host_arm64_isel.c")
+endif()
+foreach(patched IN LISTS patches)
   separate_arguments(patched)
   list(GET patched 0 patch)
   list(GET patched 1 file)
@@ -66,12 +70,15 @@ list(TRANSFORM offsets REPLACE "xyzzy[^0-9]?" "")
 list(JOIN offsets "\n" offsets)
 file(CONFIGURE OUTPUT ${generated}/libvex_guest_offsets.h CONTENT "${offsets}\n" @ONLY)
 
-# tare_add_core(PROCESSOR OTHER OPTION…): the core for programs of PROCESSOR-linux, without what is
-# for the OTHER one, as a library of the tool's and as the object that it preloads.
-function(tare_add_core processor other)
+# tare_add_core(PROCESSOR OPTION…): the core for programs of PROCESSOR-linux, without what is for
+# others, as a library of the tool's and as the object that it preloads.
+function(tare_add_core processor)
   set(platform ${processor}-linux)
   set(sources ${core_sources})
-  list(FILTER sources EXCLUDE REGEX "[-_]${other}[-_.]")
+  set(others amd64 arm arm64 "mips[a-z0-9]*" nanomips "ppc[a-z0-9]*" s390x? x86)
+  list(REMOVE_ITEM others ${processor})
+  list(JOIN others "|" others)
+  list(FILTER sources EXCLUDE REGEX "[-_](${others})[-_.]")
   list(TRANSFORM sources PREPEND ${source}/)
   add_library(tare-core-${platform} STATIC ${sources} ${patched_sources})
   add_dependencies(tare-core-${platform} tare-patched-core)

@@ -47,7 +47,7 @@ add_custom_command(
   VERBATIM)
 
 # As in core/pinned.cmake.
-function(tare_add_core processor other)
+function(tare_add_core processor)
   set(platform ${processor}-linux)
   add_library(tare-core-${platform} INTERFACE)
   target_include_directories(tare-core-${platform} SYSTEM INTERFACE ${TARE_CORE_INCLUDE})

@@ -26,7 +26,7 @@ static HELPER void change_phase(GuestState* state, const Event* event) {
   if (event->effect == END)
     phase_end(registers, event->name);
   else
-    phase_begin(registers, event->name, event->effect == DURING ? state->GUEST_STACK_POINTER : 0);
+    phase_begin(registers, event->name, event->effect == DURING ? guest_call_place(state) : 0);
   charge_accesses(registers);
 }
 

@@ -31,6 +31,12 @@ enum { HELPER_REGISTERS = 2 };
 
 enum { RED_ZONE = 128 };  // bytes below the stack pointer that are in use
 
+enum { CALL_PLACE = 0 };  // a call pushes its return address, and a return pops it
+
+static inline Addr guest_return_address(const GuestState* state) {
+  return *(const Addr*)state->guest_RSP;
+}
+
 static inline Addr guest_argument(const GuestState* state, UInt number) {
   return number == 0 ? state->guest_RDI : number == 1 ? state->guest_RSI : state->guest_RDX;
 }

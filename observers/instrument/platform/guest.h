@@ -11,8 +11,15 @@
 
 #if defined(VGA_amd64)
 #include "amd64.h"
+#elif defined(VGA_arm64)
+#include "arm64.h"
 #else
 #include "x86.h"
 #endif
+
+// Where the call that has just been made stands: a return from it leaves the stack pointer above.
+static inline Addr guest_call_place(const GuestState* state) {
+  return state->GUEST_STACK_POINTER - CALL_PLACE;
+}
 
 #endif

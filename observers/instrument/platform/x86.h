@@ -31,6 +31,12 @@ enum { HELPER_REGISTERS = 0 };
 
 enum { RED_ZONE = 0 };
 
+enum { CALL_PLACE = 0 };  // a call pushes its return address, and a return pops it
+
+static inline Addr guest_return_address(const GuestState* state) {
+  return *(const Addr*)state->guest_ESP;
+}
+
 static inline Addr guest_argument(const GuestState* state, UInt number) {
   return ((const Addr*)state->guest_ESP)[1 + number];
 }

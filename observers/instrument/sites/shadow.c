@@ -13,7 +13,7 @@ enum {
 };
 
 typedef struct {
-  Addr stack_pointer;  // at the callee's first instruction: where the return address lies
+  Addr stack_pointer;  // guest_call_place() at the callee's first instruction
   UInt node;           // of the tree; 0: not looked up
   UInt call;           // number of the call instruction
 } Call;
@@ -64,7 +64,8 @@ static IRExpr* call_before(Translation* translation, IRExpr* call) {
 
 void sites_add_call(Translation* translation, Addr call) {
   IRExpr* const here = get_register(translation, offsetof(Registers, calls));
-  store(translation, here, get(translation, translation->stack_pointer));
+  IRExpr* const stack_pointer = get(translation, translation->stack_pointer);
+  store(translation, here, binary(translation, Iop_Sub64, stack_pointer, number(CALL_PLACE)));
   store(translation, binary(translation, Iop_Add64, here, number(offsetof(Call, node))),
         number((ULong)call_number(call) << 32));
   IRExpr* const next = binary(translation, Iop_Add64, here, number(sizeof(Call)));

@@ -18,7 +18,7 @@ typedef struct {
 
 typedef struct {
   const Entry* entry;  // NULL: a signal handler
-  Addr stack_pointer;  // at the operation's first instruction, or where the handler interrupted
+  Addr stack_pointer;  // guest_call_place() of the operation, or where the handler interrupted
   Addr returns_to;
   ULong arguments[3];
   ULong resumed;       // the clock when the operation began or went on

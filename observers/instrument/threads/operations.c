@@ -82,12 +82,12 @@ HELPER void enter_operation(GuestState* state, const Entry* entry) {
   Registers* const registers = registers_of(state);
   Thread* const thread = registers->thread;
   // Whatever is still going on began further up the stack than what begins here.
-  const Addr stack_pointer = state->GUEST_STACK_POINTER;
-  if (thread->used > 0) drop_abandoned(thread, registers, stack_pointer, stack_pointer + 1);
+  const Addr place = guest_call_place(state);
+  if (thread->used > 0) drop_abandoned(thread, registers, place, place + 1);
   Frame* const frame = push(thread);
   frame->entry = entry;
-  frame->stack_pointer = stack_pointer;
-  frame->returns_to = *(const Addr*)stack_pointer;  // the call has just written it
+  frame->stack_pointer = place;
+  frame->returns_to = guest_return_address(state);
   returns_add(frame->returns_to);
   if (FOLLOWS_MEMORY) note_arguments(state, registers, frame);
   be_inside(thread, registers, frame);
@@ -106,8 +106,8 @@ HELPER void enter_memory_function(GuestState* state, const Entry* entry) {
   around->instructions += registers->clock - around->resumed;
   Frame* const frame = push(thread);
   frame->entry = entry;
-  frame->stack_pointer = state->GUEST_STACK_POINTER;
-  frame->returns_to = *(const Addr*)state->GUEST_STACK_POINTER;
+  frame->stack_pointer = guest_call_place(state);
+  frame->returns_to = guest_return_address(state);
   returns_add(frame->returns_to);
   be_inside(thread, registers, frame);
 }

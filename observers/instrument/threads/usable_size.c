@@ -29,6 +29,6 @@ HELPER Addr ask_and_leave_operation(GuestState* state, Addr next) {
   }
   frame->question = (Question){True, registers->clock, caller_saved(state)};
   push_call(state, object, next);
-  registers->leaves_above = frame->stack_pointer = state->GUEST_STACK_POINTER;
+  registers->leaves_above = frame->stack_pointer = guest_call_place(state);
   return function;
 }
