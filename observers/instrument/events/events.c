@@ -57,7 +57,7 @@ void events_add(Translation* translation, Addr instruction) {
 void events_add_return(Translation* translation) {
   if (!events_were_read) return;
   IRExpr* const bound = get_address_register(translation, offsetof(Registers, phase_ends_above));
-  IRExpr* const stack_pointer = get_word(translation, translation->stack_pointer);
-  call_if(translation, binary(translation, WORD_BELOW, bound, stack_pointer), "end_phases",
-          end_phases, word(0));
+  IRExpr* const end = get_end_of_calls(translation);
+  call_if(translation, binary(translation, WORD_BELOW, bound, end), "end_phases", end_phases,
+          word(0));
 }

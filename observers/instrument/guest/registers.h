@@ -24,6 +24,7 @@ typedef struct {
   ULong frees_since;      // objects/teardown.h: from when on uses belong to the burst of frees
   ULong frees_until;      // and until when it goes on; 0: there is none
   ULong frees;            // so many of them
+  Addr leads_to;          // what the last call by call_for_place_if() gave
   ULong thread_id;
   struct _Thread* thread;  // threads/frames.h
 } Registers;

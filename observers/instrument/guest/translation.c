@@ -31,6 +31,12 @@ IRExpr* get_word(Translation* translation, PtrdiffT offset) {
   return assign(translation, WORD_TYPE, IRExpr_Get((Int)offset, WORD_TYPE));
 }
 
+IRExpr* get_end_of_calls(Translation* translation) {
+  IRExpr* const stack_pointer = get_word(translation, translation->stack_pointer);
+  if (CALL_PLACE == 0 || !translation->may_call) return stack_pointer;
+  return binary(translation, WORD_ADD, stack_pointer, word(-(Addr)CALL_PLACE));
+}
+
 IRExpr* get_register(Translation* translation, SizeT field) {
   return get(translation, translation->registers + (PtrdiffT)field);
 }
@@ -86,12 +92,10 @@ void call_if(Translation* translation, IRExpr* guard, const HChar* name, void* f
   addStmtToIRSB(translation->block, IRStmt_Dirty(call));
 }
 
-IRExpr* call_for_result_if(Translation* translation, IRExpr* guard, const HChar* name,
-                           void* function, IRExpr* argument) {
-  const IRTemp result = newIRTemp(translation->block->tyenv, WORD_TYPE);
-  IRDirty* const call =
-      unsafeIRDirty_1_N(result, HELPER_REGISTERS, name, VG_(fnptr_to_fnentry)(function),
-                        mkIRExprVec_2(IRExpr_GSPTR(), argument));
+IRExpr* call_for_place_if(Translation* translation, IRExpr* guard, const HChar* name,
+                          void* function, IRExpr* argument) {
+  IRDirty* const call = unsafeIRDirty_0_N(HELPER_REGISTERS, name, VG_(fnptr_to_fnentry)(function),
+                                          mkIRExprVec_2(IRExpr_GSPTR(), argument));
   call->guard = guard;
   const Touched touched[] = {
       {Ifx_Modify, translation->registers, sizeof(Registers)},
@@ -99,5 +103,5 @@ IRExpr* call_for_result_if(Translation* translation, IRExpr* guard, const HChar*
   };
   declare(call, touched, sizeof touched / sizeof *touched);
   addStmtToIRSB(translation->block, IRStmt_Dirty(call));
-  return IRExpr_RdTmp(result);
+  return get_address_register(translation, offsetof(Registers, leads_to));
 }

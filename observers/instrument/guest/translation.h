@@ -17,6 +17,7 @@ typedef struct {
   IRSB* block;
   PtrdiffT registers;  // offset of the thread's Registers in the guest state
   PtrdiffT stack_pointer;
+  Bool may_call;          // what ends the block may be the call of a function, the last of another
   IRExpr* before;         // the clock at the block's start; NULL until it is needed
   UInt counted;           // instructions of the block so far
   UInt stored;            // of these, in the clock
@@ -35,6 +36,9 @@ void store(Translation* translation, IRExpr* address, IRExpr* value);
 IRExpr* get(Translation* translation, PtrdiffT offset);
 IRExpr* get_word(Translation* translation, PtrdiffT offset);
 
+// At the end of the block: calls whose place is below this have ended.
+IRExpr* get_end_of_calls(Translation* translation);
+
 // `field` is an offset in Registers.
 IRExpr* get_register(Translation* translation, SizeT field);
 IRExpr* get_address_register(Translation* translation, SizeT field);
@@ -48,9 +52,10 @@ IRExpr* clock_before(Translation* translation);
 void call_if(Translation* translation, IRExpr* guard, const HChar* name, void* function,
              IRExpr* argument);
 
-// A call at the end of a block that gives a number, and may change the registers that a call may
-// change, and the stack pointer. Where `guard` does not hold the result means nothing.
-IRExpr* call_for_result_if(Translation* translation, IRExpr* guard, const HChar* name,
-                           void* function, IRExpr* argument);
+// A call at the end of a block that sets Registers.leads_to, which is given, and may change the
+// registers that a call may change, and the stack pointer. Where `guard` does not hold the result
+// means nothing. (The core's arm64 code knows no calls with a guard and a result.)
+IRExpr* call_for_place_if(Translation* translation, IRExpr* guard, const HChar* name,
+                          void* function, IRExpr* argument);
 
 #endif

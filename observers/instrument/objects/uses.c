@@ -62,7 +62,12 @@ static IRExpr* add_look_up_of_use(Translation* translation, IRExpr* address) {
 }
 
 static void store_if(Translation* translation, IRExpr* guard, IRExpr* address, IRExpr* value) {
-  addStmtToIRSB(translation->block, IRStmt_StoreG(Iend_LE, address, value, guard));
+  if (STORES_IF) {
+    addStmtToIRSB(translation->block, IRStmt_StoreG(Iend_LE, address, value, guard));
+    return;
+  }
+  IRExpr* const before = load(translation, Ity_I64, address);
+  store(translation, address, assign(translation, Ity_I64, IRExpr_ITE(guard, value, before)));
 }
 
 // Gives the end of the furthest access before this one.

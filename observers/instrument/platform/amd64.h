@@ -25,6 +25,8 @@ static inline IRExpr* word(Addr value) { return IRExpr_Const(IRConst_U64(value))
 enum { HELPER_REGISTERS = 2 };
 #define HELPER VG_REGPARM(2)
 
+enum { STORES_IF = True };  // the core knows stores with a guard here
+
 #define SIZE_IN_CPP_NAMES "m"  // size_t
 
 // ---- System V ABI ----

@@ -24,6 +24,8 @@ static inline IRExpr* word(Addr value) { return IRExpr_Const(IRConst_U64(value))
 enum { HELPER_REGISTERS = 0 };
 #define HELPER
 
+enum { STORES_IF = False };  // the core knows no stores with a guard here
+
 #define SIZE_IN_CPP_NAMES "m"  // size_t
 
 // ---- Procedure Call Standard for the Arm 64-bit Architecture (AAPCS64) ----

@@ -88,10 +88,10 @@ void sites_add_return(Translation* translation) {
 }
 
 void sites_add_jump(Translation* translation) {
-  IRExpr* const stack_pointer = get(translation, translation->stack_pointer);
+  IRExpr* const end = get_end_of_calls(translation);
   IRExpr* const next = get_register(translation, offsetof(Registers, calls));
-  call_if(translation, is_over(translation, call_before(translation, next), stack_pointer),
-          "unwind_calls", unwind_calls, number(0));
+  call_if(translation, is_over(translation, call_before(translation, next), end), "unwind_calls",
+          unwind_calls, number(0));
 }
 
 void sites_start_thread(ThreadId id, Registers* registers) {

@@ -9,8 +9,7 @@ static Addr new_object(const Frame* frame, Addr result) {
   return (Int)result == 0 ? *(const Addr*)frame->arguments[0] : 0;
 }
 
-HELPER Addr ask_and_leave_operation(GuestState* state, Addr next) {
-  Registers* const registers = registers_of(state);
+static Addr ask_or_leave(GuestState* state, Registers* registers, Addr next) {
   Frame* const frame = top(registers->thread);
   tl_assert(frame != NULL && frame->entry != NULL);
   if (frame->question.is_open) {
@@ -31,4 +30,9 @@ HELPER Addr ask_and_leave_operation(GuestState* state, Addr next) {
   push_call(state, object, next);
   registers->leaves_above = frame->stack_pointer = guest_call_place(state);
   return function;
+}
+
+HELPER void ask_and_leave_operation(GuestState* state, Addr next) {
+  Registers* const registers = registers_of(state);
+  registers->leads_to = ask_or_leave(state, registers, next);
 }

@@ -8,7 +8,7 @@
 
 // As leave_operation() for an object whose usable size is to be known: the first time the program
 // goes on to malloc_usable_size, as if it had called it in place of returning, the second time to
-// `next`. The result is where to.
-HELPER Addr ask_and_leave_operation(GuestState* state, Addr next);
+// `next`. Sets Registers.leads_to.
+HELPER void ask_and_leave_operation(GuestState* state, Addr next);
 
 #endif

@@ -33,8 +33,7 @@ static void add_entry(Translation* translation, const Entry* entry) {
 
 static IRExpr* leaves_operation(Translation* translation) {
   IRExpr* const bound = get_address_register(translation, offsetof(Registers, leaves_above));
-  IRExpr* const stack_pointer = get_word(translation, translation->stack_pointer);
-  return binary(translation, WORD_BELOW, bound, stack_pointer);
+  return binary(translation, WORD_BELOW, bound, get_end_of_calls(translation));
 }
 
 static void add_return(Translation* translation, Addr address) {
@@ -47,27 +46,39 @@ static void add_exit(Translation* translation) {
   IRExpr* const next = translation->block->next;
   IRExpr* const leaves = leaves_operation(translation);
   if (recording_asks_usable_size()) {
-    IRExpr* const place = call_for_result_if(translation, leaves, "ask_and_leave_operation",
-                                             ask_and_leave_operation, next);
+    IRExpr* const place = call_for_place_if(translation, leaves, "ask_and_leave_operation",
+                                            ask_and_leave_operation, next);
     translation->block->next = assign(translation, Ity_I64, IRExpr_ITE(leaves, place, next));
   } else {
     call_if(translation, leaves, "leave_operation", leave_operation, next);
   }
 }
 
+// Whether the code is what lands an exception: where calls leave the stack pointer alone, that can
+// lead to the stack pointer of the call that failed, as a function's last call of another does.
+static Bool unwinds(Addr address) {
+  const HChar* name;
+  return CALL_PLACE != 0 && VG_(get_fnname)(VG_(current_DiEpoch)(), address, &name) &&
+         VG_(strncmp)(name, "_Unwind_", 8) == 0;
+}
+
 static void add_end(Translation* translation, const IRSB* in, Bool moves_stack, Addr last,
                     UInt last_bytes) {
   // A longjmp and the landing of an exception set the stack pointer and jump; the jump of a
   // procedure linkage table, by far the commonest indirect one, leaves it alone.
-  const Bool jumps = in->jumpkind == Ijk_Boring && in->next->tag != Iex_Const && moves_stack;
+  const Bool indirect = in->jumpkind == Ijk_Boring && in->next->tag != Iex_Const && moves_stack;
+  const Bool returns = in->jumpkind == Ijk_Ret;
+  const Bool lands = (indirect || returns) && unwinds(last);
+  const Bool jumps = indirect || lands;
+  translation->may_call = indirect && !lands;
   if (sites_are_on()) {
     // By its last byte: all observers name a call by the byte before its return address.
     if (in->jumpkind == Ijk_Call) sites_add_call(translation, last + last_bytes - 1);
-    if (in->jumpkind == Ijk_Ret) sites_add_return(translation);
-    if (jumps) sites_add_jump(translation);
+    if (returns) sites_add_return(translation);
+    if (indirect) sites_add_jump(translation);
   }
-  if (jumps || in->jumpkind == Ijk_Ret) events_add_return(translation);
-  const Bool asks = in->jumpkind == Ijk_Ret && recording_asks_usable_size();
+  if (jumps || returns) events_add_return(translation);
+  const Bool asks = returns && recording_asks_usable_size();
   if (jumps || (asks && may_end_operation(last))) add_exit(translation);
 }
 
