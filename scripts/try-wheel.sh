@@ -25,7 +25,7 @@ for suite; do
         echo "terabytes; install QEMU 8 or newer, such as that of bookworm-backports" >&2
         exit 3
       fi
-      name="${suite%-*} under QEMU $version"
+      name="$suite under QEMU $version"
       # Under QEMU pip takes an hour. This uv needs no library, and installs there by this processor.
       uv=build/uv/bin/uv
       [ -e "$uv" ] || "${PYTHON:-.venv/bin/python}" -m pip install -q --target build/uv \

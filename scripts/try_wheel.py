@@ -61,6 +61,7 @@ HELPERS = (
     "pip install uv",
     "tare of uv",
     "pip install pytest",
+    "unit tests in part",
 )
 MARKS = {"works": "✓", "left out": "left out", "failed": "fails", "": "not tried"}
 LEFT_OUT = 3
@@ -280,7 +281,9 @@ def rows(kept: list[dict[str, Any]]) -> list[str]:
     alike: dict[tuple[str, ...], list[str]] = {}
     for name in dict.fromkeys(step["step"] for result in kept for step in result["steps"]):
         if name not in HELPERS and not name.startswith("musl-gcc"):
-            cells = tuple(_cell(name, state.get(name)) for state in states)
+            cells = tuple(
+                _cell(name, state.get(name) or state.get(f"{name} in part")) for state in states
+            )
             alike.setdefault(cells, []).append(name.removeprefix("tare "))
     heads = [
         f"{result['system']}{', the wheel' if result['wheel'] else ''}, "
@@ -295,8 +298,9 @@ def rows(kept: list[dict[str, Any]]) -> list[str]:
 def _cell(name: str, step: dict[str, Any] | None) -> str:
     if step is None:
         return MARKS[""]
-    if name.startswith("unit tests") and step["said"]:
-        return str(step["said"]).partition(" in ")[0].strip("= ")
+    if name == "unit tests" and step["said"]:
+        part = step["step"].removeprefix(name)
+        return str(step["said"]).partition(" in ")[0].strip("= ") + part
     return MARKS[step["state"]]
 
 
