@@ -5,7 +5,7 @@
 # make wheel  what pip installs, in dist    make docs    the documentation as a site
 # make steady every test beside twenty busy loops: names those that a busy machine can fail
 # make tuned  docs/tuned.md, in an hour       make trixie  demo and tests in a bare Debian 13
-# make arm64  a wheel for arm64, tried in a bare Debian 12 under QEMU
+# make arm64  a wheel for arm64, tried in a bare Debian 12 under QEMU 8 or newer
 # make wheel-systems  dist's wheel tried in bare Debians without a compiler
 # make machine  tests of containers under control groups of version 2, in QEMU
 .DEFAULT_GOAL := help

@@ -159,7 +159,7 @@ def of_commands(tare: str, allocators: list[str], kernel: list[str], other: list
     if allocators is ALLOCATORS:
         yield (
             "tare compare -m marksweep(glibc)",
-            [tare, "compare", "-n", "1", *swept, "-o", "sweep", "--", *threads],
+            [tare, "compare", "-n", "1", "--timeout", "300", *swept, "-o", "sweep", "--", *threads],
         )
     yield "tare memsys", [tare, "memsys", *first, "-o", "memsys", "--", *kernel]
     yield "tare weigh", [tare, "weigh", "--quick", "-o", "weigh", "--", *other]
