@@ -53,6 +53,12 @@ enum {
   CHANGED_BY_CALLS_END = offsetof(GuestState, guest_PC),
 };
 
+// By the core's name of a register: x19 to x29.
+static inline Bool is_kept_by_calls(const HChar* name) {
+  const Long number = VG_(strtoll10)(name + 1, NULL);
+  return number >= 19 && number <= 29;
+}
+
 enum { CALLER_SAVED = 19 };  // X0 to X18
 
 typedef struct {
