@@ -4,7 +4,9 @@
  * and end. A signal that is pending comes at any time. A stop may be given up: threads come late.
  */
 
+#ifndef COLLECTIONS
 #define COLLECTIONS 2
+#endif
 #ifndef GIVEN_UP
 #define GIVEN_UP 1 /* stops */
 #endif

@@ -49,13 +49,13 @@ CLAIM = Protocol(
     "managers/delay",
     ("Claim", "AwaitClaim", "LetClaim", "BecomeBusy"),
     ("-DTURNS=2,0,0,1", "-DTURNS=0,1,0,1"),
-    ("-DTURNS=2,0,0,2 -DWAITING=4", "-DTURNS=1,1,1,1 -DWAITING=3"),
+    ("-DTURNS=2,0,0,2 -DWAITING=4", "-DTURNS=1,1,1,1"),
 )
 PARK = Protocol(
     "park",
     "managers/marksweep",
     ("Park", "BeginEpoch", "StartWorld", "AwaitArrivals"),
-    large=("-DWORK=2 -DGIVEN_UP=2 -DCOLLECTIONS=3",),
+    large=("-DGIVEN_UP=2 -DCOLLECTIONS=3",),
 )
 SHARE = Protocol(
     "share",
