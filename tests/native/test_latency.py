@@ -326,6 +326,7 @@ def test_buckets_are_read_as_they_are_written(tmp_path: Path) -> None:
     #include "{ROOT}/observers/latency/format.hpp"
     #include <cstdio>
     #include <cstdlib>
+    #include <initializer_list>
     using namespace tare::latency;
     int main(int count, char** values) {{
       for (int i = 1; i < count; i++) std::printf("%u ", BucketOf(std::strtoull(values[i], 0, 10)));
