@@ -18,7 +18,7 @@ for suite; do
   uv=""
   case "$suite" in
     *-*)
-      emulator=$(sed -n 's/^interpreter //p' /proc/sys/fs/binfmt_misc/qemu-*)
+      emulator=$(sed -n 's/^interpreter //p' /proc/sys/fs/binfmt_misc/qemu-aarch64)
       version=$("$(readlink -f "$emulator")" --version | sed -n 's/^qemu.* version \([0-9]*\).*/\1/p')
       if [ "$version" -lt 8 ]; then
         echo "try-wheel: QEMU $version keeps a record for each page that a program reserves, of" >&2
