@@ -10,6 +10,7 @@ from rich.progress import track
 from rich.table import Table
 
 from bench import (
+    breakdown,
     classics,
     cost_per_run,
     count,
@@ -47,6 +48,7 @@ MODULES = (
     replay,
     minheap,
     memsys,
+    breakdown,
     proximity,
     page,
     growth,

@@ -1,7 +1,10 @@
-"""How long a page of a million measurements takes. The measurements are synthetic."""
+"""How long a page of a million measurements takes, which are synthetic; and that of a bill."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -11,7 +14,8 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from bench.row import Row
+from bench.programs import times
+from bench.row import Row, seconds_row
 from tare.records.metrics import METRICS
 from tare.records.results import Results, measurement_schema
 from tare.records.summary import summarise
@@ -22,6 +26,10 @@ from tests.support.campaigns import described
 
 ROWS = 1_000_000
 PAGE_LIMIT_BYTES = 3_000_000
+BILL_SECONDS = 1.5
+BILLED = ("gawk", "-v", "widest=50", "-f", "workloads/gawk/format.awk",
+          "/usr/share/dict/american-english")  # fmt: skip
+"""As in the Makefile, from whose folder the bench runs."""
 PROGRAMS, MANAGERS = 10, 10
 MEASURED = ("wall_seconds", "user_seconds", "system_seconds", "peak_resident_bytes")
 LEVELS = {"s": 1.0, "B": 5e7}
@@ -94,4 +102,26 @@ def rows(count: int = ROWS) -> list[Row]:
         Row(f"{what}tables and figures", f"{building:.2f} s"),
         Row(f"{what}draw and write", f"{writing:.2f} s"),
         Row(f"{what}size", f"{size / 1e6:.2f} MB", "under 3 MB", size < PAGE_LIMIT_BYTES),
+        *_bill(),
+    ]
+
+
+def _bill() -> list[Row]:
+    """What the page of the bill that `make demo` writes adds to its tables."""
+    if shutil.which(BILLED[0]) is None:
+        return [Row("page of a bill", f"{BILLED[0]} is not installed")]
+    tare = [sys.executable, "-m", "tare"]
+    with tempfile.TemporaryDirectory() as folder:
+        bill = f"{folder}/bill"
+        subprocess.run(
+            [*tare, "weigh", "--quiet", "--no-page", "-o", bill, "--", *BILLED],
+            check=True,
+            capture_output=True,
+        )
+        report = [*tare, "report"]
+        took = times({"tables": [*report, "--no-page"], "page": report}, [bill])
+    return [
+        seconds_row(
+            "processor time of the page of a bill", took.more("page", "tables"), BILL_SECONDS
+        )
     ]

@@ -83,10 +83,17 @@ class Times:
         assert interval is not None
         return interval
 
-    def more(self, tool: str, other: str) -> Interval:
-        """Seconds that ``tool`` took more than ``other`` in the same round."""
-        pairs = zip(self.of[tool], self.of[other], strict=True)
-        interval = median_interval([one - two for one, two in pairs], SEED)
+    def more(self, tool: str, other: str, divisor: float = 1.0) -> Interval:
+        """Seconds that ``tool`` took more than ``other`` in the same round, divided."""
+        return self._of_rounds(lambda one, two: (one - two) / divisor, tool, other)
+
+    def added(self, tool: str, other: str, bare: str) -> Interval:
+        """What ``tool`` adds to ``bare``, as a share of what ``other`` adds."""
+        return self._of_rounds(lambda one, two, own: (one - own) / (two - own), tool, other, bare)
+
+    def _of_rounds(self, find: Callable[..., float], *tools: str) -> Interval:
+        rounds = zip(*(self.of[tool] for tool in tools), strict=True)
+        interval = median_interval([find(*each) for each in rounds], SEED)
         assert interval is not None
         return interval
 

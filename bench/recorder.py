@@ -14,17 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bench.programs import commands
-from bench.row import Row
+from bench.programs import Times, commands, in_turns
+from bench.row import Row, in_seconds, ratio_row, seconds_row
 from tare.base.errors import MissingError
 from tare.base.native import native_file
 from tare.heap_traces.conversion import convert
 from tare.observers import recorder
 from tare.observers.recording_switch import Switch
 
-TRIES = 7
 Run = Callable[[Mapping[str, str]], tuple[float, float]]
 """A run of a program with more variables; processor seconds and peak resident bytes."""
 REDIS = ("redis-server", "redis-benchmark", "redis-cli")
@@ -37,7 +34,11 @@ HEAPTRACK = (
 )
 SAMPLE = 512 << 10
 BESIDE_HEAPTRACK, BESIDE_HEAPTRACK_MUCH_CODE = 0.5, 0.8
-NANOSECONDS, SAMPLED_SHARE, DISK_BYTES, MEMORY_BYTES = 50, 0.02, 5, 64 << 20
+MOST_WITHOUT_STACKS, MOST_WITH_STACKS = 50e-9, 100e-9
+OFTEN = ("gawk", "perl", "cc1plus")
+"""Those of which the second of these is asked."""
+MOST_SAMPLED = 1.01
+DISK_BYTES, MEMORY_BYTES = 5, 64 << 20
 LEAST_ADDED = 0.05
 """Of the program's own time: a ratio to less than this says nothing."""
 AGAIN = "bare again"
@@ -103,48 +104,49 @@ def rows() -> list[Row]:
 
 
 def _rows_of(program: str, run: Run, folder: Path, heaptrack: str) -> list[Row]:
-    seconds, added, peaks = _measure(run, folder, heaptrack)
+    took, peaks = _measure(run, folder, heaptrack)
     events, disk = _disk(run, folder)
-    nanoseconds = added["no stacks"] / events * 1e9
-    noise = abs(added[AGAIN])
-    share = added["sampled"] / seconds
+    again = took.ratio(AGAIN, "bare")
+    noise = f"nothing at all {again.median:.2f}x, {again.low:.2f} to {again.high:.2f}"
     memory = peaks["stacks"] - peaks["bare"]
-    most = BESIDE_HEAPTRACK_MUCH_CODE if program == "cc1plus" else BESIDE_HEAPTRACK
+    what = f"recording {program}, {events / 1e6:.1f} M events,"
+    stacks = took.more("stacks", "bare", events)
     found = [
-        Row(
-            f"recording {program} without stacks",
-            f"{nanoseconds:.0f} ns an event ({events / 1e6:.1f} M events; "
-            f"nothing at all {noise / events * 1e9:.0f})",
-            f"under {NANOSECONDS} ns",
-            nanoseconds < NANOSECONDS,
-        )
+        seconds_row(
+            f"{what} without stacks, an event",
+            took.more("no stacks", "bare", events),
+            MOST_WITHOUT_STACKS,
+        ),
+        seconds_row(f"{what} with stacks, an event", stacks, MOST_WITH_STACKS)
+        if program in OFTEN
+        else Row(f"{what} with stacks, an event", in_seconds(stacks)),
     ]
-    if heaptrack and added["heaptrack"] < LEAST_ADDED * seconds:
+    if not heaptrack:
+        found.append(Row(f"recording {program}", "the package heaptrack is missing"))
+    elif took.ratio("heaptrack", "bare").low < 1 + LEAST_ADDED:
         found.append(Row(f"recording {program} with stacks", "heaptrack adds less than the noise"))
-    elif heaptrack:
-        ratio = added["stacks"] / added["heaptrack"]
+    else:
+        slower = took.ratio("heaptrack", "bare").median
         found.append(
-            Row(
-                f"recording {program} with stacks, beside heaptrack",
-                f"{ratio:.2f}x of what that adds (+{added['stacks']:.2f} s, "
-                f"heaptrack +{added['heaptrack']:.2f} s)",
-                f"at most {most}x",
-                ratio <= most,
+            ratio_row(
+                f"what recording {program} with stacks adds, beside heaptrack",
+                took.added("stacks", "heaptrack", "bare"),
+                BESIDE_HEAPTRACK_MUCH_CODE if program == "cc1plus" else BESIDE_HEAPTRACK,
+                f"heaptrack {slower:.1f}x of bare",
             )
         )
-    else:
-        found.append(Row(f"recording {program}", "the package heaptrack is missing"))
+    off = took.ratio("off", "bare")
     return [
         *found,
-        Row(
-            f"a sample of {program}, one byte in 512 KiB",
-            f"{share:+.1%} of processor time (nothing at all {noise / seconds:.1%})",
-            f"under {SAMPLED_SHARE:.0%}",
-            share < SAMPLED_SHARE,
+        ratio_row(
+            f"a sample of {program}, one byte in 512 KiB, beside bare",
+            took.ratio("sampled", "bare"),
+            MOST_SAMPLED,
+            noise,
         ),
         Row(
             f"the recorder that is off, under {program}",
-            f"{added['off'] / seconds:+.1%} of processor time",
+            f"{off.median:.2f}x ({off.low:.2f} to {off.high:.2f}; {noise})",
         ),
         Row(
             f"the trace of {program} on disk",
@@ -161,11 +163,9 @@ def _rows_of(program: str, run: Run, folder: Path, heaptrack: str) -> list[Row]:
     ]
 
 
-def _measure(
-    run: Run, folder: Path, heaptrack: str
-) -> tuple[float, dict[str, float], dict[str, float]]:
-    """Processor seconds of a program, what each way to run it adds in the same round, and its peak
-    of resident bytes; medians."""
+def _measure(run: Run, folder: Path, heaptrack: str) -> tuple[Times, dict[str, float]]:
+    """Processor seconds of a program under each way to run it, and its median peak of resident
+    bytes."""
     ours = str(native_file(recorder.OBJECT))
     files = folder / "recording"
     base = {"LD_PRELOAD": ours, recorder.FOLDER_VARIABLE: str(files)}
@@ -180,24 +180,18 @@ def _measure(
     if heaptrack:
         output = {"DUMP_HEAPTRACK_OUTPUT": str(files / "heaptrack")}
         ways["heaptrack"] = {"LD_PRELOAD": heaptrack, **output}
-    seconds: dict[str, list[float]] = {way: [] for way in ways}
     peaks: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(TRIES):
-        for way, variables in ways.items():
-            files.mkdir()
-            with Switch(files, paused=True):
-                took, peak = run(variables)
-            shutil.rmtree(files)
-            seconds[way].append(took)
-            peaks[way].append(peak)
-    return (
-        statistics.median(seconds["bare"]),
-        {
-            way: statistics.median(np.subtract(each, seconds["bare"]))
-            for way, each in seconds.items()
-        },
-        {way: statistics.median(each) for way, each in peaks.items()},
-    )
+
+    def measured(way: str) -> float:
+        files.mkdir()
+        with Switch(files, paused=True):
+            seconds, peak = run(ways[way])
+        shutil.rmtree(files)
+        peaks[way].append(peak)
+        return seconds
+
+    took = in_turns({way: partial(measured, way) for way in ways})
+    return took, {way: statistics.median(each) for way, each in peaks.items()}
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[float, float]:

@@ -6,6 +6,9 @@
 
 #include "model.h"
 
+// Whether the lines of the cache of instructions must be numbered before it runs.
+Bool buffered_numbers_lines(const Model* model);
+
 // As hierarchy_run().
 ULong buffered_run(Model* model, const ULong* word, const ULong* end, Counts* counts);
 

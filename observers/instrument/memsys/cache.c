@@ -11,6 +11,10 @@ void cache_initialise(Cache* cache, ULong sets, UInt ways, UInt line_bytes) {
   cache->shift = 31 - (UInt)__builtin_clz(line_bytes);
   cache->slots = VG_(malloc)("tare.cache", sets * ways * sizeof *cache->slots);
   for (ULong i = 0; i < sets * ways; ++i) cache->slots[i] = (Slot){NO_LINE, 0};
+  if (ways == 1 && cache->mask + 1 == sets) {
+    cache->direct = VG_(malloc)("tare.cache", sets * sizeof *cache->direct);
+    for (ULong i = 0; i < sets; ++i) cache->direct[i] = NO_LINE;
+  }
   ULong hints = FEWEST_HINTS;
   while (hints < HINTS_FOR_A_LINE * sets * ways) hints *= 2;
   cache->hint_mask = hints - 1;

@@ -19,8 +19,9 @@ typedef struct {
 } Slot;
 
 typedef struct {
-  Slot* slots;   // sets x ways
-  Slot** hints;  // for each remainder of a line's number, the slot where such a line was last
+  Slot* slots;    // sets x ways
+  ULong* direct;  // for a model that only asks what is there: the lines of one way; NULL: of more
+  Slot** hints;   // for each remainder of a line's number, the slot where such a line was last
   ULong hint_mask;
   ULong clock;
   ULong mask;  // sets - 1 where that is a power of two, else 0

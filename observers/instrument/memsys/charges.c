@@ -8,7 +8,10 @@ static Charge** charges;  // a hash table
 static UInt used;
 static UInt capacity;
 
-void charges_initialise(UInt models) { events_bytes = sizeof(Events) + models * sizeof(Counts); }
+void charges_initialise(UInt models) {
+  events_bytes = sizeof(Events) + models * sizeof(Counts);
+  occurrences_initialise(models * COUNTS);
+}
 
 Events* events_new(void) { return VG_(calloc)("tare.events", 1, events_bytes); }
 

@@ -105,7 +105,7 @@ static void read_buffer(Line* line, Model* model) {
   buffer->same_page_cycles = (UInt)number_at(line, 4, 0, 1000000);
   buffer->other_page_cycles = (UInt)number_at(line, 5, 0, 1000000);
   buffer->last_page = NO_LINE;
-  model->read_fetch_bytes = power_at(line, 6, LEAST_CHUNK, 1 << 16);
+  model->read_fetch_shift = 31 - (UInt)__builtin_clz(power_at(line, 6, LEAST_CHUNK, 1 << 16));
   model->fetch_miss_cycles = (UInt)number_at(line, 7, 0, 1000000);
   model->read_miss_cycles = (UInt)number_at(line, 8, 0, 1000000);
 }
@@ -123,7 +123,7 @@ static const HChar* check(const Model* model) {
   if (model->buffer.entries > 0 &&
       (model->levels > 1 || model->translates_data || model->translates_fetches))
     return "a model with a write buffer has more than one level";
-  if (model->buffer.entries > 0 && model->read_fetch_bytes >> model->data.shift == 0)
+  if (model->buffer.entries > 0 && model->read_fetch_shift < model->data.shift)
     return "a read miss fetches less than a line";
   return NULL;
 }

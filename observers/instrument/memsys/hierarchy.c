@@ -150,31 +150,6 @@ static __attribute__((noinline)) void miss_first(Model* model, Kind kind, Addr f
   }
 }
 
-void hierarchy_number_lines(Model* model, UInt chunk_bytes) {
-  const Cache* const cache = &model->instruction;
-  NumberedLines* const numbered = &model->numbered;
-  numbered->shift = cache->shift - (31 - (UInt)__builtin_clz(chunk_bytes));
-  numbered->lines = VG_(calloc)("tare.lines", cache->sets * cache->ways, sizeof *numbered->lines);
-}
-
-static ULong* grow_times(ULong* times, UInt* capacity, UInt needed) {
-  if (needed <= *capacity) return times;
-  const UInt old = *capacity;
-  *capacity = 2 * needed;
-  times = VG_(realloc)("tare.lines", times, *capacity * sizeof *times);
-  VG_(memset)(times + old, 0, (*capacity - old) * sizeof *times);
-  return times;
-}
-
-static void make_room_for_code(NumberedLines* numbered) {
-  numbered->times = grow_times(numbered->times, &numbered->numbers, chunk_numbers());
-  numbered->ran = grow_times(numbered->ran, &numbered->blocks, basic_block_numbers());
-}
-
-static UInt line_of(const NumberedLines* numbered, const Fetch* fetch) {
-  return fetch->number >> numbered->shift;
-}
-
 static ULong time_of_line(const NumberedLines* numbered, UInt line) {
   ULong time = numbered->times[line];
   if (time == 0) return 0;
@@ -224,18 +199,10 @@ static Bool touch_fetched(Model* model, const Fetch* fetch) {
   return hit;
 }
 
-// After the fetches of `block`: whether all its lines are there, and in different sets, so that
-// their order does not matter.
+// After the fetches of `block`, where they can be known before.
 static void note_run(Model* model, const BasicBlock* block) {
-  const Cache* const cache = &model->instruction;
-  ULong lowest = NO_LINE, highest = 0;
-  for (UInt i = 0; i < block->fetches; ++i) {
-    const ULong line = block->fetch[i].chunk >> cache->shift;
-    if (line < lowest) lowest = line;
-    if (line > highest) highest = line;
-  }
-  if (block->fetches > 0 && highest - lowest < cache->sets)
-    model->numbered.ran[block->number] = cache->clock;
+  if (block->fetches > 0 && lines_have_own_sets(&model->instruction, block))
+    model->numbered.ran[block->number] = model->instruction.clock;
 }
 
 // Fills `missed` with the fetches that miss; returns their number.
@@ -371,7 +338,7 @@ ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* c
   const Bool translates = model->translates_fetches || model->translates_data;
   const Bool in_order = hierarchy_order_matters(model);
   const UInt data_shift = model->data.shift;
-  if (!in_order) make_room_for_code(&model->numbered);
+  if (!in_order) lines_make_room(&model->numbered);
   if (!translates && !in_order)
     return data_shift == USUAL_SHIFT ? run(model, word, end, USUAL_SHIFT, counts)
                                      : run(model, word, end, data_shift, counts);

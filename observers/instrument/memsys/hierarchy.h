@@ -14,7 +14,4 @@ ULong hierarchy_run(Model* model, const ULong* word, const ULong* end, Counts* c
 // is more than a use of its line.
 Bool hierarchy_order_matters(const Model* model);
 
-// Before the first run of a model where that order does not matter.
-void hierarchy_number_lines(Model* model, UInt chunk_bytes);
-
 #endif

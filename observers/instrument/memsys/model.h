@@ -6,7 +6,7 @@
 #define TARE_MEMSYS_MODEL_H
 
 #include "basic_block.h"
-#include "cache.h"
+#include "lines.h"
 #include "occurrences.h"
 
 typedef enum { FETCH, READ, WRITE, KINDS } Kind;
@@ -37,25 +37,11 @@ typedef struct {
   ULong last_page;
 } WriteBuffer;
 
-// What a cache of instructions holds, by the numbers of chunks. Code is known when it is
-// translated, so whether a line is there and when it was used last stands under its number, and
-// need not be searched.
-typedef struct {
-  ULong* times;  // by the number of a line; 0: it is not there
-  // By the number of a block: when it ran last, and used all its lines; 0: some of them are not
-  // there. So a run need not touch each line, and the latest of all these times counts.
-  ULong* ran;
-  UInt blocks;   // that there is room for
-  UInt* lines;   // sets x ways; 0: empty
-  UInt numbers;  // that there is room for
-  UInt shift;    // log2 of the chunks of a line
-} NumberedLines;
-
 typedef struct {
   HChar name[NAME_BYTES];
   UInt levels;
   Cache instruction;       // of the first level; unused when it is unified
-  NumberedLines numbered;  // what it holds, where hierarchy_order_matters does not
+  NumberedLines numbered;  // what it holds, where that can be known
   Cache data;              // or both
   Cache below[MOST_LEVELS - 1];
   Cache instruction_pages;
@@ -68,10 +54,10 @@ typedef struct {
   Bool whole_accesses;  // an access to two lines misses once, and goes whole to the level below
   // Of a model with a write buffer.
   WriteBuffer buffer;
-  UInt read_fetch_bytes;
+  UInt read_fetch_shift;  // log2 of the bytes that a read miss fetches
   UInt fetch_miss_cycles;
   UInt read_miss_cycles;
-  ULong cycle;
+  ULong cycle;  // in which the block would have begun without its delays so far
   // Where what happens is charged to the instruction, too.
   Occurrences* occurrences;  // NULL: it is not
   const BasicBlock* block;   // that runs
@@ -83,9 +69,8 @@ typedef struct {
 static inline void count_event(Model* model, Counts* counts, UInt event, ULong number) {
   ((ULong*)counts)[event] += number;
   if (model->occurrences == NULL) return;
-  const Occurrence more = {model->block, (UShort)model->number, (UChar)model->at, (UChar)event,
-                           number};
-  occurrences_add(model->occurrences, &more);
+  *occurrences_at(model->occurrences, model->block, model->at, model->number * COUNTS + event) +=
+      number;
 }
 
 static inline Cache* first_level(Model* model, Kind kind) {

@@ -1,45 +1,55 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "occurrences.h"
 
-enum { FIRST_CAPACITY = 1 << 12 };
+static UInt kinds;
 
-static Bool same_place(const Occurrence* one, const Occurrence* other) {
-  return one->block == other->block && one->model == other->model && one->at == other->at &&
-         one->event == other->event;
+void occurrences_initialise(UInt different_kinds) { kinds = different_kinds; }
+
+// What goes on with an instruction that began in another block has none of its own.
+static UInt places_of(const BasicBlock* block) {
+  const UInt instructions = (UInt)packed_instructions(block->totals);
+  return instructions == 0 ? 1 : instructions;
 }
 
-// Of the same instruction, or the empty one where it belongs.
-static Occurrence* entry_of(const Occurrences* table, const Occurrence* wanted) {
-  const ULong key = (ULong)wanted->block->number << 24 ^ (ULong)wanted->model << 16 ^
-                    (ULong)wanted->event << 8 ^ wanted->at;
-  UInt place = (UInt)(key * 0x9e3779b97f4a7c15ULL >> 32);
-  for (;; ++place) {
-    Occurrence* const entry = &table->entries[place & (table->capacity - 1)];
-    if (entry->block == NULL || same_place(entry, wanted)) return entry;
+static BlockOccurrences* new_of_block(Occurrences* occurrences, const BasicBlock* block) {
+  if (block->number >= occurrences->capacity) {
+    const UInt old = occurrences->capacity;
+    occurrences->capacity = 2 * basic_block_numbers();
+    occurrences->of_block = VG_(realloc)("tare.occurrences", occurrences->of_block,
+                                         occurrences->capacity * sizeof *occurrences->of_block);
+    VG_(memset)(occurrences->of_block + old, 0,
+                (occurrences->capacity - old) * sizeof *occurrences->of_block);
+  }
+  BlockOccurrences* const made = VG_(calloc)(
+      "tare.occurrences", 1, sizeof(BlockOccurrences) + places_of(block) * kinds * sizeof(ULong));
+  made->block = block;
+  return occurrences->of_block[block->number] = made;
+}
+
+ULong* occurrences_at(Occurrences* occurrences, const BasicBlock* block, UInt at, UInt kind) {
+  BlockOccurrences* found =
+      block->number < occurrences->capacity ? occurrences->of_block[block->number] : NULL;
+  if (found == NULL) found = new_of_block(occurrences, block);
+  return &found->count[at * kinds + kind];
+}
+
+void occurrences_visit(const Occurrences* occurrences,
+                       void (*visit)(const BasicBlock* block, UInt at, UInt kind, ULong count,
+                                     void* to),
+                       void* to) {
+  for (UInt i = 0; i < occurrences->capacity; ++i) {
+    const BlockOccurrences* const of_block = occurrences->of_block[i];
+    if (of_block == NULL) continue;
+    const ULong* count = of_block->count;
+    for (UInt at = 0; at < places_of(of_block->block); ++at)
+      for (UInt kind = 0; kind < kinds; ++kind, ++count)
+        if (*count != 0) visit(of_block->block, at, kind, *count, to);
   }
 }
 
-static void grow(Occurrences* table) {
-  const Occurrences old = *table;
-  table->capacity = old.capacity == 0 ? FIRST_CAPACITY : 2 * old.capacity;
-  table->entries = VG_(calloc)("tare.occurrences", table->capacity, sizeof *table->entries);
-  for (UInt i = 0; i < old.capacity; ++i)
-    if (old.entries[i].block != NULL) *entry_of(table, &old.entries[i]) = old.entries[i];
-  if (old.entries != NULL) VG_(free)(old.entries);
-}
-
-void occurrences_add(Occurrences* table, const Occurrence* more) {
-  if (table->used >= table->capacity / 2) grow(table);
-  Occurrence* const entry = entry_of(table, more);
-  if (entry->block == NULL) {
-    *entry = *more;
-    ++table->used;
-  } else {
-    entry->count += more->count;
-  }
-}
-
-void occurrences_clear(Occurrences* table) {
-  if (table->entries != NULL) VG_(free)(table->entries);
-  *table = (Occurrences){NULL, 0, 0};
+void occurrences_clear(Occurrences* occurrences) {
+  for (UInt i = 0; i < occurrences->capacity; ++i)
+    if (occurrences->of_block[i] != NULL) VG_(free)(occurrences->of_block[i]);
+  if (occurrences->of_block != NULL) VG_(free)(occurrences->of_block);
+  *occurrences = (Occurrences){NULL, 0};
 }

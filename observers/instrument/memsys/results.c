@@ -98,22 +98,26 @@ void results_write(VgFile* file, const Describer* describer) {
   VG_(fprintf)(file, "]");
 }
 
-static void visit_occurrences_of(const Charge* charge, void (*visit)(void* to, const ULong* row),
-                                 void* to) {
-  for (UInt i = 0; i < charge->occurrences.capacity; ++i) {
-    const Occurrence* const one = &charge->occurrences.entries[i];
-    if (one->block == NULL) continue;
-    // A block without instructions goes on with one that began in another.
-    const Bool is_known = packed_instructions(one->block->totals) > 0;
-    const ULong place = is_known ? one->block->instruction[one->at] : 0;
-    const ULong row[OCCURRENCE_COLUMNS] = {charge->number,     one->model, place_address(place),
-                                           place_bytes(place), one->event, one->count};
-    visit(to, row);
-  }
+typedef struct {
+  UInt context;
+  void (*visit)(void* to, const ULong* row);
+  void* to;
+} RowVisitor;
+
+static void visit_row(const BasicBlock* block, UInt at, UInt kind, ULong count, void* visitor) {
+  const RowVisitor* const rows = visitor;
+  // A block without instructions goes on with one that began in another.
+  const Bool is_known = packed_instructions(block->totals) > 0;
+  const ULong place = is_known ? block->instruction[at] : 0;
+  const ULong row[OCCURRENCE_COLUMNS] = {rows->context,      kind / COUNTS, place_address(place),
+                                         place_bytes(place), kind % COUNTS, count};
+  rows->visit(rows->to, row);
 }
 
 void results_visit_occurrences(void (*visit)(void* to, const ULong* row), void* to) {
   UInt place = 0;
-  for (const Charge* charge; (charge = charges_next(&place)) != NULL;)
-    if (has_run(charge)) visit_occurrences_of(charge, visit, to);
+  for (const Charge* charge; (charge = charges_next(&place)) != NULL;) {
+    RowVisitor rows = {charge->number, visit, to};
+    if (has_run(charge)) occurrences_visit(&charge->occurrences, visit_row, &rows);
+  }
 }

@@ -43,9 +43,11 @@ FetchRules simulator_fetch_rules(void) {
   }
   for (UInt i = 0; i < description.curves_used; ++i)
     if (curves[i]->of_instructions && curves[i]->shift < shift) shift = curves[i]->shift;
-  for (UInt i = 0; i < description.models_used; ++i)
-    if (!hierarchy_order_matters(&description.models[i]))
-      hierarchy_number_lines(&description.models[i], 1U << shift);
+  for (UInt i = 0; i < description.models_used; ++i) {
+    Model* const model = &description.models[i];
+    if (model->buffer.entries > 0 ? buffered_numbers_lines(model) : !hierarchy_order_matters(model))
+      lines_number(&model->numbered, &model->instruction, 1U << shift);
+  }
   return (FetchRules){
       .chunk_bytes = 1U << shift,
       .unit_bytes = 1U << most_shift,
