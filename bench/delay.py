@@ -7,20 +7,23 @@ run, a few times; with TARE_BENCH_DELAY=9 all of them run nine times.
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import tare
 from bench import cycles
-from bench.row import Row
+from bench.programs import SEED, in_turns, round_means
+from bench.row import Row, ratio_row, seconds_row
 from tare.base.errors import TareError
+from tare.base.statistics import median_interval
+from tare.base.units import format_seconds
 from tare.memory_managers.manager import Manager, resolve
 from tare.observers.runner import run_once
 from tare.programs.program import Program
@@ -36,12 +39,11 @@ HEAVY = {
                "sqlite-objects"),
 }  # fmt: skip
 SOME = {"kernels": ("list-tree", "size-mix"), "papers": ("make-dry-run", "bc-cfrac")}
-SOME_RUNS = 2
+SOME_RUNS = 3
 """After a first one, which also tells the peak of memory: that hardly differs between runs."""
-MOST_TIME, MOST_MEMORY, MOST_WORST, MOST_NANOSECONDS = 1.04, 1.01, 1.12, 2.5
+MOST_TIME, MOST_MEMORY, MOST_WORST, MOST_SECONDS = 1.04, 1.01, 1.12, 2.5e-9
 PAIRS = 20_000
 """In a round: few, so that also on a busy machine some round is not interrupted."""
-PAIR_RUNS = 7
 LOOP = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,14 +73,16 @@ int main(int count, char** arguments) {
 
 @dataclass(frozen=True)
 class Costs:
-    """Of a program under M and under the layer over M, one of each in turn."""
+    """Of programs under M and under the layer over M, in turn: ratios, a value a round."""
 
-    seconds: tuple[list[float], list[float]]
+    seconds: dict[str, list[float]]
     """Of processor time, by the program and for it."""
-    cycles: tuple[list[float], list[float]]
+    cycles: dict[str, list[float]]
     """Outside of the kernel; empty where they are not counted."""
-    peaks: tuple[list[float], list[float]]
-    """Of resident memory, in bytes."""
+    peaks: dict[str, list[float]]
+    """Of resident memory."""
+    noise: dict[str, list[float]]
+    """Of processor time under M to that under M in the same round."""
 
 
 def rows() -> list[Row]:
@@ -109,65 +113,54 @@ def _programs(names: Mapping[str, Sequence[str]]) -> list[Program]:
 def _over(
     bare: Manager, layer: Manager, programs: Sequence[Program], runs: int, folder: Path
 ) -> list[Row]:
-    costs = {}
+    costs = Costs({}, {}, {}, {})
     for program in programs:
         print(f"quarantine over {bare.name}: {program.name}", file=sys.stderr)
-        costs[program.name] = _costs(program, (bare, layer), runs, folder)
-    what = f"quarantine over {bare.name}, {len(costs)} programs"
-    found = _times(f"{what}: time", bare.name, {p: cost.seconds for p, cost in costs.items()})
-    if cycles.are_counted():
-        by_cycles = {program: cost.cycles for program, cost in costs.items()}
-        found += _times(f"{what}: processor cycles", bare.name, by_cycles)
-    memory = _geometric_mean(_ratio(cost.peaks) for cost in costs.values())
+        _measure(program, (bare, layer), runs, folder, costs)
+    what = f"quarantine over {bare.name}, {len(programs)} programs"
+    noise = round_means(costs.noise)
+    told = f"{bare.name} beside itself {noise.median:.2f}x, {noise.low:.2f} to {noise.high:.2f}"
+    found = _worst_too(f"{what}: time", costs.seconds, told)
+    if costs.cycles:
+        found += _worst_too(f"{what}: processor cycles", costs.cycles, told)
+    memory = round_means(costs.peaks).median
     most = f"at most {MOST_MEMORY}x"
     return [*found, Row(f"{what}: peak memory", f"{memory:.3f}x", most, memory <= MOST_MEMORY)]
 
 
-def _times(what: str, bare: str, times: Mapping[str, tuple[list[float], list[float]]]) -> list[Row]:
-    """Beside each ratio is that of the bare allocator's even runs to its odd ones: the noise."""
-    ratios = {program: _ratio(each) for program, each in times.items()}
-    noise = {program: _ratio((each[0][::2], each[0][1::2])) for program, each in times.items()}
-    mean, slowest = _geometric_mean(ratios.values()), max(ratios, key=ratios.__getitem__)
+def _worst_too(what: str, ratios: Mapping[str, Sequence[float]], noise: str) -> list[Row]:
+    slowest = max(ratios, key=lambda program: statistics.median(ratios[program]))
+    worst = median_interval(ratios[slowest], SEED)
+    assert worst is not None
     return [
-        Row(
-            what,
-            f"{mean:.3f}x ({bare} beside itself {_geometric_mean(noise.values()):.3f}x)",
-            f"at most {MOST_TIME}x",
-            mean <= MOST_TIME,
-        ),
-        Row(
-            f"{what} of the worst",
-            f"{ratios[slowest]:.2f}x ({slowest}; {bare} beside itself {noise[slowest]:.2f}x)",
-            f"at most {MOST_WORST}x",
-            ratios[slowest] <= MOST_WORST,
-        ),
+        ratio_row(what, round_means(ratios), MOST_TIME, noise),
+        ratio_row(f"{what} of the worst", worst, MOST_WORST, f"{slowest}; {noise}"),
     ]
 
 
-def _ratio(pair: tuple[Sequence[float], Sequence[float]]) -> float:
-    return statistics.median(pair[1]) / statistics.median(pair[0])
-
-
-def _geometric_mean(ratios: Iterable[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, ratios)))
-
-
-def _costs(program: Program, managers: tuple[Manager, Manager], runs: int, folder: Path) -> Costs:
-    costs = Costs(([], []), ([], []), ([], []))
-    for which, manager in enumerate(managers):
-        costs.peaks[which].append(_values(program, manager, folder)["peak_resident_bytes"])
-    counts = folder / "counts"
-    counted = replace(program, argv=(*cycles.prefix(counts), *program.argv))
+def _measure(
+    program: Program, managers: tuple[Manager, Manager], runs: int, folder: Path, costs: Costs
+) -> None:
+    bare, layer = managers
+    peaks = [_values(program, each, folder)["peak_resident_bytes"] for each in (layer, bare)]
+    costs.peaks[program.name] = [peaks[0] / peaks[1]]
     for _ in range(runs):
-        for which, manager in enumerate(managers):
-            if cycles.are_counted():
-                _values(counted, manager, folder)
-                costs.cycles[which].append(cycles.read(counts).cycles)
-                costs.seconds[which].append(cycles.read(counts).seconds)
-            else:
-                values = _values(program, manager, folder)
-                costs.seconds[which].append(values["user_seconds"] + values["system_seconds"])
-    return costs
+        before, within, after = (_cost(program, each, folder) for each in (bare, layer, bare))
+        for name, ratios in (("seconds", costs.seconds), ("cycles", costs.cycles)):
+            if name in within:
+                without = (before[name] + after[name]) / 2
+                ratios.setdefault(program.name, []).append(within[name] / without)
+        costs.noise.setdefault(program.name, []).append(after["seconds"] / before["seconds"])
+
+
+def _cost(program: Program, manager: Manager, folder: Path) -> dict[str, float]:
+    counts = folder / "counts"
+    if cycles.are_counted():
+        _values(replace(program, argv=(*cycles.prefix(counts), *program.argv)), manager, folder)
+        counted = cycles.read(counts)
+        return {"seconds": counted.seconds, "cycles": counted.cycles}
+    values = _values(program, manager, folder)
+    return {"seconds": values["user_seconds"] + values["system_seconds"]}
 
 
 def _values(program: Program, manager: Manager, folder: Path) -> Mapping[str, float]:
@@ -185,20 +178,18 @@ def _compiled_loop(folder: Path) -> Path:
 
 
 def _pair(bare: Manager, layer: Manager, loop: Path) -> Row:
-    """Nanoseconds that a malloc and its free take longer, in a loop of nothing else."""
-    times: dict[str, list[float]] = {bare.name: [], layer.name: []}
-    for _ in range(PAIR_RUNS):
-        for manager in (bare, layer):
-            preload = " ".join(str(path) for path in manager.preload)
-            environment = {**os.environ, **manager.environment, "LD_PRELOAD": preload}
-            done = subprocess.run(
-                [loop, str(PAIRS)], env=environment, capture_output=True, check=True
-            )
-            times[manager.name].append(float(done.stdout))
-    without, within = (statistics.median(each) for each in times.values())
-    return Row(
-        f"quarantine over {bare.name}: a malloc and its free in a loop",
-        f"+{within - without:.1f} ns (to {without:.1f} ns)",
-        f"at most {MOST_NANOSECONDS} ns",
-        within - without <= MOST_NANOSECONDS,
+    """What a malloc and its free take longer, in a loop of nothing else."""
+
+    def seconds(manager: Manager) -> float:
+        preload = " ".join(str(path) for path in manager.preload)
+        environment = {**os.environ, **manager.environment, "LD_PRELOAD": preload}
+        done = subprocess.run([loop, str(PAIRS)], env=environment, capture_output=True, check=True)
+        return float(done.stdout) / 1e9
+
+    took = in_turns({each.name: partial(seconds, each) for each in (bare, layer)})
+    return seconds_row(
+        f"quarantine over {bare.name}: a malloc and its free in a loop, added to "
+        f"{format_seconds(statistics.median(took.of[bare.name]))}",
+        took.more(layer.name, bare.name),
+        MOST_SECONDS,
     )

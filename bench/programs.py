@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
+import statistics
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,15 +105,26 @@ def times(tools: Mapping[str, Sequence[str]], command: Sequence[str]) -> Times:
     return in_turns({name: partial(_seconds, [*words, *command]) for name, words in tools.items()})
 
 
-def in_turns(measures: Mapping[str, Callable[[], float]]) -> Times:
+def in_turns(measures: Mapping[str, Callable[[], float]], rounds: int = 0) -> Times:
     """What each gives, in an order drawn anew each round, so that what disturbs the machine
-    disturbs all."""
+    disturbs all. By default as many rounds as a ratio needs for an interval."""
     found: dict[str, list[float]] = {name: [] for name in measures}
     drawn = random.Random(SEED)
-    for _ in range(rounds_needed(ERROR, 1)):
+    for _ in range(rounds or rounds_needed(ERROR, 1)):
         for name in drawn.sample(list(measures), len(measures)):
             found[name].append(measures[name]())
     return Times(found)
+
+
+def round_means(ratios: Mapping[str, Sequence[float]]) -> Interval:
+    """Of the geometric means over all programs, one a round, from the ratios of each program."""
+    means = [
+        math.exp(statistics.fmean(map(math.log, each)))
+        for each in zip(*ratios.values(), strict=True)
+    ]
+    interval = median_interval(means, SEED)
+    assert interval is not None
+    return interval
 
 
 def _seconds(command: Sequence[str]) -> float:

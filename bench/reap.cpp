@@ -1,12 +1,12 @@
 // Regions beside each other: a bump region as one would write it by hand, reaps, APR's pools,
-// mimalloc's heaps and jemalloc's arenas. Prints a line "case alternative value" for each:
+// mimalloc's heaps and jemalloc's arenas. Prints a line "case alternative value…" for each:
 // nanoseconds an object, with its first word written to, or for the case memory the resident bytes
-// for each byte asked for.
+// for each byte asked for; a value a round.
 //
 //   reap_bench SEGREGATED MIMALLOC JEMALLOC    paths of objects: of the library of reaps without
 //                                              headers, and two that are loaded if they can be
 //
-// All alternatives of a case run in turn, again and again; the value is the median.
+// All alternatives of a case run in each round, in an order drawn anew.
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -21,6 +21,7 @@
 #include <cstring>
 #include <ctime>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -445,12 +446,17 @@ struct Alternative {
 
 void Compare(const char* title, const std::vector<Alternative>& alternatives) {
   std::vector<std::vector<double>> values(alternatives.size());
-  for (int round = 0; round < kRounds; ++round)
-    for (std::size_t i = 0; i < alternatives.size(); ++i)
-      values[i].push_back(alternatives[i].measure());
+  std::vector<std::size_t> order(alternatives.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937 drawn;
+  for (int round = 0; round < kRounds; ++round) {
+    std::shuffle(order.begin(), order.end(), drawn);
+    for (const std::size_t i : order) values[i].push_back(alternatives[i].measure());
+  }
   for (std::size_t i = 0; i < alternatives.size(); ++i) {
-    std::sort(values[i].begin(), values[i].end());
-    printf("%s %s %.4f\n", title, alternatives[i].name, values[i][kRounds / 2]);
+    printf("%s %s", title, alternatives[i].name);
+    for (const double value : values[i]) printf(" %.4f", value);
+    printf("\n");
   }
 }
 

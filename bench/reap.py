@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from bench.row import Row
+from bench.programs import Times
+from bench.row import Row, ratio_row
 from tare.base import native
 from tare.base.errors import MissingError
+from tare.base.units import format_seconds
 
 SOURCES = Path(__file__).parent.parent
-Values = Mapping[str, Mapping[str, float]]
 
 RATIOS = (
     ("regions_100k", "reap", "bump", 1.15),
@@ -93,56 +96,59 @@ def installed_object(name: str) -> str:
         return ""
 
 
-def measure(program: Path, segregated: Path) -> Values:
-    """Nanoseconds an object, by case and alternative."""
+def measure(program: Path, segregated: Path) -> dict[str, Times]:
+    """Seconds an object, by case and alternative; of cases of memory, bytes for one asked for."""
     objects = [installed_object(name) for name in ("mimalloc", "jemalloc")]
     # jemalloc's thread-local storage is more than there is room for in objects loaded late.
     environment = os.environ | {"GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=4096"}
     ran = subprocess.run(
         [program, segregated, *objects], env=environment, check=True, capture_output=True, text=True
     )
-    values: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, list[float]]] = {}
     for line in ran.stdout.splitlines():
-        case, alternative, value = line.split()
-        values.setdefault(case, {})[alternative] = float(value)
-    return values
+        case, alternative, *rounds = line.split()
+        unit = 1.0 if case.startswith("memory") else 1e-9
+        values.setdefault(case, {})[alternative] = [float(each) * unit for each in rounds]
+    return {case: Times(each) for case, each in values.items()}
 
 
-def time_rows(values: Values) -> list[Row]:
+def time_rows(values: Mapping[str, Times]) -> list[Row]:
     """A row for each ratio."""
     found = []
     for case, what, other, most in RATIOS:
         title = f"{what} beside {other}, {case}"
-        at_hand = values.get(case, {})
-        missing = [name for name in (what, other) if name not in at_hand]
+        took = values.get(case, Times({}))
+        missing = [name for name in (what, other) if name not in took.of]
         if missing:
             found.append(Row(title, f"{missing[0]} is not installed"))
             continue
-        ratio = at_hand[what] / at_hand[other]
-        measured = f"{ratio:.2f}x ({at_hand[what]:.1f} and {at_hand[other]:.1f} ns an object)"
-        bar = "" if most is None else f"at most {most}x"
-        found.append(Row(title, measured, bar, most is None or ratio <= most))
+        ratio = took.ratio(what, other)
+        both = " and ".join(format_seconds(took.each(name, 1).median) for name in (what, other))
+        row = ratio_row(title, ratio, most or math.inf, f"{both} an object")
+        found.append(row if most is not None else replace(row, bar=""))
     return found
 
 
-def memory_rows(values: Values) -> list[Row]:
+def memory_rows(values: Mapping[str, Times]) -> list[Row]:
     """What is resident for the bytes asked for."""
     found = []
     for case in ("memory_padded_100k", "memory_padded_2k"):
-        ratio = values[case]["reap"]
+        ratio = values[case].each("reap", 1).median
         found.append(
             Row(f"reap, resident for bytes with header and alignment, {case}", f"{ratio:.2f}x",
                 f"at most {MOST_MEMORY}x", ratio <= MOST_MEMORY)
         )  # fmt: skip
+    case = "memory_100k"
     found += [
-        Row(f"{name}, resident for bytes asked for, memory_100k", f"{ratio:.2f}x")
-        for name, ratio in values["memory_100k"].items()
-    ]
+        Row(f"{name}, resident for bytes asked for, {case}",
+            f"{values[case].each(name, 1).median:.2f}x")
+        for name in values[case].of
+    ]  # fmt: skip
     return found
 
 
 def rows() -> list[Row]:
-    """All in one run; the ratios of medians."""
+    """All in one run."""
     if shutil.which("cmake") is None:
         return [Row("reap", "the package cmake is missing")]
     with tempfile.TemporaryDirectory() as name:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import tare as api
-from bench.row import Row
+from bench.programs import in_turns
+from bench.row import Row, ratio_row
 from tare.base.errors import TareError
 from tare.memory_managers.manager import Manager, resolve
 from tare.observers.runner import run_once
@@ -27,8 +29,8 @@ MANAGERS = (ORIGINAL, REAP, "regions(glibc, as=region)", "regions(glibc, as=emul
 
 
 def rows() -> list[Row]:
-    """The processor's cycles of each program, all ways in turn; ratios of medians. Where there is
-    no counter of cycles, processor time."""
+    """The processor's cycles of each program, all ways in turn. Where there is no counter of
+    cycles, processor time."""
     try:
         managers = {name: resolve(name) for name in MANAGERS}
         programs = api.suite_programs(
@@ -40,25 +42,26 @@ def rows() -> list[Row]:
 
 
 def _rows(program: Program, managers: Mapping[str, Manager]) -> list[Row]:
-    took: dict[str, list[float]] = {name: [] for name in managers}
-    what = ""
+    what = "processor time"
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(TRIES):
-            for name, manager in managers.items():
-                outcome = run_once(program, manager, Limits(), Path(folder))
-                if outcome.status is not Status.OK:
-                    return [Row(f"regions of {program.name}, {name}", outcome.reason, met=False)]
-                values = outcome.values
-                cpu = values["user_seconds"] + values["system_seconds"]
-                took[name].append(values.get("cpu_cycles", cpu))
-                what = "cycles" if "cpu_cycles" in values else "processor time"
-    medians = {name: statistics.median(each) for name, each in took.items()}
-    return [
-        Row(
-            f"{program.name}: {name} over {ORIGINAL}, {what}",
-            f"{(ratio := medians[name] / medians[ORIGINAL]):.3f}x",
-            f"at most {MOST_RATIO}x" if name == REAP else "",
-            name != REAP or ratio <= MOST_RATIO,
-        )
-        for name in MANAGERS[1:]
-    ]
+
+        def cost(name: str) -> float:
+            nonlocal what
+            outcome = run_once(program, managers[name], Limits(), Path(folder))
+            if outcome.status is not Status.OK:
+                raise TareError(f"{program.name} under {name}: {outcome.reason}")
+            values = outcome.values
+            if "cpu_cycles" in values:
+                what = "cycles"
+            return values.get("cpu_cycles", values["user_seconds"] + values["system_seconds"])
+
+        try:
+            took = in_turns({name: partial(cost, name) for name in managers}, TRIES)
+        except TareError as error:
+            return [Row(f"regions of {program.name}", error.message, met=False)]
+    found = []
+    for name in MANAGERS[1:]:
+        ratio = took.ratio(name, ORIGINAL)
+        row = ratio_row(f"{program.name}: {name} over {ORIGINAL}", ratio, MOST_RATIO, what)
+        found.append(row if name == REAP else replace(row, bar="", met=True))
+    return found

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 import resource
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-from bench.programs import commands
+from bench.programs import commands, in_turns
 from bench.row import Row
 from tare.base.errors import MissingError
 from tare.base.native import native_file
 from tare.observers import recorder
 from tare.studies.space.observe import SNAPSHOTS_VARIABLE
 
-TRIES = 3
 PROGRAMS = ("gawk", "sqlite3", "a C++ map")
 
 
 def rows() -> list[Row]:
-    """Each program recorded with and without snapshots in turn; the ratio of medians."""
+    """Each program recorded with and without snapshots in turn."""
     try:
         preload = str(native_file(recorder.OBJECT))
     except MissingError as error:
@@ -32,23 +31,25 @@ def rows() -> list[Row]:
         folder = Path(name)
         installed = commands(folder)
         for program, command in ((name, installed[name]) for name in PROGRAMS if name in installed):
-            took: dict[str, list[float]] = {"recorded": [], "with snapshots": []}
-            for _ in range(TRIES):
-                for what, seconds in took.items():
-                    with tempfile.TemporaryDirectory(dir=folder) as recording:
-                        environment = {
-                            **os.environ,
-                            "LD_PRELOAD": preload,
-                            recorder.FOLDER_VARIABLE: recording,
-                        }
-                        if what != "recorded":
-                            environment[SNAPSHOTS_VARIABLE] = recording
-                        seconds.append(_processor_seconds(command, environment))
-            plain, looking = (statistics.median(seconds) for seconds in took.values())
+
+            def recorded(command: Sequence[str], snapshots: bool) -> float:
+                with tempfile.TemporaryDirectory(dir=folder) as recording:
+                    variables = {"LD_PRELOAD": preload, recorder.FOLDER_VARIABLE: recording}
+                    if snapshots:
+                        variables[SNAPSHOTS_VARIABLE] = recording
+                    return _processor_seconds(command, {**os.environ, **variables})
+
+            took = in_turns(
+                {
+                    "recorded": partial(recorded, command, False),
+                    "with snapshots": partial(recorded, command, True),
+                }
+            )
+            ratio = took.ratio("with snapshots", "recorded")
             found.append(
                 Row(
                     f"snapshots of {program}, beside recording alone",
-                    f"{looking / plain:.2f}x ({plain:.2f} s, {looking:.2f} s)",
+                    f"{ratio.median:.2f}x ({ratio.low:.2f} to {ratio.high:.2f})",
                 )
             )
     return found
