@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tare.base.errors import UsageError
@@ -21,6 +22,7 @@ from tare.studies.serve.growing import (
 from tare.studies.serve.loads import read_load
 from tare.studies.serve.observe import load_command
 from tare.studies.serve.ready import ready_of
+from tare.studies.serve.report import told_by_all
 from tare.studykit.printed import PERCENTILES, RATE, pattern_of
 
 OUTPUTS = Path(__file__).parent / "loads"
@@ -171,6 +173,24 @@ def test_percentiles_that_are_left_out_before_the_greatest_have_its_value() -> N
     found = read_load(f"throughput summary: 1.00 requests per second\n{listed}").values
     assert found[P999] == 5e-3
     assert found["latency_p9999_seconds"] == 5e-3
+
+
+def test_a_percentile_that_some_starts_leave_out_is_not_told() -> None:
+    starts = [
+        ("glibc", "latency_p99_seconds", 1.0),
+        ("glibc", "latency_max_seconds", 2.0),
+        ("glibc", "latency_p99_seconds", 1.0),
+        ("glibc", "latency_p9999_seconds", 3.0),
+        ("glibc", "latency_max_seconds", 3.0),
+        ("jemalloc", "latency_p9999_seconds", 3.0),
+        ("glibc", "requests_per_second", 5.0),
+    ]
+    schema = ["manager", "metric", "value"]
+    measured = pl.DataFrame(starts, schema, orient="row").with_columns(program=pl.lit("redis"))
+    left_out = ("glibc", "latency_p9999_seconds", 3.0)
+    assert told_by_all(measured).select(schema).rows() == [
+        each for each in starts if each != left_out
+    ]
 
 
 def test_all_that_is_read_is_published() -> None:
