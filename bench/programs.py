@@ -102,7 +102,7 @@ class Times:
 
 def times(tools: Mapping[str, Sequence[str]], command: Sequence[str]) -> Times:
     """Of the command behind the words of each tool."""
-    return in_turns({name: partial(_seconds, [*words, *command]) for name, words in tools.items()})
+    return in_turns({name: partial(seconds, [*words, *command]) for name, words in tools.items()})
 
 
 def in_turns(measures: Mapping[str, Callable[[], float]], rounds: int = 0) -> Times:
@@ -127,7 +127,7 @@ def round_means(ratios: Mapping[str, Sequence[float]]) -> Interval:
     return interval
 
 
-def _seconds(command: Sequence[str]) -> float:
+def seconds(command: Sequence[str]) -> float:
     """Of processor time, which other programs disturb less than wall time."""
     environment = {**os.environ, "VALGRIND_LIB": "/usr/libexec/valgrind"}
     streams = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]

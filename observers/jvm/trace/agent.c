@@ -33,7 +33,7 @@ static bool wants_pointers(void) { return rewriter[0] != '\0'; }
 static void collect_all(jvmtiEnv* tools) {
   pthread_mutex_lock(&collecting);
   (*tools)->ForceGarbageCollection(tools);
-  stacks_forget();  // methods may be gone
+  stacks_forget_interpreted();
   recording_mark_begin();
   // The deaths that the JVM has not told of yet are told of now.
   (*tools)->SetEventNotificationMode(tools, JVMTI_DISABLE, JVMTI_EVENT_OBJECT_FREE, NULL);

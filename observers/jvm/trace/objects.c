@@ -13,19 +13,35 @@ _Thread_local bool is_observing;
 static jfieldID thread_id;
 
 // Identity hashes follow one another (-XX:hashCode=3), but the JVM does not count under a lock.
-// This one is held while the JVM is called, so no callback of a collection may take it.
+// This one is held while it is asked for one, and for nothing else.
+static pthread_mutex_t drawing = PTHREAD_MUTEX_INITIALIZER;
+
+// Of sites, and of objects that no event told of. Held while the JVM is called, so no callback of a
+// collection may take it.
 static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
 
 static uint32_t hash_of(jvmtiEnv* tools, jobject object) {
   jint hash = 0;
+  pthread_mutex_lock(&drawing);
   (*tools)->GetObjectHashCode(tools, object, &hash);
+  pthread_mutex_unlock(&drawing);
   return (uint32_t)hash;
 }
 
 static bool is_to_be_checked(void) {
   enum { STACKS_PER_CHECK = 1024 };
-  static uint32_t stacks;
+  static _Thread_local uint32_t stacks;
   return ++stacks % STACKS_PER_CHECK == 0;
+}
+
+static uint32_t asked_site(jvmtiEnv* tools, JNIEnv* java, jclass type, jint* count) {
+  jvmtiFrameInfo frames[MOST_FRAMES];
+  *count = 0;
+  (*tools)->GetStackTrace(tools, NULL, 0, MOST_FRAMES, frames, count);
+  pthread_mutex_lock(&naming);
+  const uint32_t site = site_of(tools, java, type, hash_of(tools, type), frames, *count);
+  pthread_mutex_unlock(&naming);
+  return site;
 }
 
 // The JVM takes 900 instructions a frame. So it is asked only about stacks that were not seen
@@ -33,14 +49,11 @@ static bool is_to_be_checked(void) {
 static uint32_t site_here(jvmtiEnv* tools, JNIEnv* java, jclass type) {
   struct stack stack;
   follow_stack(&stack);
-  const uint32_t type_hash = hash_of(tools, type);
-  const uint64_t key = mixed(stack.key, type_hash);
+  const uint64_t key = stack.tells_type ? stack.key : mixed(stack.key, hash_of(tools, type));
   const uint32_t known = stack.key == 0 ? NO_SITE : cached_site(key);
   if (known != NO_SITE && !is_to_be_checked()) return known;
-  jvmtiFrameInfo frames[MOST_FRAMES];
   jint count = 0;
-  (*tools)->GetStackTrace(tools, NULL, 0, MOST_FRAMES, frames, &count);
-  const uint32_t site = site_of(tools, java, type, type_hash, frames, count);
+  const uint32_t site = asked_site(tools, java, type, &count);
   if (known != NO_SITE) {
     recording_checked_stack(known == site);
     if (known != site) stacks_give_up();
@@ -73,12 +86,8 @@ void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocati
   const jobject object = allocation.object;
   struct birth birth = {.size = (uint64_t)allocation.size};
   uint32_t hash = 0;
-  if (wanted.sites || wanted.names) {
-    pthread_mutex_lock(&naming);
-    if (wanted.names) hash = hash_of(tools, object);
-    if (wanted.sites) birth.site = site_here(tools, java, allocation.type);
-    pthread_mutex_unlock(&naming);
-  }
+  if (wanted.names) hash = hash_of(tools, object);
+  if (wanted.sites) birth.site = site_here(tools, java, allocation.type);
   birth.thread = thread_of(java, allocation.thread);
   const jlong tag = recording_birth(birth);
   if (tag == 0) return;

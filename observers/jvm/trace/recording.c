@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,53 +11,53 @@
 #include <unistd.h>
 
 #include "json.h"
+#include "log.h"
 #include "sites.h"
 #include "table.h"
 
 // A tag has the number of the object and its size in words, so that a death tells both. Objects of
 // more than 1 GiB count as that much at their death.
-enum { NUMBER_BITS = 36, SIZE_BITS = 27, WORD_BYTES = 8 };
+enum { SIZE_BITS = 27, WORD_BYTES = 8 };
 #define HASHES (UINT64_C(1) << 31)
 #define OF_TWO UINT32_MAX
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char stem[4000];
 static struct table births;
 static struct table deaths;
 static struct table pointers;
 static struct table marks;
 static struct table references;
-static uint32_t* numbers;  // of objects, by their hashes
-static bool stopped = true;
+static _Atomic(uint32_t)* numbers;  // of objects, by their hashes
 
+// Of what was applied.
 static uint64_t events;
 static bool last_is_deaths;  // the last event is a moment of deaths
-static bool marking;
 static uint64_t objects;
-static uint64_t most_objects;
-static bool has_too_many_objects;
 static uint64_t allocated_bytes;
-static uint64_t due_bytes;
 static uint64_t live_objects;
 static uint64_t live_words;
 static uint64_t most_reachable_bytes;
 static uint64_t before_mark_objects;
 static uint64_t before_mark_words;
-static uint32_t threads;
-static uint64_t* known_threads;  // a bit of each number
-static size_t thread_words;
-
 static uint64_t first_objects;
 static uint64_t first_bytes;
 static uint64_t late_objects;
 static uint64_t stores;
-static uint64_t lost_stores;
-static uint64_t unseen_copies;
-static uint64_t rewritten_classes;
-static uint64_t unchanged_classes;
-static uint64_t checked_stacks;
-static uint64_t wrong_stacks;
 static uint64_t end_references;
+
+static atomic_uint_fast64_t born_bytes;
+static atomic_uint_fast64_t due_bytes;
+static atomic_uint_fast64_t lost_stores;
+static atomic_uint_fast64_t unseen_copies;
+static atomic_uint_fast64_t rewritten_classes;
+static atomic_uint_fast64_t unchanged_classes;
+static atomic_uint_fast64_t checked_stacks;
+static atomic_uint_fast64_t wrong_stacks;
+
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t threads;
+static uint64_t* known_threads;  // a bit of each number
+static size_t thread_words;
 
 // Of which an object takes four bytes.
 static bool map_numbers(void) {
@@ -68,11 +69,11 @@ static bool map_numbers(void) {
 }
 
 // More objects than numbers: two of them would be taken for one. A test wants fewer.
-static void limit_objects(bool has_names) {
-  most_objects = has_names ? OF_TWO - 1 : (UINT64_C(1) << NUMBER_BITS) - 1;
+static uint64_t most_objects(bool has_names) {
+  const uint64_t most = has_names ? OF_TWO - 1 : MOST_BIRTHS;
   const char* fewer = getenv("TARE_JVM_TRACE_OBJECTS");
   const uint64_t wanted = fewer == NULL ? 0 : strtoull(fewer, NULL, 10);
-  if (wanted != 0 && wanted < most_objects) most_objects = wanted;
+  return wanted != 0 && wanted < most ? wanted : most;
 }
 
 // Of this JVM for the trace: written at the start, and anew at the end.
@@ -91,7 +92,7 @@ static bool write_facts(const char* end, struct found found) {
       births.failed || deaths.failed || pointers.failed || marks.failed || sites_failed();
   if (failed)
     fputs(", \"damage\": [\"some of it could not be written: is the disk full?\"]", file);
-  else if (has_too_many_objects)
+  else if (log_is_full())
     fprintf(file, ", \"damage\": [\"recording stopped after %llu objects: no more have a number\"]",
             (unsigned long long)objects);
   const struct {
@@ -125,6 +126,81 @@ static bool write_facts(const char* end, struct found found) {
   return fclose(file) == 0;
 }
 
+static uint64_t number_of(int64_t tag) {
+  return (uint64_t)tag & ((UINT64_C(1) << NUMBER_BITS) - 1);
+}
+
+static uint64_t words_of(uint64_t size) {
+  const uint64_t most = (UINT64_C(1) << SIZE_BITS) - 1;
+  const uint64_t words = size / WORD_BYTES;
+  return words < most ? words : most;
+}
+
+static void apply_birth(enum kind kind, const struct event* event) {
+  enum { OPERATION_NEW = 4 };
+  ++events;
+  last_is_deaths = false;
+  ++objects;
+  allocated_bytes += event->value;
+  ++live_objects;
+  live_words += words_of(event->value);
+  if (kind == LATE_BIRTH) ++late_objects;
+  if (kind == FIRST_BIRTH) {
+    ++first_objects;
+    first_bytes += event->value;
+  }
+  table_add(&births, (uint64_t[]){events, allocated_bytes, event->value, 0, 0, OPERATION_NEW,
+                                  event->second, event->first, 0});
+}
+
+static void apply_store(const struct event* event) {
+  ++events;
+  last_is_deaths = false;
+  ++stores;
+  table_add(&pointers, (uint64_t[]){events, event->first, event->value, event->second});
+}
+
+// Deaths are told from births and stores of the same moment by coming after them.
+static void tick_for_deaths(void) {
+  if (!last_is_deaths) ++events;
+  last_is_deaths = true;
+}
+
+static void apply_death(const struct event* event) {
+  tick_for_deaths();
+  --live_objects;
+  live_words -= event->value >> NUMBER_BITS;
+  table_add(&deaths, (uint64_t[]){number_of((int64_t)event->value), events, allocated_bytes, 0});
+}
+
+static void apply_mark_end(void) {
+  tick_for_deaths();
+  const uint64_t bytes = live_words * WORD_BYTES;
+  if (bytes > most_reachable_bytes) most_reachable_bytes = bytes;
+  table_add(&marks, (uint64_t[]){events, allocated_bytes, before_mark_objects,
+                                 before_mark_words * WORD_BYTES, live_objects, bytes});
+}
+
+static void apply(enum kind kind, const struct event* event) {
+  switch (kind) {
+    case DEATH:
+      apply_death(event);
+      break;
+    case STORE:
+      apply_store(event);
+      break;
+    case MARK_BEGIN:
+      before_mark_objects = live_objects;
+      before_mark_words = live_words;
+      break;
+    case MARK_END:
+      apply_mark_end();
+      break;
+    default:
+      apply_birth(kind, event);
+  }
+}
+
 bool recording_open(const char* folder, bool wants_pointers) {
   const int length = snprintf(stem, sizeof stem, "%s/%d.0", folder, (int)getpid());
   if (length < 0 || (size_t)length >= sizeof stem) return false;
@@ -142,121 +218,45 @@ bool recording_open(const char* folder, bool wants_pointers) {
       (!table_open(&pointers, stem, "pointers", "instructions source offset target") ||
        !table_open(&references, stem, "references", "source target") || !map_numbers()))
     return false;
-  limit_objects(wants_pointers);
-  stopped = false;
+  log_open(most_objects(wants_pointers), apply);
   return write_facts("running", (struct found){0});
 }
 
-static uint64_t number_of(int64_t tag) {
-  return (uint64_t)tag & ((UINT64_C(1) << NUMBER_BITS) - 1);
+static int64_t add_birth(enum kind kind, struct birth birth) {
+  const uint64_t number = log_add(kind, birth.size, birth.site, birth.thread);
+  if (number == 0) return 0;
+  atomic_fetch_add_explicit(&born_bytes, birth.size, memory_order_relaxed);
+  return (int64_t)(number | words_of(birth.size) << NUMBER_BITS);
 }
 
-static int64_t tag_of(uint64_t number, uint64_t size) {
-  const uint64_t most = (UINT64_C(1) << SIZE_BITS) - 1;
-  const uint64_t words = size / WORD_BYTES;
-  return (int64_t)(number | (words < most ? words : most) << NUMBER_BITS);
-}
-
-static int64_t add_birth(struct birth birth) {
-  enum { OPERATION_NEW = 4 };
-  if (objects == most_objects) {
-    has_too_many_objects = true;
-    stopped = true;
-    return 0;
-  }
-  ++events;
-  last_is_deaths = false;
-  ++objects;
-  allocated_bytes += birth.size;
-  const int64_t tag = tag_of(objects, birth.size);
-  ++live_objects;
-  live_words += (uint64_t)tag >> NUMBER_BITS;
-  table_add(&births, (uint64_t[]){events, allocated_bytes, birth.size, 0, 0, OPERATION_NEW,
-                                  birth.thread, birth.site, 0});
-  return tag;
-}
-
-int64_t recording_birth(struct birth birth) {
-  pthread_mutex_lock(&lock);
-  const int64_t tag = stopped ? 0 : add_birth(birth);
-  pthread_mutex_unlock(&lock);
-  return tag;
-}
+int64_t recording_birth(struct birth birth) { return add_birth(BIRTH, birth); }
 
 int64_t recording_late_birth(uint64_t size) {
-  pthread_mutex_lock(&lock);
-  int64_t tag = 0;
-  if (!stopped) {
-    ++late_objects;
-    tag = add_birth((struct birth){size, NO_SITE, JVM_THREAD});
-  }
-  pthread_mutex_unlock(&lock);
-  return tag;
+  return add_birth(LATE_BIRTH, (struct birth){size, NO_SITE, JVM_THREAD});
 }
 
 int64_t recording_first_birth(uint64_t size) {
-  pthread_mutex_lock(&lock);
-  int64_t tag = 0;
-  if (!stopped) {
-    ++first_objects;
-    first_bytes += size;
-    tag = add_birth((struct birth){size, NO_SITE, JVM_THREAD});
-  }
-  pthread_mutex_unlock(&lock);
-  return tag;
+  return add_birth(FIRST_BIRTH, (struct birth){size, NO_SITE, JVM_THREAD});
 }
 
-// Deaths are told from births and stores of the same moment by coming after them.
-static void tick_for_deaths(void) {
-  if (!last_is_deaths) ++events;
-  last_is_deaths = true;
-}
+void recording_death(int64_t tag) { log_add(DEATH, (uint64_t)tag, 0, 0); }
 
-void recording_death(int64_t tag) {
-  pthread_mutex_lock(&lock);
-  if (!stopped) {
-    tick_for_deaths();
-    --live_objects;
-    live_words -= (uint64_t)tag >> NUMBER_BITS;
-    table_add(&deaths, (uint64_t[]){number_of(tag), events, allocated_bytes, 0});
-  }
-  pthread_mutex_unlock(&lock);
-}
+void recording_mark_begin(void) { log_add(MARK_BEGIN, 0, 0, 0); }
 
-void recording_mark_begin(void) {
-  pthread_mutex_lock(&lock);
-  before_mark_objects = live_objects;
-  before_mark_words = live_words;
-  marking = true;
-  pthread_mutex_unlock(&lock);
-}
-
-void recording_mark_end(void) {
-  pthread_mutex_lock(&lock);
-  if (marking && !stopped) {
-    tick_for_deaths();
-    const uint64_t bytes = live_words * WORD_BYTES;
-    if (bytes > most_reachable_bytes) most_reachable_bytes = bytes;
-    table_add(&marks, (uint64_t[]){events, allocated_bytes, before_mark_objects,
-                                   before_mark_words * WORD_BYTES, live_objects, bytes});
-  }
-  marking = false;
-  pthread_mutex_unlock(&lock);
-}
+void recording_mark_end(void) { log_add(MARK_END, 0, 0, 0); }
 
 bool recording_is_due(uint64_t period) {
-  pthread_mutex_lock(&lock);
-  const bool due = !stopped && allocated_bytes >= due_bytes;
-  if (due) due_bytes = allocated_bytes + period;
-  pthread_mutex_unlock(&lock);
-  return due;
+  const uint64_t now = atomic_load_explicit(&born_bytes, memory_order_relaxed);
+  uint64_t due = atomic_load_explicit(&due_bytes, memory_order_relaxed);
+  return now >= due && !log_is_stopped() &&
+         atomic_compare_exchange_strong(&due_bytes, &due, now + period);
 }
 
 void recording_thread(uint32_t number) {
   enum { WORD_BITS = 64, FIRST_WORDS = 1024 };
   const size_t word = number / WORD_BITS;
   const uint64_t bit = UINT64_C(1) << number % WORD_BITS;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&counting);
   if (word >= thread_words) {
     const size_t words = 2 * word + FIRST_WORDS;
     uint64_t* const more = realloc(known_threads, words * sizeof *more);
@@ -270,44 +270,35 @@ void recording_thread(uint32_t number) {
     threads += (known_threads[word] & bit) == 0;
     known_threads[word] |= bit;
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&counting);
 }
 
 // The JVM counts hashes without a lock, so a thread of its own can draw one that is drawn here:
 // what is stored in either object, or points to it, is lost rather than taken for the other's.
 void recording_name(uint32_t hash, int64_t tag) {
-  pthread_mutex_lock(&lock);
-  if (hash < HASHES && numbers != NULL) {
-    const uint32_t number = (uint32_t)number_of(tag), named = numbers[hash];
-    numbers[hash] = named == 0 || named == number ? number : OF_TWO;
-  }
-  pthread_mutex_unlock(&lock);
+  if (hash >= HASHES || numbers == NULL) return;
+  const uint32_t number = (uint32_t)number_of(tag);
+  uint32_t named = 0;
+  if (!atomic_compare_exchange_strong(&numbers[hash], &named, number) && named != number)
+    atomic_store(&numbers[hash], OF_TWO);
 }
 
 // 0: of no object, or of none that is known.
-static uint64_t number_of_hash(uint32_t hash) {
+static uint32_t number_of_hash(uint32_t hash) {
   if (hash == 0 || hash >= HASHES || numbers == NULL) return 0;
-  return numbers[hash] == OF_TWO ? 0 : numbers[hash];
+  const uint32_t number = atomic_load_explicit(&numbers[hash], memory_order_acquire);
+  return number == OF_TWO ? 0 : number;
 }
 
 bool recording_store(uint32_t source, uint64_t offset, uint32_t target) {
-  pthread_mutex_lock(&lock);
-  const uint64_t from = number_of_hash(source), to = number_of_hash(target);
+  const uint32_t from = number_of_hash(source), to = number_of_hash(target);
   const bool known = (source == 0 || from != 0) && (target == 0 || to != 0);
-  if (known && !stopped) {
-    ++events;
-    last_is_deaths = false;
-    ++stores;
-    table_add(&pointers, (uint64_t[]){events, from, offset, to});
-  }
-  pthread_mutex_unlock(&lock);
-  return known || stopped;
+  if (known) log_add(STORE, offset, from, to);
+  return known || log_is_stopped();
 }
 
-static void count(uint64_t* what) {
-  pthread_mutex_lock(&lock);
-  if (!stopped) ++*what;
-  pthread_mutex_unlock(&lock);
+static void count(atomic_uint_fast64_t* what) {
+  if (!log_is_stopped()) atomic_fetch_add_explicit(what, 1, memory_order_relaxed);
 }
 
 void recording_lost_store(void) { count(&lost_stores); }
@@ -322,22 +313,16 @@ void recording_checked_stack(bool was_right) {
 }
 
 void recording_reference(int64_t source, int64_t target) {
-  pthread_mutex_lock(&lock);
   ++end_references;
   table_add(&references, (uint64_t[]){number_of(source), number_of(target)});
-  pthread_mutex_unlock(&lock);
 }
 
-void recording_stop(void) {
-  pthread_mutex_lock(&lock);
-  stopped = true;
-  pthread_mutex_unlock(&lock);
-}
+void recording_stop(void) { log_stop(); }
 
 void recording_end(struct found found) {
-  pthread_mutex_lock(&lock);
   struct table* const tables[] = {&births, &deaths, &pointers, &marks, &references};
   for (size_t i = 0; i < sizeof tables / sizeof *tables; ++i) table_flush(tables[i]);
+  pthread_mutex_lock(&counting);
   write_facts("exit", found);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&counting);
 }

@@ -1,7 +1,7 @@
-// What is written down of one JVM: births, deaths, stores and marks, in one order of time. Any
-// thread may call any of these at any moment: none calls the JVM, so a collection never waits for a
-// lock that a stopped thread holds. Blocks are written by whoever fills them, so the program slows
-// down rather than that something is lost.
+// What is written down of one JVM: births, deaths, stores and marks, in the one order that log.h
+// gives them. Any thread may call any of these at any moment: none calls the JVM, so a collection
+// never waits for what a stopped thread holds. Blocks are written by threads of the program, so it
+// slows down rather than that something is lost.
 //
 // Time is counted in events: births, stores, and moments at which something was found dead.
 #ifndef TARE_JVM_RECORDING_H
@@ -69,7 +69,7 @@ void recording_class(bool rewritten);
 // A stack whose site was known was asked for again.
 void recording_checked_stack(bool was_right);
 
-// Nothing is recorded from now on but references.
+// Nothing is recorded from now on but references, by one thread.
 void recording_stop(void);
 void recording_end(struct found found);
 

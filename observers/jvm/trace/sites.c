@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "sites.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ enum {
   MOST_SITES = 1 << 22,
   FIRST_PLACES = 1 << 14,
   CACHED_STACKS = 1 << 16,
+  SITE_BITS = 23,
   NO_CALLER = 0,
   OF_ALL_CALLERS = UINT32_MAX,  // a frame has one line in the file of frames, whoever calls it
 };
@@ -32,10 +34,7 @@ static size_t places;
 static size_t taken;
 static uint32_t site_count;
 static uint32_t frame_count;
-static struct cached {
-  uint64_t key;
-  uint32_t site;
-} cache[CACHED_STACKS];
+static atomic_uint_fast64_t cache[CACHED_STACKS];  // sites below the upper bits of their keys
 
 bool sites_open(const char* stem) {
   char path[4096];
@@ -210,13 +209,17 @@ uint32_t site_of(jvmtiEnv* tools, JNIEnv* java, jclass type, uint32_t type_hash,
   return site_under(tools, java, type, site, 0, type_hash);
 }
 
-static struct cached* cache_at(uint64_t key) { return &cache[key & (CACHED_STACKS - 1)]; }
+#define SITE_MASK ((UINT64_C(1) << SITE_BITS) - 1)
 
 uint32_t cached_site(uint64_t key) {
-  return cache_at(key)->key == key ? cache_at(key)->site : NO_SITE;
+  const uint64_t known = atomic_load_explicit(&cache[key % CACHED_STACKS], memory_order_relaxed);
+  return ((known ^ key) & ~SITE_MASK) == 0 ? (uint32_t)(known & SITE_MASK) : NO_SITE;
 }
 
-void cache_site(uint64_t key, uint32_t site) { *cache_at(key) = (struct cached){key, site}; }
+void cache_site(uint64_t key, uint32_t site) {
+  atomic_store_explicit(&cache[key % CACHED_STACKS], (key & ~SITE_MASK) | site,
+                        memory_order_relaxed);
+}
 
 void sites_flush(void) {
   table_flush(&sites);

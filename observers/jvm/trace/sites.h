@@ -19,7 +19,7 @@ bool sites_open(const char* stem);
 uint32_t site_of(jvmtiEnv* tools, JNIEnv* java, jclass type, uint32_t type_hash,
                  const jvmtiFrameInfo* frames, jint count);
 
-// The site that was last cached for a key; NO_SITE where another key took its place. Same lock.
+// The site that was last cached for a key; NO_SITE where another key took its place. Needs no lock.
 uint32_t cached_site(uint64_t key);
 void cache_site(uint64_t key, uint32_t site);
 

@@ -10,9 +10,12 @@
 
 enum {
   MOST_NATIVE_FRAMES = 64,  // of the JVM itself, from its code for allocation to here
-  // Of an interpreted method: the JVM keeps there, below the frame pointer, which method and which
-  // bytecode it is.
-  INTERPRETER_WORDS = 10,
+  // Of an interpreted method: so many words below the frame pointer the JVM keeps which method and
+  // which bytecode it is, in all releases from 11 to 25. What lies beside them changes without
+  // need.
+  METHOD_WORD = 3,
+  BYTECODE_WORD = 8,
+  MOST_MAKERS = 8,
 };
 
 struct code {
@@ -37,7 +40,10 @@ static atomic_uintptr_t least_code = UINTPTR_MAX;
 static atomic_uintptr_t most_code;
 static atomic_uintptr_t interpreter_begin;
 static atomic_uintptr_t interpreter_end;
+static atomic_uintptr_t makers[MOST_MAKERS][2];  // stubs that make objects of one type a place
+static atomic_size_t maker_count;
 static atomic_uint_fast64_t generation = 1;
+static atomic_uint_fast64_t collections;
 static atomic_bool given_up;
 
 static size_t index_behind(uintptr_t place) {
@@ -99,6 +105,8 @@ void JNICALL on_compiled_method(jvmtiEnv* tools, jmethodID method, jint size, co
   add_code((struct code){begin, begin + (uintptr_t)size, true, call_count, calls});
 }
 
+static void forget_all(void) { ++generation; }
+
 void JNICALL on_unloaded_method(jvmtiEnv* tools, jmethodID method, const void* code) {
   (void)tools;
   (void)method;
@@ -110,7 +118,18 @@ void JNICALL on_unloaded_method(jvmtiEnv* tools, jmethodID method, const void* c
     --code_count;
   }
   pthread_mutex_unlock(&lock);
-  stacks_forget();
+  forget_all();
+}
+
+// Of those that compiled code calls, the one for arrays of arrays makes several types at a place.
+static void note_maker(const char* name, uintptr_t begin, uintptr_t end) {
+  const bool makes_one_type = strstr(name, "new_") != NULL && strstr(name, "multi") == NULL &&
+                              strstr(name, " Runtime1 stub") != NULL;
+  const size_t count = maker_count;
+  if (!makes_one_type || count == MOST_MAKERS) return;
+  makers[count][0] = begin;
+  makers[count][1] = end;
+  maker_count = count + 1;
 }
 
 void JNICALL on_stub(jvmtiEnv* tools, const char* name, const void* code, jint size) {
@@ -118,6 +137,7 @@ void JNICALL on_stub(jvmtiEnv* tools, const char* name, const void* code, jint s
   const uintptr_t begin = (uintptr_t)code;
   const uintptr_t end = begin + (uintptr_t)size;
   const bool is_interpreter = strcmp(name, "Interpreter") == 0;
+  note_maker(name, begin, end);
   if (is_interpreter) {
     interpreter_begin = begin;
     interpreter_end = end;
@@ -132,7 +152,7 @@ void stacks_begin(jvmtiEnv* tools) {
     (*tools)->GenerateEvents(tools, events[i]);
 }
 
-void stacks_forget(void) { ++generation; }
+void stacks_forget_interpreted(void) { ++collections; }
 
 void stacks_give_up(void) { given_up = true; }
 
@@ -166,10 +186,19 @@ static bool is_interpreted(uintptr_t place) {
          place < atomic_load_explicit(&interpreter_end, memory_order_relaxed);
 }
 
+static bool is_maker(uintptr_t place) {
+  const size_t count = atomic_load_explicit(&maker_count, memory_order_acquire);
+  for (size_t i = 0; i < count; ++i)
+    if (place >= atomic_load_explicit(&makers[i][0], memory_order_relaxed) &&
+        place < atomic_load_explicit(&makers[i][1], memory_order_relaxed))
+      return true;
+  return false;
+}
+
 static uint64_t mixed_with_method(uint64_t key, const struct frame* frame) {
   const uintptr_t* const words = (const uintptr_t*)frame;
-  for (int i = 1; i <= INTERPRETER_WORDS; ++i) key = mixed(key, words[-i]);
-  return key;
+  key = mixed(key, atomic_load_explicit(&collections, memory_order_relaxed));
+  return mixed(mixed(key, words[-METHOD_WORD]), words[-BYTECODE_WORD]);
 }
 
 // The JVM has frame pointers, too.
@@ -187,6 +216,7 @@ void follow_stack(struct stack* stack) {
   stack->key = 0;
   stack->count = 0;
   stack->end = 0;
+  stack->tells_type = false;
 #if defined(__x86_64__) || defined(__aarch64__)
   const uintptr_t top = top_of_stack();
   if (top == 0 || atomic_load_explicit(&given_up, memory_order_relaxed)) return;
@@ -206,6 +236,7 @@ void follow_stack(struct stack* stack) {
     key = mixed(key, stack->end);
   }
   stack->key = key;
+  stack->tells_type = is_maker(stack->places[0]);
 #endif
 }
 

@@ -17,7 +17,8 @@ enum { MOST_PLACES = MOST_FRAMES + 1 };
 struct stack {
   uint64_t key;  // 0 where it cannot be followed
   size_t count;
-  size_t end;  // where the JVM called the last place, from the beginning of the stack; or 0
+  size_t end;       // where the JVM called the last place, from the beginning of the stack; or 0
+  bool tells_type;  // all that is made there is of one type
   uintptr_t places[MOST_PLACES];
 };
 
@@ -33,8 +34,8 @@ void follow_stack(struct stack* stack);
 // Whether the places say all about the stack of which the JVM gave `frame_count` frames.
 bool stack_is_sure(const struct stack* stack, jint frame_count);
 
-// Keys of before are of no use any more.
-void stacks_forget(void);
+// Interpreted methods may be gone. Of compiled ones the events tell.
+void stacks_forget_interpreted(void);
 
 // No stack can be followed from now on.
 void stacks_give_up(void);

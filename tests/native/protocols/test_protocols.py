@@ -64,7 +64,14 @@ SHARE = Protocol(
     ("-DMARKERS=2", "-DMARKERS=3"),
     ("-DMARKERS=4 -DOBJECTS=6",),
 )
-PROTOCOLS = (CLAIM, PARK, SHARE)
+LOG = Protocol(
+    "log",
+    "observers/jvm/trace",
+    ("log_add", "log_stop", "apply_at", "apply_some", "has_room"),
+    ("", "-DTHREADS=1 -DEVENTS=18 -DMOST=20"),
+    ("-DTHREADS=3 -DEVENTS=3",),
+)
+PROTOCOLS = (CLAIM, PARK, SHARE, LOG)
 
 BROKEN = [
     pytest.param(protocol, step, instead, size, id=f"{protocol.name}-{number}")
@@ -112,12 +119,27 @@ BROKEN = [
                 (":: idle == MARKERS -> break", ":: idle > 0 -> break"),
             ),
         ),
+        (
+            LOG,
+            "",
+            (
+                (":: !HAS_ROOM(place) ->", ":: false ->"),
+                (":: !locked -> locked = true; tries = 0", ":: locked = true; tries = 0"),
+                ("late = stopped;", "late = false;"),
+                (":: !late && number > MOST ->", ":: false ->"),
+                ("atomic { end = taken; stopped = true }", "end = taken; stopped = true"),
+                ("state[SLOT(applied)] = FREE;", "skip;"),
+                ("    done || IS_FILLED\n", "    if :: !done -> break :: else fi\n"),
+                ("  atomic {\n    place = taken;", "  {\n    place = taken;"),
+            ),
+        ),
     )
     for number, (step, instead) in enumerate(steps, 1)
 ]
 
 SHARED = re.compile(
-    r"\.(load|store|fetch_\w+|compare_exchange\w*)\(|\bFutex|SYS_membarrier|\bsched_yield"
+    r"\.(load|store|fetch_\w+|compare_exchange\w*)\(|\bFutex|SYS_membarrier|\bsched_yield|"
+    r"\batomic_\w+_explicit\(|\bpthread_mutex_\w+\("
 )
 
 
@@ -130,7 +152,7 @@ def _quotes(protocol: Protocol) -> list[str]:
 
 
 def _source(protocol: Protocol) -> str:
-    files = sorted((ROOT / protocol.folder).glob("*.[hc]pp"))
+    files = sorted((ROOT / protocol.folder).glob("*.[hc]*"))
     return "\n".join(each.read_text() for each in files)
 
 

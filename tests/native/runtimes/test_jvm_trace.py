@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -177,6 +177,100 @@ public class Threads {
     }
 }
 """
+
+# Fork and join, a parallel stream, concurrent maps, and objects that go from thread to thread. The
+# program counts, by thread, what it makes.
+PARALLEL = """
+import com.sun.management.ThreadMXBean;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.RecursiveTask;
+import java.util.concurrent.atomic.AtomicReferenceArray;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+
+public class Parallel {
+    static final int THREADS = 8;
+    static class Begin {}
+    static class End {}
+    static class Made { Object other; }
+    static class Boxed {
+        final Object shared;
+        final int number;
+        Boxed(int number) { this.number = number; shared = told; }
+    }
+    static class Sum extends RecursiveTask<Integer> {
+        final int leaves;
+        Sum(int leaves) { this.leaves = leaves; }
+        @Override
+        protected Integer compute() {
+            if (leaves == 1) return 1;
+            Sum left = sum(leaves / 2);
+            left.fork();
+            return sum(leaves - leaves / 2).compute() + left.join();
+        }
+    }
+    static final ConcurrentHashMap<String, LongAdder> told = new ConcurrentHashMap<>();
+    static final AtomicReferenceArray<Object> places = new AtomicReferenceArray<>(5);
+    static final Object[] sinks = new Object[THREADS];
+    static final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+
+    static void tell(String what, long count) {
+        String name = what + " " + Thread.currentThread().getId();
+        told.computeIfAbsent(name, unused -> new LongAdder()).add(count);
+    }
+
+    static Sum sum(int leaves) {
+        tell("Sum", 1);
+        return new Sum(leaves);
+    }
+
+    static Boxed box(int number) {
+        tell("Boxed", 1);
+        return new Boxed(number);
+    }
+
+    static void make(int place) {
+        tell("Made", 1);
+        Made made = new Made();
+        made.other = places.getAndSet(place, made);
+    }
+
+    static void work(int worker) {
+        long thread = Thread.currentThread().getId();
+        for (int i = 0; i < 3; i++) threads.getThreadAllocatedBytes(thread);
+        sinks[worker] = new Begin();
+        long before = threads.getThreadAllocatedBytes(thread);
+        for (int i = 0; i < 3000; i++) make((worker + i) % places.length());
+        long after = threads.getThreadAllocatedBytes(thread);
+        sinks[worker] = new End();
+        tell("bytes", after - before);
+    }
+
+    public static void main(String[] words) throws Exception {
+        Thread[] all = new Thread[THREADS];
+        for (int i = 0; i < THREADS; i++) {
+            int worker = i;
+            all[i] = new Thread(() -> work(worker));
+        }
+        for (Thread each : all) each.start();
+        ForkJoinPool pool = new ForkJoinPool(THREADS);
+        if (pool.invoke(sum(4096)) != 4096) throw new AssertionError();
+        int size = pool.submit(() -> IntStream.range(0, 8000).parallel().mapToObj(Parallel::box)
+            .collect(Collectors.toConcurrentMap(each -> each.number, each -> each))).get().size();
+        if (size != 8000) throw new AssertionError();
+        for (Thread each : all) each.join();
+        Files.write(Path.of(words[0]), (Iterable<String>) told.entrySet().stream()
+            .map(each -> each.getKey() + " " + each.getValue())::iterator);
+    }
+}
+"""
+PARALLEL_COUNTS = {"Made": 8 * 3000, "Sum": 2 * 4096 - 1, "Boxed": 8000}
+PARALLEL_MAKERS = {"Made": "make", "Sum": "sum", "Boxed": "box"}
 
 # By reflection, for compilers of before Java 21.
 VIRTUAL = """
@@ -495,6 +589,74 @@ def test_threads_lose_nothing(recorded: Recorded) -> None:
         for source, target in zip(linked["source"], linked["target"], strict=True)
     )
     assert 0 <= 4 * (5000 - 50 - 1) - linked.height <= lost
+
+
+@pytest.mark.parametrize("pointers", [False, True])
+def test_a_parallel_program_loses_nothing(
+    compiled: Compiled, tmp_path: Path, pointers: bool
+) -> None:
+    if pointers:
+        event_agent()
+    what = Asked(jvm=True, reachability_bytes=8 * PERIOD, pointers=pointers)
+    command = [*compiled("Parallel", PARALLEL), str(tmp_path / "told")]
+    trace = api.trace(command, what=what, folder=tmp_path / "t.tare")
+    assert trace.meta["complete"], trace.meta["reason"]
+    assert violations(trace) == {}
+    assert_walk_agrees(trace)
+    assert trace.meta["jvm"]["wrong_stacks"] == 0
+    objects = objects_with_types(trace)
+    assert objects["id"].to_list() == list(range(1, objects.height + 1))
+    assert (objects["birth_instructions"].diff().drop_nulls() > 0).all()
+    assert objects["birth_bytes"].to_list() == objects["size"].cum_sum().to_list()
+    told: dict[str, dict[int, int]] = {}
+    for line in (tmp_path / "told").read_text().splitlines():
+        what_is_told, thread, number = line.split()
+        told.setdefault(what_is_told, {})[int(thread)] = int(number)
+    for name, count in PARALLEL_COUNTS.items():
+        made = of_type(objects, f"Parallel${name}")
+        assert dict(made.group_by("thread").len().rows()) == told[name]
+        assert made.height == count
+        places = {tuple(trace.frames_of(0, site)[1].items()) for site in made["site"].unique()}
+        assert [dict(place)["function"] for place in places] == [
+            f"Parallel.{PARALLEL_MAKERS[name]}"
+        ]
+    if pointers:
+        assert_all_stores_are_there(trace, objects)
+    else:
+        assert_bytes_of_threads(objects, told["bytes"])
+
+
+def assert_bytes_of_threads(objects: pl.DataFrame, told: Mapping[int, int]) -> None:
+    """As the JVM counts them. Asking it allocates a little, too."""
+    assert len(told) == 8
+    for thread, count in told.items():
+        own = objects.filter(pl.col("thread") == thread)
+        (begin,), (end,) = (of_type(own, f"Parallel${name}")["id"] for name in ("Begin", "End"))
+        between = own.filter(pl.col("id").is_between(begin, end, closed="none"))
+        assert count <= between["size"].sum() <= count + 8192
+
+
+def assert_all_stores_are_there(trace: Trace, objects: pl.DataFrame) -> None:
+    """Each after the births of both objects. The JVM can draw a hash twice: that is counted."""
+    stores = trace.pointers().collect()
+    times = stores["instructions"]
+    assert (times.diff().drop_nulls() > 0).all()
+    assert not times.is_in(objects["birth_instructions"].implode()).any()
+    births = objects.select("id", "birth_instructions")
+    for end in ("source", "target"):
+        known = stores.drop_nulls(end).join(births, left_on=end, right_on="id")
+        assert known.height == stores.height - stores[end].null_count()
+        assert (known["birth_instructions"] < known["instructions"]).all()
+    lost = trace.meta["jvm"]["lost_stores"]
+    made, boxed = (of_type(objects, f"Parallel${name}")["id"] for name in ("Made", "Boxed"))
+    links, shares = (stores.filter(pl.col("source").is_in(ids.implode())) for ids in (made, boxed))
+    assert 0 <= len(made) - links.height + len(boxed) - shares.height <= lost
+    assert shares["target"].n_unique() == 1
+    # Each was swapped for the next one but for the last of each of the five places.
+    targets = links["target"].drop_nulls()
+    assert targets.is_in(made.implode()).all()
+    assert targets.n_unique() == len(targets)
+    assert 0 <= len(made) - 5 - len(targets) <= lost
 
 
 def test_a_virtual_thread_is_a_thread(compiled: Compiled, tmp_path: Path) -> None:

@@ -18,16 +18,18 @@ public final class Stores {
 
     private Stores() {}
 
+    // What is called for most stores is small enough to be compiled into the methods that store.
     public static void field(Object source, Object target, int field) {
-        if (source == null) {
-            return;
+        if (source != null) {
+            long offset = OFFSETS[field];
+            at(source, offset != 0 ? offset : located(source, field), target);
         }
-        long offset = OFFSETS[field];
-        if (offset == 0) {
-            offset = locate(source, field);
-            OFFSETS[field] = offset;
-        }
-        at(source, offset, target);
+    }
+
+    private static long located(Object source, int field) {
+        long offset = locate(source, field);
+        OFFSETS[field] = offset;
+        return offset;
     }
 
     public static void staticField(Object target, int field) {
@@ -105,17 +107,21 @@ public final class Stores {
     }
 
     private static void at(Object source, long offset, Object target) {
-        if (offset < 0) {
-            lost();
-            return;
+        if (offset < 0
+                || !stored(
+                        System.identityHashCode(source), offset, System.identityHashCode(target))) {
+            atUnknown(source, offset, target);
         }
-        int from = System.identityHashCode(source);
-        int to = System.identityHashCode(target);
-        if (!stored(from, offset, to)) {
+    }
+
+    private static void atUnknown(Object source, long offset, Object target) {
+        if (offset >= 0) {
             introduce(source, target);
-            if (!stored(from, offset, to)) {
-                lost();
-            }
+        }
+        if (offset < 0
+                || !stored(
+                        System.identityHashCode(source), offset, System.identityHashCode(target))) {
+            lost();
         }
     }
 
