@@ -1,12 +1,13 @@
+#define _GNU_SOURCE
 #include "log.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 enum {
-  SLOTS = 1 << 12,
-  BATCH = 1 << 9,  // so many are applied at once
+  SLOTS = 1 << 16,  // some ten ms of a program, as long as a thread may wait for a processor
+  BATCH = 1 << 9,   // so many are applied at once
   LINE_BYTES = 64,
 };
 
@@ -44,6 +45,9 @@ bool log_is_stopped(void) {
 }
 
 bool log_is_full(void) { return is_full; }
+
+// For a thread that has a place and lost its processor: so it gets one.
+static void wait_a_moment(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
 
 // Whether the event at the place was there to be applied. The caller holds the lock.
 static bool apply_at(uint64_t place) {
@@ -83,7 +87,7 @@ uint64_t log_add(enum kind kind, uint64_t value, uint32_t first, uint32_t second
   const uint64_t place = before / PLACE;
   while (!has_room(place)) {
     apply_some();
-    sched_yield();
+    wait_a_moment();
   }
   struct slot* const slot = &slots[place % SLOTS];
   slot->event = (struct event){value, first, second};
@@ -99,7 +103,7 @@ void log_stop(void) {
     const uint64_t place = atomic_load_explicit(&applied, memory_order_relaxed);
     const bool is_before_end = ((end - 1 - place) & PLACES) < PLACES / 2;
     if (!is_before_end) break;
-    if (!apply_at(place)) sched_yield();
+    if (!apply_at(place)) wait_a_moment();
   }
   pthread_mutex_unlock(&applying);
 }

@@ -233,6 +233,7 @@ void follow_stack(struct stack* stack) {
   }
   if (!is_java(frame->return_address)) {
     stack->end = top - (uintptr_t)frame;
+    stack->outside = frame;
     key = mixed(key, stack->end);
   }
   stack->key = key;
@@ -244,8 +245,19 @@ void follow_stack(struct stack* stack) {
 // were seen: so near to the beginning of the stack there is no room for what would be different.
 static bool is_outermost(size_t end, bool all_frames_seen) {
   static _Thread_local size_t outermost;
-  if (end != 0 && all_frames_seen) outermost = end;
-  return end != 0 && end == outermost;
+  if (all_frames_seen) outermost = end;
+  return end == outermost;
+}
+
+// Where the JVM called the last place it may itself have been called by Java, to load a class, say.
+static bool has_java_outside(const struct stack* stack) {
+  const uintptr_t top = top_of_stack();
+  const struct frame* frame = stack->outside;
+  while (is_frame(frame->caller, frame, top)) {
+    frame = frame->caller;
+    if (is_java(frame->return_address)) return true;
+  }
+  return false;
 }
 
 // A method that was thrown out while it runs has the place of the code that goes on with it in the
@@ -261,7 +273,8 @@ static bool is_behind_call(const struct code* code, uintptr_t place) {
 // the one by which the JVM calls a method.
 bool stack_is_sure(const struct stack* stack, jint frame_count) {
   if (stack->key == 0) return false;
-  const bool whole = is_outermost(stack->end, frame_count < MOST_FRAMES);
+  const bool whole = stack->end != 0 && !has_java_outside(stack) &&
+                     is_outermost(stack->end, frame_count < MOST_FRAMES);
   size_t methods = 0;
   bool sure = true;
   pthread_mutex_lock(&lock);

@@ -17,8 +17,9 @@ enum { MOST_PLACES = MOST_FRAMES + 1 };
 struct stack {
   uint64_t key;  // 0 where it cannot be followed
   size_t count;
-  size_t end;       // where the JVM called the last place, from the beginning of the stack; or 0
-  bool tells_type;  // all that is made there is of one type
+  size_t end;  // where the JVM called the last place, from the beginning of the stack; or 0
+  const void* outside;  // where it has an end, the frame of the JVM there
+  bool tells_type;      // all that is made there is of one type
   uintptr_t places[MOST_PLACES];
 };
 

@@ -1,7 +1,7 @@
 /* observers/jvm/trace: threads record in one order, by a ring that one of them at a time empties.
  *
  * Each of THREADS threads has EVENTS events, births or not; somebody stops the log at any moment,
- * or it stops by itself after MOST births. Who yields goes on when there is something to do.
+ * or it stops by itself after MOST births. Who waits goes on when there is something to do.
  */
 
 #ifndef THREADS
@@ -104,7 +104,7 @@ inline LogAdd() {
   do
   :: !HAS_ROOM(place) -> /*> while (!has_room(place)) { */
     ApplySome(); /*> apply_some(); */
-    HAS_ROOM(place) || (!locked && IS_FILLED) /*> sched_yield(); */
+    HAS_ROOM(place) || (!locked && IS_FILLED) /*> wait_a_moment(); */
   :: else -> break
   od;
   place_in[SLOT(place)] = place; number_in[SLOT(place)] = number; /*> slot->event = (struct event){value, first, second}; */
@@ -142,7 +142,7 @@ proctype Stop() {
   :: ((end - 1 - applied) & PLACES) < PLACES / 2 ->
     /*> const bool is_before_end = ((end - 1 - place) & PLACES) < PLACES / 2; */
     /*> const uint64_t place = atomic_load_explicit(&applied, memory_order_relaxed); */
-    ApplyAt(); /*> if (!apply_at(place)) sched_yield(); */
+    ApplyAt(); /*> if (!apply_at(place)) wait_a_moment(); */
     done || IS_FILLED
   :: else -> break
   od;

@@ -35,7 +35,10 @@ final class Rewriter {
         if (reader.getClassName().equals(UNSAFE)) {
             return null; // its callers tell
         }
-        Map<String, Integer> locals = locals(reader);
+        Map<String, Integer> locals = storing(reader);
+        if (locals.isEmpty()) {
+            return null;
+        }
         ClassWriter writer = new ClassWriter(reader, ClassWriter.COMPUTE_MAXS);
         Classes visitor = new Classes(writer, locals);
         reader.accept(visitor, 0);
@@ -44,7 +47,7 @@ final class Rewriter {
 
     /** Loads what the rewriter needs, before it is asked to rewrite that. Called by the agent. */
     static void warmUp() throws IOException {
-        for (Class<?> type : List.of(Rewriter.class, Stores.class, Classes.Methods.class)) {
+        for (Class<?> type : List.of(Rewriter.class, Stores.class, Looking.class, Classes.Methods.class)) {
             String file = type.getName().replace('.', '/') + ".class";
             try (InputStream stream = ClassLoader.getSystemResourceAsStream(file)) {
                 rewrite(stream.readAllBytes());
@@ -94,24 +97,73 @@ final class Rewriter {
         }
     }
 
-    /** How many places for local variables each method has: those beyond are free. */
-    private static Map<String, Integer> locals(ClassReader reader) {
+    /**
+     * How many places for local variables each method has that may store a pointer: those beyond are
+     * free. The others are copied as they are, which is quicker than to take them apart.
+     */
+    private static Map<String, Integer> storing(ClassReader reader) {
         Map<String, Integer> found = new HashMap<>();
         ClassVisitor visitor =
                 new ClassVisitor(ASM) {
                     @Override
                     public MethodVisitor visitMethod(
                             int access, String name, String descriptor, String s, String[] e) {
-                        return new MethodVisitor(ASM) {
-                            @Override
-                            public void visitMaxs(int stack, int locals) {
-                                found.put(name + descriptor, locals);
-                            }
-                        };
+                        return new Looking(found, name + descriptor);
                     }
                 };
         reader.accept(visitor, ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES);
         return found;
+    }
+
+    private static final class Looking extends MethodVisitor {
+        private final Map<String, Integer> found;
+        private final String method;
+        private boolean stores;
+
+        Looking(Map<String, Integer> found, String method) {
+            super(ASM);
+            this.found = found;
+            this.method = method;
+        }
+
+        @Override
+        public void visitFieldInsn(int opcode, String owner, String name, String descriptor) {
+            boolean puts = opcode == Opcodes.PUTFIELD || opcode == Opcodes.PUTSTATIC;
+            stores |= puts && isPointer(descriptor);
+        }
+
+        @Override
+        public void visitInsn(int opcode) {
+            stores |= opcode == Opcodes.AASTORE;
+        }
+
+        @Override
+        public void visitMultiANewArrayInsn(String descriptor, int dimensions) {
+            stores = true;
+        }
+
+        @Override
+        public void visitMethodInsn(
+                int opcode, String owner, String name, String descriptor, boolean isInterface) {
+            stores |=
+                    owner.equals(UNSAFE)
+                            || name.equals("arraycopy")
+                            || name.equals("clone")
+                            || name.startsWith("copyOf");
+        }
+
+        @Override
+        public void visitInvokeDynamicInsn(
+                String name, String descriptor, Handle bootstrap, Object... constants) {
+            stores = true;
+        }
+
+        @Override
+        public void visitMaxs(int stack, int locals) {
+            if (stores) {
+                found.put(method, locals);
+            }
+        }
     }
 
     private static boolean isPointer(String descriptor) {
@@ -139,7 +191,8 @@ final class Rewriter {
         public MethodVisitor visitMethod(
                 int access, String name, String descriptor, String sign, String[] thrown) {
             MethodVisitor next = super.visitMethod(access, name, descriptor, sign, thrown);
-            return new Methods(next, name, locals.getOrDefault(name + descriptor, 0));
+            Integer free = locals.get(name + descriptor);
+            return free == null ? next : new Methods(next, name, free);
         }
 
         private final class Methods extends MethodVisitor {
