@@ -47,7 +47,9 @@ final class Rewriter {
 
     /** Loads what the rewriter needs, before it is asked to rewrite that. Called by the agent. */
     static void warmUp() throws IOException {
-        for (Class<?> type : List.of(Rewriter.class, Stores.class, Looking.class, Classes.Methods.class)) {
+        List<Class<?>> types =
+                List.of(Rewriter.class, Stores.class, Looking.class, Classes.Methods.class);
+        for (Class<?> type : types) {
             String file = type.getName().replace('.', '/') + ".class";
             try (InputStream stream = ClassLoader.getSystemResourceAsStream(file)) {
                 rewrite(stream.readAllBytes());
@@ -98,8 +100,8 @@ final class Rewriter {
     }
 
     /**
-     * How many places for local variables each method has that may store a pointer: those beyond are
-     * free. The others are copied as they are, which is quicker than to take them apart.
+     * How many places for local variables each method has that may store a pointer: those beyond
+     * are free. The others are copied as they are, which is quicker than to take them apart.
      */
     private static Map<String, Integer> storing(ClassReader reader) {
         Map<String, Integer> found = new HashMap<>();
