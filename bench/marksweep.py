@@ -6,11 +6,13 @@ import itertools
 import math
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,6 +33,10 @@ LEAST_OF_TWO = 1.7
 MOST_CPU = 1.05
 MOST_PAIR = 10.0
 MOST_MEMORY = 1.032
+LONGEST_PAUSE = 0.005
+LEAST_THROUGHPUT = 0.9
+KEYS, REQUESTS = 200_000, 2_000_000
+BESIDE_TRIES = 3
 BOOKS = "marksweep(glibc, every=never, free=honour)"
 
 MARKING = r"""
@@ -106,6 +112,45 @@ int main(void) {
   return 0;
 }
 """
+MUTATING = r"""
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+typedef struct Node { struct Node* other; uint64_t values[11]; } Node;
+enum { NODES = 9 << 20 };
+static size_t below(size_t bound) {
+  static uint64_t state = 1;
+  state = state * 6364136223846793005u + 1442695040888963407u;
+  return (state >> 33) % bound;
+}
+static Node* make(size_t value) {
+  Node* const node = malloc(sizeof *node);
+  node->other = NULL;
+  node->values[0] = value;
+  return node;
+}
+int main(void) {
+  struct timespec begin, end;
+  uint64_t sum = 0;
+  Node** const all = calloc(NODES, sizeof *all);
+  for (size_t i = 0; i < NODES; i++) all[i] = make(i);
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  for (size_t i = 0; i < 60000000; i++) {
+    Node** const place = &all[below(NODES)];
+    sum += (*place)->values[0];
+    if (i % 4 == 0) {
+      free(*place);
+      *place = make(i);
+    } else if (i % 4 == 1) {
+      (*place)->values[1 + i % 10] = sum;
+    }
+  }
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  printf("%f\n", 60e6 / (end.tv_sec - begin.tv_sec + (end.tv_nsec - begin.tv_nsec) * 1e-9));
+  return sum == 1;
+}
+"""
 GAWK = (
     'BEGIN{for(i=0;i<600000;i++){a[i%20000]=i "x" a[(i*7)%20000];'
     'if(length(a[i%20000])>200)a[i%20000]=""}print length(a)}'
@@ -165,6 +210,7 @@ def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = [*_pair(folder, books), *_programs(folder, books), *_memory(folder, books)]
+        found += _beside(folder)
         try:
             bdwgc = resolve("bdwgc")
         except MissingError as error:
@@ -336,6 +382,89 @@ def _marking(folder: Path, bdwgc: Manager) -> list[Row]:
 
 def _marked(program: Path, kind: str, manager: Manager) -> list[int]:
     return [*map(int, _run([program, kind], manager).stdout.split())]
+
+
+def _beside(folder: Path) -> list[Row]:
+    """Marking beside the program: the longest that a thread was stopped, and what is done in a
+    second beside mark=stopped."""
+    if not marksweep.writes_can_be_watched():
+        return [Row("marksweep, mark=concurrent", "needs Linux 6.7 and userfaultfd")]
+    heap = _compile(folder, "mutating", MUTATING)
+    tasks: dict[str, Callable[[Manager, Path], float]] = {
+        "a heap of 1 GiB": lambda manager, counters: float(
+            _run([heap], manager, {marksweep.COUNTERS_VARIABLE: str(counters)}).stdout
+        )
+    }
+    if shutil.which("redis-server") and shutil.which("redis-benchmark"):
+        tasks["redis"] = _served
+    return [row for name, task in tasks.items() for row in _pauses_of(name, task, folder)]
+
+
+def _pauses_of(
+    name: str, task: Callable[[Manager, Path], float], folder: Path
+) -> Iterator[Row]:
+    managers = {
+        "bare": resolve("glibc"),
+        "stopped": resolve("marksweep(glibc)"),
+        "concurrent": resolve("marksweep(glibc, mark=concurrent)"),
+    }
+    rates: dict[str, list[float]] = {mark: [] for mark in managers}
+    pauses: dict[str, list[float]] = {mark: [] for mark in managers}
+    for number in range(BESIDE_TRIES):
+        for mark, manager in managers.items():
+            _report(f"{name}, {mark}")
+            counters = folder / f"{name} {mark} {number}"
+            counters.mkdir()
+            rates[mark].append(task(manager, counters))
+            for file in counters.iterdir():
+                process = marksweep.read_process(file)
+                assert process is not None
+                pauses[mark].append(process.counts.longest_nanoseconds / 1e9)
+                if mark == "concurrent":
+                    _report(f"{process.counts}")
+    rate = {mark: statistics.median(each) for mark, each in rates.items()}
+    longest = max(pauses["concurrent"])
+    ratio = rate["concurrent"] / rate["stopped"]
+    yield Row(
+        f"marksweep's longest pause beside {name}",
+        f"{longest * 1e3:.1f} ms ({max(pauses['stopped']) * 1e3:.0f} ms with mark=stopped)",
+        f"at most {LONGEST_PAUSE * 1e3:.0f} ms",
+        longest <= LONGEST_PAUSE,
+    )
+    yield Row(
+        f"the throughput of {name} meanwhile, beside mark=stopped",
+        f"{ratio:.2f}x ({rate['concurrent'] / rate['bare']:.2f}x of bare glibc's)",
+        f"at least {LEAST_THROUGHPUT}x",
+        ratio >= LEAST_THROUGHPUT,
+    )
+
+
+def _served(manager: Manager, counters: Path) -> float:
+    """Requests a second, half of them writes, of a redis that holds many keys."""
+    preload = " ".join(map(str, manager.preload))
+    environment = {**os.environ, **manager.environment, "LD_PRELOAD": preload}
+    environment[marksweep.COUNTERS_VARIABLE] = str(counters)
+    socket = counters.with_suffix(".socket")
+    server = subprocess.Popen(
+        ["redis-server", "--port", "0", "--unixsocket", socket, "--save", ""],
+        env=environment, stdout=subprocess.DEVNULL, cwd=counters.parent,
+    )  # fmt: skip
+    ask = ["redis-benchmark", "-s", socket, "-r", KEYS, "-d", 100, "-P", 16, "--csv"]
+
+    def asked(what: str, count: int) -> float:
+        words = [*map(str, ask), "-t", what, "-n", str(count)]
+        said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        rates = [float(row.split(",")[1].strip('"')) for row in said.splitlines()[1:]]
+        return statistics.harmonic_mean(rates)
+
+    try:
+        while not socket.exists() and server.poll() is None:
+            time.sleep(0.01)
+        asked("set", 5 * KEYS)
+        return asked("set,get", REQUESTS)
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def _collecting(folder: Path, bdwgc: Manager) -> list[Row]:

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <mutex>
 
+#include "beside.hpp"
 #include "helpers.hpp"
 #include "metadata.hpp"
 #include "process.hpp"
@@ -17,18 +18,21 @@
 namespace tare {
 
 constinit inline Roots roots;
-constinit inline Markers markers;
 
 inline constexpr std::size_t kLeastThreshold = 4 << 20;
 // In quarantine: bytes searched for each byte that waits.
 inline constexpr std::size_t kSearchedForHeld = 4, kLeastHeld = 1 << 20;
 inline constexpr int kHeapFullStatus = 86;
+// No collection at once, but what is to be done of one beside the program.
+inline constexpr Count kGoOn = Count{1} << 63;
 
 // What the pause decided, until it is done.
 struct Sweep {
   Leaf* leaf = nullptr;  // the next to sweep; nullptr: none
   std::size_t group = 0;
   Record* record = nullptr;
+  bool by_marks = false;              // dead is what has no mark, else what has one
+  std::size_t groups = 0, swept = 0;  // where objects were, of a sweep in steps
 };
 constinit inline Sweep sweep;
 
@@ -61,25 +65,29 @@ struct DeadCounts {
   Count condemned_objects = 0, condemned_bytes = 0;
 };
 
+// With verify=yes: what is dead is used on, and whether it is dead is seen then.
+inline void Condemn(Leaf& leaf, Address base, Half dead, DeadCounts& dead_counts) {
+  Half* const condemned = CondemnedOf(leaf);
+  if (condemned == nullptr) return;
+  Half& before = condemned[(base - leaf.base) / kBlockBytes];
+  for (Half fresh = dead & ~before; fresh != 0; fresh &= fresh - 1) {
+    ++dead_counts.condemned_objects;
+    dead_counts.condemned_bytes += metadata.BytesOf(base + FirstIn(fresh) * kGranule);
+  }
+  __atomic_fetch_or(&before, dead, __ATOMIC_RELAXED);
+}
+
 // Leaves in the place of each mark whether the object is dead and will be released.
 inline void FindDead(bool reclaim, DeadCounts& dead_counts) {
   const bool verify = process.options.verify, quarantine = IsQuarantine();
   for (Leaf* leaf = metadata.FirstLeaf(); leaf != nullptr; leaf = leaf->next) {
-    Half* const condemned = verify && reclaim ? CondemnedOf(*leaf) : nullptr;
     const auto find_dead = [&](Address base, Block& block) {
       if (block.state == 0 && (block.bounds == 0 || quarantine)) return;
       const Half freed = Freed(block.state);
       Half dead = reclaim ? Starts(block.bounds) & ~Marked(block.state) : 0;
       if (quarantine) dead &= freed;
       if (verify && dead != 0) {
-        if (condemned != nullptr) {
-          Half& before = condemned[(base - leaf->base) / kBlockBytes];
-          for (Half fresh = dead & ~before; fresh != 0; fresh &= fresh - 1) {
-            ++dead_counts.condemned_objects;
-            dead_counts.condemned_bytes += metadata.BytesOf(base + FirstIn(fresh) * kGranule);
-          }
-          before |= dead;
-        }
+        Condemn(*leaf, base, dead, dead_counts);
         dead = 0;
       }
       dead_counts.freed += static_cast<Count>(std::popcount(dead & freed));
@@ -101,19 +109,35 @@ inline void CountDrag(Count released) {
   drag = {clock, freed, freed_clock, waiting - std::min(waiting, released)};
 }
 
+// The dead objects of a block that are to be released.
+inline Half DeadIn(Leaf& leaf, Address base, const Block& block, DeadCounts& dead_counts) {
+  if (!sweep.by_marks) return Marked(Load(block.state));
+  const Half starts = Starts(Load(block.bounds));  // first: what is new is marked before
+  const Word state = Load(block.state);
+  const Half dead = starts & ~Marked(state);
+  if (dead == 0 || !process.options.verify) {
+    dead_counts.freed += static_cast<Count>(std::popcount(dead & Freed(state)));
+    return dead;
+  }
+  Condemn(leaf, base, dead, dead_counts);
+  return 0;
+}
+
 // Releases the dead objects of `groups` groups of blocks, or of all that are left.
 inline void SweepSome(std::size_t groups) {
   Thread& t = thread;
   Header& header = *process.header;
   const Count begin = Nanoseconds();
   Count objects = 0, bytes = 0;
+  DeadCounts dead_counts;
   while (sweep.leaf != nullptr && groups > 0) {
     Leaf& leaf = *sweep.leaf;
     if (leaf.used[sweep.group] != 0) {
       --groups;
+      ++sweep.swept;
       EnterCritical(t);
       Metadata::VisitGroup(leaf, sweep.group, [&](Address base, Block& block) {
-        for (Half dead = Marked(Load(block.state)); dead != 0; dead &= dead - 1) {
+        for (Half dead = DeadIn(leaf, base, block, dead_counts); dead != 0; dead &= dead - 1) {
           const Address object = base + FirstIn(dead) * kGranule;
           const std::size_t released = metadata.Remove(object);
           if (released == 0) continue;
@@ -124,9 +148,17 @@ inline void SweepSome(std::size_t groups) {
       });
       LeaveCritical(t);
     }
-    if (++sweep.group == kGroupsInLeaf) sweep = {leaf.next, 0, sweep.record};
+    if (++sweep.group == kGroupsInLeaf) {
+      sweep.leaf = leaf.next;
+      sweep.group = 0;
+    }
   }
-  process.live.fetch_sub(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  if (sweep.leaf == nullptr) process.sweeps_by_marks.store(false, std::memory_order_relaxed);
+  drag.held -= std::min(drag.held, dead_counts.freed);
+  objects += dead_counts.condemned_objects;
+  bytes += dead_counts.condemned_bytes;
+  process.live.fetch_sub(static_cast<std::int64_t>(bytes - dead_counts.condemned_bytes),
+                         std::memory_order_relaxed);
   header.swept_objects.fetch_add(objects, std::memory_order_relaxed);
   header.swept_bytes.fetch_add(bytes, std::memory_order_relaxed);
   if (sweep.record != nullptr) {
@@ -174,10 +206,26 @@ inline Record* AddRecord(const Record& record) {
   return place;
 }
 
-// All but what happens outside of the pause. The collector's lock is held, signals are blocked.
-__attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
+// The last part of marking beside the program: from the roots, and from what is marked on pages
+// that were written to.
+inline void MarkRest() {
+  std::size_t bytes = 0;
+  bool good = true;
+  const platform::Pagemap pagemap;
+  good &= VisitWritten<false>(pagemap, [&](Address from, Address to) {
+    bytes += to - from;
+    EachMarkedOn(from, to, [&](const Span& span) { good &= roots.Found().Add(span); });
+  });
+  if (!good) markers.Overflow();
+  markers.Mark(roots.Found(), process.options.markers, bytes);
+}
+
+// All but what happens outside of the pause, which began when the thread began to wait for it. The
+// collector's lock is held, signals are blocked.
+__attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind, Count begin) {
   Header& header = *process.header;
-  const Count begin_cpu = ProcessorNanoseconds(), begin = Nanoseconds();
+  const bool first = (kind & kFirst) != 0, last = (kind & kLast) != 0;
+  const Count begin_cpu = ProcessorNanoseconds();
   roots.FindStaticData();
   if (!StopWorld()) return false;
   const Count stopped = Nanoseconds();
@@ -188,32 +236,53 @@ __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind) {
   // Of the first collection nothing is known.
   const std::size_t expected =
       header.collections == 0 ? metadata.ActivePages() * kPageBytes : process.last_searched_bytes;
-  if (IsQuarantine()) held.Find();
-  markers.Mark(roots.Found(), process.options.markers, expected);
+  if (first) {
+    markers.BeginBeside(roots.Found());
+  } else if (last) {
+    MarkRest();
+  } else {
+    if (IsQuarantine()) held.Find();
+    if (process.options.concurrent) metadata.ClearMarks();
+    markers.Begin();
+    markers.Mark(roots.Found(), process.options.markers, expected);
+  }
   const Count marked = Nanoseconds();
-  const bool reclaims = Reclaims(kind);
+  const bool reclaims = !first && Reclaims(kind);
   DeadCounts dead_counts;
-  FindDead(reclaims, dead_counts);
-  CountDrag(dead_counts.freed);
-  if (reclaims && !process.options.verify) sweep = {metadata.FirstLeaf(), 0, nullptr};
+  if (!first && !last) FindDead(reclaims, dead_counts);
+  if (!first) CountDrag(dead_counts.freed);
+  if (reclaims && (last || !process.options.verify))
+    sweep = {metadata.FirstLeaf(), 0, nullptr, last, last ? metadata.UsedGroups() : 0};
+  process.sweeps_by_marks.store(last && sweep.leaf != nullptr, std::memory_order_relaxed);
   const Count threads = world.asked.Size();
   const Count end = Nanoseconds(), cpu = ProcessorNanoseconds() - begin_cpu;
   StartWorld();
 
-  process.last_marked_bytes = markers.Bytes();
-  process.last_searched_bytes = roots.Bytes() + markers.LiveBytes() + markers.Bytes();
   header.pause_nanoseconds += end - begin;
   header.pause_cpu_nanoseconds += cpu;
   header.longest_nanoseconds = std::max(header.longest_nanoseconds, end - begin);
   header.stop_nanoseconds += stopped - begin;
   header.mark_nanoseconds += marked - stopped;
   header.sweep_nanoseconds += end - marked;
+  header.threads_stopped_max = std::max(header.threads_stopped_max, threads);
+  if (first) {
+    ++header.first_pauses;
+    AddRecord({.begin = begin,
+               .end = end,
+               .active_pages_bytes = metadata.ActivePages() * kPageBytes,
+               .kind = kind,
+               .released = end,
+               .cpu_nanoseconds = cpu,
+               .thread = static_cast<Count>(ThreadId())});
+    return true;
+  }
+  process.last_marked_bytes = markers.Bytes();
+  process.last_searched_bytes = roots.Bytes() + markers.LiveBytes() + markers.Bytes();
   header.marked_objects += markers.Objects();
   header.marked_bytes += markers.Bytes();
   header.root_bytes += roots.Bytes();
   header.searched_bytes += process.last_searched_bytes;
   header.peak_live_marked_bytes = std::max<Count>(header.peak_live_marked_bytes, markers.Bytes());
-  header.threads_stopped_max = std::max(header.threads_stopped_max, threads);
   header.swept_objects.fetch_add(dead_counts.condemned_objects, std::memory_order_relaxed);
   header.swept_bytes.fetch_add(dead_counts.condemned_bytes, std::memory_order_relaxed);
   header.metadata_bytes.store(metadata.OwnBytes(), std::memory_order_relaxed);
@@ -249,18 +318,113 @@ inline bool IsHeapFull(std::size_t more) {
   return heap != 0 && metadata.ActivePages() * kPageBytes + pages > heap;
 }
 
-// With the collector's lock held and signals blocked.
-inline bool CollectLocked(const StackInUse& own, Count kind, std::size_t more) {
-  SweepAll();
+// These with the collector's lock held and signals blocked.
+
+inline bool PauseHere(const StackInUse& own, Count kind, Count begin) {
   EnterCritical(thread);
-  const bool done = Pause(own, kind);
+  const bool done = Pause(own, kind, begin);
   thread.must_park = false;
   LeaveCritical(thread);
-  process.since_collection.store(0, std::memory_order_relaxed);
+  if ((kind & kFirst) == 0 || !done) process.since_collection.store(0, std::memory_order_relaxed);
   if (!done) ++process.header->skipped_collections;
-  SetThreshold(process.last_marked_bytes);
+  if ((kind & kFirst) == 0) SetThreshold(process.last_marked_bytes);
+  return done;
+}
+
+inline bool CollectStopped(const StackInUse& own, Count kind, Count begin) {
+  SweepAll();
+  const bool done = PauseHere(own, kind, begin);
   SweepAll();
   if (done && sweep.record != nullptr) sweep.record->released = Nanoseconds();
+  return done;
+}
+
+// A collection beside the program begins, or goes on where the marker has done its part. What a
+// thread waits for the marker before a pause is a part of the pause. False when it comes to
+// nothing.
+inline bool GoOn(const StackInUse& own, bool wait) {
+  const Count begin = Nanoseconds();
+  if (wait) beside.AwaitTurn();
+  Phase next = Phase::kEnding;
+  bool done = true;
+  if (beside.IsIdle()) {
+    SweepAll();
+    if (beside.Begin()) return true;
+    ++process.header->stopped_instead;
+    return CollectStopped(own, 0, begin);
+  }
+  if (beside.Now() == Phase::kPrepared && beside.HasFailed()) {
+    ++process.header->stopped_instead;
+    beside.Abandon();
+    return CollectStopped(own, 0, begin);
+  }
+  if (beside.Now() == Phase::kPrepared) {
+    done = PauseHere(own, kFirst, begin);
+    if (done) next = Phase::kMarking;
+  } else if (beside.Now() == Phase::kMarked) {
+    if (!wait && beside.IsStale(begin))
+      next = Phase::kMarking;
+    else
+      done = PauseHere(own, kLast, begin);
+  } else {
+    return true;
+  }
+  beside.Go(next);
+  return done;
+}
+
+// Whether there is anything to be done for them.
+inline bool IsTimeToGoOn() {
+  if (process.sweeps_by_marks.load(std::memory_order_relaxed)) return true;
+  const std::size_t since = process.since_collection.load(std::memory_order_relaxed);
+  switch (beside.Now()) {
+    case Phase::kPrepared:
+    case Phase::kMarked:
+      return true;
+    case Phase::kPreparing:
+    case Phase::kMarking:
+      return since >= 2 * process.threshold;
+    default:
+      return since >= process.threshold;
+  }
+}
+
+// All that is to be done now for collections beside the program, in steps.
+inline void Step(const StackInUse& own) {
+  constexpr std::size_t kMostGroups = 16;
+  const auto since = [] { return process.since_collection.load(std::memory_order_relaxed); };
+  const Count waited = process.header->pause_nanoseconds, begin = Nanoseconds();
+  while (since() >= 2 * process.threshold && GoOn(own, true)) continue;
+  if (!beside.IsIdle() || since() >= process.threshold) GoOn(own, false);
+  if (sweep.leaf != nullptr) {
+    // All is swept when half of what is allocated until the next collection is.
+    const double part = 2.0 * static_cast<double>(since()) / static_cast<double>(process.threshold);
+    const auto goal =
+        static_cast<std::size_t>(std::min(part, 1.0) * static_cast<double>(sweep.groups + 1));
+    if (goal > sweep.swept) SweepSome(std::min(goal - sweep.swept, kMostGroups));
+  }
+  Count& longest = process.header->longest_step_nanoseconds;
+  const Count took = Nanoseconds() - begin - (process.header->pause_nanoseconds - waited);
+  longest = std::max(longest, took);
+}
+
+inline bool CollectLocked(const StackInUse& own, Count kind, std::size_t more) {
+  if (kind == kGoOn) {
+    Step(own);
+    return true;
+  }
+  const Count begin = Nanoseconds();
+  bool done;
+  if (process.options.concurrent) beside.Abandon();
+  if (process.options.concurrent && kind == 0) {
+    SweepAll();
+    const Count before = process.header->collections;
+    do done = GoOn(own, true);
+    while (done && process.header->collections == before);
+    SweepAll();
+  } else {
+    done = CollectStopped(own, kind, begin);
+  }
   if (done && (kind & kHeapLimit) != 0 && IsHeapFull(more)) HeapIsFull();
   return done;
 }

@@ -65,10 +65,14 @@ struct Header {
   Count threads_stopped_max;
   Count records;
   Count records_lost;
-  SharedCount metadata_bytes;   // address space of bits, marks and tables
-  Count pause_cpu_nanoseconds;  // processor time of the process in its pauses
-  Count searched_bytes;         // for pointers: roots, and objects live or marked
-  Count spare[33];
+  SharedCount metadata_bytes;      // address space of bits, marks and tables
+  Count pause_cpu_nanoseconds;     // processor time of the process in its pauses
+  Count searched_bytes;            // for pointers: roots, and objects live or marked
+  Count first_pauses;              // of mark=concurrent, beside the last ones, and failures of it
+  Count longest_step_nanoseconds;  // of a thread that swept a part, outside of pauses
+  Count beside_nanoseconds;        // processor time of markers beside the program
+  Count stopped_instead;           // collections that could not mark beside it
+  Count spare[29];
   char names[kHeaderBytes - kNamesOffset];  // files of the inner malloc and, in the second half,
                                             // of the inner free
 };
@@ -88,14 +92,17 @@ struct alignas(64) Slot {
 };
 static_assert(sizeof(Slot) == kSlotBytes);
 
-// The last three are pauses that were put in, no collections; see pauses.hpp.
+// kSpun to kStopped are pauses that were put in, see pauses.hpp, and kFirst is the first of the two
+// of a collection beside the program, whose last is kLast: no collections.
 enum RecordKind : Count {
   kReclaimed = 1,
   kHeapLimit = 2,
   kMallocFailed = 4,
   kSpun = 8,
   kSlept = 16,
-  kStopped = 32
+  kStopped = 32,
+  kFirst = 64,
+  kLast = 128
 };
 
 // Of one collection, or of a pause that was put in. What a collection releases outside of its pause

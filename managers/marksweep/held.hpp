@@ -33,7 +33,8 @@ class Held {
       if (freed == 0) return;
       words_[base / kCovered & (count_ - 1)] |= Word{GranulesOf(block.bounds, freed)}
                                                 << base / kGranule % 64;
-      metadata.EachLong(base, block, freed, [this](Address from, Address to) { Add(from, to); });
+      metadata.EachLong(base, block.bounds, freed,
+                        [this](Address from, Address to) { Add(from, to); });
     });
   }
 

@@ -26,7 +26,7 @@ inline bool StartHelper(platform::ThreadMain main, void* argument, char* stack,
   running.store(1, std::memory_order_relaxed);
   constexpr platform::CloneFlags kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND |
                                           CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
-  if (platform::CloneThread(kFlags, main, argument, stack + kHelperStack, &running) > 0)
+  if (platform::CloneThread(kFlags, main, argument, stack + kHelperStack, &running, nullptr) > 0)
     return true;
   running.store(0, std::memory_order_relaxed);
   return false;
@@ -39,24 +39,42 @@ inline void AwaitHelper(std::atomic<std::uint32_t>& running) {
 
 class Markers {
  public:
-  // Marks all that can be reached from `roots`, by up to `most` markers when there is much to do.
-  // `expected` bytes will be marked.
+  // Nothing is marked.
+  void Begin() {
+    for (Marker& each : markers_) each.Begin();
+    shared_.Begin(1);
+  }
+
+  // Marks all else that can be reached from `roots`, by up to `most` markers when there is much to
+  // do. `expected` bytes will be marked.
   void Mark(OwnArray<Span>& roots, std::size_t most, std::size_t expected) {
     // Below this a second marker would not have begun before the first is done.
     constexpr std::size_t kMuch = 1 << 20;
     const bool much = expected >= kMuch;
-    for (Marker& each : markers_) each.Begin();
+    const bool overflowed = shared_.Overflowed();
     shared_.Begin(1);
     if (most == 1 || !much)
       markers_[0].MarkAlone(roots.begin(), roots.Size(), shared_);
     else
       MarkTogether(roots, most);
+    if (overflowed) shared_.Overflow();
     while (shared_.Overflowed()) {
       shared_.Begin(1);
       markers_[0].MarkAgain(shared_);
     }
     for (Marker& each : markers_) each.Trim();
   }
+
+  // In steps, by one marker, beside which the program may run. First what `roots` point to is
+  // marked, and left to be searched.
+  void BeginBeside(OwnArray<Span>& roots) {
+    Begin();
+    for (const Span& each : roots) markers_[0].SearchLater(each);
+  }
+  void DrainBeside() { markers_[0].DrainBeside(shared_); }
+  void SearchBeside(const Span& span) { markers_[0].SearchBeside(span, shared_); }
+  // Something had to be left out.
+  void Overflow() { shared_.Overflow(); }
 
   // While there still is memory: a collection may be wanted once there is none.
   void MapLists() {

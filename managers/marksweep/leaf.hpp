@@ -79,7 +79,8 @@ inline std::size_t SegmentIndex(Address address) {
 }
 inline Address BlockBase(Address address) { return address & ~(kBlockBytes - 1); }
 
-inline Word Load(const Word& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
+// What is read behind it was written before what is seen.
+inline Word Load(const Word& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 
 // The granules of those objects that start at `some` and end in the block. The granules in which an
 // object goes on are ones, so that adding its start carries up to its end.

@@ -125,7 +125,14 @@ class alignas(128) Marker {
   std::size_t bytes = 0;
   std::size_t live_bytes = 0;  // searched in quarantine
 
-  void Begin() { objects = bytes = live_bytes = 0; }
+  // A fork may have left something of what another thread marked.
+  void Begin() {
+    objects = bytes = live_bytes = 0;
+    stack_.Clear();
+    spans_ = {};
+    candidates_ = {};
+    overflowed_ = false;
+  }
   void MapLists() { stack_.Map(); }
 
   // Marks what can be reached from `count` spans; alone.
@@ -158,6 +165,21 @@ class alignas(128) Marker {
         Drain<false>(nullptr);
       }
     });
+    if (overflowed_) shared.Overflow();
+    overflowed_ = false;
+  }
+
+  // Beside the program, and what is found is searched later.
+  void SearchLater(const Span& span) {
+    Search<true>(span);
+    while (!candidates_.Empty()) Consider<true>(candidates_.Take());
+  }
+  void SearchBeside(const Span& span, SharedWork& shared) {
+    Search<true>(span);
+    DrainBeside(shared);
+  }
+  void DrainBeside(SharedWork& shared) {
+    Drain<true>(&shared);
     if (overflowed_) shared.Overflow();
     overflowed_ = false;
   }

@@ -85,6 +85,7 @@ void AfterForkInParent() {
 void AfterForkInChild() {
   Thread& t = thread;
   ranges.AfterForkInChild();
+  beside.AfterForkInChild();
   metadata.AfterForkInChild();
   process.collector.unlock();
   process.forks_waiting.store(0, std::memory_order_relaxed);
@@ -113,6 +114,8 @@ __attribute__((constructor)) void Constructor() {
   TakeStopSignal();
   Marker::step = process.options.scan;
   Marker::in_quarantine = IsQuarantine();
+  if (process.options.concurrent && !Beside::IsPossible())
+    Refuse("mark=concurrent needs Linux 6.7 and userfaultfd, which this process cannot use");
   process.has_guards = platform::GuardsStacksByAdvice();
   roots.MapLists();
   markers.MapLists();
@@ -155,6 +158,7 @@ void BeginOnce() {
   process.began = true;
   process.options = ReadOptions();
   process.free = process.options.free;
+  marks_beside = process.options.concurrent;
   process.counters_folder = getenv("TARE_MARKSWEEP_COUNTERS");
   process.pid = getpid();
   pthread_key_create(&process.thread_end, EndThread);

@@ -9,17 +9,18 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <mutex>
 
 #include "leaf.hpp"
 
 namespace tare {
 
-// While there is one thread, an ordinary instruction does.
+// While there is one thread, an ordinary instruction does; what came before is seen first.
 inline Word SetBits(Word& word, Word bits) {
-  if (!__libc_single_threaded) return __atomic_fetch_or(&word, bits, __ATOMIC_RELAXED);
+  if (!__libc_single_threaded) return __atomic_fetch_or(&word, bits, __ATOMIC_RELEASE);
   const Word before = word;
-  word = before | bits;
+  __atomic_store_n(&word, before | bits, __ATOMIC_RELEASE);
   return before;
 }
 inline Word ClearBits(Word& word, Word bits) {
@@ -27,6 +28,13 @@ inline Word ClearBits(Word& word, Word bits) {
   const Word before = word;
   word = before & ~bits;
   return before;
+}
+
+// Marks are set beside the program, even if that has one thread.
+constinit inline bool marks_beside = false;
+
+inline Word SetState(Word& state, Word bits) {
+  return marks_beside ? __atomic_fetch_or(&state, bits, __ATOMIC_RELAXED) : SetBits(state, bits);
 }
 
 class Metadata {
@@ -55,6 +63,15 @@ class Metadata {
     bounds = before | bits;
     if (before == 0) NoteBusy(*leaf, index);
     return true;
+  }
+
+  // Marks an object that is about to be entered: no sweep finds it without its mark. Without memory
+  // for that it will not be entered either.
+  __attribute__((noinline)) void MarkUnborn(Address object) {
+    Leaf* const leaf = MakeLeaf(object & ~(kLeafBytes - 1));
+    if (leaf == nullptr) return;
+    SetState(leaf->blocks[BlockIndex(object)].state, StartBit(GranuleOf(object)));
+    std::atomic_thread_fence(std::memory_order_release);
   }
 
   // Takes out the object that starts there; its bytes, or 0 if there is none.
@@ -163,24 +180,81 @@ class Metadata {
   __attribute__((always_inline)) void EachLive(Address base, const Block& block,
                                                Visit visit) const {
     const Half live = Starts(block.bounds) & ~Freed(block.state);
-    if (live == 0) return;
-    for (Word left = GranulesOf(block.bounds, live); left != 0;) {
+    if (live != 0) EachOf(base, block.bounds, live, visit);
+  }
+
+  // The same of those that start at `some`.
+  template <typename Visit>
+  __attribute__((always_inline)) void EachOf(Address base, Word bounds, Half some,
+                                             Visit visit) const {
+    for (Word left = GranulesOf(bounds, some); left != 0;) {
       const auto first = static_cast<unsigned>(std::countr_zero(left));
       const auto next = first + static_cast<unsigned>(std::countr_one(left >> first));
       left &= ~((Word{1} << next) - 1);
       visit(base + first * kGranule, base + next * kGranule);
     }
-    EachLong(base, block, live, visit);
+    EachLong(base, bounds, some, visit);
   }
 
   // The one object, if any, of those that start at `some` which goes on beyond the block.
   template <typename Visit>
-  __attribute__((always_inline)) void EachLong(Address base, const Block& block, Half some,
+  __attribute__((always_inline)) void EachLong(Address base, Word bounds, Half some,
                                                Visit visit) const {
-    const unsigned last = LastIn(Starts(block.bounds));
-    if (Ends(block.bounds) >> last != 0 || (some >> last & 1) == 0) return;
+    const unsigned last = LastIn(Starts(bounds));
+    if (Ends(bounds) >> last != 0 || (some >> last & 1) == 0) return;
     const Address object = base + last * kGranule;
     visit(object, FarEndOf(object));
+  }
+
+  // Calls visit(from, to) for each stretch of marked objects in some pages, while others are
+  // entered and marked, but none is removed.
+  template <typename Visit>
+  void EachMarked(Address from, Address to, Visit visit) const {
+    if (const Found found = Find(from);
+        found.start != 0 && found.start < from &&
+        (Load(found.block->state) & StartBit(GranuleOf(found.start))) != 0)
+      visit(from, std::min(EndOf(found.start), to));
+    for (Address at = BlockBase(from); at < to; at += kBlockBytes) {
+      const Block* const block = BlockOf(at);
+      if (block == nullptr) {
+        at |= kLeafBytes - kBlockBytes;
+        continue;
+      }
+      const Word bounds = Load(block->bounds);
+      const Half marked = Marked(Load(block->state)) & Starts(bounds);
+      if (marked != 0)
+        EachOf(at, bounds, marked,
+               [&](Address begin, Address end) { visit(begin, std::min(end, to)); });
+    }
+  }
+
+  // Calls visit(from, to) for each stretch of groups in which objects have been.
+  template <typename Visit>
+  void EachStretch(Visit visit) const {
+    for (const Leaf* leaf = FirstLeaf(); leaf != nullptr; leaf = leaf->next)
+      for (std::size_t group = 0; group < kGroupsInLeaf;) {
+        const std::size_t first = group;
+        while (group < kGroupsInLeaf && IsInUse(*leaf, group)) ++group;
+        if (group != first)
+          visit(leaf->base + first * kGroupBytes, leaf->base + group * kGroupBytes);
+        else
+          ++group;
+      }
+  }
+
+  // Takes all marks away, while the program frees objects.
+  void ClearMarks() {
+    VisitBlocks([](Address, Block& block) {
+      if (Marked(Load(block.state)) != 0)
+        __atomic_fetch_and(&block.state, ~Word{0} << 32, __ATOMIC_RELAXED);
+    });
+  }
+
+  std::size_t UsedGroups() const {
+    std::size_t used = 0;
+    for (const Leaf* leaf = FirstLeaf(); leaf != nullptr; leaf = leaf->next)
+      used += static_cast<std::size_t>(std::count(leaf->used, std::end(leaf->used), 1));
+    return used;
   }
 
   bool HasObjects(Address from, Address to) const {
@@ -204,8 +278,8 @@ class Metadata {
   std::size_t ActivePages() const { return active_.load(std::memory_order_relaxed); }
 
   // All objects lie between these.
-  Address Low() const { return low_; }
-  Address High() const { return high_; }
+  Address Low() const { return __atomic_load_n(&low_, __ATOMIC_RELAXED); }
+  Address High() const { return __atomic_load_n(&high_, __ATOMIC_RELAXED); }
   std::size_t OwnBytes() const { return own_bytes_; }
 
   // Another thread may have been about to say that the first object of a group is in it.
@@ -225,6 +299,13 @@ class Metadata {
 
  private:
   static constexpr Address kGroupBytes = kBlocksInGroup * kBlockBytes;
+
+  // Objects lie in the group, or one goes on into it.
+  static bool IsInUse(const Leaf& leaf, std::size_t group) {
+    constexpr std::size_t kSegmentsInGroup = kBlocksInGroup / kBlocksInSegment;
+    return __atomic_load_n(&leaf.used[group], __ATOMIC_RELAXED) != 0 ||
+           __atomic_load_n(&leaf.covers[group * kSegmentsInGroup], __ATOMIC_RELAXED) != 0;
+  }
 
   static std::uint8_t Add(std::uint8_t& count, int more) {
     const auto change = static_cast<std::uint8_t>(more);
@@ -278,7 +359,11 @@ class Metadata {
 
   void ClearState(Block& block, unsigned granule) {
     const Word bits = (StartBit(0) | EndBit(0)) << granule;
-    if ((Load(block.state) & bits) != 0) ClearBits(block.state, bits);
+    if ((Load(block.state) & bits) == 0) return;
+    if (marks_beside)
+      __atomic_fetch_and(&block.state, ~bits, __ATOMIC_RELAXED);
+    else
+      ClearBits(block.state, bits);
   }
 
   __attribute__((noinline)) Found FindBefore(Address address, Block* block, Word bounds,
@@ -373,8 +458,8 @@ class Metadata {
     if (leaf == nullptr) return nullptr;
     leaf->base = base;
     leaf->next = leaves_;
-    low_ = leaves_ == nullptr ? base : std::min(low_, base);
-    high_ = std::max(high_, base + kLeafBytes);
+    __atomic_store_n(&low_, leaves_ == nullptr ? base : std::min(low_, base), __ATOMIC_RELAXED);
+    __atomic_store_n(&high_, std::max(high_, base + kLeafBytes), __ATOMIC_RELAXED);
     own_bytes_ += sizeof(Leaf);
     __atomic_store_n(&leaves_, leaf, __ATOMIC_RELEASE);
     __atomic_store_n(&place, leaf,

@@ -21,8 +21,9 @@ namespace tare {
 void BeginOnce();
 
 inline constexpr std::size_t kLargestRequest = std::numeric_limits<std::ptrdiff_t>::max() - 65536;
-// Bytes that a thread allocates between two refills; fewer where each can be the one too many.
-inline constexpr std::size_t kStep = 64 << 10, kStepWithHeap = 4 << 10;
+// Bytes that a thread allocates between two refills; fewer where each can be the one too many, or
+// a marker waits for a pause.
+inline constexpr std::size_t kStep = 64 << 10, kShortStep = 4 << 10;
 // What all threads together have not made known must be little beside the threshold.
 inline constexpr std::size_t kStepsOfThreads = 64;
 
@@ -77,6 +78,10 @@ inline void Publish(Thread& t) {
     peak.store(static_cast<Count>(live), std::memory_order_relaxed);
 }
 
+inline std::size_t SinceCollection() {
+  return process.since_collection.load(std::memory_order_relaxed);
+}
+
 // The credit is used up: `bytes`, which are in it already, are about to be allocated.
 __attribute__((noinline)) inline void RefillCredit(Thread& t, std::size_t bytes) {
   const KeepErrno keep;
@@ -89,14 +94,16 @@ __attribute__((noinline)) inline void RefillCredit(Thread& t, std::size_t bytes)
   }
   if (IsHeapFull(bytes))
     Collect(kHeapLimit, false, bytes);
-  else if (process.since_collection.load(std::memory_order_relaxed) >= process.threshold)
-    Collect(0, false, bytes);
-  else if (process.since_collection.load(std::memory_order_relaxed) >= process.pause_at)
+  else if (process.options.concurrent ? IsTimeToGoOn() : SinceCollection() >= process.threshold)
+    Collect(process.options.concurrent ? kGoOn : 0, false, bytes);
+  else if (SinceCollection() >= process.pause_at)
     PauseOnPurpose();
-  const std::size_t since = process.since_collection.load(std::memory_order_relaxed);
-  const std::size_t next = std::min(process.threshold, process.pause_at);
+  const std::size_t since = SinceCollection();
+  const bool late = process.options.concurrent && since >= process.threshold;
+  const std::size_t next =
+      std::min(late ? 2 * process.threshold : process.threshold, process.pause_at);
   const std::size_t left = next > since ? next - since - 1 : 0;
-  std::size_t step = process.options.heap != 0 ? kStepWithHeap : kStep;
+  std::size_t step = process.options.heap != 0 || late ? kShortStep : kStep;
   if (!__libc_single_threaded) step = std::min(step, process.threshold / kStepsOfThreads);
   t.granted = t.credit = static_cast<std::int64_t>(std::min(left, step));
 }
@@ -105,6 +112,8 @@ __attribute__((noinline)) inline void RefillCredit(Thread& t, std::size_t bytes)
 __attribute__((always_inline)) inline void* Enter(Thread& t, void* object, std::size_t bytes) {
   if (object == nullptr) [[unlikely]]
     return nullptr;
+  if (process.sweeps_by_marks.load(std::memory_order_relaxed)) [[unlikely]]
+    metadata.MarkUnborn(reinterpret_cast<Address>(object));
   if (!metadata.Enter(reinterpret_cast<Address>(object), bytes)) [[unlikely]] {
     process.inner.free(object);
     errno = ENOMEM;
@@ -243,7 +252,7 @@ inline std::size_t Wipe(Address object, std::size_t bytes) {
 __attribute__((noinline)) inline void IgnoreFree(Thread& t, Address object) {
   Block* const block = metadata.BlockOf(object);
   const Word bit = EndBit(GranuleOf(object));
-  if ((SetBits(block->state, bit) & bit) != 0) {
+  if ((SetState(block->state, bit) & bit) != 0) {
     ++t.slot->bad_frees;
     return;
   }

@@ -21,6 +21,7 @@ struct Options {
   std::size_t heap = 0;  // most bytes of active pages; 0: any
   std::size_t markers = 1;
   std::size_t scan = 8;               // bytes from one word that can be a pointer to the next
+  bool concurrent = false;            // marks beside the program
   bool verify = false;                // condemn what would be reclaimed, and see whether it is used
   std::size_t pause_nanoseconds = 0;  // of pauses midway between collections; 0: there are none
 };
@@ -35,6 +36,12 @@ inline std::size_t ReadEvery() {
   const char* const text = getenv(kVariable);
   if (text != nullptr && strcmp(text, "18446744073709551615") == 0) return kNever;
   return ReadBytes(kVariable, 0, 0, kAnySize);
+}
+
+[[noreturn]] inline void Refuse(const char* why) {
+  Message message;
+  message << "tare-marksweep: " << why;
+  Abort(message);
 }
 
 inline FreeMode ReadFreeMode() {
@@ -54,8 +61,11 @@ inline Options ReadOptions() {
   options.heap = ReadBytes("TARE_MARKSWEEP_HEAP", options.heap, 0, kAnySize);
   options.markers = ReadBytes("TARE_MARKSWEEP_MARKERS", options.markers, 1, kMostMarkers);
   options.scan = ReadChoice("TARE_MARKSWEEP_SCAN", false, "4", "8") ? 4 : 8;
+  options.concurrent = ReadChoice("TARE_MARKSWEEP_MARK", false, "concurrent", "stopped");
   options.verify = ReadChoice("TARE_MARKSWEEP_VERIFY", options.verify, "yes", "no");
   options.pause_nanoseconds = ReadBytes("TARE_MARKSWEEP_PAUSE", 0, 0, kLongestPause);
+  if (options.concurrent && options.free != FreeMode::kIgnore)
+    Refuse("mark=concurrent needs free=ignore");
   return options;
 }
 

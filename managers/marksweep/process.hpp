@@ -68,6 +68,7 @@ struct Process {
   std::size_t threshold = 0;
   std::size_t pause_at = kNever;  // bytes since the collection at which a pause is put in
   Count pauses = 0;               // put in so far
+  std::atomic<bool> sweeps_by_marks = false;  // what has no mark is swept: what is new has one
   std::size_t last_marked_bytes = 0;
   std::size_t last_searched_bytes = 0;
   alignas(64) std::atomic<Count> allocated = 0;  // bytes that threads have made known, as also:

@@ -82,6 +82,8 @@ struct World {
   OwnArray<pid_t> asked;
   OwnArray<pid_t> ended;     // listed, but they will run no more
   bool first_ended = false;  // the first thread stays listed as long as the process lives
+  pid_t beside = 0;          // the marker beside the program, which is not stopped,
+  std::atomic<std::uint32_t> beside_runs = 0;  // while it runs
 };
 constinit inline World world;
 
@@ -241,6 +243,10 @@ inline bool AwaitArrivals() {
   return false;
 }
 
+inline bool IsMarker(pid_t id) {
+  return id == world.beside && world.beside_runs.load(std::memory_order_relaxed) != 0;
+}
+
 inline void BeginEpoch() {
   const std::uint32_t next = world.epoch.load(std::memory_order_relaxed) + 1;
   world.parked.Begin(next);
@@ -278,6 +284,7 @@ inline bool StopWorld() {
     bool room = true;
     std::size_t likely = 0;
     const bool listed = VisitThreads([&](pid_t id) {
+      if (IsMarker(id)) return;
       if (id == self || IsAsked(id, likely) || !AskToStop(id)) return;
       room &= world.asked.Add(id);
       more = true;

@@ -7,13 +7,16 @@ one file of counters; managers/marksweep/counters.hpp describes what they count.
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
+import os
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from tare.base.errors import TareError, UsageError
+from tare.base.errors import MissingError, TareError, UsageError
 from tare.base.libraries import NDArray, np
 from tare.memory_managers import layers
 from tare.memory_managers.catalogue import Option, Recipe
@@ -71,6 +74,14 @@ RECIPE = Recipe(
         ),
         Option("markers", "threads that mark, 1 to 16", "int", "TARE_MARKSWEEP_MARKERS", {}, "1"),
         Option(
+            "mark",
+            "while all threads are stopped, or beside them but for two short pauses",
+            "choice",
+            "TARE_MARKSWEEP_MARK",
+            {"stopped": "stopped", "concurrent": "concurrent"},
+            "stopped",
+        ),
+        Option(
             "scan",
             "alignment of pointers in bytes; 4 for programs that pack them",
             "choice",
@@ -102,7 +113,33 @@ def environment(options: Mapping[str, str]) -> dict[str, str]:
         raise UsageError(f"{NAME}(reclaim={options['reclaim']}): must not be negative")
     if not 1 <= int(variables["TARE_MARKSWEEP_MARKERS"]) <= _MOST_MARKERS:
         raise UsageError(f"{NAME}(markers={options['markers']}): must be 1 to {_MOST_MARKERS}")
+    if options.get("mark") == "concurrent":
+        if variables["TARE_MARKSWEEP_FREE"] != "ignore":
+            raise UsageError(f"{NAME}(mark=concurrent, free={options['free']}): needs free=ignore")
+        if not writes_can_be_watched():
+            raise MissingError(
+                f"{NAME}(mark=concurrent) needs Linux 6.7 and userfaultfd, which cannot be used here",
+                "leave mark=concurrent out",
+            )
     return variables
+
+
+def writes_can_be_watched() -> bool:
+    """Whether the kernel tells a process which of its pages it writes to, without stopping it."""
+    number = {"x86_64": 323, "aarch64": 282}.get(os.uname().machine)
+    if number is None:
+        return False
+    only_user_faults, wanted = 1, 1 << 13 | 1 << 15
+    descriptor = ctypes.CDLL(None).syscall(number, os.O_CLOEXEC | only_user_faults)
+    if descriptor < 0:
+        return False
+    try:
+        fcntl.ioctl(descriptor, 0xC018AA3F, struct.pack("<3Q", 0xAA, wanted, 0))
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 PAUSE_VARIABLE = "TARE_MARKSWEEP_PAUSE"
@@ -133,6 +170,8 @@ _RECORD_FIELDS = (
 _RECORD_BYTES = 128
 _RECORDS_AT = _HEADER_BYTES + _MOST_SLOTS * _SLOT_BYTES
 _MOST_RECORDS = 65_536
+_FIRST = 64
+"""The bit of a record's kind: the first pause of a collection beside the program."""
 _FOR_HEAP = 2
 """The bit of a record's kind: the collection was forced by ``heap``."""
 
@@ -169,6 +208,10 @@ class Counts:
     metadata_bytes: int
     pause_cpu_nanoseconds: int
     searched_bytes: int
+    first_pauses: int
+    longest_step_nanoseconds: int
+    beside_nanoseconds: int
+    stopped_instead: int
     allocated_objects: int
     allocated_bytes: int
     freed_objects: int
@@ -182,7 +225,7 @@ class Counts:
 _OF_SLOTS = _SLOT_BYTES // 8
 _HEADER = struct.Struct(f"<4Q{len(fields(Counts)) - _OF_SLOTS}Q")
 _SLOTS_AMONG = [field.name for field in fields(Counts)].index("slots")
-_EXTREMES = ("longest_nanoseconds", "most_threads")
+_EXTREMES = ("longest_nanoseconds", "longest_step_nanoseconds", "most_threads")
 """Of all processes the largest counts; of the other fields the sum."""
 
 
@@ -191,11 +234,13 @@ class Process(layers.Process):
     """``collections`` has a row for each with the fields of a record in
     managers/marksweep/counters.hpp: ``begin`` and ``end`` of the pause and ``released``, when the
     thread that collected went on, in nanoseconds of CLOCK_MONOTONIC; ``cpu``, nanoseconds of the
-    process in the pause; and what it found. ``pauses`` are those that were put in."""
+    process in the pause; and what it found. ``pauses`` are those that were put in, ``first_pauses``
+    the first of the two of collections beside the program."""
 
     counts: Counts
     collections: NDArray[np.void]
     pauses: NDArray[np.void]
+    first_pauses: NDArray[np.void]
 
 
 def read_process(path: Path) -> Process | None:
@@ -221,7 +266,11 @@ def read_process(path: Path) -> Process | None:
     records = np.frombuffer(rows[:whole], dtype=_record_type())
     put_in = (records["kind"] & sum(PAUSES.values())) != 0
     servers = layers.served_by(header[_NAMES_AT:])
-    return Process(pid, bool(forked), servers, counts, records[~put_in], records[put_in])
+    first = (records["kind"] & _FIRST) != 0
+    collections = records[~put_in & ~first]
+    return Process(
+        pid, bool(forked), servers, counts, collections, records[put_in], records[first]
+    )
 
 
 def _record_type() -> np.dtype[np.void]:
@@ -255,7 +304,7 @@ def values(processes: Sequence[Process]) -> dict[str, float]:
 def stopped_seconds(processes: Sequence[Process]) -> float:
     """How long at least one process was stopped: what the pauses of all take together on a clock
     that all share. Pauses beyond those recorded are taken to overlap with none."""
-    found = [process.collections for process in processes]
+    found = _stops(processes)
     recorded = np.concatenate(found) if found else np.empty(0, _record_type())
     unrecorded = _total(processes).pause_nanoseconds - int(_lengths(recorded).sum())
     recorded = recorded[np.argsort(recorded["begin"], kind="stable")]
@@ -277,7 +326,7 @@ def details(processes: Sequence[Process], _main: int) -> dict[str, Any]:
 def pause_histogram(processes: Sequence[Process]) -> list[list[int]]:
     """Rows of two lengths in nanoseconds, powers of two, and how many recorded pauses were at
     least as long as the first and shorter than the second. Rows of none are left out."""
-    lengths = [_lengths(process.collections) for process in processes]
+    lengths = [_lengths(each) for each in _stops(processes)]
     every = np.concatenate(lengths) if lengths else np.empty(0, np.int64)
     powers = np.frexp(np.maximum(every, 1))[1].astype(np.int64) - 1
     found, counts = np.unique(powers, return_counts=True)
@@ -285,6 +334,10 @@ def pause_histogram(processes: Sequence[Process]) -> list[list[int]]:
         [1 << int(power), 2 << int(power), int(count)]
         for power, count in zip(found, counts, strict=True)
     ]
+
+
+def _stops(processes: Sequence[Process]) -> list[NDArray[np.void]]:
+    return [each for process in processes for each in (process.first_pauses, process.collections)]
 
 
 def _lengths(records: NDArray[np.void]) -> NDArray[np.int64]:

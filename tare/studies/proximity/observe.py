@@ -265,7 +265,7 @@ def halts_of_layer(processes: Sequence[marksweep.Process], *, serves: bool) -> H
     """
     stops = halts([])
     for process in processes:
-        rows = process.collections
+        rows = np.concatenate((process.first_pauses, process.collections))
         alone = serves or process.counts.most_threads == 0
         end = np.maximum(rows["released"], rows["end"]) if alone else rows["end"]
         everywhere = np.full(len(rows), EVERYWHERE, dtype=np.int64)

@@ -7,6 +7,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "marker.hpp"
@@ -161,6 +163,35 @@ std::set<Address> TakeMarks() {
   return marked;
 }
 
+// What is marked in some pages, granule by granule.
+void CompareMarked(const Objects& objects, const std::set<Address>& marked, Address arena) {
+  for (int i = 0; i < 50; ++i) {
+    const Address from = arena + Below(kArena / 4096) * 4096;
+    const Address to = std::min(from + (1 + Below(16)) * 4096, arena + kArena);
+    std::set<Address> expected, found;
+    for (Address at = from; at < to; at += kGranule) {
+      const auto object = Containing(objects, at);
+      if (object != objects.end() && marked.count(object->first) != 0) expected.insert(at);
+    }
+    metadata.EachMarked(from, to, [&](Address begin, Address end) {
+      Check(begin >= from && begin < end && end <= to, "a stretch of marked objects");
+      for (Address at = begin; at < end; at += kGranule) found.insert(at);
+    });
+    Check(found == expected, "EachMarked");
+  }
+}
+
+// Each object lies in a stretch.
+void CompareStretches(const Objects& objects) {
+  std::vector<std::pair<Address, Address>> stretches;
+  metadata.EachStretch([&](Address from, Address to) { stretches.emplace_back(from, to); });
+  for (const auto& [start, bytes] : objects)
+    for (Address at = start; at < start + bytes; at += 4096)
+      Check(std::any_of(stretches.begin(), stretches.end(),
+                        [at](const auto& each) { return each.first <= at && at < each.second; }),
+            "EachStretch");
+}
+
 void Mark(const Objects& objects, Address arena) {
   std::vector<Address> from;
   for (std::size_t count = Below(30); count > 0; --count) from.push_back(arena + Below(kArena));
@@ -178,6 +209,7 @@ void Mark(const Objects& objects, Address arena) {
   Check(!shared.Overflowed(), "overflow");
   Check(markers[0].objects == expected.size() && markers[0].bytes == bytes, "counts of a marker");
   markers[0].MarkAgain(shared);
+  CompareMarked(objects, expected, arena);
   Check(TakeMarks() == expected, "marks of one marker");
   shared.Begin(4);
   shared.Give(&root, 1);
@@ -292,6 +324,7 @@ int main(int count, char** values) {
   for (int round = 0; round < atoi(values[2]); ++round) {
     EnterAndRemove(objects, arena, 3000);
     CompareWithModel(objects, arena);
+    CompareStretches(objects);
     Connect(objects, arena);
     Mark(objects, arena);
   }

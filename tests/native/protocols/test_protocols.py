@@ -71,7 +71,13 @@ LOG = Protocol(
     ("", "-DTHREADS=1 -DEVENTS=18 -DMOST=20"),
     ("-DTHREADS=3 -DEVENTS=3",),
 )
-PROTOCOLS = (CLAIM, PARK, SHARE, LOG)
+BESIDE = Protocol(
+    "beside",
+    "managers/marksweep",
+    ("SetPhase", "AwaitOtherThan"),
+    large=("-DMOVES=4",),
+)
+PROTOCOLS = (CLAIM, PARK, SHARE, LOG, BESIDE)
 
 BROKEN = [
     pytest.param(protocol, step, instead, size, id=f"{protocol.name}-{number}")
@@ -131,6 +137,19 @@ BROKEN = [
                 ("state[SLOT(applied)] = FREE;", "skip;"),
                 ("    done || IS_FILLED\n", "    if :: !done -> break :: else fi\n"),
                 ("  atomic {\n    place = taken;", "  {\n    place = taken;"),
+            ),
+        ),
+        (
+            BESIDE,
+            "",
+            (
+                ("    grey = grey | (written & marks);\n", ""),
+                ("grey = grey | BIT(page); Drain()", "grey = grey | BIT(page); Drain(); TakeAll()"),
+                ("FromRoots(); /*> markers.Mark(", "skip; /*> markers.Mark("),
+                ("  TakeAll();\n  ClearMarks();", "  ClearMarks();\n  TakeAll();"),
+                (":: sweeps -> marks", ":: false -> marks"),
+                ("MarkUnborn(); EnterNew();", "EnterNew(); MarkUnborn();"),
+                ("starts = entered; state = marks;", "state = marks; starts = entered;"),
             ),
         ),
     )

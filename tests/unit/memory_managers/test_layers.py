@@ -47,6 +47,15 @@ def test_a_file_is_read_back(tmp_path: Path) -> None:
     assert process.collections["released"].tolist() == [30, 60]
 
 
+def test_the_first_pauses_of_collections_beside_the_program(tmp_path: Path) -> None:
+    records = [(10, 14, 64), (30, 32, 1 | 128)]
+    process = counters(tmp_path / "1", 1, records, collections=1, pause_nanoseconds=6)
+    assert process.collections["begin"].tolist() == [30]
+    assert process.first_pauses["begin"].tolist() == [10]
+    assert marksweep.stopped_seconds([process]) == pytest.approx(6e-9)
+    assert marksweep.pause_histogram([process]) == [[2, 4, 1], [4, 8, 1]]
+
+
 def test_pauses_that_were_put_in_are_no_collections(tmp_path: Path) -> None:
     kinds = [1, *marksweep.PAUSES.values()]
     records = [(10 * n, 10 * n + 5, kind) for n, kind in enumerate(kinds)]
@@ -138,6 +147,7 @@ def test_a_record_cut_off_is_left_out(tmp_path: Path) -> None:
         ("reclaim=-1", "must not be negative"),
         ("markers=0", "1 to 16"),
         ("markers=17", "1 to 16"),
+        ("mark=concurrent, free=honour", "needs free=ignore"),
         ("free=never", "must be one of ignore, honour, quarantine"),
         ("heap=big", "must be a size"),
     ],

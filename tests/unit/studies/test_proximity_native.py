@@ -48,7 +48,13 @@ def layer_process(
 
     numbers = {field.name: counts.get(field.name, 0) for field in fields(marksweep.Counts)}
     return marksweep.Process(
-        pid, False, ("m", "f"), marksweep.Counts(**numbers), rows(collections), rows(pauses)
+        pid,
+        False,
+        ("m", "f"),
+        marksweep.Counts(**numbers),
+        rows(collections),
+        rows(pauses),
+        rows([]),
     )
 
 

@@ -34,7 +34,13 @@ struct PageRange {
   bool IsZeros() const { return (categories & kZeros) != 0; }
   bool IsHuge() const { return (categories & kHuge) != 0; }
 
-  enum : std::uint64_t { kPresent = 1 << 3, kSwapped = 1 << 4, kZeros = 1 << 5, kHuge = 1 << 6 };
+  enum : std::uint64_t {
+    kWritten = 1 << 1,
+    kPresent = 1 << 3,
+    kSwapped = 1 << 4,
+    kZeros = 1 << 5,
+    kHuge = 1 << 6
+  };
 };
 
 class Pagemap {
@@ -51,19 +57,31 @@ class Pagemap {
   // are, and `start` is where the next scan goes on. Negative where there is no scan.
   int Scan(std::uint64_t& start, std::uint64_t end, PageRange* ranges, std::size_t most) const {
     ScanRequest request{};
-    request.size = sizeof request;
-    request.start = start;
-    request.end = end;
-    request.ranges = reinterpret_cast<std::uint64_t>(ranges);
-    request.ranges_count = most;
     request.any_of = PageRange::kPresent | PageRange::kSwapped;
     request.returned =
         PageRange::kPresent | PageRange::kSwapped | PageRange::kZeros | PageRange::kHuge;
-    constexpr unsigned long kScan = _IOWR('f', 16, ScanRequest);
-    const auto found = static_cast<int>(syscall(SYS_ioctl, file_.Descriptor(), kScan, &request));
-    if (found >= 0 && request.walk_end <= start) return -1;
-    start = request.walk_end;
-    return found;
+    return Scan(request, start, end, ranges, most);
+  }
+
+  // The same of pages that were written to since they are watched (see write_watch.hpp); of those
+  // that are not watched all count as written to.
+  int ScanWritten(std::uint64_t& start, std::uint64_t end, PageRange* ranges,
+                  std::size_t most) const {
+    ScanRequest request{};
+    request.all_of = request.returned = PageRange::kWritten;
+    return Scan(request, start, end, ranges, most);
+  }
+
+  // Those that were written to, but not those that are not watched; from now on they count as not
+  // written to. Pages that are not there stay so: the kernel would note of each that it is watched.
+  int TakeWritten(std::uint64_t& start, std::uint64_t end, PageRange* ranges,
+                  std::size_t most) const {
+    constexpr std::uint64_t kWatchMatching = 1;
+    ScanRequest request{};
+    request.flags = kWatchMatching;
+    request.all_of = request.returned = PageRange::kWritten;
+    request.any_of = PageRange::kPresent | PageRange::kSwapped;
+    return Scan(request, start, end, ranges, most);
   }
 
  private:
@@ -72,6 +90,20 @@ class Pagemap {
     std::uint64_t size, flags, start, end, walk_end, ranges, ranges_count, most_pages, inverted,
         all_of, any_of, returned;
   };
+
+  int Scan(ScanRequest& request, std::uint64_t& start, std::uint64_t end, PageRange* ranges,
+           std::size_t most) const {
+    constexpr unsigned long kScan = _IOWR('f', 16, ScanRequest);
+    request.size = sizeof request;
+    request.start = start;
+    request.end = end;
+    request.ranges = reinterpret_cast<std::uint64_t>(ranges);
+    request.ranges_count = most;
+    const auto found = static_cast<int>(syscall(SYS_ioctl, file_.Descriptor(), kScan, &request));
+    if (found >= 0 && request.walk_end <= start) return -1;
+    start = request.walk_end;
+    return found;
+  }
 
   const ProcFile file_{"/proc/thread-self/pagemap"};
 };

@@ -2,7 +2,8 @@
 //   kCallInstruction     the bytes of the instruction that makes a call
 //   kRestorerFlag        of an action: its handler returns by tare_return_from_signal
 //   CloneThread          the kernel's clone: main(argument) runs on the stack that ends there, and
-//                        `cleared` becomes 0 when it has ended; the result is the kernel's
+//                        `cleared` becomes 0 when it has ended; with CLONE_SETTLS `storage` is its
+//                        thread pointer; the result is the kernel's
 //   the code of the functions of C below
 
 #pragma once

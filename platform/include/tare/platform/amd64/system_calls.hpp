@@ -8,12 +8,13 @@ inline constexpr unsigned char kCallInstruction[] = {0x0f, 0x05};
 inline constexpr unsigned long kRestorerFlag = 0x04000000;  // SA_RESTORER
 
 inline long CloneThread(CloneFlags flags, ThreadMain main, void* argument, void* stack_end,
-                        void* cleared) {
+                        void* cleared, void* storage) {
   void** const top = static_cast<void**>(stack_end) - 2;
   top[0] = reinterpret_cast<void*>(main);
   top[1] = argument;
   long result = SYS_clone;
   register auto* clear asm("r10") = cleared;
+  register auto* tls asm("r8") = storage;
   __asm__ volatile(
       "syscall\n\t"
       "test %%rax, %%rax\n\t"
@@ -27,7 +28,7 @@ inline long CloneThread(CloneFlags flags, ThreadMain main, void* argument, void*
       "syscall\n\t"
       "1:"
       : "+a"(result)
-      : "D"(flags), "S"(top), "d"(nullptr), "r"(clear), [exit] "i"(SYS_exit)
+      : "D"(flags), "S"(top), "d"(nullptr), "r"(clear), "r"(tls), [exit] "i"(SYS_exit)
       : "rcx", "r11", "memory");
   return result;
 }

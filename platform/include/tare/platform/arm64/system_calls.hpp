@@ -8,14 +8,14 @@ inline constexpr unsigned char kCallInstruction[] = {0x01, 0x00, 0x00, 0xd4};  /
 inline constexpr unsigned long kRestorerFlag = 0x04000000;                     // SA_RESTORER
 
 inline long CloneThread(CloneFlags flags, ThreadMain main, void* argument, void* stack_end,
-                        void* cleared) {
+                        void* cleared, void* storage) {
   void** const top = static_cast<void**>(stack_end) - 2;
   top[0] = reinterpret_cast<void*>(main);
   top[1] = argument;
   register long result asm("x0") = flags;
   register void** stack asm("x1") = top;
   register void* parent asm("x2") = nullptr;
-  register void* storage asm("x3") = nullptr;
+  register void* tls asm("x3") = storage;
   register void* clear asm("x4") = cleared;
   register long number asm("x8") = SYS_clone;
   __asm__ volatile(
@@ -30,7 +30,7 @@ inline long CloneThread(CloneFlags flags, ThreadMain main, void* argument, void*
       "svc 0\n\t"
       "1:"
       : "+r"(result)
-      : "r"(stack), "r"(parent), "r"(storage), "r"(clear), "r"(number), [exit] "i"(SYS_exit)
+      : "r"(stack), "r"(parent), "r"(tls), "r"(clear), "r"(number), [exit] "i"(SYS_exit)
       : "memory");
   return result;
 }
