@@ -86,6 +86,15 @@ void EachMarkedOn(Address from, Address to, Visit visit) {
                       [&](Address begin, Address end) { visit(Span{begin, end}); });
 }
 
+inline void CountPause(Count nanoseconds) {
+  process.header->pause_nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
+  auto& longest = process.header->longest_nanoseconds;
+  Count before = longest.load(std::memory_order_relaxed);
+  while (before < nanoseconds &&
+         !longest.compare_exchange_weak(before, nanoseconds, std::memory_order_relaxed))
+    continue;
+}
+
 class Beside {
  public:
   // In the process as it begins.
@@ -123,6 +132,17 @@ class Beside {
   // For who holds the collector's lock, where it is not the marker's turn.
   void Go(Phase next) { SetPhase(next); }
 
+  // Whether threads write to more pages than the marker can search meanwhile.
+  bool IsBehind() const { return behind_.load(std::memory_order_relaxed); }
+
+  // Lets the marker go ahead of the thread a little, which may be stopped meanwhile.
+  void LetAhead() {
+    constexpr timespec kLittle{0, 1'000'000};
+    const Count begin = tare::Nanoseconds();
+    FutexWait(phase_, static_cast<std::uint32_t>(Phase::kMarking), &kLittle);
+    CountPause(tare::Nanoseconds() - begin);
+  }
+
   // Until it is not the marker's turn.
   void AwaitTurn() {
     Phase now = Now();
@@ -159,11 +179,12 @@ class Beside {
   // With the marks of before: the next collection clears them.
   void AfterForkInChild() {
     SetPhase(Phase::kIdle);
+    behind_.store(false, std::memory_order_relaxed);
     world.beside_runs.store(0, std::memory_order_relaxed);
   }
 
  private:
-  static constexpr std::size_t kFewPages = 128, kMostRounds = 8;
+  static constexpr std::size_t kFewPages = 256, kMostRounds = 32;
   static constexpr unsigned kCloseUnshared = 2;  // CLOSE_RANGE_UNSHARE
 
   static void Main(void* argument) { static_cast<Beside*>(argument)->Run(); }
@@ -247,7 +268,7 @@ class Beside {
       if (row.writable && metadata.HasObjects(row.start, row.end)) watch.Watch(row.start, row.end);
   }
 
-  // Until few pages are left for the pause, or it does not help.
+  // Until few pages are left for the pause, or it does not help that threads wait.
   void SearchWritten(const platform::WriteWatch& watch, const platform::Pagemap& pagemap) {
     std::size_t before = ~std::size_t{0};
     for (std::size_t round = 0; round < kMostRounds; ++round) {
@@ -258,12 +279,15 @@ class Beside {
         EachMarkedOn(from, to, [](const Span& span) { markers.SearchBeside(span); });
       });
       if (!good) markers.Overflow();  // all that is marked is searched again
-      if (bytes <= kFewPages * kPageBytes || bytes > before - before / 4) return;
+      if (bytes <= kFewPages * kPageBytes || (IsBehind() && bytes > before - before / 8)) break;
+      behind_.store(IsBehind() || bytes > before - before / 4, std::memory_order_relaxed);
       before = bytes;
     }
+    behind_.store(false, std::memory_order_relaxed);
   }
 
   std::atomic<std::uint32_t> phase_ = 0;
+  std::atomic<bool> behind_ = false;
   bool failed_ = false;
   Count marked_at_ = 0;
   unsigned again_ = 0;

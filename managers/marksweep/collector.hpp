@@ -178,6 +178,10 @@ inline void SetThreshold(std::size_t marked_bytes) {
       IsQuarantine() ? std::max(kLeastHeld, process.last_searched_bytes / kSearchedForHeld)
                      : std::max(kLeastThreshold, marked_bytes);
   process.threshold = process.options.every != 0 ? process.options.every : automatic;
+  // Where that is for the collector to say, little memory is no reason to wait.
+  constexpr std::size_t kLittle = 32 << 20;
+  const std::size_t more = process.options.every != 0 ? 0 : kLittle;
+  process.wait_at = process.threshold + std::max(process.threshold, more);
   process.pause_at = process.options.pause_nanoseconds != 0 ? process.threshold / 2 : kNever;
 }
 
@@ -258,9 +262,8 @@ __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind, C
   const Count end = Nanoseconds(), cpu = ProcessorNanoseconds() - begin_cpu;
   StartWorld();
 
-  header.pause_nanoseconds += end - begin;
+  CountPause(end - begin);
   header.pause_cpu_nanoseconds += cpu;
-  header.longest_nanoseconds = std::max(header.longest_nanoseconds, end - begin);
   header.stop_nanoseconds += stopped - begin;
   header.mark_nanoseconds += marked - stopped;
   header.sweep_nanoseconds += end - marked;
@@ -339,6 +342,12 @@ inline bool CollectStopped(const StackInUse& own, Count kind, Count begin) {
   return done;
 }
 
+// What a thread does for a collection outside of pauses.
+inline void NoteStep(Count begin) {
+  Count& longest = process.header->longest_step_nanoseconds;
+  longest = std::max(longest, Nanoseconds() - begin);
+}
+
 // A collection beside the program begins, or goes on where the marker has done its part. What a
 // thread waits for the marker before a pause is a part of the pause. False when it comes to
 // nothing.
@@ -349,7 +358,9 @@ inline bool GoOn(const StackInUse& own, bool wait) {
   bool done = true;
   if (beside.IsIdle()) {
     SweepAll();
-    if (beside.Begin()) return true;
+    const bool begun = beside.Begin();
+    NoteStep(begin);
+    if (begun) return true;
     ++process.header->stopped_instead;
     return CollectStopped(own, 0, begin);
   }
@@ -383,7 +394,7 @@ inline bool IsTimeToGoOn() {
       return true;
     case Phase::kPreparing:
     case Phase::kMarking:
-      return since >= 2 * process.threshold;
+      return since >= process.wait_at;
     default:
       return since >= process.threshold;
   }
@@ -393,19 +404,17 @@ inline bool IsTimeToGoOn() {
 inline void Step(const StackInUse& own) {
   constexpr std::size_t kMostGroups = 16;
   const auto since = [] { return process.since_collection.load(std::memory_order_relaxed); };
-  const Count waited = process.header->pause_nanoseconds, begin = Nanoseconds();
-  while (since() >= 2 * process.threshold && GoOn(own, true)) continue;
+  while (since() >= process.wait_at && GoOn(own, true)) continue;
   if (!beside.IsIdle() || since() >= process.threshold) GoOn(own, false);
   if (sweep.leaf != nullptr) {
     // All is swept when half of what is allocated until the next collection is.
     const double part = 2.0 * static_cast<double>(since()) / static_cast<double>(process.threshold);
     const auto goal =
         static_cast<std::size_t>(std::min(part, 1.0) * static_cast<double>(sweep.groups + 1));
+    const Count begin = Nanoseconds();
     if (goal > sweep.swept) SweepSome(std::min(goal - sweep.swept, kMostGroups));
+    NoteStep(begin);
   }
-  Count& longest = process.header->longest_step_nanoseconds;
-  const Count took = Nanoseconds() - begin - (process.header->pause_nanoseconds - waited);
-  longest = std::max(longest, took);
 }
 
 inline bool CollectLocked(const StackInUse& own, Count kind, std::size_t more) {

@@ -43,9 +43,9 @@ struct Header {
   Count forked;  // 1: this process began as a fork of the program, 0: by exec
   Count collections;
   Count reclaiming_collections;
-  SharedCount uncounted;  // forked processes and threads that could not count
-  Count pause_nanoseconds;
-  Count longest_nanoseconds;
+  SharedCount uncounted;          // forked processes and threads that could not count
+  SharedCount pause_nanoseconds;  // with the waits of threads for a marker beside them
+  SharedCount longest_nanoseconds;
   Count stop_nanoseconds;
   Count mark_nanoseconds;
   Count sweep_nanoseconds;          // inside of pauses

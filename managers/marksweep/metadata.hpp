@@ -210,10 +210,18 @@ class Metadata {
   // entered and marked, but none is removed.
   template <typename Visit>
   void EachMarked(Address from, Address to, Visit visit) const {
-    if (const Found found = Find(from);
-        found.start != 0 && found.start < from &&
+    Address begin = 0, end = 0;
+    const auto add = [&](Address next, Address next_end) {
+      if (next != end) {
+        if (begin != end) visit(begin, end);
+        begin = next;
+      }
+      end = std::min(next_end, to);
+    };
+    const Found found = Find(from);
+    if (found.start != 0 && found.start < from &&
         (Load(found.block->state) & StartBit(GranuleOf(found.start))) != 0)
-      visit(from, std::min(EndOf(found.start), to));
+      add(from, EndOf(found.start));
     for (Address at = BlockBase(from); at < to; at += kBlockBytes) {
       const Block* const block = BlockOf(at);
       if (block == nullptr) {
@@ -222,10 +230,9 @@ class Metadata {
       }
       const Word bounds = Load(block->bounds);
       const Half marked = Marked(Load(block->state)) & Starts(bounds);
-      if (marked != 0)
-        EachOf(at, bounds, marked,
-               [&](Address begin, Address end) { visit(begin, std::min(end, to)); });
+      if (marked != 0) EachOf(at, bounds, marked, add);
     }
+    if (begin != end) visit(begin, end);
   }
 
   // Calls visit(from, to) for each stretch of groups in which objects have been.

@@ -98,10 +98,11 @@ __attribute__((noinline)) inline void RefillCredit(Thread& t, std::size_t bytes)
     Collect(process.options.concurrent ? kGoOn : 0, false, bytes);
   else if (SinceCollection() >= process.pause_at)
     PauseOnPurpose();
+  else if (beside.IsBehind())
+    beside.LetAhead();
   const std::size_t since = SinceCollection();
   const bool late = process.options.concurrent && since >= process.threshold;
-  const std::size_t next =
-      std::min(late ? 2 * process.threshold : process.threshold, process.pause_at);
+  const std::size_t next = std::min(late ? process.wait_at : process.threshold, process.pause_at);
   const std::size_t left = next > since ? next - since - 1 : 0;
   std::size_t step = process.options.heap != 0 || late ? kShortStep : kStep;
   if (!__libc_single_threaded) step = std::min(step, process.threshold / kStepsOfThreads);

@@ -66,6 +66,7 @@ struct Process {
   SpinLock collector;                       // held while one thread collects or sweeps
   std::atomic<unsigned> forks_waiting = 0;  // threads that wait for it to fork; they go first
   std::size_t threshold = 0;
+  std::size_t wait_at = kNever;   // bytes at which a thread waits for the marker beside it
   std::size_t pause_at = kNever;  // bytes since the collection at which a pause is put in
   Count pauses = 0;               // put in so far
   std::atomic<bool> sweeps_by_marks = false;  // what has no mark is swept: what is new has one
