@@ -132,14 +132,20 @@ class Beside {
   // For who holds the collector's lock, where it is not the marker's turn.
   void Go(Phase next) { SetPhase(next); }
 
-  // Whether threads write to more pages than the marker can search meanwhile.
-  bool IsBehind() const { return behind_.load(std::memory_order_relaxed); }
+  // Whether a thread that allocates is to let the marker go ahead: threads write to more pages than
+  // it can search meanwhile, or are on their way to where they have to wait for it.
+  bool IsBehind(std::size_t since) const {
+    return behind_.load(std::memory_order_relaxed) ||
+           since >= process.threshold / 2 + process.wait_at / 2;
+  }
 
-  // Lets the marker go ahead of the thread a little, which may be stopped meanwhile.
+  // A little. The thread may be stopped meanwhile.
   void LetAhead() {
     constexpr timespec kLittle{0, 1'000'000};
+    const Phase now = Now();
+    if (now != Phase::kPreparing && now != Phase::kMarking) return;
     const Count begin = tare::Nanoseconds();
-    FutexWait(phase_, static_cast<std::uint32_t>(Phase::kMarking), &kLittle);
+    FutexWait(phase_, static_cast<std::uint32_t>(now), &kLittle);
     CountPause(tare::Nanoseconds() - begin);
   }
 
@@ -168,12 +174,16 @@ class Beside {
 
   // Pages could not be watched.
   bool HasFailed() const { return failed_; }
-  // Whether the marker has waited for the last pause for so long that another round of it is
-  // better.
-  bool IsStale(Count now) {
-    constexpr Count kLong = 10'000'000;
-    constexpr unsigned kMost = 3;
-    return now > marked_at_ + kLong && again_++ < kMost;
+  // Whether so much is to be searched in the last pause that another round of the marker is better.
+  bool IsFarBehind() {
+    constexpr std::size_t kManyPages = 2048;
+    constexpr unsigned kMost = 4;
+    if (again_ == kMost) return false;
+    ++again_;
+    std::size_t bytes = 0;
+    const platform::Pagemap pagemap;
+    VisitWritten<false>(pagemap, [&](Address from, Address to) { bytes += to - from; });
+    return bytes > kManyPages * kPageBytes;
   }
 
   // With the marks of before: the next collection clears them.
@@ -184,7 +194,7 @@ class Beside {
   }
 
  private:
-  static constexpr std::size_t kFewPages = 256, kMostRounds = 32;
+  static constexpr std::size_t kFewPages = 256, kMostRounds = 32, kMostStalls = 4;
   static constexpr unsigned kCloseUnshared = 2;  // CLOSE_RANGE_UNSHARE
 
   static void Main(void* argument) { static_cast<Beside*>(argument)->Run(); }
@@ -247,7 +257,6 @@ class Beside {
     while (Now() == Phase::kMarking) {
       markers.DrainBeside();
       SearchWritten(watch, pagemap);
-      marked_at_ = tare::Nanoseconds();
       SetPhase(Phase::kMarked);
       AwaitOtherThan(Phase::kMarked);
     }
@@ -271,6 +280,7 @@ class Beside {
   // Until few pages are left for the pause, or it does not help that threads wait.
   void SearchWritten(const platform::WriteWatch& watch, const platform::Pagemap& pagemap) {
     std::size_t before = ~std::size_t{0};
+    std::size_t stalls = 0;
     for (std::size_t round = 0; round < kMostRounds; ++round) {
       Watch(watch);
       std::size_t bytes = 0;
@@ -279,8 +289,9 @@ class Beside {
         EachMarkedOn(from, to, [](const Span& span) { markers.SearchBeside(span); });
       });
       if (!good) markers.Overflow();  // all that is marked is searched again
-      if (bytes <= kFewPages * kPageBytes || (IsBehind() && bytes > before - before / 8)) break;
-      behind_.store(IsBehind() || bytes > before - before / 4, std::memory_order_relaxed);
+      if (bytes <= kFewPages * kPageBytes || stalls == kMostStalls) break;
+      stalls += bytes > before - before / 4;
+      behind_.store(stalls != 0, std::memory_order_relaxed);
       before = bytes;
     }
     behind_.store(false, std::memory_order_relaxed);
@@ -289,7 +300,6 @@ class Beside {
   std::atomic<std::uint32_t> phase_ = 0;
   std::atomic<bool> behind_ = false;
   bool failed_ = false;
-  Count marked_at_ = 0;
   unsigned again_ = 0;
   char* stack_ = nullptr;
   void** storage_ = nullptr;

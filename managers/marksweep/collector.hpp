@@ -373,7 +373,7 @@ inline bool GoOn(const StackInUse& own, bool wait) {
     done = PauseHere(own, kFirst, begin);
     if (done) next = Phase::kMarking;
   } else if (beside.Now() == Phase::kMarked) {
-    if (!wait && beside.IsStale(begin))
+    if (!wait && beside.IsFarBehind())
       next = Phase::kMarking;
     else
       done = PauseHere(own, kLast, begin);

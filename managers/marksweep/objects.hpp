@@ -98,7 +98,7 @@ __attribute__((noinline)) inline void RefillCredit(Thread& t, std::size_t bytes)
     Collect(process.options.concurrent ? kGoOn : 0, false, bytes);
   else if (SinceCollection() >= process.pause_at)
     PauseOnPurpose();
-  else if (beside.IsBehind())
+  else if (process.options.concurrent && beside.IsBehind(SinceCollection()))
     beside.LetAhead();
   const std::size_t since = SinceCollection();
   const bool late = process.options.concurrent && since >= process.threshold;

@@ -139,7 +139,7 @@ proctype Collector() {
   do
   :: phase == marked && again == 0 ->
     again++;
-    phase = marking /*> if (!wait && beside.IsStale(begin)) next = Phase::kMarking; */
+    phase = marking /*> if (!wait && beside.IsFarBehind()) next = Phase::kMarking; */
   :: phase == marked -> break
   od;
   atomic {
