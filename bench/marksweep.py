@@ -400,9 +400,7 @@ def _beside(folder: Path) -> list[Row]:
     return [row for name, task in tasks.items() for row in _pauses_of(name, task, folder)]
 
 
-def _pauses_of(
-    name: str, task: Callable[[Manager, Path], float], folder: Path
-) -> Iterator[Row]:
+def _pauses_of(name: str, task: Callable[[Manager, Path], float], folder: Path) -> Iterator[Row]:
     managers = {
         "bare": resolve("glibc"),
         "stopped": resolve("marksweep(glibc)"),

@@ -86,8 +86,8 @@ void EachMarkedOn(Address from, Address to, Visit visit) {
                       [&](Address begin, Address end) { visit(Span{begin, end}); });
 }
 
-inline void CountPause(Count nanoseconds) {
-  process.header->pause_nanoseconds.fetch_add(nanoseconds, std::memory_order_relaxed);
+// How long a thread was stopped, or waited.
+inline void NoteLongest(Count nanoseconds) {
   auto& longest = process.header->longest_nanoseconds;
   Count before = longest.load(std::memory_order_relaxed);
   while (before < nanoseconds &&
@@ -144,9 +144,11 @@ class Beside {
     constexpr timespec kLittle{0, 1'000'000};
     const Phase now = Now();
     if (now != Phase::kPreparing && now != Phase::kMarking) return;
-    const Count begin = tare::Nanoseconds();
+    const Count begin = Nanoseconds();
     FutexWait(phase_, static_cast<std::uint32_t>(now), &kLittle);
-    CountPause(tare::Nanoseconds() - begin);
+    const Count waited = Nanoseconds() - begin;
+    process.header->wait_nanoseconds.fetch_add(waited, std::memory_order_relaxed);
+    NoteLongest(waited);
   }
 
   // Until it is not the marker's turn.
@@ -195,7 +197,9 @@ class Beside {
 
  private:
   static constexpr std::size_t kFewPages = 256, kMostRounds = 32, kMostStalls = 4;
-  static constexpr unsigned kCloseUnshared = 2;  // CLOSE_RANGE_UNSHARE
+  // What older headers lack: SYS_close_range, and CLOSE_RANGE_UNSHARE.
+  static constexpr long kCloseRange = 436;
+  static constexpr unsigned kUnshared = 2;
 
   static void Main(void* argument) { static_cast<Beside*>(argument)->Run(); }
 
@@ -226,7 +230,7 @@ class Beside {
 
   // In the thread. Signals are blocked.
   void Run() {
-    const bool apart = syscall(SYS_close_range, 0, ~0U, kCloseUnshared) == 0;
+    const bool apart = syscall(kCloseRange, 0, ~0U, kUnshared) == 0;
     if (apart)
       Mark();
     else

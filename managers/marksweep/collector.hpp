@@ -262,7 +262,8 @@ __attribute__((noinline)) inline bool Pause(const StackInUse& own, Count kind, C
   const Count end = Nanoseconds(), cpu = ProcessorNanoseconds() - begin_cpu;
   StartWorld();
 
-  CountPause(end - begin);
+  header.pause_nanoseconds += end - begin;
+  NoteLongest(end - begin);
   header.pause_cpu_nanoseconds += cpu;
   header.stop_nanoseconds += stopped - begin;
   header.mark_nanoseconds += marked - stopped;

@@ -43,8 +43,8 @@ struct Header {
   Count forked;  // 1: this process began as a fork of the program, 0: by exec
   Count collections;
   Count reclaiming_collections;
-  SharedCount uncounted;          // forked processes and threads that could not count
-  SharedCount pause_nanoseconds;  // with the waits of threads for a marker beside them
+  SharedCount uncounted;  // forked processes and threads that could not count
+  Count pause_nanoseconds;
   SharedCount longest_nanoseconds;
   Count stop_nanoseconds;
   Count mark_nanoseconds;
@@ -68,11 +68,12 @@ struct Header {
   SharedCount metadata_bytes;      // address space of bits, marks and tables
   Count pause_cpu_nanoseconds;     // processor time of the process in its pauses
   Count searched_bytes;            // for pointers: roots, and objects live or marked
-  Count first_pauses;              // of mark=concurrent, beside the last ones, and failures of it
+  Count first_pauses;              // of the two of a collection beside the program
   Count longest_step_nanoseconds;  // of a thread that swept a part, outside of pauses
   Count beside_nanoseconds;        // processor time of markers beside the program
   Count stopped_instead;           // collections that could not mark beside it
-  Count spare[29];
+  SharedCount wait_nanoseconds;    // of threads that let a marker go ahead of them
+  Count spare[28];
   char names[kHeaderBytes - kNamesOffset];  // files of the inner malloc and, in the second half,
                                             // of the inner free
 };

@@ -118,7 +118,7 @@ def environment(options: Mapping[str, str]) -> dict[str, str]:
             raise UsageError(f"{NAME}(mark=concurrent, free={options['free']}): needs free=ignore")
         if not writes_can_be_watched():
             raise MissingError(
-                f"{NAME}(mark=concurrent) needs Linux 6.7 and userfaultfd, which cannot be used here",
+                f"{NAME}(mark=concurrent) needs Linux 6.7 and userfaultfd, not usable here",
                 "leave mark=concurrent out",
             )
     return variables
@@ -212,6 +212,7 @@ class Counts:
     longest_step_nanoseconds: int
     beside_nanoseconds: int
     stopped_instead: int
+    wait_nanoseconds: int
     allocated_objects: int
     allocated_bytes: int
     freed_objects: int
@@ -268,9 +269,7 @@ def read_process(path: Path) -> Process | None:
     servers = layers.served_by(header[_NAMES_AT:])
     first = (records["kind"] & _FIRST) != 0
     collections = records[~put_in & ~first]
-    return Process(
-        pid, bool(forked), servers, counts, collections, records[put_in], records[first]
-    )
+    return Process(pid, bool(forked), servers, counts, collections, records[put_in], records[first])
 
 
 def _record_type() -> np.dtype[np.void]:

@@ -256,7 +256,9 @@ def test_forks_and_programs_begun_while_it_marks(run: Callable[..., Outcome]) ->
 
 @needs_watch
 def test_the_program_has_no_descriptor_of_the_marker(run: Callable[..., Outcome]) -> None:
-    source = SHUFFLE + r"""
+    source = (
+        SHUFFLE
+        + r"""
     int main(void) {
       Mine* const mine = begin(1);
       for (int i = 0; i < 200; i++) {
@@ -268,6 +270,7 @@ def test_the_program_has_no_descriptor_of_the_marker(run: Callable[..., Outcome]
       check_all(mine);
       return 0;
     }"""
+    )
     details = good(run(source, "marksweep(glibc, mark=concurrent, every=64KiB)"))
     assert details["collections"] >= 10
     assert details["stopped_instead"] == 0
@@ -318,5 +321,5 @@ def test_only_ignored_frees(compile_c: Compile) -> None:
 
 def test_a_kernel_that_does_not_watch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marksweep, "writes_can_be_watched", lambda: False)
-    with pytest.raises(MissingError, match="needs Linux 6.7"):
+    with pytest.raises(MissingError, match=r"needs Linux 6\.7"):
         resolve("marksweep(glibc, mark=concurrent)")
