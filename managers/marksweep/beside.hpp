@@ -196,7 +196,7 @@ class Beside {
   }
 
  private:
-  static constexpr std::size_t kFewPages = 256, kMostRounds = 32, kMostStalls = 4;
+  static constexpr std::size_t kFewPages = 256, kMostRounds = 32, kMostStalls = 8;
   // What older headers lack: SYS_close_range, and CLOSE_RANGE_UNSHARE.
   static constexpr long kCloseRange = 436;
   static constexpr unsigned kUnshared = 2;
