@@ -418,8 +418,6 @@ def _pauses_of(name: str, task: Callable[[Manager, Path], float], folder: Path) 
                 process = marksweep.read_process(file)
                 assert process is not None
                 pauses[mark].append(process.counts.longest_nanoseconds / 1e9)
-                if mark == "concurrent":
-                    _report(f"{process.counts}")
     rate = {mark: statistics.median(each) for mark, each in rates.items()}
     longest = max(pauses["concurrent"])
     ratio = rate["concurrent"] / rate["stopped"]
