@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import os
 import re
 import shutil
@@ -14,12 +12,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from bench import cycles
-from bench.programs import commands
-from bench.row import Row
+from bench.programs import Times, commands, in_turns, round_means
+from bench.row import Row, ratio_row, seconds_row
 from tare.base.errors import MissingError, TareError
+from tare.base.units import format_seconds
 from tare.memory_managers.layers import marksweep
 from tare.memory_managers.manager import Manager, resolve
 from tare.observers.runner import run_once
@@ -27,16 +27,15 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits
 
-TRIES, MEMORY_TRIES = 5, 2
+MEMORY_TRIES = 2
 MOST_OF_BDWGC = 0.8
-LEAST_OF_TWO = 1.7
+MOST_OF_ONE = 1 / 1.7
 MOST_CPU = 1.05
-MOST_PAIR = 10.0
+MOST_PAIR = 10e-9
 MOST_MEMORY = 1.032
 LONGEST_PAUSE = 0.005
-LEAST_THROUGHPUT = 0.9
+MOST_TIME_CONCURRENT = 1 / 0.9
 KEYS, REQUESTS = 200_000, 2_000_000
-BESIDE_TRIES = 3
 BOOKS = "marksweep(glibc, every=never, free=honour)"
 
 MARKING = r"""
@@ -244,30 +243,24 @@ def _report(step: str) -> None:
     print(f"marksweep: {step}", file=sys.stderr)
 
 
-def _geometric_mean(ratios: Mapping[str, float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, ratios.values())))
-
-
-def _each(ratios: Mapping[str, float], digits: int = 2) -> str:
-    return "the geometric mean of " + ", ".join(
-        f"{name} {ratio:.{digits}f}" for name, ratio in ratios.items()
-    )
+def _each(ratios: Mapping[str, Sequence[float]]) -> str:
+    medians = (f"{name} {statistics.median(each):.2f}" for name, each in ratios.items())
+    return f"the geometric mean of {', '.join(medians)}"
 
 
 def _pair(folder: Path, books: Manager) -> list[Row]:
     program = _compile(folder, "pair", PAIR)
-    times: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(TRIES):
-        for with_books, each in times.items():
-            each.append(float(_run([program], books if with_books else None).stdout))
-    bare, kept = (statistics.median(each) for each in times.values())
-    added = kept - bare
+
+    def seconds(manager: Manager | None) -> float:
+        return float(_run([program], manager).stdout) / 1e9
+
+    took = in_turns({"bare": partial(seconds, None), "kept": partial(seconds, books)})
+    bare = format_seconds(statistics.median(took.of["bare"]))
     return [
-        Row(
-            "marksweep's books, a malloc and free pair",
-            f"{added:.1f} ns more ({bare:.1f} ns bare)",
-            f"at most {MOST_PAIR:.0f} ns",
-            added <= MOST_PAIR,
+        seconds_row(
+            f"marksweep's books, added to the {bare} of a malloc and free pair",
+            took.more("kept", "bare"),
+            MOST_PAIR,
         )
     ]
 
@@ -287,20 +280,13 @@ def _programs(folder: Path, books: Manager) -> list[Row]:
     ratios = {}
     for name, command in commands(folder).items():
         _report(f"books of {name}")
-        costs: list[tuple[float, float]] = []
-        for _ in range(TRIES):
-            costs.append((_cost(command, None, folder), _cost(command, books, folder)))
-        bare, kept = (statistics.median(column) for column in zip(*costs, strict=True))
-        ratios[name] = kept / bare
-    mean = _geometric_mean(ratios)
-    return [
-        Row(
-            f"marksweep's books, {what} of programs",
-            f"{mean:.2f}x, {_each(ratios)}",
-            f"at most {MOST_CPU}x",
-            mean <= MOST_CPU,
-        )
-    ]
+        measures = {
+            way: partial(_cost, command, manager, folder)
+            for way, manager in (("bare", None), ("kept", books))
+        }
+        ratios[name] = in_turns(measures).quotients("kept", "bare")
+    what = f"marksweep's books, {what} of programs"
+    return [ratio_row(what, round_means(ratios), MOST_CPU, _each(ratios))]
 
 
 def _memory(folder: Path, books: Manager) -> list[Row]:
@@ -315,18 +301,18 @@ def _memory(folder: Path, books: Manager) -> list[Row]:
             statistics.median(_peak_bytes(command, manager, folder) for _ in range(MEMORY_TRIES))
             for manager in managers
         )
-        to_padded[name], to_bare[name] = kept / padded, kept / bare
-    mean = _geometric_mean(to_padded)
+        to_padded[name], to_bare[name] = [kept / padded], [kept / bare]
+    mean = round_means(to_padded).median
     return [
         Row(
             "marksweep's books, peak memory beside glibc with one byte more an object",
-            f"{mean:.3f}x, {_each(to_padded, 3)}",
+            f"{mean:.3f}x, {_each(to_padded)}",
             f"at most {MOST_MEMORY}x",
             mean <= MOST_MEMORY,
         ),
         Row(
             "the same beside glibc as it is",
-            f"{_geometric_mean(to_bare):.3f}x, {_each(to_bare, 3)}",
+            f"{round_means(to_bare).median:.3f}x, {_each(to_bare)}",
         ),
     ]
 
@@ -350,38 +336,40 @@ def _marking(folder: Path, bdwgc: Manager) -> list[Row]:
     beside_bdwgc, beside_one, possible = {}, {}, {}
     for kind in ("tree", "list", "data"):
         _report(f"marking a {kind}")
-        times: dict[str, list[int]] = {name: [] for name in managers}
-        for _ in range(TRIES):
-            for name, manager in managers.items():
-                times[name] += _marked(program, kind, manager)
-            with ThreadPoolExecutor() as pool:
-                both = pool.map(_marked, [program] * 2, [kind] * 2, [managers["one"]] * 2)
-                times.setdefault("both", []).extend(itertools.chain.from_iterable(both))
-        medians = {name: statistics.median(each) for name, each in times.items()}
-        beside_bdwgc[kind] = medians["bdwgc"] / medians["one"]
+        took = in_turns(
+            {
+                **{name: partial(_marked, program, kind, each) for name, each in managers.items()},
+                "both": partial(_marked_at_a_time, program, kind, managers["one"]),
+            }
+        )
+        beside_bdwgc[kind] = took.quotients("one", "bdwgc")
         if kind != "list":  # one marker alone can follow that
-            beside_one[kind] = medians["one"] / medians["two"]
-            possible[kind] = 2 * medians["one"] / medians["both"]
-    mean = _geometric_mean(beside_bdwgc)
+            beside_one[kind] = took.quotients("two", "one")
+            possible[kind] = took.quotients("both", "one")
+    least = round_means(possible).median / 2
     return [
-        Row(
-            "marksweep's marking, as fast as bdwgc's",
-            f"{mean:.2f}x, {_each(beside_bdwgc)}",
-            "at least 1x",
-            mean >= 1,
+        ratio_row(
+            "marksweep's marking, beside bdwgc's",
+            round_means(beside_bdwgc),
+            1.0,
+            _each(beside_bdwgc),
         ),
-        Row(
-            "marksweep's marking by two, as fast as by one",
-            f"{_geometric_mean(beside_one):.2f}x, {_each(beside_one)}; two processes at a time: "
-            f"{_geometric_mean(possible):.2f}x",
-            f"at least {LEAST_OF_TWO}x",
-            _geometric_mean(beside_one) >= LEAST_OF_TWO,
+        ratio_row(
+            "marksweep's marking by two, beside one",
+            round_means(beside_one),
+            MOST_OF_ONE,
+            f"{_each(beside_one)}; half of what two processes take at a time: {least:.2f}x",
         ),
     ]
 
 
-def _marked(program: Path, kind: str, manager: Manager) -> list[int]:
-    return [*map(int, _run([program, kind], manager).stdout.split())]
+def _marked(program: Path, kind: str, manager: Manager) -> float:
+    return statistics.median(map(int, _run([program, kind], manager).stdout.split())) / 1e9
+
+
+def _marked_at_a_time(program: Path, kind: str, manager: Manager) -> float:
+    with ThreadPoolExecutor() as pool:
+        return statistics.median(pool.map(_marked, [program] * 2, [kind] * 2, [manager] * 2))
 
 
 def _beside(folder: Path) -> list[Row]:
@@ -401,37 +389,41 @@ def _beside(folder: Path) -> list[Row]:
 
 
 def _pauses_of(name: str, task: Callable[[Manager, Path], float], folder: Path) -> Iterator[Row]:
-    managers = {
-        "bare": resolve("glibc"),
-        "stopped": resolve("marksweep(glibc)"),
-        "concurrent": resolve("marksweep(glibc, mark=concurrent)"),
-    }
-    rates: dict[str, list[float]] = {mark: [] for mark in managers}
-    pauses: dict[str, list[float]] = {mark: [] for mark in managers}
-    for number in range(BESIDE_TRIES):
-        for mark, manager in managers.items():
-            _report(f"{name}, {mark}")
-            counters = folder / f"{name} {mark} {number}"
-            counters.mkdir()
-            rates[mark].append(task(manager, counters))
-            for file in counters.iterdir():
+    pauses: dict[str, list[float]] = {}
+
+    def seconds(way: str, manager: Manager) -> float:
+        """Of what is done in one."""
+        _report(f"{name}, {way}")
+        with tempfile.TemporaryDirectory(dir=folder) as counters:
+            rate = task(manager, Path(counters))
+            for file in Path(counters).iterdir():
                 process = marksweep.read_process(file)
                 assert process is not None
-                pauses[mark].append(process.counts.longest_nanoseconds / 1e9)
-    rate = {mark: statistics.median(each) for mark, each in rates.items()}
-    longest = max(pauses["concurrent"])
-    ratio = rate["concurrent"] / rate["stopped"]
-    yield Row(
-        f"marksweep's longest pause beside {name}",
-        f"{longest * 1e3:.1f} ms ({max(pauses['stopped']) * 1e3:.0f} ms with mark=stopped)",
-        f"at most {LONGEST_PAUSE * 1e3:.0f} ms",
-        longest <= LONGEST_PAUSE,
+                pauses.setdefault(way, []).append(process.counts.longest_nanoseconds / 1e9)
+        return 1 / rate
+
+    took = in_turns(
+        {
+            way: partial(seconds, way, resolve(manager))
+            for way, manager in (
+                ("bare", "glibc"),
+                ("stopped", "marksweep(glibc)"),
+                ("concurrent", "marksweep(glibc, mark=concurrent)"),
+            )
+        }
     )
-    yield Row(
-        f"the throughput of {name} meanwhile, beside mark=stopped",
-        f"{ratio:.2f}x ({rate['concurrent'] / rate['bare']:.2f}x of bare glibc's)",
-        f"at least {LEAST_THROUGHPUT}x",
-        ratio >= LEAST_THROUGHPUT,
+    longest = Times(pauses).each("concurrent", 1)
+    stopped = format_seconds(statistics.median(pauses["stopped"]))
+    yield seconds_row(
+        f"marksweep's longest pause beside {name}; with mark=stopped {stopped}",
+        longest,
+        LONGEST_PAUSE,
+    )
+    yield ratio_row(
+        f"the time of {name} meanwhile, beside mark=stopped",
+        took.ratio("concurrent", "stopped"),
+        MOST_TIME_CONCURRENT,
+        f"{took.ratio('concurrent', 'bare').median:.2f}x of bare glibc's",
     )
 
 
@@ -468,35 +460,46 @@ def _collecting(folder: Path, bdwgc: Manager) -> list[Row]:
     found = []
     for name, command in COLLECTED.items():
         _report(f"pauses of {name}")
-        times: list[tuple[float, float]] = []
-        for number in range(TRIES):
-            told = _run(command, bdwgc, {"GC_PRINT_STATS": "1"}).stderr
-            theirs = [
-                int(milliseconds) * 1e-3 + int(nanoseconds) * 1e-9
-                for milliseconds, nanoseconds in re.findall(
-                    r"Complete collection took (\d+) ms (\d+) ns", told
-                )
-            ]
-            allocated = sum(map(int, re.findall(r"after (\d+) allocated bytes", told)))
-            counters = folder / f"{name}{number}"
-            counters.mkdir()
-            ours = resolve(f"marksweep(glibc, every={allocated // len(theirs)}B)")
-            _run(command, ours, {marksweep.COUNTERS_VARIABLE: str(counters)})
-            (file,) = counters.iterdir()
-            process = marksweep.read_process(file)
-            assert process is not None
-            pauses = process.counts.pause_nanoseconds / 1e9
-            times.append((sum(theirs), pauses))
-        theirs_median, ours_median = (
-            statistics.median(column) for column in zip(*times, strict=True)
+        theirs, allocated = _collected_by(bdwgc, command)
+        every = allocated // len(theirs)
+        ours = resolve(f"marksweep(glibc, every={every}B)")
+        took = in_turns(
+            {
+                "bdwgc": partial(_paused_by, bdwgc, command),
+                "ours": partial(_paused, ours, command, folder),
+            }
         )
-        ratio = ours_median / theirs_median
+        each = ", ".join(
+            f"{way} {format_seconds(statistics.median(values))}" for way, values in took.of.items()
+        )
         found.append(
-            Row(
+            ratio_row(
                 f"marksweep's pauses in {name}, beside bdwgc's",
-                f"{ratio:.2f}x ({ours_median * 1e3:.0f} ms, {theirs_median * 1e3:.0f} ms)",
-                f"at most {MOST_OF_BDWGC}x",
-                ratio <= MOST_OF_BDWGC,
+                took.ratio("ours", "bdwgc"),
+                MOST_OF_BDWGC,
+                each,
             )
         )
     return found
+
+
+def _collected_by(bdwgc: Manager, command: Sequence[str]) -> tuple[list[float], int]:
+    """The seconds of its collections, and the bytes that were allocated for them."""
+    told = _run(command, bdwgc, {"GC_PRINT_STATS": "1"}).stderr
+    took = re.findall(r"Complete collection took (\d+) ms (\d+) ns", told)
+    allocated = sum(map(int, re.findall(r"after (\d+) allocated bytes", told)))
+    return [int(ms) * 1e-3 + int(ns) * 1e-9 for ms, ns in took], allocated
+
+
+def _paused_by(bdwgc: Manager, command: Sequence[str]) -> float:
+    return sum(_collected_by(bdwgc, command)[0])
+
+
+def _paused(manager: Manager, command: Sequence[str], folder: Path) -> float:
+    """Seconds of all pauses."""
+    with tempfile.TemporaryDirectory(dir=folder) as counters:
+        _run(command, manager, {marksweep.COUNTERS_VARIABLE: counters})
+        (file,) = Path(counters).iterdir()
+        process = marksweep.read_process(file)
+        assert process is not None
+        return process.counts.pause_nanoseconds / 1e9

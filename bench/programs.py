@@ -79,6 +79,10 @@ class Times:
         assert interval is not None
         return interval
 
+    def quotients(self, tool: str, other: str) -> list[float]:
+        """The time under ``tool`` divided by that under ``other``, a value a round."""
+        return [one / two for one, two in zip(self.of[tool], self.of[other], strict=True)]
+
     def each(self, tool: str, divisor: float) -> Interval:
         """The time under ``tool`` divided by ``divisor``."""
         interval = median_interval([value / divisor for value in self.of[tool]], SEED)

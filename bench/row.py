@@ -23,7 +23,7 @@ def ratio_row(what: str, ratio: Interval, most: float, more: str) -> Row:
     """A ratio with its interval, which tells where the bar lies outside of it."""
     met, told = _judged(ratio, most)
     measured = f"{told}{ratio.median:.2f}x ({ratio.low:.2f} to {ratio.high:.2f}; {more})"
-    return Row(what, measured, f"at most {most}x", met)
+    return Row(what, measured, f"at most {most:.3g}x", met)
 
 
 def seconds_row(what: str, seconds: Interval, most: float) -> Row:
