@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from bench import cycles
+from bench import cycles, redis
 from bench.programs import Times, commands, in_turns, round_means
 from bench.row import Row, ratio_row, seconds_row
 from tare.base.errors import MissingError, TareError
@@ -383,7 +381,7 @@ def _beside(folder: Path) -> list[Row]:
             _run([heap], manager, {marksweep.COUNTERS_VARIABLE: str(counters)}).stdout
         )
     }
-    if shutil.which("redis-server") and shutil.which("redis-benchmark"):
+    if redis.is_installed():
         tasks["redis"] = _served
     return [row for name, task in tasks.items() for row in _pauses_of(name, task, folder)]
 
@@ -429,30 +427,23 @@ def _pauses_of(name: str, task: Callable[[Manager, Path], float], folder: Path) 
 
 def _served(manager: Manager, counters: Path) -> float:
     """Requests a second, half of them writes, of a redis that holds many keys."""
-    preload = " ".join(map(str, manager.preload))
-    environment = {**os.environ, **manager.environment, "LD_PRELOAD": preload}
-    environment[marksweep.COUNTERS_VARIABLE] = str(counters)
-    socket = counters.with_suffix(".socket")
-    server = subprocess.Popen(
-        ["redis-server", "--port", "0", "--unixsocket", socket, "--save", ""],
-        env=environment, stdout=subprocess.DEVNULL, cwd=counters.parent,
-    )  # fmt: skip
-    ask = ["redis-benchmark", "-s", socket, "-r", KEYS, "-d", 100, "-P", 16, "--csv"]
+    variables = {
+        **manager.environment,
+        "LD_PRELOAD": " ".join(map(str, manager.preload)),
+        marksweep.COUNTERS_VARIABLE: str(counters),
+    }
+    with tempfile.TemporaryDirectory() as folder, redis.served(Path(folder), variables) as served:
+        _, socket = served
+        ask = ["redis-benchmark", "-s", socket, "-r", KEYS, "-d", 100, "-P", 16, "--csv"]
 
-    def asked(what: str, count: int) -> float:
-        words = [*map(str, ask), "-t", what, "-n", str(count)]
-        said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-        rates = [float(row.split(",")[1].strip('"')) for row in said.splitlines()[1:]]
-        return statistics.harmonic_mean(rates)
+        def asked(what: str, count: int) -> float:
+            words = [*map(str, ask), "-t", what, "-n", str(count)]
+            said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+            rates = [float(row.split(",")[1].strip('"')) for row in said.splitlines()[1:]]
+            return statistics.harmonic_mean(rates)
 
-    try:
-        while not socket.exists() and server.poll() is None:
-            time.sleep(0.01)
         asked("set", 5 * KEYS)
         return asked("set,get", REQUESTS)
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def _collecting(folder: Path, bdwgc: Manager) -> list[Row]:

@@ -8,12 +8,12 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench import redis
 from bench.programs import Times, commands, in_turns
 from bench.row import Row, in_seconds, ratio_row, seconds_row
 from tare.base.errors import MissingError
@@ -24,10 +24,8 @@ from tare.observers.recording_switch import Switch
 
 Run = Callable[[Mapping[str, str]], tuple[float, float]]
 """A run of a program with more variables; processor seconds and peak resident bytes."""
-REDIS = ("redis-server", "redis-benchmark", "redis-cli")
 REDIS_REQUESTS = 100_000
 REDIS_TESTS = "set,get,lpush,hset,zadd,mset"
-REDIS_STARTS_SECONDS = 10
 HEAPTRACK = (
     "/usr/lib/heaptrack/libheaptrack_preload.so",
     "/usr/lib/x86_64-linux-gnu/heaptrack/libheaptrack_preload.so",
@@ -94,7 +92,7 @@ def rows() -> list[Row]:
         runs: dict[str, Run] = {
             program: partial(_run, command) for program, command in programs.items()
         }
-        if all(map(shutil.which, REDIS)):
+        if redis.is_installed():
             runs["redis"] = partial(_run_redis, folder)
         else:
             found.append(Row("recording redis", "the packages redis-server, redis-tools miss"))
@@ -216,27 +214,14 @@ def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[float, f
 
 def _run_redis(folder: Path, variables: Mapping[str, str]) -> tuple[float, float]:
     """The same of a Redis server that its own benchmark drives, without what that takes itself."""
-    socket = folder / "redis.socket"
-    client = ["-s", str(socket)]
-    options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(folder)]
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(
-        ["redis-server", *options], env={**os.environ, **variables}, **quiet
-    ) as server:
-        try:
-            deadline = time.monotonic() + REDIS_STARTS_SECONDS
-            while subprocess.run(["redis-cli", *client, "ping"], check=False, **quiet).returncode:
-                if time.monotonic() > deadline:
-                    raise RuntimeError("redis-server does not answer")
-                time.sleep(0.01)
-            load = ["-n", str(REDIS_REQUESTS), "-t", REDIS_TESTS, "-r", "10000", "-P", "16", "-q"]
-            subprocess.run(["redis-benchmark", *client, *load], check=True, **quiet)
-            subprocess.run(["redis-cli", *client, "shutdown", "nosave"], check=False, **quiet)
-            _, _, used = os.wait4(server.pid, 0)
-            server.returncode = 0
-        finally:
-            if server.returncode is None:
-                server.kill()
+    load = ["-n", str(REDIS_REQUESTS), "-t", REDIS_TESTS, "-r", "10000", "-P", "16", "-q"]
+    with redis.served(folder, variables) as (server, socket):
+        client = ["-s", str(socket)]
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run(["redis-benchmark", *client, *load], check=True, **quiet)
+        subprocess.run(["redis-cli", *client, "shutdown", "nosave"], check=False, **quiet)
+        _, _, used = os.wait4(server.pid, 0)
+        server.returncode = 0
     return used.ru_utime + used.ru_stime, float(used.ru_maxrss << 10)
 
 

@@ -151,6 +151,10 @@ def test_a_collection_at_every_allocation(run: Callable[..., Outcome]) -> None:
 
 @pytest.mark.parametrize("inner", MAIN_INNERS)
 def test_where_pointers_are_found(tmp_path: Path, compile_c: Compile, inner: str) -> None:
+    assert_found_everywhere(tmp_path, compile_c, f"marksweep({inner}, every=256KiB)")
+
+
+def assert_found_everywhere(folder: Path, compile_c: Compile, manager: str) -> None:
     source = (HERE / "marksweep_places.c").read_text()
     program = compile_c(source, *FLAGS)
     library = compile_c(
@@ -160,10 +164,9 @@ def test_where_pointers_are_found(tmp_path: Path, compile_c: Compile, inner: str
     )  # fmt: skip
     places = re.findall(r'\{"([a-z-]+)", ', source)
     assert len(places) == 26
-    manager = resolve(f"marksweep({inner}, every=256KiB)")
     for place in places:
         command = (str(program), place, str(library))
-        outcome = run_once(Program(place, command), manager, Limits(), tmp_path)
+        outcome = run_once(Program(place, command), resolve(manager), Limits(), folder)
         assert outcome.status is Status.OK, (place, outcome.reason, outcome.error_tail)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,18 +13,17 @@ from tare.base.errors import MissingError, UsageError
 from tare.memory_managers.layers import marksweep
 from tare.memory_managers.manager import resolve
 from tare.observers.runner import run_once
-from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tests.native.managers.layered import Compile, output_alone, source_runner
 from tests.native.managers.test_marksweep import (
     FLAGS,
-    HERE,
     LISTS,
     MAIN_INNERS,
     PRELUDE,
     PRINTED_ALONE,
     THREADS,
+    assert_found_everywhere,
     good,
     programs,
 )
@@ -171,18 +169,8 @@ def test_what_is_unreachable_is_swept_as_if_all_were_stopped(
 @needs_watch
 @pytest.mark.parametrize("inner", MAIN_INNERS[:2])
 def test_where_pointers_are_found(tmp_path: Path, compile_c: Compile, inner: str) -> None:
-    source = (HERE / "marksweep_places.c").read_text()
-    program = compile_c(source, *FLAGS)
-    library = compile_c(
-        "static char* words[200]; static __thread char* in_tls[200];"
-        "char** place(void) { return words; } char** place_in_tls(void) { return in_tls; }",
-        "-shared", "-fPIC", name="libplaces.so",
-    )  # fmt: skip
-    manager = resolve(f"marksweep({inner}, every=256KiB, mark=concurrent)")
-    for place in re.findall(r'\{"([a-z-]+)", ', source):
-        command = (str(program), place, str(library))
-        outcome = run_once(Program(place, command), manager, Limits(), tmp_path)
-        assert outcome.status is Status.OK, (place, outcome.reason, outcome.error_tail)
+    manager = f"marksweep({inner}, every=256KiB, mark=concurrent)"
+    assert_found_everywhere(tmp_path, compile_c, manager)
 
 
 @needs_watch
@@ -276,30 +264,42 @@ def test_the_program_has_no_descriptor_of_the_marker(run: Callable[..., Outcome]
     assert details["stopped_instead"] == 0
 
 
+@pytest.fixture
+def run_filtered(run: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """As ``run``, of programs that call forbid(): the kernel then refuses userfaultfd."""
+
+    def filtered(source: str, manager: str) -> Outcome:
+        outcome = run(SHUFFLE + source, manager)
+        if outcome.exit_code == 77:
+            pytest.skip("this kernel has no filters of system calls (seccomp)")
+        return outcome
+
+    return filtered
+
+
 @needs_watch
-def test_without_watching_all_are_stopped_and_that_is_counted(run: Callable[..., Outcome]) -> None:
-    source = SHUFFLE + (
+def test_without_watching_all_are_stopped_and_that_is_counted(
+    run_filtered: Callable[..., Outcome],
+) -> None:
+    source = (
         "int main(void) { Mine* const mine = begin(1); forbid(); shuffle(mine, 100000);"
         " check_all(mine); return 0; }"
     )
-    outcome = run(source, "marksweep(glibc, mark=concurrent, every=256KiB)")
-    if outcome.exit_code == 77:
-        pytest.skip("this kernel has no filters of system calls (seccomp)")
-    details = good(outcome)
+    details = good(run_filtered(source, "marksweep(glibc, mark=concurrent, every=256KiB)"))
     assert details["stopped_instead"] >= 1
     assert details["collections"] > details["stopped_instead"]  # before the filter
     assert details["swept_objects"] >= 1000
 
 
 @needs_watch
-def test_a_program_that_begins_where_it_cannot_be_is_refused(run: Callable[..., Outcome]) -> None:
-    source = SHUFFLE + (
+def test_a_program_that_begins_where_it_cannot_be_is_refused(
+    run_filtered: Callable[..., Outcome],
+) -> None:
+    source = (
         "int main(int count, char** words) { forbid();"
         ' execl("/proc/self/exe", words[0], NULL); return 1; }'
     )
-    outcome = run(source, "marksweep(glibc, mark=concurrent)")
-    if outcome.exit_code == 77:
-        pytest.skip("this kernel has no filters of system calls (seccomp)")
+    outcome = run_filtered(source, "marksweep(glibc, mark=concurrent)")
     assert outcome.status is Status.FAILED
     assert "mark=concurrent needs Linux 6.7 and userfaultfd" in outcome.error_tail
 
