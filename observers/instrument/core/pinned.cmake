@@ -39,6 +39,7 @@ set(patches "address-space coregrind/m_aspacemgr/aspacemgr-linux.c"
     "block-boundaries coregrind/m_translate.c" "heap-room coregrind/m_initimg/initimg-linux.c")
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   list(APPEND patches "add-to-memory VEX/priv/host_amd64_defs.c"
+       "add-where-left VEX/priv/host_amd64_defs.h"
        "choose-add-to-memory VEX/priv/host_amd64_isel.c")
 else()
   list(APPEND patches "pass-guest-state VEX/priv/host_arm64_isel.c")
