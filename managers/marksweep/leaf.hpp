@@ -47,7 +47,7 @@ inline constexpr std::size_t kBlocksInGroup = kPageBytes / sizeof(Block);
 inline constexpr std::size_t kGroupsInLeaf = kBlocksInLeaf / kBlocksInGroup;
 
 struct Leaf {
-  Block blocks[kBlocksInLeaf];
+  Block blocks[kBlocksInLeaf + 1];   // the last one stays empty, for who looks at the next, too
   Address covers[kSegmentsInLeaf];  // where the object began that goes on into each segment
   Leaf* next;
   Address base;
@@ -99,6 +99,11 @@ inline Half GranulesOf(Word bounds, Half some) {
 inline unsigned EndInBlock(Word bounds, unsigned start) {
   const Half ends = Ends(bounds) >> start;
   return ends == 0 ? 32 : start + FirstIn(ends);
+}
+// The same in a block and the next one, or 64.
+inline unsigned EndInTwo(Word bounds, Word next, unsigned start) {
+  const Word ends = (Ends(bounds) | (next & ~Word{~Half{0}})) >> start;
+  return ends == 0 ? 64 : start + static_cast<unsigned>(std::countr_zero(ends));
 }
 
 }  // namespace tare

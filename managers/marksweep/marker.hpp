@@ -1,6 +1,6 @@
-// Marks what can be reached. A word is a pointer if it lies in an object. What could be one waits
-// in a short queue while the bits that tell are fetched, and an object that is to be searched waits
-// in another one while its words are.
+// Marks what can be reached. A word is a pointer if it lies in an object. A few objects are searched
+// at a time, then what was found in them is looked up: while one is done, what the other one needs
+// is fetched.
 //
 // In quarantine only what the program has freed is marked, from all that it has not freed. So
 // memory is searched from its beginning to its end, and not along pointers, and a small table
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "held.hpp"
 #include "metadata.hpp"
@@ -129,21 +130,17 @@ class alignas(128) Marker {
   void Begin() {
     objects = bytes = live_bytes = 0;
     stack_.Clear();
-    spans_ = {};
-    candidates_ = {};
+    found_ = 0;
     overflowed_ = false;
   }
   void MapLists() { stack_.Map(); }
 
   // Marks what can be reached from `count` spans; alone.
   void MarkAlone(const Span* spans, std::size_t count, SharedWork& shared) {
-    for (std::size_t i = 0; i < count; ++i) {
-      Search<false>(spans[i]);
-      Drain<false>(nullptr);
-    }
+    for (std::size_t i = 0; i < count; ++i) Search<false>(spans[i]);
+    Drain<false>(nullptr);
     if (in_quarantine) SearchLive<false>(shared);
-    if (overflowed_) shared.Overflow();
-    overflowed_ = false;
+    PassOverflow(shared);
   }
 
   // Marks with others, each of whom calls this, until nobody has work.
@@ -151,8 +148,7 @@ class alignas(128) Marker {
     if (in_quarantine) SearchLive<true>(shared);
     do Drain<true>(&shared);
     while (shared.Await([this](const Span& span) { Push(span); }));
-    if (overflowed_) shared.Overflow();
-    overflowed_ = false;
+    PassOverflow(shared);
   }
 
   // Searches again all that is marked: something had to be left out, for want of memory.
@@ -165,14 +161,14 @@ class alignas(128) Marker {
         Drain<false>(nullptr);
       }
     });
-    if (overflowed_) shared.Overflow();
-    overflowed_ = false;
+    PassOverflow(shared);
   }
 
   // Beside the program, and what is found is searched later.
   void SearchLater(const Span& span) {
     Search<true>(span);
-    while (!candidates_.Empty()) Consider<true>(candidates_.Take());
+    FetchBlocks();
+    ConsiderWords<true>();
   }
   void SearchBeside(const Span& span, SharedWork& shared) {
     Search<true>(span);
@@ -180,67 +176,70 @@ class alignas(128) Marker {
   }
   void DrainBeside(SharedWork& shared) {
     Drain<true>(&shared);
-    if (overflowed_) shared.Overflow();
-    overflowed_ = false;
+    PassOverflow(shared);
   }
 
   void Trim() { stack_.Trim(kKeptBytes); }
 
  private:
-  static constexpr std::size_t kKeptBytes = 1 << 16;
-  static constexpr std::size_t kLine = 64, kFetched = 256;  // what follows, the processor guesses
-  static constexpr std::size_t kPiece = 1 << 16;  // bytes searched before others may have the rest
-
-  struct Candidate {
-    Address address = 0;
-    Block* block = nullptr;
-  };
-
-  template <typename T, unsigned kLength>
-  class Queue {
-   public:
-    bool Empty() const { return in_ == out_; }
-    bool Full() const { return in_ - out_ == kLength; }
-    void Add(const T& value) { values_[in_++ % kLength] = value; }
-    T Take() { return values_[out_++ % kLength]; }
-
-   private:
-    T values_[kLength]{};
-    unsigned in_ = 0, out_ = 0;
-  };
+  static constexpr std::size_t kKeptBytes = 1 << 20;
+  static constexpr std::size_t kLong = 1 << 16;  // bytes, of which others may have a part
+  // What is searched at a time: so many spans, and of each so many words.
+  static constexpr std::size_t kSpans = 8, kPieceWords = 64, kMostWords = kSpans * kPieceWords;
 
   void Push(const Span& span) {
     if (!stack_.Add(span)) overflowed_ = true;
   }
 
+  void PassOverflow(SharedWork& shared) {
+    if (overflowed_) shared.Overflow();
+    overflowed_ = false;
+  }
+
+  // Each span is fetched when the one before it in its place has been searched.
   template <bool kTogether>
   void Drain(SharedWork* shared) {
-    for (;;) {
-      if (!stack_.Empty() && !spans_.Full()) {
-        Wait<kTogether>(stack_.Take(), shared);
-      } else if (!spans_.Empty()) {
-        Search<kTogether>(spans_.Take());
-      } else if (!candidates_.Empty()) {
-        Consider<kTogether>(candidates_.Take());
-      } else {
-        return;
+    for (std::size_t fetched = 0;;) {
+      FetchBlocks();
+      ConsiderWords<kTogether>();
+      while (fetched < kSpans && !stack_.Empty()) spans_[fetched++] = FetchSpan();
+      if (fetched == 0) return;
+      const std::size_t count = std::exchange(fetched, 0);
+      if (count == 1 && IsShort(spans_[0])) {
+        SearchAtOnce<kTogether>(spans_[0]);
+        continue;
       }
+      for (std::size_t i = 0; i < count; ++i) {
+        const Span span = spans_[i];
+        if (const Address left = Gather(span); left != span.to) Push({left, span.to});
+        if (!stack_.Empty()) spans_[fetched++] = FetchSpan();
+      }
+      if constexpr (kTogether)
+        if (shared->IsWanted()) Share(*shared);
     }
   }
 
+  static bool IsShort(const Span& span) {
+    return span.to - span.from <= kPieceWords * sizeof(Address) && step == sizeof(Address) &&
+           !in_quarantine;
+  }
+
+  // Along a list there is nothing to be done meanwhile.
   template <bool kTogether>
-  void Wait(Span span, SharedWork* shared) {
-    if constexpr (kTogether) {
-      if (span.to - span.from > kPiece) {
-        Push({span.from + kPiece + step - sizeof(Address), span.to});
-        span.to = span.from + kPiece;
-      }
-      if (shared->IsWanted()) Share(*shared);
-    }
+  void SearchAtOnce(const Span& span) {
+    const Address low = metadata.Low(), range = metadata.High() - low;
+    for (Address at = span.from; at != span.to; at += sizeof at)
+      if (const Address word = WordAt<sizeof at>(at); word - low < range)
+        if (Block* const block = metadata.BlockOf(word)) Consider<kTogether>(word, block);
+  }
+
+  Span FetchSpan() {
+    constexpr Address kLine = 64, kFetched = 256;  // what follows, the processor guesses
+    const Span span = stack_.Take();
     const Address fetched = std::min(span.to, span.from + kFetched);
     for (Address at = span.from; at < fetched; at += kLine)
       __builtin_prefetch(reinterpret_cast<const void*>(at));
-    spans_.Add(span);
+    return span;
   }
 
   // The oldest spans: they lead to the most work.
@@ -258,7 +257,7 @@ class alignas(128) Marker {
   void SearchLive(SharedWork& shared) {
     const auto search = [this](Address from, Address to) {
       live_bytes += to - from;
-      if (kTogether && to - from > kPiece)
+      if (kTogether && to - from > kLong)
         Push({from, to});
       else
         Search<kTogether>({from, to});
@@ -273,81 +272,113 @@ class alignas(128) Marker {
     }
   }
 
+  // All of a span. The last words that are found are left for the next FetchBlocks.
   template <bool kTogether>
-  void Search(const Span& span) {
-    if (step != sizeof(Address)) [[unlikely]]
-      return SearchPacked<kTogether>(span);
+  void Search(Span span) {
+    while (span.from != span.to) {
+      if (found_ > kMostWords - kPieceWords) {
+        FetchBlocks();
+        ConsiderWords<kTogether>();
+      }
+      span.from = Gather(span);
+    }
+  }
+
+  // Finds the words that can be pointers in the first piece of a span; returns its end.
+  __attribute__((always_inline)) Address Gather(const Span& span) {
+    return step == sizeof(Address) ? GatherBy<sizeof(Address)>(span) : GatherPacked(span);
+  }
+
+  template <std::size_t kStep>
+  __attribute__((always_inline)) Address GatherBy(const Span& span) {
     const Address low = metadata.Low(), range = metadata.High() - low;
-    if (in_quarantine)
-      SearchWords<kTogether>(
-          span, [filter = held.Shown()](Address word) { return filter.MayHold(word); });
-    else
-      SearchWords<kTogether>(span, [=](Address word) { return word - low < range; });
+    const Address rest = span.from + kPieceWords * kStep;
+    const Address behind = span.to - (sizeof(Address) - kStep), end = std::min(rest, behind);
+    Address* next = words_ + found_;
+    if (in_quarantine) {
+      const auto filter = held.Shown();
+      for (Address at = span.from; at < end; at += kStep) {
+        const Address word = WordAt<kStep>(at);
+        if (filter.MayHold(word) && word - low < range) [[unlikely]]
+          *next++ = word;
+      }
+    } else {
+      // Text has no pointers for long, which the processor guesses. Where there are some it cannot
+      // guess which, so there is no branch for each.
+      constexpr Address kGroup = 4 * kStep;
+      Address at = span.from;
+      const auto keep = [&](Address word) {
+        *next = word;
+        next += word - low < range;
+      };
+      for (; at + kGroup <= end; at += kGroup) {
+        const Address a = WordAt<kStep>(at), b = WordAt<kStep>(at + kStep);
+        const Address c = WordAt<kStep>(at + 2 * kStep), d = WordAt<kStep>(at + 3 * kStep);
+        if (((a - low < range) | (b - low < range) | (c - low < range) | (d - low < range)) == 0)
+          continue;
+        keep(a), keep(b), keep(c), keep(d);
+      }
+      for (; at < end; at += kStep) keep(WordAt<kStep>(at));
+    }
+    found_ = static_cast<std::size_t>(next - words_);
+    return rest < behind ? rest : span.to;
   }
 
-  template <bool kTogether, typename IsWanted>
-  __attribute__((always_inline)) void SearchWords(const Span& span, IsWanted is_wanted) {
-    const auto search = [&](Address at) __attribute__((always_inline)) {
-      const Address word = __atomic_load_n(reinterpret_cast<const Address*>(at), __ATOMIC_RELAXED);
-      if (is_wanted(word)) [[unlikely]]
-        Enqueue<kTogether>(word);
-    };
-    Address at = span.from;
-    if ((span.to - at) % (2 * sizeof at) != 0) {
-      search(at);
-      at += sizeof at;
+  __attribute__((noinline)) Address GatherPacked(const Span& span) { return GatherBy<4>(span); }
+
+  template <std::size_t kStep>
+  static Address WordAt(Address at) {
+    if constexpr (kStep == sizeof(Address))
+      return __atomic_load_n(reinterpret_cast<const Address*>(at), __ATOMIC_RELAXED);
+    Address word;
+    memcpy(&word, reinterpret_cast<const void*>(at), sizeof word);
+    return word;
+  }
+
+  // Of the words that were found, those that may lead to an object are left.
+  void FetchBlocks() {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < found_; ++i) {
+      const Address word = words_[kept] = words_[i];
+      Block* const block = blocks_[kept] = metadata.BlockOf(word);
+      __builtin_prefetch(block);
+      kept += block != nullptr;
     }
-    for (; at != span.to; at += 2 * sizeof at) {  // objects have an even number of words
-      search(at);
-      search(at + sizeof at);
-    }
+    found_ = kept;
+  }
+
+  // After FetchBlocks.
+  template <bool kTogether>
+  __attribute__((always_inline)) void ConsiderWords() {
+    const std::size_t found = std::exchange(found_, 0);
+    for (std::size_t i = 0; i < found; ++i) Consider<kTogether>(words_[i], blocks_[i]);
   }
 
   template <bool kTogether>
-  __attribute__((noinline)) void SearchPacked(const Span& span) {
-    const Address low = metadata.Low(), range = metadata.High() - low;
-    for (Address at = span.from; at + sizeof(Address) <= span.to; at += step) {
-      Address word;
-      memcpy(&word, reinterpret_cast<const void*>(at), sizeof word);
-      if (word - low < range) [[unlikely]]
-        Enqueue<kTogether>(word);
-    }
-  }
-
-  template <bool kTogether>
-  __attribute__((noinline)) void Enqueue(Address word) {
-    Block* const block = metadata.BlockOf(word);
-    if (block == nullptr) return;
-    __builtin_prefetch(block);
-    if (candidates_.Full()) Consider<kTogether>(candidates_.Take());
-    candidates_.Add({word, block});
-  }
-
-  template <bool kTogether>
-  __attribute__((always_inline)) void Consider(const Candidate& candidate) {
-    const unsigned granule = GranuleOf(candidate.address);
+  __attribute__((always_inline)) void Consider(Address word, Block* block) {
+    const unsigned granule = GranuleOf(word);
     // Most words lead to what is marked already.
-    if ((Load(candidate.block->state) & StartBit(granule)) != 0) return;
-    const Word bounds = Load(candidate.block->bounds);
+    if ((Load(block->state) & StartBit(granule)) != 0) return;
+    const Word bounds = Load(block->bounds);
     if ((bounds & StartBit(granule)) == 0) [[unlikely]]
-      return ConsiderInside<kTogether>(candidate);
-    if (!IsOfInterest(*candidate.block, granule)) return;
-    const unsigned end = EndInBlock(bounds, granule);
-    if (!Mark<kTogether>(*candidate.block, granule, end)) return;
-    const Address start = candidate.address & ~(kGranule - 1);
-    Found(start, end != 32 ? start + (end - granule + 1) * kGranule : metadata.FarEndOf(start));
+      return ConsiderInside<kTogether>(word, block);
+    if (!IsOfInterest(*block, granule)) return;
+    const unsigned end = EndInTwo(bounds, Load(block[1].bounds), granule);
+    if (!Mark<kTogether>(*block, granule, end)) return;
+    const Address start = word & ~(kGranule - 1);
+    Found(start, end != 64 ? start + (end - granule + 1) * kGranule : metadata.FarEndOf(start));
   }
 
   // Not a pointer to the start of an object, but perhaps to what is behind it.
   template <bool kTogether>
-  __attribute__((noinline)) void ConsiderInside(const Candidate& candidate) {
-    const Metadata::Found found = metadata.FindFrom(candidate.address, candidate.block);
+  __attribute__((noinline)) void ConsiderInside(Address word, Block* block) {
+    const Metadata::Found found = metadata.FindFrom(word, block);
     if (found.start == 0) return;
     const unsigned granule = GranuleOf(found.start);
     if (!IsOfInterest(*found.block, granule)) return;
-    if (found.block != candidate.block) {
-      metadata.NoteUse(candidate.address);
-      Mark<kTogether>(*candidate.block, 0, EndInBlock(Load(candidate.block->bounds), 0));
+    if (found.block != block) {
+      metadata.NoteUse(word);
+      Mark<kTogether>(*block, 0, EndInBlock(Load(block->bounds), 0));
     }
     const unsigned end = EndInBlock(Load(found.block->bounds), granule);
     if (!Mark<kTogether>(*found.block, granule, end)) return;
@@ -359,7 +390,7 @@ class alignas(128) Marker {
   }
 
   // Marks an object in one block: all its granules, so that each further pointer into them is known
-  // at a glance. `end` is 32 if it goes on. Whether the mark of the first one is new.
+  // at a glance. `end` is above 31 if it goes on. Whether the mark of the first one is new.
   template <bool kTogether>
   static bool Mark(Block& block, unsigned first, unsigned end) {
     const Word bits = BitsFromTo(first, std::min(end, 31U)), before = Load(block.state);
@@ -377,8 +408,10 @@ class alignas(128) Marker {
   }
 
   OwnArray<Span> stack_;
-  Queue<Span, 8> spans_;
-  Queue<Candidate, 16> candidates_;
+  Span spans_[kSpans]{};
+  Address words_[kMostWords + 1]{};  // Gather writes one behind those that it finds
+  Block* blocks_[kMostWords + 1]{};
+  std::size_t found_ = 0;
   bool overflowed_ = false;
 };
 
