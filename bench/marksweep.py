@@ -488,7 +488,8 @@ def _seconds(told: str) -> list[float]:
 
 def _paused_by(bdwgc: Manager, command: Sequence[str]) -> float:
     told = _told_by(bdwgc, command)
-    marked = sum(map(int, re.findall(r"\((\d+) KiB pointers", told))) / 1024
+    used = re.findall(r"^GC #.*\nIn-use heap: \d+% \((\d+) KiB", told, re.MULTILINE)
+    marked = sum(map(int, used)) / 1024
     return sum(_seconds(told)) / marked
 
 

@@ -47,7 +47,7 @@ inline constexpr std::size_t kBlocksInGroup = kPageBytes / sizeof(Block);
 inline constexpr std::size_t kGroupsInLeaf = kBlocksInLeaf / kBlocksInGroup;
 
 struct Leaf {
-  Block blocks[kBlocksInLeaf + 1];   // the last one stays empty, for who looks at the next, too
+  Block blocks[kBlocksInLeaf + 1];  // the last one stays empty, for who looks at the next, too
   Address covers[kSegmentsInLeaf];  // where the object began that goes on into each segment
   Leaf* next;
   Address base;

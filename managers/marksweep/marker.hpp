@@ -1,6 +1,6 @@
-// Marks what can be reached. A word is a pointer if it lies in an object. A few objects are searched
-// at a time, then what was found in them is looked up: while one is done, what the other one needs
-// is fetched.
+// Marks what can be reached. A word is a pointer if it lies in an object. A few objects are
+// searched at a time, then what was found in them is looked up: while one is done, what the other
+// one needs is fetched.
 //
 // In quarantine only what the program has freed is marked, from all that it has not freed. So
 // memory is searched from its beginning to its end, and not along pointers, and a small table
