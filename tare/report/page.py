@@ -23,7 +23,7 @@ from tare.base.version import __version__
 from tare.records.actions import Action, Certainty
 from tare.records.metrics import Obtained
 from tare.report.advice import anchor, bounds_text, gain_text, metric_text, place_text
-from tare.report.figures.drawing import draw_beside
+from tare.report.figures.drawing import Drawing
 from tare.report.glossary import Explaining, terms
 from tare.report.model import Cell, Column, Figure, Report, Section, Table
 from tare.report.templates import as_is, asset, render
@@ -44,8 +44,6 @@ LONGEST_SITE = 400
 LONGEST_WORD = 22
 LONGEST_TEXT = 2000
 FULL_WIDTH, HALF_WIDTH, PHONE_WIDTH = 1016, 490, 356
-TYPICAL_BESIDE = 110
-"""Pixels that the labels of a figure often take beside its plot: a first guess."""
 
 _OBTAINED = {
     Obtained.EXECUTED: "The program itself ran, on the machine named above.",
@@ -406,13 +404,10 @@ class _Figures:
 
 
 def _draw(figure: Figure, anchor: str, full: bool) -> str:
+    drawing = Drawing(figure.spec)
     width = FULL_WIDTH if full else HALF_WIDTH
-    wide, beside = draw_beside(
-        figure.spec, width, TYPICAL_BESIDE, narrow=False, prefix=f"{anchor}-wide-"
-    )
-    narrow, _ = draw_beside(
-        figure.spec, PHONE_WIDTH, beside, narrow=True, prefix=f"{anchor}-narrow-"
-    )
+    wide = drawing.svg(width, narrow=False, prefix=f"{anchor}-wide-")
+    narrow = drawing.svg(PHONE_WIDTH, narrow=True, prefix=f"{anchor}-narrow-")
     label = f'role="group" aria-label="{html.escape(_cut(figure.title))}"'
     return "".join(
         svg.replace("<svg", f'<svg class="{kind}" {label}', 1)

@@ -11,6 +11,7 @@ import socket
 import sys
 import types
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import tare
@@ -35,7 +36,9 @@ def draw_elsewhere(*not_its_own: int) -> None:
     a second to start, starts once for all forks of this one; the drawing is that of any command.
     ``not_its_own`` are file descriptors that the other process must not hold."""
     drawing = types.ModuleType("vl_convert")
-    drawing.vegalite_to_svg = _Painter(not_its_own).vegalite_to_svg  # type: ignore[attr-defined]
+    painter = _Painter(not_its_own)
+    for name in ("vegalite_to_vega", "vega_to_svg"):
+        setattr(drawing, name, partial(painter.convert, name))
     sys.modules["vl_convert"] = drawing
 
 
@@ -57,16 +60,16 @@ class _Painter:
         os.close(ended)
         self._listening.close()
 
-    def vegalite_to_svg(self, spec: dict[str, Any], **options: Any) -> str:
+    def convert(self, name: str, spec: dict[str, Any], **options: Any) -> Any:
         with socket.socket(socket.AF_UNIX) as channel:
             channel.connect(self._address)
-            channel.sendall(json.dumps([spec, options]).encode())
+            channel.sendall(json.dumps([name, spec, options]).encode())
             channel.shutdown(socket.SHUT_WR)
             with channel.makefile("rb") as file:
-                is_drawn, text = json.loads(file.read())
-        if not is_drawn:
-            raise ValueError(text)
-        return str(text)
+                is_converted, answer = json.loads(file.read())
+        if not is_converted:
+            raise ValueError(answer)
+        return answer
 
 
 def _draw_for(listening: socket.socket, ended: int) -> None:
@@ -81,8 +84,8 @@ def _draw_for(listening: socket.socket, ended: int) -> None:
             import vl_convert
 
             try:
-                spec, options = json.loads(asked)
-                answer = (True, vl_convert.vegalite_to_svg(spec, **options))
+                name, spec, options = json.loads(asked)
+                answer = (True, getattr(vl_convert, name)(spec, **options))
             except ValueError as error:  # also what a command sent that was killed meanwhile
                 answer = (False, str(error))
             channel.sendall(json.dumps(answer).encode())

@@ -17,13 +17,15 @@ from xml.etree import ElementTree
 from tare.base.text import visible
 
 VEGA_LITE = "5.20"
-FONT_SIZE = 12.5
-FONT_SHRINK = 0.95
-"""Drawn size to laid-out size: the reader's font may be wider than the one measured here."""
+FONT_SIZE = 14.5
+FONT_SHRINK = 0.82
+"""Drawn size to laid-out size: readers' fonts are wider than Liberation Sans, up to DejaVu Sans."""
+_RISE = f"{0.3 * (1 - 1 / FONT_SHRINK):.3f}em"
+"""What keeps smaller text in the middle of its line: Vega puts its base 0.3 of its size below."""
 
 CONFIG: dict[str, Any] = {
     "background": None,
-    "font": "DejaVu Sans, Verdana, sans-serif",
+    "font": "Liberation Sans",  # comes with the renderer; DejaVu Sans takes long to measure
     "padding": 4,
     "view": {"stroke": None, "continuousHeight": 300, "discreteHeight": {"step": 24}},
     "axis": {
@@ -42,7 +44,7 @@ CONFIG: dict[str, Any] = {
     "axisQuantitative": {"labelSeparation": 5, "labelOverlap": "parity", "labelFlush": False},
     "header": {
         "labelColor": "var(--ink)",
-        "labelFontSize": 13,
+        "labelFontSize": 15,
         "labelFontWeight": 600,
         "titleColor": "var(--muted)",
         "titleFontSize": FONT_SIZE,
@@ -55,7 +57,7 @@ CONFIG: dict[str, Any] = {
         "titleFontWeight": 400,
         "orient": "bottom",
     },
-    "title": {"color": "var(--ink)", "fontSize": 13, "fontWeight": 600, "offset": 8},
+    "title": {"color": "var(--ink)", "fontSize": 15, "fontWeight": 600, "offset": 8},
     "text": {"color": "var(--ink)", "fontSize": FONT_SIZE},
     "rule": {"color": "var(--muted)"},
     "range": {"category": [f"var(--series-{number})" for number in range(1, 9)]},
@@ -65,8 +67,14 @@ CONFIG: dict[str, Any] = {
     },
 }
 
-MOST_TRIALS = 6
+MOST_TRIALS = 4
 LEAST_PLOT = 60
+LEAST_PART, MOST_PART = 0.95, 1.01
+"""Of its place, that a drawing takes without a further trial. The page shrinks what is too wide."""
+_TYPICAL_BESIDE = 80
+"""Pixels that labels take beside a plot, at most, in most figures: a first guess."""
+_PLOT = 1000.25
+"""The width of a plot as long as it is not known: nothing else has a quarter of a pixel."""
 
 _ELEMENTS = {
     "svg",
@@ -128,67 +136,78 @@ _LOCAL_REFERENCE = re.compile(r"url\(#([\w-]+)\)")
 def start_drawing() -> None:
     """Start the JavaScript engine that draws, beside what else is done before the first figure."""
     spec = {"data": {"values": [{}]}, "mark": "point"}
-    Thread(target=_vega, args=(spec,), name="first drawing", daemon=True).start()
+    Thread(target=Drawing, args=(spec,), name="first drawing", daemon=True).start()
 
 
 def draw(spec: Mapping[str, Any], width: float, *, narrow: bool, prefix: str) -> str:
-    """The specification as an ``<svg>`` element ``width`` pixels wide; ids start with ``prefix``.
+    """The specification drawn once, as ``Drawing`` does."""
+    return Drawing(spec).svg(width, narrow=narrow, prefix=prefix)
 
-    Raises ``ValueError`` for what is no specification.
+
+class Drawing:
+    """A specification that can be drawn at several widths.
+
+    Raises ``ValueError`` for what is no specification, here or when it is drawn.
     """
-    return draw_beside(spec, width, 0.2 * width, narrow=narrow, prefix=prefix)[0]
 
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._spec = _own_data_only(spec)
+        sized = _sized(self._spec)
+        self._vega = _converted("vegalite_to_vega", sized, vl_version=VEGA_LITE, config=CONFIG)
+        self._beside = float(_TYPICAL_BESIDE)
 
-def draw_beside(
-    spec: Mapping[str, Any], width: float, beside: float, *, narrow: bool, prefix: str
-) -> tuple[str, float]:
-    """As ``draw``, beginning with a guess of the pixels that labels take ``beside`` a plot; what
-    they took is returned, too, as the guess for another width of the same figure.
+    def svg(self, width: float, *, narrow: bool, prefix: str) -> str:
+        """An ``<svg>`` element ``width`` pixels wide; ids start with ``prefix``.
 
-    Vega-Lite takes the width of the plot, while a page knows the width of the whole drawing, and
-    labels take what they need: a few trials find the plot that leaves them room.
-    """
-    spec = _own_data_only(spec)
-    panels = _panels_in_a_row(spec, narrow)
-    plot = max(LEAST_PLOT, math.floor(width / panels - beside))
-    for _ in range(MOST_TRIALS):
-        svg = _vega(_sized(spec, plot, narrow))
-        drawn = float(svg.get("width", "0"))
-        excess = drawn - width
-        beside = (drawn - plot * panels) / panels
-        if -2 < excess <= 0:
-            break
-        plot = max(LEAST_PLOT, math.floor(plot - excess / panels))
-    return _harmless(svg, prefix), beside
+        Vega-Lite takes the width of the plot, while a page knows the width of the whole drawing,
+        and labels take what they need: trials find the plot that leaves them room. What they took
+        is the first guess for another width.
+        """
+        panels = _panels_in_a_row(self._spec, narrow)
+        for _ in range(MOST_TRIALS):
+            plot = max(LEAST_PLOT, math.floor(width / panels - self._beside))
+            svg = self._drawn(plot, panels, narrow)
+            drawn = float(svg.get("width", "0"))
+            self._beside = drawn / panels - plot
+            if LEAST_PART < drawn / width <= MOST_PART:
+                break
+        return _harmless(svg, prefix)
+
+    def _drawn(self, plot: float, panels: int, narrow: bool) -> ElementTree.Element:
+        vega = dict(self._vega)
+        vega["signals"] = [
+            {**signal, "value": narrow}
+            if signal["name"] == "narrow"
+            else {**signal, "value": plot}
+            if signal.get("value") == _PLOT
+            else signal
+            for signal in vega.get("signals", ())
+        ]
+        if vega.get("width") == _PLOT:
+            vega["width"] = plot
+        if "concat" in self._spec and "columns" in self._spec:
+            vega["layout"] = {**vega["layout"], "columns": panels}
+        # An empty list of base URLs: nothing is fetched.
+        return ElementTree.fromstring(_converted("vega_to_svg", vega, allowed_base_urls=[]))
 
 
 def _panels_in_a_row(spec: Mapping[str, Any], narrow: bool) -> int:
-    if "hconcat" in spec:
-        return len(spec["hconcat"])
-    if "columns" in spec:
-        return 1 if narrow else int(spec["columns"])
-    return len(spec.get("concat", [None]))
+    panels = len(spec.get("hconcat") or spec.get("concat") or [None])
+    if "columns" not in spec:
+        return panels
+    if "concat" in spec:
+        return 1 if narrow else min(int(spec["columns"]), panels)
+    return int(spec["columns"])
 
 
-def _sized(spec: Mapping[str, Any], plot: float, narrow: bool) -> dict[str, Any]:
+def _sized(spec: Mapping[str, Any]) -> dict[str, Any]:
     sized = dict(spec)
     parts = [name for name in ("concat", "hconcat", "vconcat", "spec") if name in sized]
     if not parts:
-        sized.setdefault("width", plot)
+        sized.setdefault("width", _PLOT)
     for name in parts:
         inner = sized[name]
-        sized[name] = (
-            [_sized(part, plot, narrow) for part in inner]
-            if isinstance(inner, list)
-            else _sized(inner, plot, narrow)
-        )
-    if narrow and "columns" in sized:
-        sized["columns"] = 1
-    if "params" in sized:
-        sized["params"] = [
-            {**param, "value": narrow} if param.get("name") == "narrow" else param
-            for param in sized["params"]
-        ]
+        sized[name] = [_sized(part) for part in inner] if isinstance(inner, list) else _sized(inner)
     return sized
 
 
@@ -208,22 +227,14 @@ def _own_data_only(node: Any, is_data: bool = False) -> Any:
     return node
 
 
-def _vega(spec: Mapping[str, Any]) -> ElementTree.Element:
+def _converted(name: str, spec: Mapping[str, Any], **options: Any) -> Any:
     import vl_convert  # starts a JavaScript engine, which most commands do not need
 
-    def convert() -> str:
-        # An empty list of base URLs: nothing is fetched.
-        return str(
-            vl_convert.vegalite_to_svg(
-                dict(spec), vl_version=VEGA_LITE, config=CONFIG, allowed_base_urls=[]
-            )
-        )
-
+    convert = getattr(vl_convert, name)
     try:
-        svg = convert()
+        return convert(spec, **options)
     except ValueError:
-        svg = convert()  # an error of the figure before this one can surface here, once
-    return ElementTree.fromstring(svg)
+        return convert(spec, **options)  # an error of the figure before can surface here, once
 
 
 def _harmless(svg: ElementTree.Element, prefix: str) -> str:
@@ -234,7 +245,7 @@ def _harmless(svg: ElementTree.Element, prefix: str) -> str:
 
 def _write(element: ElementTree.Element, prefix: str, parts: list[str], *, silent: bool) -> None:
     name = element.tag.rpartition("}")[2]
-    if name not in _ELEMENTS or element.get("display") == "none" or _draws_nothing(element, name):
+    if name not in _ELEMENTS or _draws_nothing(element, name):
         return
     roles = element.get("class", "").split()
     silent = silent or element.get("aria-hidden") == "true"
@@ -269,6 +280,7 @@ def _kept_attributes(element: ElementTree.Element, prefix: str) -> dict[str, str
             value = prefix + value
         elif name == "font-size":
             value = f"{float(value.removesuffix('px')) * FONT_SHRINK:.2f}"
+            kept["dy"] = _RISE
         elif reference := _LOCAL_REFERENCE.fullmatch(value):
             value = f"url(#{prefix}{reference[1]})"
         elif name in ("fill", "stroke", "clip-path") and (
@@ -280,6 +292,8 @@ def _kept_attributes(element: ElementTree.Element, prefix: str) -> dict[str, str
 
 
 def _draws_nothing(element: ElementTree.Element, name: str) -> bool:
+    if element.get("display") == "none" or element.get("opacity") == "0":
+        return True  # as labels that would cover others
     if name != "path" or element.get("class") not in ("background", "foreground"):
         return False
     paints = (element.get("fill", "none"), element.get("stroke", "none"))
