@@ -18,7 +18,7 @@ from tare.records.results import measurement_schema
 from tare.records.summary import summarise
 from tare.report.figures import comparison as figures
 from tare.report.figures import marks as specs
-from tare.report.figures.drawing import draw
+from tare.report.figures.drawing import MOST_PART, Drawing, draw
 from tare.report.figures.rows import MOST_ROWS
 from tare.report.labels import place_labels, wrapped
 from tare.report.model import Figure
@@ -128,6 +128,15 @@ def test_twelve_managers_fit_the_width(programs: tuple[str, ...], narrow: bool) 
         _, _, drawn, height = map(float, svg.get("viewBox", "").split())
         assert width - 60 < drawn <= width + 6, figure.identifier
         assert height > 100
+
+
+def test_a_drawing_serves_several_widths_and_hides_no_label() -> None:
+    for figure in all_figures(comparison(TWELVE, ("gawk", "perl"))):
+        drawing = Drawing(figure.spec)
+        for width, narrow in ((1080, False), (PHONE, True), (1080, False)):
+            svg = ElementTree.fromstring(drawing.svg(width, narrow=narrow, prefix="t"))
+            assert width - 60 < float(svg.get("width", "0")) <= width * MOST_PART
+            assert all(element.get("opacity") != "0" for element in svg.iter())
 
 
 def overlaps(labels: list[dict[str, Any]], spots: list[tuple[float, float]]) -> int:
