@@ -17,9 +17,8 @@
 #include "rewriting.h"
 #include "stacks.h"
 
-// Tags of objects that are not recorded.
-static const jlong OBSERVERS = -1;
-static const jlong MISSED = -2;  // found at the end
+// The tag of an object that is not recorded, found at the end.
+static const jlong MISSED = -2;
 
 static uint64_t period;
 static bool wants_sites;
@@ -45,7 +44,7 @@ static void collect_all(jvmtiEnv* tools) {
 static void JNICALL on_allocation(jvmtiEnv* tools, JNIEnv* java, jthread thread, jobject object,
                                   jclass type, jlong size) {
   if (is_observing) {
-    (*tools)->SetTag(tools, object, OBSERVERS);
+    hide(tools, object);
     return;
   }
   is_observing = true;

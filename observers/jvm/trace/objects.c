@@ -9,6 +9,9 @@
 #include "sites.h"
 #include "stacks.h"
 
+// The tag of those that are not recorded.
+static const jlong OBSERVERS = -1;
+
 _Thread_local bool is_observing;
 static jfieldID thread_id;
 
@@ -95,9 +98,11 @@ void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocati
   (*tools)->SetTag(tools, object, tag);
 }
 
-void introduce(jvmtiEnv* tools, jobject object) {
-  pthread_mutex_lock(&naming);
+jlong introduce(jvmtiEnv* tools, jobject object) {
+  if (object == NULL) return 0;
   jlong tag = 0;
+  pthread_mutex_lock(&naming);
+  const uint32_t hash = hash_of(tools, object);
   (*tools)->GetTag(tools, object, &tag);
   if (tag <= 0) {
     jlong size = 0;
@@ -105,8 +110,14 @@ void introduce(jvmtiEnv* tools, jobject object) {
     tag = recording_late_birth((uint64_t)size);
     if (tag != 0) (*tools)->SetTag(tools, object, tag);
   }
-  if (tag != 0) recording_name(hash_of(tools, object), tag);
+  if (tag != 0) recording_name(hash, tag);
   pthread_mutex_unlock(&naming);
+  return tag;
+}
+
+void hide(jvmtiEnv* tools, jobject object) {
+  recording_name(hash_of(tools, object), 0);
+  (*tools)->SetTag(tools, object, OBSERVERS);
 }
 
 void flush_sites(void) {

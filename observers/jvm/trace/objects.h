@@ -28,9 +28,12 @@ bool objects_begin(JNIEnv* java);
 void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocation,
                        struct wanted wanted);
 
-// Gives an object of the program that no event told of a birth, if it has none, and makes it known
-// by its hash.
-void introduce(jvmtiEnv* tools, jobject object);
+// The tag of an object of the program. Gives it a birth, if no event told of one, and makes it known
+// by its hash. 0 where there is no object.
+jlong introduce(jvmtiEnv* tools, jobject object);
+
+// An object of the observer's own.
+void hide(jvmtiEnv* tools, jobject object);
 
 // Writes what is known of sites.
 void flush_sites(void);

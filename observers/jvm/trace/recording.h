@@ -48,12 +48,16 @@ bool recording_is_due(uint64_t period);
 // A thread of this number, which the JVM gave it, allocates.
 void recording_thread(uint32_t number);
 
-// From now on the object of the tag is known by this identity hash.
+// From now on the object of the tag is known by this identity hash, unless another has it, too. A
+// tag of 0 is of an object that is not recorded.
 void recording_name(uint32_t hash, int64_t tag);
 
 // A store of a pointer, by identity hashes: a source of 0 is static memory, a target of 0 is null.
-// False where a hash is not of a named object; then nothing is recorded.
+// False where a hash is not of one named object alone; then nothing is recorded.
 bool recording_store(uint32_t source, uint64_t offset, uint32_t target);
+
+// The same by tags.
+void recording_exact_store(int64_t source, uint64_t offset, int64_t target);
 
 // One that cannot be recorded.
 void recording_lost_store(void);

@@ -30,13 +30,15 @@ static jboolean JNICALL stored(JNIEnv* java, jclass type, jint source, jlong off
   return is_observing || recording_store((uint32_t)source, (uint64_t)offset, (uint32_t)target);
 }
 
-static void JNICALL introduce_both(JNIEnv* java, jclass type, jobject source, jobject target) {
+static void JNICALL stored_exactly(JNIEnv* java, jclass type, jobject source, jlong offset,
+                                   jobject target) {
   (void)java;
   (void)type;
   is_observing = true;
-  if (source != NULL) introduce(environment, source);
-  if (target != NULL) introduce(environment, target);
+  const jlong from = introduce(environment, source);
+  const jlong to = introduce(environment, target);
   is_observing = false;
+  recording_exact_store(from, (uint64_t)offset, to);
 }
 
 static void JNICALL lost(JNIEnv* java, jclass type) {
@@ -95,7 +97,8 @@ static bool connect_stores(JNIEnv* java) {
   if (type == NULL) return false;
   const JNINativeMethod methods[] = {
       {"stored", "(IJI)Z", __extension__(void*) stored},
-      {"introduce", "(Ljava/lang/Object;Ljava/lang/Object;)V", __extension__(void*) introduce_both},
+      {"storedExactly", "(Ljava/lang/Object;JLjava/lang/Object;)V",
+       __extension__(void*) stored_exactly},
       {"lost", "()V", __extension__(void*) lost},
       {"copiedUnseen", "()V", __extension__(void*) copied_unseen},
       {"locate", "(Ljava/lang/Object;I)J", __extension__(void*) locate},

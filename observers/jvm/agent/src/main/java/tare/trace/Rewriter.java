@@ -35,20 +35,20 @@ final class Rewriter {
         if (reader.getClassName().equals(UNSAFE)) {
             return null; // its callers tell
         }
-        Map<String, Integer> locals = storing(reader);
+        Map<String, Integer> locals = new HashMap<>();
+        reader.accept(new Classes(null, locals), ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES);
         if (locals.isEmpty()) {
             return null;
         }
         ClassWriter writer = new ClassWriter(reader, ClassWriter.COMPUTE_MAXS);
-        Classes visitor = new Classes(writer, locals);
-        reader.accept(visitor, 0);
-        return visitor.changed ? writer.toByteArray() : null;
+        reader.accept(new Classes(writer, locals), 0);
+        return writer.toByteArray();
     }
 
     /** Loads what the rewriter needs, before it is asked to rewrite that. Called by the agent. */
     static void warmUp() throws IOException {
         List<Class<?>> types =
-                List.of(Rewriter.class, Stores.class, Looking.class, Classes.Methods.class);
+                List.of(Rewriter.class, Stores.class, Classes.Methods.class);
         for (Class<?> type : types) {
             String file = type.getName().replace('.', '/') + ".class";
             try (InputStream stream = ClassLoader.getSystemResourceAsStream(file)) {
@@ -99,83 +99,18 @@ final class Rewriter {
         }
     }
 
-    /**
-     * How many places for local variables each method has that may store a pointer: those beyond
-     * are free. The others are copied as they are, which is quicker than to take them apart.
-     */
-    private static Map<String, Integer> storing(ClassReader reader) {
-        Map<String, Integer> found = new HashMap<>();
-        ClassVisitor visitor =
-                new ClassVisitor(ASM) {
-                    @Override
-                    public MethodVisitor visitMethod(
-                            int access, String name, String descriptor, String s, String[] e) {
-                        return new Looking(found, name + descriptor);
-                    }
-                };
-        reader.accept(visitor, ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES);
-        return found;
-    }
-
-    private static final class Looking extends MethodVisitor {
-        private final Map<String, Integer> found;
-        private final String method;
-        private boolean stores;
-
-        Looking(Map<String, Integer> found, String method) {
-            super(ASM);
-            this.found = found;
-            this.method = method;
-        }
-
-        @Override
-        public void visitFieldInsn(int opcode, String owner, String name, String descriptor) {
-            boolean puts = opcode == Opcodes.PUTFIELD || opcode == Opcodes.PUTSTATIC;
-            stores |= puts && isPointer(descriptor);
-        }
-
-        @Override
-        public void visitInsn(int opcode) {
-            stores |= opcode == Opcodes.AASTORE;
-        }
-
-        @Override
-        public void visitMultiANewArrayInsn(String descriptor, int dimensions) {
-            stores = true;
-        }
-
-        @Override
-        public void visitMethodInsn(
-                int opcode, String owner, String name, String descriptor, boolean isInterface) {
-            stores |=
-                    owner.equals(UNSAFE)
-                            || name.equals("arraycopy")
-                            || name.equals("clone")
-                            || name.startsWith("copyOf");
-        }
-
-        @Override
-        public void visitInvokeDynamicInsn(
-                String name, String descriptor, Handle bootstrap, Object... constants) {
-            stores = true;
-        }
-
-        @Override
-        public void visitMaxs(int stack, int locals) {
-            if (stores) {
-                found.put(method, locals);
-            }
-        }
-    }
-
     private static boolean isPointer(String descriptor) {
         return descriptor.charAt(0) == 'L' || descriptor.charAt(0) == '[';
     }
 
+    /**
+     * Without a next visitor it finds the methods to rewrite, and how many local variables each has:
+     * the places beyond are free. The others are then copied as they are, which is quicker than to
+     * take them apart.
+     */
     private static final class Classes extends ClassVisitor {
         private final Map<String, Integer> locals;
         private String owner;
-        private boolean changed;
 
         Classes(ClassVisitor next, Map<String, Integer> locals) {
             super(ASM, next);
@@ -193,13 +128,15 @@ final class Rewriter {
         public MethodVisitor visitMethod(
                 int access, String name, String descriptor, String sign, String[] thrown) {
             MethodVisitor next = super.visitMethod(access, name, descriptor, sign, thrown);
-            Integer free = locals.get(name + descriptor);
-            return free == null ? next : new Methods(next, name, free);
+            String key = name + descriptor;
+            boolean isWanted = cv == null || locals.containsKey(key);
+            return isWanted ? new Methods(next, key, locals.getOrDefault(key, 0)) : next;
         }
 
         private final class Methods extends MethodVisitor {
             private final String method;
             private final int free;
+            private boolean isChanged;
 
             /** In a constructor: its object is not made until another constructor was called. */
             private boolean isMade;
@@ -211,7 +148,7 @@ final class Rewriter {
                 super(ASM, next);
                 this.method = method;
                 this.free = free;
-                isMade = !method.equals("<init>");
+                isMade = !method.startsWith("<init>");
             }
 
             @Override
@@ -245,7 +182,7 @@ final class Rewriter {
             }
 
             private void tell(String name, String descriptor) {
-                changed = true;
+                isChanged = true;
                 super.visitMethodInsn(
                         Opcodes.INVOKESTATIC, "tare/trace/Stores", name, descriptor, false);
             }
@@ -388,6 +325,14 @@ final class Rewriter {
                     }
                     local += argument.getSize();
                 }
+            }
+
+            @Override
+            public void visitMaxs(int stack, int most) {
+                if (isChanged) {
+                    locals.put(method, most);
+                }
+                super.visitMaxs(stack, most);
             }
 
             /** The topmost of the stack, the last of them first, into free places. */

@@ -2,7 +2,7 @@ package tare.trace;
 
 /**
  * What the rewritten classes of a program call at their stores of pointers. The native methods are
- * in observers/jvm/trace. Objects are known by their identity hashes, which there is one of for each
+ * in observers/jvm/trace. Most objects are known by their identity hashes, which the JVM counts
  * (-XX:hashCode=3); 0 stands for null, and as a source for static memory.
  */
 public final class Stores {
@@ -107,28 +107,18 @@ public final class Stores {
     }
 
     private static void at(Object source, long offset, Object target) {
-        if (offset < 0
-                || !stored(
-                        System.identityHashCode(source), offset, System.identityHashCode(target))) {
-            atUnknown(source, offset, target);
-        }
-    }
-
-    private static void atUnknown(Object source, long offset, Object target) {
-        if (offset >= 0) {
-            introduce(source, target);
-        }
-        if (offset < 0
-                || !stored(
-                        System.identityHashCode(source), offset, System.identityHashCode(target))) {
+        if (offset < 0) {
             lost();
+        } else if (!stored(
+                System.identityHashCode(source), offset, System.identityHashCode(target))) {
+            storedExactly(source, offset, target);
         }
     }
 
     /** False where one of the objects is not known by its hash. */
     private static native boolean stored(int source, long offset, int target);
 
-    private static native void introduce(Object source, Object target);
+    private static native void storedExactly(Object source, long offset, Object target);
 
     private static native void lost();
 
