@@ -28,8 +28,8 @@ bool objects_begin(JNIEnv* java);
 void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocation,
                        struct wanted wanted);
 
-// The tag of an object of the program. Gives it a birth, if no event told of one, and makes it known
-// by its hash. 0 where there is no object.
+// The tag of an object of the program. Gives it a birth, if no event told of one, and makes it
+// known by its hash. 0 where there is no object.
 jlong introduce(jvmtiEnv* tools, jobject object);
 
 // An object of the observer's own.
