@@ -116,7 +116,7 @@ jlong introduce(jvmtiEnv* tools, jobject object) {
 }
 
 void hide(jvmtiEnv* tools, jobject object) {
-  recording_name(hash_of(tools, object), 0);
+  hash_of(tools, object);  // or the JVM draws it for the tag, without the lock
   (*tools)->SetTag(tools, object, OBSERVERS);
 }
 

@@ -19,7 +19,7 @@
 // more than 1 GiB count as that much at their death.
 enum { SIZE_BITS = 27, WORD_BYTES = 8 };
 #define HASHES (UINT64_C(1) << 31)
-#define UNSURE UINT32_MAX
+#define OF_TWO UINT32_MAX
 
 static char stem[4000];
 static struct table births;
@@ -70,7 +70,7 @@ static bool map_numbers(void) {
 
 // More objects than numbers: two of them would be taken for one. A test wants fewer.
 static uint64_t most_objects(bool has_names) {
-  const uint64_t most = has_names ? UNSURE - 1 : MOST_BIRTHS;
+  const uint64_t most = has_names ? OF_TWO - 1 : MOST_BIRTHS;
   const char* fewer = getenv("TARE_JVM_TRACE_OBJECTS");
   const uint64_t wanted = fewer == NULL ? 0 : strtoull(fewer, NULL, 10);
   return wanted != 0 && wanted < most ? wanted : most;
@@ -273,20 +273,21 @@ void recording_thread(uint32_t number) {
   pthread_mutex_unlock(&counting);
 }
 
-// The JVM counts hashes without a lock, and so draws some twice. None is known by such a hash.
+// The JVM counts hashes without a lock, and so draws some twice. Neither object is known by such a
+// hash.
 void recording_name(uint32_t hash, int64_t tag) {
   if (hash >= HASHES || numbers == NULL) return;
-  const uint32_t number = tag == 0 ? UNSURE : (uint32_t)number_of(tag);
+  const uint32_t number = (uint32_t)number_of(tag);
   uint32_t named = 0;
   if (!atomic_compare_exchange_strong(&numbers[hash], &named, number) && named != number)
-    atomic_store(&numbers[hash], UNSURE);
+    atomic_store(&numbers[hash], OF_TWO);
 }
 
 // 0: of no object, or of none that is known by its hash.
 static uint32_t number_of_hash(uint32_t hash) {
   if (hash == 0 || hash >= HASHES || numbers == NULL) return 0;
   const uint32_t number = atomic_load_explicit(&numbers[hash], memory_order_acquire);
-  return number == UNSURE ? 0 : number;
+  return number == OF_TWO ? 0 : number;
 }
 
 bool recording_store(uint32_t source, uint64_t offset, uint32_t target) {

@@ -48,8 +48,7 @@ bool recording_is_due(uint64_t period);
 // A thread of this number, which the JVM gave it, allocates.
 void recording_thread(uint32_t number);
 
-// From now on the object of the tag is known by this identity hash, unless another has it, too. A
-// tag of 0 is of an object that is not recorded.
+// From now on the object of the tag is known by this identity hash, unless another has it, too.
 void recording_name(uint32_t hash, int64_t tag);
 
 // A store of a pointer, by identity hashes: a source of 0 is static memory, a target of 0 is null.

@@ -592,15 +592,16 @@ def test_threads_lose_nothing(
     assert made.height == 20000
     assert sorted(made.group_by("thread").len()["len"]) == [5000] * 4
     stores = trace.pointers().filter(pl.col("source").is_in(made["id"].implode())).collect()
-    assert sorted(stores["source"]) == made["id"].to_list()
+    told = list(stores.select("source", "target").rows())
     # Each points to the one before of its own thread, or to none.
-    linked = stores.drop_nulls("target")
-    thread = dict(zip(made["id"], made["thread"], strict=True))
-    assert all(
-        thread[source] == thread[target] and target < source
-        for source, target in zip(linked["source"], linked["target"], strict=True)
-    )
-    assert linked.height == 4 * (5000 - 50 - 1)
+    expected: set[tuple[int, int | None]] = set()
+    for _, own in made.group_by("thread"):
+        ids = own["id"].to_list()
+        before = [None if j % 100 == 0 else number for j, number in enumerate(ids)]
+        expected |= set(zip(ids, [None, *before], strict=False))
+    assert expected <= set(told)
+    # An object of the JVM itself, of which no event tells, can be taken for one by its address.
+    assert hashes == "addresses" or len(told) == len(expected)
 
 
 @pytest.mark.parametrize("pointers", [False, True])
