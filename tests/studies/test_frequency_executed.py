@@ -66,7 +66,8 @@ def test_collections_come_at_their_periods(tmp_path: Path, classes: Path) -> Non
             count = values[manager, "collections"]
             assert (allocated - period) * 0.98 <= count * period <= allocated * 1.02
         else:
-            assert fulls >= 4
+            # Each begins late by what is allocated until a thread wakes.
+            assert 1 <= fulls <= allocated / full
     report = section(results)
     assert [table.identifier for table in report.tables] == [
         "table-frequency-executed",

@@ -116,7 +116,12 @@ def test_the_least_limit_is_what_the_program_touches(
         ended = [len(each.timed) + each.killed + each.failed for each in near.values()]
         assert ended == [RUNS] * len(near)
         trials = record.outcome.details["trials"]
-        assert {status for size, status, _ in trials if size < 30 * MIB} == {"out-of-memory"}
+        # One that is just large enough can be so slow, for its pages go and come, that it counts
+        # as too small.
+        too_small = {status for size, status, _ in trials if size <= values[LOW]}
+        assert too_small
+        assert too_small <= {"out-of-memory", "timeout"}
+        assert {status for size, status, _ in trials if size < 30 * MIB} <= {"out-of-memory"}
     results = load_results(tmp_path / "r")
     (section, *_) = build_report(results).sections
     assert "The least memory limit is that of" in section.findings[0]
