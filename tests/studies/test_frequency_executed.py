@@ -43,7 +43,7 @@ def test_a_setting_is_held_against_what_differs_in_one_thing() -> None:
 @needs_java
 def test_collections_come_at_their_periods(tmp_path: Path, classes: Path) -> None:
     results = tare.frequency(
-        ["java", "-cp", str(classes), "Churn", "200", "1"],
+        ["java", "-cp", str(classes), "Churn", "1000", "1"],
         ["jvm.serial"],
         periods=[4 * MIB, 16 * MIB],
         full=[32 * MIB],

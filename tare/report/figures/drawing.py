@@ -72,7 +72,7 @@ LEAST_PLOT = 60
 LEAST_PART, MOST_PART = 0.95, 1.01
 """Of its place, that a drawing takes without a further trial. The page shrinks what is too wide."""
 _TYPICAL_BESIDE = 80
-"""Pixels that labels take beside a plot, at most, in most figures: a first guess."""
+"""Pixels that the labels of most figures take beside a plot: a first guess."""
 _PLOT = 1000.25
 """The width of a plot as long as it is not known: nothing else has a quarter of a pixel."""
 
@@ -157,7 +157,7 @@ class Drawing:
         self._beside = float(_TYPICAL_BESIDE)
 
     def svg(self, width: float, *, narrow: bool, prefix: str) -> str:
-        """An ``<svg>`` element ``width`` pixels wide; ids start with ``prefix``.
+        """An ``<svg>`` element about ``width`` pixels wide; ids start with ``prefix``.
 
         Vega-Lite takes the width of the plot, while a page knows the width of the whole drawing,
         and labels take what they need: trials find the plot that leaves them room. What they took
