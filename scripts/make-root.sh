@@ -1,6 +1,6 @@
 #!/bin/sh
-# make-root.sh SUITE[-ARCHITECTURE] FOLDER PACKAGES: makes the root of another Debian there by
-# debootstrap, once, as root. PACKAGES are joined by commas.
+# make-root.sh SUITE[-ARCHITECTURE] FOLDER PACKAGES: makes the root of another Debian, or of an
+# Ubuntu, there by debootstrap, once, as root. PACKAGES are joined by commas.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,6 +17,15 @@ if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap >/dev/null; then
   echo "make-root: it needs root, and the package debootstrap" >&2
   exit 3
 fi
+# Debian 12 has neither Ubuntu's keys nor a script for each of its suites: all are as gutsy was.
+extra=""
+ubuntu=""
+case "$suite" in
+  noble | resolute)
+    extra="--no-check-gpg --components=main,universe"
+    ubuntu="http://archive.ubuntu.com/ubuntu /usr/share/debootstrap/scripts/gutsy"
+    ;;
+esac
 case "$architecture" in
   arm64) emulated=aarch64 ;;
   *) emulated="" ;;
@@ -32,13 +41,18 @@ fi
 if [ ! -e "$root/.made" ]; then
   rm -rf "$root"
   mkdir -p "$root"
+  # Words are split on purpose.
+  # shellcheck disable=SC2086
   scripts/step.sh "a root of $1" "debootstrap-$(basename "$root")" \
     "The log names what was not to be had; the same command again begins anew." \
-    debootstrap ${architecture:+"--arch=$architecture"} --variant=minbase \
-    --include="ca-certificates,$3" "$suite" "$root"
+    debootstrap ${architecture:+"--arch=$architecture"} --variant=minbase $extra \
+    --include="ca-certificates,$3" "$suite" "$root" $ubuntu
+  [ -z "$ubuntu" ] || sed 'p; s/'"$suite"'/&-updates/' "$root/etc/apt/sources.list" |
+    sort -u -o "$root/etc/apt/sources.list"
   touch "$root/.made"
 fi
-# Whoever signs for this network signs for the root, too.
+# Whoever signs for this network signs for the root, too, in a file that no package of it renews.
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/host.crt"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 mkdir -p "$root/tare"

@@ -22,15 +22,19 @@ compiler() {
   echo "${version%%.*}"
 }
 
-# serves COMMAND[>=VERSION]: it is on PATH, and new enough.
+# serves COMMAND[|COMMAND…][>=VERSION]: one of them is on PATH, and new enough.
 serves() {
-  command=${1%%>=*}
-  command -v "$command" >/dev/null 2>&1 || return 1
-  [ "$command" != "$1" ] || return 0
   wanted=${1#*>=}
-  found=$("$command" --version 2>/dev/null | grep -Eo '[0-9]+(\.[0-9]+)*' | head -n 1)
-  [ "$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ] && return 0
-  echo "$command on PATH is version ${found:-unknown}; $wanted or newer is needed" >&2
+  [ "$wanted" != "$1" ] || wanted=""
+  old=""
+  for name in $(echo "${1%%>=*}" | tr '|' ' '); do
+    command -v "$name" >/dev/null 2>&1 || continue
+    [ -n "$wanted" ] || return 0
+    found=$("$name" --version 2>/dev/null | grep -Eo '[0-9]+(\.[0-9]+)*' | head -n 1)
+    [ "$(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1)" != "$wanted" ] || return 0
+    old="$name on PATH is version ${found:-unknown}; $wanted or newer is needed"
+  done
+  [ -z "$old" ] || echo "$old" >&2
   return 1
 }
 
@@ -46,6 +50,7 @@ lacking() {
       packages=$(echo "$packages" | sed "s/GCC/$gcc/")
       for package in $(echo "$packages" | tr '|' ' '); do
         if installed "$package"; then
+          case "$command" in *">="*) continue ;; esac # that one was too old
           found=installed
           break
         fi

@@ -30,8 +30,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 STAMP = ".tare-complete"
 CARGO_HINT = (
-    "cargo 1.85 or newer is needed to fetch the sources: `apt-get install cargo-web` on Debian 12 "
-    "(its package `cargo` is too old), or install Rust with rustup"
+    "cargo 1.85 or newer is needed to fetch the sources: `apt-get install cargo-web` on Debian 12, "
+    "`cargo-1.85` on Ubuntu 24.04, else `cargo`; or install Rust with rustup"
 )
 DEBIAN_MIRROR = "http://deb.debian.org/debian"
 
@@ -120,7 +120,8 @@ def vendor(sources: Sequence[dict[str, Any]], scratch: Path) -> None:
         # Never built, so the crates' own demands on the platform do not matter.
         f"[target.'cfg(any())'.dependencies]\n{dependencies}"
     )
-    cargo = os.environ.get("CARGO", "cargo")
+    # Ubuntu 24.04 has a newer one under a name of its own.
+    cargo = os.environ.get("CARGO") or shutil.which("cargo-1.85") or "cargo"
     # A local cache that holds everything serves without a network, and no slower.
     with contextlib.suppress(FetchError):
         run([cargo, "vendor", "--quiet", "--versioned-dirs", "--offline"], scratch, "")

@@ -17,6 +17,7 @@ from tare.base.native import native_file
 from tare.base.units import format_percent, format_seconds
 from tare.memory_managers import runtimes, suitable
 from tare.memory_managers.catalogue import broken_recipes, load_recipes, object_path
+from tare.memory_managers.install import cargo, cargo_package
 from tare.memory_managers.manager import OWN, machine_libc, resolve
 from tare.observers import containers, instrument, recorder
 from tare.observers.runner import run_once
@@ -53,7 +54,12 @@ def examine() -> list[Finding]:
     ]
     if all(finding.state == "works" for finding in findings if finding.needed):
         findings += _run_findings()
-    findings += [_tool(*tool) for tool in _TOOLS]
+    of_cargo = (
+        cargo(),
+        "fetches the sources of some allocators",
+        f"apt-get install {cargo_package()}",
+    )
+    findings += [_tool(*tool) for tool in (of_cargo, *_TOOLS)]
     findings += [
         Finding(warning.setting, "noise", warning.effect, warning.mend)
         for warning in noise_warnings(converted(describe_machine(), Machine))
@@ -79,7 +85,6 @@ def fix() -> list[Finding]:
 
 
 _TOOLS = (
-    ("cargo", "fetches the sources of some allocators", "apt-get install cargo-web"),
     ("cmake", "builds allocators on demand", "apt-get install cmake"),
     ("ninja", "builds allocators on demand", "apt-get install ninja-build"),
     ("g++", "builds allocators on demand", "apt-get install g++"),

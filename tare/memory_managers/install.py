@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -30,7 +31,22 @@ TOOLS = {
     "c++": "apt-get install g++",
     "make": "apt-get install make",
 }
+CARGO_PACKAGES = {"bookworm": "cargo-web", "noble": "cargo-1.85"}
 LOG_LINES_SHOWN = 20
+
+
+def cargo() -> str:
+    """The command: Ubuntu 24.04 has one that is new enough under a name of its own."""
+    return "cargo-1.85" if shutil.which("cargo-1.85") else "cargo"
+
+
+def cargo_package() -> str:
+    """The package of this system whose cargo is 1.85 or newer."""
+    try:
+        release = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    except OSError:
+        release = ""
+    return CARGO_PACKAGES.get(release, "cargo")
 
 
 def install(names: Sequence[str], *, report: Callable[[str], None]) -> None:
@@ -79,7 +95,7 @@ def _say_if_there(recipe: Recipe, report: Callable[[str], None]) -> bool:
 def _check_tools(recipe: Recipe) -> None:
     needed = dict(TOOLS)
     if recipe.source is not None and recipe.source.type == "crate":
-        needed["cargo"] = "apt-get install cargo-web"
+        needed[cargo()] = f"apt-get install {cargo_package()}"
     missing = [tool for tool in needed if shutil.which(tool) is None]
     if missing:
         packages = " ".join(needed[tool].split()[-1] for tool in missing)

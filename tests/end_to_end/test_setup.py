@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tare.memory_managers.install import CARGO_PACKAGES, cargo
 from tests.support import ROOT
 from tests.support.terminal import Terminal
 
@@ -132,6 +133,28 @@ def test_a_command_counts_if_it_is_new_enough(
     assert complaints(done) == (said if installed else "")
 
 
+@pytest.mark.parametrize(("second", "asked"), [("1.85.1", False), ("1.80", True), ("", True)])
+def test_a_newer_command_of_another_name_serves(system: System, second: str, asked: bool) -> None:
+    """As where Ubuntu 24.04's cargo is 1.75, and its cargo-1.85 a package and a command."""
+    system.command("madeup", "echo madeup 1.75.0")
+    if second:
+        system.command("madeup-new", f"echo madeup {second}")
+    (system.folder / "installed").write_text("old-rust\n")
+    rows = "build old-rust|new-rust madeup|madeup-new>=1.85 allocators\n"
+    done = system.setup(rows, lists="old-rust new-rust")
+    assert done.returncode == 0, done.stderr
+    assert system.asked() == (["update -q", CONFIGURE, f"{INSTALL} new-rust"] if asked else [])
+    assert ("is needed" in complaints(done)) == asked
+
+
+def test_an_installed_package_that_is_too_old_is_no_reason_to_stop(system: System) -> None:
+    system.command("madeup", "echo madeup 1.75.0")
+    (system.folder / "installed").write_text("rust\n")
+    done = system.setup("build rust madeup>=1.85 allocators\n", lists="rust")
+    assert done.returncode == 0
+    assert complaints(done).endswith("left out: allocators (this system has no package rust)\n")
+
+
 def test_without_root_the_command_is_named(system: System) -> None:
     system.command("id", "echo 1000")
     done = system.setup("build jdk-17|jdk-21 -\nbuild sml - tests of SML\n", lists="jdk-21")
@@ -191,11 +214,11 @@ def numbers(version: str) -> list[int]:
 def test_the_crates_build_with_the_rust_that_is_asked_for() -> None:
     """Debian 12's newest is 1.85; a crate that needs more would stop the build there."""
     asked = tomllib.loads((ROOT / "replay" / "Cargo.toml").read_text())
-    (needed,) = re.findall(r">=(\S+)", next(row for row in PACKAGES if " cargo>=" in row))
+    (needed,) = re.findall(r">=(\S+)", next(row for row in PACKAGES if "build cargo" in row))
     assert asked["workspace"]["package"]["rust-version"] == needed
     said = subprocess.run(
         [
-            *("cargo", "metadata", "--locked", "--format-version", "1"),
+            *(cargo(), "metadata", "--locked", "--format-version", "1"),
             *("--filter-platform", "x86_64-unknown-linux-gnu"),
             *("--manifest-path", ROOT / "replay" / "Cargo.toml"),
         ],
@@ -209,6 +232,11 @@ def test_the_crates_build_with_the_rust_that_is_asked_for() -> None:
         if numbers(package["rust_version"] or "1") > numbers(needed)
     }
     assert newer == {}
+
+
+def test_messages_name_the_packages_of_cargo_that_setup_installs() -> None:
+    row = next(row for row in PACKAGES if "build cargo" in row)
+    assert set(row.split()[1].split("|")) == {*CARGO_PACKAGES.values(), "cargo"}
 
 
 def test_warnings_are_errors_only_in_checks() -> None:
