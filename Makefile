@@ -5,11 +5,12 @@
 # make wheel  what pip installs, in dist    make docs    the documentation as a site
 # make steady every test beside twenty busy loops: names those that a busy machine can fail
 # make tuned  docs/tuned.md, in an hour       make trixie  demo and tests in a bare Debian 13
+# make noble, make resolute                   the same in a bare Ubuntu 24.04, 26.04
 # make arm64  a wheel for arm64, tried in a bare Debian 12 under QEMU 8 or newer
 # make wheel-systems  dist's wheel tried in bare Debians without a compiler
 # make machine  tests of containers under control groups of version 2, in QEMU
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo unit test check format bench papers tuned soak steady trixie machine arm64 wheel wheel-systems docs lock clean
+.PHONY: help setup build demo unit test check format bench papers tuned soak steady trixie noble resolute machine arm64 wheel wheel-systems docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -65,8 +66,8 @@ steady: build
 	@$(PYTHON) -m compileall -q tare
 	@$(PYTHON) -m tests --beside 20
 
-trixie:
-	scripts/in-system.sh trixie make demo test
+trixie noble resolute:
+	scripts/in-system.sh $@ make demo test
 
 machine: build
 	scripts/in-machine.sh $(PYTHON) -m pytest -q tests/studies/test_minheap_container.py

@@ -14,5 +14,6 @@ exec unshare --mount --pid --fork --kill-child sh -c '
   exec chroot "$root" env -i HOME=/root USER=root LANG=C.UTF-8 TERM="${TERM:-dumb}" \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin CI="${CI:-}" \
     SSL_CERT_FILE=/etc/ssl/host.crt PIP_CERT=/etc/ssl/host.crt \
+    CARGO_HTTP_CAINFO=/etc/ssl/host.crt \
     sh -c "cd /tare && exec \"\$@\"" sh "$@"
 ' sh "$@"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs a wheel in bare Debians without a compiler, and tries its commands and the unit tests:
-#   scripts/try-wheel.sh WHEEL [SUITE[-ARCHITECTURE]…], as root. The suites are bookworm, trixie and
-#   sid.
+# Installs a wheel in bare systems without a compiler, and tries its commands and the unit tests:
+#   scripts/try-wheel.sh WHEEL [SUITE[-ARCHITECTURE]…], as root. The suites are bookworm,
+#   trixie, sid, and noble and resolute of Ubuntu.
 # The table is printed, and build/systems/wheel-SUITE.json has the same with what failed.
 set -eu
 

@@ -36,7 +36,8 @@ list(FILTER core_sources EXCLUDE REGEX "darwin|freebsd|solaris|m_mach/|macho|mul
 list(FILTER core_sources EXCLUDE REGEX "s390_disasm|vg_replace_malloc|remote-utils-shared\\.c")
 
 set(patches "address-space coregrind/m_aspacemgr/aspacemgr-linux.c"
-    "block-boundaries coregrind/m_translate.c" "heap-room coregrind/m_initimg/initimg-linux.c")
+    "block-boundaries coregrind/m_translate.c" "heap-room coregrind/m_initimg/initimg-linux.c"
+    "auxiliary-vector coregrind/m_syswrap/syswrap-linux.c")
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   list(APPEND patches "add-to-memory VEX/priv/host_amd64_defs.c"
        "add-where-left VEX/priv/host_amd64_defs.h"
@@ -84,7 +85,7 @@ function(tare_add_core processor)
   add_library(tare-core-${platform} STATIC ${sources} ${patched_sources})
   add_dependencies(tare-core-${platform} tare-patched-core)
   target_include_directories(tare-core-${platform} SYSTEM PUBLIC ${TARE_CORE_INCLUDE}
-    PRIVATE ${source} ${source}/coregrind/m_aspacemgr ${source}/coregrind/m_initimg
+    PRIVATE ${source} ${source}/coregrind/m_aspacemgr ${source}/coregrind/m_initimg ${source}/coregrind/m_syswrap
       ${source}/VEX/priv)
   target_compile_definitions(tare-core-${platform}
     PUBLIC VGA_${processor}=1 VGO_linux=1 VGP_${processor}_linux=1
