@@ -36,7 +36,8 @@ list(FILTER core_sources EXCLUDE REGEX "darwin|freebsd|solaris|m_mach/|macho|mul
 list(FILTER core_sources EXCLUDE REGEX "s390_disasm|vg_replace_malloc|remote-utils-shared\\.c")
 
 set(patches "address-space coregrind/m_aspacemgr/aspacemgr-linux.c"
-    "block-boundaries coregrind/m_translate.c" "heap-room coregrind/m_initimg/initimg-linux.c"
+    "block-boundaries coregrind/m_translate.c" "debug-file coregrind/m_redir.c"
+    "heap-room coregrind/m_initimg/initimg-linux.c"
     "auxiliary-vector coregrind/m_syswrap/syswrap-linux.c")
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   list(APPEND patches "add-to-memory VEX/priv/host_amd64_defs.c"
