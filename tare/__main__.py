@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
@@ -12,6 +13,7 @@ from functools import cache
 from importlib.machinery import FileFinder
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -25,6 +27,7 @@ from tare.base.version import __version__
 from tare.studykit.answer import Answer
 
 EXIT_INTERRUPTED = 130
+_MORE_OBJECTS = 10_000
 
 
 GROUPS = {
@@ -141,9 +144,25 @@ def tare_group() -> None:
     """
 
 
+class _NoPandas:
+    """Hides pandas, which no command uses and pyarrow would load where it is installed."""
+
+    def find_spec(
+        self, fullname: str, path: object = None, target: ModuleType | None = None
+    ) -> None:
+        del path, target
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the console script."""
-    sys.exit(_written_out(run(arguments)))
+    sys.meta_path.insert(0, _NoPandas())
+    # What is loaded stays: to look for garbage in it takes a tenth of a short command.
+    gc.set_threshold(_MORE_OBJECTS)
+    code = _written_out(run(arguments))
+    gc.freeze()
+    sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:
