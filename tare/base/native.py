@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from tare.base.errors import MissingError
@@ -42,8 +43,9 @@ def kits_folder() -> Path:
     return own if (own / "cmake" / "TareChecks.cmake").is_file() else native_file("kits")
 
 
-def native_roots() -> list[Path]:
+@cache  # asked several times a run, and sysconfig works out all of its paths for one
+def native_roots() -> tuple[Path, ...]:
     """Folders that can hold native parts, the package's own first."""
     import sysconfig
 
-    return [NATIVE, Path(sysconfig.get_path("platlib")) / "tare" / "_native"]
+    return NATIVE, Path(sysconfig.get_path("platlib")) / "tare" / "_native"

@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,9 +137,18 @@ def is_go(path: Path) -> bool:
 def is_of_musl(path: Path) -> bool:
     """Whether the file is a program that is linked with musl, or a script for such a one."""
     try:
-        return _asked(interpreter_of(path), lambda elf: _MUSL in str(_linker(elf)))
+        found = interpreter_of(path)
+        status = found.stat()
+        content = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        return _asks_for_musl(found, content)
     except (OSError, UsageError):  # told when the program is checked
         return False
+
+
+@lru_cache(maxsize=256)  # asked for each run
+def _asks_for_musl(path: Path, content: tuple[int, ...]) -> bool:
+    del content
+    return _asked(path, lambda elf: _MUSL in str(_linker(elf)))
 
 
 def is_musl(path: str) -> bool:

@@ -114,7 +114,7 @@ def test_a_program_of_musl_is_not_sent_to_packages_that_are_for_glibc() -> None:
 def test_an_object_that_was_built_for_musl_as_well_is_the_one_to_preload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tare.base.native.native_roots", lambda: [tmp_path])
+    monkeypatch.setattr("tare.base.native.native_roots", lambda: (tmp_path,))
     (tmp_path / "musl").mkdir()
     (tmp_path / "musl" / "a.so").touch()
     measured = DescribedManager("5", str(tmp_path / "a.so"), {})
