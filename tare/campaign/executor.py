@@ -10,17 +10,13 @@ from tare.base.interrupts import termination_as_interrupt
 from tare.base.text import plain
 from tare.campaign import canary
 from tare.memory_managers.manager import Manager
-from tare.observers import instrument, memory_system, runner
+from tare.observers import instrument, runner
 from tare.observers.protocol import Observe
 from tare.programs.program import Program
 from tare.records.results import OUTPUTS_FOLDER, Store
 from tare.records.runs import Limits, Record, Run, now
 
-OBSERVERS: dict[str, Observe] = {
-    "runner": runner.run_once,
-    "instrument": instrument.run_once,
-    "memsys": memory_system.run_once,
-}
+OBSERVERS: dict[str, Observe] = {"runner": runner.run_once, "instrument": instrument.run_once}
 """What can watch a run of any study; studies bring others. ``Run.observer`` names one."""
 
 Planner = Callable[[Sequence[Record]], list[Run]]

@@ -95,11 +95,26 @@ print(*sys.modules)
     heavy = {
         *("vl_convert", "jinja2", "duckdb", "pyarrow", "scipy", "distributed", "optuna"),
         *("tare.heap_traces.conversion", "tare.report.page", "tare.answers.explorer"),
-        *("tare.weighing", "tare.gating.report"),
+        *("tare.weighing", "tare.gating.report", "tare.observers.memory_system"),
+        *("tare.studykit.least_heap.executed", "tare.memory_managers.runtimes.jvm"),
     }
     assert not heavy & {*loaded}
     reports = {name for name in loaded if name.startswith("tare.studies.") and "report" in name}
     assert reports == {"tare.studies.compare.report", "tare.studies.latency.report"}
+
+
+def test_a_recording_does_not_load_pandas(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from tare.__main__ import main
+try:
+    main(["trace", "-o", {str(tmp_path / "t.tare")!r}, "--", "true"])
+except SystemExit as end:
+    assert end.code == 0
+print("pyarrow" in sys.modules, "pandas" in sys.modules)
+"""
+    said = subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()
+    assert said[-1] == "True False"
 
 
 def test_the_programs_of_a_suite(tmp_path: Path) -> None:

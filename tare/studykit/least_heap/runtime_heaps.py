@@ -24,7 +24,6 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.results import read_records
 from tare.records.runs import Limits, Outcome
-from tare.studykit.least_heap.executed import HIGH, UNIT, minheap_executed
 from tare.studykit.sweeps import size_text
 
 REPEATS = 2
@@ -72,6 +71,9 @@ def _of_program(
     folder: Path,
     watcher: Watcher | None,
 ) -> tuple[dict[str, Manager], dict[str, Heap]]:
+    # Takes long to load, and few ask for it.
+    from tare.studykit.least_heap.executed import HIGH, UNIT, minheap_executed
+
     bases = {name: _without_heap(name) for name, each in managers.items() if _multiple(each)}
     sought = list(dict.fromkeys(bases.values()))
     results = minheap_executed(
