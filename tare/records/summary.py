@@ -99,7 +99,8 @@ def _summarise(
     groups = runs_of(measurements)
     ordered = measurements.sort("order")
     pairs = ordered.select("program", "manager").unique(maintain_order=True).rows()
-    metrics = [m for m in METRICS if m in set(ordered["metric"].unique())]
+    there = set(ordered["metric"].unique())
+    metrics = [m for m in METRICS if m in there]
     rows = []
     for program, manager in pairs:
         reference = reference_of(manager)
@@ -188,7 +189,8 @@ def summarise_range(
     for key, part in good.group_by(["program", "manager", "metric"], maintain_order=True):
         groups[str(key[0]), str(key[1]), str(key[2])] = part["value"].to_list()
     rows = []
-    metrics = [m for m in METRICS if m in set(ordered["metric"].unique())]
+    there = set(ordered["metric"].unique())
+    metrics = [m for m in METRICS if m in there]
     for program, manager in ordered.select("program", "manager").unique(maintain_order=True).rows():
         for metric in metrics:
             values = groups.get((program, manager, metric), [])

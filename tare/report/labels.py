@@ -179,6 +179,9 @@ def _holds(box: Box, spot: tuple[float, float]) -> bool:
 
 
 def _overlap(one: Box, other: Box) -> float:
-    across = min(one[2], other[2]) - max(one[0], other[0])
-    down = min(one[3], other[3]) - max(one[1], other[1])
-    return across * down if across > 0 and down > 0 else 0.0
+    left, top, right, bottom = one
+    if right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top:
+        return 0.0  # as most do
+    return (min(right, other[2]) - max(left, other[0])) * (
+        min(bottom, other[3]) - max(top, other[1])
+    )
