@@ -27,6 +27,7 @@ from tare.records.results import RUN_FILE, default_folder
 from tare.studykit import options
 from tare.studykit.answer import Answer, Output
 from tare.studykit.request import own_fields
+from tare.studykit.watcher import watcher
 
 EPILOG = """\b
 Examples:
@@ -115,9 +116,7 @@ def command(sides: _Sides, markdown: Path | None, output: Output, **asked: objec
     judged by the runs in them. Instructions, objects and bytes are counted and decide first, time
     and memory by runs in turns. Exit code 1 when something got worse or failed.
     """
-    from tare.studykit.progress import TerminalWatcher  # what draws takes long to load
-
-    watcher = TerminalWatcher(output.quiet)
+    told = watcher(output.quiet)
     if _are_results(sides):
         return _of_folders(sides, markdown, output, asked)
     given = {name: value for name, value in asked.items() if value is not None}
@@ -129,12 +128,12 @@ def command(sides: _Sides, markdown: Path | None, output: Output, **asked: objec
             _require(sides.words)
             during.enter_context(termination_as_interrupt())
             beside = folder.with_name(f"{folder.name}-builds").resolve()
-            places = during.enter_context(checked_out(commits, beside, sides.build, watcher.note))
+            places = during.enter_context(checked_out(commits, beside, sides.build, told.note))
         programs = [
             _program(str(places.get(name, side)), sides)
             for name, side in ((BASE, sides.base), (HEAD, sides.head))
         ]
-        request = Gate(*programs, folder=folder, watcher=watcher, **given)  # type: ignore[arg-type]
+        request = Gate(*programs, folder=folder, watcher=told, **given)  # type: ignore[arg-type]
         results = inspect.unwrap(gate)(request)
     return Answer(results, output, markdown, exit_code=1 if is_broken(results) else 0)
 

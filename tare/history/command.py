@@ -78,7 +78,7 @@ def command(
             ledger.add(each, of, folder)
     from tare.studykit.progress import TerminalWatcher  # what draws takes long to load
 
-    found = history(ledger.read(folder, TerminalWatcher(False).note), DEFAULT_METRICS, share)
+    found = history(ledger.read(folder, TerminalWatcher().note), DEFAULT_METRICS, share)
     if not found.series:
         raise UsageError(f"{folder} has none of the figures that are looked at")
     shown = report(found, folder, share)

@@ -19,6 +19,7 @@ from tare.studykit import options
 from tare.studykit.answer import Answer, Output
 from tare.studykit.attaching import attaching, optional_program, refuse_others
 from tare.studykit.request import Asking, Decorator, Request, own_fields, subject_of
+from tare.studykit.watcher import watcher
 
 _Function = Callable[..., Any]
 
@@ -57,13 +58,11 @@ def command_of(study: str) -> click.Command:
         return asking(requests, common=common)(answer)
 
     def of_process(pid: int, when: When, given: Mapping[str, Any]) -> Answer:
-        from tare.studykit.progress import TerminalWatcher
-
         refuse_others({"json_file", "csv_file", "no_page"})
         output: Output = given["output"]
         question = importlib.import_module(f"{study}.question")
         results = getattr(question, attached)(
-            pid, when, folder=output.folder, watcher=TerminalWatcher(output.quiet)
+            pid, when, folder=output.folder, watcher=watcher(output.quiet)
         )
         return Answer(results, output)
 
@@ -132,8 +131,6 @@ def _parameters(decorator: Callable[[_Function], _Function]) -> Sequence[click.P
 
 
 def _request(taken: Sequence[_Taken], values: Mapping[str, Any]) -> Asking:
-    from tare.studykit.progress import TerminalWatcher  # what draws takes long to load
-
     chosen, subject = _chosen(taken, values)
     for other in taken:
         _refuse(other.parameters.keys() - chosen.parameters.keys(), other, chosen, subject)
@@ -143,7 +140,7 @@ def _request(taken: Sequence[_Taken], values: Mapping[str, Any]) -> Asking:
     if output is not None:
         given["folder"] = output.folder
     quiet = values["quiet"] if output is None else output.quiet
-    return chosen.request(**given, watcher=TerminalWatcher(quiet))
+    return chosen.request(**given, watcher=watcher(quiet))
 
 
 def _chosen(taken: Sequence[_Taken], values: Mapping[str, Any]) -> tuple[_Taken, Any]:

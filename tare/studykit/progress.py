@@ -28,8 +28,7 @@ _LINE_EVERY_SECONDS = 10.0
 class TerminalWatcher(Watcher):
     """A bar on a terminal; a line now and then where standard error is a file or a pipe."""
 
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
         self._wraps = not self._console.is_terminal
         self._progress: Progress | None = None
@@ -40,15 +39,12 @@ class TerminalWatcher(Watcher):
         self._last_line = 0.0
 
     def note(self, text: str) -> None:
-        if not self._quiet:
-            self._console.print(f"[dim]{escape(printable(text))}[/dim]", soft_wrap=self._wraps)
+        self._console.print(f"[dim]{escape(printable(text))}[/dim]", soft_wrap=self._wraps)
 
     def begin(self, title: str, runs: int, expected_seconds: float | None) -> None:
         self._done, self._total = 0, runs
         self._seconds = None if runs else expected_seconds
         self._begun = self._last_line = time.monotonic()
-        if self._quiet:
-            return
         cost = f", about {format_duration(expected_seconds)}" if expected_seconds else ""
         of_runs = f": {runs} run{'s' if runs != 1 else ''}"
         self.note(f"{title}{cost} at most" if self._seconds else f"{title}{of_runs}{cost}")
@@ -71,7 +67,7 @@ class TerminalWatcher(Watcher):
             self._show(run)
             return
         self._done += 1
-        if record.outcome.status is not Status.OK and not self._quiet:
+        if record.outcome.status is not Status.OK:
             self._console.print(
                 f"[yellow]{escape(printable(run.program))} under {escape(run.manager)}: "
                 f"{record.outcome.status}: {escape(printable(record.outcome.reason))}[/yellow]",
@@ -87,7 +83,7 @@ class TerminalWatcher(Watcher):
                 total=total,
                 description=escape(f"{printable(run.program)[:28]} · {run.manager[:20]}"),
             )
-        elif not self._quiet and time.monotonic() - self._last_line > _LINE_EVERY_SECONDS:
+        elif time.monotonic() - self._last_line > _LINE_EVERY_SECONDS:
             self._last_line = time.monotonic()
             print(self._line(), file=sys.stderr, flush=True)
 

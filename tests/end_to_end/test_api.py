@@ -93,7 +93,7 @@ print(*sys.modules)
 """
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     heavy = {
-        *("vl_convert", "jinja2", "duckdb", "pyarrow", "scipy", "distributed", "optuna"),
+        *("vl_convert", "jinja2", "duckdb", "pyarrow", "scipy", "distributed", "optuna", "rich"),
         *("tare.heap_traces.conversion", "tare.report.page", "tare.answers.explorer"),
         *("tare.weighing", "tare.gating.report", "tare.observers.memory_system"),
         *("tare.studykit.least_heap.executed", "tare.memory_managers.runtimes.jvm"),

@@ -42,7 +42,7 @@ def command(folder: Path, serve: bool, port: int, opens: bool) -> int:
     """
     if port and not serve:
         raise UsageError("--port is for the server", "add --serve")
-    watcher = TerminalWatcher(quiet=False)
+    watcher = TerminalWatcher()
     if not serve:
         page = explore(folder, watcher.note)
         print_address("page", page, sys.stdout)

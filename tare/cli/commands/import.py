@@ -14,7 +14,7 @@ from tare.base.errors import UsageError
 from tare.base.text import printable
 from tare.report.terminal import print_report
 from tare.studykit.answer import Answer, Output
-from tare.studykit.progress import TerminalWatcher
+from tare.studykit.watcher import watcher
 
 if TYPE_CHECKING:
     from tare.heap_traces.trace import Trace
@@ -66,14 +66,14 @@ def command(
     if (runs := format_of(file)) is not None:
         if force:
             raise UsageError("--force replaces heap traces only", "name another folder with -o")
-        results = import_runs(file, runs, folder, TerminalWatcher(quiet).note, statistics)
+        results = import_runs(file, runs, folder, watcher(quiet).note, statistics)
         output = Output(folder, None, None, page=True, quiet=quiet)
         missing = results.run.imported is not None and results.run.imported.missing
         return Answer(results, output, exit_code=1 if missing else None)
     if statistics is not None and file.exists():
         raise UsageError(f"{file} is no heap profile that statistics go with")
     target = folder or Path(f"{file.name}.tare")
-    trace = import_recording(file, target, replace=force, note=TerminalWatcher(quiet).note)
+    trace = import_recording(file, target, replace=force, note=watcher(quiet).note)
     if not quiet:
         print_report(_report(trace), sys.stdout)
         print(f"\ntrace: {printable(str(trace.folder))}")

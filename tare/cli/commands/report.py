@@ -56,7 +56,7 @@ def command(folder: Path, no_page: bool, explorer: bool, opens: bool, verbose: b
         if not no_page:
             pages.append(write_page(results, report))
     if has_many and not no_page:
-        pages.append(explore(folder, TerminalWatcher(quiet=False).note))
+        pages.append(explore(folder, TerminalWatcher().note))
     if pages:
         print()
     for page in pages:

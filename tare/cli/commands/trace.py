@@ -24,6 +24,7 @@ from tare.studykit.attaching import optional_program, refuse_others
 from tare.studykit.command import asking
 from tare.studykit.recording.question import trace
 from tare.studykit.recording.request import Recording
+from tare.studykit.watcher import watcher
 
 if TYPE_CHECKING:
     from tare.heap_traces.trace import Trace
@@ -45,7 +46,6 @@ def _attached(pid: int, when: When, given: Mapping[str, Any]) -> int:
     from tare.heap_traces.trace import open_trace
     from tare.observers import tracing
     from tare.records.results import default_folder
-    from tare.studykit.progress import TerminalWatcher
 
     what: Asked = given["what"]
     if what != Asked(sites=what.sites, sample_bytes=what.sample_bytes):
@@ -58,7 +58,7 @@ def _attached(pid: int, when: When, given: Mapping[str, Any]) -> int:
     name = default_folder("trace", target.name)
     folder: Path = given["folder"] or name.with_name(f"{name.name}.tare")
     tracing.refuse_occupied(folder, replace_trace=given["replace"])
-    note = TerminalWatcher(given["quiet"]).note
+    note = watcher(given["quiet"]).note
     with termination_as_interrupt(), awaited(target, when, note):
         attaching.trace_of(target, folder, what, given["seconds"], note)
     return _shown(open_trace(folder), quiet=given["quiet"])
