@@ -28,6 +28,7 @@ from tare.studykit.answer import Answer
 
 EXIT_INTERRUPTED = 130
 _MORE_OBJECTS = 10_000
+"""How many are made before garbage is looked for; 700 by default."""
 
 
 GROUPS = {
