@@ -40,9 +40,10 @@ set(patches "address-space coregrind/m_aspacemgr/aspacemgr-linux.c"
     "heap-room coregrind/m_initimg/initimg-linux.c"
     "auxiliary-vector coregrind/m_syswrap/syswrap-linux.c")
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
-  list(APPEND patches "add-to-memory VEX/priv/host_amd64_defs.c"
-       "add-where-left VEX/priv/host_amd64_defs.h"
-       "choose-add-to-memory VEX/priv/host_amd64_isel.c")
+  list(APPEND patches "clock-in-register VEX/priv/host_amd64_isel.c"
+       "clock-register VEX/priv/host_amd64_defs.c" "clock-register-number VEX/priv/host_amd64_defs.h"
+       "clock-where-left coregrind/m_dispatch/dispatch-amd64-linux.S"
+       "clock-at-fault coregrind/m_signals.c")
 else()
   list(APPEND patches "pass-guest-state VEX/priv/host_arm64_isel.c")
 endif()

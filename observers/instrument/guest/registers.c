@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "registers.h"
 
+#if defined(TARE_PINNED_CORE) && defined(VGA_amd64)
+#include "clock_offset.h"
+_Static_assert(TARE_CLOCK == REGISTERS_AREA * sizeof(GuestState) + REGISTERS_OFFSET +
+                                 offsetof(Registers, clock),
+               "the core keeps the clock elsewhere");
+#endif
+
 Registers load_registers(ThreadId id) {
   Registers registers;
   VG_(get_shadow_regs_area)

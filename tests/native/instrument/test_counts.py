@@ -568,6 +568,39 @@ def test_the_total_is_callgrind_s(real: list[str], both_tools: Path) -> None:
 
 
 @needs_valgrind
+def test_what_led_to_a_handled_fault_is_counted(both_tools: Path, compile_c: Compile) -> None:
+    """By callgrind the instruction that failed is, too. For the second the core calls a helper,
+    and registers are elsewhere when that fails."""
+    source = f"""{PRELUDE}
+      static char *page;
+      static void handler(int number) {{
+        (void)number; mprotect(page, 4096, PROT_READ | PROT_WRITE); }}
+      int main(int count, char **words) {{
+        page = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        signal(SIGSEGV, handler);
+        for (int i = atoi(words[count - 1]); i > 0; --i) {{
+          mprotect(page, 4096, PROT_NONE);
+          for (volatile int j = 0; j < 50; ++j) {{}}
+          __asm__ volatile("test %0, %0; jz 1f; STORE; 1:" : : "r"(page) : "memory", "cc");
+        }}
+        return 0; }}"""
+    few, many = "100", "900"
+
+    def commands(store: str) -> dict[str, list[str]]:
+        path = compile_c(source.replace("STORE", store), *OPTIONS, name=store[:2])
+        return {faults: [str(path), faults] for faults in (few, many)}
+
+    def of_faults(words: dict[str, list[str]]) -> int:
+        ran = {faults: ours(both_tools, *each)["instructions"] for faults, each in words.items()}
+        return int(ran[many] - ran[few])
+
+    moves, saves = commands("movb $1, (%0)"), commands("fxsave (%0)")
+    moved = of_faults(moves)
+    assert collected(both_tools, *moves[many]) - collected(both_tools, *moves[few]) == moved + 800
+    assert moved <= of_faults(saves) <= moved + 800
+
+
+@needs_valgrind
 @pytest.mark.parametrize("operation", ["malloc", "free"])
 @pytest.mark.parametrize("name", ["gawk", "bc", "sqlite3"])
 def test_the_inclusive_cost_is_callgrind_s(name: str, operation: str, both_tools: Path) -> None:
