@@ -63,7 +63,7 @@ HELPERS = (
     "pip install pytest",
     "unit tests in part",
 )
-MARKS = {"works": "✓", "left out": "left out", "failed": "fails", "": "not tried"}
+MARKS = {"works": "✓", "left out": "left out", "failed": "fails", "": "–"}
 LEFT_OUT = 3
 SECONDS = 1200
 
@@ -276,7 +276,9 @@ def _kept(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def rows(kept: list[dict[str, Any]]) -> list[str]:
-    """The table of docs/systems.md: systems as columns, and a row for all steps that went alike."""
+    """The table of docs/systems.md: a row for each system, the wheel first, and a column for all
+    steps that went alike."""
+    kept = sorted(kept, key=lambda result: not result["wheel"])
     states = [{step["step"]: step for step in result["steps"]} for result in kept]
     alike: dict[tuple[str, ...], list[str]] = {}
     for name in dict.fromkeys(step["step"] for result in kept for step in result["steps"]):
@@ -290,9 +292,9 @@ def rows(kept: list[dict[str, Any]]) -> list[str]:
         f"{result['libc']}, Python {result['python']}"
         for result in kept
     ]
-    lines = [["", *heads], ["---"] * (len(kept) + 1)]
-    lines += [[", ".join(names), *cells] for cells, names in alike.items()]
-    return ["|" + "|".join(line) + "|" for line in lines]
+    columns = [["", *heads]] + [[", ".join(names), *cells] for cells, names in alike.items()]
+    head, *rest = zip(*columns, strict=True)
+    return ["|" + "|".join(line) + "|" for line in (head, ["---"] * len(head), *rest)]
 
 
 def _cell(name: str, step: dict[str, Any] | None) -> str:
