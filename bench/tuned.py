@@ -82,7 +82,7 @@ def tuned(program: Program, folder: Path) -> Results:
     once = compare(program, ["glibc"], runs=1, warmup=1, folder=pilot).measurements
     wall = max(once.filter(metric="wall_seconds")["value"].drop_nulls(), default=0.0)
     seconds = min(max(LEAST_SECONDS, RUNS * wall), MOST_SECONDS)
-    return tune(program, seconds=seconds, folder=folder, watcher=TerminalWatcher(False))
+    return tune(program, seconds=seconds, folder=folder, watcher=TerminalWatcher())
 
 
 def is_gain(setting: Setting) -> bool:
