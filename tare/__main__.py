@@ -161,9 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
     sys.meta_path.insert(0, _NoPandas())
     # What is loaded stays: to look for garbage in it takes a tenth of a short command.
     gc.set_threshold(_MORE_OBJECTS)
-    code = _written_out(run(arguments))
-    gc.freeze()
-    sys.exit(code)
+    sys.exit(_written_out(run(arguments)))
 
 
 def run(arguments: list[str] | None = None) -> int:
