@@ -110,7 +110,7 @@ fi
 printf '%s' "$left_out" >&2
 if [ -n "$stop" ]; then
   echo "These packages are needed, and the package lists of this system do not have them:$stop" >&2
-  echo "Refresh the lists with apt-get update; Tare is built on Debian 12 and 13, and Ubuntu 24.04 and newer." >&2
+  echo "Refresh the lists with apt-get update; Tare is built on Debian 12 and 13, and Ubuntu 24.04 and 26.04." >&2
   exit 3
 fi
 [ -n "$wanted" ] || exit 0
