@@ -65,8 +65,10 @@ extern SysRes VG_(do_syscall)(UWord number, UWord, UWord, UWord, UWord, UWord, U
 // pub_core_transtab.h: what was translated of this code is not used again.
 extern void VG_(discard_translations)(Addr start, ULong bytes, const HChar* who);
 
-// pub_core_clientstate.h: the limits of the program, as the kernel gave them.
+// pub_core_clientstate.h: the limits of the program, as the kernel gave them, and what the core
+// made of the vector of pairs that the kernel gave it, up to AT_NULL.
 extern struct vki_rlimit VG_(client_rlimit_data);
+extern UWord* VG_(client_auxv);
 
 #endif
 

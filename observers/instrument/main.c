@@ -78,6 +78,7 @@ static void before_syscall(ThreadId thread, UInt number, UWord* arguments, UInt 
 static void after_syscall(ThreadId thread, UInt number, UWord* arguments, UInt count,
                           SysRes result) {
   (void)count;
+  give_auxiliary_vector(number, arguments, result);
   if (!FOLLOWS_MEMORY) return;
   const Bool failed = sr_isError(result);
   const Mapping mapping =

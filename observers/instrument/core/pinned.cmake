@@ -37,8 +37,7 @@ list(FILTER core_sources EXCLUDE REGEX "s390_disasm|vg_replace_malloc|remote-uti
 
 set(patches "address-space coregrind/m_aspacemgr/aspacemgr-linux.c"
     "block-boundaries coregrind/m_translate.c" "debug-file coregrind/m_redir.c"
-    "heap-room coregrind/m_initimg/initimg-linux.c"
-    "auxiliary-vector coregrind/m_syswrap/syswrap-linux.c")
+    "heap-room coregrind/m_initimg/initimg-linux.c")
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   list(APPEND patches "clock-in-register VEX/priv/host_amd64_isel.c"
        "clock-register VEX/priv/host_amd64_defs.c" "clock-register-number VEX/priv/host_amd64_defs.h"

@@ -2,6 +2,7 @@
 #include "linux.h"
 
 enum { GUARD_INSTALL = 102, GUARD_REMOVE = 103 };  // madvise(2), since Linux 6.13
+enum { GET_AUXILIARY_VECTOR = 0x41555856 };        // prctl(2), since Linux 6.4
 
 Bool map_at(Addr start, SizeT bytes, UInt flags, Int file) {
   const SysRes result = VG_(am_do_mmap_NO_NOTIFY)(start, bytes, VKI_PROT_READ | VKI_PROT_WRITE,
@@ -60,4 +61,14 @@ Mapping mapping_of(UInt syscall, const UWord* arguments, Addr result) {
 
 Mapping guard_of(UInt syscall, const UWord* arguments) {
   return syscall == __NR_madvise ? advised(arguments, GUARD_INSTALL) : (Mapping){.bytes = 0};
+}
+
+void give_auxiliary_vector(UInt syscall, const UWord* arguments, SysRes result) {
+  if (syscall != __NR_prctl || arguments[0] != GET_AUXILIARY_VECTOR || sr_isError(result)) return;
+  SizeT words = 2;
+  while (VG_(client_auxv)[words - 2] != 0) words += 2;  // AT_NULL
+  const SizeT room = arguments[2] < sr_Res(result) ? arguments[2] : sr_Res(result);
+  const SizeT bytes = words * sizeof(UWord) < room ? words * sizeof(UWord) : room;
+  VG_(memset)((void*)arguments[1], 0, room);
+  VG_(memcpy)((void*)arguments[1], VG_(client_auxv), bytes);
 }

@@ -30,4 +30,8 @@ Mapping mapping_of(UInt syscall, const UWord* arguments, Addr result);
 // of glibc 2.42. Other threads run during the call, and after it until the tool hears of its end.
 Mapping guard_of(UInt syscall, const UWord* arguments);
 
+// After a call that asked for the auxiliary vector of its process, which has the tool's: the
+// program gets its own in that place, as in /proc/self/auxv.
+void give_auxiliary_vector(UInt syscall, const UWord* arguments, SysRes result);
+
 #endif

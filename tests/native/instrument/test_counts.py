@@ -452,11 +452,13 @@ AUXILIARY = """
 #include <string.h>
 #include <sys/prctl.h>
 int main(void) {
-  static unsigned long asked[128], read[128], first[4];
+  static unsigned long asked[256], read[256], first[4];
   const int get = 0x41555856;  // PR_GET_AUXV
   long size = prctl(get, asked, sizeof asked, 0, 0);
+  if (size == -1 && errno == EINVAL) return 77;  // before Linux 6.4
   FILE *file = fopen("/proc/self/auxv", "r");
-  if (!file || size <= 0 || (long)fread(read, 1, sizeof read, file) < size) return 1;
+  long bytes = file ? (long)fread(read, 1, sizeof read, file) : 0;
+  if (bytes <= 0 || bytes > size || size > (long)sizeof asked) return 1;
   if (memcmp(asked, read, size) != 0) return 2;
   for (int i = 0; asked[i] != AT_NULL; i += 2)
     if (asked[i] == AT_EXECFN) puts((char *)asked[i + 1]);
@@ -472,6 +474,8 @@ def test_a_program_that_asks_the_kernel_for_its_name_is_told_its_own(
 ) -> None:
     """So coreutils in Rust, one program for many commands, find which of them was called."""
     path = compile_c(AUXILIARY)
+    if subprocess.run([path], check=False).returncode == 77:
+        pytest.skip("this kernel does not answer prctl(PR_GET_AUXV)")
     done, _ = tool(tmp_path, path)
     assert (done.returncode, done.stdout) == (0, f"{path}\n")
 
