@@ -51,8 +51,14 @@ if [ ! -e "$root/.made" ]; then
     sort -u -o "$root/etc/apt/sources.list"
   touch "$root/.made"
 fi
-# Whoever signs for this network signs for the root, too, in a file that no package of it renews.
-cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/host.crt"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 mkdir -p "$root/tare"
+# Whoever signs for this network signs for the root, too: for Java by its own package, for others in
+# a file that no package of it renews.
+[ ! -d /usr/local/share/ca-certificates ] ||
+  cp -rL /usr/local/share/ca-certificates "$root/usr/local/share/"
+if ! told=$(scripts/in-root.sh "$root" update-ca-certificates --fresh 2>&1); then
+  echo "make-root: $told" >&2
+  exit 1
+fi
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/host.crt"

@@ -29,7 +29,15 @@ COMPILERS = {"gcc": "gcc", "g++": "g++", "rust-linker": "gcc"}
 OLDER = Path(__file__).resolve().parent.parent / "platform" / "older"
 
 
+NEWEST_HEADERS = (2, 37)  # newer ones call strtol and sscanf by names that older systems lack
+
+
 def main() -> int:
+    version = str(os.confstr("CS_GNU_LIBC_VERSION")).removeprefix("glibc ")
+    if tuple(map(int, version.split("."))) > NEWEST_HEADERS:
+        sys.exit(
+            f"older_system: wheels are built on Debian 12; headers of glibc {version} are newer"
+        )
     digest = hashlib.sha256()
     for path in [Path(__file__), *sorted(path for path in OLDER.rglob("*") if path.is_file())]:
         digest.update(path.read_bytes())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import tare as tare_package
 from tare.__main__ import tare_group
 from tests.conftest import TARE, Completed
 from tests.native.test_runner import PASS_ON
+from tests.support.namespaces import unshare
 
 Tare = Callable[..., Completed]
 FAST = ("-n", "2", "--warmup", "0", "--no-page", "-m", "glibc", "-o", "r")
@@ -297,11 +297,8 @@ def test_a_full_disk_keeps_what_was_measured(tmp_path: Path) -> None:
         f"head -c 2m /dev/zero > {disk}/filler 2>/dev/null; wait $pid; echo code $?; "
         f"echo lines $(wc -l < {disk}/r/runs.jsonl)"
     )
-    unshare = shutil.which("unshare")
-    if unshare is None or subprocess.run([unshare, "-rm", "true"], check=False).returncode != 0:
-        pytest.skip("no right to make a small file system here (unshare -rm)")
     done = subprocess.run(
-        [unshare, "-rm", "sh", "-c", script],
+        [unshare("no right to make a small file system here"), "-rm", "sh", "-c", script],
         capture_output=True,
         text=True,
         cwd=os.getcwd(),

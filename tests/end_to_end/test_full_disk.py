@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.namespaces import unshare
 from tests.support.started import Started
 
 PROGRAM = [sys.executable, "-c", "x = [str(i) * 9 for i in range(60000)]; print(len(x))"]
@@ -55,14 +56,12 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Started, Path]]:
     """A folder with a disk for each command and each of ``SIZES``, and what runs commands that see
     them."""
-    unshare = shutil.which("unshare")
-    if unshare is None or subprocess.run([unshare, "-rm", "true"]).returncode != 0:
-        pytest.skip("no right to make a small file system here (unshare -rm)")
+    command = unshare("no right to make a small file system here")
     disks = tmp_path_factory.mktemp("disks")
     for name in COMMANDS:
         for size in SIZES:
             (disks / name / size).mkdir(parents=True)
-    process = Started(unshare, "-rm", "sh", "-c", MOUNT, disks)
+    process = Started(command, "-rm", "sh", "-c", MOUNT, disks)
     yield process, disks
     process.end()
 

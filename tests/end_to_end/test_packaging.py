@@ -76,6 +76,8 @@ def build_wheel(source: Path, parts: Sequence[str]) -> Path:
     )
     if "older_system: Debian's package" in done.stderr and "HTTP Error 404" in done.stderr:
         pytest.skip("Debian no longer has the pinned package of the older C library")
+    if "wheels are built on Debian 12" in done.stderr:
+        pytest.skip(done.stderr.splitlines()[-1])
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return source / "dist" / WHEEL
 

@@ -5,6 +5,10 @@
 set -eu
 for bin in /usr/lib/postgresql/*/bin; do PATH=$bin:$PATH; done
 if [ "$(id -u)" = 0 ]; then
+  if ! unshare --user true; then
+    echo "PostgreSQL refuses to be root, and this system makes no user namespace: be another user" >&2
+    exit 1
+  fi
   exec unshare --user --map-user=1000 -- sh "$0" "$1"
 fi
 initdb --pgdata=data --username=tare --auth=trust --no-locale --encoding=UTF8 --no-sync > initdb.log
