@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import AS_DEBIAN_COMPILES
 from tests.support.started import Started
 
 # A busy machine makes an example slow, and says nothing of the code.
@@ -97,9 +98,7 @@ def compile_c(
         if words in known:
             shutil.copy2(known[words], target)
             return target
-        # As Debian compiles: where Ubuntu marks the targets of jumps, there are more instructions.
-        common = ("-O1", "-fcf-protection=none")
-        subprocess.run(["cc", *common, "-o", target, code, *flags], check=True)
+        subprocess.run(["cc", "-O1", *AS_DEBIAN_COMPILES, "-o", target, code, *flags], check=True)
         if "-g" not in flags:  # else it names the folder
             known[words] = Path(shutil.copy2(target, folder / str(len(known))))
         return target

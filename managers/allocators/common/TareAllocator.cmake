@@ -21,10 +21,10 @@ function(tare_add_allocator name)
   add_library(${target} SHARED ${ARG_SOURCES})
   target_include_directories(${target} SYSTEM PRIVATE ${ARG_INCLUDES})
   target_compile_definitions(${target} PRIVATE ${ARG_DEFINES})
-  # The compiler must not reason about malloc inside of malloc. Unwind tables let an exception
-  # (bad_alloc, or one of a new handler) pass.
+  # The compiler must not reason about malloc inside of malloc, nor check its writes against sizes of
+  # what it takes for objects. Unwind tables let an exception (bad_alloc, or one of a new handler) pass.
   target_compile_options(${target} PRIVATE -O3 -DNDEBUG -fexceptions
-    -ftls-model=initial-exec -fno-semantic-interposition -w ${TARE_NO_BUILTIN_MALLOC}
+    -ftls-model=initial-exec -fno-semantic-interposition -w -U_FORTIFY_SOURCE ${TARE_NO_BUILTIN_MALLOC}
     $<$<COMPILE_LANGUAGE:CXX>:${TARE_WEAK_RUNTIME}> ${ARG_OPTIONS})
   if(ARG_CXX_STANDARD)
     target_compile_features(${target} PRIVATE cxx_std_${ARG_CXX_STANDARD})

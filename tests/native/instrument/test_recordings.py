@@ -31,7 +31,7 @@ from tare.heap_traces.trace import OPERATIONS
 from tare.memory_managers.manager import resolve
 from tare.observers import call_sites, instrument
 from tests.native.instrument.test_counts import OPTIONS, OWN_MALLOC, PRELUDE, REAL, write_inputs
-from tests.support import SUPPORT
+from tests.support import AS_DEBIAN_COMPILES, SUPPORT
 from tests.support.valgrind import both_tools, needs_valgrind, theirs, valgrind_environment
 
 __all__ = ["both_tools"]
@@ -231,7 +231,18 @@ def built(folder: Path, name: str, *flags: str) -> Path:
     compiler = ("c++", "-std=c++17") if name.endswith("cpp") else ("cc",)
     target = folder / Path(name).stem
     subprocess.run(
-        [*compiler, "-O1", "-g", "-pthread", *flags, "-o", target, PROGRAMS / name], check=True
+        [
+            *compiler,
+            "-O1",
+            "-g",
+            "-pthread",
+            *AS_DEBIAN_COMPILES,
+            *flags,
+            "-o",
+            target,
+            PROGRAMS / name,
+        ],
+        check=True,
     )
     return target
 

@@ -26,7 +26,7 @@ from tare.report.page import render_page
 from tare.studies.drag import report as drag
 from tests.conftest import Completed
 from tests.native.programs import built
-from tests.support import ROOT
+from tests.support import AS_DEBIAN_COMPILES, ROOT
 from tests.unit.studies.test_regions import COUNTED
 
 HERE = Path(__file__).parent
@@ -66,7 +66,10 @@ def flags_of(package: str) -> list[str]:
 def compiled(folder: Path, source: str, *flags: str) -> Path:
     """A C program that uses regions."""
     program = folder / Path(source).stem
-    subprocess.run(["cc", "-O2", "-Wall", "-o", program, HERE / source, *flags], check=True)
+    subprocess.run(
+        ["cc", "-O2", "-Wall", *AS_DEBIAN_COMPILES, "-o", program, HERE / source, *flags],
+        check=True,
+    )
     return program
 
 
@@ -308,7 +311,7 @@ def test_the_recorder_sees_regions_as_regions(apr: Path, tmp_path: Path) -> None
         seen.append((found.height, pl.read_parquet(folder / "regions.parquet").height))
         assert (freed.height > 100_000) == (route in ("emulation", "reap"))
     assert len(set(seen)) == 1
-    assert seen[0][0] > 200_000
+    assert seen[0][0] >= 200_000
 
 
 # ---- the suite ----

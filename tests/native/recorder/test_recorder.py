@@ -140,8 +140,9 @@ def test_stacks_are_those_of_the_c_library(tmp_path: Path, flags: tuple[str, ...
         outer = expected[row["size"]]
         for site in (row["site"], row["free_site"]):
             found = stack(site)[1:]  # the innermost is in mark() itself
-            if row["size"] >= 500000:  # an interrupted instruction is no call
+            if row["size"] >= 500000:  # an interrupted instruction is no call, and may be inlined
                 outer = [call + 1 if call + 1 in found else call for call in outer]
+                found = list(dict.fromkeys(found))
             assert found == outer
             checked += 1
     assert checked == 2 * len(expected)
