@@ -69,7 +69,7 @@ def launcher(bits: int = 64) -> Path:
     except MissingError:
         raise MissingError(
             "the instrument is not built: that takes Valgrind's source, from deb.debian.org, or "
-            "the Debian package valgrind, in a tested version (3.19.0, 3.22.0, 3.24.0, 3.25.1)",
+            "the package valgrind, in a tested version (3.19.0, 3.22.0, 3.24.0, 3.25.1, 3.26.0)",
             "with a network, or after apt-get install valgrind: pip install . (or: make build)",
         ) from None
 

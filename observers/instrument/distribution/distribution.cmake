@@ -5,7 +5,7 @@
 #
 # The core's interfaces change with each version, and a few that no header declares are used
 # (core.h), so only versions that were tried are accepted.
-set(TARE_VALGRIND_VERSIONS 3.19.0 3.22.0 3.24.0 3.25.1)
+set(TARE_VALGRIND_VERSIONS 3.19.0 3.22.0 3.24.0 3.25.1 3.26.0)
 set(TARE_CORE_INCLUDE /usr/include/valgrind CACHE PATH "Valgrind's tool headers")
 set(TARE_VALGRIND_LIBRARIES /usr/lib/x86_64-linux-gnu/valgrind CACHE PATH
     "Valgrind's static libraries")
