@@ -122,7 +122,8 @@ def test_of_glibc_all_cells_are_found(program: Path, tmp_path: Path) -> None:
     assert first["arenas"] == 2
     assert sizes[104]["objects"] == 10_000
     assert sizes[504]["objects"] == 1500
-    assert first["parts"]["cached"] == 7 * 40 + 7 * 104  # the other thread's cache has ended
+    # The other thread's cache has ended. Since glibc 2.42 a cache holds 16 of a size.
+    assert first["parts"]["cached"] in (7 * 40 + 7 * 104, 16 * 40 + 16 * 104)
     assert sum(first["parts"][name] for name in ("external", "retained")) < free
     live = 10_000 * 104 + 1500 * 504 + 5 * MIB
     assert live <= first["parts"]["live"] < live + 128 * 1024

@@ -74,8 +74,12 @@ void recording_start(const RecordingOptions* options) {
 // glibc keeps the size of a chunk before it, with flags in the lowest three bits.
 static SizeT usable_in_glibc(Addr address) {
   enum { MAPPED = 2, FLAGS = 7 };
-  const SizeT head = *((const SizeT*)address - 1);
-  return (head & ~(SizeT)FLAGS) - ((head & MAPPED) != 0 ? 2 : 1) * sizeof(SizeT);
+  const SizeT* const head = (const SizeT*)address - 1;
+  const SizeT size = *head & ~(SizeT)FLAGS;
+  // Until glibc 2.42 a chunk that is mapped by itself ends with its last page.
+  const Bool ends_with_page =
+      (*head & MAPPED) != 0 && ((Addr)(head - 1) + size) % VKI_PAGE_SIZE == 0;
+  return size - (ends_with_page ? 2 : 1) * sizeof(SizeT);
 }
 
 ULong recording_add_birth(const Birth* birth, ULong resized_from) {

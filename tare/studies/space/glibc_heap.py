@@ -3,7 +3,7 @@
 glibc keeps the size of each cell before it, and whether the one before is in use (malloc/malloc.c,
 "Chunk"). So a heap can be walked from its start, without a list of what was born. What threads keep
 for themselves looks used; since glibc 2.34 it has a random number of the process, its key, in its
-second word. Cells of fast bins look used, too; they are in lists of the arenas.
+second word. Cells of fast bins look used, too; they are in lists of the arenas, until glibc 2.42.
 
 The process runs on meanwhile. A heap that changes while it is read can lead astray: what then
 cannot be walked is ``undivided``.
@@ -25,15 +25,16 @@ HEADER = 8
 _TO_OBJECT = 16
 _LEAST = 32
 _USED_BEFORE, _MAPPED, _OTHER_ARENA, _FLAGS = 1, 2, 4, 7
+_HUGE = 1
+"""In the word before the size of a cell that has a mapping: of huge pages."""
 _HEAP = 64 << 20
 """What heaps of arenas are aligned to."""
 _BLOCK = 64 << 20
 _TRIES = 4
 _FENCE = 64
 _MOST_TOP = 1 << 40
-_TOP, _BINS, _FAST, _FASTS, _BIN_COUNT = 96, 112, 16, 10, 127
-_ARENA_BYTES = _BINS + 16 * _BIN_COUNT
-_AFTER_ARENA = range(2160, 2400, 8)
+_BIN_COUNT = 127
+_AFTER_ARENA = range(2112, 2400, 8)
 """Where the first cell can be behind the start of its arena."""
 _AFTER_HEAP = (32, 48, 64)
 _MOST_FAST = 1 << 20
@@ -41,6 +42,24 @@ _ADDRESSES = 1 << 56
 MOST_CELLS = 1 << 25
 """What is walked of a process; some gigabytes hold their facts."""
 _MOST_PAGES = 1 << 22
+
+
+@dataclass(frozen=True)
+class _Arena:
+    """Where an arena has the address of its last cell, its bins, and its fast bins."""
+
+    top: int
+    bins: int
+    fast: int
+    fast_count: int
+
+    @property
+    def size(self) -> int:
+        return self.bins + 16 * _BIN_COUNT
+
+
+_ARENAS = (_Arena(96, 112, 16, 10), _Arena(8, 24, 0, 0))
+"""Until glibc 2.42, and since 2.43."""
 
 
 class Memory(Protocol):
@@ -124,7 +143,9 @@ def heaps_of(memory: Memory, areas: Sequence[Area], stacks: Iterable[int]) -> He
         live=live[np.argsort(live[:, 0], kind="stable")],
         free=objects[~used & ~cached],
         cached=objects[cached],
-        areas=from_pairs([*((heap.start, heap.end) for heap in heaps), *mapped.tolist()]),
+        areas=from_pairs(
+            [*((heap.start, heap.end) for heap in heaps), *(-(-mapped // PAGE) * PAGE).tolist()]
+        ),
         undivided=lost,
         arenas=len(arenas) + any(not heap.arena for heap in heaps),
         caches_known=caches_known,
@@ -258,7 +279,7 @@ def _main_arena(
     walks: Sequence[tuple[Cells, tuple[int, int]]],
 ) -> int:
     """Where the C library keeps it, 0 where it cannot be found: it holds the address of the last
-    cell of the heap, and each empty bin's own address twice."""
+    cell of the heap."""
     tops = [int(cells.starts[-1]) for heap, (cells, _) in zip(heaps, walks, strict=True)
             if not heap.arena and len(cells.starts)]  # fmt: skip
     for area in areas:
@@ -266,21 +287,27 @@ def _main_arena(
             continue
         words = np.frombuffer(memory.read(area.start, area.end), np.uint64)
         for place in np.flatnonzero(words == np.uint64(tops[0])).tolist():
-            arena = area.start + 8 * place - _TOP
-            if arena >= area.start and arena + _ARENA_BYTES <= area.end:
-                bins = _words(memory, arena + _BINS, 2 * _BIN_COUNT)
-                own = [arena + _BINS - 16 + 16 * number for number in range(_BIN_COUNT)]
-                empty = sum(bins[2 * n] == bins[2 * n + 1] == own[n] for n in range(_BIN_COUNT))
-                if 2 * empty > _BIN_COUNT:
+            for kind in _ARENAS:
+                arena = area.start + 8 * place - kind.top
+                is_inside = arena >= area.start and arena + kind.size <= area.end
+                if is_inside and _is_arena(memory, arena, kind):
                     return arena
     return 0
+
+
+def _is_arena(memory: Memory, arena: int, kind: _Arena) -> bool:
+    """Each empty bin has its own address twice."""
+    bins = _words(memory, arena + kind.bins, 2 * _BIN_COUNT)
+    own = [arena + kind.bins - 16 + 16 * number for number in range(_BIN_COUNT)]
+    return 2 * sum(bins[2 * n] == bins[2 * n + 1] == own[n] for n in range(_BIN_COUNT)) > _BIN_COUNT
 
 
 def _fast(memory: Memory, arenas: Sequence[int]) -> tuple[NDArray[np.int64], bool]:
     """The cells in fast bins, and whether that are all."""
     found: dict[int, None] = {}
     for arena in arenas:
-        for cell in _words(memory, arena + _FAST, _FASTS):
+        kind = next((each for each in _ARENAS if _is_arena(memory, arena, each)), _ARENAS[0])
+        for cell in _words(memory, arena + kind.fast, kind.fast_count):
             while cell % 16 == 0 and 0 < cell < _ADDRESSES and cell not in found:
                 if len(found) == _MOST_FAST:
                     return np.array([*found], np.int64), False
@@ -296,7 +323,8 @@ def _fast(memory: Memory, arenas: Sequence[int]) -> tuple[NDArray[np.int64], boo
 def _mapped(
     memory: Memory, areas: Sequence[Area], heaps: Sequence[_Heap], stacks: Iterable[int]
 ) -> NDArray[np.int64]:
-    """The cells that have mappings of their own, from their start to their end."""
+    """The cells that have mappings of their own, from their start to their object's end. Since
+    glibc 2.43 the header of a next cell has room behind; its first word is the object's."""
     taken = from_pairs((heap.start, heap.end) for heap in heaps)
     in_stacks = sorted(stacks)
     found: list[tuple[int, int]] = []
@@ -312,10 +340,11 @@ def _mapped(
                 left -= 1
                 before, word = _words(memory, at, 2)
                 size = word & ~_FLAGS
-                is_one = before == 0 and word & _FLAGS == _MAPPED and size and size % PAGE == 0
-                if is_one and at + size <= area.end:
-                    found.append((at, at + size))
-                    at += size
+                behind = -size % PAGE
+                is_one = before & ~_HUGE == 0 and word & _FLAGS == _MAPPED and size
+                if is_one and behind in (0, _TO_OBJECT) and at + size + behind <= area.end:
+                    found.append((at, at + size + behind // 2))
+                    at += size + behind
                 else:
                     at += PAGE
     return np.array(found, np.int64).reshape(-1, 2)

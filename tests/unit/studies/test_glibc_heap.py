@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,6 +65,43 @@ def test_a_broken_heap_is_undivided_from_there() -> None:
     found = heaps_of(*heap(content + bytes(4000)), [])
     assert found.live.tolist() == [[START + 16, START + 72], [START + 80, START + 136]]
     assert found.undivided.tolist() == [[START + 128, START + 8192]]
+
+
+@pytest.mark.parametrize(("behind", "usable"), [(0, 4096), (16, 4088)])
+def test_cells_that_are_mapped_end_with_their_page_until_glibc_2_43(
+    behind: int, usable: int
+) -> None:
+    content = struct.pack("<2Q", 0, 8192 - behind | 2).ljust(8192, b"\1")
+    found = heaps_of(*heap(content + struct.pack("<2Q", 0, 4096 - behind | 2), ""), [])
+    assert found.live.tolist() == [
+        [START + 16, START + 4096 + usable],
+        [START + 8192 + 16, START + 8192 + usable],
+    ]
+    assert found.areas.tolist() == [[START, START + 8192 + 4096]]
+
+
+@pytest.mark.parametrize(("top", "bins", "has_fast"), [(96, 112, True), (8, 24, False)])
+def test_fast_bins_are_looked_for_where_the_arena_has_them(
+    top: int, bins: int, has_fast: bool
+) -> None:
+    arena = START + 4096
+    places = {arena + top: START + 64}
+    for number in range(127):
+        own = arena + bins - 16 + 16 * number
+        places |= {own + 16: own, own + 24: own}
+    if has_fast:
+        places[arena + 16] = START + 32
+    cells = cell(32, True) + cell(32, True, link(START + 48, 0)) + cell(4096 - 64, True)
+    library = b"".join(struct.pack("<Q", places.get(at, 0)) for at in range(arena, arena + 4096, 8))
+    memory, areas = heap(cells + library)
+    areas = [
+        Area(START, arena, "rw-p", "[heap]", 4096, 0),
+        Area(arena, arena + 4096, "rw-p", "/usr/lib/libc.so.6", 4096, 0),
+    ]
+    found = heaps_of(memory, areas, [])
+    assert found.fast_known
+    last = START + 64 + 16
+    assert found.free[:, 0].tolist() == ([START + 48, last] if has_fast else [last])
 
 
 words = st.lists(
