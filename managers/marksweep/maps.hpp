@@ -104,13 +104,13 @@ class PresentPages {
   void Each(Address from, Address to, Visit visit) {
     const std::size_t page = platform::PageBytes();
     if (!pagemap_) pagemap_.emplace();
-    static platform::PageEntry entries[512];
     Address begin = 0;
     for (Address at = platform::PageDown(from); at < to;) {
-      const std::size_t wanted = std::min<std::size_t>(512, (platform::PageUp(to) - at) / page);
-      const std::size_t read = pagemap_->Read(at / page, entries, wanted);
+      const std::size_t wanted =
+          std::min<std::size_t>(kEntries, (platform::PageUp(to) - at) / page);
+      const std::size_t read = pagemap_->Read(at / page, entries_, wanted);
       for (std::size_t i = 0; i < wanted; ++i, at += page) {
-        const bool holds_data = i >= read || HoldsData(entries[i]);
+        const bool holds_data = i >= read || HoldsData(entries_[i]);
         if (holds_data && begin == 0) begin = at;
         if (!holds_data && begin != 0) visit(std::max(begin, from), at);
         if (!holds_data) begin = 0;
@@ -119,7 +119,25 @@ class PresentPages {
     if (begin != 0) visit(std::max(begin, from), to);
   }
 
+  // Behind the last guard page from `from` to `at`, or `from`: there a stack ends, while its
+  // mapping can be one with others.
+  Address BehindGuard(Address from, Address at) {
+    const std::size_t page = platform::PageBytes();
+    if (!pagemap_) pagemap_.emplace();
+    for (Address end = platform::PageDown(at); end > from;) {
+      const Address begin = end - std::min<std::size_t>(end - from, kEntries * page);
+      const std::size_t read = pagemap_->Read(begin / page, entries_, (end - begin) / page);
+      for (std::size_t i = read; i > 0; --i)
+        if (entries_[i - 1].IsGuard()) return begin + i * page;
+      end = begin;
+    }
+    return from;
+  }
+
  private:
+  static constexpr std::size_t kEntries = 512;
+  static inline platform::PageEntry entries_[kEntries];
+
   static bool HoldsData(platform::PageEntry entry) {
     return (entry.IsPresent() || entry.IsSwapped()) && !entry.IsOfFileOrShared() &&
            !entry.IsGuard();

@@ -159,7 +159,9 @@ class Roots {
       const bool main = IsMainStack(*mapping);
       if (main || (mapping == home && at < in_use.thread_pointer)) {
         at_home = true;
-        good_ &= zones_.Add({mapping->from, main ? mapping->to : top, false});
+        const bool guarded = !main && process.has_guards;
+        const Address end = guarded ? present.BehindGuard(mapping->from, at) : mapping->from;
+        good_ &= zones_.Add({end, main ? mapping->to : top, false});
         AddStack(at, main ? mapping->to : top, present);
       } else if (metadata.Find(at).start == 0) {
         AddStack(at, mapping->to, present);  // of a coroutine or of a signal handler
