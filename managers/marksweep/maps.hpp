@@ -96,8 +96,8 @@ class Mappings {
 
 // Calls visit(from, to) for the parts of a range whose pages hold data of the process: pages that
 // were never written to hold none, nor do those that are still as in their file, and guard pages
-// (MADV_GUARD_INSTALL), which look swapped, may not be read. Without the
-// kernel's word for it the range is visited as it is.
+// (MADV_GUARD_INSTALL) may not be read. Without the kernel's word for it the range is visited as it
+// is.
 class PresentPages {
  public:
   template <typename Visit>
@@ -139,8 +139,7 @@ class PresentPages {
   static inline platform::PageEntry entries_[kEntries];
 
   static bool HoldsData(platform::PageEntry entry) {
-    return (entry.IsPresent() || entry.IsSwapped()) && !entry.IsOfFileOrShared() &&
-           !entry.IsGuard();
+    return (entry.IsPresent() || entry.IsSwapped()) && !entry.IsOfFileOrShared();
   }
 
   std::optional<platform::Pagemap> pagemap_;

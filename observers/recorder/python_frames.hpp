@@ -1,4 +1,4 @@
-// The call stacks of Python code, read from the frames of CPython 3.11 to 3.13 without changing or
+// The call stacks of Python code, read from the frames of CPython 3.11 to 3.14 without changing or
 // allocating anything. The layouts are those of its headers, internal/pycore_frame.h among them.
 
 #pragma once
@@ -71,26 +71,31 @@ inline constexpr Layout k312 = {.thread_id = 136,
                                 .version = kVersionOfCode,
                                 .characters = 40};
 
-// 3.13 tells its own, as 64-bit words at the start of _PyRuntime: _Py_DebugOffsets.
+// Since 3.13 it tells its own, as 64-bit words at the start of _PyRuntime: _Py_DebugOffsets.
 inline bool ReadLayout(const std::uint64_t* words, unsigned long version, Layout& layout) {
   enum : std::size_t { kCookie, kVersion, kIsFreeThreaded };
   if (memcmp(&words[kCookie], "xdebugpy", sizeof *words) != 0 || words[kVersion] != version ||
       words[kIsFreeThreaded] != 0)
     return false;
-  layout = {.thread_id = words[24],
+  const bool is_313 = version >> 16 == 0x30D;
+  const std::uint64_t* const thread = words + (is_313 ? 19 : 22);
+  const std::uint64_t* const frame = words + (is_313 ? 28 : 31);
+  const std::uint64_t* const code = words + (is_313 ? 34 : 39);
+  const std::uint64_t* const string = words + (is_313 ? 67 : 77);
+  layout = {.thread_id = thread[5],
             .c_frame = 0,
-            .current_frame = words[23],
-            .code = words[30],
-            .previous = words[29],
-            .instruction = words[31],
-            .owner = words[33],
-            .first_line = words[39],
-            .file = words[35],
-            .name = words[37],
-            .line_table = words[38],
-            .instructions = words[43],
+            .current_frame = thread[4],
+            .code = frame[2],
+            .previous = frame[1],
+            .instruction = frame[3],
+            .owner = frame[5],
+            .first_line = code[5],
+            .file = code[1],
+            .name = code[3],
+            .line_table = code[4],
+            .instructions = code[9],
             .version = kVersionOfCode,
-            .characters = words[70]};
+            .characters = string[3]};
   return true;
 }
 
@@ -121,6 +126,7 @@ inline bool FindInterpreter() {
       interpreter.layout = k312;
       break;
     case 0x30D:
+    case 0x30E:
       if (!ReadLayout(_PyRuntime, Py_Version, interpreter.layout)) return false;
       break;
     default:
@@ -175,7 +181,7 @@ class Frames {
   static constexpr std::size_t kDeepest = 2048;
   static constexpr std::size_t kKeptOfDeeper = 64;
   static constexpr std::size_t kWhole = 1024;
-  static constexpr std::uint8_t kOfC = 3;  // an owner: the frame is of C code that calls Python
+  static constexpr std::uint8_t kOfC = 3;  // or more: an owner of frames that run no Python
 
   struct Place {
     std::uintptr_t frame, code, instruction;
@@ -236,9 +242,14 @@ class Frames {
     std::size_t count = 0;
     for (std::uintptr_t frame = WordAt(holder + layout.current_frame);
          frame != 0 && count < kDeepest; frame = WordAt(frame + layout.previous))
-      if (*reinterpret_cast<const std::uint8_t*>(frame + layout.owner) != kOfC)
-        fresh_[count++] = {frame, WordAt(frame + layout.code), WordAt(frame + layout.instruction)};
+      if (*reinterpret_cast<const std::uint8_t*>(frame + layout.owner) < kOfC)
+        fresh_[count++] = {frame, CodeOf(frame), WordAt(frame + layout.instruction)};
     return count;
+  }
+
+  // Since 3.14 the lowest bit says who counts the reference.
+  static std::uintptr_t CodeOf(std::uintptr_t frame) {
+    return WordAt(frame + interpreter.layout.code) & ~std::uintptr_t{1};
   }
 
   // Changes with code that comes in the place of other code; before 3.12 with most of it.

@@ -39,9 +39,11 @@ _FILE_OF_START = re.compile(r"$|.*\.S$|(.*/)?pthread_create\.c$")
 """Of the C library, or not known: programs have functions of these names, too."""
 _LIBRARY_FILE = re.compile(
     r"/usr/(local/)?(include|lib)/|.*/include/c\+\+/|.*/(glibc|musl)-[^/]*/"
-    r"|/rustc/|.*/\.(cargo/registry|rustup)/"
+    r"|/rustc/|.*/rustc-[^/]*/(library|vendor)/|.*/\.(cargo/registry|rustup)/"
 )
-_STANDARD_FILE = re.compile(r"/rustc/|.*/\.rustup/|.*/include/c\+\+/|.*/(glibc|musl)-[^/]*/")
+_STANDARD_FILE = re.compile(
+    r"/rustc/|.*/rustc-[^/]*/(library|vendor)/|.*/\.rustup/|.*/include/c\+\+/|.*/(glibc|musl)-[^/]*/"
+)
 _PYTHON_LIBRARY = re.compile(r".*/lib/(python3(\.\d+)?/|python3\d+\.zip/)|<frozen ")
 _PYTHON_PACKAGES = re.compile(
     r"(?P<prefix>.*)/lib/python3(\.\d+)?/(site|dist)-packages/(?P<package>[^/]*)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import fcntl
 import os
 import re
@@ -21,6 +22,9 @@ _AMOUNT = re.compile(r"(Rss|Swap): +(\d{1,15}) kB")
 _TOTAL = re.compile(r"^Rss: +(\d{1,15}) kB", re.MULTILINE)
 _VAST = 64 << 30
 """To read the pages of a larger mapping takes too long."""
+CONTROL_BLOCK = 2304
+"""Bytes from the thread pointer on that glibc keeps at the end of a stack, about."""
+_ALIGNED = 64
 _ENTRY = 8
 _ENTRIES = 1 << 20
 _PRESENT, _EXCLUSIVE, _OF_FILE = 63, 56, 61
@@ -29,9 +33,8 @@ _PRESENT, _EXCLUSIVE, _OF_FILE = 63, 56, 61
 _PAGEMAP_SCAN = 0xC0606610
 _SCAN = struct.Struct("<12Q")
 _ROWS = 4096
-_PRESENT_PAGE, _SWAPPED, _ZERO = 1 << 3, 1 << 4, 1 << 5
-_SCANNED = _PRESENT_PAGE | _SWAPPED | _ZERO
-"""Of these pages, those that are present and not the others; include/uapi/linux/fs.h."""
+_PRESENT_PAGE, _SWAPPED, _ZERO, _GUARD = 1 << 3, 1 << 4, 1 << 5, 1 << 8
+"""Of include/uapi/linux/fs.h."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class Area:
 
 
 class ProcessMemory:
-    """A context manager. Raises OSError where the kernel does not permit it."""
+    """A context manager. Raises OSError where the kernel does not permit it. ``stacks`` are those
+    of threads that wait in the kernel, as pairs (start, end)."""
 
     def __init__(self, pid: int) -> None:
         self._folder = Path("/proc", str(pid))
@@ -67,6 +71,7 @@ class ProcessMemory:
             self.areas = self._areas()
             self.resident = self._resident()
             self.runs = self._runs()
+            self.stacks = self._stacks()
         except BaseException:
             os.close(self._file)
             raise
@@ -95,17 +100,41 @@ class ProcessMemory:
                 continue  # unmapped meanwhile
         return content
 
-    def stacks(self) -> list[int]:
-        """Where the stacks of threads that wait in the kernel are."""
+    def _stacks(self) -> list[tuple[int, int]]:
+        starts = [area.start for area in self.areas]
         found = []
-        for thread in sorted((self._folder / "task").iterdir()):
-            try:
-                words = (thread / "syscall").read_text().split()
-            except OSError:
-                continue
-            if len(words) > 2:
-                found.append(int(words[-2], 16))
+        with (self._folder / "pagemap").open("rb", buffering=0) as pagemap:
+            for thread in sorted((self._folder / "task").iterdir()):
+                try:
+                    words = (thread / "syscall").read_text().split()
+                except OSError:
+                    continue
+                pointer = int(words[-2], 16) if len(words) > 2 else 0
+                area = self.areas[bisect.bisect_right(starts, pointer) - 1]
+                if area.start <= pointer < area.end:
+                    found.append(self._stack_within(area, pointer, pagemap.fileno()))
         return found
+
+    def _stack_within(self, area: Area, pointer: int, pagemap: int) -> tuple[int, int]:
+        """Since glibc 2.42 no mapping without access ends a stack, but a guard page inside its own,
+        which can be one with others. Behind the stack is its thread's control block, whose first
+        and third words are its address, on amd64."""
+        start, end = area.start, area.end
+        for guards in _scanned(pagemap, area, _GUARD, 0) or ():
+            start = max([start, *guards[guards[:, 1] <= pointer, 1].tolist()])
+            end = min([end, *guards[guards[:, 0] > pointer, 0].tolist()])
+        if not area.is_nameless:
+            return start, end
+        for first, last in self.runs[np.searchsorted(self.runs[:, 1], pointer, side="right") :]:
+            low, high = max(int(first), pointer & -PAGE), min(int(last), end)
+            if low >= high:
+                break
+            words = np.frombuffer(self.read(low, high), np.uint64)
+            places = np.arange(low, high, 8, dtype=np.uint64)
+            is_block = (words == places)[:-2] & (words[2:] == places[:-2])
+            for block in places[:-2][is_block & (places[:-2] % np.uint64(_ALIGNED) == 0)].tolist():
+                return start, min(-(-(block + CONTROL_BLOCK) // PAGE) * PAGE, end)
+        return start, end
 
     def _areas(self) -> list[Area]:
         with (self._folder / "smaps").open("rb") as file:
@@ -133,20 +162,22 @@ class ProcessMemory:
         with (self._folder / "pagemap").open("rb", buffering=0) as file:
             for area in self.areas:
                 if area.resident and area.is_own:
-                    scanned = _scanned(file.fileno(), area)
+                    scanned = _scanned(file.fileno(), area, _PRESENT_PAGE, _ZERO | _SWAPPED)
                     if scanned is None and area.end - area.start <= _VAST:
                         scanned = _runs_of(file.fileno(), area)
                     found += scanned or []
         return np.concatenate(found)
 
 
-def _scanned(file: int, area: Area) -> list[NDArray[np.int64]] | None:
-    """None for kernels before 6.7, which cannot."""
+def _scanned(file: int, area: Area, all_of: int, none_of: int) -> list[NDArray[np.int64]] | None:
+    """Its pages of that kind. None for kernels that cannot tell: before 6.7, and of guard pages
+    before 6.16."""
     rows = np.zeros((_ROWS, 3), np.int64)
     found, at = [], area.start
     while at < area.end:
         words = (_SCAN.size, 0, at, area.end, 0, rows.ctypes.data, _ROWS, 0)
-        argument = bytearray(_SCAN.pack(*words, _ZERO | _SWAPPED, _SCANNED, 0, _SCANNED))
+        asked = all_of | none_of
+        argument = bytearray(_SCAN.pack(*words, none_of, asked, 0, asked))
         try:
             count = fcntl.ioctl(file, _PAGEMAP_SCAN, argument)
         except OSError:

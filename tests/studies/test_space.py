@@ -266,7 +266,7 @@ def test_objects_that_a_layer_holds_are_delayed(
         REPORT_RSS
         + """
     int main(void) {
-      for (int i = 0; i < 3000; i++) { char *p = malloc(1000); memset(p, 1, 1000); free(p); }
+      for (int i = 0; i < 4000; i++) { char *p = malloc(1000); memset(p, 1, 1000); free(p); }
       look();
     }"""
     )

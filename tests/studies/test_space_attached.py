@@ -135,7 +135,7 @@ def test_what_glibc_says_is_free_is_found_free(program: Path, tmp_path: Path) ->
     from tare.studies.space.glibc_heap import heaps_of
 
     with holding(program) as held, ProcessMemory(held.pid) as memory:
-        found = heaps_of(memory, memory.areas, memory.stacks())
+        found = heaps_of(memory, memory.areas, memory.stacks)
     arena, mapped, free = map(int, held.said.split())
     assert int((found.free[:, 1] - found.free[:, 0] + 8).sum()) == free
     areas = int((found.areas[:, 1] - found.areas[:, 0]).sum())

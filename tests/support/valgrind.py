@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,21 @@ def valgrind_environment(both: Path, **more: str) -> dict[str, str]:
         "VALGRIND_LIB": str(both),
         **more,
     }
+
+
+def real_program(name: str, path: str | None = None) -> str | None:
+    """GNU's, where another has its name: each run of Ubuntu's coreutils in Rust has other hashes,
+    and Valgrind's own tools cannot run them."""
+    return shutil.which(f"gnu{name}", path=path) or shutil.which(name, path=path)
+
+
+@cache
+def is_elsewhere() -> bool:
+    """Whether Valgrind's own tools load programs at other addresses than the pinned core: 3.26 and
+    later. What depends on addresses, as tables by pointers and misses do, is nearly the same."""
+    assert VALGRIND is not None
+    said = subprocess.run([VALGRIND, "--version"], capture_output=True, text=True, check=True)
+    return tuple(map(int, re.findall(r"\d+", said.stdout)[:2])) >= (3, 26)
 
 
 def theirs(both: Path, name: str, *words: str, **more: str) -> str:

@@ -228,10 +228,14 @@ pub fn place(frames: &[Frame], workspace: &Path) -> String {
     found.map_or_else(|| "(no line)".to_string(), |frame| written(frame, workspace))
 }
 
-/// Rust's own library has no folder of this machine in its line tables; that of C has no absolute
-/// names.
+/// Rust's own library has no folder of this machine in its line tables, or that in which the
+/// system's package was built; that of C has no absolute names.
 pub fn is_of_crate(frame: &Frame) -> bool {
-    let is_of_rust = frame.file.starts_with("/rustc/") || frame.file.contains("/lib/rustlib/");
+    let is_of_package =
+        |(_, inner): (&str, &str)| inner.contains("/library/") || inner.contains("/vendor/");
+    let is_of_rust = frame.file.starts_with("/rustc/")
+        || frame.file.contains("/lib/rustlib/")
+        || frame.file.split_once("/rustc-").is_some_and(is_of_package);
     frame.line > 0 && frame.file.starts_with('/') && !is_of_rust
 }
 
@@ -303,8 +307,10 @@ mod tests {
     #[test]
     fn places_of_other_crates_are_named_by_the_crate() {
         let of = |file: &str| Frame { function: "{closure#0}".into(), file: file.into(), line: 7 };
-        let frames = [of("/c/registry/src/index-1/toml-0.9.0/src/lib.rs"), of("/rustc/1/alloc.rs")];
-        assert_eq!(place(&frames, Path::new("/w")), "toml-0.9.0/src/lib.rs:7");
+        for of_rust in ["/rustc/1/alloc.rs", "/build/rustc-1.93/rustc-1.93.1/library/a/alloc.rs"] {
+            let frames = [of("/c/registry/src/index-1/toml-0.9.0/src/lib.rs"), of(of_rust)];
+            assert_eq!(place(&frames, Path::new("/w")), "toml-0.9.0/src/lib.rs:7");
+        }
         let unknown = Frame { line: 0, ..of("/w/src/main.rs") };
         assert_eq!(place(&[of("/w/src/lib.rs"), unknown], Path::new("/w")), "src/lib.rs:7");
     }

@@ -66,26 +66,26 @@ static Addr owned_until(Addr start, Addr end, UWord* owner) {
   return last < end - 1 ? last + 1 : end;
 }
 
+// Of a stack only what is in use; with the thread's control block and static thread-local data,
+// which lie behind it in the same mapping. Between [start, end) and other stacks are their guards.
+static Addr first_in_use(Addr start, Addr end) {
+  ThreadId thread;
+  Addr first = end, lowest, highest;
+  VG_(thread_stack_reset_iter)(&thread);
+  while (VG_(thread_stack_next)(&thread, &lowest, &highest)) {
+    const Addr in_use = lowest - (thread == VG_(get_running_tid)() ? 0 : RED_ZONE);
+    if (in_use >= start && in_use < first) first = in_use;
+  }
+  return first < end ? first : start;
+}
+
 static void mark_from_range(Addr start, Addr end) {
   while (start < end) {
     UWord owner;
     const Addr until = owned_until(start, end, &owner);
-    if (owner == OF_PROGRAM) mark_from_root(start, until);
+    if (owner == OF_PROGRAM) mark_from_root(first_in_use(start, until), until);
     start = until;
   }
-}
-
-// Of a stack only what is in use; with the thread's control block and static thread-local data,
-// which lie behind it in the same mapping.
-static Addr stack_start(const NSegment* segment) {
-  ThreadId thread;
-  Addr start = segment->start, lowest, highest;
-  VG_(thread_stack_reset_iter)(&thread);
-  while (VG_(thread_stack_next)(&thread, &lowest, &highest)) {
-    const Addr in_use = lowest - RED_ZONE;
-    if (in_use >= segment->start && in_use <= segment->end && in_use > start) start = in_use;
-  }
-  return start;
 }
 
 static void mark_from_memory(void) {
@@ -94,7 +94,7 @@ static void mark_from_memory(void) {
   for (Int i = 0; i < count; ++i) {
     const NSegment* const segment = VG_(am_find_nsegment)(starts[i]);
     if (segment == NULL || !segment->hasR || !segment->hasW) continue;
-    mark_from_range(stack_start(segment), segment->end + 1);
+    mark_from_range(segment->start, segment->end + 1);
   }
   VG_(free)(starts);
 }

@@ -50,7 +50,7 @@ struct Run {
   std::uint64_t start;
   std::uint64_t bytes_and_flags;  // whole pages; below a page, flags
 };
-enum Flag : std::uint64_t { kZeros = 1, kSwapped = 2, kHuge = 4 };
+enum Flag : std::uint64_t { kZeros = 1, kSwapped = 2, kHuge = 4, kGuard = 8 };
 
 struct Mapping {
   std::uint64_t start;

@@ -1,4 +1,4 @@
-// The pages of this process that are resident or swapped, as runs in a snapshot.
+// The pages of this process that are resident, swapped, or guard a stack, as runs in a snapshot.
 
 #pragma once
 
@@ -28,6 +28,7 @@ inline bool ScanPages(Writer& writer, const platform::Pagemap& pagemap) {
       if (range.IsHuge()) flags |= kHuge;
       if (range.IsZeros()) flags |= kZeros;
       if (range.IsSwapped()) flags |= kSwapped;
+      if (range.IsGuard()) flags |= kGuard;
       const Run run{range.start, (range.end - range.start) | flags};
       writer.Put(kResident, &run, sizeof run);
     }

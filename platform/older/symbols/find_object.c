@@ -34,7 +34,8 @@ static int take_if_there(struct dl_phdr_info* object, size_t size, void* data) {
   }
   found->dlfo_map_start = (void*)start;
   found->dlfo_map_end = (void*)end;
-  struct link_map* map = (struct link_map*)found->__dflo_reserved;
+  // In its last words, which are reserved; their name is not the same in each glibc.
+  struct link_map* map = (struct link_map*)((uint64_t*)(found + 1) - 2);
   map->l_addr = object->dlpi_addr;
   map->l_name = (char*)object->dlpi_name;
   found->dlfo_link_map = map;

@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from tare.records.header import Amount
 from tare.records.metrics import Status
 from tare.records.runs import Number, Outcome
 from tare.studies.space import glibc_heap
-from tare.studies.space.ranges import Coverage, Ranges, nothing, union, without
+from tare.studies.space.ranges import Coverage, Ranges, both, from_pairs, nothing, union, without
 from tare.studies.space.snapshot import Snapshot
 from tare.studies.space.split import Areas, Objects, divided
 
@@ -143,7 +142,7 @@ def _allocator(target: Target, server: str) -> str:
 
 
 def _walked(memory: ProcessMemory) -> dict[str, Any]:
-    heaps = glibc_heap.heaps_of(memory, memory.areas, memory.stacks())
+    heaps = glibc_heap.heaps_of(memory, memory.areas, memory.stacks)
     live, free, cached = heaps.live, heaps.free, heaps.cached
     sizes = live[:, 1] - live[:, 0]
     objects = Objects(live[:, 0], sizes, sizes, np.zeros(len(live), np.int64))
@@ -160,6 +159,7 @@ def _walked(memory: ProcessMemory) -> dict[str, Any]:
         swapped_bytes=0,
         huge_bytes=0,
         runs=without(runs, heaps.undivided),
+        guards=nothing(),
         own=nothing(),
         held=cached,
         start=nothing(),
@@ -261,21 +261,23 @@ def _unwalked(memory: ProcessMemory, account: Account | None) -> dict[str, Any]:
 
 def _kinds(memory: ProcessMemory, heap: Ranges) -> Counter[str]:
     """Resident bytes outside the heap, by what is mapped there."""
-    stacks = memory.stacks()
-    runs = without(union(memory.runs), without(union(memory.runs), heap))
-    in_heap = Coverage(runs[:, 0], runs[:, 1])
+    resident = union(memory.runs)
+    stacks = without(both(from_pairs(memory.stacks), resident), heap)
+    told = [Coverage(one[:, 0], one[:, 1]) for one in (both(resident, heap), stacks)]
     found: Counter[str] = Counter()
     before: Area | None = None
     for area in memory.areas:
-        low, high = in_heap.below(np.array([area.start, area.end])).tolist()
+        ends = np.array([area.start, area.end])
+        in_heap, in_stacks = (int(np.diff(one.below(ends))[0]) for one in told)
         is_behind = before is not None and before.end == area.start and before.name[:1] == "/"
-        found[_kind(area, stacks, is_behind)] += max(area.resident - int(high - low), 0)
+        found[STACKS] += in_stacks
+        found[_kind(area, is_behind)] += max(area.resident - in_heap - in_stacks, 0)
         before = area
     return +found
 
 
-def _kind(area: Area, stacks: Sequence[int], is_behind_file: bool) -> str:
-    if area.name == "[stack]" or any(area.start <= place < area.end for place in stacks):
+def _kind(area: Area, is_behind_file: bool) -> str:
+    if area.name == "[stack]":
         return STACKS
     if area.access[1::2] == "ws" or area.name.startswith(("/dev/shm/", "/memfd:", "/SYSV")):
         return SHARED

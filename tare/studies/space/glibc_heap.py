@@ -121,8 +121,8 @@ class _Heap:
     arena: int
 
 
-def heaps_of(memory: Memory, areas: Sequence[Area], stacks: Iterable[int]) -> Heaps:
-    """All heaps of the process's own malloc. ``stacks`` are addresses in stacks of threads."""
+def heaps_of(memory: Memory, areas: Sequence[Area], stacks: Sequence[tuple[int, int]]) -> Heaps:
+    """All heaps of the process's own malloc. ``stacks`` are those of threads, from start to end."""
     heaps = list(_heaps(memory, areas))
     walks: list[tuple[Cells, tuple[int, int]]] = []
     left = MOST_CELLS
@@ -321,17 +321,18 @@ def _fast(memory: Memory, arenas: Sequence[int]) -> tuple[NDArray[np.int64], boo
 
 
 def _mapped(
-    memory: Memory, areas: Sequence[Area], heaps: Sequence[_Heap], stacks: Iterable[int]
+    memory: Memory,
+    areas: Sequence[Area],
+    heaps: Sequence[_Heap],
+    stacks: Sequence[tuple[int, int]],
 ) -> NDArray[np.int64]:
     """The cells that have mappings of their own, from their start to their object's end. Since
     glibc 2.43 the header of a next cell has room behind; its first word is the object's."""
-    taken = from_pairs((heap.start, heap.end) for heap in heaps)
-    in_stacks = sorted(stacks)
+    taken = from_pairs([*((heap.start, heap.end) for heap in heaps), *stacks])
     found: list[tuple[int, int]] = []
     left = _MOST_PAGES
     for area in areas:
-        is_stack = any(area.start <= place < area.end for place in in_stacks)
-        if not (area.is_own and area.is_nameless) or is_stack:
+        if not (area.is_own and area.is_nameless):
             continue
         at = area.start
         for first, last in without(_within(memory.runs, area), taken).tolist():

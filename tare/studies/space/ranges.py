@@ -63,6 +63,12 @@ def overlap(ranges: Ranges, start: int, end: int) -> bool:
     return place < len(ranges) and int(ranges[place, 0]) < end
 
 
+def last_before(ranges: Ranges, point: int) -> int:
+    """Where the last one ends that does so at ``point`` or before, or 0."""
+    place = int(np.searchsorted(ranges[:, 1], point, side="right"))
+    return int(ranges[place - 1, 1]) if place else 0
+
+
 class Coverage:
     """How many bytes of sorted, disjoint ranges lie below an address."""
 

@@ -44,7 +44,7 @@ _MAPS_LINE = re.compile(
 )
 _ROLLUP_LINE = re.compile(r"Rss: +(\d{1,15}) kB", re.MULTILINE)
 _ADDRESS_LIMIT = 1 << 47
-_ZEROS, _SWAPPED, _HUGE = 1, 2, 4
+_ZEROS, _SWAPPED, _HUGE, _GUARD = 1, 2, 4, 8
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,13 @@ class Mapping:
 @dataclass(frozen=True)
 class Snapshot:
     """Addresses and bytes are int64. ``runs`` has a row (start, end) for each run of resident
-    pages, ascending; ``own``, ``held`` and ``start`` are of the same form; ``mapped`` has the
-    columns start, end, return address of the call, in the order of the calls. ``rss_bytes`` is
-    what the kernel says by itself. ``time`` is in nanoseconds of the process, which begin at
-    ``origin``: the middle of the snapshot. ``spent_seconds`` is for all snapshots up to this one;
-    ``lowest_ratio`` is what a new peak had to exceed the last by. ``recording`` is the folder that
-    the recorder wrote to: what it mapped from there is not the program's.
+    pages, ascending; ``own``, ``held``, ``start`` and ``guards``, which are pages without access
+    within mappings that have it, are of the same form; ``mapped`` has the columns start, end,
+    return address of the call, in the order of the calls. ``rss_bytes`` is what the kernel says by
+    itself. ``time`` is in nanoseconds of the process, which begin at ``origin``: the middle of the
+    snapshot. ``spent_seconds`` is for all snapshots up to this one; ``lowest_ratio`` is what a new
+    peak had to exceed the last by. ``recording`` is the folder that the recorder wrote to: what it
+    mapped from there is not the program's.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Snapshot:
     swapped_bytes: int
     huge_bytes: int
     runs: NDArray[np.int64]
+    guards: NDArray[np.int64]
     own: NDArray[np.int64]
     held: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -129,7 +131,8 @@ def read_snapshot(path: Path) -> Snapshot:
     first = _MOMENT.unpack_from(moments)
     last = _MOMENT.unpack_from(moments, _MOMENT.size)
     starts, lengths, flags = _runs(path, parts["resident"])
-    there = flags & (_ZEROS | _SWAPPED) == 0
+    there = flags & (_ZEROS | _SWAPPED | _GUARD) == 0
+    guards = flags & _GUARD > 0
     rss = _ROLLUP_LINE.search(parts["rollup"].decode(errors="replace"))
     return Snapshot(
         name=path.name.rpartition(".")[2],
@@ -143,6 +146,7 @@ def read_snapshot(path: Path) -> Snapshot:
         swapped_bytes=int(lengths[flags & _SWAPPED > 0].sum()),
         huge_bytes=int(lengths[there & (flags & _HUGE > 0)].sum()),
         runs=_as_ranges(starts[there], lengths[there]),
+        guards=_as_ranges(starts[guards], lengths[guards]),
         own=_ranges(path, parts["own"]),
         held=_ranges(path, parts["held"]),
         start=_ranges(path, parts["start"]),

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tare.base.libraries import NDArray, np
+from tare.observers.process_memory import CONTROL_BLOCK
 from tare.studies.space.ranges import (
     Coverage,
     Ranges,
     both,
     from_pairs,
     holds,
+    last_before,
     nothing,
     overlap,
     pages_of,
@@ -32,8 +34,6 @@ PARTS = ("requested", "internal", "metadata", "external", "retained", "delayed",
 _PAGES_AT_ONCE = 1 << 20
 _LARGEST_HEADER = 16
 _LEAST_SHOWN = 100
-_CONTROL_BLOCK = 2304
-"""Bytes from the thread pointer on that glibc keeps at the end of a stack, about."""
 _DELETED = " (deleted)"
 _HUGE_FILES = ("/anon_hugepage", "/dev/hugepages/")
 """Pages of these are not in a process's resident size."""
@@ -226,7 +226,8 @@ def _latest(rows: Ranges, kinds: Sequence[int]) -> dict[int, Ranges]:
 
 
 def _stacks(snapshot: Snapshot, ever: Ranges) -> Ranges:
-    """The stacks of threads: from a page without access up to the thread's control block."""
+    """The stacks of threads: from a page without access up to the thread's control block. Since
+    glibc 2.42 that page lies within the mapping, which may be one with those around it."""
     mappings = snapshot.mappings
     starts = [mapping.start for mapping in mappings]
     pairs = []
@@ -234,11 +235,15 @@ def _stacks(snapshot: Snapshot, ever: Ranges) -> Ranges:
         place = bisect.bisect_right(starts, block) - 1
         if place < 1 or block >= mappings[place].end:
             continue
-        guard, stack = mappings[place - 1], mappings[place]
-        end = min((block + _CONTROL_BLOCK + PAGE - 1) & -PAGE, stack.end)
-        is_guarded = guard.end == stack.start and guard.access.startswith("---")
-        if is_guarded and not stack.name and not overlap(ever, stack.start, end):
-            pairs.append((stack.start, end))
+        before, stack = mappings[place - 1], mappings[place]
+        start = last_before(snapshot.guards, block)
+        if start <= stack.start:
+            start = stack.start
+            if before.end != start or not before.access.startswith("---"):
+                continue
+        end = min((block + CONTROL_BLOCK + PAGE - 1) & -PAGE, stack.end)
+        if not stack.name and not overlap(ever, start, end):
+            pairs.append((start, end))
     return from_pairs(pairs)
 
 

@@ -39,6 +39,7 @@ from tests.native.instrument.naive_memory import (
     trace,
 )
 from tests.support import ROOT
+from tests.support.valgrind import is_elsewhere, real_program
 
 Completed = subprocess.CompletedProcess[str]
 Compile = Callable[..., Path]
@@ -611,7 +612,7 @@ def test_the_counts_are_cachegrind_s(name: str, both_tools: Path) -> None:
     heap's bound that Valgrind has. cachegrind counts fewer writes: what reads and writes one place
     is a read to it."""
     words = [word.replace("{folder}", str(both_tools)) for word in REAL[name]]
-    found = shutil.which(words[0])
+    found = real_program(words[0])
     if found is None:
         pytest.skip(f"{words[0]} is not installed")
     words[0] = found
@@ -635,7 +636,9 @@ def test_the_counts_are_cachegrind_s(name: str, both_tools: Path) -> None:
             ("read", "D1mr DLmr"),
             ("write", "D1mw DLmw"),
         ):
-            assert missed[kind][:2] == [events[letter] for letter in letters.split()], kind
+            expected = [events[letter] for letter in letters.split()]
+            near = 0.02 if is_elsewhere() else 0  # of the second level
+            assert missed[kind][:2] == pytest.approx(expected, rel=near, abs=0), kind
 
 
 def cachegrind(

@@ -32,7 +32,14 @@ from tare.memory_managers.manager import resolve
 from tare.observers import call_sites, instrument
 from tests.native.instrument.test_counts import OPTIONS, OWN_MALLOC, PRELUDE, REAL, write_inputs
 from tests.support import AS_DEBIAN_COMPILES, SUPPORT
-from tests.support.valgrind import both_tools, needs_valgrind, theirs, valgrind_environment
+from tests.support.valgrind import (
+    both_tools,
+    is_elsewhere,
+    needs_valgrind,
+    real_program,
+    theirs,
+    valgrind_environment,
+)
 
 __all__ = ["both_tools"]
 
@@ -229,21 +236,9 @@ def recorded(tmp_path: Path, *argv: str | Path, **more: Any) -> tuple[Recording,
 def built(folder: Path, name: str, *flags: str) -> Path:
     """A program of tests/support/programs, compiled."""
     compiler = ("c++", "-std=c++17") if name.endswith("cpp") else ("cc",)
+    own = ("-O1", "-g", "-pthread", *AS_DEBIAN_COMPILES)
     target = folder / Path(name).stem
-    subprocess.run(
-        [
-            *compiler,
-            "-O1",
-            "-g",
-            "-pthread",
-            *AS_DEBIAN_COMPILES,
-            *flags,
-            "-o",
-            target,
-            PROGRAMS / name,
-        ],
-        check=True,
-    )
+    subprocess.run([*compiler, *own, *flags, "-o", target, PROGRAMS / name], check=True)
     return target
 
 
@@ -440,7 +435,7 @@ class Real:
 def real(request: pytest.FixtureRequest, tools: Path) -> Real:
     """On input that it finds under one path for all tools."""
     words = {**REAL, **MORE}[request.param]
-    found = shutil.which(words[0], path=valgrind_environment(tools)["PATH"])
+    found = real_program(words[0], valgrind_environment(tools)["PATH"])
     if found is None:
         pytest.skip(f"{words[0]} is not installed")
     write_inputs(tools)
@@ -605,6 +600,8 @@ def by_innermost(recording: Recording) -> dict[Key, NDArray[np.int64]]:
 @needs_valgrind
 def test_calls_and_unused_objects_are_dhat_s(real: Real, tools: Path) -> None:
     mine, its = by_innermost(real.recording), dhat(tools, real.words)
+    if real.name == "xz" and is_elsewhere():
+        pytest.skip("Valgrind 3.26 finds no names of liblzma's functions, which has a part of them")
     objects, accessed = 0, 2
     if real.name == "python":  # its garbage depends on addresses, which DHAT's malloc changes
         same = sum(min(mine[key][objects], its[key][objects]) for key in mine.keys() & its.keys())
@@ -747,6 +744,45 @@ def test_a_search_passes_over_guards_within_a_mapping(tmp_path: Path, program: C
     found = recording.deaths["unreachable_instructions"]
     for size in (701, 702):
         assert found[recording.only(size)] in searches[-2:]
+
+
+def test_what_each_of_several_stacks_in_one_mapping_holds(tmp_path: Path, program: Compile) -> None:
+    """As those of glibc 2.42 lie. The program says so where its kernel has no guards."""
+    path = program(
+        """
+      const int kind = MAP_PRIVATE | MAP_ANONYMOUS;
+      char *memory = mmap(NULL, 3 * STACK, PROT_READ | PROT_WRITE, kind, -1, 0);
+      pthread_barrier_init(&barrier, NULL, 3);
+      pthread_t threads[3];
+      for (long i = 0; i < 3; ++i) {
+        if (madvise(memory + i * STACK, 4096, 102) != 0) return puts("no guards") < 0;
+        pthread_attr_t where;
+        pthread_attr_init(&where);
+        pthread_attr_setstack(&where, memory + i * STACK + 4096, STACK - 4096);
+        if (i != 1) pthread_create(&threads[i], &where, work, (void *)i);
+      }
+      pthread_barrier_wait(&barrier);
+      for (int i = 0; i < 100; ++i) free(malloc(1000));
+      pthread_barrier_wait(&barrier);
+      pthread_join(threads[0], NULL);
+      pthread_join(threads[2], NULL);""",
+        """enum { STACK = 1 << 20 };
+        static pthread_barrier_t barrier;
+        static void *work(void *number) {
+          void *volatile held = malloc(700 + (long)number);
+          pthread_barrier_wait(&barrier);
+          pthread_barrier_wait(&barrier);
+          free(held);
+          return number; }""",
+    )
+    recording, printed = recorded(tmp_path, path, options=["--reachability=50000"])
+    if printed:
+        pytest.skip(NO_GUARDS)
+    assert len(recording.marks["instructions"]) >= 2
+    for size in (700, 702):
+        row = recording.only(size)
+        assert recording.deaths["unreachable_instructions"][row] == 0
+        assert recording.deaths["free_instructions"][row] > 0
 
 
 # ---- threads, processes, ends ----

@@ -242,6 +242,9 @@ class Fuzzer {
 
   void Resize(Object& slot) {
     if (slot.at == nullptr || slot.family != Family::kMalloc) return;
+#ifdef __SANITIZE_ADDRESS__
+    if (slot.bytes == 0) return;  // it says that one byte is usable, and forbids to read it
+#endif
     const std::size_t bytes = SomeBytes() + 1, kept = bytes < slot.bytes ? bytes : slot.bytes;
     if (WillMove(slot, bytes)) WillBeFreed(slot.at);
     void* const moved =

@@ -30,7 +30,7 @@ def main() -> None:
     kept.append("".join(str(number) for number in range(20_000)))
     grown: list[int] = []
     for number in range(5000):
-        grown.append(number * 1_000_003)
+        grown.append(number + (1 << 40))  # too large for a free list of numbers
     kept.append(grown)
     kept.append([[number, number] for number in range(2000)])
     kept.append([{"a": number} for number in range(1000)])

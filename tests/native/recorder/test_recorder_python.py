@@ -91,7 +91,7 @@ class Recorded:
         return [self.frame("main", mark), self.frame("<module>", "start")]
 
 
-@pytest.fixture(scope="module", params=["3.11", "3.12", "3.13"])
+@pytest.fixture(scope="module", params=["3.11", "3.12", "3.13", "3.14"])
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     folder = tmp_path_factory.mktemp("python")
     program = folder / "größe.py"
@@ -180,7 +180,7 @@ def test_a_forked_child_goes_on_with_its_stack(recorded: Recorded) -> None:
         ]
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_bytes_of_lines_are_those_of_tracemalloc(tmp_path: Path, version: str) -> None:
     python, program = interpreter(version), FOLDER / "recorder_python_lines.py"
     told = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,12 +45,17 @@ if len(sys.argv) > 2:
 @needs_python
 def test_collections_are_those_that_cpython_counts(tmp_path: Path) -> None:
     told = tmp_path / "told"
-    outcome = run_once(tmp_path, "cpython.gc", str(PYTHON), "-c", CYCLES, "50000", told)
+    outcome = run_once(tmp_path, "cpython.gc", str(PYTHON), "-c", CYCLES, "300000", told)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
     counted = list(map(int, told.read_text().split()))
     values = outcome.values
-    # Some more come between the loading of the observer and the program, and one at the end.
-    assert 20 < sum(counted) <= values["collections"] <= sum(counted) + 4
+    assert 20 < sum(counted) <= values["collections"]
+    if sys.version_info >= (3, 14):
+        # It does not count steps that only mark. One is due for each 2,000 objects more.
+        assert values["collections"] == pytest.approx(150, abs=4)
+    else:
+        # Some more come between the loading of the observer and the program, and one at the end.
+        assert values["collections"] <= sum(counted) + 4
     assert counted[2] <= values["full_collections"] <= counted[2] + 1
     assert 0 < values["collector_seconds"] < values["wall_seconds"]
     assert values["pause_cpu_seconds"] == values["collector_cpu_seconds"] > 0
@@ -67,7 +73,8 @@ def test_the_threshold_is_kept(tmp_path: Path) -> None:
 
     assert collections("cpython.gc(threshold=1000)") == pytest.approx(50, abs=3)
     assert collections("cpython.gc(threshold=10000)") == pytest.approx(5, abs=2)
-    assert collections("cpython.off") == 0
+    # Since 3.14 it tells of the one at the end, too.
+    assert collections("cpython.off") == (sys.version_info >= (3, 14))
 
 
 @needs_python

@@ -79,8 +79,15 @@ def test_own_functions_named_like_starts_hide_no_callers(name: str, file: str) -
     assert from_main([own, own, main, *STARTED]) == [own, own, main]
 
 
-def test_without_own_code_the_place_is_in_a_crate_rather_than_in_the_language() -> None:
-    alloc = frame("alloc", "/rustc/59807616e1fa/library/alloc/src/alloc.rs", 95)
+@pytest.mark.parametrize(
+    "file",
+    [
+        "/rustc/59807616e1fa/library/alloc/src/alloc.rs",
+        "/build/rustc-1.93-DHHnHq/rustc-1.93-1.93.1+dfsg/library/alloc/src/alloc.rs",
+    ],
+)
+def test_without_own_code_the_place_is_in_a_crate_rather_than_in_the_language(file: str) -> None:
+    alloc = frame("alloc", file, 95)
     crate = frame("with_nodes", "/home/me/.cargo/registry/src/x/petgraph-0.8.3/graph.rs", 9)
     found = place_of([alloc, crate])
     assert found is not None

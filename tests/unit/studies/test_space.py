@@ -100,7 +100,7 @@ def snapshot(
     **more: Any,
 ) -> Snapshot:
     resident = sum(end - start for start, end in runs)
-    empty = {name: nothing() for name in ("own", "held", "start")}
+    empty = {name: nothing() for name in ("own", "held", "start", "guards")}
     values: dict[str, Any] = {
         "name": "peak",
         "origin": 0,
@@ -344,6 +344,17 @@ def test_stacks_end_with_the_control_block_of_their_thread() -> None:
         threads=np.array([block, 999 * PAGE]),
     )
     assert pages(areas(taken, nothing(), KNOWN).heap) == [29, 36, 37, 38, 39]
+
+
+def test_stacks_can_be_one_mapping_with_the_heap_around_them() -> None:
+    """glibc 2.42 and later: their guards are pages within."""
+    taken = snapshot(
+        maps((30, 44, "rw-p", "")),
+        [],
+        threads=np.array([34 * PAGE + 1000, 40 * PAGE]),
+        guards=in_pages((32, 33), (37, 38)),
+    )
+    assert pages(areas(taken, nothing(), KNOWN).heap) == [30, 31, 32, 35, 36, 37, 41, 42, 43]
 
 
 def test_files_in_the_folder_of_the_recording_are_the_observers() -> None:
@@ -639,6 +650,7 @@ def test_a_snapshot_is_read_as_it_was_written(tmp_path: Path) -> None:
         b"1000-3000 rw-p 00000000 00:00 0 \n7000-8000 r-xp 00001000 08:01 12   /bin/a b (deleted)\n"
     )
     runs = struct.pack("<6Q", 0x1000, 0x1000, 0x2000, 0x1000 | 1, 0x7000, 0x1000 | 2)
+    runs += struct.pack("<2Q", 0x8000, 0x1000 | 8)
     path = write_snapshot(
         tmp_path / "12.0.snapshot.peak",
         maps=text,
@@ -652,6 +664,7 @@ def test_a_snapshot_is_read_as_it_was_written(tmp_path: Path) -> None:
         Mapping(0x7000, 0x8000, "r-xp", "/bin/a b (deleted)"),
     ]
     assert found.runs.tolist() == [[0x1000, 0x2000]]
+    assert found.guards.tolist() == [[0x8000, 0x9000]]
     assert (found.rss_bytes, found.swapped_bytes, found.time) == (12 * 1024, 0x1000, 100)
     assert (found.recording, found.name, found.lowest_ratio) == ("/tmp/r", "peak", 1.02)
 

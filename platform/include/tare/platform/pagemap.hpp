@@ -18,9 +18,9 @@ struct PageEntry {
   std::uint64_t word;
 
   bool IsPresent() const { return Has(63); }
-  bool IsSwapped() const { return Has(62); }
+  bool IsSwapped() const { return Has(62) && !IsGuard(); }
   bool IsOfFileOrShared() const { return Has(61); }
-  bool IsGuard() const { return Has(58); }  // of MADV_GUARD_INSTALL; it looks swapped, too
+  bool IsGuard() const { return Has(58); }  // of MADV_GUARD_INSTALL; it has bit 62, too
   bool IsExclusive() const { return Has(56); }
 
  private:
@@ -30,16 +30,18 @@ struct PageEntry {
 struct PageRange {
   std::uint64_t start, end, categories;
 
-  bool IsSwapped() const { return (categories & kSwapped) != 0; }
+  bool IsSwapped() const { return (categories & kSwapped) != 0 && !IsGuard(); }
   bool IsZeros() const { return (categories & kZeros) != 0; }
   bool IsHuge() const { return (categories & kHuge) != 0; }
+  bool IsGuard() const { return (categories & kGuard) != 0; }
 
   enum : std::uint64_t {
     kWritten = 1 << 1,
     kPresent = 1 << 3,
     kSwapped = 1 << 4,
     kZeros = 1 << 5,
-    kHuge = 1 << 6
+    kHuge = 1 << 6,
+    kGuard = 1 << 8
   };
 };
 
@@ -53,14 +55,18 @@ class Pagemap {
     return bytes <= 0 ? 0 : static_cast<std::size_t>(bytes) / sizeof *entries;
   }
 
-  // Resident and swapped pages from `start` to `end` (Linux 6.7 and later): how many ranges there
-  // are, and `start` is where the next scan goes on. Negative where there is no scan.
+  // Resident, swapped and guard pages from `start` to `end` (Linux 6.7 and later; before 6.16 guard
+  // pages look swapped): how many ranges there are, and `start` is where the next scan goes on.
+  // Negative where there is no scan.
   int Scan(std::uint64_t& start, std::uint64_t end, PageRange* ranges, std::size_t most) const {
     ScanRequest request{};
     request.any_of = PageRange::kPresent | PageRange::kSwapped;
     request.returned =
         PageRange::kPresent | PageRange::kSwapped | PageRange::kZeros | PageRange::kHuge;
-    return Scan(request, start, end, ranges, most);
+    ScanRequest with_guards = request;
+    with_guards.returned |= PageRange::kGuard;
+    const int found = Scan(with_guards, start, end, ranges, most);
+    return found >= 0 ? found : Scan(request, start, end, ranges, most);
   }
 
   // The same of pages that were written to since they are watched (see write_watch.hpp); of those
