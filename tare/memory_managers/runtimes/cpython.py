@@ -58,7 +58,7 @@ OWN_HEAP = OwnHeap(
     mappers=re.compile(r"(lib)?python(3(\.\d+)?)?(\.so.*)?"),
     held="CPython serves objects of up to 512 bytes by its own pymalloc, from arenas that it maps",
     command=("tare", "weigh", "-m", "cpython.malloc"),
-    shows="shows all objects, by line of Python (3.11 to 3.13)",
+    shows="shows all objects, by line of Python (3.11 to 3.14)",
     served="PYTHONMALLOC=malloc is set here, so malloc serves all objects; without it pymalloc "
     "serves those of up to 512 bytes, from arenas that CPython maps",
 )

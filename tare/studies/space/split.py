@@ -233,16 +233,17 @@ def _stacks(snapshot: Snapshot, ever: Ranges) -> Ranges:
     pairs = []
     for block in snapshot.threads.tolist():
         place = bisect.bisect_right(starts, block) - 1
-        if place < 1 or block >= mappings[place].end:
+        stack = mappings[place] if place >= 0 else None
+        if stack is None or stack.name or block >= stack.end:
             continue
-        before, stack = mappings[place - 1], mappings[place]
         start = last_before(snapshot.guards, block)
         if start <= stack.start:
             start = stack.start
-            if before.end != start or not before.access.startswith("---"):
+            guard = mappings[place - 1] if place > 0 else None
+            if guard is None or guard.end != start or not guard.access.startswith("---"):
                 continue
         end = min((block + CONTROL_BLOCK + PAGE - 1) & -PAGE, stack.end)
-        if not stack.name and not overlap(ever, start, end):
+        if not overlap(ever, start, end):
             pairs.append((start, end))
     return from_pairs(pairs)
 

@@ -637,8 +637,9 @@ def test_the_counts_are_cachegrind_s(name: str, both_tools: Path) -> None:
             ("write", "D1mw DLmw"),
         ):
             expected = [events[letter] for letter in letters.split()]
-            near = 0.02 if is_elsewhere() else 0  # of the second level
-            assert missed[kind][:2] == pytest.approx(expected, rel=near, abs=0), kind
+            near = 0.1 if is_elsewhere() else 0
+            assert missed[kind][0] == pytest.approx(expected[0], rel=near / 100, abs=0), kind
+            assert missed[kind][1] == pytest.approx(expected[1], rel=near, abs=0), kind
 
 
 def cachegrind(

@@ -32,7 +32,7 @@ PYTHON, NODE = "/usr/bin/python3.11", "/usr/bin/node"
 ALL = "cpython.malloc(glibc)"
 HELD = "CPython serves objects of up to 512 bytes by its own pymalloc, from arenas that it maps"
 REST = "Allocators of the malloc family see only the rest"
-SHOWN = "`tare weigh -m cpython.malloc -- …` shows all objects, by line of Python (3.11 to 3.13)."
+SHOWN = "`tare weigh -m cpython.malloc -- …` shows all objects, by line of Python (3.11 to 3.14)."
 MANAGERS = "Managers of CPython: cpython.malloc(M), cpython.gc(threshold=N), cpython.off."
 
 
