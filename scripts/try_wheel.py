@@ -276,9 +276,9 @@ def _kept(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def rows(kept: list[dict[str, Any]]) -> list[str]:
-    """The table of docs/systems.md: a row for each system, the wheel first, and a column for all
-    steps that went alike."""
-    kept = sorted(kept, key=lambda result: not result["wheel"])
+    """The table of docs/systems.md: a row for each system, the wheel first, emulated ones after the
+    others, and a column for all steps that went alike."""
+    kept = sorted(kept, key=lambda result: (not result["wheel"], " under " in result["system"]))
     states = [{step["step"]: step for step in result["steps"]} for result in kept]
     alike: dict[tuple[str, ...], list[str]] = {}
     for name in dict.fromkeys(step["step"] for result in kept for step in result["steps"]):
@@ -301,7 +301,7 @@ def _cell(name: str, step: dict[str, Any] | None) -> str:
     if step is None:
         return MARKS[""]
     if name == "unit tests" and step["said"]:
-        part = step["step"].removeprefix(name)
+        part = str(step["step"]).removeprefix(name)
         return str(step["said"]).partition(" in ")[0].strip("= ") + part
     return MARKS[step["state"]]
 
