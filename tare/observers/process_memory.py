@@ -25,6 +25,8 @@ _VAST = 64 << 30
 CONTROL_BLOCK = 2304
 """Bytes from the thread pointer on that glibc keeps at the end of a stack, about."""
 _ALIGNED = 64
+_MOST_STACK = 64 << 20
+"""How far above a thread's stack pointer its control block is looked for."""
 _ENTRY = 8
 _ENTRIES = 1 << 20
 _PRESENT, _EXCLUSIVE, _OF_FILE = 63, 56, 61
@@ -102,6 +104,7 @@ class ProcessMemory:
 
     def _stacks(self) -> list[tuple[int, int]]:
         starts = [area.start for area in self.areas]
+        guards: dict[int, NDArray[np.int64]] = {}
         found = []
         with (self._folder / "pagemap").open("rb", buffering=0) as pagemap:
             for thread in sorted((self._folder / "task").iterdir()):
@@ -110,23 +113,29 @@ class ProcessMemory:
                 except OSError:
                     continue
                 pointer = int(words[-2], 16) if len(words) > 2 else 0
-                area = self.areas[bisect.bisect_right(starts, pointer) - 1]
-                if area.start <= pointer < area.end:
-                    found.append(self._stack_within(area, pointer, pagemap.fileno()))
+                place = bisect.bisect_right(starts, pointer) - 1
+                if place < 0 or pointer >= self.areas[place].end:
+                    continue
+                area = self.areas[place]
+                if area.is_nameless:
+                    if place not in guards:
+                        of_area = _scanned(pagemap.fileno(), area, _GUARD, 0) or ()
+                        guards[place] = np.concatenate([np.zeros((0, 2), np.int64), *of_area])
+                    found.append(self._stack_within(area, pointer, guards[place]))
+                else:
+                    found.append((area.start, area.end))
         return found
 
-    def _stack_within(self, area: Area, pointer: int, pagemap: int) -> tuple[int, int]:
+    def _stack_within(self, area: Area, pointer: int, guards: NDArray[np.int64]) -> tuple[int, int]:
         """Since glibc 2.42 no mapping without access ends a stack, but a guard page inside its own,
         which can be one with others. Behind the stack is its thread's control block, whose first
         and third words are its address, on amd64."""
-        start, end = area.start, area.end
-        for guards in _scanned(pagemap, area, _GUARD, 0) or ():
-            start = max([start, *guards[guards[:, 1] <= pointer, 1].tolist()])
-            end = min([end, *guards[guards[:, 0] > pointer, 0].tolist()])
-        if not area.is_nameless:
-            return start, end
+        place = int(np.searchsorted(guards[:, 0], pointer))
+        start = int(guards[place - 1, 1]) if place else area.start
+        end = int(guards[place, 0]) if place < len(guards) else area.end
         for first, last in self.runs[np.searchsorted(self.runs[:, 1], pointer, side="right") :]:
-            low, high = max(int(first), pointer & -PAGE), min(int(last), end)
+            low = max(int(first), pointer & -PAGE)
+            high = min(int(last), end, pointer + _MOST_STACK & -PAGE)
             if low >= high:
                 break
             words = np.frombuffer(self.read(low, high), np.uint64)

@@ -106,7 +106,7 @@ class Pagemap {
     request.ranges = reinterpret_cast<std::uint64_t>(ranges);
     request.ranges_count = most;
     const auto found = static_cast<int>(syscall(SYS_ioctl, file_.Descriptor(), kScan, &request));
-    if (found >= 0 && request.walk_end <= start) return -1;
+    if (found < 0 || request.walk_end <= start) return -1;
     start = request.walk_end;
     return found;
   }
