@@ -79,7 +79,7 @@ def real_program(name: str, path: str | None = None) -> str | None:
 
 
 @cache
-def is_elsewhere() -> bool:
+def loads_elsewhere() -> bool:
     """Whether Valgrind's own tools load programs at other addresses than the pinned core: 3.26 and
     later. What depends on addresses, as tables by pointers and misses do, is nearly the same."""
     assert VALGRIND is not None

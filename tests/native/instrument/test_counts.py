@@ -24,7 +24,7 @@ from tare.studies.count.details import Details
 from tests.support.valgrind import (
     both_tools,
     collected,
-    is_elsewhere,
+    loads_elsewhere,
     needs_valgrind,
     ours,
     real_program,
@@ -567,7 +567,7 @@ def test_the_total_is_callgrind_s(real: list[str], both_tools: Path) -> None:
     if real[0].endswith("gawk"):
         # Its libsigsegv parses /proc/self/maps, in which Valgrind's own mappings are, too.
         assert abs(count - callgrind) < count * 1e-3
-    elif is_elsewhere():
+    elif loads_elsewhere():
         assert count == pytest.approx(callgrind, rel=1e-3)
     else:
         assert 0 < count - callgrind < CALLGRIND_MISSES

@@ -36,7 +36,7 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits
 from tests.support.mutations import mutated
-from tests.support.valgrind import both_tools, collected, is_elsewhere, needs_valgrind, ours
+from tests.support.valgrind import both_tools, collected, loads_elsewhere, needs_valgrind, ours
 
 __all__ = ["both_tools"]
 
@@ -436,7 +436,7 @@ def test_collection_is_callgrind_s_inclusive_cost(program: Compile, both_tools: 
         inclusive = collected(both_tools, path, options=toggles, LD_PRELOAD=preload)
         if count["phases"][COLLECTION]["instructions"] == inclusive:
             break
-    near = 1e-4 if is_elsewhere() else 0
+    near = 1e-4 if loads_elsewhere() else 0
     found = count["phases"][COLLECTION]["instructions"]
     assert found == pytest.approx(inclusive, rel=near, abs=0)
     assert count["events"][COLLECTION] > 1

@@ -39,7 +39,7 @@ from tests.native.instrument.naive_memory import (
     trace,
 )
 from tests.support import ROOT
-from tests.support.valgrind import is_elsewhere, real_program
+from tests.support.valgrind import loads_elsewhere, real_program
 
 Completed = subprocess.CompletedProcess[str]
 Compile = Callable[..., Path]
@@ -637,7 +637,7 @@ def test_the_counts_are_cachegrind_s(name: str, both_tools: Path) -> None:
             ("write", "D1mw DLmw"),
         ):
             expected = [events[letter] for letter in letters.split()]
-            near = 0.1 if is_elsewhere() else 0
+            near = 0.1 if loads_elsewhere() else 0
             assert missed[kind][0] == pytest.approx(expected[0], rel=near / 100, abs=0), kind
             assert missed[kind][1] == pytest.approx(expected[1], rel=near, abs=0), kind
 
