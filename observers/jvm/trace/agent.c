@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "deaths.h"
 #include "objects.h"
 #include "recording.h"
 #include "rewriting.h"
@@ -29,14 +30,11 @@ static pthread_mutex_t collecting = PTHREAD_MUTEX_INITIALIZER;
 
 static bool wants_pointers(void) { return rewriter[0] != '\0'; }
 
-static void collect_all(jvmtiEnv* tools) {
+static void collect_all(jvmtiEnv* tools, JNIEnv* java) {
   pthread_mutex_lock(&collecting);
-  (*tools)->ForceGarbageCollection(tools);
-  stacks_forget_interpreted();
   recording_mark_begin();
-  // The deaths that the JVM has not told of yet are told of now.
-  (*tools)->SetEventNotificationMode(tools, JVMTI_DISABLE, JVMTI_EVENT_OBJECT_FREE, NULL);
-  (*tools)->SetEventNotificationMode(tools, JVMTI_ENABLE, JVMTI_EVENT_OBJECT_FREE, NULL);
+  collect_and_hear(tools, java);
+  stacks_forget_interpreted();
   recording_mark_end();
   pthread_mutex_unlock(&collecting);
 }
@@ -50,13 +48,8 @@ static void JNICALL on_allocation(jvmtiEnv* tools, JNIEnv* java, jthread thread,
   is_observing = true;
   record_allocation(tools, java, (struct allocation){thread, object, type, size},
                     (struct wanted){.sites = wants_sites, .names = wants_pointers()});
-  if (recording_is_due(period)) collect_all(tools);
+  if (recording_is_due(period)) collect_all(tools, java);
   is_observing = false;
-}
-
-static void JNICALL on_free(jvmtiEnv* tools, jlong tag) {
-  (void)tools;
-  if (tag > 0) recording_death(tag);
 }
 
 static jint JNICALL on_first_object(jlong type, jlong size, jlong* tag, jint length, void* unused) {
@@ -74,7 +67,8 @@ static void enable(jvmtiEnv* tools, jvmtiEvent event) {
 static void JNICALL on_init(jvmtiEnv* tools, JNIEnv* java, jthread thread) {
   (void)thread;
   is_observing = true;
-  if (!objects_begin(java)) (*java)->FatalError(java, "tare: this JVM does not number its threads");
+  if (!objects_begin(java) || !deaths_begin(java))
+    (*java)->FatalError(java, "tare: this JVM does not number its threads");
   enable(tools, JVMTI_EVENT_SAMPLED_OBJECT_ALLOC);
   enable(tools, JVMTI_EVENT_OBJECT_FREE);
   if (wants_sites) {
@@ -123,21 +117,31 @@ static jint JNICALL on_last_object(jlong type, jlong size, jlong* tag, jint leng
 
 // References lead to all that was missed, but not to what only the JVM itself holds; and what lies
 // in the heap may be dead, if it has no tag.
-static struct found look_at_heap(jvmtiEnv* tools) {
+static struct found look_at_heap(jvmtiEnv* tools, JNIEnv* java) {
   struct found found = {0};
   const jvmtiHeapCallbacks references = {.heap_reference_callback = on_reference};
   (*tools)->FollowReferences(tools, 0, NULL, NULL, &references, &found);
+  // Threads may go on, and let a collection take what was there at the end: then again.
+  enum { MOST_TRIES = 4 };
   const jvmtiHeapCallbacks objects = {.heap_iteration_callback = on_last_object};
-  (*tools)->IterateThroughHeap(tools, JVMTI_HEAP_FILTER_UNTAGGED, NULL, &objects, &found);
+  uint64_t late = 0;
+  collect_and_hear(tools, java);
+  for (int tries = 0; tries == 0 || (tries < MOST_TRIES && late != recording_late_deaths());
+       ++tries) {
+    late = recording_late_deaths();
+    found.recorded = late;
+    (*tools)->IterateThroughHeap(tools, JVMTI_HEAP_FILTER_UNTAGGED, NULL, &objects, &found);
+    collect_and_hear(tools, java);
+  }
   return found;
 }
 
 static void JNICALL on_death(jvmtiEnv* tools, JNIEnv* java) {
-  (void)java;
   is_observing = true;
-  collect_all(tools);
+  collect_all(tools, java);
   recording_stop();
-  const struct found found = look_at_heap(tools);
+  objects_await_tags();
+  const struct found found = look_at_heap(tools, java);
   flush_sites();
   recording_end(found);
 }

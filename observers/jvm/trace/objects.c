@@ -2,7 +2,9 @@
 #include "objects.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "mixed.h"
 #include "recording.h"
@@ -22,6 +24,12 @@ static pthread_mutex_t drawing = PTHREAD_MUTEX_INITIALIZER;
 // Of sites, and of objects that no event told of. Held while the JVM is called, so no callback of a
 // collection may take it.
 static pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
+
+// Threads between the record of an object and its tag, by parts of their numbers.
+enum { PARTS = 64, LINE_BYTES = 64 };
+static struct {
+  _Alignas(LINE_BYTES) atomic_uint threads;
+} tagging[PARTS];
 
 static uint32_t hash_of(jvmtiEnv* tools, jobject object) {
   jint hash = 0;
@@ -92,10 +100,22 @@ void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocati
   if (wanted.names) hash = hash_of(tools, object);
   if (wanted.sites) birth.site = site_here(tools, java, allocation.type);
   birth.thread = thread_of(java, allocation.thread);
+  atomic_uint* const here = &tagging[birth.thread % PARTS].threads;
+  atomic_fetch_add(here, 1);
   const jlong tag = recording_birth(birth);
-  if (tag == 0) return;
-  if (wanted.names) recording_name(hash, tag);
-  (*tools)->SetTag(tools, object, tag);
+  if (tag != 0) {
+    if (wanted.names) recording_name(hash, tag);
+    (*tools)->SetTag(tools, object, tag);
+  }
+  atomic_fetch_sub(here, 1);
+}
+
+void objects_await_tags(void) {
+  for (size_t part = 0; part < PARTS; ++part)
+    while (atomic_load(&tagging[part].threads) != 0)
+      nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+  pthread_mutex_lock(&naming);  // of those who introduce one
+  pthread_mutex_unlock(&naming);
 }
 
 jlong introduce(jvmtiEnv* tools, jobject object) {

@@ -28,6 +28,9 @@ bool objects_begin(JNIEnv* java);
 void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocation,
                        struct wanted wanted);
 
+// Once nothing is recorded any more: returns when every recorded object has its tag.
+void objects_await_tags(void);
+
 // The tag of an object of the program. Gives it a birth, if no event told of one, and makes it
 // known by its hash. 0 where there is no object.
 jlong introduce(jvmtiEnv* tools, jobject object);

@@ -37,8 +37,8 @@ static uint64_t allocated_bytes;
 static uint64_t live_objects;
 static uint64_t live_words;
 static uint64_t most_reachable_bytes;
-static uint64_t before_mark_objects;
-static uint64_t before_mark_words;
+static uint64_t mark_deaths;  // since the last mark began
+static uint64_t mark_dead_words;
 static uint64_t first_objects;
 static uint64_t first_bytes;
 static uint64_t late_objects;
@@ -47,6 +47,7 @@ static uint64_t end_references;
 
 static atomic_uint_fast64_t born_bytes;
 static atomic_uint_fast64_t due_bytes;
+static atomic_uint_fast64_t late_deaths;  // told when nothing was recorded any more
 static atomic_uint_fast64_t lost_stores;
 static atomic_uint_fast64_t unseen_copies;
 static atomic_uint_fast64_t rewritten_classes;
@@ -168,8 +169,11 @@ static void tick_for_deaths(void) {
 
 static void apply_death(const struct event* event) {
   tick_for_deaths();
+  const uint64_t words = event->value >> NUMBER_BITS;
   --live_objects;
-  live_words -= event->value >> NUMBER_BITS;
+  live_words -= words;
+  ++mark_deaths;
+  mark_dead_words += words;
   table_add(&deaths, (uint64_t[]){number_of((int64_t)event->value), events, allocated_bytes, 0});
 }
 
@@ -177,8 +181,8 @@ static void apply_mark_end(void) {
   tick_for_deaths();
   const uint64_t bytes = live_words * WORD_BYTES;
   if (bytes > most_reachable_bytes) most_reachable_bytes = bytes;
-  table_add(&marks, (uint64_t[]){events, allocated_bytes, before_mark_objects,
-                                 before_mark_words * WORD_BYTES, live_objects, bytes});
+  table_add(&marks, (uint64_t[]){events, allocated_bytes, live_objects + mark_deaths,
+                                 bytes + mark_dead_words * WORD_BYTES, live_objects, bytes});
 }
 
 static void apply(enum kind kind, const struct event* event) {
@@ -190,8 +194,8 @@ static void apply(enum kind kind, const struct event* event) {
       apply_store(event);
       break;
     case MARK_BEGIN:
-      before_mark_objects = live_objects;
-      before_mark_words = live_words;
+      mark_deaths = 0;
+      mark_dead_words = 0;
       break;
     case MARK_END:
       apply_mark_end();
@@ -239,7 +243,12 @@ int64_t recording_first_birth(uint64_t size) {
   return add_birth(FIRST_BIRTH, (struct birth){size, NO_SITE, JVM_THREAD});
 }
 
-void recording_death(int64_t tag) { log_add(DEATH, (uint64_t)tag, 0, 0); }
+void recording_death(int64_t tag) {
+  if (log_add(DEATH, (uint64_t)tag, 0, 0) == 0)
+    atomic_fetch_add_explicit(&late_deaths, 1, memory_order_relaxed);
+}
+
+uint64_t recording_late_deaths(void) { return atomic_load(&late_deaths); }
 
 void recording_mark_begin(void) { log_add(MARK_BEGIN, 0, 0, 0); }
 

@@ -38,6 +38,9 @@ int64_t recording_first_birth(uint64_t size);
 
 void recording_death(int64_t tag);
 
+// How many deaths were told after recording_stop.
+uint64_t recording_late_deaths(void);
+
 // All deaths until recording_mark_end are of one moment.
 void recording_mark_begin(void);
 void recording_mark_end(void);

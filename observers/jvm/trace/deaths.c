@@ -1,0 +1,109 @@
+#define _GNU_SOURCE
+#include "deaths.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "recording.h"
+
+// The tags of probes, which no other object has, go down from here.
+static const jlong LAST_PROBE = -1000;
+
+static jclass object_class;
+static bool cannot_hear;  // this JVM tells in some other way; its deaths come when they come
+
+static atomic_int teller;             // the number of the thread that told of a death
+static atomic_uint_fast64_t entries;  // into on_free and out of it: odd, while a thread is in it
+static atomic_int_fast64_t heard;     // the last probe told of
+
+bool deaths_begin(JNIEnv* java) {
+  const jclass found = (*java)->FindClass(java, "java/lang/Object");
+  if (found != NULL) object_class = (*java)->NewGlobalRef(java, found);
+  (*java)->ExceptionClear(java);
+  return object_class != NULL;
+}
+
+void JNICALL on_free(jvmtiEnv* tools, jlong tag) {
+  static _Thread_local pid_t self;
+  (void)tools;
+  if (self == 0) self = gettid();
+  atomic_fetch_add(&entries, 1);
+  atomic_store_explicit(&teller, self, memory_order_relaxed);
+  if (tag > 0) recording_death(tag);
+  if (tag < LAST_PROBE) atomic_store(&heard, tag);
+  atomic_fetch_add(&entries, 1);
+}
+
+static void wait_a_moment(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
+
+static double seconds_now(void) {
+  const double nanosecond = 1e-9;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * nanosecond;
+}
+
+static bool is_asleep(pid_t thread) {
+  char path[64], text[256];
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return true;  // it is gone
+  const ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  text[length > 0 ? length : 0] = '\0';
+  const char* const name_end = strrchr(text, ')');
+  return name_end == NULL || name_end[2] == 'S';
+}
+
+// All deaths of a collection are told in one loop, which sleeps in on_free only: a teller that
+// sleeps elsewhere is done with it.
+static bool all_is_told(jlong probe) {
+  if (atomic_load(&heard) != probe) return false;
+  const uint64_t before = atomic_load(&entries);
+  return before % 2 == 0 && is_asleep(atomic_load(&teller)) && atomic_load(&entries) == before;
+}
+
+static void await_deaths(jlong probe) {
+  const double most_seconds = 10;
+  const double begun = seconds_now();
+  while (!all_is_told(probe)) {
+    wait_a_moment();
+    if (seconds_now() - begun < most_seconds) continue;
+    cannot_hear = true;
+    return;
+  }
+}
+
+// NULL where there is no room for it.
+static jweak make_probe(jvmtiEnv* tools, JNIEnv* java, jlong tag) {
+  const jobject object = (*java)->AllocObject(java, object_class);
+  (*java)->ExceptionClear(java);
+  if (object == NULL) return NULL;
+  (*tools)->SetTag(tools, object, tag);
+  const jweak probe = (*java)->NewWeakGlobalRef(java, object);
+  (*java)->ExceptionClear(java);
+  (*java)->DeleteLocalRef(java, object);
+  return probe;
+}
+
+void collect_and_hear(jvmtiEnv* tools, JNIEnv* java) {
+  static jlong last_probe = LAST_PROBE;
+  const jthrowable thrown = (*java)->ExceptionOccurred(java);
+  if (thrown != NULL) (*java)->ExceptionClear(java);
+  const jweak probe = cannot_hear ? NULL : make_probe(tools, java, --last_probe);
+  (*tools)->ForceGarbageCollection(tools);
+  if (probe != NULL) {
+    // The JVM leaves a collection out while a thread has the elements of an array in its hands.
+    if ((*java)->IsSameObject(java, probe, NULL)) await_deaths(last_probe);
+    (*java)->DeleteWeakGlobalRef(java, probe);
+  }
+  if (thrown != NULL) {
+    (*java)->Throw(java, thrown);
+    (*java)->DeleteLocalRef(java, thrown);
+  }
+}
