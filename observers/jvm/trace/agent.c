@@ -34,7 +34,6 @@ static void collect_all(jvmtiEnv* tools, JNIEnv* java) {
   pthread_mutex_lock(&collecting);
   recording_mark_begin();
   collect_and_hear(tools, java);
-  stacks_forget_interpreted();
   recording_mark_end();
   pthread_mutex_unlock(&collecting);
 }
@@ -141,7 +140,9 @@ static void JNICALL on_death(jvmtiEnv* tools, JNIEnv* java) {
   collect_all(tools, java);
   recording_stop();
   objects_await_tags();
+  pthread_mutex_lock(&collecting);
   const struct found found = look_at_heap(tools, java);
+  pthread_mutex_unlock(&collecting);
   flush_sites();
   recording_end(found);
 }

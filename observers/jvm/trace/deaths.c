@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "recording.h"
+#include "stacks.h"
 
 // The tags of probes, which no other object has, go down from here.
 static const jlong LAST_PROBE = -1000;
@@ -32,11 +33,11 @@ void JNICALL on_free(jvmtiEnv* tools, jlong tag) {
   static _Thread_local pid_t self;
   (void)tools;
   if (self == 0) self = gettid();
-  atomic_fetch_add(&entries, 1);
+  atomic_fetch_add_explicit(&entries, 1, memory_order_acq_rel);
   atomic_store_explicit(&teller, self, memory_order_relaxed);
   if (tag > 0) recording_death(tag);
-  if (tag < LAST_PROBE) atomic_store(&heard, tag);
-  atomic_fetch_add(&entries, 1);
+  if (tag < LAST_PROBE) atomic_store_explicit(&heard, tag, memory_order_release);
+  atomic_fetch_add_explicit(&entries, 1, memory_order_acq_rel);
 }
 
 static void wait_a_moment(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
@@ -63,9 +64,11 @@ static bool is_asleep(pid_t thread) {
 // All deaths of a collection are told in one loop, which sleeps in on_free only: a teller that
 // sleeps elsewhere is done with it.
 static bool all_is_told(jlong probe) {
-  if (atomic_load(&heard) != probe) return false;
-  const uint64_t before = atomic_load(&entries);
-  return before % 2 == 0 && is_asleep(atomic_load(&teller)) && atomic_load(&entries) == before;
+  if (atomic_load_explicit(&heard, memory_order_acquire) != probe) return false;
+  const uint64_t before = atomic_load_explicit(&entries, memory_order_acquire);
+  if (before % 2 != 0) return false;
+  if (!is_asleep(atomic_load_explicit(&teller, memory_order_relaxed))) return false;
+  return atomic_load_explicit(&entries, memory_order_acquire) == before;
 }
 
 static void await_deaths(jlong probe) {
@@ -97,6 +100,7 @@ void collect_and_hear(jvmtiEnv* tools, JNIEnv* java) {
   if (thrown != NULL) (*java)->ExceptionClear(java);
   const jweak probe = cannot_hear ? NULL : make_probe(tools, java, --last_probe);
   (*tools)->ForceGarbageCollection(tools);
+  stacks_forget_interpreted();
   if (probe != NULL) {
     // The JVM leaves a collection out while a thread has the elements of an array in its hands.
     if ((*java)->IsSameObject(java, probe, NULL)) await_deaths(last_probe);

@@ -101,18 +101,18 @@ void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocati
   if (wanted.sites) birth.site = site_here(tools, java, allocation.type);
   birth.thread = thread_of(java, allocation.thread);
   atomic_uint* const here = &tagging[birth.thread % PARTS].threads;
-  atomic_fetch_add(here, 1);
+  atomic_fetch_add_explicit(here, 1, memory_order_acq_rel);
   const jlong tag = recording_birth(birth);
   if (tag != 0) {
     if (wanted.names) recording_name(hash, tag);
     (*tools)->SetTag(tools, object, tag);
   }
-  atomic_fetch_sub(here, 1);
+  atomic_fetch_sub_explicit(here, 1, memory_order_release);
 }
 
 void objects_await_tags(void) {
   for (size_t part = 0; part < PARTS; ++part)
-    while (atomic_load(&tagging[part].threads) != 0)
+    while (atomic_load_explicit(&tagging[part].threads, memory_order_acquire) != 0)
       nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
   pthread_mutex_lock(&naming);  // of those who introduce one
   pthread_mutex_unlock(&naming);

@@ -77,7 +77,14 @@ BESIDE = Protocol(
     ("SetPhase", "AwaitOtherThan"),
     large=("-DMOVES=4",),
 )
-PROTOCOLS = (CLAIM, PARK, SHARE, LOG, BESIDE)
+TELL = Protocol("tell", "observers/jvm/trace", ("on_free", "all_is_told"), ("", "-DDEATHS=1"))
+TAG = Protocol(
+    "tag",
+    "observers/jvm/trace",
+    ("record_allocation", "introduce", "objects_await_tags"),
+    large=("-DTHREADS=3 -DOBJECTS=3",),
+)
+PROTOCOLS = (CLAIM, PARK, SHARE, LOG, BESIDE, TELL, TAG)
 
 BROKEN = [
     pytest.param(protocol, step, instead, size, id=f"{protocol.name}-{number}")
@@ -150,6 +157,26 @@ BROKEN = [
                 (":: sweeps -> marks", ":: false -> marks"),
                 ("MarkUnborn(); EnterNew();", "EnterNew(); MarkUnborn();"),
                 ("starts = entered; state = marks;", "state = marks; starts = entered;"),
+            ),
+        ),
+        (
+            TELL,
+            "",
+            (
+                (":: heard ->\n", ":: true ->\n"),
+                (":: before % 2 == 0 ->", ":: true ->"),
+                (":: asleep ->", ":: true ->"),
+                (":: entries == before ->", ":: true ->"),
+            ),
+        ),
+        (
+            TAG,
+            "",
+            (
+                ("    tagging[part] == 0;\n", ""),
+                ("  Record();\n  Tag();\n  tagging[me]--", "  Record(); tagging[me]--; Tag()"),
+                ("  tagging[me]++; /*>", "  /*>"),
+                ("  atomic { !locked -> locked = true };", "  skip;"),
             ),
         ),
     )
