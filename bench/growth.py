@@ -176,6 +176,7 @@ def _row(folder: Path, engine: str, work: str, sizes: Sequence[int]) -> Row:
         f"exponent {median:.2f} ({least:.2f} to {most:.2f}; {took} for the most)",
         f"at most {bar:.2f}",
         met,
+        least,
     )
 
 

@@ -11,25 +11,27 @@ from tare.base.units import format_seconds
 @dataclass(frozen=True)
 class Row:
     """``bar`` is what must be reached, empty where nothing was promised; ``met`` is None where the
-    measurements cannot tell."""
+    measurements cannot tell. ``low`` is the least it may really be, in the unit of the bar."""
 
     what: str
     measured: str
     bar: str = ""
     met: bool | None = True
+    low: float | None = None
 
 
 def ratio_row(what: str, ratio: Interval, most: float, more: str) -> Row:
     """A ratio with its interval, which tells where the bar lies outside of it."""
     met, told = _judged(ratio, most)
     measured = f"{told}{ratio.median:.2f}x ({ratio.low:.2f} to {ratio.high:.2f}; {more})"
-    return Row(what, measured, f"at most {most:.3g}x", met)
+    return Row(what, measured, f"at most {most:.3g}x", met, ratio.low)
 
 
 def seconds_row(what: str, seconds: Interval, most: float) -> Row:
     """As ``ratio_row``, of seconds."""
     met, told = _judged(seconds, most)
-    return Row(what, told + in_seconds(seconds), f"at most {format_seconds(most)}", met)
+    bar = f"at most {format_seconds(most)}"
+    return Row(what, told + in_seconds(seconds), bar, met, seconds.low)
 
 
 def in_seconds(found: Interval) -> str:

@@ -17,6 +17,8 @@ BARS = (
     ("uses and sites", "cachegrind", 0.3),
 )
 """What is recorded, the tool beside it, and the most that the first may take of the second."""
+ONCE = "dhat"
+"""Takes longer than all others together: beside the first program only."""
 
 
 def rows() -> list[Row]:
@@ -47,6 +49,8 @@ def rows() -> list[Row]:
             took = times(tools, command)
             shutil.rmtree(recording)  # some hundred MiB
             for what, other, most in BARS:
+                if other not in tools:
+                    continue
                 slower, of_other = (took.ratio(each, "native").median for each in (what, other))
                 found.append(
                     ratio_row(
@@ -56,4 +60,5 @@ def rows() -> list[Row]:
                         f"trace {slower:.1f}x, {other} {of_other:.1f}x of native",
                     )
                 )
+            tools.pop(ONCE, None)
     return found

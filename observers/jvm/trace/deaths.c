@@ -16,7 +16,7 @@
 static const jlong LAST_PROBE = -1000;
 
 static jclass object_class;
-static bool cannot_hear;  // this JVM tells in some other way; its deaths come when they come
+static int unheard;  // collections of which it was not told in time
 
 static atomic_int teller;             // the number of the thread that told of a death
 static atomic_uint_fast64_t entries;  // into on_free and out of it: odd, while a thread is in it
@@ -77,7 +77,7 @@ static void await_deaths(jlong probe) {
   while (!all_is_told(probe)) {
     wait_a_moment();
     if (seconds_now() - begun < most_seconds) continue;
-    cannot_hear = true;
+    ++unheard;
     return;
   }
 }
@@ -94,11 +94,14 @@ static jweak make_probe(jvmtiEnv* tools, JNIEnv* java, jlong tag) {
   return probe;
 }
 
+// A JVM that tells of deaths in some other way is not waited for again and again: they come when
+// they come.
 void collect_and_hear(jvmtiEnv* tools, JNIEnv* java) {
+  enum { MOST_UNHEARD = 3 };
   static jlong last_probe = LAST_PROBE;
   const jthrowable thrown = (*java)->ExceptionOccurred(java);
   if (thrown != NULL) (*java)->ExceptionClear(java);
-  const jweak probe = cannot_hear ? NULL : make_probe(tools, java, --last_probe);
+  const jweak probe = unheard == MOST_UNHEARD ? NULL : make_probe(tools, java, --last_probe);
   (*tools)->ForceGarbageCollection(tools);
   stacks_forget_interpreted();
   if (probe != NULL) {

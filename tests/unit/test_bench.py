@@ -1,0 +1,46 @@
+"""Which missed bars `make bench` takes as known."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import reached
+from bench.__main__ import AS_KNOWN, CANNOT_TELL, KEPT, MISSED, NO_BAR, verdict
+from bench.reached import Reached
+from bench.row import Row, ratio_row
+from tare.base.statistics import Interval
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [Reached("count of a * map, *", 1.25, "it is slow"), Reached("count of bc", 1.2, "so")]
+    monkeypatch.setattr(reached, "known", lambda: found)
+
+
+def of(what: str, median: float, off: float = 0.01) -> str:
+    """The verdict on so much of a bar of 1.1."""
+    return verdict(ratio_row(what, Interval(median, median - off, median + off), 1.1, ""))
+
+
+@pytest.mark.usefixtures("known")
+def test_a_known_miss_is_no_worse_than_what_is_known() -> None:
+    assert of("count of a C++ map, over none", 1.2) == AS_KNOWN
+    assert of("count of a C++ map, over none", 1.26, off=0.02) == AS_KNOWN
+    assert of("count of a C++ map, over none", 1.28) == MISSED
+    assert of("count of gawk, over none", 1.2) == MISSED
+    assert of("count of bc, over none", 1.15) == MISSED
+
+
+@pytest.mark.usefixtures("known")
+def test_what_is_known_hides_nothing_else() -> None:
+    assert of("count of a C++ map, over none", 1.0) == KEPT
+    assert of("count of a C++ map, over none", 1.1, off=0.05) == CANNOT_TELL
+    assert verdict(Row("count of bc", "4")) == NO_BAR
+    assert verdict(Row("count of bc", "no such program", met=False)) == MISSED
+
+
+def test_each_known_miss_says_why() -> None:
+    for each in reached.known():
+        assert each.what
+        assert each.figure > 0
+        assert len(each.why.split()) >= 3
