@@ -66,8 +66,8 @@ static void enable(jvmtiEnv* tools, jvmtiEvent event) {
 static void JNICALL on_init(jvmtiEnv* tools, JNIEnv* java, jthread thread) {
   (void)thread;
   is_observing = true;
-  if (!objects_begin(java) || !deaths_begin(java))
-    (*java)->FatalError(java, "tare: this JVM does not number its threads");
+  if (!objects_begin(java)) (*java)->FatalError(java, "tare: this JVM does not number its threads");
+  if (!deaths_begin(java)) (*java)->FatalError(java, "tare: this JVM does not show its classes");
   enable(tools, JVMTI_EVENT_SAMPLED_OBJECT_ALLOC);
   enable(tools, JVMTI_EVENT_OBJECT_FREE);
   if (wants_sites) {

@@ -11,6 +11,7 @@
 
 #include "recording.h"
 #include "stacks.h"
+#include "wait.h"
 
 // The tags of probes, which no other object has, go down from here.
 static const jlong LAST_PROBE = -1000;
@@ -39,8 +40,6 @@ void JNICALL on_free(jvmtiEnv* tools, jlong tag) {
   if (tag < LAST_PROBE) atomic_store_explicit(&heard, tag, memory_order_release);
   atomic_fetch_add_explicit(&entries, 1, memory_order_acq_rel);
 }
-
-static void wait_a_moment(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
 
 static double seconds_now(void) {
   const double nanosecond = 1e-9;

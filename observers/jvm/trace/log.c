@@ -3,7 +3,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
+
+#include "wait.h"
 
 enum {
   SLOTS = 1 << 16,  // some ten ms of a program, as long as a thread may wait for a processor
@@ -45,9 +46,6 @@ bool log_is_stopped(void) {
 }
 
 bool log_is_full(void) { return is_full; }
-
-// For a thread that has a place and lost its processor: so it gets one.
-static void wait_a_moment(void) { nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL); }
 
 // Whether the event at the place was there to be applied. The caller holds the lock.
 static bool apply_at(uint64_t place) {

@@ -4,12 +4,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "mixed.h"
 #include "recording.h"
 #include "sites.h"
 #include "stacks.h"
+#include "wait.h"
 
 // The tag of those that are not recorded.
 static const jlong OBSERVERS = -1;
@@ -112,8 +112,7 @@ void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocati
 
 void objects_await_tags(void) {
   for (size_t part = 0; part < PARTS; ++part)
-    while (atomic_load_explicit(&tagging[part].threads, memory_order_acquire) != 0)
-      nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    while (atomic_load_explicit(&tagging[part].threads, memory_order_acquire) != 0) wait_a_moment();
   pthread_mutex_lock(&naming);  // of those who introduce one
   pthread_mutex_unlock(&naming);
 }

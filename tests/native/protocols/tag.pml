@@ -57,7 +57,8 @@ inline objects_await_tags() {
   do
   :: part < THREADS ->
     tagging[part] == 0;
-    /*> while (atomic_load_explicit(&tagging[part].threads, memory_order_acquire) != 0) */
+    /*> while (atomic_load_explicit(&tagging[part].threads, memory_order_acquire) != 0) wait_a_moment();
+    */
     part++
   :: else -> break
   od;

@@ -180,18 +180,23 @@ public class Threads {
 
 # They allocate until the JVM is gone.
 DAEMONS = """
+import java.util.concurrent.CountDownLatch;
+
 public class Daemons {
     static volatile Object sink;
 
     public static void main(String[] words) throws Exception {
+        CountDownLatch busy = new CountDownLatch(6);
         for (int i = 0; i < 6; i++) {
             Thread made = new Thread(() -> {
+                for (int j = 0; j < 2000; j++) sink = new Object();
+                busy.countDown();
                 while (true) sink = new Object();
             });
             made.setDaemon(true);
             made.start();
         }
-        Thread.sleep(100);
+        busy.await();
     }
 }
 """
