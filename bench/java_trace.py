@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import tare
-from bench.programs import Times, in_turns, seconds
+from bench.programs import Times, in_turns, timed
 from bench.row import Row, ratio_row
 from tare.base.errors import TareError
 from tare.base.statistics import Interval
@@ -73,22 +72,17 @@ def _times(program: Program) -> tuple[Times, Times]:
     """Processor and wall time of the program with so many threads, and of it traced."""
     walls: dict[str, list[float]] = {}
 
-    def measured(name: str, run: Program) -> float:
-        begun = time.monotonic()
-        used = seconds(run.argv)
-        walls.setdefault(name, []).append(time.monotonic() - begun)
-        return used
-
     def traced(name: str, run: Program) -> float:
         with tempfile.TemporaryDirectory() as recording:
             what = Asked(jvm=True, pointers=True, reachability_bytes=jvm_trace.DEFAULT_PERIOD)
-            return measured(name, jvm_trace.under(run, Path(recording), what, lambda _text: None))
+            run = jvm_trace.under(run, Path(recording), what, lambda _text: None)
+            return timed(walls, name, run.argv)
 
     measures = {}
     for threads in THREADS:
         run = _with_threads(program, threads)
         plain = java_command.with_options(run, ["-XX:+UseSerialGC"])
-        measures[f"{threads}"] = partial(measured, f"{threads}", plain)
+        measures[f"{threads}"] = partial(timed, walls, f"{threads}", plain.argv)
         measures[f"{threads} traced"] = partial(traced, f"{threads} traced", run)
     return in_turns(measures), Times(walls)
 

@@ -8,6 +8,7 @@ import random
 import shutil
 import statistics
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,12 +23,14 @@ OPTIONS = ("--command-line-only=yes", "--quiet", "--vgdb=no")
 
 MAP_CHURN = """
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <string>
-int main() {
+int main(int, char** words) {
+  const int count = std::atoi(words[1]);
   std::map<std::uint32_t, std::string> live;
   std::uint32_t random = 1;
-  for (int i = 0; i < 4000000; ++i) {
+  for (int i = 0; i < count; ++i) {
     random = random * 1664525u + 1013904223u;
     const std::uint32_t key = random >> 12;
     live[key] = std::string(20 + (key & 31), 'x');
@@ -36,34 +39,45 @@ int main() {
   return live.size() == 10000 ? 0 : 1;
 }
 """
-PROGRAMS = {
-    "gawk": ["gawk", 'BEGIN{for(i=0;i<2500000;i++)a[i%5000]=i "x"; print length(a)}'],
-    "perl": ["perl", "-e", "my %h; $h{$_ % 9999} .= $_ for 1..3000000; print scalar keys %h"],
-    "lua": ["lua5.4", "-e", "local t={} for i=1,2500000 do t[i%5000]=tostring(i) end print(#t)"],
-    "sqlite3": [
-        "sqlite3",
-        ":memory:",
-        "create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where "
-        "x<700000) insert into t select x,hex(x) from c; select sum(length(b)) from t;",
-    ],
-    "bc": ["bc", "-q", "{folder}/sum.bc"],
+PROGRAMS: Mapping[str, tuple[int, Sequence[str]]] = {
+    "gawk": (2_500_000, ("gawk", 'BEGIN{for(i=0;i<COUNT;i++)a[i%5000]=i "x"; print length(a)}')),
+    "perl": (3_000_000, ("perl", "-e", "my %h; $h{$_ % 9999} .= $_ for 1..COUNT; print 0 + %h")),
+    "lua": (
+        2_500_000,
+        ("lua5.4", "-e", "local t={} for i=1,COUNT do t[i%5000]=tostring(i) end print(#t)"),
+    ),
+    "sqlite3": (
+        700_000,
+        (
+            "sqlite3",
+            ":memory:",
+            "create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c "
+            "where x<COUNT) insert into t select x,hex(x) from c; select sum(length(b)) from t;",
+        ),
+    ),
+    "bc": (15_000, ("bc", "-q", "FOLDER/sum.bc")),
+    "a C++ map": (4_000_000, ("FOLDER/churn", "COUNT")),
 }
-"""Long enough, about 0.3 s by themselves, that the start of Valgrind does not hide the rest."""
-SUM = "for (i = 0; i < 15000; i++) a[i % 50] = i ^ 60\na[7]\nquit\n"
+"""Each with its COUNT, by which it takes about 0.3 s by itself: long enough that the start of
+Valgrind does not hide the rest."""
+SUM = "for (i = 0; i < COUNT; i++) a[i % 50] = i ^ 60\na[7]\nquit\n"
 
 
-def commands(folder: Path) -> dict[str, list[str]]:
-    """The programs that are installed, and one that is compiled into ``folder``."""
-    (folder / "sum.bc").write_text(SUM)
-    (folder / "churn.cpp").write_text(MAP_CHURN)
-    churn = str(folder / "churn")
-    subprocess.run(["c++", "-O2", "-o", churn, folder / "churn.cpp"], check=True)
-    found = {
-        name: [word.replace("{folder}", str(folder)) for word in command]
-        for name, command in PROGRAMS.items()
-        if shutil.which(command[0])
-    }
-    return {**found, "a C++ map": [churn]}
+def commands(folder: Path, share: float = 1.0) -> dict[str, list[str]]:
+    """The programs that are installed, and one that is compiled into ``folder``; with that share of
+    their work, for tools under which they take long."""
+    churn = folder / "churn"
+    churn.with_suffix(".cpp").write_text(MAP_CHURN)
+    subprocess.run(["c++", "-O2", "-o", churn, churn.with_suffix(".cpp")], check=True)
+    found = {}
+    for name, (most, command) in PROGRAMS.items():
+        count = str(int(most * share))
+        words = [w.replace("COUNT", count).replace("FOLDER", str(folder)) for w in command]
+        if name == "bc":
+            (folder / "sum.bc").write_text(SUM.replace("COUNT", count))
+        if shutil.which(words[0]):
+            found[name] = words
+    return found
 
 
 @dataclass(frozen=True)
@@ -107,6 +121,14 @@ class Times:
 def times(tools: Mapping[str, Sequence[str]], command: Sequence[str]) -> Times:
     """Of the command behind the words of each tool."""
     return in_turns({name: partial(seconds, [*words, *command]) for name, words in tools.items()})
+
+
+def timed(walls: dict[str, list[float]], name: str, command: Sequence[str]) -> float:
+    """Its processor time; its wall time joins those of that name."""
+    begun = time.monotonic()
+    used = seconds(command)
+    walls.setdefault(name, []).append(time.monotonic() - begun)
+    return used
 
 
 def in_turns(measures: Mapping[str, Callable[[], float]], rounds: int = 0) -> Times:

@@ -31,10 +31,7 @@ def known() -> Sequence[Reached]:
 
 
 def reached(row: Row) -> Reached | None:
-    """What is known of a row that missed its bar, if it is no worse than that."""
+    """What is known of a row that missed its bar."""
     if row.met is not False or row.low is None:
         return None
-    for each in known():
-        if fnmatchcase(row.what, each.what) and row.low <= each.figure:
-            return each
-    return None
+    return next((each for each in known() if fnmatchcase(row.what, each.what)), None)

@@ -24,6 +24,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #if __has_include(<apr_pools.h>)
@@ -287,12 +288,13 @@ std::size_t Regions() {
   return kObjectsPerSample;
 }
 
-// With the four bytes before it, each takes 48.
-template <typename Region, std::size_t kObjects>
-std::size_t Of32Bytes() {
+template <typename Region, std::size_t kObjects, std::size_t kSize>
+std::size_t OfOneSize() {
   for (std::size_t done = 0; done < kObjectsPerSample; done += kObjects) {
     Region region;
-    for (std::size_t i = 0; i < kObjects; ++i) *static_cast<std::size_t*>(region.Allocate(32)) = i;
+    for (std::size_t i = 0; i < kObjects; ++i) {
+      *static_cast<std::size_t*>(region.Allocate(kSize)) = i;
+    }
   }
   return kObjectsPerSample;
 }
@@ -576,12 +578,18 @@ void CompareHalfFreed(const char* title, bool with_arenas) {
   Compare(title, freed);
 }
 
-template <std::size_t kObjects>
-void CompareOf32Bytes(const char* title) {
+template <std::size_t kObjects, std::size_t kSize>
+void CompareOfOneSize(const std::string& objects) {
   std::vector<Alternative> regions;
-  Add<Bump>(regions, Of32Bytes<Bump, kObjects>);
-  Add<Reap>(regions, Of32Bytes<Reap, kObjects>);
-  Compare(title, regions);
+  Add<Bump>(regions, OfOneSize<Bump, kObjects, kSize>);
+  Add<Reap>(regions, OfOneSize<Reap, kObjects, kSize>);
+  Compare(("of_" + std::to_string(kSize) + "_bytes_" + objects).c_str(), regions);
+}
+
+template <std::size_t... kSizes>
+void CompareSizes(std::index_sequence<kSizes...>) {
+  (CompareOfOneSize<kMany, kSizes>("100k"), ...);
+  (CompareOfOneSize<kSome, kSizes>("1k"), ...);
 }
 
 void CompareFreedMeanwhile() {
@@ -604,6 +612,7 @@ void ComparePlain(const char* title) {
   Add<Reap>(plain, Plain<Reap, kLive>);
   Add<SegregatedReap>(plain, Plain<SegregatedReap, kLive>);
   Add<MimallocPlain>(plain, Plain<MimallocPlain, kLive>);
+  if (mimalloc.heap_new != nullptr) Add<MimallocHeap>(plain, Plain<MimallocHeap, kLive>);
   Compare(title, plain);
 }
 
@@ -627,8 +636,7 @@ int main(int count, char** values) {
   if (mimalloc.heap_new != nullptr) Add<MimallocHeap>(nested, Nested<MimallocHeap>);
   if (with_arenas) Add<JemallocArena>(nested, Nested<JemallocArena>);
   Compare("nested", nested);
-  CompareOf32Bytes<kMany>("of_32_bytes_100k");
-  CompareOf32Bytes<kSome>("of_32_bytes_1k");
+  CompareSizes(std::index_sequence<16, 32, 48, 64, 96, 128>());
   CompareFreedMeanwhile();
   CompareHalfFreed<kMany>("half_freed_100k", with_arenas);
   CompareHalfFreed<kSome>("half_freed_1k", with_arenas);

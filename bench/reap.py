@@ -31,10 +31,15 @@ RATIOS = (
     ("half_freed_1k", "reap", "mimalloc_heap", 0.7),
     ("plain_1k", "reap", "mimalloc", 1.3),
     ("plain_10k", "reap", "mimalloc", 1.3),
-    ("of_32_bytes_100k", "reap", "bump", 1.15),
-    ("of_32_bytes_1k", "reap", "bump", 1.15),
+    *(
+        (f"of_{size}_bytes_{objects}", "reap", "bump", 1.15)
+        for size in (16, 32, 48, 64, 96, 128)
+        for objects in ("100k", "1k")
+    ),
     ("window_100", "reap", "mimalloc_heap", 0.9),
     ("second_at_once", "reap", "mimalloc_heap", 0.9),
+    ("plain_1k", "reap", "mimalloc_heap", 0.9),
+    ("plain_10k", "reap", "mimalloc_heap", 0.9),
     ("window_100", "reap_segregated", "mimalloc_heap", None),
     ("second_at_once", "reap_segregated", "mimalloc_heap", None),
     ("regions_100k", "reap_shared", "bump", None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bench import pace
 from tare.base.statistics import Interval
 from tare.base.units import format_seconds
 
@@ -11,7 +12,8 @@ from tare.base.units import format_seconds
 @dataclass(frozen=True)
 class Row:
     """``bar`` is what must be reached, empty where nothing was promised; ``met`` is None where the
-    measurements cannot tell. ``low`` is the least it may really be, in the unit of the bar."""
+    measurements cannot tell. ``low`` is the least it may really be, in the unit of the bar; of
+    seconds, on a machine of the pace that the bars are for."""
 
     what: str
     measured: str
@@ -28,10 +30,14 @@ def ratio_row(what: str, ratio: Interval, most: float, more: str) -> Row:
 
 
 def seconds_row(what: str, seconds: Interval, most: float) -> Row:
-    """As ``ratio_row``, of seconds."""
+    """As ``ratio_row``, of seconds. A slower machine than those that the bars were set on keeps a
+    bar, or cannot tell; it misses one by what its pace does not explain."""
     met, told = _judged(seconds, most)
+    slower = pace.slowness()
+    if met is False and seconds.low <= most * slower:
+        met, told = None, f"cannot tell, for this machine takes {slower:.1f}x as long: "
     bar = f"at most {format_seconds(most)}"
-    return Row(what, told + in_seconds(seconds), bar, met, seconds.low)
+    return Row(what, told + in_seconds(seconds), bar, met, seconds.low / slower)
 
 
 def in_seconds(found: Interval) -> str:

@@ -8,13 +8,13 @@ import statistics
 import sys
 import tempfile
 
+from bench.pace import PASS, PASS_SECONDS
 from bench.programs import times
 from bench.row import Row, ratio_row, seconds_row
 from tare.base.units import format_seconds
 
-PYTHON_SECONDS = 0.015
-"""What ``python -c pass`` takes where the bars hold: they are ratios to it."""
-PASS = "python -c pass"
+BESIDE = "python -c pass"
+"""The bars are ratios to it."""
 _TARE = [sys.executable, "-m", "tare"]
 _COMPARE = [*_TARE, "compare", "-m", "glibc", "-n", "1", "--quiet"]
 _COUNT = [*_TARE, "count", "-m", "glibc", "--quiet"]
@@ -34,21 +34,19 @@ def rows() -> list[Row]:
     commands = {name: command for name, (command, _) in _COMMANDS.items()}
     without = "tare compare -n 1 of true"
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        took = times(
-            {PASS: [sys.executable, "-c", "pass"], **commands, "with page": _WITH_PAGE}, ()
-        )
+        took = times({BESIDE: PASS, **commands, "with page": _WITH_PAGE}, ())
 
     def median(name: str) -> float:
         return statistics.median(took.of[name])
 
-    found = [Row(f"processor time of {PASS}", format_seconds(median(PASS)))]
+    found = [Row(f"processor time of {BESIDE}", format_seconds(median(BESIDE)))]
     for name, (_, most) in _COMMANDS.items():
         found.append(
             ratio_row(
-                f"processor time of {name}, beside {PASS}",
-                took.ratio(name, PASS),
-                round(most / PYTHON_SECONDS, 1),
-                f"{format_seconds(median(name))}; bar {most} s where that takes {PYTHON_SECONDS} s",
+                f"processor time of {name}, beside {BESIDE}",
+                took.ratio(name, BESIDE),
+                round(most / PASS_SECONDS, 1),
+                f"{format_seconds(median(name))}; bar {most} s where that takes {PASS_SECONDS} s",
             )
         )
     page = took.more("with page", without)

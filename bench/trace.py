@@ -17,6 +17,7 @@ BARS = (
     ("uses and sites", "cachegrind", 0.3),
 )
 """What is recorded, the tool beside it, and the most that the first may take of the second."""
+SHARE = 1 / 3
 ONCE = "dhat"
 """Takes longer than all others together: beside the first program only."""
 
@@ -44,7 +45,7 @@ def rows() -> list[Row]:
                            "--cachegrind-out-file=/dev/null", "--log-file=/dev/null"],
             "dhat": [VALGRIND, "--tool=dhat", *OPTIONS, "--dhat-out-file=/dev/null"],
         }  # fmt: skip
-        for program, command in commands(folder).items():
+        for program, command in commands(folder, SHARE).items():
             recording.mkdir()
             took = times(tools, command)
             shutil.rmtree(recording)  # some hundred MiB

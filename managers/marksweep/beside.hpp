@@ -113,6 +113,7 @@ class Beside {
     if (stack_ == nullptr && !MapThread()) return false;
     failed_ = false;
     again_ = 0;
+    few_at_ = 0;
     SetPhase(Phase::kPreparing);
     world.beside_runs.store(1, std::memory_order_relaxed);
     constexpr platform::CloneFlags kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND |
@@ -132,11 +133,13 @@ class Beside {
   // For who holds the collector's lock, where it is not the marker's turn.
   void Go(Phase next) { SetPhase(next); }
 
-  // Whether a thread that allocates is to let the marker go ahead: threads write to more pages than
-  // it can search meanwhile, or are on their way to where they have to wait for it.
+  // Whether threads write to more pages than the marker can search meanwhile.
+  bool IsOutpaced() const { return outpaced_.load(std::memory_order_relaxed); }
+
+  // Whether a thread that allocates is to let the marker go ahead: it is outpaced, or threads are
+  // on their way to where they have to wait for it.
   bool IsBehind(std::size_t since) const {
-    return behind_.load(std::memory_order_relaxed) ||
-           since >= process.threshold / 2 + process.wait_at / 2;
+    return IsOutpaced() || since >= process.threshold / 2 + process.wait_at / 2;
   }
 
   // A little. The thread may be stopped meanwhile.
@@ -180,7 +183,8 @@ class Beside {
   bool IsFarBehind() {
     constexpr std::size_t kManyPages = 2048;
     constexpr unsigned kMost = 4;
-    if (again_ == kMost) return false;
+    constexpr Count kSoon = 1'000'000;
+    if (again_ == kMost || Nanoseconds() - few_at_ < kSoon) return false;
     ++again_;
     std::size_t bytes = 0;
     const platform::Pagemap pagemap;
@@ -191,7 +195,7 @@ class Beside {
   // With the marks of before: the next collection clears them.
   void AfterForkInChild() {
     SetPhase(Phase::kIdle);
-    behind_.store(false, std::memory_order_relaxed);
+    outpaced_.store(false, std::memory_order_relaxed);
     world.beside_runs.store(0, std::memory_order_relaxed);
   }
 
@@ -260,6 +264,7 @@ class Beside {
     AwaitOtherThan(Phase::kPrepared);
     while (Now() == Phase::kMarking) {
       markers.DrainBeside();
+      markers.Trim();  // which can take longer than the last pause, and would be left to it
       SearchWritten(watch, pagemap);
       SetPhase(Phase::kMarked);
       AwaitOtherThan(Phase::kMarked);
@@ -293,18 +298,23 @@ class Beside {
         EachMarkedOn(from, to, [](const Span& span) { markers.SearchBeside(span); });
       });
       if (!good) markers.Overflow();  // all that is marked is searched again
-      if (bytes <= kFewPages * kPageBytes || stalls == kMostStalls) break;
+      if (bytes <= kFewPages * kPageBytes) {
+        few_at_ = Nanoseconds();
+        break;
+      }
+      if (stalls == kMostStalls) break;
       stalls += bytes > before - before / 4;
-      behind_.store(stalls != 0, std::memory_order_relaxed);
+      outpaced_.store(stalls != 0, std::memory_order_relaxed);
       before = bytes;
     }
-    behind_.store(false, std::memory_order_relaxed);
+    outpaced_.store(false, std::memory_order_relaxed);
   }
 
   std::atomic<std::uint32_t> phase_ = 0;
-  std::atomic<bool> behind_ = false;
+  std::atomic<bool> outpaced_ = false;
   bool failed_ = false;
   unsigned again_ = 0;
+  Count few_at_ = 0;  // when few pages were left
   char* stack_ = nullptr;
   void** storage_ = nullptr;
   unsigned char rows_[1 << 14]{};  // as the kernel tells of mappings

@@ -62,6 +62,11 @@ class Markers {
       shared_.Begin(1);
       markers_[0].MarkAgain(shared_);
     }
+    Trim();
+  }
+
+  // Gives back what their lists do not need any more.
+  void Trim() {
     for (Marker& each : markers_) each.Trim();
   }
 

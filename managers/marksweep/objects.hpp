@@ -22,8 +22,8 @@ void BeginOnce();
 
 inline constexpr std::size_t kLargestRequest = std::numeric_limits<std::ptrdiff_t>::max() - 65536;
 // Bytes that a thread allocates between two refills; fewer where each can be the one too many, or
-// a marker waits for a pause.
-inline constexpr std::size_t kStep = 64 << 10, kShortStep = 4 << 10;
+// a marker waits for a pause; fewest where it cannot keep up with what threads write to.
+inline constexpr std::size_t kStep = 64 << 10, kShortStep = 4 << 10, kShortestStep = 1 << 10;
 // What all threads together have not made known must be little beside the threshold.
 inline constexpr std::size_t kStepsOfThreads = 64;
 
@@ -105,6 +105,7 @@ __attribute__((noinline)) inline void RefillCredit(Thread& t, std::size_t bytes)
   const std::size_t next = std::min(late ? process.wait_at : process.threshold, process.pause_at);
   const std::size_t left = next > since ? next - since - 1 : 0;
   std::size_t step = process.options.heap != 0 || late ? kShortStep : kStep;
+  if (late && beside.IsOutpaced()) step = kShortestStep;
   if (!__libc_single_threaded) step = std::min(step, process.threshold / kStepsOfThreads);
   t.granted = t.credit = static_cast<std::int64_t>(std::min(left, step));
 }

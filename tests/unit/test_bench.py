@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bench import reached
+from bench import pace, reached
 from bench.__main__ import AS_KNOWN, CANNOT_TELL, KEPT, MISSED, NO_BAR, verdict
 from bench.reached import Reached
-from bench.row import Row, ratio_row
+from bench.row import Row, ratio_row, seconds_row
 from tare.base.statistics import Interval
 
 
@@ -17,9 +17,10 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reached, "known", lambda: found)
 
 
-def of(what: str, median: float, off: float = 0.01) -> str:
+def of(what: str, median: float, off: float = 0.01, *, calm: bool = True) -> str:
     """The verdict on so much of a bar of 1.1."""
-    return verdict(ratio_row(what, Interval(median, median - off, median + off), 1.1, ""))
+    row = ratio_row(what, Interval(median, median - off, median + off), 1.1, "")
+    return verdict(row, calm=calm)
 
 
 @pytest.mark.usefixtures("known")
@@ -29,6 +30,21 @@ def test_a_known_miss_is_no_worse_than_what_is_known() -> None:
     assert of("count of a C++ map, over none", 1.28) == MISSED
     assert of("count of gawk, over none", 1.2) == MISSED
     assert of("count of bc, over none", 1.15) == MISSED
+
+
+@pytest.mark.usefixtures("known")
+def test_a_slow_machine_does_not_tell_how_bad_a_known_miss_is() -> None:
+    assert of("count of a C++ map, over none", 1.28, calm=False) == CANNOT_TELL
+    assert of("count of gawk, over none", 1.28, calm=False) == MISSED
+
+
+def test_a_slow_machine_does_not_tell_of_a_bar_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "slowness", lambda: 2.0)
+
+    def met(seconds: float) -> bool | None:
+        return seconds_row("a loop", Interval(seconds, seconds * 0.9, seconds * 1.1), 1e-9).met
+
+    assert [met(0.5e-9), met(2e-9), met(3e-9)] == [True, None, False]
 
 
 @pytest.mark.usefixtures("known")

@@ -1,0 +1,21 @@
+"""How slow this machine is just now, beside those that the bars in seconds were set on."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+
+from bench.programs import seconds
+
+PASS = (sys.executable, "-c", "pass")
+PASS_SECONDS = 0.015
+"""What ``python -c pass`` takes where the bars hold."""
+CALM = 1.25
+"""A slower machine does not tell how bad a miss is."""
+TRIES = 21
+
+
+def slowness() -> float:
+    """Of processor time; never below 1, for a bar in seconds is as low on a faster machine."""
+    took = statistics.median(seconds(PASS) for _ in range(TRIES))
+    return max(1.0, took / PASS_SECONDS)
