@@ -70,7 +70,8 @@ _STYLES = {KEPT: "", NO_BAR: "dim", CANNOT_TELL: "yellow", AS_KNOWN: "magenta", 
 
 def main() -> int:
     """Run those that are named, or all. Exit code 1 when a bar is missed that reached.toml does
-    not know, or by more than it knows; 2 for an unknown name."""
+    not know, or on a machine as fast as those of the bars by more than it knows; 2 for an unknown
+    name."""
     names = sys.argv[1:] or list(BENCHMARKS)
     if unknown := set(names) - set(BENCHMARKS):
         print(f"no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}")
@@ -81,7 +82,10 @@ def main() -> int:
         found = BENCHMARKS[name]()
         seconds = time.monotonic() - begun
         slower = slowness()
-        title = f"{name}, in {seconds:.0f} s; python takes {slower:.1f}x what the bars are for"
+        title = (
+            f"what Tare itself costs: {name}, measured in {seconds:.0f} s; Python's start takes "
+            f"{slower:.1f}x as long as where the bars were set"
+        )
         verdicts = [verdict(row, calm=slower <= CALM) for row in found]
         Console().print(_table(title, found, verdicts))
         sys.stdout.flush()  # the next one may fail
