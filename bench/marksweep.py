@@ -307,7 +307,7 @@ def _memory(folder: Path, books: Manager) -> list[Row]:
             f"{mean:.3f}x, {_each(to_padded)}",
             f"at most {MOST_MEMORY}x",
             mean <= MOST_MEMORY,
-            mean,
+            low=mean,
         ),
         Row(
             "the same beside glibc as it is",

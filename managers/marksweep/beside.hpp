@@ -113,7 +113,7 @@ class Beside {
     if (stack_ == nullptr && !MapThread()) return false;
     failed_ = false;
     again_ = 0;
-    few_at_ = 0;
+    caught_up_at_ = 0;
     SetPhase(Phase::kPreparing);
     world.beside_runs.store(1, std::memory_order_relaxed);
     constexpr platform::CloneFlags kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND |
@@ -184,7 +184,7 @@ class Beside {
     constexpr std::size_t kManyPages = 2048;
     constexpr unsigned kMost = 4;
     constexpr Count kSoon = 1'000'000;
-    if (again_ == kMost || Nanoseconds() - few_at_ < kSoon) return false;
+    if (again_ == kMost || Nanoseconds() - caught_up_at_ < kSoon) return false;
     ++again_;
     std::size_t bytes = 0;
     const platform::Pagemap pagemap;
@@ -299,7 +299,7 @@ class Beside {
       });
       if (!good) markers.Overflow();  // all that is marked is searched again
       if (bytes <= kFewPages * kPageBytes) {
-        few_at_ = Nanoseconds();
+        caught_up_at_ = Nanoseconds();
         break;
       }
       if (stalls == kMostStalls) break;
@@ -314,7 +314,7 @@ class Beside {
   std::atomic<bool> outpaced_ = false;
   bool failed_ = false;
   unsigned again_ = 0;
-  Count few_at_ = 0;  // when few pages were left
+  Count caught_up_at_ = 0;  // when few pages were left
   char* stack_ = nullptr;
   void** storage_ = nullptr;
   unsigned char rows_[1 << 14]{};  // as the kernel tells of mappings
