@@ -44,6 +44,7 @@ static void JNICALL on_allocation(jvmtiEnv* tools, JNIEnv* java, jthread thread,
     hide(tools, object);
     return;
   }
+  if (!objects_have_begun()) return;
   is_observing = true;
   record_allocation(tools, java, (struct allocation){thread, object, type, size},
                     (struct wanted){.sites = wants_sites, .names = wants_pointers()});
@@ -51,10 +52,18 @@ static void JNICALL on_allocation(jvmtiEnv* tools, JNIEnv* java, jthread thread,
   is_observing = false;
 }
 
-static jint JNICALL on_first_object(jlong type, jlong size, jlong* tag, jint length, void* unused) {
+static jint JNICALL on_first_reference(jvmtiHeapReferenceKind kind,
+                                       const jvmtiHeapReferenceInfo* info, jlong type,
+                                       jlong referrer_type, jlong size, jlong* tag, jlong* referrer,
+                                       jint length, void* unused) {
+  (void)kind;
+  (void)info;
   (void)type;
+  (void)referrer_type;
+  (void)referrer;
   (void)length;
   (void)unused;
+  objects_have_now_begun();
   if (*tag == 0) *tag = recording_first_birth((uint64_t)size);
   return JVMTI_VISIT_OBJECTS;
 }
@@ -78,9 +87,10 @@ static void JNICALL on_init(jvmtiEnv* tools, JNIEnv* java, jthread thread) {
   }
   if (wants_pointers() && !rewriting_begin(tools, java))
     (*java)->FatalError(java, "tare: this JVM does not let its classes be rewritten");
+  // References lead to no dead object, and not to what the JVM fills gaps of its heap with.
   (*tools)->ForceGarbageCollection(tools);
-  const jvmtiHeapCallbacks callbacks = {.heap_iteration_callback = on_first_object};
-  (*tools)->IterateThroughHeap(tools, 0, NULL, &callbacks, NULL);
+  const jvmtiHeapCallbacks callbacks = {.heap_reference_callback = on_first_reference};
+  (*tools)->FollowReferences(tools, 0, NULL, NULL, &callbacks, NULL);
   is_observing = false;
 }
 

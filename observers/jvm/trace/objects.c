@@ -16,6 +16,7 @@ static const jlong OBSERVERS = -1;
 
 _Thread_local bool is_observing;
 static jfieldID thread_id;
+static atomic_bool have_begun;
 
 // Identity hashes follow one another (-XX:hashCode=3), but the JVM does not count under a lock.
 // This one is held while it is asked for one, and for nothing else.
@@ -81,6 +82,23 @@ bool objects_begin(JNIEnv* java) {
   return thread_id != NULL;
 }
 
+void objects_have_now_begun(void) {
+  atomic_store_explicit(&have_begun, true, memory_order_release);
+}
+
+bool objects_have_begun(void) { return atomic_load_explicit(&have_begun, memory_order_acquire); }
+
+// The thread may be here while the walk is on, which found the object, then: the JVM lets it see
+// the tag only once the walk is over. What the thread makes afterwards is after the walk.
+static bool is_a_first_object(jvmtiEnv* tools, jobject object) {
+  static _Thread_local bool is_past_the_walk;
+  if (is_past_the_walk) return false;
+  is_past_the_walk = true;
+  jlong tag = 0;
+  (*tools)->GetTag(tools, object, &tag);
+  return tag != 0;
+}
+
 // Of the thread of Java, as Thread.threadId() has it: a virtual one runs on several of the
 // system's, one after another. A thread that is being attached has no number yet.
 static uint32_t thread_of(JNIEnv* java, jthread thread) {
@@ -95,6 +113,7 @@ static uint32_t thread_of(JNIEnv* java, jthread thread) {
 void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocation,
                        struct wanted wanted) {
   const jobject object = allocation.object;
+  if (is_a_first_object(tools, object)) return;
   struct birth birth = {.size = (uint64_t)allocation.size};
   uint32_t hash = 0;
   if (wanted.names) hash = hash_of(tools, object);

@@ -25,6 +25,12 @@ struct allocation {
 // False where threads have no numbers.
 bool objects_begin(JNIEnv* java);
 
+// Of the walk that finds the first objects: to be called by it, while it has all of Java stopped.
+void objects_have_now_begun(void);
+
+// What a thread makes and stores before is the walk's to find, and not to be recorded.
+bool objects_have_begun(void);
+
 void record_allocation(jvmtiEnv* tools, JNIEnv* java, struct allocation allocation,
                        struct wanted wanted);
 

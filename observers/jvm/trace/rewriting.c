@@ -34,6 +34,7 @@ static void JNICALL stored_exactly(JNIEnv* java, jclass type, jobject source, jl
                                    jobject target) {
   (void)java;
   (void)type;
+  if (!objects_have_begun()) return;
   is_observing = true;
   const jlong from = introduce(environment, source);
   const jlong to = introduce(environment, target);

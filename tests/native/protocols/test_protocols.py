@@ -84,7 +84,13 @@ TAG = Protocol(
     ("record_allocation", "introduce", "objects_await_tags"),
     large=("-DTHREADS=3 -DOBJECTS=3",),
 )
-PROTOCOLS = (CLAIM, PARK, SHARE, LOG, BESIDE, TELL, TAG)
+BEGIN = Protocol(
+    "begin",
+    "observers/jvm/trace",
+    ("objects_have_begun", "objects_have_now_begun"),
+    large=("-DTHREADS=3 -DOBJECTS=1",),
+)
+PROTOCOLS = (CLAIM, PARK, SHARE, LOG, BESIDE, TELL, TAG, BEGIN)
 
 BROKEN = [
     pytest.param(protocol, step, instead, size, id=f"{protocol.name}-{number}")
@@ -177,6 +183,20 @@ BROKEN = [
                 ("  Record();\n  Tag();\n  tagging[me]--", "  Record(); tagging[me]--; Tag()"),
                 ("  tagging[me]++; /*>", "  /*>"),
                 ("  atomic { !locked -> locked = true };", "  skip;"),
+            ),
+        ),
+        (
+            BEGIN,
+            "",
+            (
+                ("  stopped = true;\n  have_begun = true;", "  have_begun = true; stopped = true;"),
+                ("  od;\n  stopped = false", "  od; have_begun = false; stopped = false"),
+                ("is_first = has_tag[own] }", "is_first = false }"),
+                (":: have_begun -> /*> if (!objects_have_begun()) return; */", ":: true ->"),
+                (
+                    ":: have_begun -> /*> if (!objects_have_begun()) return; is_",
+                    ":: true -> /*> is_",
+                ),
             ),
         ),
     )

@@ -201,6 +201,29 @@ public class Daemons {
 }
 """
 
+# Its threads allocate already while the recording begins.
+EARLY = """
+public class Early {
+    static volatile Object[] sinks = new Object[6];
+    static volatile boolean isOver;
+
+    public static void premain(String words) {
+        for (int i = 0; i < sinks.length; i++) {
+            int sink = i;
+            Thread made = new Thread(() -> {
+                for (int size = 0; !isOver; size = (size + 8) % 20000) sinks[sink] = new byte[size];
+            });
+            made.setDaemon(true);
+            made.start();
+        }
+    }
+
+    public static void main(String[] words) {
+        isOver = true;
+    }
+}
+"""
+
 # Fork and join, a parallel stream, concurrent maps, and objects that go from thread to thread. The
 # program counts, by thread, what it makes.
 PARALLEL = """
@@ -605,6 +628,23 @@ def test_threads_may_allocate_to_the_end(compiled: Compiled, tmp_path: Path) -> 
     command = compiled("Daemons", DAEMONS)
     for number in range(3):
         what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=True)
+        assert_walk_agrees(api.trace(command, what=what, folder=tmp_path / f"{number}.tare"))
+
+
+def test_what_fills_gaps_of_the_heap_is_no_object(
+    compiled: Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the buffers of threads that allocate while the first objects are looked for."""
+    event_agent()
+    command = compiled("Early", EARLY)
+    (tmp_path / "manifest").write_text("Premain-Class: Early\n")
+    jar = tmp_path / "early.jar"
+    made = ["jar", "--create", "--file", jar, "--manifest", tmp_path / "manifest"]
+    subprocess.run([*made, "-C", command[command.index("-cp") + 1], "."], check=True)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-javaagent:{jar}")  # read before what Tare adds
+    command[command.index("-cp") + 1] = str(jar)
+    for number in range(3):
+        what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=number == 1)
         assert_walk_agrees(api.trace(command, what=what, folder=tmp_path / f"{number}.tare"))
 
 
