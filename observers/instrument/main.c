@@ -59,7 +59,10 @@ static void write_files(const HChar* end) {
     regions_finish();
     recording_finish(end, clock);
   }
-  if (feed_is_on() && options.memsys_folder != NULL) memsys_file_write(options.memsys_folder, end);
+  if (feed_is_on()) {
+    feed_stop();
+    if (options.memsys_folder != NULL) memsys_file_write(options.memsys_folder, end);
+  }
   if (executions_are_on()) code_file_write(options.code_folder, end, clock);
   if (PROVES_MANAGER) proof_write();
 }

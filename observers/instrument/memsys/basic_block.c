@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "basic_block.h"
 
+#include "memory.h"
+
 enum {
   BUCKETS = 1 << 16,
   LARGEST_INSTRUCTION = 16,
@@ -12,23 +14,29 @@ enum {
 
 static const Link** links;  // by the number of a chunk
 static UInt links_capacity;
-static UInt blocks;
+static UInt blocks;  // that are linked
+static UInt chunks;  // of these
+static UInt made;
 
 UInt basic_block_numbers(void) { return blocks; }
 
+UInt linked_chunk_numbers(void) { return chunks; }
+
 const Link* links_of_chunk(UInt number) { return number < links_capacity ? links[number] : NULL; }
 
-static void link_chunks(const BasicBlock* block) {
-  if (chunk_numbers() > links_capacity) {
+void basic_block_link(const BasicBlock* block) {
+  if (block->number >= blocks) blocks = block->number + 1;
+  for (UInt i = 0; i < block->fetches; ++i)
+    if (block->fetch[i].number >= chunks) chunks = block->fetch[i].number + 1;
+  if (chunks > links_capacity) {
     const UInt old = links_capacity;
-    links_capacity = 2 * chunk_numbers();
-    links = VG_(realloc)("tare.links", links, links_capacity * sizeof *links);
-    VG_(memset)(links + old, 0, (links_capacity - old) * sizeof *links);
+    links_capacity = 2 * chunks;
+    links = memory_grown(links, old * sizeof *links, links_capacity * sizeof *links);
   }
   for (UInt i = 0; i < block->fetches; ++i) {
     const Link** const first = &links[block->fetch[i].number];
     if (*first != NULL && (*first)->block == block) continue;
-    Link* const link = VG_(malloc)("tare.links", sizeof *link);
+    Link* const link = memory_new(sizeof *link);
     *link = (Link){*first, block};
     *first = link;
   }
@@ -147,7 +155,7 @@ static Bool same_content(const BasicBlock* block, const Draft* draft, ULong tota
          VG_(memcmp)(block->instruction, draft->instruction, draft->known * sizeof(ULong)) == 0;
 }
 
-const BasicBlock* basic_block_of(Draft* draft) {
+const BasicBlock* basic_block_of(Draft* draft, Bool* is_new) {
   static BasicBlock* buckets[BUCKETS];
   const SizeT fetch_bytes = draft->fetches * sizeof(Fetch);
   const SizeT access_bytes = draft->accesses * sizeof(Access);
@@ -160,7 +168,10 @@ const BasicBlock* basic_block_of(Draft* draft) {
   hash = hash_bytes(hash, draft->instruction, instruction_bytes);
   BasicBlock** const bucket = &buckets[(hash ^ hash >> 32) % BUCKETS];
   for (BasicBlock* block = *bucket; block != NULL; block = block->next)
-    if (same_content(block, draft, totals)) return block;
+    if (same_content(block, draft, totals)) {
+      *is_new = False;
+      return block;
+    }
   BasicBlock* const block = VG_(calloc)(
       "tare.basic block", 1,
       sizeof(BasicBlock) + fetch_bytes + instruction_bytes + access_bytes + place_bytes);
@@ -177,8 +188,8 @@ const BasicBlock* basic_block_of(Draft* draft) {
   VG_(memcpy)((Access*)block->access, draft->access, access_bytes);
   VG_(memcpy)((Place*)block->place, draft->place, place_bytes);
   VG_(memcpy)((ULong*)block->instruction, draft->instruction, instruction_bytes);
-  block->number = blocks++;
-  link_chunks(block);
+  block->number = made++;
   *bucket = block;
+  *is_new = True;
   return block;
 }

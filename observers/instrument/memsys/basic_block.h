@@ -108,11 +108,13 @@ void draft_access(Draft* draft, UInt size, UInt flags);
 // too far, and nothing is done.
 Bool draft_access_beside(Draft* draft, PtrdiffT distance, UInt size, UInt flags);
 
-// The one block of that content.
-const BasicBlock* basic_block_of(Draft* draft);
+// The one block of that content. One that is new must be linked before it is run.
+const BasicBlock* basic_block_of(Draft* draft, Bool* is_new);
+void basic_block_link(const BasicBlock* block);
 
-// All numbers so far are below.
+// All numbers of blocks that are linked, and of their chunks, are below.
 UInt basic_block_numbers(void);
+UInt linked_chunk_numbers(void);
 
 // The blocks that fetch a chunk.
 typedef struct _Link {

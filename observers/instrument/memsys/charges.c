@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "charges.h"
 
+#include "memory.h"
+
 enum { FIRST_TABLE = 1 << 10, MOST_CONTEXTS = 1 << 16 };
 
 static SizeT events_bytes;
@@ -13,7 +15,7 @@ void charges_initialise(UInt models) {
   occurrences_initialise(models * COUNTS);
 }
 
-Events* events_new(void) { return VG_(calloc)("tare.events", 1, events_bytes); }
+Events* events_new(void) { return memory_new(events_bytes); }
 
 void events_copy(Events* to, const Events* from) { VG_(memcpy)(to, from, events_bytes); }
 
@@ -40,10 +42,9 @@ static void grow(void) {
   Charge** const old = charges;
   const UInt old_capacity = capacity;
   capacity = old_capacity == 0 ? FIRST_TABLE : 2 * old_capacity;
-  charges = VG_(calloc)("tare.contexts", capacity, sizeof *charges);
+  charges = memory_new(capacity * sizeof *charges);
   for (UInt i = 0; i < old_capacity; ++i)
     if (old[i] != NULL) *place_of(old[i]->operation, old[i]->phase, old[i]->caller) = old[i];
-  if (old != NULL) VG_(free)(old);
 }
 
 Charge* charge_of(UInt operation, ULong phase, Addr caller) {
@@ -51,7 +52,7 @@ Charge* charge_of(UInt operation, ULong phase, Addr caller) {
   Charge** place = place_of(operation, phase, caller);
   if (*place == NULL && used >= MOST_CONTEXTS && caller != 0) return charge_of(operation, phase, 0);
   if (*place == NULL) {
-    Charge* const charge = VG_(calloc)("tare.context", 1, sizeof *charge);
+    Charge* const charge = memory_new(sizeof *charge);
     charge->operation = operation;
     charge->phase = phase;
     charge->caller = caller;

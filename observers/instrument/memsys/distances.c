@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "distances.h"
 
+#include "memory.h"
+
 enum {
   WORD_SLOTS = 64,
   BLOCK_SLOTS = 512,  // a cache line of marks
@@ -9,15 +11,12 @@ enum {
   NEAR_SLOTS = 2048,  // counted without the tree
 };
 
-static void* resized(void* block, SizeT count, SizeT size) {
-  return VG_(realloc)("tare.distances", block, count * size);
-}
-
 static void allocate_slots(Distances* distances, UInt slots) {
+  distances->owner_of =
+      memory_grown(distances->owner_of, distances->slots * sizeof(UInt), slots * sizeof(UInt));
+  distances->marks = memory_new(slots / WORD_SLOTS * sizeof(ULong));
+  distances->tree = memory_new((slots / BLOCK_SLOTS + 1) * sizeof(UInt));
   distances->slots = slots;
-  distances->marks = resized(distances->marks, slots / WORD_SLOTS, sizeof(ULong));
-  distances->owner_of = resized(distances->owner_of, slots, sizeof(UInt));
-  distances->tree = resized(distances->tree, slots / BLOCK_SLOTS + 1, sizeof(UInt));
 }
 
 static void clear_slots(Distances* distances) {
@@ -28,7 +27,7 @@ static void clear_slots(Distances* distances) {
 void distances_initialise(Distances* distances) {
   VG_(memset)(distances, 0, sizeof *distances);
   distances->table_capacity = FIRST_TABLE;
-  distances->table = VG_(calloc)("tare.distances", FIRST_TABLE, sizeof(UInt));
+  distances->table = memory_new(FIRST_TABLE * sizeof(UInt));
   allocate_slots(distances, FIRST_SLOTS);
   clear_slots(distances);
 }
@@ -106,17 +105,18 @@ static UInt* place_of(const Distances* distances, ULong line) {
 }
 
 static void grow_table(Distances* distances) {
-  VG_(free)(distances->table);
   distances->table_capacity *= 2;
-  distances->table = VG_(calloc)("tare.distances", distances->table_capacity, sizeof(UInt));
+  distances->table = memory_new(distances->table_capacity * sizeof(UInt));
   for (UInt use = 0; use < distances->used; ++use)
     *place_of(distances, distances->uses[use].line) = use + 1;
 }
 
 static UInt add_line(Distances* distances, ULong line) {
   if (distances->used == distances->uses_capacity) {
-    distances->uses_capacity = distances->uses_capacity == 0 ? 1024 : 2 * distances->uses_capacity;
-    distances->uses = resized(distances->uses, distances->uses_capacity, sizeof(LineUse));
+    const UInt old = distances->uses_capacity;
+    distances->uses_capacity = old == 0 ? 1024 : 2 * old;
+    distances->uses = memory_grown(distances->uses, old * sizeof(LineUse),
+                                   distances->uses_capacity * sizeof(LineUse));
   }
   if (distances->used >= distances->table_capacity / 2) grow_table(distances);
   distances->uses[distances->used].line = line;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "feed.h"
 
-#include "simulator.h"
+#include "helper.h"
 
 // There is room for what a basic block writes, since each makes it for the next.
 enum { SPARE_WORDS = 1 + MOST_ACCESSES, MODELS_BYTES = 1 << 16 };
@@ -9,8 +9,16 @@ enum { SPARE_WORDS = 1 + MOST_ACCESSES, MODELS_BYTES = 1 << 16 };
 Bool feed_was_started;
 static FetchRules fetch_rules;
 
-static ULong stream[STREAM_WORDS];
-static ULong* position = stream;
+// The stream goes from one buffer to the next.
+enum { BUFFERS = 8 };
+static ULong buffers[BUFFERS][STREAM_WORDS];
+static UInt buffer;  // that is written
+static ULong* position = buffers[0];
+static const ULong* limit = buffers[0] + STREAM_WORDS - SPARE_WORDS;  // the last with room
+
+// What the simulator was not given yet.
+static Step next = {.word = buffers[0], .end = buffers[0]};
+static ULong steps_of_buffer[BUFFERS];  // until then the simulator needs it
 
 // ---- of the superblock that is being translated ----
 
@@ -28,9 +36,35 @@ static Origin* origins;
 static UInt origins_capacity;
 static Origin origin_of_waiting;
 
+// While the simulator is behind it is waited for until it has half of the buffers to do, so that
+// neither wakes the other for each.
+static void begin_buffer(void) {
+  if (helper_start()) {
+    buffer = (buffer + 1) % BUFFERS;
+    const ULong steps = steps_of_buffer[buffer];
+    if (!helper_has_taken(steps)) helper_await(steps_of_buffer[(buffer + BUFFERS / 2) % BUFFERS]);
+  }
+  position = buffers[buffer];
+  limit = position + STREAM_WORDS - SPARE_WORDS;
+  next.word = position;
+}
+
+static void hand_on(void) {
+  next.end = position;
+  steps_of_buffer[buffer] = helper_give(&next);
+  next.word = position;
+  next.calls = 0;
+  if (position > limit) begin_buffer();
+}
+
 void feed_drain(void) {
-  simulator_run(stream, position);
-  position = stream;
+  hand_on();
+  helper_await(steps_of_buffer[buffer]);
+}
+
+void feed_stop(void) {
+  feed_drain();
+  helper_stop();
 }
 
 static IRExpr* address_of_position(void) { return number((ULong)&position); }
@@ -54,21 +88,33 @@ static void close_place(Translation* translation) {
 
 // While the position is at hand. In this form the bound is part of the instruction that compares.
 static void make_room(Translation* translation) {
-  IRExpr* const has_room =
-      assign(translation, Ity_I1,
-             IRExpr_Binop(Iop_CmpLE64U, at, number((ULong)(stream + STREAM_WORDS - SPARE_WORDS))));
+  IRExpr* const last = load(translation, Ity_I64, number((ULong)&limit));
+  IRExpr* const has_room = assign(translation, Ity_I1, IRExpr_Binop(Iop_CmpLE64U, at, last));
   IRDirty* const call =
-      unsafeIRDirty_0_N(0, "feed_drain", VG_(fnptr_to_fnentry)(feed_drain), mkIRExprVec_0());
+      unsafeIRDirty_0_N(0, "hand_on", VG_(fnptr_to_fnentry)(hand_on), mkIRExprVec_0());
   call->guard = assign(translation, Ity_I1, IRExpr_Unop(Iop_Not1, has_room));
   addStmtToIRSB(translation->block, IRStmt_Dirty(call));
   at = NULL;
+}
+
+static ULong block_of_draft(void) {
+  Bool is_new;
+  const BasicBlock* const block = basic_block_of(&draft, &is_new);
+  if (is_new) {
+    Step step = next;
+    step.block = block;
+    step.end = step.word;
+    step.calls = 0;
+    helper_give(&step);
+  }
+  return (ULong)block;
 }
 
 static void close_basic_block(Translation* translation) {
   if (draft.instructions == 0 && draft.accesses == 0) return;
   close_place(translation);
   need_position(translation);
-  store(translation, at, number((ULong)basic_block_of(&draft)));
+  store(translation, at, number(block_of_draft()));
   at = words_further(translation, 1 + draft.places);
   store(translation, address_of_position(), at);
   make_room(translation);
@@ -202,16 +248,18 @@ void feed_before_call(Translation* translation) {
 void feed_end_block(Translation* translation) { feed_before_call(translation); }
 
 void feed_set_operation(UInt operation, Addr caller) {
-  if (simulator_charges(operation, caller)) return;
-  feed_drain();
-  simulator_set_operation(operation, caller);
+  if (next.operation == operation && next.caller == caller) return;
+  next.operation = operation;
+  next.caller = caller;
+  hand_on();
 }
 
-void feed_count_call(void) { simulator_count_call(); }
+void feed_count_call(void) { ++next.calls; }
 
 void feed_set_phase(ULong phase) {
-  feed_drain();
-  simulator_set_phase(phase);
+  if (next.phase == phase) return;
+  next.phase = phase;
+  hand_on();
 }
 
 static void fail(const HChar* path, const HChar* reason) {
@@ -226,6 +274,7 @@ static void drain_before_fork(ThreadId thread) {
 
 static void start_child(ThreadId thread) {
   (void)thread;
+  helper_forget();
   simulator_reset_counts();
 }
 

@@ -41,4 +41,7 @@ void feed_set_phase(ULong phase);
 // All that has happened so far is in the counts.
 void feed_drain(void);
 
+// The process ends, or becomes another program: nothing runs beside it any more.
+void feed_stop(void);
+
 #endif

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "lines.h"
 
+#include "memory.h"
+
 void lines_number(NumberedLines* numbered, const Cache* cache, UInt chunk_bytes) {
   numbered->shift = cache->shift - (31 - (UInt)__builtin_clz(chunk_bytes));
-  numbered->lines = VG_(calloc)("tare.lines", cache->sets * cache->ways, sizeof *numbered->lines);
+  numbered->lines = memory_new(cache->sets * cache->ways * sizeof *numbered->lines);
 }
 
 static ULong* grow_times(ULong* times, UInt* capacity, UInt needed) {
   if (needed <= *capacity) return times;
   const UInt old = *capacity;
   *capacity = 2 * needed;
-  times = VG_(realloc)("tare.lines", times, *capacity * sizeof *times);
-  VG_(memset)(times + old, 0, (*capacity - old) * sizeof *times);
-  return times;
+  return memory_grown(times, old * sizeof *times, *capacity * sizeof *times);
 }
 
 void lines_make_room(NumberedLines* numbered) {
-  numbered->times = grow_times(numbered->times, &numbered->numbers, chunk_numbers());
+  numbered->times = grow_times(numbered->times, &numbered->numbers, linked_chunk_numbers());
   numbered->ran = grow_times(numbered->ran, &numbered->blocks, basic_block_numbers());
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "occurrences.h"
 
+#include "memory.h"
+
 static UInt kinds;
 
 void occurrences_initialise(UInt different_kinds) { kinds = different_kinds; }
@@ -11,17 +13,19 @@ static UInt places_of(const BasicBlock* block) {
   return instructions == 0 ? 1 : instructions;
 }
 
+static SizeT bytes_of(const BasicBlock* block) {
+  return sizeof(BlockOccurrences) + places_of(block) * kinds * sizeof(ULong);
+}
+
 static BlockOccurrences* new_of_block(Occurrences* occurrences, const BasicBlock* block) {
   if (block->number >= occurrences->capacity) {
     const UInt old = occurrences->capacity;
     occurrences->capacity = 2 * basic_block_numbers();
-    occurrences->of_block = VG_(realloc)("tare.occurrences", occurrences->of_block,
-                                         occurrences->capacity * sizeof *occurrences->of_block);
-    VG_(memset)(occurrences->of_block + old, 0,
-                (occurrences->capacity - old) * sizeof *occurrences->of_block);
+    const SizeT each = sizeof *occurrences->of_block;
+    occurrences->of_block =
+        memory_grown(occurrences->of_block, old * each, occurrences->capacity * each);
   }
-  BlockOccurrences* const made = VG_(calloc)(
-      "tare.occurrences", 1, sizeof(BlockOccurrences) + places_of(block) * kinds * sizeof(ULong));
+  BlockOccurrences* const made = memory_new(bytes_of(block));
   made->block = block;
   return occurrences->of_block[block->number] = made;
 }
@@ -48,8 +52,9 @@ void occurrences_visit(const Occurrences* occurrences,
 }
 
 void occurrences_clear(Occurrences* occurrences) {
-  for (UInt i = 0; i < occurrences->capacity; ++i)
-    if (occurrences->of_block[i] != NULL) VG_(free)(occurrences->of_block[i]);
-  if (occurrences->of_block != NULL) VG_(free)(occurrences->of_block);
-  *occurrences = (Occurrences){NULL, 0};
+  for (UInt i = 0; i < occurrences->capacity; ++i) {
+    BlockOccurrences* const of_block = occurrences->of_block[i];
+    if (of_block == NULL) continue;
+    VG_(memset)(of_block->count, 0, bytes_of(of_block->block) - sizeof *of_block);
+  }
 }

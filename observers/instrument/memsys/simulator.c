@@ -80,10 +80,6 @@ void simulator_run(const ULong* word, const ULong* end) {
   if (current == program) windows_note_progress(program->events);
 }
 
-Bool simulator_charges(UInt operation, Addr caller) {
-  return current->operation == operation && current->caller == caller;
-}
-
 void simulator_set_operation(UInt operation, Addr caller) {
   current = operation == 0 && current->phase == 0 ? program
                                                   : charge_of(operation, current->phase, caller);
@@ -114,6 +110,15 @@ void simulator_set_phase(ULong phase) {
   if (is_collecting && !was_collecting) windows_begin_collection(program->events);
   current = charge_of(current->operation, phase, current->caller);
   if (was_collecting && !is_collecting) windows_end_collection(program->events);
+}
+
+void simulator_take(const Step* step) {
+  if (step->block != NULL) basic_block_link(step->block);
+  current->calls += step->calls;
+  simulator_run(step->word, step->end);
+  if (current->operation != step->operation || current->caller != step->caller)
+    simulator_set_operation(step->operation, step->caller);
+  simulator_set_phase(step->phase);
 }
 
 void simulator_reset_counts(void) {

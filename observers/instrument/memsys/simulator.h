@@ -15,9 +15,21 @@ FetchRules simulator_fetch_rules(void);
 
 void simulator_run(const ULong* word, const ULong* end);
 
+// What is to be done next: a new block is linked; calls of the operation that goes on are counted;
+// accesses are run; and from then on others are charged.
+typedef struct {
+  const BasicBlock* block;  // NULL: none is new
+  const ULong* word;
+  const ULong* end;
+  ULong phase;
+  Addr caller;
+  UInt operation;
+  UInt calls;
+} Step;
+void simulator_take(const Step* step);
+
 // Whom the following accesses are charged to. Operation 0 is the program, which has no caller.
 void simulator_set_operation(UInt operation, Addr caller);
-Bool simulator_charges(UInt operation, Addr caller);
 void simulator_count_call(void);
 
 // Phase 0 is the work itself. Others are collections, unless the description tells which collect:

@@ -3,7 +3,6 @@
 
 #include "events/phases.h"
 #include "manager/counts.h"
-#include "memsys/feed.h"
 #include "memsys/results.h"
 #include "memsys/simulator.h"
 #include "output/files.h"
@@ -29,7 +28,6 @@ static void write_occurrences(void) {
 }
 
 void memsys_file_write(const HChar* folder, const HChar* end) {
-  feed_drain();
   if (!has_file) {
     file_claim(folder, "json", base);
     has_file = True;

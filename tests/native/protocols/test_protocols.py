@@ -90,7 +90,13 @@ BEGIN = Protocol(
     ("objects_have_begun", "objects_have_now_begun"),
     large=("-DTHREADS=3 -DOBJECTS=1",),
 )
-PROTOCOLS = (CLAIM, PARK, SHARE, LOG, BESIDE, TELL, TAG, BEGIN)
+HELPER = Protocol(
+    "helper",
+    "observers/instrument/memsys",
+    ("help", "grant_memory", "helper_has_taken"),
+    large=("-DALL=7 -DMEMORY=3",),
+)
+PROTOCOLS = (CLAIM, PARK, SHARE, LOG, BESIDE, TELL, TAG, BEGIN, HELPER)
 
 BROKEN = [
     pytest.param(protocol, step, instead, size, id=f"{protocol.name}-{number}")
@@ -197,6 +203,21 @@ BROKEN = [
                     ":: have_begun -> /*> if (!objects_have_begun()) return; is_",
                     ":: true -> /*> is_",
                 ),
+            ),
+        ),
+        (
+            HELPER,
+            "",
+            (
+                ("  wake_program();      /*>", "  skip; /*>"),
+                ("  :: given == next ->", "  :: true ->"),
+                ("    wake_helper();  /*>", "    skip; /*>"),
+                (":: taken < step && !wants_memory ->", ":: !wants_memory ->"),
+                (":: taken < step && !wants_memory ->", ":: taken < step ->"),
+                ("    :: made >= STEPS ->", "    :: false ->"),
+                ("next >= awaited -> wake_program()", "next >= awaited"),
+                ("  wake_helper();      /*>", "  skip; /*>"),
+                ("    :: is_over -> goto over", "    :: false -> goto over"),
             ),
         ),
     )

@@ -639,8 +639,12 @@ def test_what_fills_gaps_of_the_heap_is_no_object(
     command = compiled("Early", EARLY)
     (tmp_path / "manifest").write_text("Premain-Class: Early\n")
     jar = tmp_path / "early.jar"
-    made = ["jar", "--create", "--file", jar, "--manifest", tmp_path / "manifest"]
-    subprocess.run([*made, "-C", command[command.index("-cp") + 1], "."], check=True)
+    classes = command[command.index("-cp") + 1]
+    subprocess.run(
+        ["jar", "--create", "--file", jar, "--manifest", tmp_path / "manifest",
+         "-C", classes, "."],
+        check=True,
+    )  # fmt: skip
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-javaagent:{jar}")  # read before what Tare adds
     command[command.index("-cp") + 1] = str(jar)
     for number in range(3):

@@ -23,6 +23,7 @@ typedef unsigned char Bool;
 typedef FILE VgFile;
 enum { False, True };
 
+#define VG_ROUNDUP(number, unit) (((number) + (unit) - 1) & ~((SizeT)(unit) - 1))
 #define VG_(name) alone_##name
 #define alone_memset memset
 #define alone_memcpy memcpy

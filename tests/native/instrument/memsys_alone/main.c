@@ -25,7 +25,10 @@ static void close_basic_block(void) {
   if (draft.instructions == 0) return;
   if (draft.places > 0) addresses[draft.places - 1] += (ULong)(PtrdiffT)draft.lowest;
   if (word + 1 + draft.places > stream + STREAM_WORDS) drain();
-  *word++ = (ULong)basic_block_of(&draft);
+  Bool is_new;
+  const BasicBlock* const block = basic_block_of(&draft, &is_new);
+  if (is_new) basic_block_link(block);
+  *word++ = (ULong)block;
   for (UInt i = 0; i < draft.places; ++i) *word++ = addresses[i];
   draft_clear(&draft);
 }
