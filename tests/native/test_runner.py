@@ -25,6 +25,7 @@ from tare.programs.program import Program
 from tare.records.conditions import Conditions
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
+from tests.support.processes import processes_with
 
 TOUCH = """
 #include <stdlib.h>
@@ -69,19 +70,6 @@ def run(
     outcome = run_once(program, resolve(manager), limits or Limits(), tmp_path)
     assert not list(tmp_path.glob("run-*")), "a run left its files behind"
     return outcome
-
-
-def alive(marker: str) -> list[str]:
-    """Processes whose command line holds ``marker``."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            text = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if marker in text:
-            found.append(f"{entry.parent.name}: {text}")
-    return found
 
 
 def test_the_peak_is_the_program_s_own_and_not_python_s(
@@ -199,7 +187,7 @@ def test_a_timeout_ends_the_whole_tree(tmp_path: Path) -> None:
     )
     assert outcome.status is Status.TIMEOUT
     assert outcome.values == {}
-    assert alive(f"sleep {marker}") == []
+    assert processes_with(f"sleep {marker}") == []
 
 
 def test_what_is_left_behind_is_ended_and_counted(tmp_path: Path) -> None:
@@ -207,7 +195,7 @@ def test_what_is_left_behind_is_ended_and_counted(tmp_path: Path) -> None:
     outcome = run(tmp_path, "sh", "-c", f"setsid sleep {marker} >/dev/null 2>&1 &")
     assert outcome.status is Status.OK
     assert outcome.left_behind == 1
-    assert alive(f"sleep {marker}") == []
+    assert processes_with(f"sleep {marker}") == []
 
 
 def test_the_memory_limit_is_out_of_memory(tmp_path: Path, compile_c: Callable[..., Path]) -> None:
@@ -355,7 +343,7 @@ def test_an_interrupt_leaves_no_process(tmp_path: Path) -> None:
     marker = "86421.5"
 
     def interrupt() -> None:
-        while len(alive(f"sleep {marker}")) < 2:
+        while len(processes_with(f"sleep {marker}")) < 2:
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -363,7 +351,7 @@ def test_an_interrupt_leaves_no_process(tmp_path: Path) -> None:
     interrupter.start()
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, "sh", "-c", f"sleep {marker} & sleep {marker}")
-    assert alive(f"sleep {marker}") == []
+    assert processes_with(f"sleep {marker}") == []
 
 
 def test_the_death_of_tare_leaves_no_process(tmp_path: Path) -> None:
@@ -376,12 +364,12 @@ def test_the_death_of_tare_leaves_no_process(tmp_path: Path) -> None:
         f"Path({str(tmp_path)!r}))"
     )
     parent = subprocess.Popen([sys.executable, "-c", script])
-    while not any("tare-launch" not in p for p in alive(f"sleep {marker}")):
+    while not any("tare-launch" not in p for p in processes_with(f"sleep {marker}")):
         assert parent.poll() is None, "the program never started"
         time.sleep(0.05)  # waiting for another process, as long as that runs
     parent.kill()
     parent.wait()
-    while alive(f"sleep {marker}"):
+    while processes_with(f"sleep {marker}"):
         time.sleep(0.05)  # by the limit of each test it ends
 
 

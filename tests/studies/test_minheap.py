@@ -26,6 +26,7 @@ from tare.studykit import replayer
 from tare.studykit.least_heap.replayed import PARTS, TRIALS_FILE, default_managers
 from tare.studykit.least_heap.search import PAGE, kept_trials
 from tests.native.replay.test_mmtk import tangled, write_trace
+from tests.support.processes import processes_with
 from tests.support.traces import many_objects, objects_frame
 
 MIB = 1 << 20
@@ -128,16 +129,8 @@ def test_an_interrupt_ends_all_trials_side_by_side(tmp_path: Path) -> None:
     _, errors = search.communicate()
     assert search.returncode == 130, errors
     assert b"Traceback" not in errors
-    schedule = str(out / ".work" / replayer.SCHEDULE_FILE).encode()
-    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if schedule in _text(p)]
+    assert processes_with(str(out / ".work" / replayer.SCHEDULE_FILE)) == []
     assert len(kept_trials(out / TRIALS_FILE, "semispace")) >= 3
-
-
-def _text(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 def test_the_defaults_can_all_be_had() -> None:

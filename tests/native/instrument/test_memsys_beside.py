@@ -13,6 +13,7 @@ import pytest
 
 from tare.observers.memory_model import load_model
 from tests.native.instrument.test_memsys import launcher, lines_of, tool
+from tests.support.processes import processes_with
 
 Compile = Callable[..., Path]
 PATIENCE = 60
@@ -93,23 +94,11 @@ def test_forks_and_execs_that_fail(tmp_path: Path, compile_c: Compile) -> None:
         assert sum(context["instructions"] for context in process["contexts"]) == whole
 
 
-def processes_with(word: str) -> list[int]:
-    """Those whose command line has it."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if word.encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
-
-
 def await_processes(word: str, count: int) -> None:
     end = time.monotonic() + PATIENCE
     while len(found := processes_with(word)) != count:
         assert time.monotonic() < end, (found, count)
-        time.sleep(0.05)
+        time.sleep(0.05)  # it is no child of this process: nothing tells of its end
 
 
 @pytest.mark.parametrize("end", ["exit", "exec", "kill"])
