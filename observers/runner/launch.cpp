@@ -236,16 +236,14 @@ class Supervision {
 
   void sample() {
     const std::vector<pid_t> tree = descendants();
-    report_.seen.insert(tree.begin(), tree.end());
     std::uint64_t bytes = 0;
     for (const pid_t pid : tree) {
       look_at_setting(pid);
+      if (tree.size() > 1 && runs_in_memory_of_parent(pid)) continue;
+      report_.seen.insert(pid);
       if (const std::string path = executable_of(pid); !path.empty())
         report_.programs.emplace(pid, parent_of(pid), path, image_of(pid));
-      if (tree.size() == 1)
-        bytes += resident_bytes(pid);
-      else if (!runs_in_memory_of_parent(pid))
-        bytes += proportional_bytes(pid);
+      bytes += tree.size() == 1 ? resident_bytes(pid) : proportional_bytes(pid);
     }
     report_.tree_bytes = std::max(report_.tree_bytes, bytes);
     ++report_.samples;

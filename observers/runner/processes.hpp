@@ -33,7 +33,8 @@ std::uint64_t resident_bytes(pid_t pid);
 // Pages shared with other processes are divided among them, so that a tree's sum counts them once.
 std::uint64_t proportional_bytes(pid_t pid);
 
-// Between a vfork and its exec a child runs in its parent's memory, which both report as theirs.
+// Between a vfork and its exec a child runs in its parent's memory, which both report as theirs,
+// and so does what the instrument simulates in. Neither is a program of its own.
 bool runs_in_memory_of_parent(pid_t pid);
 
 // Of some processors, or all, since the machine was started: the time in which they worked, and

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tare.memory_managers.manager import resolve
+from tare.observers import memory_system
 from tare.observers.memory_model import load_model
+from tare.programs.program import Program
+from tare.records.metrics import Status
+from tare.records.runs import Limits
 from tests.native.instrument.test_memsys import launcher, lines_of, tool
 from tests.support.processes import processes_with
 
@@ -92,6 +97,16 @@ def test_forks_and_execs_that_fail(tmp_path: Path, compile_c: Compile) -> None:
         count = process["count"]
         whole = count["instructions"] + count["proof_instructions"]
         assert sum(context["instructions"] for context in process["contexts"]) == whole
+
+
+def test_it_is_no_process_of_the_program(tmp_path: Path, compile_c: Compile) -> None:
+    """Else it would be one that does not show its malloc, and its memory would count twice."""
+    longer = compile_c(SAME.replace("i < 5", "i < 50"), "-fno-builtin")
+    program = Program("longer", (str(longer),))
+    simulated = memory_system.how(["two-level"], False)
+    outcome = memory_system.run_once(program, resolve("glibc"), Limits(), tmp_path, what=simulated)
+    assert outcome.status is Status.OK, outcome.reason
+    assert outcome.silent_processes == 0
 
 
 def await_processes(word: str, count: int) -> None:
