@@ -37,17 +37,22 @@ static_assert(offsetof(_obstack_chunk, contents) == kHead);
 static_assert(offsetof(obstack, chunkfun) == offsetof(obstack, alignment_mask) + 8);
 
 struct Stack {
-  explicit Stack(const void* frame) : region(kObstack, nullptr, frame) {}
+  Stack(int alignment, const void* frame)
+      : region(kObstack, nullptr, frame),
+        is_quick(process.is_quick && process.options.route == Route::kReap &&
+                 alignment <= static_cast<int>(kHead)) {}
 
   alignas(kHead) _obstack_chunk base = {};  // below all chunks; it has no room
   ServedRegion region;
-  PointerList<OwnMemory> chunks;
+  bool is_quick;
+  PointerList<OwnMemory> chunks;  // of emulation, which must not read them as they are freed
 };
 
 // Its place in an obstack is one that no macro looks at.
 Stack& StackOf(obstack* of) { return *static_cast<Stack*>(of->extra_arg); }
 
 bool IsPlain() { return process.options.route == Route::kRegion; }
+bool IsEmulation() { return process.options.route == Route::kEmulation; }
 
 char* FirstPlace(const obstack* of, _obstack_chunk* chunk) {
   char* const contents = reinterpret_cast<char*>(chunk) + kHead;
@@ -69,14 +74,16 @@ void EnterBase(obstack* of, Stack& stack) {
 
 _obstack_chunk* TakeChunk(Stack& stack, std::size_t bytes, std::size_t asked, const void* frame) {
   auto* const chunk = static_cast<_obstack_chunk*>(stack.region.Allocate(bytes));
-  if (chunk == nullptr || (!IsPlain() && !stack.chunks.Append(chunk)))
+  if (chunk == nullptr || (IsEmulation() && !stack.chunks.Append(chunk)))
     obstack_alloc_failed_handler();
   stack.region.Watch(chunk, asked, frame);
   return chunk;
 }
 
 void GiveChunk(Stack& stack, _obstack_chunk* chunk, const void* frame) {
-  if (!IsPlain() && stack.chunks.Remove(chunk)) stack.region.Free(chunk, frame);
+  if (IsPlain() || chunk == &stack.base) return;
+  if (IsEmulation()) stack.chunks.Remove(chunk);
+  stack.region.Free(chunk, frame);
 }
 
 // For obstack_printf, which makes chunks inside of the C library.
@@ -91,7 +98,7 @@ void GiveForPrintf(void* stack, _obstack_chunk* chunk) {
 int Make(obstack* of, int size, int alignment, const void* frame) {
   void* const memory = reap_malloc(process.own, sizeof(Stack));
   if (memory == nullptr) obstack_alloc_failed_handler();
-  of->extra_arg = new (memory) Stack(frame);
+  of->extra_arg = new (memory) Stack(alignment, frame);
   of->chunkfun = TakeForPrintf;
   of->freefun = GiveForPrintf;
   of->use_extra_arg = 1;
@@ -128,38 +135,56 @@ void NewChunk(obstack* of, std::size_t more, const void* frame) {
   of->maybe_empty_object = 0;
 }
 
-std::size_t UsableSize(void* chunk) {
-  return process.options.route == Route::kReap ? reap_usable_size(chunk)
-                                               : malloc_usable_size(chunk);
+// A new object of a reap, which most calls are for. False where there is more to do than to bump.
+bool NewObject(obstack* of, std::size_t bytes) {
+  if (!process.is_quick) return false;
+  const bool is_begun = of->next_free != of->object_base;
+  const bool is_chunk_empty = of->object_base == of->chunk->contents;
+  Stack& stack = StackOf(of);
+  if (!stack.is_quick || is_begun || is_chunk_empty || of->maybe_empty_object != 0) return false;
+  auto* const chunk = static_cast<_obstack_chunk*>(stack.region.TryBumpInReap(kHead + bytes));
+  if (chunk == nullptr) return false;
+  chunk->limit = chunk->contents + bytes;
+  chunk->prev = of->chunk;
+  Enter(of, chunk, chunk->contents, chunk->limit);
+  return true;
 }
 
 bool Holds(const void* chunk, const char* end, const void* object) {
   return chunk < object && object <= end;
 }
 
-// Of a plain region: chunks that are left stay in it until its end.
-void FreeFromPlain(obstack* of, Stack& stack, char* object) {
+// Chunks of a plain region that are left stay in it until its end.
+void FreeFrom(obstack* of, Stack& stack, char* object, const void* frame) {
   _obstack_chunk* chunk = of->chunk;
-  while (chunk != &stack.base && !Holds(chunk, chunk->limit, object)) chunk = chunk->prev;
-  if (chunk == &stack.base) return EnterBase(of, stack);
-  Enter(of, chunk, object, chunk->limit);
+  bool is_found = false;
+  while (!is_found && chunk != &stack.base) {
+    is_found = Holds(chunk, chunk->limit, object);
+    if (is_found && IsPlain()) return Enter(of, chunk, object, chunk->limit);
+    if (is_found && object != FirstPlace(of, chunk)) return Enter(of, chunk, object, object);
+    _obstack_chunk* const below = chunk->prev;
+    GiveChunk(stack, chunk, frame);
+    chunk = below;
+  }
+  Enter(of, chunk, chunk->limit, chunk->limit);
 }
 
-// The chunks are not looked into: the last access to an object is the program's own.
-void FreeFrom(obstack* of, Stack& stack, char* object, const void* frame) {
+// The chunks of emulation are not looked into.
+void FreeFromList(obstack* of, Stack& stack, char* object, const void* frame) {
+  const auto end_of = [](void* chunk) {
+    return static_cast<char*>(chunk) + malloc_usable_size(chunk);
+  };
   bool is_found = false;
   while (!is_found && stack.chunks.Count() > 0) {
     auto* const chunk = static_cast<_obstack_chunk*>(stack.chunks.Newest());
-    char* const end = reinterpret_cast<char*>(chunk) + UsableSize(chunk);
-    is_found = Holds(chunk, end, object);
+    is_found = Holds(chunk, end_of(chunk), object);
     if (is_found && object != FirstPlace(of, chunk)) return Enter(of, chunk, object, object);
     stack.chunks.RemoveNewest();
     stack.region.Free(chunk, frame);
   }
   if (stack.chunks.Count() == 0) return EnterBase(of, stack);
   auto* const below = static_cast<_obstack_chunk*>(stack.chunks.Newest());
-  char* const end = reinterpret_cast<char*>(below) + UsableSize(below);
-  Enter(of, below, end, end);
+  Enter(of, below, end_of(below), end_of(below));
 }
 
 void End(obstack* of, Stack& stack, const void* frame) {
@@ -175,6 +200,11 @@ std::size_t Wide(int number) { return static_cast<unsigned>(number); }
 bool IsOriginal() {
   regions::Begin();
   return process.options.route == Route::kOriginal;
+}
+
+__attribute__((noinline)) void MoreRoom(obstack* of, int bytes, const void* frame) {
+  if (IsOriginal()) return OriginalNewChunk::Call(of, Wide(bytes));
+  NewChunk(of, static_cast<std::size_t>(bytes), frame);
 }
 
 }  // namespace
@@ -200,8 +230,7 @@ EXPORT int _obstack_begin_1(obstack* of, int size, int alignment, void* (*take)(
 
 EXPORT void _obstack_newchunk(obstack* of, int bytes) {
   using namespace tare::regions;
-  if (IsOriginal()) return OriginalNewChunk::Call(of, Wide(bytes));
-  NewChunk(of, static_cast<std::size_t>(bytes), FRAME);
+  if (!NewObject(of, static_cast<std::size_t>(bytes))) MoreRoom(of, bytes, FRAME);
 }
 
 EXPORT void obstack_free(obstack* of, void* object) {
@@ -210,8 +239,8 @@ EXPORT void obstack_free(obstack* of, void* object) {
   if (of->extra_arg == nullptr) return;
   Stack& stack = StackOf(of);
   if (object == nullptr) return End(of, stack, FRAME);
-  if (IsPlain()) return FreeFromPlain(of, stack, static_cast<char*>(object));
-  FreeFrom(of, stack, static_cast<char*>(object), FRAME);
+  const auto free_from = IsEmulation() ? FreeFromList : FreeFrom;
+  free_from(of, stack, static_cast<char*>(object), FRAME);
 }
 
 // Programs that were built against gnulib call it by this name.

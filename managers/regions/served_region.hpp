@@ -38,7 +38,9 @@ class ServedRegion {
 
   // What can be had by moving a pointer, of a region or a reap; else nullptr.
   void* TryBump(std::size_t bytes) {
-    if (process.options.route != Route::kReap) return bump_.TryBump(bytes);
+    return process.options.route == Route::kReap ? TryBumpInReap(bytes) : bump_.TryBump(bytes);
+  }
+  void* TryBumpInReap(std::size_t bytes) {
     constexpr std::size_t kWord = sizeof(unsigned), kUnit = 16;
     if (reap_ == nullptr || bytes > PTRDIFF_MAX) return nullptr;
     const std::size_t block = reap::RoundUp(bytes + kWord, kUnit);
