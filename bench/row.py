@@ -24,7 +24,7 @@ class Row:
 
 def ratio_row(what: str, ratio: Interval, most: float, more: str) -> Row:
     """A ratio with its interval, which tells where the bar lies outside of it."""
-    met, told = _judged(ratio, most)
+    met, told = judged(ratio, most)
     measured = f"{told}{ratio.median:.2f}x ({ratio.low:.2f} to {ratio.high:.2f}; {more})"
     return Row(what, measured, f"at most {most:.3g}x", met, ratio.low)
 
@@ -32,7 +32,7 @@ def ratio_row(what: str, ratio: Interval, most: float, more: str) -> Row:
 def seconds_row(what: str, seconds: Interval, most: float) -> Row:
     """As ``ratio_row``, of seconds. A slower machine than those that the bars were set on keeps a
     bar, or cannot tell; it misses one by what its pace does not explain."""
-    met, told = _judged(seconds, most)
+    met, told = judged(seconds, most)
     slower = pace.slowness()
     if met is False and seconds.low <= most * slower:
         met, told = None, f"cannot tell, for this machine takes {slower:.1f}x as long: "
@@ -45,7 +45,7 @@ def in_seconds(found: Interval) -> str:
     return f"{median} ({low} to {high})"
 
 
-def _judged(found: Interval, most: float) -> tuple[bool | None, str]:
-    """Whether the bar is kept, and what stands before the figure."""
+def judged(found: Interval, most: float) -> tuple[bool | None, str]:
+    """Whether the bar is kept, None for "cannot tell", and what stands before the figure."""
     met = None if found.low <= most < found.high else found.high <= most
     return met, "" if met is not None else "cannot tell: "
