@@ -82,7 +82,7 @@ _obstack_chunk* TakeChunk(Stack& stack, std::size_t bytes, std::size_t asked, co
 
 void GiveChunk(Stack& stack, _obstack_chunk* chunk, const void* frame) {
   if (IsPlain() || chunk == &stack.base) return;
-  if (IsEmulation()) stack.chunks.Remove(chunk);
+  if (IsEmulation() && !stack.chunks.Remove(chunk)) return;
   stack.region.Free(chunk, frame);
 }
 
