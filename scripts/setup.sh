@@ -13,7 +13,12 @@ installed() {
   return 1
 }
 
-available() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+# Those of the words that are packages in the package lists. All are asked for together: in many a
+# container apt reads its lists anew for each question, which takes seconds.
+available() {
+  LC_ALL=C apt-cache policy "$@" 2>/dev/null |
+    sed -n -e '/^[^ ]/ { s/:$//; h; }' -e '/Candidate: [^(]/ { g; p; }'
+}
 
 # The major version of the compiler that is here, or else of the one that will be.
 compiler() {
@@ -38,10 +43,14 @@ serves() {
   return 1
 }
 
+# All packages of packages.txt, beside a compiler of version $1.
+listed() { sed -n "s/GCC/$1/; s/^[a-z][^ ]* \([^ ]*\) .*/\1/p" "$list" | tr '|' '\n'; }
+
 # One line for each package that is not here: the package, or "-" where this system has none of the
 # alternatives; the alternatives; and what is left out without it.
 lacking() {
   gcc=$(compiler)
+  offered=""
   for group in "$@"; do
     while read -r entry packages command purpose; do
       [ "$entry" = "$group" ] || continue
@@ -54,7 +63,10 @@ lacking() {
           found=installed
           break
         fi
-        if [ -z "$found" ] && available "$package"; then found=$package; fi
+        [ -z "$found" ] || continue
+        # shellcheck disable=SC2046 # each word is a package
+        [ -n "$offered" ] || offered=" $(available $(listed "$gcc") | tr '\n' ' ')"
+        case "$offered" in *" $package "*) found=$package ;; esac
       done
       [ "$found" = installed ] || printf '%s\t%s\t%s\n' "${found:--}" "$packages" "$purpose"
     done <"$list"

@@ -21,7 +21,14 @@ SYSTEM = {
     "apt-get": 'echo "$@" >> "{folder}/asked"',
     "dpkg": 'echo "dpkg $*" >> "{folder}/asked"',
     "sudo": "exit 1",
-    "apt-cache": 'grep -qx "$2" "{folder}/lists" && echo "  Candidate: 1.0"',
+    "apt-cache": """
+echo "apt-cache" >> "{folder}/questions"
+shift
+for name; do
+  grep -qx "$name" "{folder}/lists" && printf '%s:\n  Installed: (none)\n  Candidate: 1.0\n' "$name"
+  grep -qx "$name" "{folder}/virtual" && printf '%s:\n  Candidate: (none)\n' "$name"
+done
+exit 0""",
     "dpkg-query": 'grep -qx "$4" "{folder}/installed" && printf "ii "',
     "gcc": "echo 14",
 }
@@ -39,7 +46,7 @@ class System:
         for name, text in SYSTEM.items():
             self.command(name, text.format(folder=folder))
         self.command("id", "echo 0")
-        for name in ("asked", "lists", "installed"):
+        for name in ("asked", "lists", "virtual", "installed", "questions"):
             (folder / name).touch()
 
     def command(self, name: str, text: str) -> None:
@@ -91,6 +98,16 @@ def test_the_first_alternative_that_the_system_has_is_installed(system: System) 
     done = system.setup("build jdk-17|jdk-21|jdk-25 -\n", lists="jdk-21 jdk-25")
     assert done.returncode == 0, done.stderr
     assert system.asked() == ["update -q", CONFIGURE, f"{INSTALL} jdk-21"]
+
+
+def test_the_package_lists_are_asked_once_and_again_when_renewed(system: System) -> None:
+    """A question takes seconds where apt keeps nothing that it has read."""
+    (system.folder / "virtual").write_text("awk\n")
+    packages = "build awk|mawk -\nbuild jq -\nbuild bc -\nbuild sml - tests of SML\n"
+    done = system.setup(packages, lists="mawk jq bc")
+    assert done.returncode == 0, done.stderr
+    assert system.asked()[-1] == f"{INSTALL} mawk jq bc"
+    assert (system.folder / "questions").read_text().splitlines() == ["apt-cache"] * 2
 
 
 def test_an_installed_alternative_is_enough(system: System) -> None:

@@ -61,7 +61,7 @@ static Bool charges_instructions(const Charge* charge) {
          (charge->phase & collecting) == 0;
 }
 
-void simulator_run(const ULong* word, const ULong* end) {
+static void run(const ULong* word, const ULong* end) {
   if (word == end) return;
   Occurrences* const occurrences = charges_instructions(current) ? &current->occurrences : NULL;
   Events* const events = current->events;
@@ -80,12 +80,10 @@ void simulator_run(const ULong* word, const ULong* end) {
   if (current == program) windows_note_progress(program->events);
 }
 
-void simulator_set_operation(UInt operation, Addr caller) {
+static void set_operation(UInt operation, Addr caller) {
   current = operation == 0 && current->phase == 0 ? program
                                                   : charge_of(operation, current->phase, caller);
 }
-
-void simulator_count_call(void) { ++current->calls; }
 
 static ULong bits_of(const PhaseNames* phases, ULong (*bit_of)(const HChar* name)) {
   ULong bits = 0;
@@ -103,7 +101,7 @@ static Bool collects(ULong phase) {
   return (phase & (is_collecting ? collector : collecting)) != 0;
 }
 
-void simulator_set_phase(ULong phase) {
+static void set_phase(ULong phase) {
   if (phase == current->phase) return;
   const Bool was_collecting = is_collecting;
   is_collecting = collects(phase);
@@ -115,10 +113,10 @@ void simulator_set_phase(ULong phase) {
 void simulator_take(const Step* step) {
   if (step->block != NULL) basic_block_link(step->block);
   current->calls += step->calls;
-  simulator_run(step->word, step->end);
+  run(step->word, step->end);
   if (current->operation != step->operation || current->caller != step->caller)
-    simulator_set_operation(step->operation, step->caller);
-  simulator_set_phase(step->phase);
+    set_operation(step->operation, step->caller);
+  set_phase(step->phase);
 }
 
 void simulator_reset_counts(void) {

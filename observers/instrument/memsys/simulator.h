@@ -13,10 +13,9 @@ const HChar* simulator_read(HChar* text);
 
 FetchRules simulator_fetch_rules(void);
 
-void simulator_run(const ULong* word, const ULong* end);
-
 // What is to be done next: a new block is linked; calls of the operation that goes on are counted;
-// accesses are run; and from then on others are charged.
+// accesses are run; and from then on others are charged. Operation 0 is the program, which has no
+// caller.
 typedef struct {
   const BasicBlock* block;  // NULL: none is new
   const ULong* word;
@@ -28,14 +27,9 @@ typedef struct {
 } Step;
 void simulator_take(const Step* step);
 
-// Whom the following accesses are charged to. Operation 0 is the program, which has no caller.
-void simulator_set_operation(UInt operation, Addr caller);
-void simulator_count_call(void);
-
 // Phase 0 is the work itself. Others are collections, unless the description tells which collect:
 // then a phase is a set of bits, and `bit_of` gives that of a name, or 0.
 void simulator_find_phases(ULong (*bit_of)(const HChar* name));
-void simulator_set_phase(ULong phase);
 
 // The child of a fork: the caches stay as they are, the counts begin anew.
 void simulator_reset_counts(void);

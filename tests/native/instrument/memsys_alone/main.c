@@ -15,9 +15,13 @@ static Draft draft;
 static ULong addresses[MOST_ACCESSES];  // of the first access of each place
 static ULong stream[STREAM_WORDS];
 static ULong* word = stream;
+static Step step;  // the next: whom it charges
 
 static void drain(void) {
-  simulator_run(stream, word);
+  step.word = stream;
+  step.end = word;
+  simulator_take(&step);
+  step.calls = 0;
   word = stream;
 }
 
@@ -94,12 +98,13 @@ int main(int argc, char** argv) {
       add_access(first, (UInt)second, kind == 'w' ? WRITES : 0);
     } else {
       close_basic_block();
-      if (kind != 'e') drain();
+      if (kind == 'p') step.phase = first;
       if (kind == 'o') {
-        simulator_set_operation((UInt)first, second);
-        simulator_count_call();
+        step.operation = (UInt)first;
+        step.caller = second;
       }
-      if (kind == 'p') simulator_set_phase(first);
+      if (kind != 'e') drain();
+      if (kind == 'o') step.calls = 1;
     }
   }
   close_basic_block();
