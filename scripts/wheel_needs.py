@@ -51,8 +51,9 @@ def needs(wheel: Path) -> tuple[Version, dict[str, list[str]]]:
         for section in elf.iter_sections():
             if isinstance(section, DynamicSection):
                 for tag in section.iter_tags("DT_NEEDED"):
-                    if tag.needed not in there:
-                        needed_by.setdefault(tag.needed, []).append(Path(name).name)
+                    library: str = vars(tag)["needed"]  # which its class does not declare
+                    if library not in there:
+                        needed_by.setdefault(library, []).append(Path(name).name)
             elif isinstance(section, GNUVerNeedSection):
                 glibc = max(glibc, *versions(section), (0,))
     return glibc, needed_by
