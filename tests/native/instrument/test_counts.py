@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -544,15 +544,24 @@ def write_inputs(folder: Path) -> None:
         file.touch()
 
 
-@pytest.fixture(params=REAL)
-def real(request: pytest.FixtureRequest, both_tools: Path) -> list[str]:
-    """The command of a real program, on input that it finds under one path for all tools."""
-    words = REAL[request.param]
-    found = real_program(words[0], valgrind_environment(both_tools)["PATH"])
+def real_command(words: Sequence[str], both: Path) -> list[str]:
+    """A real program on input that it finds under one path for all tools. It has run once: what is
+    read for the first time on a day gets another time of access, with which Python computes."""
+    environment = valgrind_environment(both)
+    found = real_program(words[0], environment["PATH"])
     if found is None:
         pytest.skip(f"{words[0]} is not installed")
-    write_inputs(both_tools)
-    return [found, *(word.replace("{input}", str(both_tools)) for word in words[1:])]
+    write_inputs(both)
+    command = [found, *(word.replace("{input}", str(both)) for word in words[1:])]
+    subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True
+    )
+    return command
+
+
+@pytest.fixture(params=REAL)
+def real(request: pytest.FixtureRequest, both_tools: Path) -> list[str]:
+    return real_command(REAL[request.param], both_tools)
 
 
 CALLGRIND_MISSES = 64

@@ -21,7 +21,7 @@ from tare.observers import asked, instrument, tracing
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits
-from tests.native.instrument.test_recordings import Completed, Recording, check, tool
+from tests.native.instrument.recordings.recorded import Completed, Recording, check, tool
 from tests.native.managers.test_regions import compiled, flags_of
 from tests.native.recorder.recorder_programs import compile_cpp
 from tests.native.recorder.test_recorder_regions import HEADERS

@@ -15,12 +15,10 @@ from tare.memory_managers.manager import resolve
 from tare.observers.runner import run_once
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
-from tests.native.managers.layered import Compile, output_alone, source_runner
-from tests.native.managers.test_marksweep import (
-    FLAGS,
+from tests.native.managers.layered import Compile, output_alone
+from tests.native.managers.marksweep.sources import (
     LISTS,
     MAIN_INNERS,
-    PRELUDE,
     PRINTED_ALONE,
     THREADS,
     assert_found_everywhere,
@@ -32,11 +30,6 @@ needs_watch = pytest.mark.skipif(
     not marksweep.writes_can_be_watched(),
     reason="mark=concurrent needs Linux 6.7 and userfaultfd, which cannot be used here",
 )
-
-
-@pytest.fixture
-def run(tmp_path: Path, compile_c: Compile) -> Callable[..., Outcome]:
-    return source_runner(tmp_path, compile_c, PRELUDE, FLAGS)
 
 
 # The only pointer to an object is moved all the time, among thousands of others that hold one. What

@@ -1,4 +1,4 @@
-// Objects to which the only pointers lie in one kind of place. marksweep_places PLACE [LIBRARY]
+// Objects to which the only pointers lie in one kind of place. places PLACE [LIBRARY]
 // fills objects, hides them, makes much garbage of the same size with collections in between, and
 // checks that the objects are as they were. `nowhere` is the control: there they must be gone.
 
