@@ -16,6 +16,8 @@ from bench.row import Row
 from tare.base.units import format_seconds
 
 TRIES = 3
+LEAST_SECONDS = 1e-3
+"""That cost is taken to grow by."""
 PROGRAM = r"""
 #include <pthread.h>
 #include <stdlib.h>
@@ -136,13 +138,18 @@ class Growth:
 
     def exponents(self) -> tuple[float, float, float]:
         """Least, median and most that cost grows with, from the second size to the last."""
-        fixed = statistics.median(self.seconds[0])
-        more, most = ([max(each - fixed, 1e-3) for each in tries] for tries in self.seconds[1:])
+        fixed, more, most = self.seconds
         work = math.log((self.sizes[2] - self.sizes[0]) / (self.sizes[1] - self.sizes[0]))
+
+        def exponent(last: float, middle: float, first_of_last: float, first: float) -> float:
+            grown = max(last - first_of_last, LEAST_SECONDS) / max(middle - first, LEAST_SECONDS)
+            return math.log(grown) / work
+
+        usual = statistics.median(fixed)
         return (
-            math.log(min(most) / max(more)) / work,
-            math.log(statistics.median(most) / statistics.median(more)) / work,
-            math.log(max(most) / min(more)) / work,
+            exponent(min(most), max(more), max(fixed), min(fixed)),
+            exponent(statistics.median(most), statistics.median(more), usual, usual),
+            exponent(max(most), min(more), min(fixed), max(fixed)),
         )
 
     def bar(self) -> float:
