@@ -32,11 +32,13 @@ enum class PlainHeap : std::uint8_t { kNo, kFrees, kDefers };
 // What each allocation and free touches.
 struct BumpRange : ::reap {
   char* range_end = nullptr;
-  std::uintptr_t origin = 0;   // the position less the bytes in blocks
-  std::size_t free_bytes = 0;  // in the lists
-  std::size_t few_bytes = 0;   // that are live: then what is deferred is freed
-  std::size_t freed = 0;       // bytes, one by one
-  std::size_t look_at = 0;     // before so many are freed, more than few_bytes are live
+  std::uintptr_t origin = 0;  // the position less the bytes in blocks
+  // Bytes put into the lists, and taken from them: two sums, so that no call waits for the sum of
+  // the one before it.
+  std::size_t freed = 0;
+  std::size_t taken = 0;
+  std::size_t few_bytes = 0;  // that are live: then what is deferred is freed
+  std::size_t look_at = 0;    // before so many are freed, more than few_bytes are live
   std::size_t freed_at_sweep = 0;
   Chunk* range_chunk = nullptr;  // that the range is the end of, or nullptr when in a hole
 };
@@ -87,8 +89,8 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
     const std::size_t block = BlockFor(size);
     char* const object = lists.TakeExact(block);
     if (object == nullptr) return nullptr;
-    free_bytes -= block;
-    if (free_bytes == 0) [[unlikely]]
+    taken += block;
+    if (FreeBytes() == 0) [[unlikely]]
       SetLimit();
     WordOf(object) = static_cast<Word>(size);
     return object;
@@ -99,9 +101,9 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
     if (has_lists)
       if (void* const object = TryLists(size)) return object;
     const std::size_t block = BlockFor(size);
-    char* object = free_bytes == 0 ? nullptr : lists.TakeCoarse(block);
+    char* object = FreeBytes() == 0 ? nullptr : lists.TakeCoarse(block);
     if (object != nullptr) {
-      free_bytes -= block;
+      taken += block;
     } else {
       if (!RoomFor(block) && !MakeRoom(block)) return nullptr;
       object = Bump(block);
@@ -185,8 +187,7 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
     has_lists = false;
     plain_heap = PlainHeap::kNo;
     few_bytes = 0;
-    free_bytes = 0;
-    freed = look_at = freed_at_sweep = 0;
+    freed = taken = look_at = freed_at_sweep = 0;
     UseFirstChunk();
   }
 
@@ -198,8 +199,8 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
   }
 
   void AddTo(reap_statistics& statistics) const {
-    statistics.allocated += BlockBytes() - free_bytes;
-    statistics.free += free_bytes;
+    statistics.allocated += LiveBytes();
+    statistics.free += FreeBytes();
     OwnedChunks::AddTo(statistics);
   }
 
@@ -212,7 +213,8 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
   }
   char* FirstObject() { return AlignUp(reinterpret_cast<char*>(this + 1) + kWord, kUnit); }
 
-  std::size_t LiveBytes() const { return BlockBytes() - free_bytes; }
+  std::size_t FreeBytes() const { return freed - taken; }
+  std::size_t LiveBytes() const { return BlockBytes() - FreeBytes(); }
 
   bool IsNew(const void* object) const {
     return static_cast<std::size_t>(reap_position - static_cast<const char*>(object)) < kNewBytes;
@@ -227,7 +229,6 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
     if (object + block == reap_position) [[unlikely]]
       return TakeBack(object);
     lists.PutExact(object, block);
-    free_bytes += block;
     freed += block;
     AfterFree();
   }
@@ -255,7 +256,7 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
   }
 
   // While nothing freed waits to be used again, reap_malloc is inlined.
-  void SetLimit() { reap_limit = may_inline && free_bytes == 0 ? BumpEnd() : reap_position; }
+  void SetLimit() { reap_limit = may_inline && FreeBytes() == 0 ? BumpEnd() : reap_position; }
 
   bool RoomFor(std::size_t block) const {
     return block <= static_cast<std::size_t>(BumpEnd() - reap_position);
@@ -271,7 +272,6 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
     if (!has_lists) [[unlikely]]
       StartLists();
     lists.Put(object, block);
-    free_bytes += block;
     freed += block;
   }
 
@@ -390,7 +390,7 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
     if (hole == nullptr) return false;
     const std::size_t bytes = FreeLists::BlockOf(hole);
     const std::size_t others = BlockBytes() - bytes;
-    free_bytes -= bytes;
+    taken += bytes;
     UseRange(hole, hole + bytes, others);
     return true;
   }
@@ -405,7 +405,7 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
 
   bool AddChunk(std::size_t block) {
     const std::size_t others = BlockBytes();
-    const std::size_t growth = others > 2 * free_bytes ? std::bit_floor(others) : 0;
+    const std::size_t growth = others > 2 * FreeBytes() ? std::bit_floor(others) : 0;
     const std::size_t wanted = std::clamp(growth, 4 * block, kLargestCached);
     Chunk* const chunk = TakeChunk(std::max(wanted, kSmallestChunk));
     if (chunk == nullptr || !Own(chunk, this)) return false;
@@ -419,7 +419,7 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
   // Joins free blocks that lie side by side, and gives back chunks that hold nothing else.
   __attribute__((noinline)) void Sweep() {
     lists.Clear();
-    free_bytes = 0;
+    taken = freed;
     std::size_t bytes = 0;
     for (Chunk** place = &chunks; *place != nullptr;) {
       Chunk* const chunk = *place;
@@ -487,7 +487,7 @@ struct Reap : BumpRange, OwnedChunks, BumpMode, Relatives {
     origin += chunk->bytes;
     look_at = 0;
     OwnedChunks::FreeLarge(chunk);
-    if (free_bytes != 0) AfterFree();
+    if (FreeBytes() != 0) AfterFree();
   }
 };
 
