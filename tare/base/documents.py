@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import EnumType
 from pathlib import Path
+from threading import RLock
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -41,6 +42,9 @@ Sha256 = Annotated[
 _WORDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
 _STEP = re.compile(r"\.(?P<field>\w+)|\[(?P<index>\d+|\.\.\.)\]")
 _LONGEST_SHOWN = 60
+_converting = RLock()
+"""At a type's first conversion msgspec reads its fields: another thread that comes meanwhile finds
+half of them, and ends the process."""
 
 
 class DocumentError(ValueError):
@@ -103,7 +107,10 @@ def shown(value: object) -> str:
 
 def _convert(document: object, kind: Any, hooks: Hooks | None) -> Any:
     made_by = hooks or {}
-    return msgspec.convert(document, kind, dec_hook=lambda wanted, value: made_by[wanted](value))
+    with _converting:
+        return msgspec.convert(
+            document, kind, dec_hook=lambda wanted, value: made_by[wanted](value)
+        )
 
 
 def _told(error: msgspec.ValidationError, value: Any, kind: Any, hooks: Hooks | None) -> str:

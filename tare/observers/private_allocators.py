@@ -7,7 +7,9 @@ import mmap
 import tomllib
 from pathlib import Path
 
-from msgspec import Struct, convert
+from msgspec import Struct
+
+from tare.base.documents import converted
 
 _TABLE = Path(__file__).with_name("private_allocators.toml")
 
@@ -38,4 +40,4 @@ def private_allocator(file: Path) -> PrivateAllocator | None:
 @functools.cache
 def _known() -> tuple[PrivateAllocator, ...]:
     table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
-    return convert(table["allocator"], tuple[PrivateAllocator, ...])
+    return converted(table["allocator"], tuple[PrivateAllocator, ...])

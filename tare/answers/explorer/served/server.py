@@ -20,13 +20,12 @@ from io import BytesIO
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from msgspec import ValidationError, convert
-
 from tare.answers.building import build_report
 from tare.answers.explorer.served import overview
 from tare.answers.explorer.served.asking import FORMS, LONGEST_QUERY, ask, end_all
 from tare.answers.explorer.served.index import Index, open_index
 from tare.answers.explorer.served.page import render_served
+from tare.base.documents import DocumentError, converted
 from tare.base.errors import TareError, UsageError
 from tare.base.text import visible
 from tare.records.results import PAGE_FILE, load
@@ -172,8 +171,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _asked(self) -> overview.Asked:
         given = dict(parse_qsl(urlsplit(self.path).query))
         try:
-            return convert(given, overview.Asked)
-        except ValidationError as error:
+            return converted(given, overview.Asked)
+        except DocumentError as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from None
 
     def _view(self, query: str, most: int, **more: str) -> None:
