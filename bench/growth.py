@@ -141,8 +141,10 @@ class Growth:
         fixed, more, most = self.seconds
         work = math.log((self.sizes[2] - self.sizes[0]) / (self.sizes[1] - self.sizes[0]))
 
-        def exponent(last: float, middle: float, first_of_last: float, first: float) -> float:
-            grown = max(last - first_of_last, LEAST_SECONDS) / max(middle - first, LEAST_SECONDS)
+        def exponent(last: float, middle: float, last_fixed: float, middle_fixed: float) -> float:
+            grown = max(last - last_fixed, LEAST_SECONDS) / max(
+                middle - middle_fixed, LEAST_SECONDS
+            )
             return math.log(grown) / work
 
         usual = statistics.median(fixed)

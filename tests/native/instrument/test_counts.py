@@ -57,17 +57,6 @@ static void *keep(void *p) { __asm__ volatile("" : "+r"(p) : : "memory"); return
 OPTIONS = ("-fno-builtin", "-pthread", "-ldl")
 
 
-@pytest.fixture
-def program(compile_c: Compile) -> Callable[..., Path]:
-    """Compile the body of main, after what stands before it."""
-
-    def build(body: str, before: str = "", name: str = "program") -> Path:
-        source = f"{PRELUDE}{before}\nint main(void) {{ {body}\n return 0; }}\n"
-        return compile_c(source, *OPTIONS, name=name)
-
-    return build
-
-
 def counted(tmp_path: Path, *argv: str | Path, manager: str = "glibc", **fields: Any) -> Outcome:
     one = Program("test", tuple(map(str, argv)), **fields)
     return instrument.run_once(one, resolve(manager), Limits(), tmp_path)

@@ -1,4 +1,4 @@
-"""What the tests of recordings share."""
+"""What the tests of the instrument share."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.instrument.recordings.recorded import Compile
 from tests.native.instrument.test_counts import OPTIONS, PRELUDE
 
 
 @pytest.fixture
-def program(compile_c: Compile) -> Callable[..., Path]:
+def program(compile_c: Callable[..., Path]) -> Callable[..., Path]:
     """Compile the body of main, after what stands before it."""
 
     def build(body: str, before: str = "", name: str = "program") -> Path:
