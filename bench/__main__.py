@@ -23,6 +23,7 @@ from bench import (
     marksweep,
     memsys,
     minheap,
+    pace,
     page,
     proximity,
     reading,
@@ -34,7 +35,6 @@ from bench import (
     startup,
     trace,
 )
-from bench.pace import CALM, slowness
 from bench.reached import reached
 from bench.row import Row
 
@@ -78,15 +78,16 @@ def main() -> int:
         return 2
     every: list[str] = []
     for name in track(names, console=Console(stderr=True)):
+        pace.begin()
         begun = time.monotonic()
         found = BENCHMARKS[name]()
         seconds = time.monotonic() - begun
-        slower = slowness()
+        slower = pace.slowness()
         title = (
             f"what Tare itself costs: {name}, measured in {seconds:.0f} s; Python's start takes "
             f"{slower:.1f}x as long as where the bars were set"
         )
-        verdicts = [verdict(row, calm=slower <= CALM) for row in found]
+        verdicts = [verdict(row, calm=slower <= pace.CALM) for row in found]
         Console().print(_table(title, found, verdicts))
         sys.stdout.flush()  # the next one may fail
         every += verdicts

@@ -47,6 +47,17 @@ def test_a_slow_machine_does_not_tell_of_a_bar_in_seconds(monkeypatch: pytest.Mo
     assert [met(0.5e-9), met(2e-9), met(3e-9)] == [True, None, False]
 
 
+def test_the_pace_of_a_benchmark_is_the_slowest_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    took = [1.5, 1.5, 2.0, 1.0, 0.5]
+    readings = iter([each * pace.PASS_SECONDS for each in took for _ in range(pace.TRIES)])
+    monkeypatch.setattr(pace, "seconds", lambda _: next(readings))
+    pace.begin()
+    assert pace.slowness() == pytest.approx(1.5)
+    assert pace.slowness() == pytest.approx(2.0)
+    pace.begin()
+    assert pace.slowness() == pytest.approx(1.0)
+
+
 @pytest.mark.usefixtures("known")
 def test_what_is_known_hides_nothing_else() -> None:
     assert of("count of a C++ map, over none", 1.0) == KEPT

@@ -22,15 +22,18 @@ def from_pairs(pairs: Iterable[tuple[int, int]]) -> Ranges:
 
 def union(*several: Ranges) -> Ranges:
     """All that is in one of ``several``, each of which may overlap itself and be in any order."""
-    rows = np.concatenate([nothing(), *several])
-    rows = rows[rows[:, 1] > rows[:, 0]]
-    if len(rows) == 0:
-        return rows
-    rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    reached = np.maximum.accumulate(rows[:, 1])
-    begins = np.append(True, rows[1:, 0] > reached[:-1])
-    ends = np.append(np.flatnonzero(begins)[1:] - 1, len(rows) - 1)
-    return np.stack([rows[begins, 0], reached[ends]], axis=1)
+    starts, ends = np.ascontiguousarray(np.concatenate([nothing(), *several]).T)
+    real = ends > starts
+    if not real.all():
+        starts, ends = starts[real], ends[real]
+    if len(starts) == 0:
+        return nothing()
+    if (starts[1:] < starts[:-1]).any():
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reached = np.maximum.accumulate(ends)
+    apart = starts[1:] > reached[:-1]
+    return np.stack([starts[np.append(True, apart)], reached[np.append(apart, True)]], axis=1)
 
 
 def holds(ranges: Ranges, points: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -34,6 +34,7 @@ PARTS = ("requested", "internal", "metadata", "external", "retained", "delayed",
 _PAGES_AT_ONCE = 1 << 20
 _LARGEST_HEADER = 16
 _LEAST_SHOWN = 100
+_GAPS_AT_ONCE = 1 << 12
 _DELETED = " (deleted)"
 _HUGE_FILES = ("/anon_hugepage", "/dev/hugepages/")
 """Pages of these are not in a process's resident size."""
@@ -262,11 +263,19 @@ def header_bytes(objects: Objects, ever: Ranges) -> int:
     if np.count_nonzero(gaps == 0) * 1000 >= len(gaps):
         return 0
     nearest = int(gaps[gaps > 0].min())
+    if nearest > _LARGEST_HEADER:
+        return 0
+    starts, ends = objects.addresses[1:], objects.ends[:-1]
     between = np.flatnonzero(gaps == nearest)
     history = Coverage(ever[:, 0], ever[:, 1])
-    covered = history.below(objects.addresses[between + 1]) - history.below(objects.ends[between])
-    shown = np.count_nonzero(covered == 0) >= _LEAST_SHOWN
-    return nearest if shown and nearest <= _LARGEST_HEADER else 0
+    shown = 0
+    for first in range(0, len(between), _GAPS_AT_ONCE):
+        some = between[first : first + _GAPS_AT_ONCE]
+        never_held = history.below(starts[some]) == history.below(ends[some])
+        shown += int(np.count_nonzero(never_held))
+        if shown >= _LEAST_SHOWN:
+            return nearest
+    return 0
 
 
 def split(

@@ -209,8 +209,8 @@ def test_what_the_kernel_counts_beyond_its_pages_is_unexplained() -> None:
     assert sum(found.parts.values()) == found.resident == 3 * PAGE
 
 
-def some_rows(stride: int, usable: int) -> list[tuple[int, int, int]]:
-    return [(BASE + 16 + stride * number, 16, usable) for number in range(1000)]
+def some_rows(stride: int, usable: int, count: int = 1000) -> list[tuple[int, int, int]]:
+    return [(BASE + 16 + stride * number, 16, usable) for number in range(count)]
 
 
 def test_a_header_where_a_larger_object_was_is_no_free_memory() -> None:
@@ -238,6 +238,15 @@ def test_a_manager_without_headers_has_none(
     rows: list[tuple[int, int, int]], once: tuple[int, int]
 ) -> None:
     live = [(start, start + usable) for start, _, usable in rows]
+    assert header_bytes(some_objects(rows), union(from_pairs([once, *live]))) == 0
+
+
+def test_headers_show_behind_many_that_lie_where_a_larger_object_was() -> None:
+    rows = some_rows(32, 24, count=6000)
+    live = [(start, start + usable) for start, _, usable in rows]
+    once = (BASE, BASE + 32 * 5000)
+    assert header_bytes(some_objects(rows), union(from_pairs([once, *live]))) == 8
+    once = (BASE, BASE + 32 * 5950)
     assert header_bytes(some_objects(rows), union(from_pairs([once, *live]))) == 0
 
 
