@@ -14,12 +14,11 @@ CALM = 1.25
 """A slower machine does not tell how bad a miss is."""
 TRIES = 21
 
-
 _readings: list[float] = []
 
 
 def begin() -> None:
-    """Of a benchmark: the pace of the ones before does not count."""
+    """A benchmark begins: the pace of those before it does not count."""
     _readings.clear()
     slowness()
 

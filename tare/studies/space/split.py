@@ -259,13 +259,13 @@ def header_bytes(objects: Objects, ever: Ranges) -> int:
     of an object, and are not free. A manager has headers if objects never touch, and if bytes
     between neighbours that are as near as can be were never part of an object.
     """
-    gaps = objects.addresses[1:] - objects.ends[:-1]
+    starts, ends = objects.addresses[1:], objects.ends[:-1]
+    gaps = starts - ends
     if np.count_nonzero(gaps == 0) * 1000 >= len(gaps):
         return 0
     nearest = int(gaps[gaps > 0].min())
     if nearest > _LARGEST_HEADER:
         return 0
-    starts, ends = objects.addresses[1:], objects.ends[:-1]
     between = np.flatnonzero(gaps == nearest)
     history = Coverage(ever[:, 0], ever[:, 1])
     shown = 0
