@@ -1,0 +1,1 @@
+"""`tare space`: resident pages divided, against naive models."""
