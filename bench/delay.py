@@ -193,8 +193,8 @@ def _pair(bare: Manager, layer: Manager, loop: Path) -> Row:
 
     took = in_turns({each.name: partial(seconds, each) for each in (bare, layer)})
     return seconds_row(
-        f"quarantine over {bare.name}: a malloc and its free in a loop, added to "
-        f"{format_seconds(statistics.median(took.of[bare.name]))}",
+        f"quarantine over {bare.name}: a malloc and its free in a loop",
         took.more(layer.name, bare.name),
         MOST_SECONDS,
+        f"{bare.name} {format_seconds(statistics.median(took.of[bare.name]))}",
     )

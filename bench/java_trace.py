@@ -50,7 +50,7 @@ def _rows_of(program: Program) -> list[Row]:
             f"of {wall.each(f'{one}', 1).median:.1f} s; wall time {slower[one]:.2f}x",
         ),
         ratio_row(
-            f"… how much more {many} threads are slowed down, in wall time",
+            f"trace of {program.name}: how much more {many} threads are slowed down, wall time",
             _quotient(wall, many, one),
             MOST_OF_ONE,
             f"{slower[many]:.2f}x, and {slower[one]:.2f}x",

@@ -256,9 +256,10 @@ def _pair(folder: Path, books: Manager) -> list[Row]:
     bare = format_seconds(statistics.median(took.of["bare"]))
     return [
         seconds_row(
-            f"marksweep's books, added to the {bare} of a malloc and free pair",
+            "marksweep's books, a malloc and its free in a loop",
             took.more("kept", "bare"),
             MOST_PAIR,
+            f"glibc {bare}",
         )
     ]
 
@@ -414,9 +415,10 @@ def _pauses_of(name: str, task: Callable[[Manager, Path], float], folder: Path) 
     longest = Times(pauses).each("concurrent", 1)
     stopped = format_seconds(statistics.median(pauses["stopped"]))
     yield seconds_row(
-        f"marksweep's longest pause beside {name}; with mark=stopped {stopped}",
+        f"marksweep's longest pause beside {name}",
         longest,
         LONGEST_PAUSE,
+        f"with mark=stopped {stopped}",
     )
     yield ratio_row(
         f"the time of {name} meanwhile, beside mark=stopped",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import shutil
 import statistics
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from bench import pace
+from bench.pace import seconds
 from tare.base.statistics import Interval, median_interval, round_interval, rounds_needed
 
 ERROR = 0.05
@@ -133,12 +134,14 @@ def timed(walls: dict[str, list[float]], name: str, command: Sequence[str]) -> f
 
 def in_turns(measures: Mapping[str, Callable[[], float]], rounds: int = 0) -> Times:
     """What each gives, in an order drawn anew each round, so that what disturbs the machine
-    disturbs all. By default as many rounds as a ratio needs for an interval."""
+    disturbs all. By default as many rounds as a ratio needs for an interval. Reads the pace of the
+    machine in each."""
     found: dict[str, list[float]] = {name: [] for name in measures}
     drawn = random.Random(SEED)
     for _ in range(rounds or rounds_needed(ERROR, 1)):
         for name in drawn.sample(list(measures), len(measures)):
             found[name].append(measures[name]())
+        pace.slowness(pace.FEW_TRIES)
     return Times(found)
 
 
@@ -151,15 +154,3 @@ def round_means(ratios: Mapping[str, Sequence[float]]) -> Interval:
     interval = median_interval(means, SEED)
     assert interval is not None
     return interval
-
-
-def seconds(command: Sequence[str]) -> float:
-    """Of processor time, which other programs disturb less than wall time."""
-    environment = {**os.environ, "VALGRIND_LIB": "/usr/libexec/valgrind"}
-    streams = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
-    streams += [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-    process = os.posix_spawnp(command[0], list(command), environment, file_actions=streams)
-    _, status, used = os.wait4(process, 0)
-    if status != 0:
-        raise subprocess.CalledProcessError(os.waitstatus_to_exitcode(status), command)
-    return used.ru_utime + used.ru_stime

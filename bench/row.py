@@ -11,9 +11,9 @@ from tare.base.units import format_seconds
 
 @dataclass(frozen=True)
 class Row:
-    """``bar`` is what must be reached, empty where nothing was promised; ``met`` is None where the
-    measurements cannot tell. ``low`` is the least it may really be, in the unit of the bar; of
-    seconds, on a machine of the pace that the bars are for."""
+    """``what`` is the same in each run. ``bar`` is what must be reached, empty where nothing was
+    promised; ``met`` is None where the measurements cannot tell. ``low`` is the least it may really
+    be, in the unit of the bar; of seconds, on a machine of the pace that the bars are for."""
 
     what: str
     measured: str
@@ -29,7 +29,7 @@ def ratio_row(what: str, ratio: Interval, most: float, more: str) -> Row:
     return Row(what, measured, f"at most {most:.3g}x", met, ratio.low)
 
 
-def seconds_row(what: str, seconds: Interval, most: float) -> Row:
+def seconds_row(what: str, seconds: Interval, most: float, more: str = "") -> Row:
     """As ``ratio_row``, of seconds. A slower machine than those that the bars were set on keeps a
     bar, or cannot tell; it misses one by what its pace does not explain."""
     met, told = judged(seconds, most)
@@ -37,12 +37,12 @@ def seconds_row(what: str, seconds: Interval, most: float) -> Row:
     if met is False and seconds.low <= most * slower:
         met, told = None, f"cannot tell, for this machine takes {slower:.1f}x as long: "
     bar = f"at most {format_seconds(most)}"
-    return Row(what, told + in_seconds(seconds), bar, met, seconds.low / slower)
+    return Row(what, told + in_seconds(seconds, more), bar, met, seconds.low / slower)
 
 
-def in_seconds(found: Interval) -> str:
+def in_seconds(found: Interval, more: str = "") -> str:
     median, low, high = map(format_seconds, (found.median, found.low, found.high))
-    return f"{median} ({low} to {high})"
+    return f"{median} ({low} to {high}{'; ' if more else ''}{more})"
 
 
 def judged(found: Interval, most: float) -> tuple[bool | None, str]:

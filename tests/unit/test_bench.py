@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import pace, reached
-from bench.__main__ import AS_KNOWN, CANNOT_TELL, KEPT, MISSED, NO_BAR, verdict
+from bench.__main__ import AS_KNOWN, CANNOT_TELL, KEPT, MISSED, NO_BAR, confirmed, verdict
 from bench.reached import Reached
 from bench.row import Row, ratio_row, seconds_row
 from tare.base.statistics import Interval
@@ -64,6 +64,14 @@ def test_what_is_known_hides_nothing_else() -> None:
     assert of("count of a C++ map, over none", 1.1, off=0.05) == CANNOT_TELL
     assert verdict(Row("count of bc", "4")) == NO_BAR
     assert verdict(Row("count of bc", "no such program", met=False)) == MISSED
+
+
+def test_a_bar_is_missed_if_both_measurements_miss_it() -> None:
+    rows = [Row(what, "") for what in ("again", "by chance", "kept", "gone", "as known")]
+    first = list(zip(rows, (MISSED, MISSED, KEPT, MISSED, AS_KNOWN), strict=True))
+    again = list(zip(rows[:3], (MISSED, KEPT, MISSED), strict=True))
+    said = [said for _, said in confirmed(first, again)]
+    assert said == [MISSED, CANNOT_TELL, KEPT, MISSED, AS_KNOWN]
 
 
 def test_each_known_miss_says_why() -> None:
