@@ -1,5 +1,4 @@
-"""The case study of docs/measurements.md: a calculator in Apache, with its numbers in the request's
-pool."""
+"""Section 7.5 of Berger (2002): a calculator in Apache, with its numbers in the request's pool."""
 
 from __future__ import annotations
 
