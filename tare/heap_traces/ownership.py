@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tare.base.libraries import pl
+from tare.base.libraries import np, pl
 from tare.base.text import shortened
+from tare.heap_traces.calls import following, in_order
 from tare.heap_traces.frames import from_main, merged, own_frames
 from tare.heap_traces.residence import (
-    BATCH_ROWS,
     LONGEST_NAME,
     MOST_FRAMES,
     Process,
+    batches,
     held_for,
     not_needed,
 )
@@ -130,19 +131,15 @@ def by_site(
     unfreed = pl.col("freed").is_null()
     found = pl.DataFrame(schema={"site": pl.Int64, **dict.fromkeys(names, pl.Int64)})
     calls = _Calls()
-    last = process.start + process.rows
-    for start in range(process.start, last, BATCH_ROWS):
-        batch = (
-            objects.slice(start, min(BATCH_ROWS, last - start))
-            .select(each.alias(name) for name, each in columns.items())
-            .collect()
-        )
-        batch = batch.with_columns(
+    left = process.rows
+    for part in batches(objects, process, columns):
+        left -= part.height
+        batch = part.with_columns(
             objects=pl.lit(1, pl.Int64),
             never_freed_objects=unfreed.cast(pl.Int64),
             never_freed_bytes=unfreed * pl.col("bytes"),
         )
-        temporary = calls.temporary(batch, is_last=start + BATCH_ROWS >= last)
+        temporary = calls.temporary(batch, is_last=left == 0)
         parts = pl.concat([found, batch, temporary], how="diagonal")
         found = parts.group_by("site").agg(sums)
     return found.sort("site")
@@ -153,46 +150,41 @@ class _Calls:
     free after their birth, and before the next birth, is theirs."""
 
     def __init__(self) -> None:
-        self._open: list[pl.DataFrame] = []  # each thread's last birth, the first free after it
-        self._waiting: list[pl.DataFrame] = []  # frees after the births that were seen
+        self._open: list[pl.DataFrame] = []  # each thread's last birth
+        self._waiting: list[pl.DataFrame] = []  # frees after it, but for the first one not all
 
     def temporary(self, batch: pl.DataFrame, *, is_last: bool) -> pl.DataFrame:
         """The sums of temporary objects among those of which it is known by now."""
-        births = batch.select(
-            "thread", "born", "freed", "site", "bytes", first=pl.lit(None, pl.UInt64)
-        )
+        births = pl.concat(
+            [*self._open, batch.select("thread", "born", "freed", "site", "bytes")]
+        ).sort("thread", maintain_order=True)
         frees = batch.select(thread="free_thread", at="freed").drop_nulls("at")
-        births, frees = pl.concat([*self._open, births]), pl.concat([*self._waiting, frees])
+        frees = pl.concat([*self._waiting, frees])
         is_due = pl.lit(True) if is_last else pl.col("at") <= births["born"].max()
-        self._waiting = [frees.filter(~is_due)]
-        after = (
-            frees.filter(is_due)
-            .sort("at")
-            .join_asof(
-                births.select("thread", "born").sort("born"),
-                left_on="at",
-                right_on="born",
-                by="thread",
-                strategy="backward",
-                allow_exact_matches=False,
-                check_sortedness=False,
-            )
-            .drop_nulls("born")
-            .group_by("thread", "born")
-            .agg(pl.col("at").min())
-        )
-        births = births.join(after, on=["thread", "born"], how="left").with_columns(
-            first=pl.min_horizontal("first", "at")
-        )
-        is_open = (
-            pl.lit(False) if is_last else pl.col("born") == pl.col("born").max().over("thread")
-        )
-        self._open = [births.filter(is_open).drop("at")]
-        return births.filter(~is_open & (pl.col("freed") == pl.col("first"))).select(
+        first = _next_frees(births, frees.filter(is_due))
+        next_birth = pl.col("born").shift(-1).over("thread")
+        births = births.with_columns(first, is_open=next_birth.is_null() & (not is_last))
+        is_temporary = ~pl.col("is_open") & (pl.col("freed") == pl.col("first"))
+        is_temporary &= (pl.col("first") <= next_birth).fill_null(value=True)
+        last = births.filter("is_open")
+        self._open = [last.drop("first", "is_open")]
+        self._waiting = [
+            frees.filter(~is_due),
+            last.select("thread", at="first").drop_nulls("at"),
+        ]
+        return births.filter(is_temporary).select(
             "site",
             temporary_objects=pl.lit(1, pl.Int64),
             temporary_bytes=pl.col("bytes"),
         )
+
+
+def _next_frees(births: pl.DataFrame, frees: pl.DataFrame) -> pl.Series:
+    """For each birth the time of the first free after it by its thread, or null."""
+    never = np.iinfo(np.uint64).max
+    threads, times = in_order(frees["thread"].to_numpy(), frees["at"].to_numpy())
+    place = following(births["thread"].to_numpy(), births["born"].to_numpy(), threads, times)
+    return pl.Series("first", np.append(times, never)[place]).replace(never, None)
 
 
 def _is_large(row: Mapping[str, Any], totals: Mapping[str, int], least: float) -> bool:

@@ -17,7 +17,9 @@ Everything is read in batches: memory does not grow with the number of objects.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +44,7 @@ CURVES = {
 }
 """By curve, the moment at which its objects are given back."""
 BATCH_ROWS = 1 << 18
+_BATCHES_AHEAD = 2
 PROFILE_STEPS = 240
 MOST_SITES = 50
 _MOST_NAMED = 4096
@@ -189,11 +192,29 @@ def in_slices(
     """``query`` of ``rows`` rows from ``start`` on, a slice at a time, so that memory is bounded;
     ``merge`` makes one of the answers to several slices."""
     parts = [query(objects.slice(start, 0)).collect()]
-    for at in range(start, start + rows, BATCH_ROWS):
-        parts.append(query(objects.slice(at, min(BATCH_ROWS, start + rows - at))).collect())
+    for part in _collected(map(query, _slices(objects, start, rows))):
+        parts.append(part)
         if sum(part.height for part in parts) > BATCH_ROWS:
             parts = [merge(pl.concat(parts))]
     return merge(pl.concat(parts))
+
+
+def _slices(objects: pl.LazyFrame, start: int, rows: int) -> Iterator[pl.LazyFrame]:
+    for at in range(start, start + rows, BATCH_ROWS):
+        yield objects.slice(at, min(BATCH_ROWS, start + rows - at))
+
+
+def _collected(queries: Iterable[pl.LazyFrame]) -> Iterator[pl.DataFrame]:
+    """What each gives, in order. Some are computed ahead: one alone leaves processors idle, and so
+    does who uses it."""
+    waiting: deque[Future[pl.DataFrame]] = deque()
+    with ThreadPoolExecutor(_BATCHES_AHEAD) as pool:
+        for query in queries:
+            waiting.append(pool.submit(query.collect))
+            if len(waiting) > _BATCHES_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def analyse_objects(
@@ -477,13 +498,9 @@ def not_needed(process: Process) -> pl.Expr:
 def batches(
     objects: pl.LazyFrame, process: Process, columns: Mapping[str, pl.Expr]
 ) -> Iterator[pl.DataFrame]:
-    for start in range(process.start, process.start + process.rows, BATCH_ROWS):
-        rows = min(BATCH_ROWS, process.start + process.rows - start)
-        yield (
-            objects.slice(start, rows)
-            .select(each.alias(name) for name, each in columns.items())
-            .collect()
-        )
+    """A frame with ``columns`` for each ``BATCH_ROWS`` objects of a process."""
+    named = [each.alias(name) for name, each in columns.items()]
+    return _collected(part.select(named) for part in _slices(objects, process.start, process.rows))
 
 
 def last_births(objects: pl.LazyFrame, process: Process) -> NDArray[np.uint64]:

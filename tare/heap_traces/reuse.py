@@ -4,10 +4,8 @@ has the same size. Counting references with reuse (Reinking and others, PLDI 202
 from __future__ import annotations
 
 from tare.base.libraries import np, pl
+from tare.heap_traces.calls import following
 from tare.heap_traces.residence import Process, batches, moments
-
-MOST_OBJECTS = 4 << 20
-"""The first ones of a process, which are looked at, so that memory is bounded."""
 
 
 def reuse(objects: pl.LazyFrame, process: Process) -> dict[str, int]:
@@ -21,21 +19,26 @@ def reuse(objects: pl.LazyFrame, process: Process) -> dict[str, int]:
         "end": pl.when(pl.col("free_bytes").is_not_null()).then(at["end"]),
         "freed_by": pl.coalesce("free_thread", "thread"),
     }
-    parts: list[pl.DataFrame] = []
+    frees = reusable = 0
+    waiting: list[pl.DataFrame] = []  # frees that no birth has followed yet
     for batch in batches(objects, process, columns):
-        parts.append(batch)
-        if sum(part.height for part in parts) >= MOST_OBJECTS:
-            break
-    if not parts:
-        return {"frees": 0, "reusable": 0}
-    rows = pl.concat(parts)
-    dead = rows.filter(pl.col("end").is_not_null())
-    reusable = 0
-    for (thread,), freed in dead.group_by("freed_by"):
-        born = rows.filter(pl.col("thread") == thread).sort("birth")
-        births, sizes = born["birth"].to_numpy(), born["size"].to_numpy()
-        following = np.searchsorted(births, freed["end"].to_numpy(), side="right")
-        known = following < len(births)
-        following, wanted = following[known], freed["size"].to_numpy()[known]
-        reusable += len(np.unique(following[sizes[following] == wanted]))
-    return {"frees": dead.height, "reusable": reusable}
+        births = batch.sort("thread", maintain_order=True)
+        freed = batch.drop_nulls("end").select("size", "end", thread="freed_by")
+        frees += freed.height
+        freed = pl.concat([*waiting, freed])
+        is_due = pl.col("end") < batch["birth"].max()
+        due = freed.filter(is_due)
+        place = following(
+            due["thread"].to_numpy(),
+            due["end"].to_numpy(),
+            births["thread"].to_numpy(),
+            births["birth"].to_numpy(),
+        )
+        is_followed = place < births.height
+        next_size = births["size"].to_numpy()[place[is_followed]]
+        same = next_size == due["size"].to_numpy()[is_followed]
+        reusable += len(np.unique(place[is_followed][same]))
+        # Of those that wait for one birth, one of each size is enough.
+        left = due.filter(pl.Series(~is_followed)).unique(["thread", "size"])
+        waiting = [freed.filter(~is_due), left]
+    return {"frees": frees, "reusable": reusable}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tare.heap_traces import ownership
+from tare.heap_traces import ownership, residence
 from tare.heap_traces.residence import peak_moment, processes
 from tare.heap_traces.trace import open_trace
 from tests.support.traces import SITES, objects_frame, write_trace_folder
@@ -53,7 +53,7 @@ def test_the_sums_are_those_of_a_naive_model(drawn: list[Life]) -> None:
     (process,) = processes(frame.lazy(), [{"process": 0, "instructions": END}])
     moment = peak_moment(frame.lazy(), process)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ownership, "BATCH_ROWS", 4)
+        patch.setattr(residence, "BATCH_ROWS", 4)
         found = ownership.by_site(frame.lazy(), process, moment, uses=True)
     expected: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(ownership.SUMS, 0))
     rows = list(frame.iter_rows(named=True))

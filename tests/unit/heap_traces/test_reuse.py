@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tare.heap_traces import residence
-from tare.heap_traces import reuse as module
 from tare.heap_traces.residence import processes
 from tare.heap_traces.reuse import reuse
-from tests.unit.heap_traces.test_ownership import END, frame_of
+from tests.unit.heap_traces.test_ownership import END, Life, frame_of, lives
+
+
+def of_two_sizes(life: Life) -> Life:
+    thread, size, lived, site, freed_by = life
+    return thread, 8 * (size % 2), lived, site, freed_by
 
 
 def reused(*drawn: tuple[int, int, int | None]) -> tuple[int, int]:
@@ -40,7 +46,22 @@ def test_what_dies_last_has_nothing_after_it() -> None:
     assert reused((1, 16, None), (1, 16, 1)) == (1, 0)
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residence, "BATCH_ROWS", 2)
-    monkeypatch.setattr(module, "MOST_OBJECTS", 2)
-    assert reused(*[(1, 16, 1)] * 6) == (2, 1)
+@settings(deadline=None, max_examples=60)
+@given(st.lists(lives.map(of_two_sizes), min_size=1, max_size=25))
+def test_the_count_is_that_of_a_naive_model(drawn: list[Life]) -> None:
+    frame = frame_of(drawn)
+    (process,) = processes(frame.lazy(), [{"process": 0, "instructions": END}])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(residence, "BATCH_ROWS", 4)
+        found = reuse(frame.lazy(), process)
+    rows = list(frame.iter_rows(named=True))
+    freed = [row for row in rows if row["free_instructions"] is not None]
+    births = sorted((row["birth_instructions"], row["thread"], row["size"]) for row in rows)
+    reused = set()
+    for row in freed:
+        thread = row["thread"] if row["free_thread"] is None else row["free_thread"]
+        after = [each for each in births if each[0] > row["free_instructions"]]
+        following = next((each for each in after if each[1] == thread), None)
+        if following is not None and following[2] == row["size"]:
+            reused.add(following)
+    assert found == {"frees": len(freed), "reusable": len(reused)}
