@@ -1,12 +1,15 @@
-"""How fast a heap trace is read, and in how much memory. The objects are synthetic."""
+"""How fast a heap trace is read, in how much memory, and how fast it is analysed for drag. The
+objects are synthetic."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,8 @@ BATCH = 1 << 17
 SITES = 300
 TRIES = 3
 MOST_SECONDS = 50e-9
+MOST_DRAG_SECONDS = 8 * 60 / 500e6
+"""Of wall time, by a command on two processors: 500 million objects in eight minutes."""
 MOST_MORE_MEMORY = 1.25
 """Of ten times as many objects."""
 SEED = 1
@@ -62,6 +67,7 @@ def rows() -> list[Row]:
             found.append(
                 seconds_row(f"reading a trace with {what}, an object", seconds, MOST_SECONDS)
             )
+        found.append(_drag(folder))
         _, less = scan(write_trace(Path(name) / "tenth", OBJECTS // 10, uses=True))
         found.append(
             Row(
@@ -88,6 +94,21 @@ def scan(folder: Path) -> tuple[Interval, int]:
 
     took = in_turns({"reading": seconds}, TRIES)
     return took.each("reading", OBJECTS), int(max(peaks))
+
+
+def _drag(folder: Path) -> Row:
+    results = folder.with_name("results")
+    command = [sys.executable, "-m", "tare", "drag", "--quiet", "--no-page", "-o", results, folder]
+
+    def seconds() -> float:
+        begun = time.monotonic()
+        subprocess.run(command, capture_output=True, check=True)
+        took = time.monotonic() - begun
+        shutil.rmtree(results)
+        return took
+
+    took = in_turns({"drag": seconds}, TRIES).each("drag", OBJECTS)
+    return seconds_row("drag of a trace, an object, in wall time", took, MOST_DRAG_SECONDS)
 
 
 def write_trace(folder: Path, objects: int, *, uses: bool = False) -> Path:
@@ -138,8 +159,8 @@ def lively(objects: int) -> dict[str, Any]:
     life += random.integers(0, 60, objects)
     clock = np.cumsum(sizes)
 
-    def in_bytes(time: Any) -> Any:
-        return np.where(time, clock[np.searchsorted(birth, time, side="right") - 1], 0)
+    def in_bytes(at: Any) -> Any:
+        return np.where(at, clock[np.searchsorted(birth, at, side="right") - 1], 0)
 
     kept = (random.random(objects) < 0.02) | (birth + life > birth[-1])
     moments = {
@@ -149,8 +170,8 @@ def lively(objects: int) -> dict[str, Any]:
         "free": np.where(kept, 0, birth + life + 2),
     }
     columns = {"site": site, "size": sizes}
-    for name, time in moments.items():
-        columns |= {f"{name}_instructions": time, f"{name}_bytes": in_bytes(time)}
+    for name, at in moments.items():
+        columns |= {f"{name}_instructions": at, f"{name}_bytes": in_bytes(at)}
     return {name: column.astype(np.uint64) for name, column in columns.items()}
 
 
