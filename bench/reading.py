@@ -98,7 +98,8 @@ def scan(folder: Path) -> tuple[Interval, int]:
 
 def _drag(folder: Path) -> Row:
     results = folder.with_name("results")
-    command = [sys.executable, "-m", "tare", "drag", "--quiet", "--no-page", "-o", results, folder]
+    tare = [sys.executable, "-m", "tare"]
+    command = [*tare, "drag", "--quiet", "--no-page", "-o", str(results), str(folder)]
 
     def seconds() -> float:
         begun = time.monotonic()
