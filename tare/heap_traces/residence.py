@@ -82,25 +82,29 @@ class Process:
         return "nanoseconds" if self.nanoseconds else "instructions"
 
 
-def analyse(trace: Trace, clock: str = "bytes") -> dict[str, Any]:
-    """All that a report on drag shows, as JSON could hold it; tare.studies.drag.details has
-    the keys.
-
-    UsageError when ``trace`` has no last uses, or contradicts itself.
-    """
+def processes_of(trace: Trace) -> list[Process]:
+    """The processes of ``trace``; UsageError when it has no last uses, or contradicts itself."""
     if "last_use" not in trace.header.observed:
         raise UsageError(
             f"{trace.folder} has no last uses",
             "record it again with tare trace --last-use, or run tare drag on the program itself",
         )
     with reading(trace):
-        objects = trace.objects()
-        found = processes(objects, trace.processes)
+        return processes(trace.objects(), trace.processes)
+
+
+def analyse(trace: Trace, found: Sequence[Process], clock: str = "bytes") -> dict[str, Any]:
+    """All that a report on drag shows of the processes ``found`` in ``trace``, as JSON could hold
+    it; tare.studies.drag.details has the keys.
+
+    UsageError when ``trace`` contradicts itself.
+    """
+    with reading(trace):
         reachability, teardown = (
             word in trace.header.observed for word in ("unreachable", "teardown")
         )
         result = analyse_objects(
-            objects, found, clock, reachability=reachability, teardown=teardown
+            trace.objects(), found, clock, reachability=reachability, teardown=teardown
         )
         named_sites(result["sites"], trace)
     return _alike(result) | {
@@ -471,6 +475,7 @@ def _sweep(
     lasts = last_births(objects, process)
     with contextlib.ExitStack() as stack:
         sweeps = {curve: stack.enter_context(PeakSweep(lasts)) for curve in curves}
+        pool = stack.enter_context(ThreadPoolExecutor(len(curves)))
         before = 0
         for batch in batches(objects, process, columns):
             births, sizes = batch["birth"].to_numpy(), batch["size"].to_numpy()
@@ -479,10 +484,14 @@ def _sweep(
             if batch["process"].n_unique() != 1 or int(batch["process"][0]) != process.number:
                 raise TraceDamageError("its objects are not in the order of processes")
             before = int(births[-1])
-            for curve, sweep in sweeps.items():
-                sweep.add(births, batch[CURVES[curve]].to_numpy(), sizes)
+            added = [
+                pool.submit(sweep.add, births, batch[CURVES[curve]].to_numpy(), sizes)
+                for curve, sweep in sweeps.items()
+            ]
             if profile is not None:
                 profile.add(batch)
+            for each in added:
+                each.result()
         peaks = {curve: sweep.peak for curve, sweep in sweeps.items()}
     return peaks, profile.means() if profile is not None else {}
 
@@ -563,32 +572,29 @@ class _Profile:
         self._sums = {name: np.zeros(shape) for name in (*CLASSES, "unreachable")}
 
     def add(self, batch: pl.DataFrame) -> None:
-        at = {
-            name: batch[f"on_{name}"].to_numpy().astype(np.float64)
-            for name in ("birth", "first", "last", "gone", "end")
-        }
-        sizes = batch["size"].to_numpy().astype(np.float64)
-        void = batch["void"].to_numpy()
-        used = np.where(void, 0.0, sizes)
-        self._interval("lag", at["birth"], at["first"], sizes)
-        self._interval("use", at["first"], at["last"], sizes)
-        self._interval("drag", at["last"], at["end"], used)
-        self._interval("void", at["birth"], at["end"], np.where(void, sizes, 0.0))
-        self._interval("unreachable", at["birth"], at["gone"], sizes)
+        at = {name: self._at_moment(batch, name) for name in ("birth", "first", "last", "end")}
+        never = batch.filter("void")
+        born_void, ended_void = (self._at_moment(never, name) for name in ("birth", "end"))
+        reachable_to_end = batch["on_gone"].equals(batch["on_end"])
+        gone = at["end"] if reachable_to_end else self._at_moment(batch, "gone")
+        self._sums["lag"] += at["birth"] - at["first"]
+        self._sums["use"] += at["first"] - at["last"]
+        # What is never used has its last moment at its birth, and is void from there on.
+        self._sums["drag"] += (at["last"] - born_void) - (at["end"] - ended_void)
+        self._sums["void"] += born_void - ended_void
+        self._sums["unreachable"] += at["birth"] - gone
 
-    def _interval(
-        self,
-        name: str,
-        starts: NDArray[np.float64],
-        ends: NDArray[np.float64],
-        sizes: NDArray[np.float64],
-    ) -> None:
-        for times, sign in ((starts, 1.0), (ends, -1.0)):
-            steps = np.minimum(times / self._width, PROFILE_STEPS).astype(np.int64)
-            for row, weights in enumerate((sizes, sizes * times)):
-                self._sums[name][row] += sign * np.bincount(
-                    steps, weights=weights, minlength=PROFILE_STEPS + 1
-                )
+    def _at_moment(self, batch: pl.DataFrame, name: str) -> NDArray[np.float64]:
+        """By step, the sizes of the objects that have the moment in it; and sizes times moments."""
+        times = batch[f"on_{name}"].to_numpy().astype(np.float64)
+        sizes = batch["size"].to_numpy().astype(np.float64)
+        steps = np.minimum(times / self._width, PROFILE_STEPS).astype(np.int64)
+        return np.stack(
+            [
+                np.bincount(steps, weights=weights, minlength=PROFILE_STEPS + 1)
+                for weights in (sizes, sizes * times)
+            ]
+        )
 
     def means(self) -> dict[str, list[float]]:
         """By class, and for the objects that are still reachable, the mean of each step."""

@@ -37,7 +37,9 @@ def reuse(objects: pl.LazyFrame, process: Process) -> dict[str, int]:
         is_followed = place < births.height
         next_size = births["size"].to_numpy()[place[is_followed]]
         same = next_size == due["size"].to_numpy()[is_followed]
-        reusable += len(np.unique(place[is_followed][same]))
+        served = np.zeros(births.height, bool)
+        served[place[is_followed][same]] = True
+        reusable += int(served.sum())
         # Of those that wait for one birth, one of each size is enough.
         left = due.filter(pl.Series(~is_followed)).unique(["thread", "size"])
         waiting = [freed.filter(~is_due), left]

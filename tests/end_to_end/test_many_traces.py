@@ -15,7 +15,7 @@ from tare.base.errors import TareError, UsageError
 from tare.campaign import many_traces
 from tare.campaign.many_traces import Analyse
 from tare.campaign.watching import Watcher
-from tare.heap_traces import residence
+from tare.heap_traces.residence import analyse, processes_of
 from tare.heap_traces.trace import open_trace
 from tare.records.metrics import Status
 from tare.records.results import Results, read_records
@@ -228,7 +228,8 @@ def test_sums_of_a_regular_trace_are_known(tmp_path: Path) -> None:
     folder = write_regular_trace(tmp_path / "regular.tare", count, rows_at_once=7000)
     whole = write_trace_folder(tmp_path / "whole.tare", regular_objects(0, count, count),
                                end_instructions=100 * count + 1)  # fmt: skip
-    analyses = [residence.analyse(open_trace(path)) for path in (folder, whole)]
+    traces = [open_trace(path) for path in (folder, whole)]
+    analyses = [analyse(trace, processes_of(trace)) for trace in traces]
     assert analyses[0] == analyses[1]
     totals = analyses[0]["totals"]
     assert {name: totals[name] for name in regular_totals(count)} == regular_totals(count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tare.base.units import format_count
 from tare.heap_traces import ownership
 from tare.heap_traces.facts import facts_of
 from tare.heap_traces.predictions import predictions
-from tare.heap_traces.residence import analyse, processes, reading
+from tare.heap_traces.residence import Process, analyse, processes_of, reading
 from tare.heap_traces.reuse import reuse
 from tare.heap_traces.trace import Trace, is_trace, open_trace, remove_trace
 from tare.memory_managers.manager import Manager
@@ -92,19 +92,19 @@ def _analysed(trace: Trace, clock: str) -> tuple[dict[str, Any], dict[str, float
     """As ``analyse``, and of the process that holds most: who owns its memory, as ``changes`` what
     changes of single places would bring, and ``reuse``; see ``tare.heap_traces.predictions`` and
     ``reuse``. With the metrics of it."""
-    found = analyse(trace, clock)
+    known = processes_of(trace)
+    found = analyse(trace, known, clock)
     if found["main"]:
-        found |= _of_main(trace, found)
+        found |= _of_main(trace, known, found)
     try:
         return found, values_of(converted(found, Details))
     except DocumentError as error:
         raise UsageError(f"{trace.folder} contradicts itself: {error}", "record it again") from None
 
 
-def _of_main(trace: Trace, found: Mapping[str, Any]) -> dict[str, Any]:
+def _of_main(trace: Trace, known: Sequence[Process], found: Mapping[str, Any]) -> dict[str, Any]:
     main = found["main"]
     with reading(trace):
-        known = processes(trace.objects(), trace.processes)
         mine = next(process for process in known if process.number == main["process"])
         at = main["peak_moment"]
         owned = ownership.owners(trace, mine, at)
