@@ -22,414 +22,11 @@ from tare.studies.replay.question import replay
 from tests.support.java import event_agent, java_since
 
 PERIOD = 64 << 10
-
-COUNTED = """
-import com.sun.management.ThreadMXBean;
-import java.lang.management.ManagementFactory;
-
-public class Counted {
-    static class Begin {}
-    static class End {}
-    static Object sink;
-
-    public static void main(String[] words) throws Exception {
-        ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
-        long thread = Thread.currentThread().getId();
-        for (int i = 0; i < 3; i++) {
-            threads.getThreadAllocatedBytes(thread);
-        }
-        sink = new Begin();
-        long before = threads.getThreadAllocatedBytes(thread);
-        for (int i = 0; i < 20000; i++) {
-            sink = new byte[i % 300];
-            sink = new Object[i % 7];
-            sink = Integer.valueOf(1000 + i);
-            sink = new int[2][3];
-            sink = new StringBuilder("text").append(i).toString();
-        }
-        long after = threads.getThreadAllocatedBytes(thread);
-        sink = new End();
-        java.nio.file.Files.writeString(java.nio.file.Path.of(words[0]), "" + (after - before));
-    }
-}
-"""
-
-LIVES = """
-public class Lives {
-    static class Kept { Kept next; }
-    static class Dropped { Dropped next; }
-    static class Garbage { long a, b, c; }
-    static class Filler { long a, b, c, d; }
-    static Kept kept;
-    static Dropped dropped;
-    static Object sink;
-
-    static void fill(int count) {
-        for (int i = 0; i < count; i++) sink = new Filler();
-    }
-
-    public static void main(String[] words) {
-        for (int i = 0; i < 1000; i++) {
-            Kept k = new Kept(); k.next = kept; kept = k;
-            Dropped d = new Dropped(); d.next = dropped; dropped = d;
-        }
-        fill(20000);
-        dropped = null;
-        fill(20000);
-        for (int i = 0; i < 1000; i++) sink = new Garbage();
-        fill(20000);
-    }
-}
-"""
-
-POINTERS = """
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.atomic.AtomicReference;
-import java.util.concurrent.atomic.AtomicReferenceFieldUpdater;
-import java.util.function.Supplier;
-
-public class Pointers {
-    static class Target {}
-    static class Parent { Object inherited; }
-    static class Fields extends Parent {
-        Object own;
-        volatile Object swapped;
-        volatile Object updated;
-    }
-    class Inner {
-        Object pointed;
-        Object outer() { return bound; }  // javac leaves out an outer object that is not used
-    }
-    static Object[] roots = new Object[64];
-    static Object fixed;
-
-    Object bound = new Target();
-
-    static Object target() { return new Target(); }
-
-    static Supplier<Object> lambda(Object captured, int number, Object other) {
-        return () -> number > 3 ? captured : other;
-    }
-
-    public static void main(String[] words) throws Exception {
-        int n = 0;
-        Fields fields = new Fields();
-        fields.inherited = target();
-        fields.own = target();
-        roots[n++] = fields;
-        VarHandle swapped =
-            MethodHandles.lookup().findVarHandle(Fields.class, "swapped", Object.class);
-        swapped.compareAndSet(fields, null, target());
-        AtomicReferenceFieldUpdater.newUpdater(Fields.class, Object.class, "updated")
-            .set(fields, target());
-        Object[] single = new Object[3];
-        single[1] = target();
-        roots[n++] = single;
-        Object[] copied = new Object[5];
-        System.arraycopy(single, 0, copied, 2, 3);
-        roots[n++] = copied;
-        roots[n++] = single.clone();
-        roots[n++] = Arrays.copyOf(single, 10);
-        roots[n++] = new Object[4][3][2];
-        roots[n++] = new Pointers().new Inner();
-        roots[n++] = lambda(target(), 4, target());
-        roots[n++] = new AtomicReference<Object>(target());
-        AtomicReference<Object> atomic = new AtomicReference<>();
-        atomic.compareAndSet(null, target());
-        roots[n++] = atomic;
-        ArrayList<Object> list = new ArrayList<>();
-        for (int i = 0; i < 100; i++) list.add(target());
-        roots[n++] = list;
-        ConcurrentHashMap<Object, Object> map = new ConcurrentHashMap<>();
-        for (int i = 0; i < 200; i++) map.put(i, target());
-        roots[n++] = map;
-        fixed = target();
-        java.lang.reflect.Field field = Fields.class.getDeclaredField("own");
-        field.set(fields, target());
-    }
-}
-"""
-
-THREADS = """
-public class Threads {
-    static class Made { Object other; }
-    static volatile Object sink;
-
-    public static void main(String[] words) throws Exception {
-        Thread[] all = new Thread[4];
-        for (int i = 0; i < all.length; i++) {
-            all[i] = new Thread(() -> {
-                Made last = null;
-                for (int j = 0; j < 5000; j++) {
-                    Made made = new Made();
-                    made.other = last;
-                    last = j % 100 == 0 ? null : made;
-                    sink = made;
-                }
-            });
-            all[i].start();
-        }
-        for (Thread each : all) each.join();
-    }
-}
-"""
-
-# They allocate until the JVM is gone.
-DAEMONS = """
-import java.util.concurrent.CountDownLatch;
-
-public class Daemons {
-    static volatile Object sink;
-
-    public static void main(String[] words) throws Exception {
-        CountDownLatch busy = new CountDownLatch(6);
-        for (int i = 0; i < 6; i++) {
-            Thread made = new Thread(() -> {
-                for (int j = 0; j < 2000; j++) sink = new Object();
-                busy.countDown();
-                while (true) sink = new Object();
-            });
-            made.setDaemon(true);
-            made.start();
-        }
-        busy.await();
-    }
-}
-"""
-
-# Its threads allocate already while the recording begins.
-EARLY = """
-public class Early {
-    static volatile Object[] sinks = new Object[6];
-    static volatile boolean isOver;
-
-    public static void premain(String words) {
-        for (int i = 0; i < sinks.length; i++) {
-            int sink = i;
-            Thread made = new Thread(() -> {
-                for (int size = 0; !isOver; size = (size + 8) % 20000) sinks[sink] = new byte[size];
-            });
-            made.setDaemon(true);
-            made.start();
-        }
-    }
-
-    public static void main(String[] words) {
-        isOver = true;
-    }
-}
-"""
-
-# Fork and join, a parallel stream, concurrent maps, and objects that go from thread to thread. The
-# program counts, by thread, what it makes.
-PARALLEL = """
-import com.sun.management.ThreadMXBean;
-import java.lang.management.ManagementFactory;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ForkJoinPool;
-import java.util.concurrent.RecursiveTask;
-import java.util.concurrent.atomic.AtomicReferenceArray;
-import java.util.concurrent.atomic.LongAdder;
-import java.util.stream.Collectors;
-import java.util.stream.IntStream;
-
-public class Parallel {
-    static final int THREADS = 8;
-    static class Begin {}
-    static class End {}
-    static class Made { Object other; }
-    static class Boxed {
-        final Object shared;
-        final int number;
-        Boxed(int number) { this.number = number; shared = told; }
-    }
-    static class Sum extends RecursiveTask<Integer> {
-        final int leaves;
-        Sum(int leaves) { this.leaves = leaves; }
-        @Override
-        protected Integer compute() {
-            if (leaves == 1) return 1;
-            Sum left = sum(leaves / 2);
-            left.fork();
-            return sum(leaves - leaves / 2).compute() + left.join();
-        }
-    }
-    static final ConcurrentHashMap<String, LongAdder> told = new ConcurrentHashMap<>();
-    static final AtomicReferenceArray<Object> places = new AtomicReferenceArray<>(5);
-    static final Object[] sinks = new Object[THREADS];
-    static final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
-
-    static void tell(String what, long count) {
-        String name = what + " " + Thread.currentThread().getId();
-        told.computeIfAbsent(name, unused -> new LongAdder()).add(count);
-    }
-
-    static Sum sum(int leaves) {
-        tell("Sum", 1);
-        return new Sum(leaves);
-    }
-
-    static Boxed box(int number) {
-        tell("Boxed", 1);
-        return new Boxed(number);
-    }
-
-    static void make(int place) {
-        tell("Made", 1);
-        Made made = new Made();
-        made.other = places.getAndSet(place, made);
-    }
-
-    static void work(int worker) {
-        long thread = Thread.currentThread().getId();
-        for (int i = 0; i < 3; i++) threads.getThreadAllocatedBytes(thread);
-        sinks[worker] = new Begin();
-        long before = threads.getThreadAllocatedBytes(thread);
-        for (int i = 0; i < 3000; i++) make((worker + i) % places.length());
-        long after = threads.getThreadAllocatedBytes(thread);
-        sinks[worker] = new End();
-        tell("bytes", after - before);
-    }
-
-    public static void main(String[] words) throws Exception {
-        // The JVM counts classes that a thread loads among the bytes of its objects.
-        Object[] loaded = {Begin.class, End.class, Made.class, Boxed.class, Sum.class};
-        sinks[0] = loaded;
-        tell("main", 1);
-        Thread[] all = new Thread[THREADS];
-        for (int i = 0; i < THREADS; i++) {
-            int worker = i;
-            all[i] = new Thread(() -> work(worker));
-        }
-        for (Thread each : all) each.start();
-        ForkJoinPool pool = new ForkJoinPool(THREADS);
-        if (pool.invoke(sum(4096)) != 4096) throw new AssertionError();
-        int size = pool.submit(() -> IntStream.range(0, 8000).parallel().mapToObj(Parallel::box)
-            .collect(Collectors.toConcurrentMap(each -> each.number, each -> each))).get().size();
-        if (size != 8000) throw new AssertionError();
-        for (Thread each : all) each.join();
-        Files.write(Path.of(words[0]), (Iterable<String>) told.entrySet().stream()
-            .map(each -> each.getKey() + " " + each.getValue())::iterator);
-    }
-}
-"""
+PROGRAMS = Path(__file__).with_name("traced")
 PARALLEL_COUNTS = {"Made": 8 * 3000, "Sum": 2 * 4096 - 1, "Boxed": 8000}
 PARALLEL_MAKERS = {"Made": "make", "Sum": "sum", "Boxed": "box"}
 
-# By reflection, for compilers of before Java 21.
-VIRTUAL = """
-import java.lang.reflect.Method;
-
-public class Virtual {
-    static class Made {}
-    static volatile Object sink;
-    static final Object lock = new Object();
-
-    static void make() {
-        for (int i = 0; i < 500; i++) {
-            sink = new Made();
-            if (i % 10 == 0) {
-                synchronized (lock) { sink.hashCode(); }
-                Thread.yield();
-            }
-        }
-    }
-
-    static void deep(int depth) {
-        if (depth == 0) make(); else deep(depth - 1);
-    }
-
-    public static void main(String[] words) throws Exception {
-        Method start = Thread.class.getMethod("startVirtualThread", Runnable.class);
-        StringBuilder ids = new StringBuilder();
-        Thread[] all = new Thread[8];
-        for (int i = 0; i < all.length; i++) {
-            int depth = 10 * (i % 2);
-            all[i] = (Thread) start.invoke(null, (Runnable) () -> deep(depth));
-            ids.append(all[i].getId()).append(' ');
-        }
-        for (Thread each : all) each.join();
-        java.nio.file.Files.writeString(java.nio.file.Path.of(words[0]), ids);
-    }
-}
-"""
-
-# A class is loaded while two threads are in `either`, whose compiled code relied on there being no
-# such class. It is thrown out, and both threads then have the same place in it.
-STACKS = """
-import java.util.concurrent.CountDownLatch;
-
-public class Stacks {
-    static class Made {}
-    static class Quiet { int step() { return 1; } }
-    static class Loud extends Quiet { int step() { return 2; } }
-    static final CountDownLatch arrived = new CountDownLatch(2);
-    static final CountDownLatch loaded = new CountDownLatch(1);
-    static Quiet quiet = new Quiet();
-    static volatile boolean waits;
-    static Object sink;
-
-    static void hold() throws InterruptedException {
-        if (waits) {
-            arrived.countDown();
-            loaded.await();
-        }
-        for (int i = 0; i < 4; i++) sink = new Made();
-    }
-
-    static int either(boolean first) throws InterruptedException {
-        if (first) hold();
-        else hold();
-        return quiet.step();
-    }
-
-    static int deep(int depth, boolean first) throws InterruptedException {
-        return depth == 0 ? either(first) : deep(depth - 1, first) + 1;
-    }
-
-    static void run(boolean first) {
-        try {
-            deep(24, first);
-        } catch (InterruptedException interrupted) {
-            throw new AssertionError(interrupted);
-        }
-    }
-
-    public static void main(String[] words) throws Exception {
-        sink = new Object();
-        for (int i = 0; i < 6000; i++) run(i % 3 == 0);
-        waits = true;
-        Thread one = new Thread(() -> run(true));
-        Thread other = new Thread(() -> run(false));
-        one.start();
-        other.start();
-        arrived.await();
-        quiet = new Loud();
-        loaded.countDown();
-        one.join();
-        other.join();
-    }
-}
-"""
-
-ENDLESS = """
-public class Endless {
-    static Object sink;
-    public static void main(String[] words) throws Exception {
-        for (int i = 0; i < 30000; i++) sink = new long[4];
-        Runtime.getRuntime().exec(new String[] {"kill", "-9", "" + ProcessHandle.current().pid()});
-        for (;;) Thread.sleep(1000);
-    }
-}
-"""
-
-Compiled = Callable[[str, str], list[str]]
+Compiled = Callable[[str], list[str]]
 Recorded = Callable[..., Trace]
 
 
@@ -445,12 +42,11 @@ def agent() -> None:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
-    """Compiles a class; gives the command that runs it."""
+    """Compiles one of the ``PROGRAMS``; gives the command that runs it."""
 
-    def make(name: str, source: str) -> list[str]:
+    def make(name: str) -> list[str]:
         folder = tmp_path_factory.mktemp(name)
-        (folder / f"{name}.java").write_text(source)
-        subprocess.run(["javac", "-nowarn", "-d", folder, folder / f"{name}.java"], check=True)
+        subprocess.run(["javac", "-nowarn", "-d", folder, PROGRAMS / f"{name}.java"], check=True)
         return ["java", "-Xmx256m", "-cp", str(folder), name]
 
     return make
@@ -461,14 +57,14 @@ def recorded(compiled: Compiled, tmp_path_factory: pytest.TempPathFactory) -> Re
     """The trace of a program, which several tests may look at."""
     kept: dict[tuple[str, bool, bool], Trace] = {}
 
-    def record(name: str, source: str, *, pointers: bool = False, last_seen: bool = False) -> Trace:
+    def record(name: str, *, pointers: bool = False, last_seen: bool = False) -> Trace:
         if (name, pointers, last_seen) in kept:
             return kept[name, pointers, last_seen]
         if pointers:
             event_agent()
         what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=pointers, last_seen=last_seen)
         folder = tmp_path_factory.mktemp(name) / "t.tare"
-        trace = api.trace(compiled(name, source), what=what, folder=folder)
+        trace = api.trace(compiled(name), what=what, folder=folder)
         assert trace.meta["complete"], trace.meta["reason"]
         assert violations(trace) == {}
         kept[name, pointers, last_seen] = trace
@@ -485,6 +81,11 @@ def objects_with_types(trace: Trace) -> pl.DataFrame:
 
 def of_type(objects: pl.DataFrame, name: str) -> pl.DataFrame:
     return objects.filter(pl.col("type") == f"new {name}")
+
+
+def line_of(program: str, text: str) -> int:
+    source = (PROGRAMS / f"{program}.java").read_text()
+    return source[: source.index(text)].count("\n") + 1
 
 
 def jdk() -> int:
@@ -509,7 +110,7 @@ def assert_walk_agrees(trace: Trace) -> None:
 
 
 def test_every_byte_that_the_jvm_counts_is_there(compiled: Compiled, tmp_path: Path) -> None:
-    command = compiled("Counted", COUNTED)
+    command = compiled("Counted")
     options = ["--jvm", "--reachability", "256KiB", "-o", str(tmp_path / "t.tare")]
     subprocess.run(
         [sys.executable, "-m", "tare", "trace", *options, "--", *command, str(tmp_path / "told")],
@@ -535,7 +136,7 @@ def test_every_byte_that_the_jvm_counts_is_there(compiled: Compiled, tmp_path: P
 
 
 def test_lives_end_with_the_next_collection(recorded: Recorded) -> None:
-    trace = recorded("Lives", LIVES)
+    trace = recorded("Lives")
     objects = objects_with_types(trace)
     kept, dropped, garbage = (
         of_type(objects, f"Lives${name}") for name in ("Kept", "Dropped", "Garbage")
@@ -552,7 +153,7 @@ def test_lives_end_with_the_next_collection(recorded: Recorded) -> None:
 
 
 def test_an_overwritten_pointer_dates_a_death(recorded: Recorded) -> None:
-    trace = recorded("Lives", LIVES, pointers=True, last_seen=True)
+    trace = recorded("Lives", pointers=True, last_seen=True)
     objects = objects_with_types(trace)
     # Each is in a static field until the next one is.
     garbage = of_type(objects, "Lives$Garbage")
@@ -570,7 +171,7 @@ def test_an_overwritten_pointer_dates_a_death(recorded: Recorded) -> None:
 
 
 def test_a_site_has_its_stack(recorded: Recorded) -> None:
-    trace = recorded("Lives", LIVES)
+    trace = recorded("Lives")
     row = of_type(objects_with_types(trace), "Lives$Filler").row(0, named=True)
     frames = trace.frames_of(0, row["site"])
     assert [frame["function"] for frame in frames] == [
@@ -579,14 +180,14 @@ def test_a_site_has_its_stack(recorded: Recorded) -> None:
         "Lives.main",
     ]
     assert [frame["file"] for frame in frames] == ["", "Lives.java", "Lives.java"]
-    assert frames[1]["line"] == LIVES[: LIVES.index("new Filler")].count("\n") + 1
+    assert frames[1]["line"] == line_of("Lives", "new Filler")
     assert row["size"] == 48  # a header of 12 bytes, four longs, and the gap between
 
 
 def test_a_known_stack_has_the_site_that_the_jvm_would_tell(
     compiled: Compiled, tmp_path: Path
 ) -> None:
-    java, *rest = compiled("Stacks", STACKS)
+    java, *rest = compiled("Stacks")
     dont_inline = "-XX:CompileCommand=quiet -XX:CompileCommand=dontinline,Stacks::hold".split()
     what = Asked(jvm=True, reachability_bytes=PERIOD)
     trace = api.trace([java, "-Xbatch", *dont_inline, *rest], what=what, folder=tmp_path / "t.tare")
@@ -600,12 +201,12 @@ def test_a_known_stack_has_the_site_that_the_jvm_would_tell(
         assert [made["function"], hold["function"]] == ["new Stacks$Made", "Stacks.hold"]
         assert {frame["function"] for frame in deep} == {"Stacks.deep"}
         lines[either["line"]] += count
-    first = STACKS[: STACKS.index("if (first) hold")].count("\n") + 1
+    first = line_of("Stacks", "if (first) hold")
     assert lines == {first: 4 * (2000 + 1), first + 1: 4 * (4000 + 1)}
 
 
 def test_pointers_of_every_kind_are_told(recorded: Recorded) -> None:
-    trace = recorded("Pointers", POINTERS, pointers=True)
+    trace = recorded("Pointers", pointers=True)
     found = trace.meta["jvm"]
     assert_walk_agrees(trace)
     assert found["unchanged_classes"] == 0
@@ -625,7 +226,7 @@ def test_pointers_of_every_kind_are_told(recorded: Recorded) -> None:
 def test_threads_may_allocate_to_the_end(compiled: Compiled, tmp_path: Path) -> None:
     """One may be between the record of an object and its tag, or see its death told too late."""
     event_agent()
-    command = compiled("Daemons", DAEMONS)
+    command = compiled("Daemons")
     for number in range(3):
         what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=True)
         assert_walk_agrees(api.trace(command, what=what, folder=tmp_path / f"{number}.tare"))
@@ -636,7 +237,7 @@ def test_what_fills_gaps_of_the_heap_is_no_object(
 ) -> None:
     """As in the buffers of threads that allocate while the first objects are looked for."""
     event_agent()
-    command = compiled("Early", EARLY)
+    command = compiled("Early")
     (tmp_path / "manifest").write_text("Premain-Class: Early\n")
     jar = tmp_path / "early.jar"
     classes = command[command.index("-cp") + 1]
@@ -662,7 +263,7 @@ def test_threads_lose_nothing(
         options = [word.replace("hashCode=3", "hashCode=4") for word in jvm_trace._OPTIONS]
         monkeypatch.setattr(jvm_trace, "_OPTIONS", options)
     what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=True)
-    trace = api.trace(compiled("Threads", THREADS), what=what, folder=tmp_path / "t.tare")
+    trace = api.trace(compiled("Threads"), what=what, folder=tmp_path / "t.tare")
     assert trace.meta["jvm"]["lost_stores"] == 0
     made = of_type(objects_with_types(trace), "Threads$Made")
     assert made.height == 20000
@@ -687,7 +288,7 @@ def test_a_parallel_program_loses_nothing(
     if pointers:
         event_agent()
     what = Asked(jvm=True, reachability_bytes=8 * PERIOD, pointers=pointers)
-    command = [*compiled("Parallel", PARALLEL), str(tmp_path / "told")]
+    command = [*compiled("Parallel"), str(tmp_path / "told")]
     trace = api.trace(command, what=what, folder=tmp_path / "t.tare")
     assert trace.meta["complete"], trace.meta["reason"]
     assert violations(trace) == {}
@@ -757,7 +358,7 @@ def assert_all_stores_are_there(trace: Trace, objects: pl.DataFrame) -> None:
 
 def test_a_virtual_thread_is_a_thread(compiled: Compiled, tmp_path: Path) -> None:
     java = java_since(21)
-    _, *rest = compiled("Virtual", VIRTUAL)
+    _, *rest = compiled("Virtual")
     what = Asked(jvm=True, reachability_bytes=PERIOD)
     command = [java, *rest, str(tmp_path / "ids")]
     trace = api.trace(command, what=what, folder=tmp_path / "t.tare")
@@ -778,7 +379,7 @@ def test_a_virtual_thread_is_a_thread(compiled: Compiled, tmp_path: Path) -> Non
 def test_compact_headers_make_objects_smaller(compiled: Compiled, tmp_path: Path) -> None:
     java = java_since(25)
     event_agent()
-    _, *rest = compiled("Lives", LIVES)
+    _, *rest = compiled("Lives")
     what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=True, last_seen=True)
     command = [java, "-XX:+UseCompactObjectHeaders", *rest]
     trace = api.trace(command, what=what, folder=tmp_path / "t.tare")
@@ -794,7 +395,7 @@ def test_compact_headers_make_objects_smaller(compiled: Compiled, tmp_path: Path
 
 
 def test_a_replay_is_the_same_under_a_collector(recorded: Recorded, tmp_path: Path) -> None:
-    trace = recorded("Pointers", POINTERS, pointers=True)
+    trace = recorded("Pointers", pointers=True)
     results = replay(
         trace.folder,
         ["glibc", "marksweep(glibc)", "immix(heap=256MiB)", "semispace(heap=256MiB)"],
@@ -810,7 +411,7 @@ def test_a_replay_is_the_same_under_a_collector(recorded: Recorded, tmp_path: Pa
 
 def test_a_killed_jvm_leaves_a_trace(compiled: Compiled, tmp_path: Path) -> None:
     what = Asked(jvm=True, reachability_bytes=PERIOD)
-    trace = api.trace(compiled("Endless", ENDLESS), what=what, folder=tmp_path / "t.tare")
+    trace = api.trace(compiled("Endless"), what=what, folder=tmp_path / "t.tare")
     assert not trace.meta["complete"]
     assert "SIGKILL" in trace.meta["reason"]
     assert violations(trace) == {}
@@ -826,7 +427,7 @@ def test_objects_that_have_no_number_end_the_recording(
         event_agent()
     monkeypatch.setenv("TARE_JVM_TRACE_OBJECTS", "30000")
     what = Asked(jvm=True, reachability_bytes=PERIOD, pointers=pointers)
-    trace = api.trace(compiled("Lives", LIVES), what=what, folder=tmp_path / "t.tare")
+    trace = api.trace(compiled("Lives"), what=what, folder=tmp_path / "t.tare")
     assert trace.meta["objects"] == 30_000
     assert not trace.meta["complete"]
     assert "recording stopped after 30000 objects" in trace.meta["reason"]
