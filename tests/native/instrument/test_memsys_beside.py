@@ -17,7 +17,7 @@ from tare.observers.memory_model import load_model
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits
-from tests.native.instrument.test_memsys import launcher, lines_of, tool
+from tests.native.instrument.simulated import launcher, lines_of, tool
 from tests.support.processes import processes_with
 
 Compile = Callable[..., Path]
