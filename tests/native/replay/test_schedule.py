@@ -16,7 +16,7 @@ import pytest
 
 from tare.heap_traces.schedule import How, compile_trace
 from tare.heap_traces.trace import STORED, arrow_schema, open_trace, with_distances
-from tests.native.replay.test_replay import shown
+from tests.native.replay.schedules import shown
 from tests.support import ROOT
 from tests.support.traces import OBJECTS, objects_frame, put_table, write_trace_folder
 
