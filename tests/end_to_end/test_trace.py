@@ -28,15 +28,8 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tests.support.recordings import lively_program, write_process
-from tests.unit.heap_traces.test_heap_trace import (
-    FACTS,
-    Recorder,
-    converted,
-    edit_meta,
-    lively,
-    recorder,
-    small,
-)
+from tests.unit.heap_traces.conftest import recorder, small
+from tests.unit.heap_traces.recorded import FACTS, Recorder, converted, edit_meta, lively
 
 __all__ = ["recorder", "small"]
 
