@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.instrument.test_counts import OPTIONS, PRELUDE
+from tests.native.instrument.programs import OPTIONS, PRELUDE
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.results import read_records
 from tare.records.runs import Limits
-from tests.native.instrument.test_counts import OPTIONS, PRELUDE, REAL
+from tests.native.instrument.programs import OPTIONS, PRELUDE, REAL
 from tests.support.valgrind import both_tools, needs_valgrind, ours, theirs
 
 __all__ = ["both_tools"]

@@ -1,14 +1,13 @@
-"""Counts of the instrument: exact where they are known, equal to Valgrind's own tools elsewhere."""
+"""Counts of the instrument, exact where they are known."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +20,10 @@ from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Limits, Outcome
 from tare.studies.count.details import Details
-from tests.support.valgrind import (
-    both_tools,
-    collected,
-    loads_elsewhere,
-    needs_valgrind,
-    ours,
-    real_program,
-    theirs,
-    valgrind_environment,
-)
-
-__all__ = ["both_tools", "needs_valgrind", "theirs", "valgrind_environment"]
-
+from tests.native.instrument.programs import OPTIONS, OWN_MALLOC, PRELUDE
 
 Completed = subprocess.CompletedProcess[str]
 Compile = Callable[..., Path]
-PRELUDE = """
-#define _GNU_SOURCE
-#include <errno.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <fcntl.h>
-#include <unistd.h>
-static void *keep(void *p) { __asm__ volatile("" : "+r"(p) : : "memory"); return p; }
-"""
-OPTIONS = ("-fno-builtin", "-pthread", "-ldl")
 
 
 def counted(tmp_path: Path, *argv: str | Path, manager: str = "glibc", **fields: Any) -> Outcome:
@@ -267,15 +236,6 @@ static void spin(int number) {
   ++handled;
   AND_MORE
 }
-"""
-OWN_MALLOC = """
-static char pool[1 << 26];
-static size_t used;
-__attribute__((noipa))
-void *malloc(size_t n) { return pool + __atomic_fetch_add(&used, (n + 15) & ~15ul, 5); }
-__attribute__((noipa)) void free(void *p) { (void)p; }
-void *calloc(size_t n, size_t m) { return malloc(n * m); }
-void *realloc(void *p, size_t n) { return p ? memcpy(malloc(n), p, n) : malloc(n); }
 """
 
 
@@ -501,144 +461,6 @@ def test_objects_of_a_library_that_comes_and_goes(tmp_path: Path, compile_c: Com
     bare = compile_c(source.replace("j < 10", "j < 0"), *OPTIONS, name="bare")
     _, without = tool(tmp_path, bare)
     assert only(counts)["objects"] - only(without)["objects"] == 50
-
-
-# ---- against Valgrind's own tools ----
-
-
-REAL = {
-    "true": ["/bin/true"],
-    "gawk": ["gawk", "BEGIN{for(i=0;i<5000;i++)a[i%500]=i \"\"; print length(a)}"],
-    "perl": ["perl", "-e", "my %h; $h{$_ % 700} .= $_ for 1..5000; print scalar keys %h"],
-    "lua": ["lua5.4", "-e", "local t={} for i=1,5000 do t[i]=tostring(i) end print(#t)"],
-    "bc": ["bc", "-q", "{input}/sum.bc"],
-    "sqlite3": ["sqlite3", ":memory:", "create table t(a,b); with recursive c(x) as (select 1 union"
-                " all select x+1 from c where x<900) insert into t select x,hex(x) from c;"
-                " select sum(length(b)) from t;"],
-    # Without -S it asks the machine how much memory is free, and takes another branch by that.
-    "sort": ["sort", "-S", "4M", "{input}/lines"],
-    "sed": ["sed", "s/1/one/g", "{input}/lines"],
-    "python": ["python3", "-S", "-c", "print(sum(len(str(i)) for i in range(3000)))"],
-    "ls": ["ls", "{input}/files"],
-}  # fmt: skip
-
-
-def write_inputs(folder: Path) -> None:
-    """What the real programs read, as ``{input}/…``."""
-    (folder / "lines").write_text("".join(f"{i * 7919 % 3000}\n" for i in range(3000)))
-    (folder / "sum.bc").write_text("for (i = 0; i < 60; i++) a[i] = i ^ 20\na[59]\nquit\n")
-    for name in (f"{i % 7}/{i}.{'pm' if i % 3 else 'txt'}" for i in range(300)):
-        file = folder / "files" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-
-
-def real_command(words: Sequence[str], both: Path) -> list[str]:
-    """A real program on input that it finds under one path for all tools. It has run once: what is
-    read for the first time on a day gets another time of access, with which Python computes."""
-    environment = valgrind_environment(both)
-    found = real_program(words[0], environment["PATH"])
-    if found is None:
-        pytest.skip(f"{words[0]} is not installed")
-    write_inputs(both)
-    command = [found, *(word.replace("{input}", str(both)) for word in words[1:])]
-    subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True
-    )
-    return command
-
-
-@pytest.fixture(params=REAL)
-def real(request: pytest.FixtureRequest, both_tools: Path) -> list[str]:
-    return real_command(REAL[request.param], both_tools)
-
-
-CALLGRIND_MISSES = 64
-"""callgrind adds a block to its count when the next begins, so it lacks the last: the call of exit
-of the kernel and the few instructions before it."""
-
-
-@needs_valgrind
-def test_the_total_is_callgrind_s(real: list[str], both_tools: Path) -> None:
-    count = ours(both_tools, *real)["instructions"]
-    callgrind = collected(both_tools, *real)
-    if real[0].endswith("gawk"):
-        # Its libsigsegv parses /proc/self/maps, in which Valgrind's own mappings are, too.
-        assert abs(count - callgrind) < count * 1e-3
-    elif loads_elsewhere():
-        assert count == pytest.approx(callgrind, rel=1e-3)
-    else:
-        assert 0 < count - callgrind < CALLGRIND_MISSES
-
-
-@needs_valgrind
-def test_what_led_to_a_handled_fault_is_counted(both_tools: Path, compile_c: Compile) -> None:
-    """By callgrind the instruction that failed is, too. For the second the core calls a helper,
-    and registers are elsewhere when that fails."""
-    source = f"""{PRELUDE}
-      static char *page;
-      static void handler(int number) {{
-        (void)number; mprotect(page, 4096, PROT_READ | PROT_WRITE); }}
-      int main(int count, char **words) {{
-        page = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        signal(SIGSEGV, handler);
-        for (int i = atoi(words[count - 1]); i > 0; --i) {{
-          mprotect(page, 4096, PROT_NONE);
-          for (volatile int j = 0; j < 50; ++j) {{}}
-          __asm__ volatile("test %0, %0; jz 1f; STORE; 1:" : : "r"(page) : "memory", "cc");
-        }}
-        return 0; }}"""
-    few, many = "100", "900"
-
-    def commands(store: str) -> dict[str, list[str]]:
-        path = compile_c(source.replace("STORE", store), *OPTIONS, name=store[:2])
-        return {faults: [str(path), faults] for faults in (few, many)}
-
-    def of_faults(words: dict[str, list[str]]) -> int:
-        ran = {faults: ours(both_tools, *each)["instructions"] for faults, each in words.items()}
-        return int(ran[many] - ran[few])
-
-    moves, saves = commands("movb $1, (%0)"), commands("fxsave (%0)")
-    moved = of_faults(moves)
-    assert collected(both_tools, *moves[many]) - collected(both_tools, *moves[few]) == moved + 800
-    assert moved <= of_faults(saves) <= moved + 800
-
-
-@needs_valgrind
-@pytest.mark.parametrize("operation", ["malloc", "free"])
-@pytest.mark.parametrize("name", ["gawk", "bc", "sqlite3"])
-def test_the_inclusive_cost_is_callgrind_s(name: str, operation: str, both_tools: Path) -> None:
-    (both_tools / "sum.bc").write_text("for (i = 0; i < 60; i++) a[i] = i ^ 20\na[59]\nquit\n")
-    words = [word.replace("{input}", str(both_tools)) for word in REAL[name]]
-    if shutil.which(words[0]) is None:
-        pytest.skip(f"{words[0]} is not installed")
-    inclusive = collected(both_tools, *words, options=[f"--toggle-collect={operation}"])
-    operations = ours(both_tools, *words)["operations"]
-    # callgrind collects in malloc when glibc's realloc calls it, too; here that is the realloc's.
-    nested = inclusive - operations[operation]["instructions"]
-    assert 0 <= nested <= operations.get("realloc", {"instructions": 0})["instructions"] / 2
-    if name != "sqlite3":
-        assert nested == 0
-
-
-@needs_valgrind
-def test_objects_and_bytes_are_memcheck_s(real: list[str], both_tools: Path) -> None:
-    said = theirs(both_tools, "memcheck", "--run-libc-freeres=no", "--run-cxx-freeres=no", *real)
-    match = re.search(r"total heap usage: ([\d,]+) allocs, ([\d,]+) frees, ([\d,]+) bytes", said)
-    assert match, said
-    allocations, frees, size = (int(text.replace(",", "")) for text in match.groups())
-    count = ours(both_tools, *real)
-    if real[0].endswith("python3"):
-        pytest.skip("its garbage depends on addresses, which memcheck's malloc changes")
-    operations = count["operations"].values()
-    # memcheck takes a realloc of an object for a new one and a free, of the whole size.
-    assert count["objects"] + count["resized_objects"] == allocations
-    assert count["freed_objects"] + count["resized_objects"] == frees
-    # gawk and perl copy their environment, where memcheck preloads one object more.
-    extra = len(f":{both_tools}/vgpreload_memcheck-amd64-linux.so")
-    beyond = size - sum(operation["bytes"] for operation in operations)
-    assert beyond in (0, extra, 2 * extra), "bytes differ by more than that name"
-    assert count["unknown_frees"] == 0
 
 
 # ---- under Tare ----

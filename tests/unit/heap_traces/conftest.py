@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tare.heap_traces.trace import (
-    Trace,
-)
+from tare.heap_traces.trace import Trace
 from tare.observers import tracing
 from tests.support.recordings import numbers, write_process
 from tests.unit.heap_traces.recorded import Recorder, births, converted, deaths

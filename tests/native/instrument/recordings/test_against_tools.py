@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tare.observers import call_sites, instrument
+from tests.native.instrument.programs import REAL, real_command
 from tests.native.instrument.recordings.recorded import (
     Recording,
     built,
@@ -24,7 +25,6 @@ from tests.native.instrument.recordings.recorded import (
     read,
     recorded,
 )
-from tests.native.instrument.test_counts import REAL, real_command
 from tests.support.valgrind import (
     both_tools,
     loads_elsewhere,

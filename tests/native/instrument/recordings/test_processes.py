@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.native.instrument.programs import OWN_MALLOC
 from tests.native.instrument.recordings.recorded import (
     BLOCK_ROWS,
     NO_GUARDS,
@@ -21,7 +22,6 @@ from tests.native.instrument.recordings.recorded import (
     recorded,
     tool,
 )
-from tests.native.instrument.test_counts import OWN_MALLOC
 
 
 def test_threads(tmp_path: Path, program: Compile) -> None:
