@@ -18,9 +18,10 @@ from tare.heap_traces.trace import open_trace
 from tare.report.model import Cell, Column, Figure, Report, Section, Table
 from tare.report.notebook import MOST_BYTES, as_html
 from tests.docs.test_pages import LINK, anchors
-from tests.end_to_end.test_page import MANAGERS, PAYLOADS, VARIABLES, contrast, make_report
+from tests.end_to_end.test_page import VARIABLES, contrast
 from tests.support import ROOT
 from tests.support.campaigns import write_campaign
+from tests.support.reports import MANAGERS, PAYLOADS, make_report
 from tests.support.traces import many_objects, write_trace_folder
 from tests.unit.report.test_page import big_table
 

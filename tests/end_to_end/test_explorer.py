@@ -25,8 +25,9 @@ from tare.heap_traces.trace import open_trace
 from tare.records.metrics import Status
 from tare.records.runs import Outcome, Record, Run
 from tare.report.figures.marks import ratio_text
-from tests.end_to_end.test_page import PAYLOADS, PHONE, WIDE, Visit, contrast, texts
+from tests.end_to_end.test_page import PHONE, WIDE, Visit, contrast, texts
 from tests.support.campaigns import write_campaign
+from tests.support.reports import PAYLOADS
 from tests.support.traces import many_objects, write_trace_folder
 from tests.unit.answers.test_explorer import (
     COUNT,

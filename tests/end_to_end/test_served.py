@@ -26,8 +26,9 @@ from tare.answers.explorer.served.server import Explorer
 from tare.base.errors import UsageError
 from tare.records.metrics import Status
 from tare.records.runs import Outcome, Record, Run
-from tests.end_to_end.test_page import FOR_HUMANS, PAYLOADS, WIDE
+from tests.end_to_end.test_page import FOR_HUMANS, WIDE
 from tests.support.campaigns import write_campaign
+from tests.support.reports import PAYLOADS
 
 pytest.importorskip("duckdb", reason="the Python package duckdb")
 MANAGERS = ("glibc", "jemalloc")

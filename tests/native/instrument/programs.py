@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.valgrind import (
-    real_program,
-    valgrind_environment,
-)
+from tests.support.valgrind import real_program, valgrind_environment
 
 PRELUDE = """
 #define _GNU_SOURCE
