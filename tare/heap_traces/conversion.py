@@ -24,6 +24,7 @@ from tare.base.errors import TareError
 from tare.base.files import hash_file
 from tare.base.libraries import NDArray, np, pa
 from tare.base.units import format_count
+from tare.heap_traces.invariants import broken_rows, last_births
 from tare.heap_traces.recording import (
     Frame,
     Process,
@@ -40,9 +41,7 @@ from tare.heap_traces.trace import (
     OPERATIONS,
     TABLES,
     VERSION,
-    broken_rows,
     filled_up,
-    last_births,
     table_file,
 )
 from tare.heap_traces.writing import TableWriter, constant, known, numbers, words

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tare as api
-from tare.heap_traces.trace import violations
+from tare.heap_traces.invariants import violations
 from tests.conftest import Completed
 from tests.unit.answers.test_older_results import OLDER
 

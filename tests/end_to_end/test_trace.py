@@ -15,12 +15,8 @@ import tare as api
 from bench.reading import OWN_PEAK_BYTES
 from tare.__main__ import run as tare_command
 from tare.base.errors import UsageError
-from tare.heap_traces.trace import (
-    TABLES,
-    Trace,
-    open_trace,
-    violations,
-)
+from tare.heap_traces.invariants import violations
+from tare.heap_traces.trace import TABLES, Trace, open_trace
 from tare.memory_managers.manager import resolve
 from tare.observers import asked, tracing
 from tare.observers.asked import Asked

@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tare.heap_traces.trace import Trace, open_trace, violations
+from tare.heap_traces.invariants import violations
+from tare.heap_traces.trace import Trace, open_trace
 from tare.memory_managers.manager import resolve
 from tare.observers import asked, tracing
 from tare.programs.program import Program

@@ -15,7 +15,8 @@ import pytest
 
 from tare.base.native import native_file
 from tare.heap_traces.conversion import convert
-from tare.heap_traces.trace import FREE_OPERATIONS, Trace, open_trace, violations
+from tare.heap_traces.invariants import violations
+from tare.heap_traces.trace import FREE_OPERATIONS, Trace, open_trace
 from tare.memory_managers.manager import resolve
 from tare.observers import asked, instrument, tracing
 from tare.programs.program import Program

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tare.base.native import native_file
-from tare.heap_traces.trace import Trace, open_trace, violations
+from tare.heap_traces.invariants import violations
+from tare.heap_traces.trace import Trace, open_trace
 from tare.memory_managers.manager import resolve
 from tare.observers import asked, recorder, tracing
 from tare.programs.program import Program

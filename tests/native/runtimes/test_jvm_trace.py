@@ -14,8 +14,9 @@ import pytest
 
 import tare as api
 from tare.base.errors import MissingError
+from tare.heap_traces.invariants import violations
 from tare.heap_traces.schedule import How
-from tare.heap_traces.trace import Trace, open_trace, violations
+from tare.heap_traces.trace import Trace, open_trace
 from tare.observers import jvm_trace
 from tare.observers.asked import Asked
 from tare.studies.replay.question import replay

@@ -16,15 +16,8 @@ import pytest
 from tare.__main__ import run as tare_command
 from tare.base.errors import UsageError
 from tare.heap_traces.facts import facts_of
-from tare.heap_traces.trace import (
-    STORED,
-    TABLES,
-    VERSION,
-    Trace,
-    arrow_schema,
-    open_trace,
-    violations,
-)
+from tare.heap_traces.invariants import violations
+from tare.heap_traces.trace import STORED, TABLES, VERSION, Trace, arrow_schema, open_trace
 from tare.report.trace_summary import summary_report
 from tare.studykit.replayer import name_of
 from tests.support.traces import put_table

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tare.base.errors import TareError
 from tare.heap_traces import conversion
 from tare.heap_traces.conversion import convert
+from tare.heap_traces.invariants import violations
 from tare.heap_traces.recording import Frame
 from tare.heap_traces.trace import (
     CLOCKS,
@@ -26,7 +27,6 @@ from tare.heap_traces.trace import (
     Trace,
     arrow_schema,
     open_trace,
-    violations,
 )
 from tare.heap_traces.writing import TableWriter
 from tare.heap_traces.writing import numbers as written

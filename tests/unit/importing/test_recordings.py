@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from tare.__main__ import run as tare_command
 from tare.answers.exports.traces import TRACE_FORMATS
 from tare.base.errors import UsageError
-from tare.heap_traces.trace import Trace, open_trace, violations
+from tare.heap_traces.invariants import violations
+from tare.heap_traces.trace import Trace, open_trace
 from tare.importing import events, import_recording, lines
 
 HEAD = "v 10400 3\nX program with words\nI 1000 5e2990\n"

@@ -18,6 +18,7 @@ from tare.base.errors import UsageError
 from tare.heap_traces import residence
 from tare.heap_traces.frames import frame_text, site_text
 from tare.heap_traces.peak import Peak, PeakSweep
+from tare.heap_traces.profile import CLASSES, PROFILE_STEPS
 from tare.heap_traces.residence import analyse_objects, processes
 from tare.records.metrics import Status
 from tare.records.results import Results
@@ -211,12 +212,12 @@ def test_the_analysis_is_that_of_a_naive_model(rows: list[Row], clock: str) -> N
     assert totals["never_freed_objects"] == unfreed.height
     assert sum(site["objects"] for site in result["sites"]) <= frame.height
     profile = result["main"]["profile"]
-    step = result["main"]["end"] / residence.PROFILE_STEPS
+    step = result["main"]["end"] / PROFILE_STEPS
     if len(known) == 1:
         for name in ("use", "lag", "void", "drag"):
             assert sum(profile[name]) * step == pytest.approx(areas[name], abs=END * 20)
         held = result["main"]["at_peak"]
-        assert sum(held[name] for name in residence.CLASSES) == peaks["free"]
+        assert sum(held[name] for name in CLASSES) == peaks["free"]
 
 
 def test_a_profile_shows_each_class_when_it_is_held() -> None:
@@ -228,7 +229,7 @@ def test_a_profile_shows_each_class_when_it_is_held() -> None:
     (process,) = processes(frame.lazy(), [])
     result = analyse_objects(frame.lazy(), [process], "instructions", reachability=False)
     profile = result["main"]["profile"]
-    assert process.instructions == residence.PROFILE_STEPS == 240
+    assert process.instructions == PROFILE_STEPS == 240
     assert profile["lag"] == [8.0] * 60 + [0.0] * 180
     assert profile["use"] == [0.0] * 60 + [8.0] * 60 + [0.0] * 120
     assert profile["drag"] == [0.0] * 120 + [8.0] * 60 + [0.0] * 60
@@ -429,7 +430,7 @@ def test_a_report_of_a_trace(of_trace: Results, trace: Path) -> None:
     assert [row[4].text for row in published.rows][1:] == ["6.0%", "18%", "6.9%", "63%", "20%"]
     values = dict(of_trace.measurements.select("metric", "value").iter_rows())
     assert values["peak_free_bytes"] >= values["peak_last_use_bytes"] > 0
-    assert sum(values[f"{name}_share"] for name in residence.CLASSES) == pytest.approx(1)
+    assert sum(values[f"{name}_share"] for name in CLASSES) == pytest.approx(1)
 
 
 def test_a_damaged_analysis_is_said_to_be_one(of_trace: Results) -> None:
