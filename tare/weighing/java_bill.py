@@ -8,6 +8,7 @@ from tare.base.errors import UsageError
 from tare.memory_managers import conditions, suitable
 from tare.memory_managers.manager import Manager, describe_managers, parse_name, resolve
 from tare.memory_managers.runtimes import jvm
+from tare.memory_managers.runtimes.jvm import collectors
 from tare.observers.protocol import Observe
 from tare.programs import java_command
 from tare.programs.program import Program
@@ -17,7 +18,7 @@ from tare.records.runs import Outcome
 from tare.studykit.least_heap.executed import UNIT, in_heap
 
 RUNTIME = jvm.NAME
-OWN = f"{jvm.NAME}.{jvm.OWN}"
+OWN = f"{jvm.NAME}.{collectors.OWN}"
 COLLECTOR = ""
 """The setting of a manager that its name says, for ``jvm.without``."""
 HEAP_SETTINGS = ("heap", "young")
@@ -78,7 +79,7 @@ def settle(
     shown = processes[0] if processes else {"collector": ""}
     named = {name: manager for name, manager in managers.items() if name != OWN}
     own = f"{RUNTIME}.{shown['collector']}"
-    if (add_own or not named) and shown["collector"] in jvm.COLLECTORS:
+    if (add_own or not named) and shown["collector"] in collectors.COLLECTORS:
         named[own] = resolve(own)
     first = baseline or (own if own in named else next(iter(named or managers)))
     ordered = {first: {**managers, **named}[first], **named}

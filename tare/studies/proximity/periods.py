@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from tare.base.errors import UsageError
 from tare.memory_managers.layers import split_name
 from tare.memory_managers.manager import parse_name, resolve
-from tare.memory_managers.runtimes.jvm import COLLECTORS
 from tare.memory_managers.runtimes.jvm import NAME as JVM
+from tare.memory_managers.runtimes.jvm.collectors import COLLECTORS
 from tare.records.results import Results
 from tare.studies.proximity.report import Variant
 from tare.studykit.sweeps import size_text

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tare.memory_managers.manager import resolve
-from tare.memory_managers.runtimes import jvm
+from tare.memory_managers.runtimes.jvm.collectors import COLLECTORS, MMTK, OWN
 from tare.observers import runner
 from tare.programs import java_command
 from tare.programs.program import Program
@@ -88,7 +88,7 @@ def run(tmp_path: Path, classes: Path) -> Run:
 
 
 @needs_java
-@pytest.mark.parametrize("collector", [c for c in jvm.COLLECTORS if c not in (jvm.MMTK, jvm.OWN)])
+@pytest.mark.parametrize("collector", [c for c in COLLECTORS if c not in (MMTK, OWN)])
 def test_a_collector_serves_and_shows_itself(run: Run, collector: str) -> None:
     outcome = run(f"jvm.{collector}(heap=256MiB)", "Churn", 100, 4)
     assert (outcome.status, outcome.reason) == (Status.OK, "")
@@ -101,7 +101,7 @@ def test_a_collector_serves_and_shows_itself(run: Run, collector: str) -> None:
     (process,) = outcome.details["jvm"]["processes"]
     assert process["collector"] == collector
     assert process["observer_cpu_seconds"] > 0
-    if jvm.COLLECTORS[collector].stops:
+    if COLLECTORS[collector].stops:
         assert 99 << 20 <= values["heap_allocated_bytes"] <= 110 << 20
     if collector == "epsilon":
         assert values["collections"] == 0

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tare.base.errors import TareError
 from tare.memory_managers.runtimes import Process
-from tare.memory_managers.runtimes.jvm import COLLECTORS, read_processes
+from tare.memory_managers.runtimes.jvm.collectors import COLLECTORS
 from tare.memory_managers.runtimes.jvm.gc_log import read_gc_log
+from tare.memory_managers.runtimes.jvm.processes import read_processes
 from tare.memory_managers.runtimes.jvm.stops import read_stops
 
 DATA = Path(__file__).parent / "gc-logs"

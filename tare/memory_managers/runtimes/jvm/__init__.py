@@ -10,30 +10,25 @@ import os
 import re
 import shutil
 import subprocess
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from tare.base.errors import MissingError, UsageError
 from tare.base.native import native_file
 from tare.memory_managers import runtimes
-from tare.memory_managers.catalogue import Option, Recipe
-from tare.memory_managers.mmtk import HEAP
-from tare.memory_managers.runtimes import Collection, Pause, Process, Setting
+from tare.memory_managers.catalogue import Recipe
+from tare.memory_managers.runtimes import Process, Setting
 from tare.memory_managers.runtimes.jvm import gc_log
-from tare.memory_managers.runtimes.jvm.gc_log import GcLog, Logged
-from tare.memory_managers.runtimes.jvm.stops import Stop, Stops, read_stops
+from tare.memory_managers.runtimes.jvm.collectors import COLLECTORS, MMTK, OWN, PLAN, options_of
+from tare.memory_managers.runtimes.jvm.processes import LOG_SUFFIX, read_processes
 from tare.programs import java_command
 from tare.programs.program import Program
 from tare.records.metrics import Status
 from tare.records.runs import Outcome
 
 NAME = "jvm"
-MMTK = "mmtk"
-OWN = "own"
-"""The collector that runs when none is asked for."""
 TITLE = "Java virtual machines"
 PACKAGE = "default-jdk-headless"
 TRIAL = ("java", "-version")
@@ -48,11 +43,8 @@ NO_HEAP = ""
 OVER_MALLOC: Mapping[str, Mapping[str, str]] = {}
 OWN_HEAP = None
 OBJECT = "lib/libtare-jvm.so"
-_STOPS_SUFFIX = ".stops"
-_LOG_SUFFIX = ".gc.log"
 _OUT_OF_MEMORY_EXIT = 3
 _REFUSED_EXIT = 1
-_OF_MMTK = "ThirdPartyHeapOperation"
 _NEEDED_COLLECTION = "internal error: entered unreachable code: GC triggered in nogc"
 """What MMTk's NoGC ends with instead of an OutOfMemoryError."""
 _MAPPINGS = re.compile(r"Failed at (un)?protecting memory .{1,200} kind: OutOfMemory")
@@ -70,127 +62,6 @@ _NEVER_SCAVENGES = 25
 """The release that has no such option, and no young collection before a full one."""
 
 
-@dataclass(frozen=True)
-class Collector:
-    """``uses`` is how the JVM's log calls it. ``unit`` is the grain of its young generation in
-    bytes, 0 where that has no fixed size. ``stops`` says that it does all its work in pauses."""
-
-    title: str
-    flag: str
-    uses: str
-    stops: bool
-    threads: str = ""
-    young: bool = False
-    unit: int = 0
-    extra: tuple[str, ...] = ()
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """What a JVM is told to use it."""
-        return (*self.extra, *([f"-XX:+{self.flag}"] if self.flag else []))
-
-
-COLLECTORS: Mapping[str, Collector] = {
-    "serial": Collector(
-        "single-threaded, generational, all work in pauses",
-        "UseSerialGC",
-        "Serial",
-        stops=True,
-        young=True,
-        unit=64 << 10,
-    ),
-    "parallel": Collector(
-        "parallel, generational, all work in pauses",
-        "UseParallelGC",
-        "Parallel",
-        stops=True,
-        threads="ParallelGCThreads",
-        young=True,
-        unit=512 << 10,
-    ),
-    "g1": Collector(
-        "in regions, marks concurrently, moves objects in short pauses",
-        "UseG1GC",
-        "G1",
-        stops=True,
-        threads="ParallelGCThreads",
-        young=True,
-    ),
-    "shenandoah": Collector(
-        "in regions, marks and moves objects concurrently",
-        "UseShenandoahGC",
-        "Shenandoah",
-        stops=False,
-        threads="ConcGCThreads",
-    ),
-    "zgc": Collector(
-        "coloured pointers, marks and moves objects concurrently",
-        "UseZGC",
-        "The Z Garbage Collector",
-        stops=False,
-        threads="ConcGCThreads",
-    ),
-    "epsilon": Collector(
-        "never collects: the program runs until the heap is full",
-        "UseEpsilonGC",
-        "Epsilon",
-        stops=True,
-        extra=("-XX:+UnlockExperimentalVMOptions",),
-    ),
-    MMTK: Collector(
-        "a collector of MMTk, for a JVM that was built with it",
-        "UseThirdPartyHeap",
-        "MMTk",
-        stops=False,
-    ),
-    OWN: Collector("as the program's command or the JVM chooses", "", "", stops=False),
-}
-
-_HEAP = Option(
-    HEAP,
-    "fixed size of the heap in bytes, or a multiple of the minimum heap, like 2x; if not set, as "
-    "the JVM chooses",
-    "size",
-    "",
-    tried=("128MiB", "512MiB", "64MiB", "256MiB", "1GiB", "32MiB"),
-)
-_YOUNG = Option(
-    "young",
-    "bytes of the young generation; if not set, as the JVM chooses",
-    "size",
-    "",
-    tried=("64MiB", "16MiB", "256MiB"),
-)
-_THREADS = Option(
-    "threads",
-    "threads of the collector; if not set, as the JVM chooses",
-    "int",
-    "",
-    tried=("1",),
-)
-_PERIOD = Option("period", "bytes allocated between young collections", "size", "")
-_PERIOD_OF_MMTK = Option("period", "bytes allocated between collections", "size", "")
-_FULL_PERIOD = Option("full-period", "bytes allocated between full collections", "size", "")
-_PLANS = (
-    "Compressor",
-    "ConcurrentImmix",
-    "GenCopy",
-    "GenImmix",
-    "Immix",
-    "MarkCompact",
-    "MarkSweep",
-    "NoGC",
-    "PageProtect",
-    "SemiSpace",
-    "StickyImmix",
-)
-_PLAN = Option(
-    "plan",
-    "the collector of MMTk; if not set, the one that the JVM was built with",
-    "choice",
-    "MMTK_PLAN",
-    {plan: plan for plan in _PLANS},
-)
 _CLASHES = (
     (
         "",
@@ -220,17 +91,6 @@ _TOO_SMALL = re.compile(
     r"Too small|OutOfMemoryError|reserve enough space|Try increasing|"
     r"Invalid (maximum|initial) heap|outside the allowed range|larger than the maximum heap"
 )
-
-
-def options_of(collector: str) -> tuple[Option, ...]:
-    facts = COLLECTORS[collector]
-    return (
-        _HEAP,
-        *([_YOUNG] if facts.young else []),
-        *([_THREADS] if facts.threads else []),
-        *([_PERIOD, _FULL_PERIOD] if facts.unit else []),
-        *([_PERIOD_OF_MMTK, _PLAN] if collector == MMTK else []),
-    )
 
 
 def recipes() -> dict[str, Recipe]:
@@ -284,22 +144,22 @@ def check_setting(setting: Setting) -> None:
 
 
 def _numbers(setting: Setting) -> dict[str, int]:
-    counted = {name: value for name, value in setting.options.items() if name != _PLAN.name}
-    options = [each for each in options_of(setting.collector) if each != _PLAN]
+    counted = {name: value for name, value in setting.options.items() if name != PLAN.name}
+    options = [each for each in options_of(setting.collector) if each != PLAN]
     return runtimes.numbers(replace(setting, options=counted), options)
 
 
 def _plan(setting: Setting) -> dict[str, str]:
     """The variable that names the plan of MMTk. Raises UsageError."""
-    given = setting.options.get(_PLAN.name)
+    given = setting.options.get(PLAN.name)
     if given is None:
         return {}
     if setting.collector != MMTK:
-        raise UsageError(f"{NAME}.{setting.collector} has no option '{_PLAN.name}'")
+        raise UsageError(f"{NAME}.{setting.collector} has no option '{PLAN.name}'")
     try:
-        return _PLAN.environment_for(given)
+        return PLAN.environment_for(given)
     except ValueError as error:
-        raise UsageError(f"{NAME}.{MMTK}({_PLAN.name}={given}): {error}") from None
+        raise UsageError(f"{NAME}.{MMTK}({PLAN.name}={given}): {error}") from None
 
 
 def _arguments(setting: Setting) -> list[str]:
@@ -446,7 +306,7 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
         # Warnings go to standard output unless told otherwise, which is compared; and first of all
         # is what no version knows every part of.
         "-Xlog:disable",
-        f"-Xlog:{log}:file={folder}/%p{_LOG_SUFFIX}:{gc_log.DECORATIONS}:filecount=0",
+        f"-Xlog:{log}:file={folder}/%p{LOG_SUFFIX}:{gc_log.DECORATIONS}:filecount=0",
         "-Xlog:all=warning:stderr",
         f"-agentpath:{agent()}={folder}",
     ]
@@ -458,135 +318,6 @@ def under(setting: Setting, program: Program, folder: Path) -> Program:
 def _uses_mmtk(setting: Setting, program: Program) -> bool:
     (option,) = COLLECTORS[MMTK].options
     return setting.collector == MMTK or option in java_command.options_of(program)
-
-
-def read_processes(folder: Path) -> list[Process]:
-    """What the JVMs of a run left in ``folder``, in the order of their numbers."""
-    processes = []
-    for path in runtimes.left_in(folder, _STOPS_SUFFIX):
-        seen = read_stops(path)
-        log = path.with_name(path.name.removesuffix(_STOPS_SUFFIX) + _LOG_SUFFIX)
-        if seen is not None and log.exists():
-            processes.append(_process(seen, gc_log.read_gc_log(log)))
-    return sorted(processes, key=lambda process: process.pid)
-
-
-def _process(seen: Stops, log: GcLog) -> Process:
-    collector = _collector_named(log.uses)
-    if collector == MMTK:
-        log = _with_stops_as_collections(log)
-    pauses = _pauses(log, seen.stops)
-    return Process(
-        pid=seen.pid,
-        version=log.version,
-        collector=collector or log.uses,
-        heap_bytes=log.heap_bytes,
-        ended=seen.ended_ns != 0,
-        collections=tuple(_collections(log, pauses)),
-        pauses=tuple(pauses),
-        collector_cpu_ns=seen.collector_cpu_ns,
-        observer_cpu_ns=seen.observer_cpu_ns,
-        allocated_bytes=(
-            log.allocated_bytes
-            if seen.ended_ns and collector and COLLECTORS[collector].stops
-            else None
-        ),
-        stall_ns=log.stall_ns,
-        dropped=seen.dropped,
-    )
-
-
-def _with_stops_as_collections(log: GcLog) -> GcLog:
-    """MMTk's collections have no lines of their own: each is a safepoint of that name."""
-    stops = [each for each in log.safepoints if each.operation == _OF_MMTK]
-    collections = [
-        Logged(number, stop.start_ns, stop.end_ns, {"Pause"}, [stop.end_ns])
-        for number, stop in enumerate(stops)
-    ]
-    return replace(log, collections=tuple(collections))
-
-
-def _collector_named(uses: str) -> str:
-    return next((key for key, each in COLLECTORS.items() if uses and each.uses == uses), "")
-
-
-_RANK = {"concurrent": 0, "young": 1, "mixed": 2, "full": 3}
-"""A pause in which several collections ended is that of the greatest."""
-_OPEN_AT_ONCE = 4
-"""So many collections can be under way: a young one within one of the whole heap, say."""
-
-
-def _pauses(log: GcLog, stops: Sequence[Stop]) -> list[Pause]:
-    """The union of what the log and the agent saw, in the order of time."""
-    found = []
-    place = 0
-    for safepoint in sorted(log.safepoints, key=lambda each: each.end_ns):
-        start, end, inside = safepoint.start_ns, safepoint.end_ns, []
-        while place < len(stops) and stops[place].start_ns <= end:
-            stop = stops[place]
-            place += 1
-            if stop.finish_ns < start:
-                found.append(Pause(stop.start_ns, stop.finish_ns, "", cpu_ns=stop.cpu_ns))
-            else:
-                inside.append(stop)
-        cpu_ns = sum(stop.cpu_ns for stop in inside) if inside else None
-        start = min([start, *(stop.start_ns for stop in inside)])
-        end = max([end, *(stop.finish_ns for stop in inside)])
-        found.append(Pause(start, end, safepoint.operation, cpu_ns=cpu_ns))
-    found += [
-        Pause(each.start_ns, each.finish_ns, "", cpu_ns=each.cpu_ns) for each in stops[place:]
-    ]
-    numbers = _Numbers(log.collections)
-    return [replace(pause, collection=numbers.of(pause)) for pause in found]
-
-
-class _Numbers:
-    """Finds the collection that a pause was for."""
-
-    def __init__(self, collections: Sequence[Logged]) -> None:
-        self._collections = collections
-        self._starts = [each.first_ns for each in collections]
-        self._stopped = sorted(
-            (at, _RANK[each.kind], each.number) for each in collections for at in each.stopped_at
-        )
-        self._stopped_at = [at for at, _, _ in self._stopped]
-
-    def of(self, pause: Pause) -> int:
-        """Its number, or -1."""
-        first = bisect_left(self._stopped_at, pause.start_ns)
-        last = bisect_right(self._stopped_at, pause.end_ns)
-        if first < last:
-            return max(self._stopped[first:last], key=lambda each: each[1:])[2]
-        if pause.cpu_ns is None:  # the agent, too, saw no collection in it
-            return -1
-        place = bisect_right(self._starts, pause.end_ns)
-        for each in reversed(self._collections[max(place - _OPEN_AT_ONCE, 0) : place]):
-            if each.last_ns >= pause.start_ns:
-                return each.number
-        return -1
-
-
-def _collections(log: GcLog, pauses: Sequence[Pause]) -> list[Collection]:
-    by_number: dict[int, list[Pause]] = {}
-    for pause in pauses:
-        by_number.setdefault(pause.collection, []).append(pause)
-    return [_collection(each, by_number.get(each.number, [])) for each in log.collections]
-
-
-def _collection(logged: Logged, pauses: Sequence[Pause]) -> Collection:
-    times = [pause.cpu_ns for pause in pauses]
-    return Collection(
-        number=logged.number,
-        kind=logged.kind,
-        cause=logged.cause,
-        start_ns=min([logged.first_ns, *(pause.start_ns for pause in pauses)]),
-        end_ns=max([logged.last_ns, *(pause.end_ns for pause in pauses)]),
-        pause_ns=sum(pause.end_ns - pause.start_ns for pause in pauses),
-        pauses=len(pauses),
-        cpu_ns=None if None in times or not times else sum(each or 0 for each in times),
-        used_before=logged.used_before,
-        used_after=logged.used_after,
-    )
 
 
 def judge(setting: Setting, outcome: Outcome, folder: Path) -> Outcome:
