@@ -8,9 +8,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from bench.row import Row
 from tare.base.units import format_seconds
@@ -127,6 +128,13 @@ CASES: Sequence[tuple[str, str, Sequence[int]]] = (
     *((engine, "heap", (1 << 23, 1 << 30, 1 << 33)) for engine in ("space", "marksweep")),
 )  # fmt: skip
 """Engine, work, and how much of it: least, more, and most."""
+MOSTLY_ITS_OWN = ("heap",)
+"""Work that takes the program longer than n log n by itself: the kernel hands out memory, a page in
+more time the more of it there is. An engine answers for what its exponent has beyond that."""
+
+
+Exponents: TypeAlias = "tuple[float, float, float]"
+"""Least, median and most."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +144,8 @@ class Growth:
     sizes: Sequence[int]
     seconds: Sequence[Sequence[float]]
 
-    def exponents(self) -> tuple[float, float, float]:
-        """Least, median and most that cost grows with, from the second size to the last."""
+    def exponents(self) -> Exponents:
+        """What cost grows with, from the second size to the last."""
         fixed, more, most = self.seconds
         work = math.log((self.sizes[2] - self.sizes[0]) / (self.sizes[1] - self.sizes[0]))
 
@@ -173,20 +181,37 @@ def rows() -> list[Row]:
 
 def _row(folder: Path, engine: str, work: str, sizes: Sequence[int]) -> Row:
     print(f"growth: {engine}, {work}", file=sys.stderr)
-    growth = Growth(
-        sizes, [[_seconds(folder, engine, work, n) for _ in range(TRIES)] for n in sizes]
-    )
+    seconds: list[list[float]] = []
+    alone: list[list[float]] = []
+    for size in sizes:
+        both = [
+            (_seconds(folder, engine, work, size), _alone(folder, work, size)) for _ in range(TRIES)
+        ]
+        seconds.append([one for one, _ in both])
+        alone.append([other for _, other in both])
+    growth = Growth(sizes, seconds)
     least, median, most = growth.exponents()
     bar = growth.bar()
+    took = format_seconds(statistics.median(seconds[-1]))
+    told = f"exponent {median:.2f} ({least:.2f} to {most:.2f}; {took} for the most"
+    if work in MOSTLY_ITS_OWN:
+        own = Growth(sizes, alone).exponents()
+        told += f"; the program alone {own[1]:.2f}, {own[0]:.2f} to {own[2]:.2f}"
+        least, median, most = beyond((least, median, most), own)
     met = None if least <= bar < most else most <= bar
-    took = format_seconds(statistics.median(growth.seconds[-1]))
     return Row(
         f"{engine}: {work} from {sizes[1]:,} to {sizes[2]:,}",
-        f"exponent {median:.2f} ({least:.2f} to {most:.2f}; {took} for the most)",
+        f"{told})",
         f"at most {bar:.2f}",
         met,
         least,
     )
+
+
+def beyond(exponents: Exponents, own: Exponents) -> Exponents:
+    """1 where an engine's cost grows as the program's own, or as its work where that grows less."""
+    least, median, most = (max(exponent, 1) for exponent in own)
+    return exponents[0] - most + 1, exponents[1] - median + 1, exponents[2] - least + 1
 
 
 def _seconds(folder: Path, engine: str, work: str, size: int) -> float:
@@ -200,9 +225,24 @@ def _seconds(folder: Path, engine: str, work: str, size: int) -> float:
         for name, options in (("{last-use}", ["--last-use"]), ("{recorded}", [])):
             if name in words:
                 _tare(["trace", *options, "-o", paths[name], "--", *program])
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        _tare([*(paths.get(word, word) for word in words), *(program if words[-1] == "--" else [])])
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [
+            *(paths.get(word, word) for word in words),
+            *(program if words[-1] == "--" else []),
+        ]
+        return _processor_seconds(lambda: _tare(command))
+
+
+def _alone(folder: Path, work: str, size: int) -> float:
+    if work not in MOSTLY_ITS_OWN:
+        return 0.0
+    command = [str(folder / "growing"), work, str(size)]
+    return _processor_seconds(lambda: subprocess.run(command, check=True))
+
+
+def _processor_seconds(run: Callable[[], object]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 

@@ -1,4 +1,4 @@
-"""Which missed bars `make bench` takes as known."""
+"""What `make bench` makes of what it measured."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from bench import pace, reached
 from bench.__main__ import AS_KNOWN, CANNOT_TELL, KEPT, MISSED, NO_BAR, confirmed, verdict
+from bench.growth import beyond
 from bench.reached import Reached
 from bench.row import Row, ratio_row, seconds_row
 from tare.base.statistics import Interval
@@ -79,3 +80,8 @@ def test_each_known_miss_says_why() -> None:
         assert each.what
         assert each.figure > 0
         assert len(each.why.split()) >= 3
+
+
+def test_an_engine_answers_for_what_it_adds_to_the_growth_of_a_program() -> None:
+    assert beyond((1.2, 1.3, 1.4), (1.1, 1.2, 1.3)) == pytest.approx((0.9, 1.1, 1.3))
+    assert beyond((1.2, 1.3, 1.4), (0.5, 0.6, 0.7)) == pytest.approx((1.2, 1.3, 1.4))
