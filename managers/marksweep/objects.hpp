@@ -92,10 +92,11 @@ __attribute__((noinline)) inline void RefillCredit(Thread& t, std::size_t bytes)
     t.granted = t.credit = 0;
     return;
   }
+  bool is_overdue = false;
   if (IsHeapFull(bytes))
     Collect(kHeapLimit, false, bytes);
   else if (process.options.concurrent ? IsTimeToGoOn() : SinceCollection() >= process.threshold)
-    Collect(process.options.concurrent ? kGoOn : 0, false, bytes);
+    is_overdue = !Collect(process.options.concurrent ? kGoOn : 0, false, bytes);
   else if (SinceCollection() >= process.pause_at)
     PauseOnPurpose();
   else if (process.options.concurrent && beside.IsBehind(SinceCollection()))
@@ -103,10 +104,15 @@ __attribute__((noinline)) inline void RefillCredit(Thread& t, std::size_t bytes)
   const std::size_t since = SinceCollection();
   const bool late = process.options.concurrent && since >= process.threshold;
   const std::size_t next = std::min(late ? process.wait_at : process.threshold, process.pause_at);
-  const std::size_t left = next > since ? next - since - 1 : 0;
+  std::size_t left = next > since ? next - since - 1 : 0;
   std::size_t step = process.options.heap != 0 || late ? kShortStep : kStep;
   if (late && beside.IsOutpaced()) step = kShortestStep;
   if (!__libc_single_threaded) step = std::min(step, process.threshold / kStepsOfThreads);
+  if (is_overdue && !process.options.concurrent) {
+    // Another thread collects, and waits for a processor. Not each object needs to ask for that.
+    sched_yield();
+    left = step;
+  }
   t.granted = t.credit = static_cast<std::int64_t>(std::min(left, step));
 }
 

@@ -38,6 +38,35 @@ def test_hundreds_of_threads(run: Callable[..., Outcome], inner: str, options: s
     assert details["bad_frees"] <= 300  # snmalloc frees what it made itself
 
 
+OVERDUE = r"""
+#include <stdatomic.h>
+#include <sys/syscall.h>
+enum { kThreads = 32, kObjects = 50000 };
+static atomic_long asked;
+pid_t getpid(void) {  /* the first thing that a collection does */
+  atomic_fetch_add(&asked, 1);
+  return syscall(SYS_getpid);
+}
+static void* allocate(void* kept) {
+  for (int i = 0; i < kObjects; i++) free(opaque(malloc(16 + i % 100)));
+  return kept;
+}
+int main(void) {
+  pthread_t threads[kThreads];
+  for (int i = 0; i < kThreads; i++) pthread_create(&threads[i], NULL, allocate, NULL);
+  for (int i = 0; i < kThreads; i++) pthread_join(threads[i], NULL);
+  return asked == 0 || asked > kThreads * kObjects / 20;
+}"""
+
+
+def test_threads_do_not_ask_for_each_object_whether_another_one_collects(
+    run: Callable[..., Outcome],
+) -> None:
+    """Where there are fewer processors than threads, one that collects waits for a processor."""
+    details = good(run(OVERDUE, "marksweep(glibc, every=512KiB)"))
+    assert details["collections"] >= 10
+
+
 WAITS = r"""
 static volatile int stop, interrupted;
 static void nothing(int number) { interrupted++; }
