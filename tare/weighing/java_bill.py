@@ -8,7 +8,8 @@ from tare.base.errors import UsageError
 from tare.memory_managers import conditions, suitable
 from tare.memory_managers.manager import Manager, describe_managers, parse_name, resolve
 from tare.memory_managers.runtimes import jvm
-from tare.memory_managers.runtimes.jvm import collectors
+from tare.memory_managers.runtimes.jvm.collectors import COLLECTORS
+from tare.memory_managers.runtimes.jvm.collectors import OWN as OWN_COLLECTOR
 from tare.observers.protocol import Observe
 from tare.programs import java_command
 from tare.programs.program import Program
@@ -18,7 +19,7 @@ from tare.records.runs import Outcome
 from tare.studykit.least_heap.executed import UNIT, in_heap
 
 RUNTIME = jvm.NAME
-OWN = f"{jvm.NAME}.{collectors.OWN}"
+OWN = f"{jvm.NAME}.{OWN_COLLECTOR}"
 COLLECTOR = ""
 """The setting of a manager that its name says, for ``jvm.without``."""
 HEAP_SETTINGS = ("heap", "young")
@@ -79,7 +80,7 @@ def settle(
     shown = processes[0] if processes else {"collector": ""}
     named = {name: manager for name, manager in managers.items() if name != OWN}
     own = f"{RUNTIME}.{shown['collector']}"
-    if (add_own or not named) and shown["collector"] in collectors.COLLECTORS:
+    if (add_own or not named) and shown["collector"] in COLLECTORS:
         named[own] = resolve(own)
     first = baseline or (own if own in named else next(iter(named or managers)))
     ordered = {first: {**managers, **named}[first], **named}
