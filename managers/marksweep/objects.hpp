@@ -108,7 +108,7 @@ __attribute__((noinline)) inline void RefillCredit(Thread& t, std::size_t bytes)
   std::size_t step = process.options.heap != 0 || late ? kShortStep : kStep;
   if (late && beside.IsOutpaced()) step = kShortestStep;
   if (!__libc_single_threaded) step = std::min(step, process.threshold / kStepsOfThreads);
-  if (is_overdue && !process.options.concurrent) {
+  if (is_overdue && left == 0) {
     // Another thread collects, and waits for a processor. Not each object needs to ask for that.
     sched_yield();
     left = step;

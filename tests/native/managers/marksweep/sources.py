@@ -8,6 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tare.memory_managers.layers import marksweep
 from tare.memory_managers.manager import resolve
 from tare.observers.runner import run_once
 from tare.programs.program import Program
@@ -16,6 +19,10 @@ from tare.records.runs import Limits, Outcome
 from tests.native.managers.layered import INNERS, Compile
 
 HERE = Path(__file__).parent
+needs_watch = pytest.mark.skipif(
+    not marksweep.writes_can_be_watched(),
+    reason="mark=concurrent needs Linux 6.7 and userfaultfd, which cannot be used here",
+)
 MAIN_INNERS = [
     name for name in ("glibc", "jemalloc", "tcmalloc", "mimalloc", "snmalloc") if name in INNERS
 ]

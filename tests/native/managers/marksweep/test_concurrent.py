@@ -23,14 +23,9 @@ from tests.native.managers.marksweep.sources import (
     THREADS,
     assert_found_everywhere,
     good,
+    needs_watch,
     programs,
 )
-
-needs_watch = pytest.mark.skipif(
-    not marksweep.writes_can_be_watched(),
-    reason="mark=concurrent needs Linux 6.7 and userfaultfd, which cannot be used here",
-)
-
 
 # The only pointer to an object is moved all the time, among thousands of others that hold one. What
 # was freed by mistake has lost its first word to the allocator.
