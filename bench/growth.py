@@ -193,25 +193,28 @@ def _row(folder: Path, engine: str, work: str, sizes: Sequence[int]) -> Row:
     least, median, most = growth.exponents()
     bar = growth.bar()
     took = format_seconds(statistics.median(seconds[-1]))
+    bar_told = f"at most {bar:.2f}"
     told = f"exponent {median:.2f} ({least:.2f} to {most:.2f}; {took} for the most"
     if work in MOSTLY_ITS_OWN:
         own = Growth(sizes, alone).exponents()
         told += f"; the program alone {own[1]:.2f}, {own[0]:.2f} to {own[2]:.2f}"
-        least, median, most = beyond((least, median, most), own)
+        bar_told += f", or {bar - 1:.2f} beyond the program's"
+        least, most = beyond((least, median, most), own)
     met = None if least <= bar < most else most <= bar
     return Row(
         f"{engine}: {work} from {sizes[1]:,} to {sizes[2]:,}",
         f"{told})",
-        f"at most {bar:.2f}",
+        bar_told,
         met,
         least,
     )
 
 
-def beyond(exponents: Exponents, own: Exponents) -> Exponents:
-    """1 where an engine's cost grows as the program's own, or as its work where that grows less."""
-    least, median, most = (max(exponent, 1) for exponent in own)
-    return exponents[0] - most + 1, exponents[1] - median + 1, exponents[2] - least + 1
+def beyond(exponents: Exponents, own: Exponents) -> tuple[float, float]:
+    """Least and most: 1 where an engine's cost grows as the program's own, or as the work where
+    that grows faster."""
+    least, _, most = (max(exponent, 1) for exponent in own)
+    return exponents[0] - most + 1, exponents[2] - least + 1
 
 
 def _seconds(folder: Path, engine: str, work: str, size: int) -> float:

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
