@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tare.base.errors import TareError
-from tare.heap_traces import conversion
+from tare.heap_traces import conversion, matching
 from tare.heap_traces.conversion import convert
 from tare.heap_traces.invariants import violations
 from tare.heap_traces.recording import Frame
@@ -201,7 +201,7 @@ def test_a_trace_says_what_the_recording_said(
     """Of several row groups, batches of deaths, and blocks of the clock more than are kept."""
     monkeypatch.setattr("tare.heap_traces.recording.BATCH_ROWS", 1 << 14)
     monkeypatch.setattr("tare.heap_traces.writing.BATCH_ROWS", 1 << 14)
-    monkeypatch.setattr(conversion, "_CLOCK_BLOCK", 1 << 10)
+    monkeypatch.setattr(matching, "_CLOCK_BLOCK", 1 << 10)
     tables = lively(tmp_path, 100_000)
     trace = converted(tmp_path / "recording")
     assert pq.read_metadata(trace.folder / "objects.parquet").num_row_groups == 7
