@@ -20,7 +20,7 @@ from tare.records.header import Header
 from tare.records.metrics import METRICS
 from tare.records.results import Results
 from tare.report.fields import MANAGER, Field, Row, percents, table, texts
-from tare.report.figures.comparison import interval_figure
+from tare.report.figures.intervals import interval_figure
 from tare.report.model import Cell, Figure, Report, Section, Table
 from tare.studykit.changed_sites import difference_figures, sites_table
 

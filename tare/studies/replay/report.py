@@ -27,6 +27,7 @@ from tare.report.comparison import (
 )
 from tare.report.fields import SERVED, Field, Row, ratios, table, texts
 from tare.report.figures import comparison as figures
+from tare.report.figures.intervals import interval_figure
 from tare.report.model import Figure, Section, Table
 from tare.studykit.replays import ReplayRun
 
@@ -181,8 +182,8 @@ def _figures(results: Results, summary: pl.DataFrame) -> list[Figure]:
     if not {TIME, MEMORY} <= measured:
         return []
     return [
-        figures.interval_figure(summary, TIME, baseline),
-        figures.interval_figure(summary, MEMORY, baseline),
+        interval_figure(summary, TIME, baseline),
+        interval_figure(summary, MEMORY, baseline),
         figures.scatter_figure(summary, baseline, TIME, MEMORY),
         figures.distribution_figure(results.measurements, TIME, baseline),
         figures.order_figure(results.measurements, TIME),

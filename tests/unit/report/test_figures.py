@@ -19,6 +19,7 @@ from tare.records.summary import summarise
 from tare.report.figures import comparison as figures
 from tare.report.figures import marks as specs
 from tare.report.figures.drawing import MOST_PART, Drawing, draw
+from tare.report.figures.intervals import interval_figure
 from tare.report.figures.rows import MOST_ROWS
 from tare.report.labels import place_labels, wrapped
 from tare.report.model import Figure
@@ -67,7 +68,7 @@ def all_figures(measurements: pl.DataFrame, baseline: str = "glibc") -> list[Fig
     summary = summarise(measurements, baseline, 1)
     metric = "wall_seconds"
     return [
-        figures.interval_figure(summary, metric, baseline),
+        interval_figure(summary, metric, baseline),
         figures.scatter_figure(summary, baseline),
         figures.distribution_figure(measurements, metric, baseline),
         figures.distribution_figure(measurements, metric),
@@ -95,7 +96,7 @@ def texts(svg: str) -> list[str]:
 
 def test_interval_figure_has_the_ratios_of_the_summary() -> None:
     summary = summarise(comparison(["glibc", "jemalloc", "mimalloc"]), "glibc", 1)
-    figure = figures.interval_figure(summary, "wall_seconds", "glibc")
+    figure = interval_figure(summary, "wall_seconds", "glibc")
     (points,) = rows_of(figure, "point")
     expected = summary.filter(pl.col("metric") == "wall_seconds")["ratio"].to_list()
     assert sorted(p["ratio"] for p in points) == pytest.approx(sorted(expected), rel=1e-5)
@@ -111,7 +112,7 @@ def test_a_row_without_a_difference_is_hollow_and_the_floor_is_shaded() -> None:
         for number, (manager, factor) in enumerate([("glibc", 1), ("same", 1), ("slow", 2)]):
             value = factor * (1 + 0.02 * ((run * 7 + number * 5) % 11 - 5) / 5)
             rows.append(("p", manager, run, "wall_seconds", value, "ok"))
-    figure = figures.interval_figure(summarise(frame(rows), "glibc", 1), "wall_seconds", "glibc")
+    figure = interval_figure(summarise(frame(rows), "glibc", 1), "wall_seconds", "glibc")
     (points,) = rows_of(figure, "point")
     hollow = {point["tip"].split(":")[0] for point in points if point["fill"] == specs.PAGE}
     assert hollow == {"glibc", "same"}
@@ -291,7 +292,7 @@ def test_a_specification_stays_small_whatever_it_summarises() -> None:
 def test_many_programs_are_cut_with_a_remark() -> None:
     programs = tuple(f"program {number}" for number in range(60))
     summary = summarise(comparison(TWELVE[:4], programs, runs=3), "glibc", 1)
-    figure = figures.interval_figure(summary, "wall_seconds", "glibc")
+    figure = interval_figure(summary, "wall_seconds", "glibc")
     (points,) = rows_of(figure, "point")
     assert len(points) <= MOST_ROWS
     assert "of 60 programs" in figure.caption
