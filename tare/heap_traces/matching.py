@@ -10,21 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tare.base.libraries import NDArray, np
+from tare.heap_traces.recording import TABLES
 
-_DEATH_COLUMNS = (
-    "first_use",
-    "last_use",
-    "before_teardown",
-    "unreachable_instructions",
-    "unreachable_bytes",
-    "free_instructions",
-    "free_nanoseconds",
-    "free_bytes",
-    "free_thread",
-    "free_site",
-    "free_operation",
-    "touched",
-)
+_DEATH_COLUMNS = tuple(name for name in TABLES["deaths"] if name != "id")
 _DEATH_BYTES = 8 * len(_DEATH_COLUMNS)
 _CLOCK_BLOCK = 1 << 16
 _CLOCK_BLOCKS_KEPT = 16

@@ -163,3 +163,4 @@ def test_a_program_that_leaves_its_processors_has_no_figure(tmp_path: Path) -> N
     assert f"runs on processors {others[0]}" in outcome.reason
     assert not outcome.values
     assert run(f"taskset -c {one} sleep 0.05").status is Status.OK
+    assert not list(tmp_path.glob("run-*")), "a run left its files behind"
